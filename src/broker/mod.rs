@@ -1,0 +1,261 @@
+//! What a message broker is to the engine: three small traits, the words they share, and the registry of kinds.
+//!
+//! The engine is generic over [`Broker`] and chosen once per trial, so nothing here is boxed or called dynamically
+//! per message. Admission and acknowledgement are separate, because that is how fast clients work:
+//! [`Producer::submit`] resolves when the client has *accepted* messages; each message's outcome arrives later, at an
+//! [`AckRecorder`](crate::measure::AckRecorder), with the [`Stamp`] the message was submitted with.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::load::PayloadPool;
+use crate::measure::{Acks, Stamp};
+use crate::scenario::{BrokerConfig, StartFrom};
+
+pub mod registry;
+
+/// A client of one kind of broker, connected for one trial.
+pub trait Broker: Sized + Send + Sync + 'static {
+    type Producer: Producer;
+    type Consumer: Consumer;
+
+    /// Connects `setup.config.connections` client instances and proves that the broker answers.
+    ///
+    /// # Errors
+    /// When no address answers, the name does not resolve, credentials are refused, or a property is unknown.
+    fn connect(setup: Setup) -> impl Future<Output = Result<Self, BrokerError>> + Send;
+
+    /// Makes the topics that do not exist yet and returns the names of those it made: only they may be deleted.
+    ///
+    /// # Errors
+    /// When a topic exists with another shape than asked for, or cannot be made.
+    fn prepare(&self, topics: &[Topic]) -> impl Future<Output = Result<Vec<String>, BrokerError>> + Send;
+
+    /// A sender bound to one topic. `slot` numbers the trial's producers from 0 and picks the connection.
+    fn producer(&self, slot: usize, topic: &Topic) -> impl Future<Output = Result<Self::Producer, BrokerError>> + Send;
+
+    /// A member of a consumer group; resolves when it is ready to receive, so that nothing sent later can be missed.
+    fn consumer(&self, subscription: &Subscription)
+    -> impl Future<Output = Result<Self::Consumer, BrokerError>> + Send;
+
+    /// What the client library and the broker say of themselves.
+    fn identity(&self) -> Identity;
+
+    /// What the client library has seen of its own queues and of the broker's answers since the last call.
+    fn telemetry(&self) -> Telemetry {
+        Telemetry::default()
+    }
+
+    /// Gives up what is still in flight (its outcome stays unresolved), deletes `created` topics and disconnects.
+    fn close(self, created: Vec<String>) -> impl Future<Output = Result<(), BrokerError>> + Send;
+}
+
+/// A logical sender: one task of the engine owns it.
+pub trait Producer: Send + 'static {
+    /// Hands messages to the client in order; resolves when it has accepted at least the first, with how many it took.
+    ///
+    /// Cancel-safe: dropped before it resolves, it has taken none. Every accepted message's outcome is reported
+    /// exactly once to an [`AckRecorder`](crate::measure::AckRecorder).
+    ///
+    /// # Errors
+    /// When the *first* message is refused; it will have no other outcome. The rest were not looked at.
+    fn submit(&mut self, batch: &[Outgoing<'_>]) -> impl Future<Output = Result<usize, SubmitError>> + Send;
+}
+
+/// A member of a group: one task of the engine owns it.
+pub trait Consumer: Send + 'static {
+    /// Waits until messages are there, then hands each to `each` and returns how many there were.
+    ///
+    /// Cancel-safe: dropped before it resolves, no message was taken without having been handed over.
+    ///
+    /// # Errors
+    /// When receiving failed; a later call may succeed.
+    fn receive(
+        &mut self,
+        each: impl FnMut(Received<'_>) + Send,
+    ) -> impl Future<Output = Result<usize, ReceiveError>> + Send;
+}
+
+/// What a broker is given to connect with.
+pub struct Setup {
+    pub config: BrokerConfig,
+    /// Where outcomes go; one [`AckRecorder`](crate::measure::AckRecorder) for each thread or task that learns of them.
+    pub acks: Acks,
+    /// Every payload of the trial. A payload for which [`PayloadPool::holds`] is true need not be copied as long as
+    /// this handle is kept.
+    pub payloads: Arc<PayloadPool>,
+    /// Names of client ids and groups begin with it; unique to the trial.
+    pub run_id: String,
+    /// Attached to every message, the same for all.
+    pub headers: Vec<(String, String)>,
+    /// Producers of the trial.
+    pub producers: usize,
+    /// Most messages that all producers together may have in flight.
+    pub in_flight: usize,
+    /// How long an answer is waited for while connecting, preparing and closing.
+    pub timeout: Duration,
+}
+
+/// A topic as the scenario describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topic {
+    pub name: String,
+    pub partitions: u32,
+    pub replication: u32,
+}
+
+/// One consumer's place: a member of `group`, on `topic`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscription {
+    pub group: String,
+    pub topic: Topic,
+    pub from: StartFrom,
+    /// Members of this group on this topic, and which of them this is.
+    pub members: usize,
+    pub member: usize,
+    /// The scenario's `consumers.properties`.
+    pub properties: Vec<(String, String)>,
+}
+
+/// A message on its way out.
+#[derive(Debug, Clone, Copy)]
+pub struct Outgoing<'a> {
+    pub payload: &'a [u8],
+    pub key: Option<&'a [u8]>,
+    /// The engine's own header, where the payload cannot carry it (see [`crate::measure::Envelope`]).
+    pub envelope: Option<&'a [u8]>,
+    pub stamp: Stamp,
+}
+
+/// A message that arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Received<'a> {
+    pub payload: &'a [u8],
+    /// The engine's own header, if the message carries one beside its payload.
+    pub envelope: Option<&'a [u8]>,
+    /// Numbers the stretches within which the broker promises order (a partition), from 0 per topic.
+    pub lane: u32,
+    /// The broker itself says that it delivered this message before.
+    pub redelivered: bool,
+}
+
+/// The header under which the envelope travels where the payload has no room for it.
+pub const ENVELOPE_HEADER: &str = "brokermark";
+
+/// Names and versions for the record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The client library and its version, `librdkafka 2.12.1`.
+    pub client: String,
+    /// What the broker says of itself, if it does.
+    pub broker: Option<String>,
+    /// The endpoint runs in this process, so no throughput of it means anything.
+    pub embedded: bool,
+}
+
+/// The client library's view of its queues and of the broker. `None`: the library does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Telemetry {
+    /// Most messages seen waiting in the client's queues.
+    pub queue_messages: Option<u64>,
+    /// Broker round trip in nanoseconds: 50th and 99th percentile of the library's last window.
+    pub round_trip_p50_ns: Option<u64>,
+    pub round_trip_p99_ns: Option<u64>,
+    /// Time for which producers were kept waiting because the client's queue was full, all together, in nanoseconds.
+    pub queue_full_ns: u64,
+}
+
+/// Why a message failed, in classes that mean the same for every broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// No answer within the client's time limit.
+    Timeout,
+    /// The client's own queue had no room.
+    QueueFull,
+    /// Larger than the client or the broker takes.
+    TooLarge,
+    /// The broker does not allow it to these credentials.
+    Authorisation,
+    /// The topic or partition is not, or no longer, there.
+    UnknownTopic,
+    /// The connection broke before the answer.
+    ConnectionLost,
+    /// The broker answered with a refusal of another kind.
+    Refused,
+    /// Another producer has taken this one's place.
+    Fenced,
+    /// Failed on purpose, by the null broker's script.
+    Injected,
+    /// Anything else; the message of the error is in the record.
+    Other,
+}
+
+impl FailureClass {
+    pub const ALL: [FailureClass; 10] = [
+        FailureClass::Timeout,
+        FailureClass::QueueFull,
+        FailureClass::TooLarge,
+        FailureClass::Authorisation,
+        FailureClass::UnknownTopic,
+        FailureClass::ConnectionLost,
+        FailureClass::Refused,
+        FailureClass::Fenced,
+        FailureClass::Injected,
+        FailureClass::Other,
+    ];
+
+    /// As in a record: `too_large`.
+    pub fn name(self) -> &'static str {
+        match self {
+            FailureClass::Timeout => "timeout",
+            FailureClass::QueueFull => "queue_full",
+            FailureClass::TooLarge => "too_large",
+            FailureClass::Authorisation => "authorisation",
+            FailureClass::UnknownTopic => "unknown_topic",
+            FailureClass::ConnectionLost => "connection_lost",
+            FailureClass::Refused => "refused",
+            FailureClass::Fenced => "fenced",
+            FailureClass::Injected => "injected",
+            FailureClass::Other => "other",
+        }
+    }
+}
+
+/// A message the client would not take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SubmitError {
+    pub class: FailureClass,
+    pub message: String,
+}
+
+/// Receiving failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ReceiveError {
+    pub class: FailureClass,
+    pub message: String,
+}
+
+/// Why a broker could not be used at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BrokerError {
+    #[error("{broker} at {address} cannot be reached: {reason}")]
+    Unreachable { broker: &'static str, address: String, reason: String },
+    #[error("{broker} at {address} refused the credentials: {reason}")]
+    Authorisation { broker: &'static str, address: String, reason: String },
+    #[error("{broker} does not accept this configuration: {reason}")]
+    Configuration { broker: &'static str, reason: String },
+    #[error(
+        "topic '{topic}' exists with {found}, but the scenario asks for {wanted}: change `topology`, or name another topic"
+    )]
+    TopicMismatch { topic: String, found: String, wanted: String },
+    #[error("topic '{topic}' cannot be {action}: {reason}")]
+    Topic { topic: String, action: &'static str, reason: String },
+    #[error("{broker}: {reason}")]
+    Client { broker: &'static str, reason: String },
+}

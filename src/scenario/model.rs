@@ -1,0 +1,376 @@
+//! What a scenario *is* once it has been read and checked: plain typed values, with nothing left to validate.
+//!
+//! Everything behind this room (load, broker, engine) works on these types only and may rely on what their docs
+//! promise: counts are never zero, shares lie within their bounds, and whatever depends on another value agrees with it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Secret;
+
+/// One fully described load: a scenario file with its overrides applied, at one point of its sweep.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// Names the run directory and the topics; `[a-zA-Z0-9._-]`, not empty.
+    pub name: String,
+    pub broker: BrokerConfig,
+    pub topology: Topology,
+    pub producers: Producers,
+    pub load: Load,
+    pub payload: Payload,
+    /// `None`: nothing is consumed, so nothing can be verified and no end-to-end latency is known.
+    pub consumers: Option<Consumers>,
+    pub run: RunLimits,
+    /// What must hold for the run to exit with 0.
+    pub thresholds: Vec<Threshold>,
+    pub output: Output,
+}
+
+/// Which broker, where, and how to reach it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BrokerConfig {
+    /// A kind the registry knows ([`crate::broker::registry`]).
+    pub kind: String,
+    /// `host:port` each, or the single word `embedded`. Empty only for kinds that need no address.
+    pub addresses: Vec<String>,
+    /// Client instances (or sockets): producers share them. At least 1, at most the number of producers.
+    pub connections: usize,
+    /// Handed to the client library untouched, in the order of the file.
+    pub properties: Vec<(String, String)>,
+    pub security: Security,
+    /// The broker's own table (`[broker.kafka]`, `[broker.null]`, …), already checked by that broker.
+    pub options: toml::Table,
+}
+
+impl BrokerConfig {
+    /// Whether the scenario asks for the endpoint that runs inside this process.
+    pub fn is_embedded(&self) -> bool {
+        self.addresses.iter().any(|address| address == "embedded")
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Security {
+    pub tls: Option<Tls>,
+    pub sasl: Option<Sasl>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tls {
+    /// PEM file of the authorities to trust; `None`: those of the system.
+    pub ca: Option<PathBuf>,
+    /// PEM files of the client's own certificate and key.
+    pub certificate: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    pub verify_host: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sasl {
+    pub mechanism: SaslMechanism,
+    pub username: String,
+    pub password: Secret,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SaslMechanism {
+    Plain,
+    ScramSha256,
+    ScramSha512,
+}
+
+/// How many topics there are and what each looks like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Topology {
+    /// At least 1.
+    pub topics: usize,
+    /// Partitions of each topic, at least 1.
+    pub partitions: u32,
+    pub replication: u32,
+    /// The topics are `{name}{0..}` (just `{name}` when there is one). `None`: a name unique to the run.
+    pub name: Option<String>,
+    /// Whether topics that brokermark created outlive the run.
+    pub keep: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Producers {
+    /// At least 1.
+    pub count: usize,
+    pub placement: Placement,
+    /// The closed loop's window: messages of one producer that may await their outcome. In an open loop, the bound
+    /// beyond which a producer falls behind its schedule. At least `batch`.
+    pub in_flight: usize,
+    /// Messages handed to the client in one call, and where the protocol can, sent as one unit. At least 1.
+    pub batch: usize,
+    pub confirm: Confirm,
+    /// Every producer sends one batch and waits for all others' acknowledgements before the next.
+    pub round_barrier: bool,
+    pub keys: Keys,
+    /// Attached to every message.
+    pub headers: Vec<(String, String)>,
+}
+
+/// Which topic a producer writes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// Topic 0 gets the first `count / topics` producers, then topic 1, …: the count is divisible by the topics.
+    Blocks,
+    /// Producer `i` writes to topic `i mod topics`.
+    RoundRobin,
+}
+
+/// When a window opens again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirm {
+    /// With every acknowledged message.
+    Message,
+    /// Only when all messages of a batch have their outcome.
+    Batch,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Keys {
+    None,
+    /// `distinct` keys in turn.
+    RoundRobin {
+        distinct: u64,
+    },
+    /// Uniform over `distinct` keys.
+    Random {
+        distinct: u64,
+    },
+    /// Key `k` of `distinct` with probability proportional to `1 / (k+1)^exponent`; `exponent > 0`.
+    Zipf {
+        distinct: u64,
+        exponent: f64,
+    },
+}
+
+/// What decides when a message is sent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Load {
+    /// As fast as the windows allow.
+    Closed,
+    /// By a schedule that does not wait for the broker.
+    Open(Schedule),
+}
+
+/// Rates are of all producers together, already in messages per second (> 0, finite): a rate in bytes per second was
+/// divided by the mean payload size when the scenario was read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Schedule {
+    Constant {
+        rate: f64,
+    },
+    /// From one rate to another, linearly over `over` (> 0), then at the last.
+    Ramp {
+        from: f64,
+        to: f64,
+        over: Duration,
+    },
+    /// Each rate for its time, in turn, then the last for ever. Not empty.
+    Steps(Vec<(f64, Duration)>),
+    /// `base`, but `burst` during the first `length` of each `every` (`length < every`).
+    Bursts {
+        base: f64,
+        burst: f64,
+        every: Duration,
+        length: Duration,
+    },
+    /// Independent exponential gaps with mean `1 / rate`.
+    Poisson {
+        rate: f64,
+        seed: u64,
+    },
+}
+
+/// What messages carry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Payload {
+    pub content: Content,
+    /// Ready-made payloads that the producers take in turn; at least 1.
+    pub pool: usize,
+    pub seed: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    Zeros {
+        size: Size,
+    },
+    /// `compressibility` is the share (0 to 1) of every payload that repeats one byte; the rest is random.
+    Random {
+        size: Size,
+        compressibility: f64,
+    },
+    /// The lines of a text file, without their line ends; not empty.
+    Lines {
+        file: PathBuf,
+    },
+    /// Text with `${…}` placeholders: see `docs/SCENARIO.md`.
+    Template {
+        text: String,
+    },
+    /// `dimension` little-endian 32-bit floats, uniform in [0, 1).
+    Vector {
+        dimension: usize,
+    },
+    /// The log lines of the Aliyun seed: eight keys of which all values share one random suffix in [0, `range`).
+    Log {
+        range: u64,
+    },
+}
+
+/// Payload sizes in bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Size {
+    Fixed(usize),
+    Uniform {
+        min: usize,
+        max: usize,
+    },
+    /// Cut off below at 1 byte and above at `max`.
+    Normal {
+        mean: f64,
+        deviation: f64,
+        max: usize,
+    },
+    /// Sizes with their relative weights; not empty, weights > 0.
+    Choices(Vec<(usize, f64)>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Consumers {
+    /// Every group receives every message.
+    pub groups: usize,
+    /// Consumers of each group, per topic.
+    pub members: usize,
+    pub from: StartFrom,
+    /// Record the time from intended to received.
+    pub end_to_end: bool,
+    /// Find lost, duplicated, reordered and corrupt messages.
+    pub verify: bool,
+    /// Handed to the consuming client untouched, after the broker's own properties.
+    pub properties: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartFrom {
+    Earliest,
+    Latest,
+}
+
+/// How long a trial lasts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunLimits {
+    /// The same load, not measured.
+    pub warm_up: Duration,
+    /// Whichever comes first ends the measurement; at least one is set.
+    pub stop: Stop,
+    /// How long outcomes and consumers are waited for after the load has ended; under 400 s.
+    pub drain_deadline: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Stop {
+    pub messages: Option<u64>,
+    pub payload_bytes: Option<u64>,
+    pub duration: Option<Duration>,
+}
+
+/// `p99 < 10ms`, `messages_per_second > 50k`, `lost = 0`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Threshold {
+    /// As written.
+    pub text: String,
+    pub metric: Metric,
+    pub comparison: Comparison,
+    /// In the metric's unit: nanoseconds, messages per second, bytes per second, or a count.
+    pub value: f64,
+}
+
+/// What a threshold may be about.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Metric {
+    /// A quantile (0 to 1) of a latency, or its mean or maximum, in nanoseconds.
+    Latency(LatencyKind, LatencyStatistic),
+    MessagesPerSecond,
+    PayloadBytesPerSecond,
+    ConsumedPerSecond,
+    Failed,
+    Unresolved,
+    Lost,
+    Duplicated,
+    Reordered,
+    Corrupt,
+    /// CPU of this process per acknowledged message, in nanoseconds.
+    CpuPerMessage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LatencyKind {
+    /// The headline: response time in an open loop, service time in a closed one.
+    Headline,
+    Response,
+    Service,
+    ScheduleDelay,
+    EndToEnd,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LatencyStatistic {
+    Quantile(f64),
+    Mean,
+    Max,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    Less,
+    LessOrEqual,
+    Equal,
+    GreaterOrEqual,
+    Greater,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Output {
+    /// Run directories are made below this one.
+    pub directory: PathBuf,
+    pub formats: Vec<OutputFormat>,
+}
+
+/// What is written beside `records.jsonl` and `series.jsonl`, which every run has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OutputFormat {
+    /// `latency.hlog`, an HdrHistogram interval log.
+    Hlog,
+}
+
+/// The swept keys of one point with their values, as TOML.
+pub type Point = BTreeMap<String, toml::Value>;
+
+/// What a scenario expands to: its trials in the order in which they run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub name: String,
+    /// The scenario as run: overrides applied, secrets masked.
+    pub text: String,
+    pub output: Output,
+    pub trials: Vec<Trial>,
+}
+
+/// One execution of one point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trial {
+    /// Position among the points of the sweep, from 0, in the order the sweep names them.
+    pub point_index: usize,
+    pub point: Point,
+    /// Which repetition of the point, from 1.
+    pub trial: u32,
+    pub scenario: Scenario,
+    /// This point's scenario as JSON, secrets masked: what the record carries.
+    pub document: serde_json::Value,
+}
