@@ -67,16 +67,17 @@ pub trait Producer: Send + 'static {
 
 /// A member of a group: one task of the engine owns it.
 pub trait Consumer: Send + 'static {
-    /// Waits until messages are there, then hands each to `each` and returns how many there were.
-    ///
-    /// Cancel-safe: dropped before it resolves, no message was taken without having been handed over.
+    /// Resolves when messages are there to be taken. Cancel-safe: it takes none.
     ///
     /// # Errors
     /// When receiving failed; a later call may succeed.
-    fn receive(
-        &mut self,
-        each: impl FnMut(Received<'_>) + Send,
-    ) -> impl Future<Output = Result<usize, ReceiveError>> + Send;
+    fn ready(&mut self) -> impl Future<Output = Result<(), ReceiveError>> + Send;
+
+    /// Hands every message that is there to `each`, without waiting, and returns how many there were.
+    ///
+    /// # Errors
+    /// When receiving failed after as many messages as were handed over.
+    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError>;
 }
 
 /// What a broker is given to connect with.

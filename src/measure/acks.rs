@@ -1,0 +1,271 @@
+//! Where outcomes go: each thread that learns of them has a recorder of its own, and the trial reads them all.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::clock::Clock;
+use super::interval::Interval;
+use super::stamp::Stamp;
+use super::window::Window;
+use crate::broker::FailureClass;
+
+/// One trial's outcomes: hands out recorders and holds the producers' windows.
+#[derive(Clone)]
+pub struct Acks {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    clock: Clock,
+    /// Whether messages have intended times, so that response time and schedule delay exist.
+    open_loop: bool,
+    windows: Box<[Window]>,
+    stopped: AtomicBool,
+    shards: Mutex<Vec<Arc<Mutex<Shard>>>>,
+    /// Takes what the engine itself refuses: rare, so shared by all producers.
+    rejections: Arc<Mutex<Shard>>,
+}
+
+/// One recorder's part of the trial.
+#[derive(Default)]
+struct Shard {
+    interval: Interval,
+    /// Set when the trial has been accounted for: outcomes that come later find it closed and stay unresolved.
+    closed: bool,
+}
+
+impl Acks {
+    /// For a trial of `producers`, timed by `clock`.
+    pub fn new(clock: Clock, producers: usize, open_loop: bool) -> Self {
+        let rejections = Arc::new(Mutex::new(Shard::default()));
+        let windows = (0..producers).map(|_| Window::new()).collect();
+        let stopped = AtomicBool::new(false);
+        let shards = Mutex::new(vec![rejections.clone()]);
+        Acks { shared: Arc::new(Shared { clock, open_loop, windows, stopped, shards, rejections }) }
+    }
+
+    pub fn clock(&self) -> Clock {
+        self.shared.clock
+    }
+
+    /// A recorder for one thread or task.
+    pub fn recorder(&self) -> AckRecorder {
+        let shard = Arc::new(Mutex::new(Shard::default()));
+        lock(&self.shared.shards).push(shard.clone());
+        AckRecorder { shared: self.shared.clone(), shard }
+    }
+
+    /// The window of the producer in `slot`.
+    pub fn window(&self, slot: usize) -> &Window {
+        &self.shared.windows[slot]
+    }
+
+    /// Messages of all producers whose outcome is not known.
+    pub fn in_flight(&self) -> u64 {
+        self.shared.windows.iter().map(Window::in_flight).sum()
+    }
+
+    /// Messages that all producers have handed over.
+    pub fn submitted(&self) -> u64 {
+        self.shared.windows.iter().map(Window::submitted).sum()
+    }
+
+    /// Records that the client did not take a message.
+    pub fn reject(&self, stamp: Stamp, class: FailureClass, message: impl FnOnce() -> String) {
+        AckBatch::begin(&self.shared, &self.shared.rejections).failed(stamp, class, message);
+    }
+
+    /// The flag that ends every wait for a window.
+    pub fn stopped(&self) -> &AtomicBool {
+        &self.shared.stopped
+    }
+
+    /// Sets [`Acks::stopped`] and makes all waiting producers look at it.
+    pub fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        self.shared.windows.iter().for_each(Window::wake);
+    }
+
+    /// Everything recorded since the last call, merged into `into`, which must be clear. `spare` must be clear too and
+    /// serves as each recorder's next interval in turn, so that no recorder is held up for longer than an exchange.
+    pub fn collect(&self, into: &mut Interval, spare: &mut Interval) {
+        self.take(into, spare, false);
+    }
+
+    /// As [`Acks::collect`], and closes the account: later outcomes stay unresolved.
+    pub fn close(&self, into: &mut Interval, spare: &mut Interval) {
+        self.take(into, spare, true);
+    }
+
+    fn take(&self, into: &mut Interval, spare: &mut Interval, close: bool) {
+        for shard in lock(&self.shared.shards).iter() {
+            let mut shard_guard = lock(shard);
+            mem::swap(&mut shard_guard.interval, spare);
+            shard_guard.closed |= close;
+            drop(shard_guard);
+            into.merge(spare);
+            spare.clear();
+        }
+    }
+}
+
+/// Records outcomes for one thread or task; all that it shares with others is taken once per batch.
+pub struct AckRecorder {
+    shared: Arc<Shared>,
+    shard: Arc<Mutex<Shard>>,
+}
+
+impl AckRecorder {
+    /// Begins a batch of outcomes that all became known now.
+    pub fn batch(&mut self) -> AckBatch<'_> {
+        AckBatch::begin(&self.shared, &self.shard)
+    }
+}
+
+/// Outcomes that became known at the same moment. Windows open when it is dropped.
+pub struct AckBatch<'a> {
+    now_ns: u64,
+    shared: &'a Shared,
+    shard: MutexGuard<'a, Shard>,
+    run: Run,
+}
+
+/// Successive outcomes of one producer, told to its window at once.
+struct Run {
+    slot: usize,
+    resolved: u64,
+}
+
+impl<'a> AckBatch<'a> {
+    fn begin(shared: &'a Shared, shard: &'a Mutex<Shard>) -> Self {
+        AckBatch { now_ns: shared.clock.now_ns(), shared, shard: lock(shard), run: Run { slot: 0, resolved: 0 } }
+    }
+
+    /// The broker acknowledged a message of `payload_bytes`.
+    #[inline]
+    pub fn acknowledged(&mut self, stamp: Stamp, payload_bytes: usize) {
+        if self.shard.closed {
+            return;
+        }
+        let interval = &mut self.shard.interval;
+        if stamp.measured() {
+            interval.measured.acknowledged += 1;
+            interval.measured.payload_bytes += payload_bytes as u64;
+            let service_ns = stamp.service_ns(self.now_ns);
+            interval.service.record(service_ns);
+            if self.shared.open_loop {
+                let delay_ns = stamp.schedule_delay_ns();
+                interval.response.record(service_ns + delay_ns);
+                interval.schedule_delay.record(delay_ns);
+            }
+            interval.last_acknowledged_ns = self.now_ns;
+        } else {
+            interval.warm_up.acknowledged += 1;
+            interval.warm_up.payload_bytes += payload_bytes as u64;
+        }
+        self.resolve(stamp);
+    }
+
+    /// A message failed. `message` says why, in the client's or broker's words.
+    pub fn failed(&mut self, stamp: Stamp, class: FailureClass, message: impl FnOnce() -> String) {
+        if self.shard.closed {
+            return;
+        }
+        let now_ns = self.now_ns;
+        let interval = &mut self.shard.interval;
+        if stamp.measured() {
+            interval.measured.failed += 1;
+        } else {
+            interval.warm_up.failed += 1;
+        }
+        interval.errors.record(class, now_ns, message);
+        self.resolve(stamp);
+    }
+
+    #[inline]
+    fn resolve(&mut self, stamp: Stamp) {
+        let slot = stamp.slot();
+        if slot != self.run.slot {
+            self.tell_window();
+            self.run.slot = slot;
+        }
+        self.run.resolved += 1;
+    }
+
+    fn tell_window(&mut self) {
+        if self.run.resolved > 0 {
+            self.shared.windows[self.run.slot].resolve(self.run.resolved);
+            self.run.resolved = 0;
+        }
+    }
+}
+
+impl Drop for AckBatch<'_> {
+    fn drop(&mut self) {
+        self.tell_window();
+    }
+}
+
+/// A recorder's thread that panicked leaves counts that are still true.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collected(acks: &Acks) -> Interval {
+        let mut interval = Interval::default();
+        acks.close(&mut interval, &mut Interval::default());
+        interval
+    }
+
+    #[test]
+    fn outcomes_of_several_recorders_add_up_and_open_the_right_windows() {
+        let acks = Acks::new(Clock::start(), 2, true);
+        acks.window(0).submit(3);
+        acks.window(1).submit(2);
+        let (mut first, mut second) = (acks.recorder(), acks.recorder());
+        {
+            let mut batch = first.batch();
+            batch.acknowledged(Stamp::new(0, 0, 0, true), 100);
+            batch.acknowledged(Stamp::new(1, 0, 0, true), 100);
+            batch.acknowledged(Stamp::new(0, 0, 0, false), 100);
+        }
+        second.batch().failed(Stamp::new(1, 0, 0, true), FailureClass::Timeout, || "too late".into());
+        assert_eq!((acks.window(0).in_flight(), acks.window(1).in_flight()), (1, 0));
+        acks.reject(Stamp::new(0, 0, 0, true), FailureClass::TooLarge, || "no".into());
+        assert_eq!(acks.in_flight(), 0);
+        let interval = collected(&acks);
+        assert_eq!(interval.measured, Tally { acknowledged: 2, failed: 2, payload_bytes: 200 });
+        assert_eq!(interval.warm_up, Tally { acknowledged: 1, failed: 0, payload_bytes: 100 });
+        assert_eq!(interval.service.histogram().len(), 2);
+        let classes: Vec<_> = interval.errors.iter().map(|(class, tally)| (class, tally.count)).collect();
+        assert_eq!(classes, [(FailureClass::Timeout, 1), (FailureClass::TooLarge, 1)]);
+    }
+
+    #[test]
+    fn what_comes_after_the_account_is_closed_stays_unresolved() {
+        let acks = Acks::new(Clock::start(), 1, false);
+        acks.window(0).submit(1);
+        let mut recorder = acks.recorder();
+        assert_eq!(collected(&acks).measured.resolved(), 0);
+        recorder.batch().acknowledged(Stamp::new(0, 0, 0, true), 1);
+        assert_eq!(acks.in_flight(), 1);
+        assert_eq!(collected(&acks).measured.resolved(), 0);
+    }
+
+    #[test]
+    fn response_is_service_plus_schedule_delay() {
+        let acks = Acks::new(Clock::start(), 1, true);
+        acks.recorder().batch().acknowledged(Stamp::new(0, 0, 5_000_000, true), 1);
+        let interval = collected(&acks);
+        let of = |distribution: &super::super::Distribution| distribution.histogram().max();
+        assert!(of(&interval.response) >= of(&interval.service) + 4_990_000);
+        assert!(of(&interval.schedule_delay).abs_diff(5_000_000) < 5_000);
+    }
+
+    use super::super::interval::Tally;
+}

@@ -1,0 +1,215 @@
+//! What consumers record: each has a recorder of its own, and each group its verification.
+
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::clock::Clock;
+use super::envelope::{ENVELOPE_BYTES, Envelope, Opened};
+use super::histogram::Distribution;
+use super::verification::{Found, LaneOrder, Verification};
+use crate::broker::Received;
+
+/// What one consumer, or all of them, received in a stretch of time.
+#[derive(Debug, Clone, Default)]
+pub struct Reception {
+    /// Every message handed over, measured or not.
+    pub messages: u64,
+    /// Those of them whose intended time lies in the measured phase.
+    pub measured: u64,
+    pub payload_bytes: u64,
+    /// Received − intended, of measured messages.
+    pub end_to_end: Distribution,
+    /// After a later one of the same producer in the same lane.
+    pub reordered: u64,
+    /// The broker itself said that it delivers the message again.
+    pub redelivered: u64,
+    /// The checksum is not the one sent.
+    pub corrupt: u64,
+    /// Not of this trial.
+    pub foreign: u64,
+    /// When the last measured message arrived, in nanoseconds since the trial's epoch; 0: none did.
+    pub last_received_ns: u64,
+}
+
+impl Reception {
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Reception) {
+        self.messages += other.messages;
+        self.measured += other.measured;
+        self.payload_bytes += other.payload_bytes;
+        self.end_to_end.merge(&other.end_to_end);
+        self.reordered += other.reordered;
+        self.redelivered += other.redelivered;
+        self.corrupt += other.corrupt;
+        self.foreign += other.foreign;
+        self.last_received_ns = self.last_received_ns.max(other.last_received_ns);
+    }
+
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        let mut end_to_end = mem::take(&mut self.end_to_end);
+        end_to_end.clear();
+        *self = Reception { end_to_end, ..Reception::default() };
+    }
+}
+
+/// One trial's consumption: hands out recorders and holds each group's verification.
+#[derive(Clone)]
+pub struct Arrivals {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    clock: Clock,
+    run_tag: u32,
+    /// One per group; empty when nothing is verified.
+    groups: Vec<Verification>,
+    shards: Mutex<Vec<Arc<Mutex<Reception>>>>,
+}
+
+impl Arrivals {
+    /// For a trial whose messages carry `run_tag`, sent by `producers` and received by `groups`.
+    pub fn new(clock: Clock, run_tag: u32, producers: usize, groups: usize, verify: bool) -> Self {
+        let groups = if verify { (0..groups).map(|_| Verification::new(producers)).collect() } else { Vec::new() };
+        Arrivals { shared: Arc::new(Shared { clock, run_tag, groups, shards: Mutex::default() }) }
+    }
+
+    /// A recorder for one consumer of `group`.
+    pub fn recorder(&self, group: usize) -> ArrivalRecorder {
+        let shard = Arc::new(Mutex::new(Reception::default()));
+        lock(&self.shared.shards).push(shard.clone());
+        ArrivalRecorder { shared: self.shared.clone(), group, order: LaneOrder::default(), shard }
+    }
+
+    /// Everything received since the last call, merged into `into`; both arguments must be clear.
+    pub fn collect(&self, into: &mut Reception, spare: &mut Reception) {
+        for shard in lock(&self.shared.shards).iter() {
+            mem::swap(&mut *lock(shard), spare);
+            into.merge(spare);
+            spare.clear();
+        }
+    }
+
+    /// What each group's verification has found so far.
+    pub fn found(&self) -> Vec<Found> {
+        self.shared.groups.iter().map(Verification::found).collect()
+    }
+}
+
+/// Records what one consumer receives.
+pub struct ArrivalRecorder {
+    shared: Arc<Shared>,
+    group: usize,
+    order: LaneOrder,
+    shard: Arc<Mutex<Reception>>,
+}
+
+impl ArrivalRecorder {
+    /// Begins a batch of messages that all arrived now.
+    pub fn batch(&mut self) -> ArrivalBatch<'_> {
+        ArrivalBatch {
+            now_ns: self.shared.clock.now_ns(),
+            run_tag: self.shared.run_tag,
+            verification: self.shared.groups.get(self.group),
+            order: &mut self.order,
+            reception: lock(&self.shard),
+        }
+    }
+}
+
+/// Messages that arrived at the same moment.
+pub struct ArrivalBatch<'a> {
+    now_ns: u64,
+    run_tag: u32,
+    verification: Option<&'a Verification>,
+    order: &'a mut LaneOrder,
+    reception: MutexGuard<'a, Reception>,
+}
+
+impl ArrivalBatch<'_> {
+    /// Counts, opens and verifies one message.
+    #[inline]
+    pub fn received(&mut self, message: Received<'_>) {
+        let reception = &mut *self.reception;
+        reception.messages += 1;
+        reception.payload_bytes += message.payload.len() as u64;
+        reception.redelivered += u64::from(message.redelivered);
+        let (sealed, content) = match message.envelope {
+            Some(envelope) => (envelope, message.payload),
+            None => (message.payload, message.payload.get(ENVELOPE_BYTES..).unwrap_or_default()),
+        };
+        match Envelope::open(sealed, content, self.run_tag) {
+            Opened::Intact(envelope) => {
+                if envelope.measured {
+                    reception.measured += 1;
+                    reception.end_to_end.record(self.now_ns.saturating_sub(envelope.intended_ns));
+                    reception.last_received_ns = self.now_ns;
+                }
+                if let Some(verification) = self.verification {
+                    if verification.mark(envelope.producer, envelope.sequence) {
+                        let reordered = self.order.is_reordered(message.lane, envelope.producer, envelope.sequence);
+                        reception.reordered += u64::from(reordered);
+                    } else {
+                        reception.foreign += 1;
+                    }
+                }
+            }
+            Opened::Corrupt => reception.corrupt += 1,
+            Opened::Foreign => reception.foreign += 1,
+        }
+    }
+}
+
+/// A consumer's task that panicked leaves counts that are still true.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed(run_tag: u32, sequence: u64) -> Vec<u8> {
+        let mut message = vec![7; 100];
+        let checksum = crc32fast::hash(&message[ENVELOPE_BYTES..]);
+        Envelope { run_tag, producer: 0, measured: true, sequence, intended_ns: 0 }.seal(&mut message, checksum);
+        message
+    }
+
+    #[test]
+    fn every_arrival_is_counted_once_under_what_it_is() {
+        let arrivals = Arrivals::new(Clock::start(), 42, 1, 1, true);
+        let mut recorder = arrivals.recorder(0);
+        let mut broken = sealed(42, 9);
+        broken[99] ^= 1;
+        let messages = [sealed(42, 0), sealed(42, 2), sealed(42, 1), sealed(42, 1), broken, sealed(43, 5), vec![0; 3]];
+        {
+            let mut batch = recorder.batch();
+            for payload in &messages {
+                batch.received(Received { payload, envelope: None, lane: 0, redelivered: false });
+            }
+        }
+        let mut reception = Reception::default();
+        arrivals.collect(&mut reception, &mut Reception::default());
+        assert_eq!((reception.messages, reception.measured), (7, 4));
+        assert_eq!((reception.reordered, reception.corrupt, reception.foreign), (2, 1, 2));
+        assert_eq!(reception.end_to_end.histogram().len(), 4);
+        assert_eq!(arrivals.found(), [Found { distinct: 3, duplicated: 1, saturated: false }]);
+    }
+
+    #[test]
+    fn an_envelope_beside_the_payload_vouches_for_all_of_it() {
+        let arrivals = Arrivals::new(Clock::start(), 1, 1, 1, true);
+        let mut recorder = arrivals.recorder(0);
+        let mut envelope = [0; ENVELOPE_BYTES];
+        let payload = br#"{"a": 1}"#;
+        Envelope { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns: 0 }
+            .seal(&mut envelope, crc32fast::hash(payload));
+        let message = Received { payload, envelope: Some(&envelope), lane: 0, redelivered: false };
+        recorder.batch().received(message);
+        recorder.batch().received(Received { payload: br#"{"a": 2}"#, ..message });
+        let mut reception = Reception::default();
+        arrivals.collect(&mut reception, &mut Reception::default());
+        assert_eq!((reception.measured, reception.corrupt), (1, 1));
+    }
+}

@@ -1,0 +1,35 @@
+//! The one clock of a trial: nanoseconds since an epoch that all its threads share.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Tells the time since the trial's epoch, from the monotonic clock of the machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    epoch: Instant,
+    epoch_unix_ns: u64,
+}
+
+impl Clock {
+    /// A clock whose epoch is now.
+    pub fn start() -> Self {
+        let since_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Clock { epoch: Instant::now(), epoch_unix_ns: since_unix.as_nanos() as u64 }
+    }
+
+    /// Nanoseconds since the epoch.
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    /// The moment `offset_ns` after the epoch.
+    pub fn instant(&self, offset_ns: u64) -> Instant {
+        self.epoch + std::time::Duration::from_nanos(offset_ns)
+    }
+
+    /// The epoch in nanoseconds since 1970, by the wall clock as it stood when the trial began: later steps of the wall
+    /// clock do not reach any measurement.
+    pub fn epoch_unix_ns(&self) -> u64 {
+        self.epoch_unix_ns
+    }
+}
