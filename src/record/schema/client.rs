@@ -1,0 +1,67 @@
+//! What the load generator itself used, and what else its machine was doing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Use of resources by this process during the measured window and the drain.
+///
+/// When the broker is embedded it runs in this process too, and its use is in these figures.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Client {
+    /// CPU time, user and system together, in seconds.
+    pub cpu_seconds: f64,
+    /// CPU time in user mode, in seconds.
+    pub cpu_user_seconds: f64,
+    /// CPU time in the kernel on behalf of this process, in seconds.
+    pub cpu_system_seconds: f64,
+    /// CPU time divided by elapsed time: how many cores were busy with this process, on average.
+    pub cores_used: f64,
+    /// Cores this process may use (affinity and container limits considered).
+    pub cores_available: usize,
+    /// CPU time per acknowledged message, in nanoseconds; `null` when none was acknowledged.
+    pub cpu_ns_per_message: Option<f64>,
+    /// Most memory resident at once, in bytes, since the trial began where the system can tell, else since the process
+    /// began; `null` where the system does not tell.
+    pub peak_memory_bytes: Option<u64>,
+    /// Times a thread gave up its core by waiting; `null` where the system does not tell.
+    pub voluntary_context_switches: Option<u64>,
+    /// Times a thread was made to give up its core; `null` where the system does not tell.
+    pub involuntary_context_switches: Option<u64>,
+    /// Time for which producers were kept waiting because the client library's queue was full, summed over producers,
+    /// in nanoseconds.
+    pub queue_full_ns: u64,
+    /// Most messages seen waiting in the client library's queues; `null` when the library does not tell.
+    pub queue_messages_max: Option<u64>,
+    /// How late the sending loop woke for messages that were due; `null` in a closed loop.
+    pub send_loop_lag: Option<SendLoopLag>,
+    /// Median round trip to the broker as the client library sees it, in nanoseconds, of its last window; `null` when
+    /// the library does not tell.
+    pub broker_round_trip_p50_ns: Option<u64>,
+    /// 99th percentile of the same round trip, in nanoseconds.
+    pub broker_round_trip_p99_ns: Option<u64>,
+}
+
+/// How late the pacing timer woke, one value per wake-up. It is part of the schedule delay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct SendLoopLag {
+    /// Median, in nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile, in nanoseconds.
+    pub p99_ns: u64,
+    /// Largest, in nanoseconds.
+    pub max_ns: u64,
+}
+
+/// What the whole machine did during the measured window and the drain, all processes together.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct HostLoad {
+    /// Share (0 to 1) of all cores' time that was neither idle nor waiting for disks.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub system_cpu_busy: f64,
+    /// Share (0 to 1) of all cores' time that the hypervisor gave to other guests although this one wanted it.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub steal: f64,
+}

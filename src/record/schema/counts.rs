@@ -1,0 +1,112 @@
+//! The account of messages: how many, and what became of them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::broker::FailureClass;
+
+/// The ledger of the measured messages: `attempted = acknowledged + failed + unresolved`.
+///
+/// A message is measured when its intended time lies in the measured window, whenever its outcome comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Counts {
+    /// Messages the engine tried to hand to the client.
+    pub attempted: u64,
+    /// Messages the broker acknowledged, at the level of acknowledgement the scenario asks for.
+    pub acknowledged: u64,
+    /// Messages with an outcome that is not an acknowledgement; `errors` has them by class.
+    pub failed: u64,
+    /// Messages without any outcome when the drain deadline passed.
+    pub unresolved: u64,
+    /// Payload of the acknowledged messages, in bytes; keys, headers and framing not counted.
+    pub payload_bytes_acknowledged: u64,
+    /// Measured messages received, by all consumers of all groups together; `null` without consumers.
+    pub consumed: Option<u64>,
+    /// The same account of the warm-up, whose messages are in no other figure.
+    pub warm_up: WarmUpCounts,
+}
+
+impl Counts {
+    /// Whether the ledger, and that of the warm-up, adds up.
+    pub fn balances(&self) -> bool {
+        let sums = |attempted: u64, outcomes: [u64; 3]| {
+            outcomes.iter().try_fold(0u64, |sum, count| sum.checked_add(*count)) == Some(attempted)
+        };
+        sums(self.attempted, [self.acknowledged, self.failed, self.unresolved])
+            && sums(self.warm_up.attempted, [self.warm_up.acknowledged, self.warm_up.failed, self.warm_up.unresolved])
+    }
+}
+
+/// The ledger of the warm-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct WarmUpCounts {
+    /// Messages the engine tried to hand to the client.
+    pub attempted: u64,
+    /// Messages the broker acknowledged.
+    pub acknowledged: u64,
+    /// Messages with an outcome that is not an acknowledgement.
+    pub failed: u64,
+    /// Messages without any outcome when the drain deadline passed.
+    pub unresolved: u64,
+}
+
+/// The failed messages of one class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct ErrorCount {
+    /// Why they failed, in classes that mean the same for every broker.
+    pub class: FailureClass,
+    /// Messages that failed so.
+    #[schemars(range(min = 1))]
+    pub count: u64,
+    /// What the client said of the first of them.
+    pub first_message: String,
+    /// When the first of them failed, in nanoseconds since the trial began.
+    pub first_at_ns: u64,
+}
+
+/// What the consumers found, over all groups together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Verification {
+    /// Messages of this trial received, repeated deliveries and warm-up included.
+    pub received: u64,
+    /// Messages attempted and not received; failed and unresolved ones may be among them, and that is no loss.
+    pub missing: u64,
+    /// Messages acknowledged and not received: the broker said that it has them.
+    pub lost: u64,
+    /// Deliveries beyond the first of a message to a group that the broker did not announce as repeated.
+    pub duplicated: u64,
+    /// Deliveries beyond the first that the broker announced as repeated.
+    pub redelivered: u64,
+    /// Messages received after a later one of the same producer within a stretch for which the broker promises order.
+    pub reordered: u64,
+    /// Messages whose payload is not what was sent.
+    pub corrupt: u64,
+    /// Messages that are not of this trial; they are in no other figure.
+    pub foreign: u64,
+    /// Whether the verifier's bounded memory was exceeded: then `duplicated` and `reordered` are lower bounds and
+    /// `missing` and `lost` are not certain.
+    pub saturated: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_balances_only_when_every_message_has_one_outcome() {
+        let mut counts = Counts { attempted: 10, acknowledged: 7, failed: 2, unresolved: 1, ..Counts::default() };
+        assert!(counts.balances());
+        counts.acknowledged += 1;
+        assert!(!counts.balances());
+        counts.attempted += 1;
+        counts.warm_up.attempted = 1;
+        assert!(!counts.balances(), "the warm-up's ledger counts too");
+        counts.warm_up.failed = u64::MAX;
+        counts.warm_up.unresolved = 2;
+        assert!(!counts.balances(), "an overflowing sum is no balance");
+    }
+}

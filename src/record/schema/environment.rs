@@ -1,0 +1,38 @@
+//! What is needed to repeat a trial, besides its scenario.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Versions and machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Environment {
+    /// Version of brokermark.
+    pub brokermark_version: String,
+    /// Commit brokermark was built from, if the build was told.
+    pub brokermark_commit: Option<String>,
+    /// Compiler brokermark was built with, if the build was told.
+    pub rust_compiler: Option<String>,
+    /// Whether brokermark was built without optimisation: figures of such a build mean nothing.
+    pub debug_build: bool,
+    /// The client library and its version; `null` when the trial failed before there was a client.
+    pub client_library: Option<String>,
+    /// What the broker says of itself; `null` when it does not tell.
+    pub broker: Option<String>,
+    /// Whether the broker ran inside this process. No throughput is ever claimed from such a run.
+    pub embedded: bool,
+    /// Operating system and its release, as it names itself.
+    pub operating_system: String,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// Model of the processor.
+    pub cpu_model: Option<String>,
+    /// Logical cores of the machine.
+    pub cores: usize,
+    /// Memory of the machine, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Name of the machine.
+    pub hostname: Option<String>,
+    /// The command line, one item an argument, secrets masked.
+    pub command_line: Vec<String>,
+}

@@ -1,0 +1,141 @@
+//! How long messages took, as merged histograms and their percentiles.
+
+use base64::Engine;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The latencies of measured, acknowledged (for `end_to_end`: received) messages.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Latencies {
+    /// Intended → acknowledged: what a user of a system under this load would wait. `null` in a closed loop, which has no
+    /// intended times.
+    pub response: Option<Latency>,
+    /// Sent → acknowledged.
+    pub service: Option<Latency>,
+    /// Intended → sent: how far the load generator or a full window held messages back. `null` in a closed loop.
+    pub schedule_delay: Option<Latency>,
+    /// Intended (in a closed loop: sent) → received by a consumer. `null` when the scenario does not ask for it.
+    pub end_to_end: Option<Latency>,
+}
+
+/// One latency: all values lie in `histogram`, the other fields are read from it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Latency {
+    /// Values in the histogram.
+    pub count: u64,
+    /// Smallest value, in nanoseconds.
+    pub min_ns: u64,
+    /// Arithmetic mean, in nanoseconds.
+    pub mean_ns: f64,
+    /// Standard deviation, in nanoseconds.
+    pub stddev_ns: f64,
+    /// Median, in nanoseconds.
+    pub p50_ns: u64,
+    /// 75th percentile, in nanoseconds.
+    pub p75_ns: u64,
+    /// 90th percentile, in nanoseconds.
+    pub p90_ns: u64,
+    /// 95th percentile, in nanoseconds.
+    pub p95_ns: u64,
+    /// 99th percentile, in nanoseconds.
+    pub p99_ns: u64,
+    /// 99.9th percentile, in nanoseconds.
+    pub p99_9_ns: u64,
+    /// 99.99th percentile, in nanoseconds.
+    pub p99_99_ns: u64,
+    /// Largest value, in nanoseconds, to the histogram's precision.
+    pub max_ns: u64,
+    /// Values too large for the histogram. They are in none of the other fields, so when there are any, every upper
+    /// percentile is too low.
+    pub beyond_range: u64,
+    /// The whole histogram of nanoseconds, as HdrHistogram V2 compressed (DEFLATE), in base64: what the HdrHistogram
+    /// ports of other languages decode.
+    pub histogram: String,
+}
+
+impl Latency {
+    /// The latency that `histogram` (of nanoseconds, already merged) holds; `None` when there is not one value.
+    ///
+    /// `beyond_range` counts the values that did not fit into the histogram.
+    pub fn from_histogram(histogram: &Histogram<u64>, beyond_range: u64) -> Option<Self> {
+        if histogram.is_empty() && beyond_range == 0 {
+            return None;
+        }
+        let at = |quantile| histogram.value_at_quantile(quantile);
+        Some(Latency {
+            count: histogram.len(),
+            min_ns: histogram.min(),
+            mean_ns: histogram.mean(),
+            stddev_ns: histogram.stdev(),
+            p50_ns: at(0.5),
+            p75_ns: at(0.75),
+            p90_ns: at(0.9),
+            p95_ns: at(0.95),
+            p99_ns: at(0.99),
+            p99_9_ns: at(0.999),
+            p99_99_ns: at(0.9999),
+            max_ns: histogram.max(),
+            beyond_range,
+            histogram: encode(histogram),
+        })
+    }
+
+    /// The histogram that [`Latency::histogram`] encodes.
+    ///
+    /// # Errors
+    /// When the text is not one that an HdrHistogram library wrote.
+    pub fn decode_histogram(&self) -> Result<Histogram<u64>, HistogramError> {
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(&self.histogram)
+            .map_err(|error| HistogramError(error.to_string()))?;
+        Deserializer::new()
+            .deserialize(&mut std::io::Cursor::new(bytes))
+            .map_err(|error| HistogramError(format!("{error:?}")))
+    }
+}
+
+/// Writing to memory fails only where a count does not fit 63 bits, which no trial lives to see: the text is empty then.
+fn encode(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    match V2DeflateSerializer::new().serialize(histogram, &mut bytes) {
+        Ok(_) => base64::engine::general_purpose::STANDARD.encode(bytes),
+        Err(_) => String::new(),
+    }
+}
+
+/// A record's histogram cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the record's histogram is damaged ({0}): its other figures were made from it and still stand")]
+pub struct HistogramError(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_and_the_payload_come_from_the_same_histogram() {
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, 1_000_000_000, 3).unwrap();
+        for value in 1..=10_000u64 {
+            histogram.record(value * 1_000).unwrap();
+        }
+        let latency = Latency::from_histogram(&histogram, 2).unwrap();
+        assert_eq!(latency.count, 10_000);
+        assert_eq!(latency.beyond_range, 2);
+        assert!(latency.p50_ns.abs_diff(5_000_000) <= 5_000, "{}", latency.p50_ns);
+        assert!(latency.p99_ns.abs_diff(9_900_000) <= 9_900, "{}", latency.p99_ns);
+        assert_eq!(latency.decode_histogram().unwrap(), histogram);
+    }
+
+    #[test]
+    fn nothing_recorded_is_no_latency_but_values_beyond_the_range_are() {
+        let empty = Histogram::<u64>::new_with_bounds(1, 1_000_000, 3).unwrap();
+        assert_eq!(Latency::from_histogram(&empty, 0), None);
+        let beyond = Latency::from_histogram(&empty, 1).unwrap();
+        assert_eq!((beyond.count, beyond.beyond_range), (0, 1));
+        assert!(beyond.mean_ns.is_finite() && beyond.stddev_ns.is_finite());
+    }
+}

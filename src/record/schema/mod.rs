@@ -1,0 +1,159 @@
+//! The record of one trial, `brokermark.record/1`: plain data, one file a subject.
+//!
+//! Field docs give unit and meaning; they become the descriptions in the JSON Schema. `null` always means "not known"
+//! or "does not apply", never zero. Within version 1, fields may be added, but none is renamed, removed or given
+//! another meaning; a reader ignores what it does not know.
+
+mod client;
+mod counts;
+mod environment;
+mod latency;
+mod series;
+mod throughput;
+mod verdict;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use client::{Client, HostLoad, SendLoopLag};
+pub use counts::{Counts, ErrorCount, Verification, WarmUpCounts};
+pub use environment::Environment;
+pub use latency::{HistogramError, Latencies, Latency};
+pub use series::{Phase, SeriesRow};
+pub use throughput::Throughput;
+pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};
+
+/// The value of [`Record::schema`] that this build writes and reads.
+pub const SCHEMA: &str = "brokermark.record/1";
+
+/// The result of one trial: what was asked for, what happened, and whether it can be trusted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Record {
+    /// Name and version of this format, `brokermark.record/1`.
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: String,
+    /// The scenario's `name`.
+    pub scenario_name: String,
+    /// Identifies the run: all trials of one invocation share it. Client ids, groups and topics made by it begin with it.
+    pub run_id: String,
+    /// How the trial ended.
+    pub status: Status,
+    /// Why the trial failed, when `status` is `failed`.
+    pub error: Option<String>,
+    /// When the trial began (before its warm-up), in UTC.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub started_at: jiff::Timestamp,
+    /// Which repetition of its point this is, from 1.
+    #[schemars(range(min = 1))]
+    pub trial: u32,
+    /// Position of the point among the points of the sweep, from 0; 0 when nothing is swept.
+    pub point_index: usize,
+    /// The swept keys with this point's values; empty when nothing is swept.
+    pub point: BTreeMap<String, serde_json::Value>,
+    /// What decided when messages were sent.
+    pub load_model: LoadModel,
+    /// Which latency is the trial's headline: `response` in an open loop, `service` in a closed one. A closed loop has
+    /// no schedule, so it has no response time.
+    pub headline: Headline,
+    /// The account of messages.
+    pub counts: Counts,
+    /// What was carried, per second.
+    pub throughput: Throughput,
+    /// How long messages took.
+    pub latency: Latencies,
+    /// Failed messages by class, most frequent first; empty when none failed. Warm-up is not in it.
+    pub errors: Vec<ErrorCount>,
+    /// What the consumers found missing, twice or damaged; `null` when nothing was verified.
+    pub verification: Option<Verification>,
+    /// What the load generator itself used.
+    pub client: Client,
+    /// What the whole machine was doing meanwhile; `null` where the system does not tell.
+    pub host_load: Option<HostLoad>,
+    /// Whether the figures can be trusted, and what limited them.
+    pub verdict: Verdict,
+    /// The scenario's thresholds, in its order; empty when it has none.
+    pub thresholds: Vec<ThresholdOutcome>,
+    /// What is needed to repeat the trial, besides the scenario.
+    pub environment: Environment,
+    /// The scenario at this point as a JSON document, secrets masked.
+    pub scenario: serde_json::Value,
+}
+
+impl Record {
+    /// The latency that [`Record::headline`] names, if any message was acknowledged.
+    pub fn headline_latency(&self) -> Option<&Latency> {
+        match self.headline {
+            Headline::Response => self.latency.response.as_ref(),
+            Headline::Service => self.latency.service.as_ref(),
+        }
+    }
+
+    /// Whether a threshold was missed.
+    pub fn missed_a_threshold(&self) -> bool {
+        self.thresholds.iter().any(|outcome| !outcome.held)
+    }
+}
+
+/// How a trial ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It ran to its stop condition.
+    Completed,
+    /// It was stopped by a signal; what had been measured until then is kept.
+    Interrupted,
+    /// It could not run, or not to its end; `error` says why.
+    Failed,
+}
+
+/// What decided when messages were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadModel {
+    /// The broker did: every producer kept a window of messages in flight. A stall delays all later messages unseen.
+    Closed,
+    /// A schedule did, which does not wait for the broker.
+    Open,
+}
+
+impl LoadModel {
+    /// The latency that is the headline under this load.
+    pub fn headline(self) -> Headline {
+        match self {
+            LoadModel::Closed => Headline::Service,
+            LoadModel::Open => Headline::Response,
+        }
+    }
+}
+
+/// The latency that a record leads with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Headline {
+    /// Intended → acknowledged.
+    Response,
+    /// Sent → acknowledged.
+    Service,
+}
+
+/// A point's swept values as a record carries them.
+///
+/// A value that JSON cannot hold (a TOML date, a float that is not finite) becomes its TOML text.
+pub fn point_values(point: &crate::scenario::Point) -> BTreeMap<String, serde_json::Value> {
+    point.iter().map(|(key, value)| (key.clone(), json_value(value))).collect()
+}
+
+fn json_value(value: &toml::Value) -> serde_json::Value {
+    match value {
+        toml::Value::String(text) => text.as_str().into(),
+        toml::Value::Integer(number) => (*number).into(),
+        toml::Value::Float(number) if number.is_finite() => (*number).into(),
+        toml::Value::Boolean(flag) => (*flag).into(),
+        toml::Value::Array(items) => items.iter().map(json_value).collect(),
+        toml::Value::Table(table) => table.iter().map(|(key, value)| (key.clone(), json_value(value))).collect(),
+        toml::Value::Float(_) | toml::Value::Datetime(_) => value.to_string().into(),
+    }
+}

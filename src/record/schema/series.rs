@@ -1,0 +1,54 @@
+//! One second of a trial: a line of `series.jsonl`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What happened during one second, by when it happened.
+///
+/// Unlike the record, whose counts go by intended time, a row counts events in the second in which they occurred.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct SeriesRow {
+    /// The trial's point, as in its record.
+    pub point_index: usize,
+    /// The trial's repetition, as in its record.
+    pub trial: u32,
+    /// Full seconds between the trial's begin and the begin of this one.
+    pub second: u64,
+    /// The phase the second began in.
+    pub phase: Phase,
+    /// Whether the whole second lies in one phase; rates of a second that does not are not comparable.
+    pub full: bool,
+    /// Messages handed to the client.
+    pub attempted: u64,
+    /// Messages acknowledged.
+    pub acknowledged: u64,
+    /// Messages failed.
+    pub failed: u64,
+    /// Payload of the acknowledged messages, in bytes.
+    pub payload_bytes: u64,
+    /// Messages received by all consumers; `null` without consumers.
+    pub consumed: Option<u64>,
+    /// Messages without outcome at the end of the second.
+    pub in_flight: u64,
+    /// Median of the headline latency of messages acknowledged in this second, in nanoseconds; `null` when there were none.
+    pub p50_ns: Option<u64>,
+    /// 99th percentile of the same, in nanoseconds.
+    pub p99_ns: Option<u64>,
+    /// Most messages seen in the client library's queues; `null` when the library does not tell.
+    pub queue_messages: Option<u64>,
+    /// Cores busy with this process.
+    pub cpu_cores: f64,
+}
+
+/// What a trial is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The same load, not measured.
+    WarmUp,
+    /// The load that the record is about.
+    Measure,
+    /// No more load; outcomes and consumers are waited for.
+    Drain,
+}

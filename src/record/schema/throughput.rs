@@ -1,0 +1,37 @@
+//! What was carried, per second.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Rates over the measured messages. A megabyte is never written: bytes are bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Throughput {
+    /// From the first measured send to the last measured acknowledgement, in nanoseconds: the divisor of
+    /// `messages_per_second` and `payload_bytes_per_second`.
+    pub duration_ns: u64,
+    /// Acknowledged messages per second.
+    pub messages_per_second: f64,
+    /// Payload bytes of acknowledged messages per second.
+    pub payload_bytes_per_second: f64,
+    /// Messages handed to the client per second, from the first measured send to the last.
+    pub sent_per_second: f64,
+    /// Messages per second that the schedule wanted, on average over the measured window; `null` in a closed loop.
+    pub target_per_second: Option<f64>,
+    /// Messages received per second by all consumers together, from the first measured one to the last; `null` without
+    /// consumers.
+    pub consumed_per_second: Option<f64>,
+}
+
+impl Throughput {
+    /// The rates that follow from counts and a duration; 0 where no time passed.
+    pub fn from_counts(duration_ns: u64, acknowledged: u64, payload_bytes_acknowledged: u64) -> Self {
+        let per_second = |count: u64| if duration_ns == 0 { 0.0 } else { count as f64 * 1e9 / duration_ns as f64 };
+        Throughput {
+            duration_ns,
+            messages_per_second: per_second(acknowledged),
+            payload_bytes_per_second: per_second(payload_bytes_acknowledged),
+            ..Throughput::default()
+        }
+    }
+}

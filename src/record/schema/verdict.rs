@@ -1,0 +1,150 @@
+//! Whether the figures can be trusted, what limited them, and whether the thresholds held.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Whether the record can be trusted, with the evidence.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Verdict {
+    /// Whether the figures mean what they seem to: there is no reason against it.
+    pub valid: bool,
+    /// What speaks against trusting the figures, the gravest first; empty when `valid`.
+    pub reasons: Vec<Reason>,
+    /// What a reader should know, but does not make the figures wrong.
+    pub notes: Vec<Reason>,
+    /// What kept the throughput from being higher.
+    pub limited_by: LimitedBy,
+}
+
+/// One finding, with its evidence and what to do about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Reason {
+    /// What was found.
+    pub kind: ReasonKind,
+    /// A sentence with the figures that show it.
+    pub evidence: String,
+    /// A sentence on what to change.
+    pub advice: String,
+    /// The evidence's figures, named with their units.
+    pub figures: BTreeMap<String, f64>,
+}
+
+/// What can be found; `docs/RESULT.md` has each one's exact condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasonKind {
+    /// The ledger does not add up: a bug of brokermark.
+    LedgerMismatch,
+    /// The trial failed before its end.
+    Failed,
+    /// The trial was stopped by a signal.
+    Interrupted,
+    /// The broker ran in this process, so no throughput of it means anything.
+    Embedded,
+    /// brokermark was built without optimisation.
+    DebugBuild,
+    /// Acknowledged messages were lost, delivered twice or damaged.
+    Losses,
+    /// Messages came in another order than they were sent.
+    Reordered,
+    /// The verifier could not follow every message.
+    VerificationIncomplete,
+    /// Messages failed.
+    Failures,
+    /// Messages had no outcome when the drain deadline passed.
+    Unresolved,
+    /// Latencies were too large for the histogram.
+    BeyondRange,
+    /// The schedule's rate was not reached, or not in time.
+    RateMissed,
+    /// The load generator itself was the limit.
+    ClientBound,
+    /// The machine was short of CPU for reasons outside this process.
+    HostContended,
+    /// Throughput was not steady over the measurement.
+    NotSteady,
+    /// Too little was measured.
+    TooShort,
+}
+
+impl ReasonKind {
+    /// As in a record: `client_bound`.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReasonKind::LedgerMismatch => "ledger_mismatch",
+            ReasonKind::Failed => "failed",
+            ReasonKind::Interrupted => "interrupted",
+            ReasonKind::Embedded => "embedded",
+            ReasonKind::DebugBuild => "debug_build",
+            ReasonKind::Losses => "losses",
+            ReasonKind::Reordered => "reordered",
+            ReasonKind::VerificationIncomplete => "verification_incomplete",
+            ReasonKind::Failures => "failures",
+            ReasonKind::Unresolved => "unresolved",
+            ReasonKind::BeyondRange => "beyond_range",
+            ReasonKind::RateMissed => "rate_missed",
+            ReasonKind::ClientBound => "client_bound",
+            ReasonKind::HostContended => "host_contended",
+            ReasonKind::NotSteady => "not_steady",
+            ReasonKind::TooShort => "too_short",
+        }
+    }
+}
+
+/// What kept the throughput from being higher, as far as the evidence goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct LimitedBy {
+    /// The limit.
+    pub limiter: Limiter,
+    /// A sentence with the figures that point to it.
+    pub evidence: String,
+}
+
+/// What can limit throughput.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Limiter {
+    /// The load generator: it had no more CPU to send with.
+    Client,
+    /// The broker, or the network to it: messages waited for it while the client was idle.
+    Broker,
+    /// The schedule asked for no more, and got it.
+    Schedule,
+    /// The closed loop's window: messages waited for the answer to those before, with the queue never full.
+    Window,
+    /// The evidence does not tell.
+    Unknown,
+}
+
+impl Limiter {
+    /// As in a record: `broker`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limiter::Client => "client",
+            Limiter::Broker => "broker",
+            Limiter::Schedule => "schedule",
+            Limiter::Window => "window",
+            Limiter::Unknown => "unknown",
+        }
+    }
+}
+
+/// Whether one threshold of the scenario held.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct ThresholdOutcome {
+    /// The threshold as the scenario has it.
+    pub text: String,
+    /// What was measured, in the metric's own unit (nanoseconds, messages or bytes per second, a count); `null` when the
+    /// record has no such figure, and then the threshold did not hold.
+    pub measured: Option<f64>,
+    /// Whether it held.
+    pub held: bool,
+    /// One sentence: what was measured against what was wanted, or why nothing was.
+    pub explanation: String,
+}
