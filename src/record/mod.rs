@@ -4,6 +4,15 @@
 //! JSON; their field docs are the descriptions of the JSON Schema that `brokermark schema` prints. Nothing in this room
 //! measures: whoever fills a record hands in merged histograms and settled counts.
 
+mod directory;
+mod hlog;
+pub mod readable;
+#[cfg(test)]
+pub mod sample;
 mod schema;
+mod threshold;
 
+pub use directory::*;
+pub use hlog::HlogInterval;
 pub use schema::*;
+pub use threshold::evaluate;

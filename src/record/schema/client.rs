@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Use of resources by this process during the measured window and the drain.
 ///
 /// When the broker is embedded it runs in this process too, and its use is in these figures.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Client {
     /// CPU time, user and system together, in seconds.
@@ -19,6 +19,11 @@ pub struct Client {
     pub cores_used: f64,
     /// Cores this process may use (affinity and container limits considered).
     pub cores_available: usize,
+    /// The busiest thread's CPU time divided by elapsed time: at 1 it could do no more, however idle the other cores;
+    /// `null` where the system does not tell.
+    pub busiest_thread_cores: Option<f64>,
+    /// Name of that thread.
+    pub busiest_thread: Option<String>,
     /// CPU time per acknowledged message, in nanoseconds; `null` when none was acknowledged.
     pub cpu_ns_per_message: Option<f64>,
     /// Most memory resident at once, in bytes, since the trial began where the system can tell, else since the process

@@ -91,10 +91,22 @@ impl Record {
         }
     }
 
+    /// The record as a line of `records.jsonl`, with its line end: also what is printed when the file cannot be written.
+    pub fn to_line(&self) -> String {
+        line(self)
+    }
+
     /// Whether a threshold was missed.
     pub fn missed_a_threshold(&self) -> bool {
         self.thresholds.iter().any(|outcome| !outcome.held)
     }
+}
+
+/// Serialising fails only for maps whose keys are no strings, and the records have none.
+fn line(value: &impl Serialize) -> String {
+    let mut line = serde_json::to_string(value).unwrap_or_default();
+    line.push('\n');
+    line
 }
 
 /// How a trial ended.

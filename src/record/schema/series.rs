@@ -41,6 +41,13 @@ pub struct SeriesRow {
     pub cpu_cores: f64,
 }
 
+impl SeriesRow {
+    /// The row as a line of `series.jsonl`, with its line end.
+    pub fn to_line(&self) -> String {
+        super::line(self)
+    }
+}
+
 /// What a trial is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

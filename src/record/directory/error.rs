@@ -1,0 +1,44 @@
+//! Why a run could not be kept or read, and what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A run directory cannot be made, written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    #[error("{}: the disk is full: make room or set `output.directory` to another disk, then go on with --resume", path.display())]
+    Full { path: PathBuf, source: io::Error },
+    #[error("{} cannot be written ({source}): change its permissions, or set `output.directory` to a directory of your own", path.display())]
+    NotWritable { path: PathBuf, source: io::Error },
+    #[error("{} does not exist: `brokermark run` prints where it keeps a run", path.display())]
+    Missing { path: PathBuf },
+    #[error("{} holds no {missing}, so it is no run of brokermark", path.display())]
+    NotARun { path: PathBuf, missing: &'static str },
+    #[error(
+        "{} was run with another scenario (first difference in line {line}): resume with the scenario and the overrides it was begun with, or start a run anew",
+        path.display()
+    )]
+    ScenarioDiffers { path: PathBuf, line: usize },
+    #[error("{}, line {line}: {reason}", path.display())]
+    Damaged { path: PathBuf, line: usize, reason: String },
+    #[error("{}, line {line} has the format '{found}', which this version does not read (it reads '{known}'): use the brokermark that wrote it, or a newer one", path.display())]
+    UnknownSchema { path: PathBuf, line: usize, found: String, known: &'static str },
+    #[error("{} and {attempts} directories numbered after it exist already: remove some, or choose another `output.directory`", path.display())]
+    Taken { path: PathBuf, attempts: u32 },
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+}
+
+impl DirectoryError {
+    pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DirectoryError::Full { path, source },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                DirectoryError::NotWritable { path, source }
+            }
+            io::ErrorKind::NotFound => DirectoryError::Missing { path },
+            _ => DirectoryError::Io { action, path, source },
+        }
+    }
+}

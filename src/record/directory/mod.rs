@@ -1,0 +1,233 @@
+//! The directory of one run: made once, appended to after every trial, never overwritten.
+//!
+//! A trial is kept in this order: its series, its histograms, and last its record, which is what makes it count. Each
+//! append is on disk (file and directory synchronised) when it returns. A failed append takes back what it had written,
+//! so that the files stay readable; the record is still the caller's, who prints [`Record::to_line`] instead of losing
+//! it.
+
+mod error;
+mod probe;
+mod read;
+mod resume;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+pub use error::DirectoryError;
+pub use probe::probe;
+pub use read::{ReadRecords, read_records, read_series, standing_records};
+pub use resume::{CompletedTrial, Resumed};
+
+use super::hlog::{self, HlogInterval};
+use super::{Record, SeriesRow};
+
+/// The scenario as run.
+pub const SCENARIO_FILE: &str = "scenario.toml";
+/// One record a line, one line a trial.
+pub const RECORDS_FILE: &str = "records.jsonl";
+/// One row a line, one line a second.
+pub const SERIES_FILE: &str = "series.jsonl";
+/// The latencies as an HdrHistogram interval log.
+pub const HLOG_FILE: &str = "latency.hlog";
+
+/// Directories of one name and second that are tried before giving up.
+const MOST_OF_ONE_SECOND: u32 = 1000;
+
+/// A run's directory, open for appending.
+#[derive(Debug)]
+pub struct RunDirectory {
+    path: PathBuf,
+    records: Appender,
+    series: Appender,
+    hlog: Option<Appender>,
+}
+
+impl RunDirectory {
+    /// Makes `<base>/<name>-<yyyymmddThhmmssZ>/`, with `-2`, `-3`, … appended while that exists already, and writes the
+    /// scenario into it. `base` is made if it is not there.
+    ///
+    /// # Errors
+    /// When the directory or a file in it cannot be made or written.
+    pub fn create(base: &Path, name: &str, started: Timestamp, scenario_text: &str) -> Result<Self, DirectoryError> {
+        fs::create_dir_all(base).map_err(|error| DirectoryError::io("make", base, error))?;
+        let path = make_new(base, &format!("{name}-{}", started.strftime("%Y%m%dT%H%M%SZ")))?;
+        let scenario = path.join(SCENARIO_FILE);
+        let write = || -> io::Result<()> {
+            let mut file = OpenOptions::new().write(true).create_new(true).open(&scenario)?;
+            file.write_all(scenario_text.as_bytes())?;
+            file.sync_all()
+        };
+        write().map_err(|error| DirectoryError::io("write", &scenario, error))?;
+        let directory = RunDirectory::open(path)?;
+        synchronise_directory(base)?;
+        Ok(directory)
+    }
+
+    fn open(path: PathBuf) -> Result<Self, DirectoryError> {
+        let records = Appender::open(path.join(RECORDS_FILE))?;
+        let series = Appender::open(path.join(SERIES_FILE))?;
+        synchronise_directory(&path)?;
+        Ok(RunDirectory { path, records, series, hlog: None })
+    }
+
+    /// Where the run is kept.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends a trial's record: the trial counts as finished when this returns.
+    ///
+    /// # Errors
+    /// When the line cannot be brought to disk; the file is then as it was before.
+    pub fn append_record(&mut self, record: &Record) -> Result<(), DirectoryError> {
+        self.records.append(record.to_line().as_bytes())
+    }
+
+    /// Appends a trial's seconds; call it before [`RunDirectory::append_record`].
+    ///
+    /// # Errors
+    /// When the lines cannot be brought to disk; the file is then as it was before.
+    pub fn append_series(&mut self, rows: &[SeriesRow]) -> Result<(), DirectoryError> {
+        let mut lines = String::new();
+        for row in rows {
+            lines.push_str(&row.to_line());
+        }
+        self.series.append(lines.as_bytes())
+    }
+
+    /// Appends a trial's histograms to the interval log; call it before [`RunDirectory::append_record`].
+    ///
+    /// # Errors
+    /// When the lines cannot be brought to disk; the file is then as it was before.
+    pub fn append_hlog(&mut self, intervals: &[HlogInterval<'_>]) -> Result<(), DirectoryError> {
+        let hlog = match &mut self.hlog {
+            Some(hlog) => hlog,
+            None => {
+                let hlog = self.hlog.insert(Appender::open(self.path.join(HLOG_FILE))?);
+                synchronise_directory(&self.path)?;
+                hlog
+            }
+        };
+        let mut text = Vec::new();
+        if hlog.is_empty()?
+            && let Some(first) = intervals.first()
+        {
+            text.extend_from_slice(hlog::header(first.started).as_bytes());
+        }
+        hlog::write_intervals(intervals, &mut text)
+            .map_err(|error| DirectoryError::io("encode", &self.path.join(HLOG_FILE), error))?;
+        hlog.append(&text)
+    }
+}
+
+fn make_new(base: &Path, stem: &str) -> Result<PathBuf, DirectoryError> {
+    for attempt in 1..=MOST_OF_ONE_SECOND {
+        let path = match attempt {
+            1 => base.join(stem),
+            _ => base.join(format!("{stem}-{attempt}")),
+        };
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(DirectoryError::io("make", &path, error)),
+        }
+    }
+    Err(DirectoryError::Taken { path: base.join(stem), attempts: MOST_OF_ONE_SECOND })
+}
+
+/// Brings the directory's own entries to disk: without it a synchronised file may be nameless after a crash.
+fn synchronise_directory(path: &Path) -> Result<(), DirectoryError> {
+    if cfg!(unix) {
+        File::open(path)
+            .and_then(|directory| directory.sync_all())
+            .map_err(|error| DirectoryError::io("synchronise", path, error))?;
+    }
+    Ok(())
+}
+
+/// A file that only grows, by whole lines.
+#[derive(Debug)]
+struct Appender {
+    path: PathBuf,
+    file: File,
+}
+
+impl Appender {
+    fn open(path: PathBuf) -> Result<Self, DirectoryError> {
+        match OpenOptions::new().create(true).append(true).open(&path) {
+            Ok(file) => Ok(Appender { path, file }),
+            Err(error) => Err(DirectoryError::io("open", &path, error)),
+        }
+    }
+
+    fn is_empty(&self) -> Result<bool, DirectoryError> {
+        self.file
+            .metadata()
+            .map(|metadata| metadata.len() == 0)
+            .map_err(|error| DirectoryError::io("read", &self.path, error))
+    }
+
+    fn append(&mut self, lines: &[u8]) -> Result<(), DirectoryError> {
+        self.try_append(lines).map_err(|error| DirectoryError::io("write", &self.path, error))
+    }
+
+    fn try_append(&mut self, lines: &[u8]) -> io::Result<()> {
+        let before = self.file.seek(SeekFrom::End(0))?;
+        let written = self.file.write_all(lines).and_then(|()| self.file.sync_all());
+        if written.is_err() {
+            // Half a line would make the file unreadable. Should this fail too, reading tolerates a cut-off last line.
+            let _ = self.file.set_len(before);
+        }
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    fn started() -> Timestamp {
+        "2026-03-01T12:00:00.25Z".parse().unwrap()
+    }
+
+    #[test]
+    fn a_second_run_of_the_same_second_gets_its_own_directory() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().join("not/there/yet");
+        let names: Vec<String> = (0..3)
+            .map(|_| {
+                let directory = RunDirectory::create(&base, "load", started(), "name = 'load'\n").unwrap();
+                directory.path().file_name().unwrap().to_str().unwrap().to_owned()
+            })
+            .collect();
+        assert_eq!(names, ["load-20260301T120000Z", "load-20260301T120000Z-2", "load-20260301T120000Z-3"]);
+        assert_eq!(fs::read_to_string(base.join(&names[0]).join(SCENARIO_FILE)).unwrap(), "name = 'load'\n");
+    }
+
+    #[test]
+    fn what_was_appended_is_read_back() {
+        let base = tempfile::tempdir().unwrap();
+        let mut directory = RunDirectory::create(base.path(), "load", started(), "").unwrap();
+        let (record, rows) = (sample::record(), sample::series());
+        directory.append_series(&rows).unwrap();
+        directory.append_record(&record).unwrap();
+        directory.append_record(&record).unwrap();
+        let read = read_records(directory.path()).unwrap();
+        assert_eq!(read.records, [record.clone(), record]);
+        assert!(!read.cut_off);
+        assert_eq!(read_series(directory.path()).unwrap(), rows);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_full_disk_is_named_and_says_what_to_do() {
+        let mut full = Appender::open("/dev/full".into()).unwrap();
+        let error = full.append(b"{}\n").unwrap_err();
+        assert!(matches!(error, DirectoryError::Full { .. }), "{error:?}");
+        assert!(error.to_string().contains("/dev/full") && error.to_string().contains("room"), "{error}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Reading a run back: what `show` does, and the first half of resuming.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{DirectoryError, RECORDS_FILE, SERIES_FILE};
+use crate::record::{Record, SCHEMA, SeriesRow};
+
+/// What a file of records holds.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ReadRecords {
+    /// In the order of the file.
+    pub records: Vec<Record>,
+    /// A crash cut the last line off; it is not among the records.
+    pub cut_off: bool,
+}
+
+/// The records of a run directory, of a `records.jsonl`, or of a file with a single record however it is laid out.
+///
+/// # Errors
+/// When there is no such file, or a line other than a cut-off last one is no record that this version reads.
+pub fn read_records(path: &Path) -> Result<ReadRecords, DirectoryError> {
+    let file = if path.is_dir() { path.join(RECORDS_FILE) } else { path.to_owned() };
+    let text = match fs::read(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
+            return Err(DirectoryError::NotARun { path: path.to_owned(), missing: RECORDS_FILE });
+        }
+        Err(error) => return Err(DirectoryError::io("read", &file, error)),
+    };
+    if let Ok(record) = serde_json::from_slice::<Record>(&text)
+        && record.schema == SCHEMA
+    {
+        return Ok(ReadRecords { records: vec![record], cut_off: false });
+    }
+    let lines = read_lines::<Record>(&file, &text)?;
+    for (index, record) in lines.values.iter().enumerate() {
+        if record.schema != SCHEMA {
+            return Err(unknown_schema(&file, index + 1, &record.schema));
+        }
+    }
+    Ok(ReadRecords { records: lines.values, cut_off: lines.cut_off.is_some() })
+}
+
+/// The seconds of a run directory; empty when it has none. A cut-off last line is left out.
+///
+/// # Errors
+/// When the file is there and a line other than a cut-off last one is no row.
+pub fn read_series(directory: &Path) -> Result<Vec<SeriesRow>, DirectoryError> {
+    let file = directory.join(SERIES_FILE);
+    match fs::read(&file) {
+        Ok(text) => Ok(read_lines(&file, &text)?.values),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(DirectoryError::io("read", &file, error)),
+    }
+}
+
+/// The record that stands for each trial, in the order of points and trials: of a trial that was run anew after an
+/// interruption or a failure, the last.
+pub fn standing_records(records: &[Record]) -> Vec<&Record> {
+    let standing: BTreeMap<(usize, u32), &Record> =
+        records.iter().map(|record| ((record.point_index, record.trial), record)).collect();
+    standing.into_values().collect()
+}
+
+/// The lines of a file, and where its last line begins if that was cut off.
+pub(super) struct Lines<T> {
+    pub(super) values: Vec<T>,
+    pub(super) cut_off: Option<usize>,
+}
+
+pub(super) fn read_lines<T: DeserializeOwned>(file: &Path, text: &[u8]) -> Result<Lines<T>, DirectoryError> {
+    let mut lines = Lines { values: Vec::new(), cut_off: None };
+    let mut begin = 0;
+    for (index, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let end = begin + line.len();
+        if !line.trim_ascii().is_empty() {
+            match serde_json::from_slice(line) {
+                Ok(value) => lines.values.push(value),
+                // Only a crash leaves a line without its end, and only as the last one.
+                Err(_) if !line.ends_with(b"\n") => lines.cut_off = Some(begin),
+                Err(error) => return Err(damaged(file, index + 1, line, &error)),
+            }
+        }
+        begin = end;
+    }
+    Ok(lines)
+}
+
+/// A line may be unreadable because it is of another version.
+fn damaged(file: &Path, line: usize, text: &[u8], error: &serde_json::Error) -> DirectoryError {
+    #[derive(Deserialize)]
+    struct Named {
+        schema: String,
+    }
+    match serde_json::from_slice::<Named>(text) {
+        Ok(named) if named.schema != SCHEMA => unknown_schema(file, line, &named.schema),
+        _ => DirectoryError::Damaged { path: file.to_owned(), line, reason: error.to_string() },
+    }
+}
+
+fn unknown_schema(file: &Path, line: usize, found: &str) -> DirectoryError {
+    DirectoryError::UnknownSchema { path: file.to_owned(), line, found: found.to_owned(), known: SCHEMA }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Status, sample};
+
+    #[test]
+    fn a_single_record_may_be_laid_out_over_many_lines() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("one.json");
+        fs::write(&file, serde_json::to_string_pretty(&sample::record()).unwrap()).unwrap();
+        assert_eq!(read_records(&file).unwrap().records, [sample::record()]);
+    }
+
+    #[test]
+    fn a_cut_off_last_line_is_told_and_a_damaged_one_before_it_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(RECORDS_FILE);
+        let line = sample::record().to_line();
+        let half = &line[..line.len() / 2];
+        fs::write(&file, format!("{line}{half}")).unwrap();
+        let read = read_records(directory.path()).unwrap();
+        assert_eq!((read.records.len(), read.cut_off), (1, true));
+        fs::write(&file, format!("{half}\n{line}")).unwrap();
+        let error = read_records(directory.path()).unwrap_err();
+        assert!(matches!(error, DirectoryError::Damaged { line: 1, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_record_of_another_version_is_named_as_such() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(RECORDS_FILE);
+        let line = sample::record().to_line();
+        for text in [line.replace("brokermark.record/1", "brokermark.record/9"), "{\"schema\":\"other/1\"}\n".into()] {
+            fs::write(&file, format!("{line}{text}")).unwrap();
+            let error = read_records(directory.path()).unwrap_err();
+            assert!(matches!(error, DirectoryError::UnknownSchema { line: 2, .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_last_record_of_a_trial_stands() {
+        let interrupted = Record { status: Status::Interrupted, ..sample::record() };
+        let records = [interrupted, sample::record()];
+        assert_eq!(standing_records(&records), [&sample::record()]);
+    }
+}

@@ -1,0 +1,191 @@
+//! Going on with a run that was stopped: by a signal, a crash or a full disk.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use super::read::read_lines;
+use super::{DirectoryError, HLOG_FILE, RECORDS_FILE, RunDirectory, SCENARIO_FILE, SERIES_FILE};
+use crate::record::{Record, SeriesRow, Status};
+
+/// Names a trial of a plan: its point's index and its repetition.
+pub type CompletedTrial = (usize, u32);
+
+/// A directory to go on with.
+#[derive(Debug)]
+pub struct Resumed {
+    pub directory: RunDirectory,
+    /// Trials with a completed record: they need not be run again. Interrupted and failed ones are not among them; their
+    /// records stay, and the later record of the same trial stands.
+    pub complete: BTreeSet<CompletedTrial>,
+    /// The run's id, so that its trials keep sharing one; `None` when it has no record yet.
+    pub run_id: Option<String>,
+    /// What was repaired, one sentence each, for the user to read.
+    pub repairs: Vec<String>,
+}
+
+impl RunDirectory {
+    /// Opens the run at `path` to append the trials that are missing.
+    ///
+    /// A last line that a crash cut off is truncated away, and `repairs` says so. Rows of a trial that has no record
+    /// stay: where a trial's seconds begin anew, it was run anew.
+    ///
+    /// # Errors
+    /// When it is no run directory, its scenario is not `scenario_text`, or a line other than the last is damaged.
+    pub fn open_for_resume(path: &Path, scenario_text: &str) -> Result<Resumed, DirectoryError> {
+        require_same_scenario(path, scenario_text)?;
+        let mut repairs = Vec::new();
+        let records: Vec<Record> = mend(&path.join(RECORDS_FILE), &mut repairs)?;
+        let _: Vec<SeriesRow> = mend(&path.join(SERIES_FILE), &mut repairs)?;
+        mend_text(&path.join(HLOG_FILE), &mut repairs)?;
+        Ok(Resumed {
+            directory: RunDirectory::open(path.to_owned())?,
+            complete: records
+                .iter()
+                .filter(|record| record.status == Status::Completed)
+                .map(|record| (record.point_index, record.trial))
+                .collect(),
+            run_id: records.last().map(|record| record.run_id.clone()),
+            repairs,
+        })
+    }
+}
+
+fn require_same_scenario(path: &Path, wanted: &str) -> Result<(), DirectoryError> {
+    let file = path.join(SCENARIO_FILE);
+    let kept = match fs::read_to_string(&file) {
+        Ok(kept) => kept,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
+            return Err(DirectoryError::NotARun { path: path.to_owned(), missing: SCENARIO_FILE });
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(DirectoryError::Missing { path: path.to_owned() });
+        }
+        Err(error) => return Err(DirectoryError::io("read", &file, error)),
+    };
+    if kept == wanted {
+        return Ok(());
+    }
+    let same = kept.lines().zip(wanted.lines()).take_while(|(kept, wanted)| kept == wanted).count();
+    Err(DirectoryError::ScenarioDiffers { path: path.to_owned(), line: same + 1 })
+}
+
+/// Reads a file of lines and truncates a cut-off last one away.
+fn mend<T: DeserializeOwned>(file: &Path, repairs: &mut Vec<String>) -> Result<Vec<T>, DirectoryError> {
+    let Some(text) = read_if_there(file)? else { return Ok(Vec::new()) };
+    let lines = read_lines(file, &text)?;
+    match lines.cut_off {
+        Some(begin) => truncate(file, begin, text.len(), repairs)?,
+        None if !text.is_empty() && !text.ends_with(b"\n") => end_line(file)?,
+        None => {}
+    }
+    Ok(lines.values)
+}
+
+/// The same for a file whose lines are not JSON: a line without its end is cut off.
+fn mend_text(file: &Path, repairs: &mut Vec<String>) -> Result<(), DirectoryError> {
+    let Some(text) = read_if_there(file)? else { return Ok(()) };
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    if whole < text.len() { truncate(file, whole, text.len(), repairs) } else { Ok(()) }
+}
+
+fn read_if_there(file: &Path) -> Result<Option<Vec<u8>>, DirectoryError> {
+    match fs::read(file) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(DirectoryError::io("read", file, error)),
+    }
+}
+
+fn truncate(file: &Path, to: usize, from: usize, repairs: &mut Vec<String>) -> Result<(), DirectoryError> {
+    OpenOptions::new()
+        .write(true)
+        .open(file)
+        .and_then(|opened| opened.set_len(to as u64).and_then(|()| opened.sync_all()))
+        .map_err(|error| DirectoryError::io("mend", file, error))?;
+    repairs.push(format!("{}: removed the last {} bytes, a line that was cut off", name(file).display(), from - to));
+    Ok(())
+}
+
+/// The last line is whole and lacks only its end.
+fn end_line(file: &Path) -> Result<(), DirectoryError> {
+    OpenOptions::new()
+        .append(true)
+        .open(file)
+        .and_then(|mut opened| io::Write::write_all(&mut opened, b"\n"))
+        .map_err(|error| DirectoryError::io("mend", file, error))
+}
+
+fn name(file: &Path) -> PathBuf {
+    file.file_name().map_or_else(|| file.to_owned(), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    const SCENARIO: &str = "name = 'load'\n[load]\nmodel = 'closed'\n";
+
+    fn run(records: &[Record], tail: &str) -> (tempfile::TempDir, PathBuf) {
+        let base = tempfile::tempdir().unwrap();
+        let mut directory = RunDirectory::create(base.path(), "load", sample::record().started_at, SCENARIO).unwrap();
+        directory.append_series(&sample::series()).unwrap();
+        for record in records {
+            directory.append_record(record).unwrap();
+        }
+        let path = directory.path().to_owned();
+        for file in [RECORDS_FILE, SERIES_FILE, HLOG_FILE] {
+            let mut opened = OpenOptions::new().create(true).append(true).open(path.join(file)).unwrap();
+            io::Write::write_all(&mut opened, tail.as_bytes()).unwrap();
+        }
+        (base, path)
+    }
+
+    #[test]
+    fn completed_trials_are_known_and_cut_off_lines_are_removed_and_told() {
+        let second = Record { trial: 2, ..sample::record() };
+        let interrupted = Record { trial: 3, status: Status::Interrupted, ..sample::record() };
+        let (_base, path) = run(&[sample::record(), second.clone(), interrupted], "{\"schema\":\"broker");
+        let mut resumed = RunDirectory::open_for_resume(&path, SCENARIO).unwrap();
+        assert_eq!(resumed.complete, BTreeSet::from([(0, 1), (0, 2)]));
+        assert_eq!(resumed.repairs.len(), 3, "{:?}", resumed.repairs);
+        assert_eq!(resumed.run_id, Some(second.run_id));
+        resumed.directory.append_record(&Record { trial: 3, ..sample::record() }).unwrap();
+        let read = super::super::read_records(&path).unwrap();
+        assert_eq!((read.records.len(), read.cut_off), (4, false));
+        assert!(RunDirectory::open_for_resume(&path, SCENARIO).unwrap().repairs.is_empty());
+    }
+
+    #[test]
+    fn a_crash_cut_at_any_byte_can_be_resumed() {
+        let line = sample::record().to_line();
+        let (_base, path) = run(&[], "");
+        for cut in (0..line.len()).step_by(97).chain([line.len() - 1]) {
+            fs::write(path.join(RECORDS_FILE), format!("{line}{}", &line[..cut])).unwrap();
+            let resumed = RunDirectory::open_for_resume(&path, SCENARIO).unwrap();
+            assert_eq!(resumed.complete.len(), 1, "cut at {cut}");
+            let text = fs::read_to_string(path.join(RECORDS_FILE)).unwrap();
+            assert!(text.ends_with('\n'), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn another_scenario_is_refused_with_the_line_that_differs() {
+        let (_base, path) = run(&[], "");
+        let error = RunDirectory::open_for_resume(&path, &SCENARIO.replace("closed", "open")).unwrap_err();
+        assert!(matches!(error, DirectoryError::ScenarioDiffers { line: 3, .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_run_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let error = RunDirectory::open_for_resume(base.path(), SCENARIO).unwrap_err();
+        assert!(matches!(error, DirectoryError::NotARun { .. }), "{error}");
+        let error = RunDirectory::open_for_resume(&base.path().join("none"), SCENARIO).unwrap_err();
+        assert!(matches!(error, DirectoryError::Missing { .. }), "{error}");
+    }
+}

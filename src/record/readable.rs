@@ -1,0 +1,111 @@
+//! Figures as people read them: "12.3 ms", "1,571,234/s", "149.9 MiB".
+//!
+//! Records keep plain numbers in base units; only sentences and the terminal use these.
+
+const NANOSECONDS_PER_SECOND: f64 = 1e9;
+
+/// A duration given in nanoseconds, with three significant digits and a unit from ns to h.
+///
+/// ```
+/// use brokermark::record::readable::duration;
+/// assert_eq!(duration(1_234_567.0), "1.23 ms");
+/// assert_eq!(duration(95e9), "1m 35s");
+/// ```
+pub fn duration(nanoseconds: f64) -> String {
+    let seconds = nanoseconds / NANOSECONDS_PER_SECOND;
+    if seconds >= 59.95 {
+        let whole = seconds.round() as u64;
+        return match (whole / 3600, whole / 60 % 60, whole % 60) {
+            (0, minutes, seconds) => format!("{minutes}m {seconds:02}s"),
+            (hours, minutes, _) => format!("{hours}h {minutes:02}m"),
+        };
+    }
+    // The steps lie where rounding to three digits would otherwise give 1000 of the smaller unit.
+    let (value, unit) = match nanoseconds {
+        value if value < 999.5 => return format!("{value:.0} ns"),
+        value if value < 999.5e3 => (value / 1e3, "µs"),
+        value if value < 999.5e6 => (value / 1e6, "ms"),
+        value => (value / 1e9, "s"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+/// A count with its thousands apart: "1,571,234".
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A rate per second without its unit: whole above 100, else with three significant digits.
+pub fn rate(per_second: f64) -> String {
+    if per_second >= 99.95 { count(per_second.round() as u64) } else { three_digits(per_second) }
+}
+
+/// An amount of bytes in binary units: "143.1 MiB".
+pub fn bytes(amount: f64) -> String {
+    let mut value = amount;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        // Where rounding to one digit would give 1024.0 of the smaller unit.
+        if value < 1023.95 {
+            return if unit == "B" { format!("{value:.0} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+/// A share from 0 to 1 in per cent, with as many digits as a small one needs to be seen.
+pub fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    match value {
+        _ if value == 0.0 => "0 %".to_owned(),
+        _ if value.abs() >= 9.95 => format!("{value:.0} %"),
+        _ if value.abs() >= 0.095 => format!("{value:.1} %"),
+        _ if value.abs() >= 0.000_1 => format!("{value:.4} %"),
+        _ => "under 0.0001 %".to_owned(),
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    match value {
+        _ if value >= 99.95 => format!("{value:.0}"),
+        _ if value >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_change_unit_without_four_digits() {
+        let texts =
+            [0.0, 999.4, 999.6, 12_345.0, 999_499.0, 999_501.0, 5e6, 1.5e9, 59.9e9, 59.96e9, 3725e9].map(duration);
+        assert_eq!(
+            texts,
+            [
+                "0 ns", "999 ns", "1.00 µs", "12.3 µs", "999 µs", "1.00 ms", "5.00 ms", "1.50 s", "59.9 s", "1m 00s",
+                "1h 02m"
+            ]
+        );
+    }
+
+    #[test]
+    fn counts_rates_bytes_and_shares() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0.5, 12.34, 99.96, 1_571_234.4].map(rate), ["0.50", "12.3", "100", "1,571,234"]);
+        assert_eq!([0.0, 1023.0, 1024.0, 1.5e9].map(bytes), ["0 B", "1023 B", "1.0 KiB", "1.4 GiB"]);
+        assert_eq!(
+            [0.0, 0.5, 0.0123, 0.000_12, 1e-9].map(percent),
+            ["0 %", "50 %", "1.2 %", "0.0120 %", "under 0.0001 %"]
+        );
+    }
+}
