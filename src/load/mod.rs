@@ -1,5 +1,27 @@
 //! What is sent and when: payloads, keys and intended times, as pure functions of a seed and a clock.
+//!
+//! Everything that costs time is done before the load starts ([`PayloadPool::build`]); what runs per message neither
+//! allocates nor formats. A scenario with the same seeds gives the same payloads, keys and times on every machine.
+//!
+//! - [`PayloadPool`] holds ready-made payloads, one generator family per file in `payload`; [`LiveFields`] are the
+//!   parts of a template that only the moment of sending can fill in.
+//! - [`KeySource`] draws the keys of one producer.
+//! - [`Timetable`] tells when one producer's messages are due, from the closed form of a
+//!   [`Schedule`](crate::scenario::Schedule).
 
+mod curve;
+mod digits;
+mod error;
+mod keys;
+mod live;
+mod payload;
 mod pool;
+mod random;
+mod schedule;
+mod timetable;
 
-pub use pool::PayloadPool;
+pub use error::LoadError;
+pub use keys::KeySource;
+pub use live::LiveFields;
+pub use pool::{PayloadPool, checksum_beyond};
+pub use timetable::Timetable;

@@ -1,0 +1,27 @@
+//! Payload generators, one family a file: each turns its part of the scenario into the payloads of a pool.
+
+mod lines;
+mod log;
+mod size;
+mod template;
+mod template_text;
+mod vector;
+mod zeros_random;
+
+use super::error::LoadError;
+use super::pool::Draft;
+use crate::scenario::{Content, Payload};
+
+/// At least one payload; for the lines of a file at most, for all else exactly, as many as the pool asks for.
+pub(super) fn generate(payload: &Payload) -> Result<Draft, LoadError> {
+    let Payload { content, pool, seed } = payload;
+    let (count, seed) = ((*pool).max(1), *seed);
+    match content {
+        Content::Zeros { size } => zeros_random::zeros(size, count, seed),
+        Content::Random { size, compressibility } => zeros_random::random(size, *compressibility, count, seed),
+        Content::Lines { file } => lines::lines(file, count),
+        Content::Template { text } => template::template(&template_text::parse(text)?, count, seed),
+        Content::Vector { dimension } => vector::vectors(*dimension, count, seed),
+        Content::Log { range } => log::logs(*range, count, seed),
+    }
+}
