@@ -1,7 +1,58 @@
 //! From a TOML file to a plan: what the user wrote becomes checked, typed values, or an error that says where and why.
+//!
+//! ```text
+//! text ─ overrides ─▶ document ─ sweep ─▶ one tree for each point ─ reading ─▶ Scenario, or problems
+//!                                                                    source: problems ─▶ file, line, what is right
+//! ```
+//!
+//! Reading knows no positions: a problem carries the path of its key, and only when it is shown is that path looked up
+//! in the file, among the overrides of the command line, or in the sweep that put the value there.
 
+use std::path::Path;
+
+mod error;
+mod fields;
+mod keys;
+mod masking;
 mod model;
+mod overrides;
+mod path;
+mod plan;
+mod problem;
+mod reading;
 mod secret;
+mod source;
+mod suggestion;
+mod sweep;
+pub mod template;
+pub mod units;
 
+pub use error::ScenarioError;
+pub use masking::{is_secret_name, mask_override};
 pub use model::*;
+pub use plan::parse_for;
 pub use secret::Secret;
+
+use crate::broker::registry;
+
+/// Reads and checks the scenario file at `path`, with each of `overrides` (`producers.count=512`) applied to it.
+///
+/// Nothing is connected to. Relative paths in the scenario start at its own folder.
+///
+/// # Errors
+/// When the file cannot be read, and for everything in it that is not right.
+pub fn load(path: &Path, overrides: &[String]) -> Result<Plan, ScenarioError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ScenarioError::single(format!("{}: the scenario cannot be read: {error}", path.display())))?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    parse(&text, &path.display().to_string(), overrides, directory)
+}
+
+/// Reads and checks a scenario's text. `origin` names it in errors, and names the scenario itself if it has no `name`;
+/// relative paths start at `directory`.
+///
+/// # Errors
+/// For everything that is not right.
+pub fn parse(text: &str, origin: &str, overrides: &[String], directory: &Path) -> Result<Plan, ScenarioError> {
+    parse_for(registry::descriptors(), text, origin, overrides, directory)
+}

@@ -4,10 +4,15 @@
 //! promise: counts are never zero, shares lie within their bounds, and whatever depends on another value agrees with it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Secret;
+use super::template::Template;
+
+/// Bytes of what the engine writes into every message, so that consumers can verify it and tell its age.
+pub const ENVELOPE_BYTES: usize = 32;
 
 /// One fully described load: a scenario file with its overrides applied, at one point of its sweep.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +33,7 @@ pub struct Scenario {
 }
 
 /// Which broker, where, and how to reach it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct BrokerConfig {
     /// A kind the registry knows ([`crate::broker::registry`]).
     pub kind: String,
@@ -41,6 +46,22 @@ pub struct BrokerConfig {
     pub security: Security,
     /// The broker's own table (`[broker.kafka]`, `[broker.null]`, …), already checked by that broker.
     pub options: toml::Table,
+}
+
+/// Without the values of properties and options, which may be secrets.
+impl fmt::Debug for BrokerConfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<&str> = self.properties.iter().map(|(key, _)| key.as_str()).collect();
+        formatter
+            .debug_struct("BrokerConfig")
+            .field("kind", &self.kind)
+            .field("addresses", &self.addresses)
+            .field("connections", &self.connections)
+            .field("properties", &keys)
+            .field("security", &self.security)
+            .field("options", &self.options.keys().collect::<Vec<_>>())
+            .finish()
+    }
 }
 
 impl BrokerConfig {
@@ -211,7 +232,7 @@ pub enum Content {
     },
     /// Text with `${…}` placeholders: see `docs/SCENARIO.md`.
     Template {
-        text: String,
+        template: Template,
     },
     /// `dimension` little-endian 32-bit floats, uniform in [0, 1).
     Vector {
@@ -221,6 +242,19 @@ pub enum Content {
     Log {
         range: u64,
     },
+}
+
+impl Payload {
+    /// Whether every payload may carry the engine's envelope of [`ENVELOPE_BYTES`] in itself; otherwise it travels as a
+    /// header, and a broker without headers is refused when the scenario is read. Lines, templates and logs are never
+    /// altered.
+    pub fn has_room_for_envelope(&self) -> bool {
+        match &self.content {
+            Content::Zeros { size } | Content::Random { size, .. } => size.smallest() >= ENVELOPE_BYTES,
+            Content::Vector { dimension } => dimension * 4 >= ENVELOPE_BYTES,
+            Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => false,
+        }
+    }
 }
 
 /// Payload sizes in bytes.
@@ -241,7 +275,41 @@ pub enum Size {
     Choices(Vec<(usize, f64)>),
 }
 
-#[derive(Debug, Clone, PartialEq)]
+impl Size {
+    /// The least that can occur.
+    pub fn smallest(&self) -> usize {
+        match self {
+            Size::Fixed(size) => *size,
+            Size::Uniform { min, .. } => *min,
+            Size::Normal { .. } => 1,
+            Size::Choices(choices) => choices.iter().map(|(size, _)| *size).min().unwrap_or(0),
+        }
+    }
+
+    /// The most that can occur.
+    pub fn largest(&self) -> usize {
+        match self {
+            Size::Fixed(size) => *size,
+            Size::Uniform { max, .. } | Size::Normal { max, .. } => *max,
+            Size::Choices(choices) => choices.iter().map(|(size, _)| *size).max().unwrap_or(0),
+        }
+    }
+
+    /// The expected size in bytes; of a normal distribution, as if it were not cut off.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Size::Fixed(size) => *size as f64,
+            Size::Uniform { min, max } => (*min as f64 + *max as f64) / 2.0,
+            Size::Normal { mean, .. } => *mean,
+            Size::Choices(choices) => {
+                let weights: f64 = choices.iter().map(|(_, weight)| weight).sum();
+                choices.iter().map(|(size, weight)| *size as f64 * weight).sum::<f64>() / weights
+            }
+        }
+    }
+}
+
+#[derive(Clone, PartialEq)]
 pub struct Consumers {
     /// Every group receives every message.
     pub groups: usize,
@@ -254,6 +322,22 @@ pub struct Consumers {
     pub verify: bool,
     /// Handed to the consuming client untouched, after the broker's own properties.
     pub properties: Vec<(String, String)>,
+}
+
+/// Without the values of properties, which may be secrets.
+impl fmt::Debug for Consumers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<&str> = self.properties.iter().map(|(key, _)| key.as_str()).collect();
+        formatter
+            .debug_struct("Consumers")
+            .field("groups", &self.groups)
+            .field("members", &self.members)
+            .field("from", &self.from)
+            .field("end_to_end", &self.end_to_end)
+            .field("verify", &self.verify)
+            .field("properties", &keys)
+            .finish()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

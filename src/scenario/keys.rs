@@ -1,0 +1,42 @@
+//! Every key of the language, by table: what is not here is refused.
+
+pub(super) const SCENARIO: [&str; 11] =
+    ["name", "broker", "topology", "producers", "load", "payload", "consumers", "run", "sweep", "thresholds", "output"];
+/// Without the broker's own table, which is named as its kind.
+pub(super) const BROKER: [&str; 6] = ["kind", "address", "addresses", "connections", "properties", "security"];
+pub(super) const SECURITY: [&str; 2] = ["tls", "sasl"];
+pub(super) const TLS: [&str; 4] = ["ca", "certificate", "key", "verify_host"];
+pub(super) const SASL: [&str; 3] = ["mechanism", "username", "password"];
+pub(super) const TOPOLOGY: [&str; 5] = ["topics", "partitions", "replication", "name", "keep"];
+pub(super) const PRODUCERS: [&str; 8] =
+    ["count", "placement", "in_flight", "batch", "confirm", "round_barrier", "keys", "headers"];
+pub(super) const LOAD: [&str; 3] = ["model", "rate", "schedule"];
+pub(super) const PAYLOAD: [&str; 9] =
+    ["kind", "size", "compressibility", "file", "text", "dimension", "range", "pool", "seed"];
+pub(super) const CONSUMERS: [&str; 6] = ["groups", "members", "from", "end_to_end", "verify", "properties"];
+pub(super) const RUN: [&str; 5] = ["warm_up", "messages", "payload_bytes", "duration", "drain_deadline"];
+pub(super) const SWEEP: [&str; 5] = ["over", "trials", "order", "seed", "combine"];
+pub(super) const THRESHOLDS: [&str; 1] = ["require"];
+pub(super) const OUTPUT: [&str; 2] = ["directory", "formats"];
+
+const HOMES: [(&str, &[&str]); 13] = [
+    ("broker", &BROKER),
+    ("broker.security", &SECURITY),
+    ("broker.security.tls", &TLS),
+    ("broker.security.sasl", &SASL),
+    ("topology", &TOPOLOGY),
+    ("producers", &PRODUCERS),
+    ("load", &LOAD),
+    ("payload", &PAYLOAD),
+    ("consumers", &CONSUMERS),
+    ("run", &RUN),
+    ("sweep", &SWEEP),
+    ("thresholds", &THRESHOLDS),
+    ("output", &OUTPUT),
+];
+
+/// The table that knows `key`, if exactly one does.
+pub(super) fn home(key: &str) -> Option<&'static str> {
+    let mut homes = HOMES.iter().filter(|(_, keys)| keys.contains(&key)).map(|(table, _)| *table);
+    homes.next().filter(|_| homes.next().is_none())
+}

@@ -1,0 +1,188 @@
+//! From the text of a scenario to its plan: overrides are applied, the sweep is expanded, every point is read and
+//! checked, and only then is there a plan.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+use toml_edit::DocumentMut;
+
+use super::error::ScenarioError;
+use super::masking::{mask_document, mask_tree};
+use super::overrides::Override;
+use super::path::KeyPath;
+use super::problem::{Place, Problem, Problems};
+use super::reading::{self, Context};
+use super::source::Source;
+use super::sweep::{self, Sweep};
+use super::{Plan, Point, Scenario, Trial};
+use crate::broker::registry::Descriptor;
+
+/// As [`super::parse`], for these kinds of broker.
+///
+/// # Errors
+/// As [`super::parse`].
+pub fn parse_for(
+    descriptors: &[Descriptor],
+    text: &str,
+    origin: &str,
+    overrides: &[String],
+    directory: &Path,
+) -> Result<Plan, ScenarioError> {
+    let overrides = overrides
+        .iter()
+        .map(|text| Override::parse(text))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(ScenarioError::single)?;
+    let source = Source {
+        origin: origin.to_owned(),
+        text: text.to_owned(),
+        overrides: overrides.iter().map(|one| (one.path.clone(), one.text.clone())).collect(),
+    };
+    let mut document = text.parse::<DocumentMut>().map_err(|error| syntax_error(&source, &error))?;
+    for one in &overrides {
+        one.apply(&mut document).map_err(ScenarioError::single)?;
+    }
+    let mut table: Table = toml::from_str(&document.to_string()).map_err(|error| {
+        ScenarioError::single(format!("{origin}: with its overrides, this is no TOML any more: {error}"))
+    })?;
+    reading::flatten_properties(&mut table);
+    let context = Context::new(descriptors, directory, default_name(origin));
+    let points = read_points(&table, &source, &context)?;
+    let (name, output) = reading::read_identity(&table, &context);
+    Ok(Plan { name, text: mask_document(&mut document), output, trials: points.trials() })
+}
+
+fn syntax_error(source: &Source, error: &toml_edit::TomlError) -> ScenarioError {
+    let place = Place::Bytes(error.span().unwrap_or(0..0));
+    let message = format!("this is not TOML: {}", error.message().replace('\n', ", "));
+    ScenarioError::single(source.report(&Problem { place, message, advice: None }))
+}
+
+/// The file's name without its ending, with what a name cannot hold replaced.
+fn default_name(origin: &str) -> String {
+    let stem = Path::new(origin).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let safe =
+        |character: char| if character.is_ascii_alphanumeric() || "._-".contains(character) { character } else { '-' };
+    let name: String = stem.chars().map(safe).take(100).collect();
+    if name.chars().all(|character| character == '.') { "scenario".to_owned() } else { name }
+}
+
+/// A sweep's points, each read and found right.
+struct Points {
+    sweep: Sweep,
+    read: Vec<(Point, Scenario, serde_json::Value)>,
+}
+
+fn read_points(table: &Table, source: &Source, context: &Context<'_>) -> Result<Points, ScenarioError> {
+    let problems = Problems::default();
+    let sweep = sweep::read(table, &problems);
+    if !problems.is_empty() {
+        return Err(refusal(source, problems.into_inner()));
+    }
+    let points = sweep.points();
+    let mut found: Vec<(Problem, usize, usize)> = Vec::new();
+    let mut read = Vec::with_capacity(points.len());
+    for (number, indices) in points.iter().enumerate() {
+        let problems = Problems::default();
+        match read_point(table, &sweep, indices, context, &problems) {
+            Some(point) if problems.is_empty() => read.push(point),
+            _ => {
+                for problem in problems.into_inner() {
+                    let problem = relocate(problem, &sweep, indices);
+                    match found.iter_mut().find(|(known, ..)| *known == problem) {
+                        Some((_, times, _)) => *times += 1,
+                        None => found.push((problem, 1, number)),
+                    }
+                }
+            }
+        }
+    }
+    if found.is_empty() {
+        return Ok(Points { sweep, read });
+    }
+    let everywhere = points.len();
+    let problems = found.into_iter().map(|(mut problem, times, first)| {
+        let swept = problem.place.path().is_some_and(|path| path.starts_with(&KeyPath::of(&["sweep"])));
+        if times < everywhere && !(swept && sweep.axes.len() == 1) {
+            problem.message.push_str(&format!(" (at {})", sweep_text(&sweep, &points[first])));
+        }
+        problem
+    });
+    Err(refusal(source, problems.collect()))
+}
+
+fn read_point(
+    table: &Table,
+    sweep: &Sweep,
+    indices: &[usize],
+    context: &Context<'_>,
+    problems: &Problems,
+) -> Option<(Point, Scenario, serde_json::Value)> {
+    let mut table = table.clone();
+    let mut point = Point::new();
+    for (axis, index) in sweep.axes.iter().zip(indices) {
+        let value = axis.values[*index].clone();
+        let mut shown = value.clone();
+        mask_tree(&mut shown, &axis.path);
+        point.insert(axis.key.clone(), shown);
+        if let Err(problem) = sweep::substitute(&mut table, &axis.path, value) {
+            problems.add(problem.place, problem.message, problem.advice);
+            return None;
+        }
+    }
+    let scenario = reading::read(&table, context, problems)?;
+    table.remove("sweep");
+    table.insert("name".to_owned(), Value::String(scenario.name.clone()));
+    let mut document = Value::Table(table);
+    mask_tree(&mut document, &KeyPath::default());
+    match serde_json::to_value(&document) {
+        Ok(document) => Some((point, scenario, document)),
+        Err(error) => {
+            problems.add(Place::Value(KeyPath::default()), format!("this cannot be written as JSON: {error}"), None);
+            None
+        }
+    }
+}
+
+/// A problem of a swept value lies where the sweep gives that value.
+fn relocate(mut problem: Problem, sweep: &Sweep, indices: &[usize]) -> Problem {
+    for (axis, index) in sweep.axes.iter().zip(indices) {
+        match &problem.place {
+            Place::Key(path) if *path == axis.path => {
+                problem.place = Place::Key(axis.place().clone());
+                return problem;
+            }
+            Place::Key(path) | Place::Value(path) if path.starts_with(&axis.path) => {
+                problem.place = Place::Value(axis.place_of(*index));
+                return problem;
+            }
+            _ => {}
+        }
+    }
+    problem
+}
+
+fn sweep_text(sweep: &Sweep, indices: &[usize]) -> String {
+    let each = sweep.axes.iter().zip(indices).map(|(axis, index)| {
+        let mut value = axis.values[*index].clone();
+        mask_tree(&mut value, &axis.path);
+        format!("{} = {value}", axis.path)
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+fn refusal(source: &Source, problems: Vec<Problem>) -> ScenarioError {
+    ScenarioError { reports: problems.iter().map(|problem| source.report(problem)).collect() }
+}
+
+impl Points {
+    fn trials(self) -> Vec<Trial> {
+        let order = self.sweep.order(self.read.len()).into_iter();
+        order
+            .map(|(point_index, trial)| {
+                let (point, scenario, document) = self.read[point_index].clone();
+                Trial { point_index, point, trial, scenario, document }
+            })
+            .collect()
+    }
+}

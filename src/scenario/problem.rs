@@ -1,0 +1,60 @@
+//! What is wrong with a scenario, by key: found while reading, and placed in the file only when it is shown.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use super::path::KeyPath;
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Problem {
+    pub place: Place,
+    pub message: String,
+    /// What would be right.
+    pub advice: Option<String>,
+}
+
+/// What to point at.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    Key(KeyPath),
+    /// The value; where there is none, the table that should hold it.
+    Value(KeyPath),
+    /// Bytes of the file, where it could not be read as TOML.
+    Bytes(Range<usize>),
+}
+
+impl Place {
+    pub(super) fn path(&self) -> Option<&KeyPath> {
+        match self {
+            Place::Key(path) | Place::Value(path) => Some(path),
+            Place::Bytes(_) => None,
+        }
+    }
+}
+
+/// Collects problems, so that one reading shows all of them.
+#[derive(Debug, Default)]
+pub(super) struct Problems(RefCell<Vec<Problem>>);
+
+impl Problems {
+    pub(super) fn add(&self, place: Place, message: impl Into<String>, advice: Option<String>) {
+        self.0.borrow_mut().push(Problem { place, message: message.into(), advice });
+    }
+
+    pub(super) fn value(&self, path: KeyPath, message: impl Into<String>, advice: impl Into<String>) {
+        self.add(Place::Value(path), message, Some(advice.into()));
+    }
+
+    pub(super) fn key(&self, path: KeyPath, message: impl Into<String>, advice: impl Into<String>) {
+        self.add(Place::Key(path), message, Some(advice.into()));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    pub(super) fn into_inner(self) -> Vec<Problem> {
+        self.0.into_inner()
+    }
+}

@@ -1,0 +1,127 @@
+//! `[broker]`: which kind, where, and what is passed to it.
+
+use super::{Context, options, properties, security};
+use crate::broker::registry::Descriptor;
+use crate::scenario::BrokerConfig;
+use crate::scenario::fields::{Field, Fields};
+use crate::scenario::keys;
+use crate::scenario::suggestion::{closest, list};
+
+pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(BrokerConfig, &'a Descriptor)> {
+    let field = root.require("broker", "say which broker to load, as in `[broker]` with `kind = \"kafka\"`")?;
+    let kinds = context.descriptors.iter().map(|descriptor| descriptor.kind);
+    let known: Vec<&str> = keys::BROKER.into_iter().chain(kinds).collect();
+    let fields = field.fields(&known)?;
+    let descriptor = kind(&fields, context)?;
+
+    for other in context.descriptors.iter().filter(|other| other.kind != descriptor.kind) {
+        let reason =
+            format!("`{}.{}` does not apply to a broker of kind `{}`", fields.path, other.kind, descriptor.kind);
+        fields.forbid(other.kind, &reason, &format!("remove it, or write `kind = \"{}\"`", other.kind));
+    }
+    let connections = fields.get("connections").and_then(|field| field.amount(1, 100_000)).unwrap_or(1);
+    if let Some(field) = fields.get("properties")
+        && !descriptor.capabilities.properties
+    {
+        let message = format!("a broker of kind `{}` has no client library to pass properties to", descriptor.kind);
+        field.refuse(message, format!("its own settings go into `[broker.{}]`", descriptor.kind));
+    }
+    let config = BrokerConfig {
+        kind: descriptor.kind.to_owned(),
+        addresses: addresses(&fields, descriptor),
+        connections,
+        properties: fields.get("properties").map(|field| properties::read(&field, context)).unwrap_or_default(),
+        security: security::read(&fields, descriptor, context),
+        options: options::read(&fields, descriptor),
+    };
+    Some((config, descriptor))
+}
+
+fn kind<'a>(fields: &Fields<'_>, context: &Context<'a>) -> Option<&'a Descriptor> {
+    let kinds = || context.descriptors.iter().map(|descriptor| descriptor.kind);
+    let field = fields.require("kind", &format!("it is one of {}", list(kinds())))?;
+    let written = field.string()?;
+    let descriptor = context.descriptors.iter().find(|descriptor| descriptor.kind == written);
+    if descriptor.is_none() {
+        let advice = match closest(written, kinds()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("this build knows {}", list(kinds())),
+        };
+        field.refuse(format!("there is no broker of kind \"{written}\""), advice);
+    }
+    descriptor
+}
+
+fn addresses(fields: &Fields<'_>, descriptor: &Descriptor) -> Vec<String> {
+    let advice = "write `addresses = [\"host:port\"]`";
+    fields.exclusive("address", "addresses", "keep one of them");
+    let given: Vec<Field<'_>> = match (fields.get("address"), fields.get("addresses")) {
+        (Some(field), _) => vec![field],
+        (None, Some(field)) => field.elements(advice).unwrap_or_default(),
+        (None, None) if descriptor.capabilities.addresses => {
+            let embedded = if descriptor.capabilities.embedded { " or `address = \"embedded\"`" } else { "" };
+            let message = format!("a broker of kind `{}` needs an address", descriptor.kind);
+            fields.problems.value(fields.path.clone(), message, format!("{advice}{embedded}"));
+            return Vec::new();
+        }
+        (None, None) => return Vec::new(),
+    };
+    let alone = given.len() == 1;
+    given.iter().filter_map(|field| address(field, descriptor, alone)).collect()
+}
+
+fn address(field: &Field<'_>, descriptor: &Descriptor, alone: bool) -> Option<String> {
+    let text = field.string()?;
+    let capabilities = descriptor.capabilities;
+    if text == "embedded" {
+        if !capabilities.embedded {
+            let message = format!("a broker of kind `{}` has no embedded endpoint", descriptor.kind);
+            field.refuse(message, if capabilities.addresses { "write `host:port`" } else { "remove the address" });
+        } else if !alone {
+            field.refuse("the embedded endpoint goes with no other address", "keep only one kind of address");
+        }
+    } else if !capabilities.addresses {
+        field.refuse(format!("a broker of kind `{}` has no address", descriptor.kind), "remove the address");
+    } else if let Err(reason) = check_address(text) {
+        // The text may hold a password (`user:password@host`), so it is not repeated here.
+        field.refuse(reason, "write `host:port`, as in \"127.0.0.1:9092\"");
+    }
+    Some(text.to_owned())
+}
+
+/// `host:port`, or `[IPv6]:port`.
+fn check_address(text: &str) -> Result<(), String> {
+    if text.contains("://") {
+        return Err("an address has no scheme".to_owned());
+    }
+    if text.contains('@') {
+        return Err("an address holds no credentials: they go into `[broker.security.sasl]`".to_owned());
+    }
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return Err(format!("the address \"{text}\" has no port"));
+    };
+    let bracketed = host.starts_with('[') && host.ends_with(']');
+    if host.is_empty() || host.contains(char::is_whitespace) || (host.contains(':') && !bracketed) {
+        return Err(format!("the address \"{text}\" has no host before its port"));
+    }
+    match port.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(()),
+        _ => Err(format!("\"{port}\" is not a port: ports are numbers from 1 to 65535")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_address;
+
+    #[test]
+    fn addresses_are_host_and_port() {
+        for right in ["localhost:9092", "127.0.0.1:1", "[::1]:65535", "broker-1.example:9092"] {
+            assert_eq!(check_address(right), Ok(()), "{right}");
+        }
+        for wrong in ["localhost", ":9092", "::1:9092", "host:0", "host:65536", "kafka://host:1", "u:p@host:1", "a b:1"]
+        {
+            assert!(check_address(wrong).is_err(), "{wrong}");
+        }
+    }
+}

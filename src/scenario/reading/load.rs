@@ -1,0 +1,133 @@
+//! `[load]`: what decides when a message is sent.
+
+use super::payload::Sizes;
+use crate::scenario::fields::{Field, Fields};
+use crate::scenario::units::Rate;
+use crate::scenario::{Load, Schedule, keys};
+
+/// One message in each nanosecond: beyond it, no clock could tell two intended times apart.
+const FASTEST: f64 = 1e9;
+
+const SCHEDULE: &str = "write it as in { kind = \"ramp\", from = \"1k/s\", to = \"100k/s\", over = \"30s\" }";
+
+#[derive(Clone, Copy, PartialEq)]
+enum Model {
+    Closed,
+    Open,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Constant,
+    Ramp,
+    Steps,
+    Bursts,
+    Poisson,
+}
+
+const KINDS: [(&str, Kind); 5] = [
+    ("constant", Kind::Constant),
+    ("ramp", Kind::Ramp),
+    ("steps", Kind::Steps),
+    ("bursts", Kind::Bursts),
+    ("poisson", Kind::Poisson),
+];
+
+pub(super) fn read(root: &Fields<'_>, sizes: Sizes) -> Load {
+    let Some(fields) = root.get("load").and_then(|field| field.fields(&keys::LOAD)) else { return Load::Closed };
+    let model = fields.get("model").and_then(|field| field.one_of(&[("closed", Model::Closed), ("open", Model::Open)]));
+    fields.exclusive("rate", "schedule", "keep one of them: `rate` is short for a constant schedule");
+    if model == Some(Model::Closed) {
+        for key in ["rate", "schedule"] {
+            let reason = format!("a closed loop sends as fast as its windows allow, so it has no `{key}`");
+            fields.forbid(key, &reason, "remove it, or write `model = \"open\"`");
+        }
+        return Load::Closed;
+    }
+    let schedule = match (fields.get("rate"), fields.get("schedule")) {
+        (Some(field), _) => rate(&field, sizes).map(|rate| Schedule::Constant { rate }),
+        (None, Some(field)) => schedule(&field, sizes),
+        (None, None) => {
+            if model == Some(Model::Open) {
+                fields.require("rate", "an open loop needs `rate = \"100k/s\"` or a `schedule`");
+            }
+            None
+        }
+    };
+    schedule.map_or(Load::Closed, Load::Open)
+}
+
+/// Messages per second.
+fn rate(field: &Field<'_>, sizes: Sizes) -> Option<f64> {
+    let rate = match field.rate()? {
+        Rate::MessagesPerSecond(rate) => rate,
+        Rate::BytesPerSecond(bytes) => match sizes.mean {
+            Some(mean) => bytes / mean,
+            None => {
+                let message = "bytes per second need payloads whose size is known beforehand";
+                field.refuse(message, "write messages per second, as in \"10k/s\"");
+                return None;
+            }
+        },
+    };
+    if rate > FASTEST {
+        field.refuse(format!("`{}` is more than a message in each nanosecond", field.path), "write less than 1G/s");
+        return None;
+    }
+    Some(rate)
+}
+
+fn schedule(field: &Field<'_>, sizes: Sizes) -> Option<Schedule> {
+    if !field.value.is_table() {
+        field.refuse(format!("`{}` should be a table", field.path), SCHEDULE);
+        return None;
+    }
+    let every_key =
+        field.fields(&["kind", "rate", "from", "to", "over", "steps", "base", "burst", "every", "for", "seed"])?;
+    let kind = every_key.require("kind", SCHEDULE)?.one_of(&KINDS)?;
+    let known: &[&str] = match kind {
+        Kind::Constant => &["kind", "rate"],
+        Kind::Ramp => &["kind", "from", "to", "over"],
+        Kind::Steps => &["kind", "steps"],
+        Kind::Bursts => &["kind", "base", "burst", "every", "for"],
+        Kind::Poisson => &["kind", "rate", "seed"],
+    };
+    let fields = field.fields(known)?;
+    let required = |key: &str| fields.require(key, SCHEDULE_KEYS).and_then(|field| rate(&field, sizes));
+    let lasting = |key: &str| fields.require(key, SCHEDULE_KEYS).and_then(|field| field.duration_above_zero());
+    Some(match kind {
+        Kind::Constant => Schedule::Constant { rate: required("rate")? },
+        Kind::Ramp => {
+            let (from, to, over) = (required("from"), required("to"), lasting("over"));
+            Schedule::Ramp { from: from?, to: to?, over: over? }
+        }
+        Kind::Steps => {
+            let advice = "write it as in [{ rate = \"1k/s\", for = \"10s\" }, { rate = \"2k/s\", for = \"10s\" }]";
+            let steps = fields.require("steps", advice)?.elements(advice)?;
+            let steps = steps.iter().map(|step| {
+                let fields = step.fields(&["rate", "for"])?;
+                let rate = fields.require("rate", advice).and_then(|field| rate(&field, sizes));
+                let length = fields.require("for", advice).and_then(|field| field.duration_above_zero());
+                Some((rate?, length?))
+            });
+            Schedule::Steps(steps.collect::<Vec<_>>().into_iter().collect::<Option<_>>()?)
+        }
+        Kind::Bursts => {
+            let (base, burst) = (required("base"), required("burst"));
+            let (every, length) = (lasting("every"), lasting("for"));
+            let (every, length) = (every?, length?);
+            if length >= every {
+                let advice = "let the burst be shorter than the time from one to the next";
+                fields.get("for")?.refuse("a burst would never end: `for` is not below `every`", advice);
+            }
+            Schedule::Bursts { base: base?, burst: burst?, every, length }
+        }
+        Kind::Poisson => {
+            let seed = fields.get("seed").map_or(Some(1), |field| field.seed());
+            Schedule::Poisson { rate: required("rate")?, seed: seed? }
+        }
+    })
+}
+
+const SCHEDULE_KEYS: &str = "constant: `rate`; ramp: `from`, `to`, `over`; steps: `steps`; \
+    bursts: `base`, `burst`, `every`, `for`; poisson: `rate`, `seed`";

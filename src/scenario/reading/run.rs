@@ -1,0 +1,33 @@
+//! `[run]`: how long a trial lasts.
+
+use std::time::Duration;
+
+use crate::measure::MAX_LATENCY_NS;
+use crate::scenario::fields::Fields;
+use crate::scenario::{RunLimits, Stop, keys};
+
+/// A stamp tells times below [`MAX_LATENCY_NS`]; the rest is what an outcome may have taken before the drain began.
+const LONGEST_DRAIN: Duration = Duration::from_secs(400);
+const _: () = assert!(LONGEST_DRAIN.as_nanos() < MAX_LATENCY_NS as u128);
+
+pub(super) fn read(root: &Fields<'_>) -> RunLimits {
+    let mut run = RunLimits { warm_up: Duration::ZERO, stop: Stop::default(), drain_deadline: Duration::from_secs(30) };
+    let Some(fields) = root.get("run").and_then(|field| field.fields(&keys::RUN)) else { return run };
+    if let Some(warm_up) = fields.get("warm_up").and_then(|field| field.duration()) {
+        run.warm_up = warm_up;
+    }
+    run.stop = Stop {
+        messages: fields.get("messages").and_then(|field| field.count(1, u64::MAX)),
+        payload_bytes: fields.get("payload_bytes").and_then(|field| field.size(u64::MAX)),
+        duration: fields.get("duration").and_then(|field| field.duration_above_zero()),
+    };
+    if let Some(field) = fields.get("drain_deadline")
+        && let Some(deadline) = field.duration_above_zero()
+    {
+        if deadline >= LONGEST_DRAIN {
+            field.refuse("`run.drain_deadline` is too long", "it is below 400s: beyond that no latency can be told");
+        }
+        run.drain_deadline = deadline;
+    }
+    run
+}

@@ -1,0 +1,78 @@
+//! `[broker.security]`: TLS, and who we are.
+
+use toml::Value;
+
+use super::{Context, properties};
+use crate::broker::registry::Descriptor;
+use crate::scenario::fields::{Field, Fields};
+use crate::scenario::{Sasl, SaslMechanism, Secret, Security, Tls, keys};
+
+const MECHANISMS: [(&str, SaslMechanism); 3] = [
+    ("PLAIN", SaslMechanism::Plain),
+    ("SCRAM-SHA-256", SaslMechanism::ScramSha256),
+    ("SCRAM-SHA-512", SaslMechanism::ScramSha512),
+];
+
+pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Context<'_>) -> Security {
+    let Some(fields) = broker.get("security").and_then(|field| field.fields(&keys::SECURITY)) else {
+        return Security::default();
+    };
+    let refuse = |field: &Field<'_>, what: &str| {
+        let message = format!("this build cannot use {what} with a broker of kind `{}`", descriptor.kind);
+        field.refuse(message, "remove it; `brokermark brokers` lists what each kind can do");
+    };
+    let tls = fields.get("tls").and_then(|field| {
+        let tls = tls(&field, context)?;
+        if !descriptor.capabilities.tls {
+            refuse(&field, "TLS");
+        }
+        Some(tls)
+    });
+    let sasl = fields.get("sasl").and_then(|field| {
+        if !descriptor.capabilities.sasl {
+            refuse(&field, "SASL");
+        }
+        sasl(&field, context)
+    });
+    Security { tls, sasl }
+}
+
+fn tls(field: &Field<'_>, context: &Context<'_>) -> Option<Tls> {
+    let plain = Tls { ca: None, certificate: None, key: None, verify_host: true };
+    match field.value {
+        Value::Boolean(true) => return Some(plain),
+        Value::Boolean(false) => return None,
+        _ => {}
+    }
+    let fields = field.fields(&keys::TLS)?;
+    for (one, other) in [("certificate", "key"), ("key", "certificate")] {
+        if fields.has(one) && !fields.has(other) {
+            fields.require(other, "a client proves who it is with both a `certificate` and its `key`");
+        }
+    }
+    let file = |key: &str| fields.get(key).and_then(|field| context.existing_file(&field));
+    Some(Tls {
+        ca: file("ca"),
+        certificate: file("certificate"),
+        key: file("key"),
+        verify_host: fields.get("verify_host").and_then(|field| field.boolean()).unwrap_or(true),
+    })
+}
+
+fn sasl(field: &Field<'_>, context: &Context<'_>) -> Option<Sasl> {
+    let fields = field.fields(&keys::SASL)?;
+    let mechanism = fields
+        .require("mechanism", "it is one of `PLAIN`, `SCRAM-SHA-256` and `SCRAM-SHA-512`")
+        .and_then(|field| field.one_of(&MECHANISMS));
+    let username = fields.require("username", "write the name to log in with").and_then(|field| field.string());
+    let password = fields
+        .require("password", "best from the environment: `password = { env = \"KAFKA_PASSWORD\" }`")
+        .and_then(|field| {
+            let secret = properties::secret(&field, context)?;
+            if matches!(&secret, Secret::Inline(text) if text.is_empty()) {
+                field.refuse(format!("`{}` is empty", field.path), "write { env = \"NAME\" } or { file = \"path\" }");
+            }
+            Some(secret)
+        });
+    Some(Sasl { mechanism: mechanism?, username: username?.to_owned(), password: password? })
+}

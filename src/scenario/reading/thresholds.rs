@@ -1,0 +1,170 @@
+//! `[thresholds]`: what must hold, as `metric comparison value`.
+
+use super::super::suggestion::{closest, list};
+use super::super::units::{self, UnitError};
+use crate::scenario::fields::{Field, Fields};
+use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, keys};
+
+const ADVICE: &str = "write `metric comparison value`, as in \"p99 < 10ms\" or \"messages_per_second > 50k\"";
+
+const METRICS: [(&str, Metric); 10] = [
+    ("messages_per_second", Metric::MessagesPerSecond),
+    ("payload_bytes_per_second", Metric::PayloadBytesPerSecond),
+    ("consumed_per_second", Metric::ConsumedPerSecond),
+    ("failed", Metric::Failed),
+    ("unresolved", Metric::Unresolved),
+    ("lost", Metric::Lost),
+    ("duplicated", Metric::Duplicated),
+    ("reordered", Metric::Reordered),
+    ("corrupt", Metric::Corrupt),
+    ("cpu_per_message", Metric::CpuPerMessage),
+];
+
+const LATENCIES: [(&str, LatencyKind); 4] = [
+    ("response", LatencyKind::Response),
+    ("service", LatencyKind::Service),
+    ("schedule_delay", LatencyKind::ScheduleDelay),
+    ("end_to_end", LatencyKind::EndToEnd),
+];
+
+/// Two-character signs first, so that `<=` is not read as `<`.
+const COMPARISONS: [(&str, Comparison); 6] = [
+    ("<=", Comparison::LessOrEqual),
+    (">=", Comparison::GreaterOrEqual),
+    ("==", Comparison::Equal),
+    ("<", Comparison::Less),
+    (">", Comparison::Greater),
+    ("=", Comparison::Equal),
+];
+
+pub(super) fn read(root: &Fields<'_>) -> Vec<Threshold> {
+    let Some(fields) = root.get("thresholds").and_then(|field| field.fields(&keys::THRESHOLDS)) else {
+        return Vec::new();
+    };
+    let Some(field) = fields.get("require") else { return Vec::new() };
+    // A single one needs no list, which is handy on the command line.
+    let single = field.value.is_str();
+    let each = if single { vec![field] } else { field.elements(ADVICE).unwrap_or_default() };
+    each.iter().filter_map(threshold).collect()
+}
+
+fn threshold(field: &Field<'_>) -> Option<Threshold> {
+    let text = field.string()?;
+    parse(text).map_err(|error| field.refuse(error.message, error.advice)).ok()
+}
+
+/// Reads one threshold.
+fn parse(text: &str) -> Result<Threshold, UnitError> {
+    let error = |message: String, advice: &str| UnitError { message, advice: advice.to_owned() };
+    let (position, sign, comparison) = COMPARISONS
+        .iter()
+        .filter_map(|(sign, comparison)| Some((text.find(sign)?, *sign, *comparison)))
+        .min_by_key(|(position, sign, _)| (*position, 2 - sign.len()))
+        .ok_or_else(|| error(format!("\"{text}\" compares nothing"), ADVICE))?;
+    let (name, value) = (text[..position].trim(), text[position + sign.len()..].trim());
+    let metric = metric(name)?;
+    let value = match metric {
+        Metric::Latency(..) | Metric::CpuPerMessage => units::parse_duration(value)?.as_nanos() as f64,
+        Metric::PayloadBytesPerSecond => units::parse_size(value.strip_suffix("/s").unwrap_or(value))? as f64,
+        Metric::MessagesPerSecond | Metric::ConsumedPerSecond => {
+            units::parse_count(value.strip_suffix("/s").unwrap_or(value))? as f64
+        }
+        _ => units::parse_count(value)? as f64,
+    };
+    Ok(Threshold { text: text.to_owned(), metric, comparison, value })
+}
+
+fn metric(name: &str) -> Result<Metric, UnitError> {
+    if let Some((_, metric)) = METRICS.iter().find(|(known, _)| *known == name) {
+        return Ok(*metric);
+    }
+    let (kind, statistic) = match name.split_once('.') {
+        Some((prefix, rest)) if LATENCIES.iter().any(|(known, _)| *known == prefix) => {
+            let kind = LATENCIES.iter().find(|(known, _)| *known == prefix).map(|(_, kind)| *kind);
+            (kind.unwrap_or(LatencyKind::Headline), rest)
+        }
+        _ => (LatencyKind::Headline, name),
+    };
+    statistic_of(statistic, name)?.map(|statistic| Metric::Latency(kind, statistic)).ok_or_else(|| unknown(name))
+}
+
+/// `p99`, `p99.9` (`p99_9` as in a record), `mean` or `max`; `None` if it is something else.
+fn statistic_of(text: &str, name: &str) -> Result<Option<LatencyStatistic>, UnitError> {
+    match text {
+        "mean" => return Ok(Some(LatencyStatistic::Mean)),
+        "max" => return Ok(Some(LatencyStatistic::Max)),
+        _ => {}
+    }
+    let Some(percent) = text.strip_prefix('p').and_then(|number| number.replacen('_', ".", 1).parse::<f64>().ok())
+    else {
+        return Ok(None);
+    };
+    if percent > 0.0 && percent <= 100.0 {
+        return Ok(Some(LatencyStatistic::Quantile(percent / 100.0)));
+    }
+    Err(UnitError {
+        message: format!("there is no percentile `{name}`"),
+        advice: "percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`".to_owned(),
+    })
+}
+
+fn unknown(name: &str) -> UnitError {
+    let names = || METRICS.iter().map(|(name, _)| *name);
+    let prefix = name.split('.').next().unwrap_or_default();
+    let kinds = || LATENCIES.iter().map(|(name, _)| *name);
+    let advice = match (closest(name, names()), closest(prefix, kinds())) {
+        (Some(near), _) => format!("did you mean `{near}`?"),
+        (None, Some(near)) => format!("did you mean `{near}.p99`? Any percentile, `mean` and `max` will do"),
+        (None, None) => {
+            format!(
+                "there are p99 and the like, `mean`, `max`, alone or after {} with a dot; and {}",
+                list(kinds()),
+                list(names())
+            )
+        }
+    };
+    UnitError { message: format!("there is no metric `{name}`"), advice }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> (Metric, Comparison, f64) {
+        let threshold = parse(text).unwrap();
+        (threshold.metric, threshold.comparison, threshold.value)
+    }
+
+    #[test]
+    fn what_people_write() {
+        use LatencyKind::{EndToEnd, Headline, Service};
+        let quantile = |kind, share| Metric::Latency(kind, LatencyStatistic::Quantile(share));
+        assert_eq!(parsed("p99 < 10ms"), (quantile(Headline, 0.99), Comparison::Less, 1e7));
+        assert_eq!(parsed("messages_per_second > 50k"), (Metric::MessagesPerSecond, Comparison::Greater, 5e4));
+        assert_eq!(parsed("messages_per_second>50k/s"), (Metric::MessagesPerSecond, Comparison::Greater, 5e4));
+        assert_eq!(parsed("lost = 0"), (Metric::Lost, Comparison::Equal, 0.0));
+        assert_eq!(parsed("lost == 0"), (Metric::Lost, Comparison::Equal, 0.0));
+        assert_eq!(parsed("end_to_end.p50 <= 50ms"), (quantile(EndToEnd, 0.5), Comparison::LessOrEqual, 5e7));
+        assert_eq!(parsed("p100>=1us"), (quantile(Headline, 1.0), Comparison::GreaterOrEqual, 1e3));
+        let max = Metric::Latency(Service, LatencyStatistic::Max);
+        assert_eq!(parsed("service.max < 1s"), (max, Comparison::Less, 1e9));
+        assert_eq!(parsed("payload_bytes_per_second > 10MiB/s").2, 10_485_760.0);
+    }
+
+    #[test]
+    fn what_is_refused_and_why() {
+        let refusals = [
+            "p99",
+            "p101 < 1ms",
+            "p0 < 1ms",
+            "p99 < 10",
+            "p99 < 10 parsecs",
+            "messages_per_secnd > 5",
+            "end_too_end.p99 < 1s",
+            "speed > 5",
+            "lost < many",
+        ]
+        .map(|text| parse(text).unwrap_err().to_string());
+        insta::assert_snapshot!(refusals.join("\n"), @"");
+    }
+}

@@ -1,0 +1,323 @@
+//! `[sweep]`: one scenario becomes many. Every swept key is an axis; a point takes one value of each.
+
+use toml::{Table, Value};
+
+use super::fields::{Field, Fields};
+use super::keys;
+use super::path::{KeyPath, Step};
+use super::problem::{Place, Problem, Problems};
+use super::units;
+
+/// More trials than this are a mistake: at a second each they would take a day.
+const MOST_TRIALS: usize = 100_000;
+
+#[derive(Debug)]
+pub(super) struct Sweep {
+    pub axes: Vec<Axis>,
+    trials: u32,
+    order: Order,
+    combine: Combine,
+    seed: u64,
+}
+
+/// A swept key with its values.
+#[derive(Debug)]
+pub(super) struct Axis {
+    /// As written, for the record.
+    pub key: String,
+    /// What it changes.
+    pub path: KeyPath,
+    pub values: Vec<Value>,
+    /// Where the sweep says so.
+    place: KeyPath,
+    listed: bool,
+}
+
+impl Axis {
+    /// Where the scenario gives the value of that index.
+    pub(super) fn place_of(&self, index: usize) -> KeyPath {
+        if self.listed { self.place.index(index) } else { self.place.clone() }
+    }
+
+    pub(super) fn place(&self) -> &KeyPath {
+        &self.place
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Order {
+    Sequential,
+    Interleaved,
+    Shuffled,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Combine {
+    Cartesian,
+    Zipped,
+}
+
+const OVER_ADVICE: &str = "write a list, { doubling = [128, 8192] } or { from = 1, to = 10, step = 3 }";
+
+/// Reads the sweep of a scenario; without one there is a single point and a single trial.
+pub(super) fn read(scenario: &Table, problems: &Problems) -> Sweep {
+    let mut sweep =
+        Sweep { axes: Vec::new(), trials: 1, order: Order::Sequential, combine: Combine::Cartesian, seed: 1 };
+    let path = KeyPath::of(&["sweep"]);
+    let Some(value) = scenario.get("sweep") else { return sweep };
+    let Some(fields) = (Field { value, path, problems }).fields(&keys::SWEEP) else { return sweep };
+    if let Some(trials) = fields.get("trials").and_then(|field| field.amount(1, MOST_TRIALS)) {
+        sweep.trials = u32::try_from(trials).unwrap_or(u32::MAX);
+    }
+    let orders =
+        [("sequential", Order::Sequential), ("interleaved", Order::Interleaved), ("shuffled", Order::Shuffled)];
+    if let Some(order) = fields.get("order").and_then(|field| field.one_of(&orders)) {
+        sweep.order = order;
+    }
+    let combinations = [("cartesian", Combine::Cartesian), ("zipped", Combine::Zipped)];
+    if let Some(combine) = fields.get("combine").and_then(|field| field.one_of(&combinations)) {
+        sweep.combine = combine;
+    }
+    if let Some(seed) = fields.get("seed").and_then(|field| field.seed()) {
+        sweep.seed = seed;
+    }
+    if let Some(over) = fields.get("over") {
+        match over.value {
+            Value::Table(table) => axes("", table, &over, &mut sweep.axes),
+            _ => over.refuse(
+                "`sweep.over` should be a table",
+                "write `[sweep.over]` and below it `\"producers.count\" = [1, 2]`",
+            ),
+        }
+    }
+    sweep.check(&fields);
+    sweep
+}
+
+/// The axes of a table, whose keys may have been written without quotes around their dots.
+fn axes(prefix: &str, table: &Table, over: &Field<'_>, found: &mut Vec<Axis>) {
+    for (key, value) in table {
+        let name = format!("{prefix}{key}");
+        let field = Field { value, path: over.path.key(key), problems: over.problems };
+        match value {
+            Value::Table(inner) if !is_span(inner) => axes(&format!("{name}."), inner, &field, found),
+            _ => found.extend(axis(name, &field)),
+        }
+    }
+}
+
+fn is_span(table: &Table) -> bool {
+    table.is_empty() || table.keys().any(|key| ["doubling", "from", "to", "step"].contains(&key.as_str()))
+}
+
+fn axis(key: String, field: &Field<'_>) -> Option<Axis> {
+    let path = match KeyPath::parse(&key) {
+        Ok(path) => path,
+        Err(reason) => {
+            field.problems.key(field.path.clone(), reason, "write it as in \"producers.count\"");
+            return None;
+        }
+    };
+    if let ["sweep" | "name" | "output", ..] = path.keys().as_slice() {
+        field.problems.key(field.path.clone(), format!("`{path}` cannot be swept"), "it is the same for the whole run");
+        return None;
+    }
+    let (values, listed) = match field.value {
+        Value::Array(_) => (field.elements(OVER_ADVICE)?.iter().map(|element| element.value.clone()).collect(), true),
+        Value::Table(_) => (span(field)?, false),
+        _ => {
+            field.refuse(format!("`{path}` is swept over a single value"), OVER_ADVICE);
+            return None;
+        }
+    };
+    Some(Axis { key, path, values, place: field.path.clone(), listed })
+}
+
+/// The values of a `doubling` or of `from`, `to` and `step`.
+fn span(field: &Field<'_>) -> Option<Vec<Value>> {
+    let fields = field.fields(&["doubling", "from", "to", "step"])?;
+    fields.exclusive("from", "doubling", "keep one of them");
+    if let Some(doubling) = fields.get("doubling") {
+        let ends = doubling.pair("write the first and the last value, as in [128, 8192]")?;
+        let [first, last] = [quantity(&ends[0])?, quantity(&ends[1])?];
+        check_ends(field, &first, &last)?;
+        if first.number <= 0.0 {
+            ends[0].refuse("doubling never leaves zero", "begin with a number above 0");
+            return None;
+        }
+        return collect(field, &first, (0..).map(|step| first.number * 2f64.powi(step)), last.number);
+    }
+    let [from, to] = ["from", "to"].map(|key| fields.require(key, OVER_ADVICE).and_then(|field| quantity(&field)));
+    let step = fields.require("step", OVER_ADVICE);
+    let (from, to, step_field) = (from?, to?, step?);
+    let step = quantity(&step_field)?;
+    check_ends(field, &from, &to)?;
+    if step.number <= 0.0 || step.unit != from.unit {
+        step_field.refuse("this step never arrives", "let it be above 0, in the unit of `from` and `to`");
+        return None;
+    }
+    let whole = Quantity { whole: from.whole && step.whole, ..from.clone() };
+    collect(field, &whole, (0..).map(|index| from.number + f64::from(index) * step.number), to.number)
+}
+
+/// A number with the unit it was written with, if it was.
+#[derive(Debug, Clone, PartialEq)]
+struct Quantity {
+    number: f64,
+    unit: Option<String>,
+    whole: bool,
+}
+
+impl Quantity {
+    /// `number` written as this quantity was.
+    fn write(&self, number: f64) -> Value {
+        // Twelve digits are enough for people and hide what adding fractions in binary leaves behind.
+        let number = format!("{number:.12}").parse().unwrap_or(number);
+        match &self.unit {
+            Some(unit) => Value::String(format!("{number}{unit}")),
+            None if self.whole => Value::Integer(number as i64),
+            None => Value::Float(number),
+        }
+    }
+}
+
+fn quantity(field: &Field<'_>) -> Option<Quantity> {
+    let quantity = match field.value {
+        Value::Integer(number) => Some(Quantity { number: *number as f64, unit: None, whole: true }),
+        Value::Float(number) => Some(Quantity { number: *number, unit: None, whole: false }),
+        Value::String(text) => {
+            let (number, unit) = units::split(text.trim());
+            let number = number.replace('_', "").parse().ok();
+            number.map(|number| Quantity { number, unit: Some(unit.to_owned()), whole: false })
+        }
+        _ => None,
+    };
+    if quantity.as_ref().is_none_or(|quantity| !quantity.number.is_finite()) {
+        field.refuse(
+            format!("`{}` is not a number, with or without a unit", field.path),
+            "write it as in 128 or \"64KiB\"",
+        );
+        return None;
+    }
+    quantity
+}
+
+fn check_ends(field: &Field<'_>, first: &Quantity, last: &Quantity) -> Option<()> {
+    if first.unit != last.unit {
+        let advice = "write both with the same one: from \"1KiB\" to \"1024KiB\"";
+        field.refuse(format!("`{}` begins and ends in different units", field.path), advice);
+        return None;
+    }
+    if first.number > last.number {
+        field.refuse(format!("`{}` ends below its beginning", field.path), "write the smaller value first");
+        return None;
+    }
+    Some(())
+}
+
+fn collect(field: &Field<'_>, like: &Quantity, numbers: impl Iterator<Item = f64>, last: f64) -> Option<Vec<Value>> {
+    let tolerance = last.abs() * 1e-9;
+    let values: Vec<Value> = numbers
+        .take_while(|number| *number <= last + tolerance)
+        .take(MOST_TRIALS + 1)
+        .map(|number| like.write(number))
+        .collect();
+    if values.len() > MOST_TRIALS {
+        field.refuse(
+            format!("`{}` has too many values", field.path),
+            format!("at most {MOST_TRIALS} trials make a run"),
+        );
+        return None;
+    }
+    Some(values)
+}
+
+impl Sweep {
+    fn check(&self, fields: &Fields<'_>) {
+        for (index, axis) in self.axes.iter().enumerate() {
+            if let Some(other) = self.axes[..index]
+                .iter()
+                .find(|other| other.path.starts_with(&axis.path) || axis.path.starts_with(&other.path))
+            {
+                let message = format!("`{}` and `{}` change the same value", other.path, axis.path);
+                fields.problems.key(axis.place.clone(), message, "keep one of them");
+            }
+        }
+        let lengths: Vec<usize> = self.axes.iter().map(|axis| axis.values.len()).collect();
+        if self.combine == Combine::Zipped && lengths.windows(2).any(|pair| pair[0] != pair[1]) {
+            let lengths: Vec<String> =
+                self.axes.iter().map(|axis| format!("`{}` has {}", axis.path, axis.values.len())).collect();
+            let message = format!("zipped axes need equally many values, but {}", lengths.join(", "));
+            fields.problems.value(KeyPath::of(&["sweep", "combine"]), message, "or write `combine = \"cartesian\"`");
+        } else {
+            let points = match self.combine {
+                Combine::Zipped => lengths.first().copied().unwrap_or(1),
+                Combine::Cartesian => {
+                    lengths.iter().try_fold(1usize, |all, one| all.checked_mul(*one)).unwrap_or(usize::MAX)
+                }
+            };
+            let trials = points.saturating_mul(self.trials as usize);
+            if trials > MOST_TRIALS {
+                let message = format!("the sweep has {points} points of {} trials each", self.trials);
+                fields.problems.value(fields.path.clone(), message, format!("at most {MOST_TRIALS} trials make a run"));
+            }
+        }
+    }
+
+    /// Each point as the index of its value on every axis; the first axis changes slowest.
+    pub(super) fn points(&self) -> Vec<Vec<usize>> {
+        match self.combine {
+            Combine::Zipped if !self.axes.is_empty() => {
+                let length = self.axes.iter().map(|axis| axis.values.len()).min().unwrap_or(0);
+                (0..length).map(|index| vec![index; self.axes.len()]).collect()
+            }
+            _ => self.axes.iter().fold(vec![Vec::new()], |points, axis| {
+                let with = |point: &Vec<usize>, index| point.iter().copied().chain([index]).collect();
+                points.iter().flat_map(|point| (0..axis.values.len()).map(move |index| with(point, index))).collect()
+            }),
+        }
+    }
+
+    /// The order in which the trials of that many points run: point, and trial from 1.
+    pub(super) fn order(&self, points: usize) -> Vec<(usize, u32)> {
+        let rounds = 1..=self.trials;
+        let mut order: Vec<(usize, u32)> = match self.order {
+            Order::Interleaved => rounds.flat_map(|trial| (0..points).map(move |point| (point, trial))).collect(),
+            _ => (0..points).flat_map(|point| rounds.clone().map(move |trial| (point, trial))).collect(),
+        };
+        if self.order == Order::Shuffled {
+            fastrand::Rng::with_seed(self.seed).shuffle(&mut order);
+            // A point's trials keep their numbers' order, so that the first one run is trial 1.
+            let mut seen = vec![0; points];
+            for (point, trial) in &mut order {
+                seen[*point] += 1;
+                *trial = seen[*point];
+            }
+        }
+        order
+    }
+}
+
+/// Puts a swept value into a scenario.
+///
+/// # Errors
+/// When the path leads through something that is no table.
+pub(super) fn substitute(scenario: &mut Table, path: &KeyPath, value: Value) -> Result<(), Problem> {
+    let mut table = scenario;
+    let steps = path.steps();
+    for (depth, step) in steps.iter().enumerate() {
+        let Step::Key(key) = step else { continue };
+        if depth + 1 == steps.len() {
+            table.insert(key.clone(), value);
+            return Ok(());
+        }
+        let inner = table.entry(key.clone()).or_insert_with(|| Value::Table(Table::new()));
+        let Value::Table(inner) = inner else {
+            let message = format!("`{path}` leads through `{key}`, which is no table in this scenario");
+            let advice = Some("sweep the value itself".to_owned());
+            return Err(Problem { place: Place::Key(path.clone()), message, advice });
+        };
+        table = inner;
+    }
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! Payload templates: text with `${…}` placeholders, checked when the scenario is read and rendered by [`crate::load`].
+
+use std::fmt;
+
+/// A parsed template: its parts, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Template {
+    pub parts: Vec<Part>,
+}
+
+/// A piece of a template.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
+    Literal(String),
+    /// `${counter}`, `${counter:10}`: the message's number from 0, padded with zeros to `width` digits (0: not padded).
+    Counter {
+        width: usize,
+    },
+    /// `${random:0..100}`: a whole number, at least `low` and below `high`.
+    RandomInteger {
+        low: i64,
+        high: i64,
+    },
+    /// `${random:0.0..100.0}`: at least `low` and below `high`.
+    RandomFloat {
+        low: f64,
+        high: f64,
+    },
+    /// `${timestamp}`: seconds since 1970 with their fraction.
+    Timestamp,
+    /// `${timestamp_ms}`: whole milliseconds since 1970.
+    TimestampMilliseconds,
+    /// `${choice:a|b|c}`: one of them, all equally likely; at least two.
+    Choice(Vec<String>),
+}
+
+/// Why a text is not a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateError {
+    /// The offending piece of the template.
+    pub text: String,
+    pub message: String,
+    pub advice: String,
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} ({})", self.message, self.advice)
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+/// Longest `${counter:N}`: no 64-bit number has more digits, and nobody reads more zeros.
+const MAX_COUNTER_WIDTH: usize = 64;
+
+const PLACEHOLDERS: [&str; 5] = ["counter", "random", "timestamp", "timestamp_ms", "choice"];
+
+impl Template {
+    /// Reads `text`; `$$` stands for a dollar sign.
+    ///
+    /// # Errors
+    /// On an unknown placeholder, a wrong argument, an unclosed `${` and a lone `$`.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text;
+        while let Some(dollar) = rest.find('$') {
+            literal.push_str(&rest[..dollar]);
+            let tail = &rest[dollar + 1..];
+            if let Some(after) = tail.strip_prefix('$') {
+                literal.push('$');
+                rest = after;
+                continue;
+            }
+            let Some(inside) = tail.strip_prefix('{') else {
+                return Err(error(
+                    &rest[dollar..],
+                    "a lone `$` means nothing in a template",
+                    "write `$$` for a dollar sign",
+                ));
+            };
+            let Some((placeholder, after)) = inside.split_once('}') else {
+                return Err(error(
+                    &rest[dollar..],
+                    "`${` is not closed",
+                    "close it with `}`, or write `$${` for the characters themselves",
+                ));
+            };
+            if !literal.is_empty() {
+                parts.push(Part::Literal(std::mem::take(&mut literal)));
+            }
+            parts.push(Part::parse(placeholder)?);
+            rest = after;
+        }
+        literal.push_str(rest);
+        if !literal.is_empty() {
+            parts.push(Part::Literal(literal));
+        }
+        Ok(Template { parts })
+    }
+}
+
+impl Part {
+    fn parse(placeholder: &str) -> Result<Self, TemplateError> {
+        let (name, argument) = match placeholder.split_once(':') {
+            Some((name, argument)) => (name.trim(), Some(argument)),
+            None => (placeholder.trim(), None),
+        };
+        let whole = format!("${{{placeholder}}}");
+        let refuse = |message: String, advice: &str| Err(error(&whole, &message, advice));
+        match (name, argument) {
+            ("counter", None) => Ok(Part::Counter { width: 0 }),
+            ("counter", Some(width)) => match width.trim().parse() {
+                Ok(width) if (1..=MAX_COUNTER_WIDTH).contains(&width) => Ok(Part::Counter { width }),
+                _ => refuse(
+                    format!("`{whole}` has no width"),
+                    "write a number of digits from 1 to 64, as in `${counter:10}`",
+                ),
+            },
+            ("random", Some(range)) => random(range).map_or_else(
+                || {
+                    refuse(
+                        format!("`{whole}` has no range"),
+                        "write `${random:0..100}` for whole numbers or `${random:0.0..100.0}` for fractions; \
+                         the lower bound comes first and the upper one is never reached",
+                    )
+                },
+                Ok,
+            ),
+            ("random", None) => refuse(format!("`{whole}` needs a range"), "write it as in `${random:0..100}`"),
+            ("timestamp", None) => Ok(Part::Timestamp),
+            ("timestamp_ms", None) => Ok(Part::TimestampMilliseconds),
+            ("timestamp" | "timestamp_ms", Some(_)) => {
+                refuse(format!("`{name}` takes no argument"), &format!("write `${{{name}}}`"))
+            }
+            ("choice", argument) => {
+                let choices: Vec<String> =
+                    argument.map(|list| list.split('|').map(str::to_owned).collect()).unwrap_or_default();
+                if choices.len() < 2 {
+                    return refuse(format!("`{whole}` leaves no choice"), "write it as in `${choice:red|green|blue}`");
+                }
+                Ok(Part::Choice(choices))
+            }
+            _ => {
+                let advice = match super::suggestion::closest(name, PLACEHOLDERS) {
+                    Some(near) => format!("did you mean `${{{near}}}`?"),
+                    None => format!("there are {}", super::suggestion::list(PLACEHOLDERS)),
+                };
+                refuse(format!("there is no placeholder `{whole}`"), &advice)
+            }
+        }
+    }
+}
+
+fn random(range: &str) -> Option<Part> {
+    let (low, high) = range.split_once("..")?;
+    let (low, high) = (low.trim(), high.trim());
+    if let (Ok(low), Ok(high)) = (low.parse::<i64>(), high.parse::<i64>()) {
+        return (low < high).then_some(Part::RandomInteger { low, high });
+    }
+    let (low, high) = (low.parse::<f64>().ok()?, high.parse::<f64>().ok()?);
+    (low < high && low.is_finite() && high.is_finite()).then_some(Part::RandomFloat { low, high })
+}
+
+fn error(text: &str, message: &str, advice: &str) -> TemplateError {
+    TemplateError { text: text.chars().take(40).collect(), message: message.to_owned(), advice: advice.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn literal(text: &str) -> Part {
+        Part::Literal(text.to_owned())
+    }
+
+    #[test]
+    fn every_placeholder() {
+        let template = Template::parse(
+            r#"{"n":${counter:4},"i":${counter},"r":${random:-5..5},"f":${random:0.0..1.5},"t":${timestamp},"m":${timestamp_ms},"c":"${choice:a|b}","$$":1}"#,
+        );
+        assert_eq!(
+            template.unwrap().parts,
+            [
+                literal("{\"n\":"),
+                Part::Counter { width: 4 },
+                literal(",\"i\":"),
+                Part::Counter { width: 0 },
+                literal(",\"r\":"),
+                Part::RandomInteger { low: -5, high: 5 },
+                literal(",\"f\":"),
+                Part::RandomFloat { low: 0.0, high: 1.5 },
+                literal(",\"t\":"),
+                Part::Timestamp,
+                literal(",\"m\":"),
+                Part::TimestampMilliseconds,
+                literal(",\"c\":\""),
+                Part::Choice(vec!["a".to_owned(), "b".to_owned()]),
+                literal("\",\"$\":1}"),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_refused_and_why() {
+        let refusals = [
+            "${cuonter}",
+            "${x}",
+            "${counter",
+            "costs $5",
+            "${random}",
+            "${random:9..1}",
+            "${random:a..b}",
+            "${choice:a}",
+            "${counter:0}",
+            "${timestamp:ms}",
+        ]
+        .map(|text| Template::parse(text).unwrap_err().to_string());
+        insta::assert_snapshot!(refusals.join("\n"), @"");
+    }
+
+    proptest! {
+        #[test]
+        fn text_without_dollars_is_itself(text in "[^$]+") {
+            prop_assert_eq!(Template::parse(&text).unwrap().parts, [literal(&text)]);
+        }
+
+        #[test]
+        fn nothing_panics(text in "([a-z]|\\$|\\{|\\}|:|\\.|[0-9])*") {
+            let _ = Template::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Quantities as people write them: `64KiB`, `30s`, `100k/s`, `20M`.
+//!
+//! A quantity is a decimal number directly followed by its unit. Sizes, durations and counts are computed with integers,
+//! so that `1.1GB` is exactly 1,100,000,000 bytes and `0.3B` is refused instead of being rounded.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Error as _};
+
+/// Why a text is not the quantity asked for, and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnitError {
+    pub message: String,
+    pub advice: String,
+}
+
+impl fmt::Display for UnitError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.message, self.advice)
+    }
+}
+
+impl std::error::Error for UnitError {}
+
+/// How often something happens: messages, or bytes of payload, per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rate {
+    MessagesPerSecond(f64),
+    BytesPerSecond(f64),
+}
+
+/// A kind of quantity: its name, its units with their factors, and how to write it.
+struct Quantity {
+    name: &'static str,
+    units: &'static [(&'static str, u64)],
+    /// What a value has to be a whole one of.
+    smallest: &'static str,
+    advice: &'static str,
+}
+
+const SIZE: Quantity = Quantity {
+    name: "size",
+    units: &[
+        ("B", 1),
+        ("kB", 1_000),
+        ("KB", 1_000),
+        ("KiB", 1 << 10),
+        ("MB", 1_000_000),
+        ("MiB", 1 << 20),
+        ("GB", 1_000_000_000),
+        ("GiB", 1 << 30),
+        ("TB", 1_000_000_000_000),
+        ("TiB", 1 << 40),
+    ],
+    smallest: "number of bytes",
+    advice: "write a number and one of B, kB, KiB, MB, MiB, GB, GiB, as in \"64KiB\"",
+};
+
+const DURATION: Quantity = Quantity {
+    name: "duration",
+    units: &[
+        ("ns", 1),
+        ("us", 1_000),
+        ("µs", 1_000),
+        ("μs", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("m", 60_000_000_000),
+        ("min", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+    ],
+    smallest: "number of nanoseconds",
+    advice: "write a number and one of ns, us, ms, s, min, h, as in \"30s\"",
+};
+
+const COUNT: Quantity = Quantity {
+    name: "count",
+    units: &[("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)],
+    smallest: "number",
+    advice: "write a whole number, or a number with k, M or G, as in \"20M\"",
+};
+
+const RATE_ADVICE: &str =
+    "write messages per second as in \"500/s\", \"100k/s\" or \"1.5M/s\", or bytes per second as in \"10MiB/s\"";
+
+impl Quantity {
+    fn parse(&self, text: &str) -> Result<u64, UnitError> {
+        let trimmed = text.trim();
+        let (number, unit) = split(trimmed);
+        let factor = self.factor(trimmed, number, unit)?;
+        let (digits, decimals) = decimal(number).ok_or_else(|| self.error(trimmed, "that is not a number"))?;
+        let too_large = || self.error(trimmed, "that is too large");
+        let scaled = digits.checked_mul(u128::from(factor)).ok_or_else(too_large)?;
+        let divisor = 10u128.checked_pow(decimals).ok_or_else(too_large)?;
+        if !scaled.is_multiple_of(divisor) {
+            return Err(self.error(trimmed, &format!("it is not a whole {}", self.smallest)));
+        }
+        u64::try_from(scaled / divisor).map_err(|_| too_large())
+    }
+
+    fn factor(&self, text: &str, number: &str, unit: &str) -> Result<u64, UnitError> {
+        if number.is_empty() {
+            return Err(self.error(text, "it does not begin with a number"));
+        }
+        match self.units.iter().find(|(name, _)| *name == unit) {
+            Some((_, factor)) => Ok(*factor),
+            None if unit.is_empty() => Err(self.error(text, "the unit is missing")),
+            None => Err(self.error(text, &format!("there is no unit `{unit}`"))),
+        }
+    }
+
+    fn error(&self, text: &str, reason: &str) -> UnitError {
+        UnitError { message: format!("\"{text}\" is not a {}: {reason}", self.name), advice: self.advice.to_owned() }
+    }
+}
+
+/// Bytes: `100B`, `1.5KiB`, `2GB`.
+///
+/// # Errors
+/// On an unknown or missing unit, and when the value is not a whole number of bytes below 2^64.
+pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+    SIZE.parse(text)
+}
+
+/// A span of time: `250ms`, `1.5s`, `10min`.
+///
+/// # Errors
+/// On an unknown or missing unit, and when the value is not a whole number of nanoseconds below 2^64.
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    DURATION.parse(text).map(Duration::from_nanos)
+}
+
+/// A number of things: `20M`, `1_000_000`, `1.5k`.
+///
+/// # Errors
+/// On an unknown unit, and when the value is not a whole number below 2^64.
+pub fn parse_count(text: &str) -> Result<u64, UnitError> {
+    COUNT.parse(text)
+}
+
+/// A rate: `100k/s` is messages, `10MiB/s` is bytes. Never zero.
+///
+/// # Errors
+/// When `/s` is missing, on an unknown unit, and when the rate is zero.
+pub fn parse_rate(text: &str) -> Result<Rate, UnitError> {
+    let trimmed = text.trim();
+    let error = |reason: &str| UnitError {
+        message: format!("\"{trimmed}\" is not a rate: {reason}"),
+        advice: RATE_ADVICE.to_owned(),
+    };
+    let Some(amount) = trimmed.strip_suffix("/s") else {
+        return Err(error("it does not end with `/s`"));
+    };
+    let (number, unit) = split(amount.trim_end());
+    if number.is_empty() {
+        return Err(error("it does not begin with a number"));
+    }
+    let find = |quantity: &Quantity| quantity.units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
+    let number = decimal(number)
+        .map(|(digits, decimals)| digits as f64 / 10f64.powi(decimals as i32))
+        .ok_or_else(|| error("that is not a number"))?;
+    if number == 0.0 {
+        return Err(error("it is zero, so nothing would ever be sent"));
+    }
+    match (find(&COUNT), find(&SIZE)) {
+        (Some(factor), _) => Ok(Rate::MessagesPerSecond(number * factor as f64)),
+        (None, Some(factor)) => Ok(Rate::BytesPerSecond(number * factor as f64)),
+        (None, None) => Err(error(&format!("there is no unit `{unit}`"))),
+    }
+}
+
+/// The shortest way to write a number of bytes without rounding: `65536` is `64KiB`.
+pub fn format_size(bytes: u64) -> String {
+    shortest(bytes, &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)])
+}
+
+/// The shortest way to write a duration of less than 584 years without rounding: 90 s is `90s`.
+pub fn format_duration(duration: Duration) -> String {
+    let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    shortest(
+        nanoseconds,
+        &[
+            ("h", 3_600_000_000_000),
+            ("min", 60_000_000_000),
+            ("s", 1_000_000_000),
+            ("ms", 1_000_000),
+            ("us", 1_000),
+            ("ns", 1),
+        ],
+    )
+}
+
+fn shortest(value: u64, units: &[(&str, u64)]) -> String {
+    match units.iter().find(|(_, factor)| value != 0 && value.is_multiple_of(*factor)) {
+        Some((unit, factor)) => format!("{}{unit}", value / factor),
+        None => units.last().map_or_else(String::new, |(unit, _)| format!("{value}{unit}")),
+    }
+}
+
+/// For a field of a broker's own table: `#[serde(deserialize_with = "units::deserialize_duration")]`.
+///
+/// # Errors
+/// As [`parse_duration`].
+pub fn deserialize_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    parse_duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+/// For a field of a broker's own table: `#[serde(deserialize_with = "units::deserialize_size")]`.
+///
+/// # Errors
+/// As [`parse_size`].
+pub fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    parse_size(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+/// The number and what follows it: `1.5KiB` is (`1.5`, `KiB`).
+pub(super) fn split(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    (number, unit.trim_start())
+}
+
+/// `12.50` is (1250, 2): the digits as a whole number and how many of them are decimals.
+fn decimal(text: &str) -> Option<(u128, u32)> {
+    let clean: String = text.chars().filter(|c| *c != '_').collect();
+    let (whole, fraction) = clean.split_once('.').unwrap_or((&clean, "0"));
+    if whole.is_empty() || fraction.is_empty() || fraction.contains('.') || text.starts_with('_') {
+        return None;
+    }
+    let fraction = fraction.trim_end_matches('0');
+    let digits = format!("{whole}{fraction}").parse().ok()?;
+    Some((digits, u32::try_from(fraction.len()).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_people_write() {
+        assert_eq!(parse_size("100B"), Ok(100));
+        assert_eq!(parse_size(" 1.5KiB "), Ok(1536));
+        assert_eq!(parse_size("1.1GB"), Ok(1_100_000_000));
+        assert_eq!(parse_size("64 kB"), Ok(64_000));
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("0.5us"), Ok(Duration::from_nanos(500)));
+        assert_eq!(parse_duration("2min"), parse_duration("120s"));
+        assert_eq!(parse_duration("2m"), parse_duration("120s"));
+        assert_eq!(parse_count("20M"), Ok(20_000_000));
+        assert_eq!(parse_count("1_000_000"), Ok(1_000_000));
+        assert_eq!(parse_rate("100k/s"), Ok(Rate::MessagesPerSecond(100_000.0)));
+        assert_eq!(parse_rate("0.5/s"), Ok(Rate::MessagesPerSecond(0.5)));
+        assert_eq!(parse_rate("10MiB/s"), Ok(Rate::BytesPerSecond(10_485_760.0)));
+    }
+
+    #[test]
+    fn what_is_refused_and_why() {
+        let refusals = [
+            parse_size("100").map(drop),
+            parse_size("10 potatoes").map(drop),
+            parse_size("0.3B").map(drop),
+            parse_size("99999999999GiB").map(drop),
+            parse_size("1.2.3B").map(drop),
+            parse_duration("30").map(drop),
+            parse_duration("-5s").map(drop),
+            parse_duration("5 seconds").map(drop),
+            parse_count("many").map(drop),
+            parse_count("1.5").map(drop),
+            parse_rate("100k").map(drop),
+            parse_rate("0/s").map(drop),
+            parse_rate("5X/s").map(drop),
+        ]
+        .map(|result| result.unwrap_err().message);
+        insta::assert_snapshot!(refusals.join("\n"), @r#"
+        "100" is not a size: the unit is missing
+        "10 potatoes" is not a size: there is no unit `potatoes`
+        "0.3B" is not a size: it is not a whole number of bytes
+        "99999999999GiB" is not a size: that is too large
+        "1.2.3B" is not a size: that is not a number
+        "30" is not a duration: the unit is missing
+        "-5s" is not a duration: it does not begin with a number
+        "5 seconds" is not a duration: there is no unit `seconds`
+        "many" is not a count: it does not begin with a number
+        "1.5" is not a count: it is not a whole number
+        "100k" is not a rate: it does not end with `/s`
+        "0/s" is not a rate: it is zero, so nothing would ever be sent
+        "5X/s" is not a rate: there is no unit `X`
+        "#);
+    }
+
+    proptest! {
+        #[test]
+        fn sizes_and_durations_come_back(value: u64) {
+            prop_assert_eq!(parse_size(&format_size(value)), Ok(value));
+            let duration = Duration::from_nanos(value);
+            prop_assert_eq!(parse_duration(&format_duration(duration)), Ok(duration));
+        }
+
+        #[test]
+        fn nothing_panics(text: String) {
+            let _ = (parse_size(&text), parse_duration(&text), parse_count(&text), parse_rate(&text));
+        }
+    }
+}
