@@ -15,6 +15,9 @@ use crate::load::PayloadPool;
 use crate::measure::{Acks, Stamp};
 use crate::scenario::{BrokerConfig, StartFrom};
 
+#[cfg(feature = "kafka")]
+pub mod kafka;
+pub mod null;
 pub mod registry;
 
 /// A client of one kind of broker, connected for one trial.

@@ -35,7 +35,11 @@ pub struct Capabilities {
 
 /// All kinds of this build, in the order in which `brokermark brokers` lists them.
 pub fn descriptors() -> &'static [Descriptor] {
-    &[]
+    &[
+        #[cfg(feature = "kafka")]
+        super::kafka::DESCRIPTOR,
+        super::null::DESCRIPTOR,
+    ]
 }
 
 /// The kind of that name, if this build has it.

@@ -1,1 +1,49 @@
-//! .
+//! Runs one trial: prepare ▸ warm up ▸ measure ▸ drain ▸ verify.
+//!
+//! - [`run`]: the phases, in order.
+//! - `producing`: the producer task's three loops, one per kind of load; `sender` is what they share.
+//! - `consuming`: the consumer task.
+//! - `course`, `quota`, `rounds`, `pacer`: when to send, how much is left, together or alone.
+//! - `collector`: looks at all recorders once a second; an [`Observer`] is told.
+//! - [`Outcome`]: what it came to.
+
+mod collector;
+mod consuming;
+mod course;
+mod observer;
+mod outcome;
+mod pacer;
+mod producing;
+mod quota;
+mod rounds;
+mod sender;
+mod trial;
+
+pub use collector::Totals;
+pub use consuming::ConsumerErrors;
+pub use observer::{Observer, Phase, Second};
+pub use outcome::{Account, End, Ledger, Outcome, Times};
+pub use trial::run;
+
+use crate::broker::BrokerError;
+use crate::load::LoadError;
+
+/// What tells one trial from all others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrialIdentity {
+    /// Topics, groups and client ids begin with it.
+    pub run_id: String,
+    /// Carried in every envelope.
+    pub tag: u32,
+}
+
+/// Why a trial could not begin, or its result cannot be trusted at all.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    #[error("a producer task crashed ({0}): this is a bug of brokermark, please report it")]
+    Crashed(String),
+}

@@ -110,7 +110,7 @@ impl Acks {
     }
 }
 
-/// Records outcomes for one thread or task; all that it shares with others is taken once per batch.
+/// Records outcomes for one thread, task or connection; what it shares with others is locked once per batch.
 pub struct AckRecorder {
     shared: Arc<Shared>,
     shard: Arc<Mutex<Shard>>,
@@ -118,7 +118,7 @@ pub struct AckRecorder {
 
 impl AckRecorder {
     /// Begins a batch of outcomes that all became known now.
-    pub fn batch(&mut self) -> AckBatch<'_> {
+    pub fn batch(&self) -> AckBatch<'_> {
         AckBatch::begin(&self.shared, &self.shard)
     }
 }
@@ -227,7 +227,7 @@ mod tests {
         let acks = Acks::new(Clock::start(), 2, true);
         acks.window(0).submit(3);
         acks.window(1).submit(2);
-        let (mut first, mut second) = (acks.recorder(), acks.recorder());
+        let (first, second) = (acks.recorder(), acks.recorder());
         {
             let mut batch = first.batch();
             batch.acknowledged(Stamp::new(0, 0, 0, true), 100);
@@ -250,7 +250,7 @@ mod tests {
     fn what_comes_after_the_account_is_closed_stays_unresolved() {
         let acks = Acks::new(Clock::start(), 1, false);
         acks.window(0).submit(1);
-        let mut recorder = acks.recorder();
+        let recorder = acks.recorder();
         assert_eq!(collected(&acks).measured.resolved(), 0);
         recorder.batch().acknowledged(Stamp::new(0, 0, 0, true), 1);
         assert_eq!(acks.in_flight(), 1);

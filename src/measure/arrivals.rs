@@ -1,6 +1,7 @@
 //! What consumers record: each has a recorder of its own, and each group its verification.
 
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::clock::Clock;
@@ -64,6 +65,8 @@ struct Shared {
     run_tag: u32,
     /// One per group; empty when nothing is verified.
     groups: Vec<Verification>,
+    /// Messages of this trial received so far, intact or corrupt, repetitions included.
+    received: AtomicU64,
     shards: Mutex<Vec<Arc<Mutex<Reception>>>>,
 }
 
@@ -71,7 +74,8 @@ impl Arrivals {
     /// For a trial whose messages carry `run_tag`, sent by `producers` and received by `groups`.
     pub fn new(clock: Clock, run_tag: u32, producers: usize, groups: usize, verify: bool) -> Self {
         let groups = if verify { (0..groups).map(|_| Verification::new(producers)).collect() } else { Vec::new() };
-        Arrivals { shared: Arc::new(Shared { clock, run_tag, groups, shards: Mutex::default() }) }
+        let (received, shards) = (AtomicU64::new(0), Mutex::default());
+        Arrivals { shared: Arc::new(Shared { clock, run_tag, groups, received, shards }) }
     }
 
     /// A recorder for one consumer of `group`.
@@ -88,6 +92,12 @@ impl Arrivals {
             into.merge(spare);
             spare.clear();
         }
+    }
+
+    /// Messages of this trial that have arrived, over all groups, without the repetitions that verification found.
+    pub fn received(&self) -> u64 {
+        let duplicated: u64 = self.found().iter().map(|found| found.duplicated).sum();
+        self.shared.received.load(Ordering::Acquire).saturating_sub(duplicated)
     }
 
     /// What each group's verification has found so far.
@@ -109,7 +119,8 @@ impl ArrivalRecorder {
     pub fn batch(&mut self) -> ArrivalBatch<'_> {
         ArrivalBatch {
             now_ns: self.shared.clock.now_ns(),
-            run_tag: self.shared.run_tag,
+            shared: &self.shared,
+            received: 0,
             verification: self.shared.groups.get(self.group),
             order: &mut self.order,
             reception: lock(&self.shard),
@@ -120,7 +131,9 @@ impl ArrivalRecorder {
 /// Messages that arrived at the same moment.
 pub struct ArrivalBatch<'a> {
     now_ns: u64,
-    run_tag: u32,
+    shared: &'a Shared,
+    /// Messages of this trial in this batch.
+    received: u64,
     verification: Option<&'a Verification>,
     order: &'a mut LaneOrder,
     reception: MutexGuard<'a, Reception>,
@@ -138,8 +151,9 @@ impl ArrivalBatch<'_> {
             Some(envelope) => (envelope, message.payload),
             None => (message.payload, message.payload.get(ENVELOPE_BYTES..).unwrap_or_default()),
         };
-        match Envelope::open(sealed, content, self.run_tag) {
+        match Envelope::open(sealed, content, self.shared.run_tag) {
             Opened::Intact(envelope) => {
+                self.received += 1;
                 if envelope.measured {
                     reception.measured += 1;
                     reception.end_to_end.record(self.now_ns.saturating_sub(envelope.intended_ns));
@@ -154,9 +168,18 @@ impl ArrivalBatch<'_> {
                     }
                 }
             }
-            Opened::Corrupt => reception.corrupt += 1,
+            Opened::Corrupt => {
+                self.received += 1;
+                reception.corrupt += 1;
+            }
             Opened::Foreign => reception.foreign += 1,
         }
+    }
+}
+
+impl Drop for ArrivalBatch<'_> {
+    fn drop(&mut self) {
+        self.shared.received.fetch_add(self.received, Ordering::Release);
     }
 }
 

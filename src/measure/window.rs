@@ -37,6 +37,12 @@ impl Window {
         self.submitted.store(submitted + count, Ordering::Release);
     }
 
+    /// The last `count` messages were not handed over after all.
+    pub fn withdraw(&self, count: u64) {
+        let submitted = self.submitted.load(Ordering::Relaxed);
+        self.submitted.store(submitted - count, Ordering::Release);
+    }
+
     /// Messages handed over so far.
     #[inline]
     pub fn submitted(&self) -> u64 {

@@ -1,0 +1,49 @@
+"""brokermark as one of the tools: runs an example scenario and reads the record it leaves."""
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import measure
+from comparison import Workload
+from measure import PeerError, Process
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class Brokermark:
+    name = "brokermark"
+    rate = "the record's throughput.messages_per_second"
+
+    def __init__(self, scenario: str, settings: dict[str, object]):
+        """`settings` are the scenario's keys to override, as TOML values that JSON writes the same way."""
+        self.scenario = REPOSITORY / scenario
+        self.settings = settings
+        self.program = Path(os.environ.get("BROKERMARK", REPOSITORY / "target/release/brokermark"))
+
+    def install(self) -> None:
+        if not self.program.exists():
+            subprocess.run(["cargo", "build", "--release", "--locked"], cwd=REPOSITORY, check=True)
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        settings = self.settings | {"run.messages": workload.messages}
+        with tempfile.TemporaryDirectory(prefix="brokermark-compare-") as results:
+            command = [str(self.program), "run", str(self.scenario), "--quiet", "--output", results]
+            for key, value in settings.items():
+                command += ["--set", f"{key}={json.dumps(value)}"]
+            process = measure.run(command)
+            records = [
+                json.loads(line)
+                for file in Path(results).glob("*/records.jsonl")
+                for line in file.read_text().splitlines()
+            ]
+        if len(records) != 1:
+            raise PeerError(f"brokermark left {len(records)} records instead of one")
+        record = records[0]
+        acknowledged = record["counts"]["acknowledged"]
+        if acknowledged != workload.messages:
+            raise PeerError(f"brokermark had {acknowledged} of {workload.messages} messages acknowledged")
+        said = json.dumps({part: record[part] for part in ("counts", "throughput", "client")})
+        return record["throughput"]["messages_per_second"], said, process

@@ -1,0 +1,189 @@
+"""Producers for Apache Kafka: brokermark, librdkafka's rdkafka_performance, Kafka's kafka-producer-perf-test."""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import measure
+from brokermark import REPOSITORY, Brokermark
+from comparison import Comparison, Workload
+from measure import PeerError, Process
+
+CACHE = Path(
+    os.environ.get("BROKERMARK_CACHE")
+    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
+)
+
+
+def comparison(messages: int, server: dict[str, str]) -> Comparison:
+    workload = Workload(
+        messages=messages,
+        payload_bytes=100,
+        partitions=4,
+        acks="1",
+        linger_ms=5,
+        batch_bytes=128 * 1024,
+        queue_messages=100_000,  # librdkafka's own default
+    )
+    address = server["BROKERMARK_KAFKA"]
+    topics = Topics(address, server["BROKERMARK_KAFKA_LIBS"])
+    rdkafka_performance = RdkafkaPerformance(address, topics)
+    setting = (
+        f"{workload.payload_bytes} B, {workload.partitions} partitions, acks={workload.acks}, "
+        f"linger {workload.linger_ms} ms, batch {workload.batch_bytes // 1024} KiB, no compression"
+    )
+
+    def warm_up() -> None:
+        # As large as what follows: on a virtual machine memory is slow at its first use, and the log is in memory.
+        rdkafka_performance.install()
+        rdkafka_performance.run(workload)
+
+    return Comparison(
+        broker="kafka",
+        setting=setting,
+        workload=workload,
+        peers=[
+            Brokermark("configs/examples/kafka-throughput.toml", {"broker.addresses": [address]}),
+            rdkafka_performance,
+            ProducerPerformance(address, topics),
+        ],
+        warm_up=warm_up,
+    )
+
+
+def java(libraries: str, *arguments: str) -> list[str]:
+    """A Kafka tool, with the heap and the collector that Kafka's own start scripts give it."""
+    collector = "-XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return ["java", "-Xmx512m", "-server", *collector.split(), quiet, "-cp", f"{libraries}/*", *arguments]
+
+
+class Topics:
+    """New topics, made and removed with Kafka's own tool."""
+
+    def __init__(self, address: str, libraries: str):
+        self.address = address
+        self.libraries = libraries
+        self.made = 0
+
+    @contextmanager
+    def new(self, workload: Workload):
+        self.made += 1
+        name = f"compare-{os.getpid()}-{self.made}"
+        self._call("--create", "--topic", name, "--partitions", str(workload.partitions))
+        try:
+            yield name
+        finally:
+            self._call("--delete", "--topic", name)
+            time.sleep(3)  # the server removes the files in the background; that is not the next tool's cost
+
+    def _call(self, *arguments: str) -> None:
+        tool = "org.apache.kafka.tools.TopicCommand"
+        measure.check(java(self.libraries, tool, "--bootstrap-server", self.address, *arguments))
+
+
+class RdkafkaPerformance:
+    name = "rdkafka_performance"
+    # Read in its source: `t_start` is taken before the first produce call, `t_end` in the delivery report after which
+    # nothing is left, and the rate is the delivered messages over the difference.
+    rate = "its summary line: delivered messages / (first produce call to last delivery report)"
+
+    def __init__(self, address: str, topics: Topics):
+        self.address = address
+        self.topics = topics
+        self.program: Path | None = None
+
+    def install(self) -> None:
+        if self.program is None:
+            source, version = librdkafka()
+            self.program = CACHE / f"librdkafka-{version}" / "rdkafka_performance"
+            if not self.program.exists():
+                build(source, self.program)
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        properties = {
+            "linger.ms": workload.linger_ms,
+            "batch.size": workload.batch_bytes,
+            "queue.buffering.max.messages": workload.queue_messages,
+        }
+        with self.topics.new(workload) as topic:
+            command = [str(self.program), "-P", "-t", topic, "-b", self.address, "-a", workload.acks]
+            command += ["-s", str(workload.payload_bytes), "-c", str(workload.messages)]
+            for name, value in properties.items():
+                command += ["-X", f"{name}={value}"]
+            process = measure.run(command)
+        # Without -q the summary is also printed every second while it runs: the last one counts.
+        summaries = re.findall(r"^% \d+ messages produced .*$", process.output, re.MULTILINE)
+        numbers = re.search(r" (\d+) delivered .* (\d+) failed\) in (\d+)ms: (\d+) msgs/s", (summaries or [""])[-1])
+        if numbers is None:
+            raise PeerError(f"{self.name} printed no summary:\n{process.output[-2000:]}")
+        delivered, failed, _, rate = map(int, numbers.groups())
+        if delivered != workload.messages or failed:
+            raise PeerError(f"{self.name} delivered {delivered} of {workload.messages} messages, {failed} failed")
+        return float(rate), summaries[-1], process
+
+
+def librdkafka() -> tuple[Path, str]:
+    """The source that brokermark's own rdkafka-sys carries, and its version: the same library for both tools."""
+    given = os.environ.get("BROKERMARK_LIBRDKAFKA")
+    if given:
+        source = Path(given)
+    else:
+        described = measure.check(
+            ["cargo", "metadata", "--quiet", "--format-version=1", "--locked"], cwd=REPOSITORY
+        )
+        packages = json.loads(described)["packages"]
+        manifests = [package["manifest_path"] for package in packages if package["name"] == "rdkafka-sys"]
+        if not manifests:
+            raise PeerError("brokermark does not depend on rdkafka-sys; set BROKERMARK_LIBRDKAFKA to librdkafka's source")
+        source = Path(manifests[0]).parent / "librdkafka"
+    header = (source / "src/rdkafka.h").read_text()
+    encoded = int(re.search(r"#define RD_KAFKA_VERSION\s+0x([0-9a-f]{8})", header)[1], 16)
+    return source, ".".join(str(encoded >> shift & 0xFF) for shift in (24, 16, 8))
+
+
+def build(source: Path, program: Path) -> None:
+    """Compiles as librdkafka's own build does (-O2), in a copy, since the registry's folder is not ours to write."""
+    program.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="brokermark-librdkafka-") as folder:
+        tree = Path(folder) / "librdkafka"
+        shutil.copytree(source, tree)
+        # What it does not use here is left out, so that it needs nothing but a C compiler.
+        without = "ssl gssapi curl zstd lz4-ext".split()
+        measure.check(["./configure", "--no-cache", *(f"--disable-{feature}" for feature in without)], cwd=tree)
+        measure.check(["make", "-C", "src", "librdkafka.a"], cwd=tree)
+        measure.check(["make", "-C", "examples", "rdkafka_performance"], cwd=tree)
+        partial = program.with_name(f".{program.name}-{os.getpid()}")
+        shutil.copy2(tree / "examples/rdkafka_performance", partial)
+        partial.rename(program)
+
+
+class ProducerPerformance:
+    name = "kafka-producer-perf-test"
+    # Read in its source: counted from before the first send to after the producer's close().
+    rate = "its last line: messages / (first send to producer closed), JVM warm-up included"
+
+    def __init__(self, address: str, topics: Topics):
+        self.address = address
+        self.topics = topics
+
+    def install(self) -> None:
+        pass  # comes with the server
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        with self.topics.new(workload) as topic:
+            command = java(self.topics.libraries, "org.apache.kafka.tools.ProducerPerformance", "--topic", topic)
+            command += ["--num-records", str(workload.messages), "--record-size", str(workload.payload_bytes)]
+            command += ["--throughput", "-1", "--producer-props", f"bootstrap.servers={self.address}"]
+            command += [f"acks={workload.acks}", f"linger.ms={workload.linger_ms}", f"batch.size={workload.batch_bytes}"]
+            process = measure.run(command)
+        lines = re.findall(r"^(\d+) records sent, ([\d.]+) records/sec.*$", process.output, re.MULTILINE)
+        said = [line for line in process.output.splitlines() if " records sent, " in line]
+        if not lines or int(lines[-1][0]) != workload.messages:
+            raise PeerError(f"{self.name} did not send {workload.messages} messages:\n{process.output[-2000:]}")
+        return float(lines[-1][1]), said[-1], process

@@ -1,0 +1,77 @@
+"""Runs one client process and reads, from the operating system, what it cost.
+
+Every tool is measured by the same yardstick, from outside: `wait4` gives the CPU time (user + system) and the peak
+memory of exactly that process, whatever the tool says about itself.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+
+
+class PeerError(Exception):
+    """A tool could not be installed, did not run, or printed something else than expected."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """What a finished process printed and used. Times are from its start to its end, start-up included."""
+
+    output: str
+    wall_seconds: float
+    cpu_seconds: float
+    peak_memory_bytes: int
+
+
+def run(command: list[str]) -> Process:
+    """Runs the command to its end; raises PeerError, with the end of its output, unless it exits with 0."""
+    # A file, not a pipe: nobody has to read along, which would cost the two of them a core.
+    with tempfile.TemporaryFile() as printed:
+        started = time.monotonic()
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT)
+        try:
+            _, status, usage = os.wait4(child.pid, 0)
+        except BaseException:  # Ctrl-C too: a load generator must not be left running
+            child.kill()
+            raise
+        wall_seconds = time.monotonic() - started
+        child.returncode = os.waitstatus_to_exitcode(status)
+        printed.seek(0)
+        output = printed.read().decode(errors="replace")
+    if child.returncode != 0:
+        raise PeerError(f"{command[0]} exited with {child.returncode}:\n{output[-2000:]}")
+    return Process(
+        output=output,
+        wall_seconds=wall_seconds,
+        cpu_seconds=usage.ru_utime + usage.ru_stime,
+        # Linux counts in KiB, macOS in bytes. The value is never below this Python's own size (some 15 MiB): until
+        # it has replaced itself by the tool, the new process is a copy of this one.
+        peak_memory_bytes=usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+    )
+
+
+def busy_cores(seconds: float = 1.0) -> float:
+    """How many cores are at work right now, whoever uses them. Only Linux tells; elsewhere 0."""
+    try:
+        before = busy_seconds()
+        time.sleep(seconds)
+        return (busy_seconds() - before) / seconds
+    except OSError:
+        return 0.0
+
+
+def busy_seconds() -> float:
+    with open("/proc/stat") as file:
+        user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, file.readline().split()[1:])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def check(command: list[str], **options) -> str:
+    """Runs a helper command that is not measured, and returns what it prints."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    if done.returncode != 0:
+        raise PeerError(f"{' '.join(command)} exited with {done.returncode}:\n{done.stdout[-2000:]}")
+    return done.stdout

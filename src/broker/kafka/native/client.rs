@@ -1,0 +1,166 @@
+//! One librdkafka client instance, owned.
+
+use std::ffi::{CStr, CString, c_char};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::bindings as rd;
+use rdkafka::types::RDKafkaConfRes;
+
+use crate::load::PayloadPool;
+
+/// What a client instance is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Delivery reports, errors and statistics come as events.
+    Producer,
+    Consumer,
+}
+
+/// Owns a `rd_kafka_t`. librdkafka's functions on it may be called from any thread.
+pub struct Client {
+    client: NonNull<rd::rd_kafka_t>,
+    /// Messages may point into the pool as long as the client lives: fields are dropped after it is destroyed.
+    payloads: Option<Arc<PayloadPool>>,
+}
+
+// SAFETY: librdkafka's client is thread-safe ("fully thread-safe", INTRODUCTION.md, "Threads and callbacks").
+unsafe impl Send for Client {}
+// SAFETY: as above.
+unsafe impl Sync for Client {}
+
+impl Client {
+    /// Makes a client with `properties`, later ones overriding earlier ones. A producing one keeps `payloads` for as long
+    /// as it lives.
+    ///
+    /// # Errors
+    /// librdkafka's sentence on the property it does not know or cannot take.
+    pub fn new<'p>(
+        role: Role,
+        properties: impl IntoIterator<Item = (&'p str, &'p str)>,
+        payloads: Option<Arc<PayloadPool>>,
+    ) -> Result<Self, String> {
+        // SAFETY: has no preconditions.
+        let configuration = unsafe { rd::rd_kafka_conf_new() };
+        for (key, value) in properties {
+            if let Err(reason) = set(configuration, key, value) {
+                // SAFETY: the configuration was made above and is not used again.
+                unsafe { rd::rd_kafka_conf_destroy(configuration) };
+                return Err(reason);
+            }
+        }
+        let mut reason = [0 as c_char; 512];
+        // SAFETY: the configuration is valid; `rd_kafka_new` takes it over if it succeeds, else it is destroyed here. The
+        // reason's buffer is as long as it says. Without a log callback librdkafka keeps its log to itself; errors come
+        // as events.
+        unsafe {
+            rd::rd_kafka_conf_set_log_cb(configuration, None);
+            let kind = match role {
+                Role::Producer => {
+                    let events = rd::RD_KAFKA_EVENT_DR | rd::RD_KAFKA_EVENT_ERROR | rd::RD_KAFKA_EVENT_STATS;
+                    rd::rd_kafka_conf_set_events(configuration, events);
+                    rd::rd_kafka_type_t::RD_KAFKA_PRODUCER
+                }
+                Role::Consumer => rd::rd_kafka_type_t::RD_KAFKA_CONSUMER,
+            };
+            let client = rd::rd_kafka_new(kind, configuration, reason.as_mut_ptr(), reason.len());
+            match NonNull::new(client) {
+                Some(client) => Ok(Client { client, payloads }),
+                None => {
+                    rd::rd_kafka_conf_destroy(configuration);
+                    Err(text(&reason))
+                }
+            }
+        }
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut rd::rd_kafka_t {
+        self.client.as_ptr()
+    }
+
+    /// Whether `payload` stays where it is for as long as the client lives.
+    pub(super) fn keeps(&self, payload: &[u8]) -> bool {
+        self.payloads.as_ref().is_some_and(|payloads| payloads.holds(payload))
+    }
+
+    /// Asks the cluster for its metadata: the number of brokers it has.
+    ///
+    /// # Errors
+    /// librdkafka's code when no broker answers within `timeout`.
+    pub fn count_brokers(&self, timeout: Duration) -> Result<usize, rd::rd_kafka_resp_err_t> {
+        let mut metadata = std::ptr::null();
+        let only_topic = std::ptr::null_mut();
+        // SAFETY: the client is alive; on success `metadata` points to a structure that is destroyed after its last use.
+        unsafe {
+            let code =
+                rd::rd_kafka_metadata(self.as_ptr(), 0, only_topic, &mut metadata, timeout.as_millis() as i32);
+            if code != rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR {
+                return Err(code);
+            }
+            let brokers = (*metadata).broker_cnt as usize;
+            rd::rd_kafka_metadata_destroy(metadata);
+            Ok(brokers)
+        }
+    }
+
+    /// The cluster's id, once its metadata is known.
+    pub fn cluster_id(&self) -> Option<String> {
+        // SAFETY: the client is alive; the string, if any, is the caller's and freed by librdkafka's own function.
+        unsafe {
+            let id = rd::rd_kafka_clusterid(self.as_ptr(), 0);
+            if id.is_null() {
+                return None;
+            }
+            let text = CStr::from_ptr(id).to_string_lossy().into_owned();
+            rd::rd_kafka_mem_free(self.as_ptr(), id.cast());
+            Some(text)
+        }
+    }
+
+    /// Gives up every message that is queued or on its way; each still gets its delivery report.
+    pub fn purge(&self) {
+        // SAFETY: the client is alive.
+        unsafe { rd::rd_kafka_purge(self.as_ptr(), rd::RD_KAFKA_PURGE_F_QUEUE | rd::RD_KAFKA_PURGE_F_INFLIGHT) };
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // SAFETY: this is the only owner; queues and topics of the client hold a reference to its owner and are gone.
+        unsafe { rd::rd_kafka_destroy(self.as_ptr()) };
+    }
+}
+
+fn set(configuration: *mut rd::rd_kafka_conf_t, key: &str, value: &str) -> Result<(), String> {
+    let nul = |_| format!("property '{key}' contains a NUL byte");
+    let (name, content) = (CString::new(key).map_err(nul)?, CString::new(value).map_err(nul)?);
+    let mut reason = [0 as c_char; 512];
+    // SAFETY: the configuration is valid, the strings are terminated, the buffer is as long as it says.
+    let result = unsafe {
+        rd::rd_kafka_conf_set(configuration, name.as_ptr(), content.as_ptr(), reason.as_mut_ptr(), reason.len())
+    };
+    match result {
+        RDKafkaConfRes::RD_KAFKA_CONF_OK => Ok(()),
+        // librdkafka's sentence quotes the value, which may be a secret.
+        _ => Err(format!("property '{key}': {}", text(&reason).replace(value, "…"))),
+    }
+}
+
+fn text(buffer: &[c_char]) -> String {
+    let bytes: Vec<u8> = buffer.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_property_is_named_and_a_bad_value_is_not_shown() {
+        let unknown = Client::new(Role::Producer, [("linger.mss", "5")], None).err().unwrap();
+        assert!(unknown.contains("linger.mss"), "{unknown}");
+        let bad = Client::new(Role::Producer, [("linger.ms", "hunter2")], None).err().unwrap();
+        assert!(bad.contains("linger.ms") && !bad.contains("hunter2"), "{bad}");
+    }
+}

@@ -1,0 +1,163 @@
+//! A consuming client's messages, in batches, and a way to wait for them without a thread.
+
+use std::ffi::{CString, c_void};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::Arc;
+
+use rdkafka::bindings as rd;
+use rdkafka::bindings::rd_kafka_resp_err_t as Code;
+use tokio::sync::Notify;
+
+use super::client::Client;
+use crate::broker::{ENVELOPE_HEADER, Received};
+
+/// How many messages are taken at a time.
+const FETCH: usize = 1024;
+
+/// The queue of a member of a group.
+pub struct ConsumerQueue {
+    queue: NonNull<rd::rd_kafka_queue_t>,
+    client: Client,
+    arrived: Arc<Notify>,
+    envelope_header: CString,
+    messages: Vec<*mut rd::rd_kafka_message_t>,
+}
+
+// SAFETY: librdkafka's queues may be used from any thread, and `messages` is empty between calls.
+unsafe impl Send for ConsumerQueue {}
+
+impl ConsumerQueue {
+    /// Subscribes `client` to `topic`.
+    ///
+    /// # Errors
+    /// librdkafka's code when it cannot subscribe.
+    pub fn subscribe(client: Client, topic: &str) -> Result<Self, Code> {
+        let name = CString::new(topic).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
+        let envelope_header = CString::new(ENVELOPE_HEADER).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
+        let arrived = Arc::new(Notify::new());
+        // SAFETY: the client is alive, and this value owns it for longer than the queue. The list is destroyed after its
+        // last use. The callback's argument is the `Notify`, which the same value keeps alive until the callback has been
+        // disabled in `drop`.
+        unsafe {
+            rd::rd_kafka_poll_set_consumer(client.as_ptr());
+            let Some(queue) = NonNull::new(rd::rd_kafka_queue_get_consumer(client.as_ptr())) else {
+                return Err(Code::RD_KAFKA_RESP_ERR__UNKNOWN_GROUP);
+            };
+            let list = rd::rd_kafka_topic_partition_list_new(1);
+            rd::rd_kafka_topic_partition_list_add(list, name.as_ptr(), -1);
+            let code = rd::rd_kafka_subscribe(client.as_ptr(), list);
+            rd::rd_kafka_topic_partition_list_destroy(list);
+            let opaque = Arc::as_ptr(&arrived).cast_mut().cast();
+            rd::rd_kafka_queue_cb_event_enable(queue.as_ptr(), Some(notify), opaque);
+            let consumer = ConsumerQueue { queue, client, arrived, envelope_header, messages: Vec::with_capacity(FETCH) };
+            if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(consumer) } else { Err(code) }
+        }
+    }
+
+    /// Resolves when the queue has gone from empty to not empty since the last time.
+    pub async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// How many partitions the group has given to this member.
+    pub fn assigned(&self) -> usize {
+        let mut list = ptr::null_mut();
+        // SAFETY: the client is alive; the list is the caller's and destroyed after its last use.
+        unsafe {
+            if rd::rd_kafka_assignment(self.client.as_ptr(), &mut list) != Code::RD_KAFKA_RESP_ERR_NO_ERROR {
+                return 0;
+            }
+            let count = (*list).cnt as usize;
+            rd::rd_kafka_topic_partition_list_destroy(list);
+            count
+        }
+    }
+
+    /// Hands every queued message to `each` and returns how many there were; group events are served on the way.
+    ///
+    /// # Errors
+    /// The first error that came in the place of a message; the messages around it were handed over.
+    pub fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, Code> {
+        let mut taken = 0;
+        let mut first_error = None;
+        loop {
+            self.messages.clear();
+            // SAFETY: the queue is alive and the buffer has room for `FETCH` pointers; as many as the call says are then
+            // initialised, and each is destroyed below.
+            let count = unsafe {
+                let count =
+                    rd::rd_kafka_consume_batch_queue(self.queue.as_ptr(), 0, self.messages.as_mut_ptr(), FETCH);
+                self.messages.set_len(count.max(0) as usize);
+                count
+            };
+            for message in self.messages.drain(..) {
+                // SAFETY: a valid message until it is destroyed, which is after its last use; nothing of it escapes.
+                unsafe {
+                    match (*message).err {
+                        Code::RD_KAFKA_RESP_ERR_NO_ERROR => {
+                            each(received(message, &self.envelope_header));
+                            taken += 1;
+                        }
+                        Code::RD_KAFKA_RESP_ERR__PARTITION_EOF => {}
+                        code => {
+                            first_error.get_or_insert(code);
+                        }
+                    }
+                    rd::rd_kafka_message_destroy(message);
+                }
+            }
+            if count <= 0 {
+                return match first_error {
+                    Some(code) => Err(code),
+                    None => Ok(taken),
+                };
+            }
+        }
+    }
+}
+
+impl Drop for ConsumerQueue {
+    fn drop(&mut self) {
+        // SAFETY: disables the callback before its argument goes, leaves the group, and gives back the queue's reference
+        // before the client is destroyed (fields are dropped after this).
+        unsafe {
+            rd::rd_kafka_queue_cb_event_enable(self.queue.as_ptr(), None, ptr::null_mut());
+            rd::rd_kafka_consumer_close(self.client.as_ptr());
+            rd::rd_kafka_queue_destroy(self.queue.as_ptr());
+        }
+    }
+}
+
+/// # Safety
+/// `message` must be a valid message, which the result borrows from.
+unsafe fn received<'a>(message: *const rd::rd_kafka_message_t, envelope_header: &CString) -> Received<'a> {
+    // SAFETY: by the caller's promise; pointers and lengths of a message belong together.
+    unsafe {
+        let payload = bytes((*message).payload, (*message).len);
+        let mut headers = ptr::null_mut();
+        let (mut value, mut length) = (ptr::null(), 0);
+        let has_headers = rd::rd_kafka_message_headers(message, &mut headers) == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
+        let found = has_headers
+            && rd::rd_kafka_header_get_last(headers, envelope_header.as_ptr(), &mut value, &mut length)
+                == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
+        let envelope = found.then(|| bytes(value, length));
+        Received { payload, envelope, lane: (*message).partition.max(0) as u32, redelivered: false }
+    }
+}
+
+/// # Safety
+/// `begin` must be null or the begin of `length` bytes that live for `'a`.
+unsafe fn bytes<'a>(begin: *const c_void, length: usize) -> &'a [u8] {
+    if begin.is_null() {
+        return &[];
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { slice::from_raw_parts(begin.cast(), length) }
+}
+
+unsafe extern "C" fn notify(_client: *mut rd::rd_kafka_t, opaque: *mut c_void) {
+    // SAFETY: `opaque` is the `Notify` that `subscribe` gave, alive until the callback is disabled.
+    let arrived = unsafe { &*opaque.cast::<Notify>() };
+    arrived.notify_one();
+}

@@ -1,0 +1,59 @@
+//! librdkafka's error codes in words and in the classes that mean the same for every broker.
+
+use std::ffi::CStr;
+
+use rdkafka::bindings::{rd_kafka_err2str, rd_kafka_resp_err_t};
+
+use crate::broker::FailureClass;
+
+/// What librdkafka says of an error code.
+pub fn name_of(code: rd_kafka_resp_err_t) -> String {
+    // SAFETY: takes any code and returns a static, terminated string.
+    unsafe { CStr::from_ptr(rd_kafka_err2str(code)) }.to_string_lossy().into_owned()
+}
+
+/// The class of a message's error. Which codes exist: librdkafka's `rdkafka.h`, `rd_kafka_resp_err_t`.
+pub fn class_of(code: rd_kafka_resp_err_t) -> FailureClass {
+    use rd_kafka_resp_err_t::*;
+    match code {
+        RD_KAFKA_RESP_ERR__MSG_TIMED_OUT
+        | RD_KAFKA_RESP_ERR__TIMED_OUT
+        | RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE
+        | RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT => FailureClass::Timeout,
+        RD_KAFKA_RESP_ERR__QUEUE_FULL => FailureClass::QueueFull,
+        RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
+        | RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE
+        | RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE => FailureClass::TooLarge,
+        RD_KAFKA_RESP_ERR__AUTHENTICATION
+        | RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED
+        | RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED
+        | RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED
+        | RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED => FailureClass::Authorisation,
+        RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC
+        | RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION
+        | RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART
+        | RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_ID => FailureClass::UnknownTopic,
+        RD_KAFKA_RESP_ERR__TRANSPORT
+        | RD_KAFKA_RESP_ERR__RESOLVE
+        | RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN
+        | RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION => FailureClass::ConnectionLost,
+        RD_KAFKA_RESP_ERR__FENCED | RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH => FailureClass::Fenced,
+        code if code as i32 > 0 => FailureClass::Refused,
+        _ => FailureClass::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rd_kafka_resp_err_t::*;
+
+    #[test]
+    fn codes_have_words_and_classes() {
+        assert!(name_of(RD_KAFKA_RESP_ERR__MSG_TIMED_OUT).contains("timed out"));
+        assert_eq!(class_of(RD_KAFKA_RESP_ERR__MSG_TIMED_OUT), FailureClass::Timeout);
+        assert_eq!(class_of(RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE), FailureClass::TooLarge);
+        assert_eq!(class_of(RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS), FailureClass::Refused);
+        assert_eq!(class_of(RD_KAFKA_RESP_ERR__FATAL), FailureClass::Other);
+    }
+}

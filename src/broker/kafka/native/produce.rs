@@ -1,0 +1,201 @@
+//! Messages on their way into librdkafka.
+
+use std::ffi::{CString, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use rdkafka::bindings as rd;
+use rdkafka::bindings::rd_kafka_resp_err_t::{self as Code, RD_KAFKA_RESP_ERR__QUEUE_FULL, RD_KAFKA_RESP_ERR_NO_ERROR};
+
+use super::client::Client;
+use crate::broker::{ENVELOPE_HEADER, Outgoing};
+
+/// The partition is the partitioner's choice (`RD_KAFKA_PARTITION_UA`).
+const ANY_PARTITION: i32 = -1;
+
+/// A topic of one client, to produce to.
+pub struct TopicHandle {
+    topic: NonNull<rd::rd_kafka_topic_t>,
+    client: Arc<Client>,
+    headers: Vec<(CString, Vec<u8>)>,
+    envelope_header: CString,
+}
+
+// SAFETY: librdkafka's topic objects may be used from any thread.
+unsafe impl Send for TopicHandle {}
+// SAFETY: as above.
+unsafe impl Sync for TopicHandle {}
+
+/// What became of a batch that was handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handed {
+    /// So many were looked at: each is in the queue, or `refused` was called for it.
+    Taken(usize),
+    /// The queue had no room for the first.
+    QueueFull,
+}
+
+impl TopicHandle {
+    /// `headers` go with every message. Payloads that the client keeps are not copied.
+    ///
+    /// # Errors
+    /// When the name cannot be a topic's.
+    pub fn new(client: Arc<Client>, name: &str, headers: &[(String, String)]) -> Result<Self, String> {
+        let nul = |_| format!("'{name}' or one of the headers contains a NUL byte");
+        let terminated = CString::new(name).map_err(nul)?;
+        let envelope_header = CString::new(ENVELOPE_HEADER).map_err(nul)?;
+        let headers = headers
+            .iter()
+            .map(|(name, value)| Ok((CString::new(name.as_str())?, value.clone().into_bytes())))
+            .collect::<Result<_, std::ffi::NulError>>()
+            .map_err(nul)?;
+        // SAFETY: the client is alive, the name terminated; no configuration means the client's default one.
+        let topic = unsafe { rd::rd_kafka_topic_new(client.as_ptr(), terminated.as_ptr(), ptr::null_mut()) };
+        match NonNull::new(topic) {
+            Some(topic) => Ok(TopicHandle { topic, client, headers, envelope_header }),
+            None => Err(format!("'{name}' cannot be the name of a topic")),
+        }
+    }
+
+    /// Hands over as much of `batch` as the queue has room for, in order. `refused` is called for each message that the
+    /// client refuses for itself (too large, no such partition). `space` is scratch, kept for its memory.
+    pub fn hand_over(
+        &self,
+        batch: &[Outgoing<'_>],
+        space: &mut Space,
+        mut refused: impl FnMut(&Outgoing<'_>, Code),
+    ) -> Handed {
+        let taken = if self.headers.is_empty() && batch.iter().all(|outgoing| outgoing.envelope.is_none()) {
+            self.hand_over_plain(batch, &mut space.0, &mut refused)
+        } else {
+            self.hand_over_with_headers(batch, &mut refused)
+        };
+        if taken == 0 { Handed::QueueFull } else { Handed::Taken(taken) }
+    }
+
+    /// All in one call, which takes the topic's lock and reads the clock once.
+    fn hand_over_plain(
+        &self,
+        batch: &[Outgoing<'_>],
+        messages: &mut Vec<rd::rd_kafka_message_t>,
+        refused: &mut impl FnMut(&Outgoing<'_>, Code),
+    ) -> usize {
+        messages.clear();
+        messages.extend(batch.iter().map(message));
+        let flags = self.flags(batch);
+        // SAFETY: the topic is alive; `messages` has as many entries as it says, whose payloads and keys are valid for the
+        // call. Those that are not copied live as long as the client. Keys are always
+        // copied by librdkafka.
+        unsafe {
+            rd::rd_kafka_produce_batch(
+                self.topic.as_ptr(),
+                ANY_PARTITION,
+                flags,
+                messages.as_mut_ptr(),
+                messages.len() as i32,
+            );
+        }
+        for (index, (message, outgoing)) in messages.iter().zip(batch).enumerate() {
+            match message.err {
+                RD_KAFKA_RESP_ERR_NO_ERROR => {}
+                // From the first that finds the queue full, librdkafka refuses all.
+                RD_KAFKA_RESP_ERR__QUEUE_FULL => return index,
+                code => refused(outgoing, code),
+            }
+        }
+        batch.len()
+    }
+
+    /// One call per message: the batch call has no headers.
+    fn hand_over_with_headers(&self, batch: &[Outgoing<'_>], refused: &mut impl FnMut(&Outgoing<'_>, Code)) -> usize {
+        for (index, outgoing) in batch.iter().enumerate() {
+            match self.hand_over_one(outgoing) {
+                RD_KAFKA_RESP_ERR_NO_ERROR => {}
+                RD_KAFKA_RESP_ERR__QUEUE_FULL => return index,
+                code => refused(outgoing, code),
+            }
+        }
+        batch.len()
+    }
+
+    fn hand_over_one(&self, outgoing: &Outgoing<'_>) -> Code {
+        let message = message(outgoing);
+        // SAFETY: the client and topic are alive. The list is what rdkafka.h documents for each tag and ends with
+        // `RD_KAFKA_VTYPE_END`. `rd_kafka_producev` takes over the headers only if it succeeds.
+        unsafe {
+            let headers = rd::rd_kafka_headers_new(self.headers.len() + 1);
+            for (name, value) in &self.headers {
+                add_header(headers, name, value);
+            }
+            if let Some(envelope) = outgoing.envelope {
+                add_header(headers, &self.envelope_header, envelope);
+            }
+            use rd::rd_kafka_vtype_t::*;
+            let code = rd::rd_kafka_producev(
+                self.client.as_ptr(),
+                RD_KAFKA_VTYPE_RKT,
+                self.topic.as_ptr(),
+                RD_KAFKA_VTYPE_MSGFLAGS,
+                self.flags(std::slice::from_ref(outgoing)),
+                RD_KAFKA_VTYPE_VALUE,
+                message.payload,
+                message.len,
+                RD_KAFKA_VTYPE_KEY,
+                message.key,
+                message.key_len,
+                RD_KAFKA_VTYPE_OPAQUE,
+                message._private,
+                RD_KAFKA_VTYPE_HEADERS,
+                headers,
+                RD_KAFKA_VTYPE_END,
+            );
+            if code != RD_KAFKA_RESP_ERR_NO_ERROR {
+                rd::rd_kafka_headers_destroy(headers);
+            }
+            code
+        }
+    }
+
+    /// Payloads that live as long as the client need no copy.
+    fn flags(&self, batch: &[Outgoing<'_>]) -> i32 {
+        let lasting = batch.iter().all(|outgoing| self.client.keeps(outgoing.payload));
+        if lasting { 0 } else { rd::RD_KAFKA_MSG_F_COPY }
+    }
+}
+
+impl Drop for TopicHandle {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`, and this is its only owner; librdkafka keeps what its messages still need.
+        unsafe { rd::rd_kafka_topic_destroy(self.topic.as_ptr()) };
+    }
+}
+
+/// Scratch for a batch, kept for its memory: it holds nothing between calls that is ever read.
+#[derive(Default)]
+pub struct Space(Vec<rd::rd_kafka_message_t>);
+
+// SAFETY: its pointers are only used within one call of `hand_over`, which overwrites them first.
+unsafe impl Send for Space {}
+
+fn message(outgoing: &Outgoing<'_>) -> rd::rd_kafka_message_t {
+    let (key, key_len) = outgoing.key.map_or((ptr::null(), 0), |key| (key.as_ptr(), key.len()));
+    rd::rd_kafka_message_t {
+        err: RD_KAFKA_RESP_ERR_NO_ERROR,
+        rkt: ptr::null_mut(),
+        partition: ANY_PARTITION,
+        payload: outgoing.payload.as_ptr().cast_mut().cast(),
+        len: outgoing.payload.len(),
+        key: key.cast_mut().cast(),
+        key_len,
+        offset: 0,
+        // The stamp travels as the opaque pointer and is never dereferenced.
+        _private: outgoing.stamp.to_word() as usize as *mut c_void,
+    }
+}
+
+/// # Safety
+/// `headers` must be a live list.
+unsafe fn add_header(headers: *mut rd::rd_kafka_headers_t, name: &CString, value: &[u8]) {
+    // SAFETY: librdkafka copies name and value; a name length of -1 means a terminated string.
+    unsafe { rd::rd_kafka_header_add(headers, name.as_ptr(), -1, value.as_ptr().cast(), value.len() as isize) };
+}

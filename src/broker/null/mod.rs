@@ -1,0 +1,134 @@
+//! A broker in this process that does what its script says: it proves the measurements, and with an empty script it
+//! shows the most that the engine itself can do.
+//!
+//! - [`script`](NullOptions): the `[broker.null]` table and the fates it deals to messages.
+//! - `server`: acknowledges when the script says, on a thread of its own where that takes time.
+//! - `delivery`: hands messages to consumers, lossless or not.
+
+mod delivery;
+mod script;
+mod server;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use self::delivery::{Delivery, Member, TopicLog};
+pub use self::script::NullOptions;
+use self::script::Script;
+use self::server::Server;
+use super::registry::{Capabilities, Descriptor};
+use super::{
+    Broker, BrokerError, Consumer, Identity, Outgoing, Producer, ReceiveError, Received, Setup, SubmitError, Subscription,
+    Topic,
+};
+
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    kind: "null",
+    summary: "in this process, scripted: proves the measurements and shows the client's own ceiling",
+    capabilities: Capabilities {
+        addresses: false,
+        embedded: false,
+        partitions: true,
+        replication: false,
+        keys: true,
+        headers: true,
+        consumers: true,
+        groups: true,
+        tls: false,
+        sasl: false,
+        properties: false,
+    },
+    check_options: |options| options.try_into::<NullOptions>().map(drop),
+};
+
+/// The scripted broker.
+pub struct NullBroker {
+    servers: Vec<Arc<Server>>,
+    topics: Mutex<BTreeMap<String, Arc<TopicLog>>>,
+}
+
+impl NullBroker {
+    fn log(&self, topic: &Topic) -> Arc<TopicLog> {
+        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        topics.entry(topic.name.clone()).or_insert_with(|| Arc::new(TopicLog::new(topic.partitions))).clone()
+    }
+}
+
+impl Broker for NullBroker {
+    type Producer = NullProducer;
+    type Consumer = NullConsumer;
+
+    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
+        let options: NullOptions = setup
+            .config
+            .options
+            .clone()
+            .try_into()
+            .map_err(|error: toml::de::Error| BrokerError::Configuration { broker: "null", reason: error.to_string() })?;
+        let script = Arc::new(Script::new(options));
+        let servers =
+            (0..setup.config.connections).map(|_| Server::start(script.clone(), setup.acks.recorder(), setup.acks.clock()));
+        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default() })
+    }
+
+    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+        for topic in topics {
+            self.log(topic);
+        }
+        Ok(topics.iter().map(|topic| topic.name.clone()).collect())
+    }
+
+    async fn producer(&self, slot: usize, topic: &Topic) -> Result<NullProducer, BrokerError> {
+        let server = self.servers[slot % self.servers.len()].clone();
+        Ok(NullProducer { server, delivery: Delivery::new(self.log(topic), slot) })
+    }
+
+    async fn consumer(&self, subscription: &Subscription) -> Result<NullConsumer, BrokerError> {
+        Ok(NullConsumer { member: self.log(&subscription.topic).join(subscription) })
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { client: format!("brokermark {}", env!("CARGO_PKG_VERSION")), broker: None, embedded: false }
+    }
+
+    async fn close(self, _created: Vec<String>) -> Result<(), BrokerError> {
+        self.servers.iter().for_each(|server| server.stop());
+        Ok(())
+    }
+}
+
+/// A sender to one topic of the scripted broker.
+pub struct NullProducer {
+    server: Arc<Server>,
+    delivery: Arc<Delivery>,
+}
+
+impl Producer for NullProducer {
+    async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
+        self.delivery.room().await;
+        self.server.accept(batch, &self.delivery);
+        Ok(batch.len())
+    }
+}
+
+impl Drop for NullProducer {
+    fn drop(&mut self) {
+        self.server.producer_ends(&self.delivery);
+    }
+}
+
+/// A member of a group on one topic of the scripted broker.
+pub struct NullConsumer {
+    member: Arc<Member>,
+}
+
+impl Consumer for NullConsumer {
+    async fn ready(&mut self) -> Result<(), ReceiveError> {
+        self.member.ready().await;
+        Ok(())
+    }
+
+    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        Ok(self.member.take(each))
+    }
+}

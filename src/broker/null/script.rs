@@ -1,0 +1,166 @@
+//! The `[broker.null]` table, and the fates it deals out: exactly the share asked for, evenly spread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::scenario::units::parse_duration;
+
+/// What the scripted broker does to messages. All shares are from 0 to 1.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NullOptions {
+    /// From handed over to acknowledged.
+    #[serde(deserialize_with = "duration")]
+    pub service_time: Duration,
+    /// Stretches in which nothing is acknowledged.
+    pub stalls: Vec<Stall>,
+    /// Answered with a refusal.
+    #[serde(deserialize_with = "share")]
+    pub fail: f64,
+    /// Acknowledged and not delivered.
+    #[serde(deserialize_with = "share")]
+    pub lose: f64,
+    /// Delivered twice.
+    #[serde(deserialize_with = "share")]
+    pub duplicate: f64,
+    /// Delivered after the message that follows it.
+    #[serde(deserialize_with = "share")]
+    pub reorder: f64,
+    /// Delivered with one bit changed.
+    #[serde(deserialize_with = "share")]
+    pub corrupt: f64,
+    /// Never answered.
+    #[serde(deserialize_with = "share")]
+    pub ignore: f64,
+}
+
+/// A stretch in which nothing is acknowledged.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stall {
+    /// Since the first message.
+    #[serde(deserialize_with = "duration")]
+    pub at: Duration,
+    #[serde(rename = "for", deserialize_with = "duration")]
+    pub length: Duration,
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let share = f64::deserialize(deserializer)?;
+    if (0.0..=1.0).contains(&share) {
+        Ok(share)
+    } else {
+        Err(serde::de::Error::custom(format!("{share} is not a share: it must lie between 0 and 1")))
+    }
+}
+
+/// What becomes of a message once it is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fate {
+    pub failed: bool,
+    pub ignored: bool,
+    pub lost: bool,
+    pub duplicated: bool,
+    pub reordered: bool,
+    pub corrupted: bool,
+}
+
+/// The options at work: deals fates to all connections' messages together.
+pub struct Script {
+    pub options: NullOptions,
+    dealt: [AtomicU64; 6],
+}
+
+impl Script {
+    pub fn new(options: NullOptions) -> Self {
+        Script { options, dealt: Default::default() }
+    }
+
+    /// Whether every message is acknowledged at once and delivered as it is.
+    pub fn is_plain(&self) -> bool {
+        self.options == NullOptions::default()
+    }
+
+    /// Whether acknowledgements wait for their time.
+    pub fn takes_time(&self) -> bool {
+        !self.options.service_time.is_zero() || !self.options.stalls.is_empty()
+    }
+
+    /// The next message's fate. Only messages that are delivered are dealt a fate of delivery, so that each share is
+    /// exact among them.
+    pub fn deal(&self) -> Fate {
+        let options = &self.options;
+        if self.picks(0, options.fail) {
+            return Fate { failed: true, ..Fate::default() };
+        }
+        if self.picks(1, options.ignore) {
+            return Fate { ignored: true, ..Fate::default() };
+        }
+        if self.picks(2, options.lose) {
+            return Fate { lost: true, ..Fate::default() };
+        }
+        Fate {
+            duplicated: self.picks(3, options.duplicate),
+            reordered: self.picks(4, options.reorder),
+            corrupted: self.picks(5, options.corrupt),
+            ..Fate::default()
+        }
+    }
+
+    /// Of any `n` questions to one dealer, exactly `floor(n × share)` are answered with yes.
+    fn picks(&self, dealer: usize, share: f64) -> bool {
+        if share == 0.0 {
+            return false;
+        }
+        let before = self.dealt[dealer].fetch_add(1, Ordering::Relaxed);
+        ((before + 1) as f64 * share).floor() > (before as f64 * share).floor()
+    }
+
+    /// When a message is acknowledged that was handed over at `accepted_ns`, both since the first message.
+    pub fn acknowledged_at(&self, accepted_ns: u64) -> u64 {
+        let mut due = accepted_ns + self.options.service_time.as_nanos() as u64;
+        for stall in &self.options.stalls {
+            let begin = stall.at.as_nanos() as u64;
+            let end = begin + stall.length.as_nanos() as u64;
+            if (begin..end).contains(&due) {
+                due = end;
+            }
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_dealt_exactly() {
+        let script = Script::new(NullOptions { fail: 0.01, duplicate: 0.003, ..NullOptions::default() });
+        let fates: Vec<Fate> = (0..100_000).map(|_| script.deal()).collect();
+        assert_eq!(fates.iter().filter(|fate| fate.failed).count(), 1000);
+        assert_eq!(fates.iter().filter(|fate| fate.duplicated).count(), 297, "3 of every 1000 that are delivered");
+    }
+
+    #[test]
+    fn a_stall_holds_back_what_falls_into_it() {
+        let options: NullOptions =
+            toml::from_str("service_time = \"1ms\"\nstalls = [{ at = \"1s\", for = \"500ms\" }]").unwrap();
+        let script = Script::new(options);
+        assert_eq!(script.acknowledged_at(0), 1_000_000);
+        assert_eq!(script.acknowledged_at(999_500_000), 1_500_000_000);
+        assert_eq!(script.acknowledged_at(1_499_500_000), 1_500_500_000);
+    }
+
+    #[test]
+    fn an_impossible_share_is_refused() {
+        let error = toml::from_str::<NullOptions>("fail = 1.5").unwrap_err();
+        assert!(error.message().contains("between 0 and 1"), "{error}");
+    }
+}

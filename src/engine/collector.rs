@@ -1,0 +1,119 @@
+//! Looks at all recorders once a second and adds up what they saw.
+
+use super::observer::{Observer, Phase, Second};
+use crate::broker::{Broker, Telemetry};
+use crate::measure::{Acks, Arrivals, Interval, Reception, host};
+
+/// Adds up a trial, second by second.
+pub struct Collector {
+    acks: Acks,
+    arrivals: Option<Arrivals>,
+    open_loop: bool,
+    load_start_ns: u64,
+    last_ns: u64,
+    last_submitted: u64,
+    last_cpu_seconds: f64,
+    interval: Interval,
+    reception: Reception,
+    spare_interval: Interval,
+    spare_reception: Reception,
+    totals: Totals,
+}
+
+/// What a trial came to.
+#[derive(Default)]
+pub struct Totals {
+    pub outcomes: Interval,
+    pub arrivals: Reception,
+    pub seconds: Vec<Second>,
+    pub telemetry: Telemetry,
+}
+
+impl Collector {
+    pub fn new(acks: Acks, arrivals: Option<Arrivals>, open_loop: bool, load_start_ns: u64) -> Self {
+        Collector {
+            acks,
+            arrivals,
+            open_loop,
+            load_start_ns,
+            last_ns: load_start_ns,
+            last_submitted: 0,
+            last_cpu_seconds: host::process_cpu_seconds(),
+            interval: Interval::default(),
+            reception: Reception::default(),
+            spare_interval: Interval::default(),
+            spare_reception: Reception::default(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Takes what has come since the last look and tells `observer`.
+    pub fn look(&mut self, phase: Phase, broker: &impl Broker, observer: &mut dyn Observer) {
+        self.acks.collect(&mut self.interval, &mut self.spare_interval);
+        self.account(phase, broker.telemetry(), observer);
+    }
+
+    /// The last look: what comes later stays unresolved.
+    pub fn close(mut self, phase: Phase, broker: &impl Broker, observer: &mut dyn Observer) -> Totals {
+        self.acks.close(&mut self.interval, &mut self.spare_interval);
+        self.account(phase, broker.telemetry(), observer);
+        self.totals
+    }
+
+    /// Messages acknowledged so far, warm-up included.
+    pub fn acknowledged(&self) -> u64 {
+        self.totals.outcomes.measured.acknowledged + self.totals.outcomes.warm_up.acknowledged
+    }
+
+    fn account(&mut self, phase: Phase, telemetry: Telemetry, observer: &mut dyn Observer) {
+        if let Some(arrivals) = &self.arrivals {
+            arrivals.collect(&mut self.reception, &mut self.spare_reception);
+        }
+        let second = self.second(phase, telemetry);
+        observer.second(&second, &self.interval, &self.reception);
+        self.totals.seconds.push(second);
+        self.totals.outcomes.merge(&self.interval);
+        self.totals.arrivals.merge(&self.reception);
+        self.totals.telemetry = merged(self.totals.telemetry, telemetry);
+        self.interval.clear();
+        self.reception.clear();
+    }
+
+    fn second(&mut self, phase: Phase, telemetry: Telemetry) -> Second {
+        let now_ns = self.acks.clock().now_ns().max(self.last_ns + 1);
+        let submitted = self.acks.submitted();
+        let cpu_seconds = host::process_cpu_seconds();
+        let (interval, reception) = (&self.interval, &self.reception);
+        let headline = if self.open_loop { &interval.response } else { &interval.service };
+        let at = |quantile| (!headline.is_empty()).then(|| headline.histogram().value_at_quantile(quantile));
+        let second = Second {
+            phase,
+            begin_ns: self.last_ns - self.load_start_ns,
+            end_ns: now_ns - self.load_start_ns,
+            attempted: submitted.saturating_sub(self.last_submitted),
+            acknowledged: interval.measured.acknowledged + interval.warm_up.acknowledged,
+            failed: interval.measured.failed + interval.warm_up.failed,
+            payload_bytes: interval.measured.payload_bytes + interval.warm_up.payload_bytes,
+            consumed: reception.messages,
+            in_flight: self.acks.in_flight(),
+            p50_ns: at(0.5),
+            p99_ns: at(0.99),
+            queue_messages: telemetry.queue_messages,
+            cpu_cores: Some((cpu_seconds - self.last_cpu_seconds) / ((now_ns - self.last_ns) as f64 / 1e9)),
+        };
+        self.last_ns = now_ns;
+        self.last_submitted = submitted;
+        self.last_cpu_seconds = cpu_seconds;
+        second
+    }
+}
+
+/// The deepest queue, the latest round trips, and all the time that was waited.
+fn merged(sum: Telemetry, latest: Telemetry) -> Telemetry {
+    Telemetry {
+        queue_messages: sum.queue_messages.max(latest.queue_messages),
+        round_trip_p50_ns: latest.round_trip_p50_ns.or(sum.round_trip_p50_ns),
+        round_trip_p99_ns: latest.round_trip_p99_ns.or(sum.round_trip_p99_ns),
+        queue_full_ns: sum.queue_full_ns + latest.queue_full_ns,
+    }
+}

@@ -1,0 +1,49 @@
+//! Who watches a trial while it runs: progress on a terminal, the interval log. The engine itself prints nothing.
+
+use crate::measure::{Interval, Reception};
+
+/// Where a trial stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Connecting, making topics, starting producers and consumers.
+    Prepare,
+    WarmUp,
+    Measure,
+    /// The load has ended; outcomes are still awaited.
+    Drain,
+    /// Outcomes are known; consumers still receive.
+    Verify,
+}
+
+/// What happened since the last look, about a second ago.
+#[derive(Debug, Clone)]
+pub struct Second {
+    pub phase: Phase,
+    /// When it began and ended, in nanoseconds since the load began; an interval that began before is cut off at 0.
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// Messages handed over, acknowledged, failed and received, warm-up included.
+    pub attempted: u64,
+    pub acknowledged: u64,
+    pub failed: u64,
+    pub payload_bytes: u64,
+    pub consumed: u64,
+    /// Messages without outcome at the end of the interval.
+    pub in_flight: u64,
+    /// Median and 99th percentile of the headline latency in the interval, if anything measured was acknowledged.
+    pub p50_ns: Option<u64>,
+    pub p99_ns: Option<u64>,
+    /// Most messages the client library saw in its queues.
+    pub queue_messages: Option<u64>,
+    /// Processor time of this process in the interval, in cores.
+    pub cpu_cores: Option<f64>,
+}
+
+/// Is told as a trial goes on.
+pub trait Observer: Send {
+    /// The trial enters a phase.
+    fn phase(&mut self, phase: Phase);
+
+    /// About once a second, and at the end of each phase of the load: the figures, and the histograms they come from.
+    fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception);
+}

@@ -1,0 +1,183 @@
+//! Wakes producers at their intended times, to tens of microseconds: tokio's own timer counts in milliseconds.
+//!
+//! One thread sleeps until the earliest time anybody asked for. How late a producer's wake-up comes is recorded: it is the
+//! part of the schedule delay that is the client's own doing.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use atomic_waker::AtomicWaker;
+
+use crate::measure::{Clock, Distribution};
+
+/// A sleeping producer costs two context switches to wake, so one that is busy is woken at most this often; all that
+/// came due meanwhile is sent at once, each message with its own intended time.
+pub const LEAST_SLEEP_NS: u64 = 200_000;
+
+/// Wakes the producers of one trial. Dropping it ends its thread.
+pub struct Pacer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    clock: Clock,
+    state: Mutex<State>,
+    earlier: Condvar,
+    sleepers: Box<[Sleeper]>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Who wants to be woken when, in nanoseconds since the trial's epoch.
+    alarms: BinaryHeap<Reverse<(u64, usize)>>,
+    lag: Distribution,
+    ended: bool,
+}
+
+struct Sleeper {
+    due: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Pacer {
+    /// For `producers`, by `clock`.
+    pub fn start(clock: Clock, producers: usize) -> Self {
+        let sleepers = (0..producers).map(|_| Sleeper { due: AtomicBool::new(false), waker: AtomicWaker::new() });
+        let shared = Arc::new(Shared {
+            clock,
+            state: Mutex::default(),
+            earlier: Condvar::new(),
+            sleepers: sleepers.collect(),
+        });
+        let thread = {
+            let shared = shared.clone();
+            thread::Builder::new().name("brokermark-pacer".into()).spawn(move || shared.run())
+        };
+        Pacer { shared, thread: thread.ok() }
+    }
+
+    /// Sleeps until `due_ns` since the trial's epoch and returns the time then; earlier if `stopped` is set and
+    /// [`Pacer::wake_all`] called. Only the producer of `slot` may sleep there.
+    pub async fn sleep_until(&self, slot: usize, due_ns: u64, stopped: &AtomicBool) -> u64 {
+        let sleeper = &self.shared.sleepers[slot];
+        sleeper.due.store(false, Ordering::SeqCst);
+        let earliest = {
+            let mut state = self.shared.lock();
+            let earliest = state.alarms.peek().is_none_or(|Reverse((alarm, _))| due_ns < *alarm);
+            state.alarms.push(Reverse((due_ns, slot)));
+            earliest
+        };
+        if earliest {
+            self.shared.earlier.notify_one();
+        }
+        poll_fn(|context| {
+            sleeper.waker.register(context.waker());
+            if sleeper.due.load(Ordering::SeqCst) || stopped.load(Ordering::SeqCst) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        let now_ns = self.shared.clock.now_ns();
+        if now_ns >= due_ns {
+            self.shared.lock().lag.record(now_ns - due_ns);
+        }
+        now_ns
+    }
+
+    /// Makes every sleeper look at its stop flag.
+    pub fn wake_all(&self) {
+        self.shared.sleepers.iter().for_each(|sleeper| sleeper.waker.wake());
+    }
+
+    /// How late wake-ups came, in nanoseconds after the time asked for.
+    pub fn lag(&self) -> Distribution {
+        self.shared.lock().lag.clone()
+    }
+}
+
+impl Drop for Pacer {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.earlier.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A pacer that panicked has nothing left to clean up.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        let mut state = self.lock();
+        while !state.ended {
+            let now_ns = self.clock.now_ns();
+            match state.alarms.peek() {
+                Some(Reverse((due_ns, slot))) if *due_ns <= now_ns => {
+                    let sleeper = &self.sleepers[*slot];
+                    state.alarms.pop();
+                    sleeper.due.store(true, Ordering::SeqCst);
+                    sleeper.waker.wake();
+                }
+                Some(Reverse((due_ns, _))) => {
+                    let wait = self.clock.instant(*due_ns).saturating_duration_since(Instant::now());
+                    let wait = wait.max(Duration::from_nanos(1));
+                    state = self.earlier.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+                }
+                None => state = self.earlier.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn sleepers_wake_in_their_order_and_never_early() {
+        let clock = Clock::start();
+        let pacer = Arc::new(Pacer::start(clock, 3));
+        let stopped = Arc::new(AtomicBool::new(false));
+        let begin = clock.now_ns();
+        let sleeps = [30, 10, 20].into_iter().enumerate().map(|(slot, milliseconds)| {
+            let (pacer, stopped) = (pacer.clone(), stopped.clone());
+            tokio::spawn(async move {
+                let due = begin + milliseconds * 1_000_000;
+                (pacer.sleep_until(slot, due, &stopped).await, due)
+            })
+        });
+        for sleep in sleeps.collect::<Vec<_>>() {
+            let (woken, due) = sleep.await.unwrap();
+            assert!(woken >= due);
+        }
+        assert_eq!(pacer.lag().histogram().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_stop_wakes_a_sleeper_before_its_time() {
+        let clock = Clock::start();
+        let pacer = Arc::new(Pacer::start(clock, 1));
+        let stopped = Arc::new(AtomicBool::new(false));
+        let sleeping = {
+            let (pacer, stopped) = (pacer.clone(), stopped.clone());
+            tokio::spawn(async move { pacer.sleep_until(0, u64::MAX / 4, &stopped).await })
+        };
+        tokio::task::yield_now().await;
+        stopped.store(true, Ordering::SeqCst);
+        pacer.wake_all();
+        assert!(sleeping.await.unwrap() < u64::MAX / 4);
+    }
+}

@@ -1,0 +1,153 @@
+//! The producer task: one per producer, in one of three loops.
+
+use std::sync::Arc;
+
+use super::course::Course;
+use super::pacer::{LEAST_SLEEP_NS, Pacer};
+use super::rounds::Rounds;
+use super::sender::{Attempted, Sender};
+use crate::broker::Producer;
+use crate::load::Timetable;
+use crate::scenario::Confirm;
+
+/// What bounds one producer's messages in flight.
+#[derive(Debug, Clone, Copy)]
+pub struct WindowRule {
+    /// Most messages in flight; at least `batch`.
+    pub in_flight: u64,
+    /// Messages per batch.
+    pub batch: u64,
+    pub confirm: Confirm,
+}
+
+impl WindowRule {
+    /// How many messages must be resolved before `count` more may be submitted to `submitted`.
+    fn needed(self, submitted: u64, count: u64) -> u64 {
+        let needed = (submitted + count).saturating_sub(self.in_flight);
+        match self.confirm {
+            Confirm::Message => needed,
+            // Credits come back in whole batches; the last one may be a short one.
+            Confirm::Batch => needed.next_multiple_of(self.batch).min(submitted),
+        }
+    }
+}
+
+/// Sends as fast as the window allows.
+pub async fn closed_loop<P: Producer>(mut sender: Sender<P>, rule: WindowRule) -> Attempted {
+    let shared = sender.shared().clone();
+    let course: &Course = &shared.course;
+    let window = shared.acks.window(sender.slot());
+    loop {
+        let needed = rule.needed(window.submitted(), rule.batch);
+        if !window.resolved_reaches(needed, shared.acks.stopped()).await {
+            break;
+        }
+        let now_ns = course.clock().now_ns();
+        if !course.is_open(now_ns) {
+            break;
+        }
+        let measured = course.is_measured(now_ns);
+        let count = if measured { shared.quota.take(rule.batch) } else { rule.batch };
+        if count == 0 || sender.send_now(count as usize, now_ns, measured).await.is_err() {
+            break;
+        }
+        // Where nothing ever waits (a broker in this process), other tasks must still get their turn.
+        tokio::task::coop::consume_budget().await;
+    }
+    sender.attempted()
+}
+
+/// Sends a batch in every round, then waits for its acknowledgements and for everybody else.
+pub async fn in_rounds<P: Producer>(mut sender: Sender<P>, rule: WindowRule, rounds: Arc<Rounds>) -> Attempted {
+    let shared = sender.shared().clone();
+    let window = shared.acks.window(sender.slot());
+    let mut finished = 0;
+    loop {
+        let round = rounds.next(finished).await;
+        if !round.go {
+            break;
+        }
+        finished = round.number;
+        let now_ns = shared.course.clock().now_ns();
+        let measured = shared.course.is_measured(round.begin_ns);
+        if sender.send_now(rule.batch as usize, now_ns, measured).await.is_err() {
+            break;
+        }
+        if !window.resolved_reaches(window.submitted(), shared.acks.stopped()).await {
+            break;
+        }
+        tokio::task::coop::consume_budget().await;
+    }
+    sender.attempted()
+}
+
+/// Sends by a timetable that waits for nobody: what is due late goes out at once, with its own intended time.
+pub async fn open_loop<P: Producer>(
+    mut sender: Sender<P>,
+    rule: WindowRule,
+    mut timetable: Timetable,
+    pacer: Arc<Pacer>,
+) -> Attempted {
+    let shared = sender.shared().clone();
+    let course: &Course = &shared.course;
+    let window = shared.acks.window(sender.slot());
+    let mut due = Vec::with_capacity(rule.batch as usize);
+    let mut woken_ns = 0;
+    'load: loop {
+        let mut now_ns = course.clock().now_ns();
+        let next_ns = course.load_start_ns + timetable.peek();
+        if !course.is_open(next_ns) {
+            break;
+        }
+        if next_ns > now_ns {
+            let alarm_ns = next_ns.max(woken_ns + LEAST_SLEEP_NS).min(course.load_end_ns);
+            woken_ns = pacer.sleep_until(sender.slot(), alarm_ns, shared.acks.stopped()).await;
+            continue;
+        }
+        due.clear();
+        while (due.len() as u64) < rule.batch {
+            let intended_ns = course.load_start_ns + timetable.peek();
+            if intended_ns > now_ns || intended_ns >= course.load_end_ns {
+                break;
+            }
+            let measured = course.is_measured(intended_ns);
+            if measured && shared.quota.take(1) == 0 {
+                break;
+            }
+            due.push((intended_ns, measured));
+            timetable.advance();
+        }
+        if due.is_empty() {
+            break;
+        }
+        let needed = rule.needed(window.submitted(), due.len() as u64);
+        if window.resolved() < needed {
+            if !window.resolved_reaches(needed, shared.acks.stopped()).await {
+                break 'load;
+            }
+            now_ns = course.clock().now_ns();
+        }
+        if sender.send_due(&due, now_ns).await.is_err() {
+            break;
+        }
+        tokio::task::coop::consume_budget().await;
+    }
+    sender.attempted()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_opens_by_messages_or_by_batches() {
+        let by_message = WindowRule { in_flight: 100, batch: 10, confirm: Confirm::Message };
+        assert_eq!(by_message.needed(0, 10), 0);
+        assert_eq!(by_message.needed(100, 10), 10);
+        assert_eq!(by_message.needed(105, 10), 15);
+        let by_batch = WindowRule { in_flight: 15, batch: 10, confirm: Confirm::Batch };
+        assert_eq!(by_batch.needed(0, 10), 0);
+        assert_eq!(by_batch.needed(10, 10), 10, "5 would do by messages, the batch is only done with 10");
+        assert_eq!(by_batch.needed(13, 10), 10);
+    }
+}

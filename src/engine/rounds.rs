@@ -1,0 +1,65 @@
+//! The round barrier: every producer sends one batch, and nobody sends the next before all are acknowledged.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::watch;
+
+use super::course::Course;
+use super::quota::Quota;
+
+/// A barrier whose last arrival decides for all whether there is another round.
+pub struct Rounds {
+    producers: usize,
+    messages_per_round: u64,
+    arrived: AtomicUsize,
+    round: watch::Sender<Round>,
+    quota: Arc<Quota>,
+    course: Arc<Course>,
+}
+
+/// A round that has been decided on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Round {
+    pub number: u64,
+    /// Whether it takes place.
+    pub go: bool,
+    /// When it began, in nanoseconds since the trial's epoch: every message of the round counts as measured or not by it.
+    pub begin_ns: u64,
+}
+
+impl Rounds {
+    pub fn new(producers: usize, batch: usize, quota: Arc<Quota>, course: Arc<Course>) -> Self {
+        let none = Round { number: 0, go: true, begin_ns: 0 };
+        Rounds {
+            producers,
+            messages_per_round: (producers * batch) as u64,
+            arrived: AtomicUsize::new(0),
+            round: watch::Sender::new(none),
+            quota,
+            course,
+        }
+    }
+
+    /// Waits for all producers to have finished round `finished` (0 before the first) and returns the next.
+    pub async fn next(&self, finished: u64) -> Round {
+        let mut receiver = self.round.subscribe();
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.producers {
+            self.arrived.store(0, Ordering::Release);
+            let begin_ns = self.course.clock().now_ns();
+            let go = self.course.is_open(begin_ns)
+                && (!self.course.is_measured(begin_ns)
+                    || self.quota.take(self.messages_per_round) == self.messages_per_round);
+            self.round.send_replace(Round { number: finished + 1, go, begin_ns });
+        }
+        tokio::select! {
+            biased;
+            round = receiver.wait_for(|round| round.number > finished) => match round {
+                Ok(round) => *round,
+                // The sender lives in `self`.
+                Err(_) => Round { number: finished + 1, go: false, begin_ns: 0 },
+            },
+            () = self.course.stopped() => Round { number: finished + 1, go: false, begin_ns: 0 },
+        }
+    }
+}

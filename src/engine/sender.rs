@@ -1,0 +1,243 @@
+//! What a producer task does with a batch: payloads, keys and envelopes together, hand it over, account for it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::course::Course;
+use super::quota::Quota;
+use crate::broker::{Outgoing, Producer};
+use crate::load::{KeySource, PayloadPool};
+use crate::measure::{Acks, ENVELOPE_BYTES, Envelope, Stamp};
+
+/// How messages carry the engine's own header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EnvelopeMode {
+    /// Nobody will look for one.
+    None,
+    /// Over the payload's first bytes.
+    InPayload,
+    /// As a message header.
+    Beside,
+}
+
+/// What all producers of a trial have in common.
+pub struct Shared {
+    pub acks: Acks,
+    pub course: Arc<Course>,
+    pub quota: Arc<Quota>,
+    pub payloads: Arc<PayloadPool>,
+    pub envelope: EnvelopeMode,
+    pub run_tag: u32,
+}
+
+/// The load was stopped while the client had no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stopped;
+
+/// What one producer has handed to the client, by whether it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attempted {
+    pub measured: u64,
+    pub warm_up: u64,
+}
+
+impl Attempted {
+    pub fn add(&mut self, other: Attempted) {
+        self.measured += other.measured;
+        self.warm_up += other.warm_up;
+    }
+}
+
+/// One producer at work.
+pub struct Sender<P> {
+    producer: P,
+    slot: usize,
+    shared: Arc<Shared>,
+    keys: KeySource,
+    next_payload: usize,
+    sequence: u64,
+    attempted: Attempted,
+    /// Bytes that this batch's messages carry beside or instead of pooled ones.
+    scratch: Vec<u8>,
+    parts: Vec<Parts>,
+    /// Kept for its memory only: empty between batches.
+    outgoing: Vec<Outgoing<'static>>,
+}
+
+/// Where one message's bytes lie: in the pool, or in ranges of the scratch.
+struct Parts {
+    pooled: usize,
+    payload: Option<Range<usize>>,
+    key: Option<Range<usize>>,
+    envelope: Option<Range<usize>>,
+    stamp: Stamp,
+}
+
+impl<P: Producer> Sender<P> {
+    pub fn new(producer: P, slot: usize, shared: Arc<Shared>, keys: KeySource) -> Self {
+        Sender {
+            producer,
+            slot,
+            // Producers begin at different payloads, so that a topic sees them mixed.
+            next_payload: slot,
+            shared,
+            keys,
+            sequence: 0,
+            attempted: Attempted::default(),
+            scratch: Vec::new(),
+            parts: Vec::new(),
+            outgoing: Vec::new(),
+        }
+    }
+
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// What was handed over so far.
+    pub fn attempted(&self) -> Attempted {
+        self.attempted
+    }
+
+    /// Sends `count` messages that are all intended now, as in a closed loop.
+    ///
+    /// # Errors
+    /// When the load was stopped before the client had taken all of them.
+    pub async fn send_now(&mut self, count: usize, now_ns: u64, measured: bool) -> Result<(), Stopped> {
+        self.parts.clear();
+        self.scratch.clear();
+        for _ in 0..count {
+            self.add(now_ns, now_ns, measured);
+        }
+        self.hand_over().await
+    }
+
+    /// Sends one message for each of `intended`: its time in nanoseconds since the trial's epoch, and whether it counts.
+    ///
+    /// # Errors
+    /// When the load was stopped before the client had taken all of them.
+    pub async fn send_due(&mut self, intended: &[(u64, bool)], now_ns: u64) -> Result<(), Stopped> {
+        self.parts.clear();
+        self.scratch.clear();
+        for &(intended_ns, measured) in intended {
+            self.add(intended_ns, now_ns, measured);
+        }
+        self.hand_over().await
+    }
+
+    #[inline]
+    fn add(&mut self, intended_ns: u64, sent_ns: u64, measured: bool) {
+        let stamp = Stamp::new(self.slot, sent_ns, sent_ns.saturating_sub(intended_ns), measured);
+        let pooled = self.next_payload;
+        self.next_payload = self.next_payload.wrapping_add(1);
+        let mut parts = Parts { pooled, payload: None, key: None, envelope: None, stamp };
+        if let Some(live) = self.shared.payloads.live(pooled) {
+            let begin = self.scratch.len();
+            let unix_ns = self.shared.acks.clock().epoch_unix_ns() + intended_ns;
+            live.render(&mut self.scratch, self.sequence, unix_ns);
+            parts.payload = Some(begin..self.scratch.len());
+        }
+        if self.shared.envelope != EnvelopeMode::None {
+            self.enclose(&mut parts, intended_ns, measured);
+        }
+        if let Some(key) = self.keys.next() {
+            let begin = self.scratch.len();
+            self.scratch.extend_from_slice(key);
+            parts.key = Some(begin..self.scratch.len());
+        }
+        self.sequence += 1;
+        self.parts.push(parts);
+    }
+
+    fn enclose(&mut self, parts: &mut Parts, intended_ns: u64, measured: bool) {
+        let shared = &self.shared;
+        let envelope = Envelope {
+            run_tag: shared.run_tag,
+            producer: self.slot as u32,
+            measured,
+            sequence: self.sequence,
+            intended_ns,
+        };
+        let begin = self.scratch.len();
+        match shared.envelope {
+            EnvelopeMode::None => {}
+            EnvelopeMode::InPayload => {
+                self.scratch.extend_from_slice(shared.payloads.get(parts.pooled));
+                envelope.seal(&mut self.scratch[begin..], shared.payloads.checksum(parts.pooled));
+                parts.payload = Some(begin..self.scratch.len());
+            }
+            EnvelopeMode::Beside => {
+                let content = match &parts.payload {
+                    Some(range) => &self.scratch[range.clone()],
+                    None => shared.payloads.get(parts.pooled),
+                };
+                let checksum = crc32fast::hash(content);
+                self.scratch.resize(begin + ENVELOPE_BYTES, 0);
+                envelope.seal(&mut self.scratch[begin..], checksum);
+                parts.envelope = Some(begin..self.scratch.len());
+            }
+        }
+    }
+
+    /// Hands everything prepared to the client, in as many pieces as it wants.
+    async fn hand_over(&mut self) -> Result<(), Stopped> {
+        let shared = &self.shared;
+        let window = shared.acks.window(self.slot);
+        let mut outgoing = recycle(std::mem::take(&mut self.outgoing));
+        let mut payload_bytes = 0;
+        for parts in &self.parts {
+            let scratch = |range: &Option<Range<usize>>| range.clone().map(|range| &self.scratch[range]);
+            let payload = scratch(&parts.payload).unwrap_or_else(|| shared.payloads.get(parts.pooled));
+            payload_bytes += payload.len() as u64;
+            outgoing.push(Outgoing {
+                payload,
+                key: scratch(&parts.key),
+                envelope: scratch(&parts.envelope),
+                stamp: parts.stamp,
+            });
+        }
+        let measured = self.parts.iter().filter(|parts| parts.stamp.measured()).count() as u64;
+        self.attempted.measured += measured;
+        self.attempted.warm_up += self.parts.len() as u64 - measured;
+        window.submit(outgoing.len() as u64);
+        shared.quota.spend(if measured > 0 { payload_bytes } else { 0 });
+
+        let mut rest = &outgoing[..];
+        while let Some(first) = rest.first() {
+            tokio::select! {
+                biased;
+                taken = self.producer.submit(rest) => match taken {
+                    Ok(taken) => rest = &rest[taken..],
+                    Err(error) => {
+                        shared.acks.reject(first.stamp, error.class, || error.message);
+                        rest = &rest[1..];
+                    }
+                },
+                () = shared.course.stopped() => break,
+            }
+        }
+        // What the client never took was not attempted.
+        let withdrawn = rest.len() as u64;
+        let outcome = if withdrawn == 0 {
+            Ok(())
+        } else {
+            let measured = rest.iter().filter(|outgoing| outgoing.stamp.measured()).count() as u64;
+            self.attempted.measured -= measured;
+            self.attempted.warm_up -= withdrawn - measured;
+            window.withdraw(withdrawn);
+            Err(Stopped)
+        };
+        self.outgoing = recycle(outgoing);
+        outcome
+    }
+}
+
+/// An empty vector for another batch's borrows with the memory of the last one: collecting in place keeps it.
+fn recycle<'a>(mut used: Vec<Outgoing<'_>>) -> Vec<Outgoing<'a>> {
+    used.clear();
+    used.into_iter().map(|_| -> Outgoing<'a> { unreachable!("the vector was cleared") }).collect()
+}

@@ -1,0 +1,377 @@
+//! One trial from first to last: prepare ▸ warm up ▸ measure ▸ drain ▸ verify.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+
+use super::collector::Collector;
+use super::consuming::{ConsumerErrors, consume};
+use super::course::Course;
+use super::observer::{Observer, Phase};
+use super::outcome::{End, Ledger, Outcome, Times};
+use super::pacer::Pacer;
+use super::producing::{WindowRule, closed_loop, in_rounds, open_loop};
+use super::quota::Quota;
+use super::rounds::Rounds;
+use super::sender::{Attempted, EnvelopeMode, Sender, Shared};
+use super::{EngineError, TrialIdentity};
+use crate::broker::{Broker, Producer, Setup, Subscription, Topic};
+use crate::load::{KeySource, PayloadPool, Timetable};
+use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, host};
+use crate::scenario::{Content, Load, Placement, Producers, Scenario};
+
+/// How long connecting, preparing and closing may each take.
+const CONTROL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Between starting the tasks and the first intended message.
+const RUN_UP: Duration = Duration::from_millis(20);
+
+/// How long after its last intended time an open loop may still send what is due: a wake-up's lateness, many times over.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// How often the end of a wait is looked for.
+const POLL: Duration = Duration::from_millis(5);
+
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Runs one trial on broker `B`.
+///
+/// `interrupted` turns true when the user wants the load to end: what was measured until then is drained and kept.
+///
+/// # Errors
+/// When the trial could not begin: bad payloads, or a broker that cannot be reached or prepared. Once the load has begun,
+/// everything that goes wrong is part of the outcome.
+pub async fn run<B: Broker>(
+    scenario: &Scenario,
+    identity: &TrialIdentity,
+    interrupted: watch::Receiver<bool>,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, EngineError> {
+    observer.phase(Phase::Prepare);
+    let started_at = SystemTime::now();
+    let payloads = Arc::new(PayloadPool::build(&scenario.payload)?);
+    let clock = Clock::start();
+    let open = matches!(scenario.load, Load::Open(_));
+    let acks = Acks::new(clock, scenario.producers.count, open);
+    let arrivals = scenario.consumers.as_ref().map(|consumers| {
+        Arrivals::new(clock, identity.tag, scenario.producers.count, consumers.groups, consumers.verify)
+    });
+    let broker = B::connect(setup(scenario, identity, &acks, &payloads)).await?;
+    let topics = topics(scenario, identity);
+    let created = match broker.prepare(&topics).await {
+        Ok(created) => created,
+        Err(error) => {
+            // The error at hand says more than one about closing.
+            let _ = broker.close(Vec::new()).await;
+            return Err(error.into());
+        }
+    };
+    let remove = if scenario.topology.keep { Vec::new() } else { created };
+    let trial = Running { scenario, identity, topics, acks, arrivals, payloads, open };
+    let result = trial.run(&broker, interrupted, observer).await;
+    let closed = broker.close(remove).await;
+    let mut outcome = result?;
+    outcome.started_at = started_at;
+    outcome.close_error = closed.err().map(|error| error.to_string());
+    Ok(outcome)
+}
+
+struct Running<'a> {
+    scenario: &'a Scenario,
+    identity: &'a TrialIdentity,
+    topics: Vec<Topic>,
+    acks: Acks,
+    arrivals: Option<Arrivals>,
+    payloads: Arc<PayloadPool>,
+    open: bool,
+}
+
+impl Running<'_> {
+    async fn run<B: Broker>(
+        self,
+        broker: &B,
+        interrupted: watch::Receiver<bool>,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, EngineError> {
+        let (stop_consumers, consumers_stop) = watch::channel(false);
+        let consumers = self.consumers(broker, consumers_stop).await?;
+        let producers = self.producers(broker).await?;
+
+        let clock = self.acks.clock();
+        let limits = &self.scenario.run;
+        let load_start_ns = clock.now_ns() + RUN_UP.as_nanos() as u64;
+        let course = Arc::new(Course::new(self.acks.clone(), load_start_ns, limits.warm_up, limits.stop.duration));
+        let pacer = self.open.then(|| Arc::new(Pacer::start(clock, self.scenario.producers.count)));
+        let tasks = self.start(producers, &course, pacer.as_ref());
+        let collector = Collector::new(self.acks.clone(), self.arrivals.clone(), self.open, load_start_ns);
+        let mut look = Look { collector, broker, observer, ticks: ticks(clock.instant(load_start_ns)) };
+
+        let load = self.load(tasks, &course, pacer.as_deref(), interrupted, &mut look).await?;
+        let deadline = Instant::now() + limits.drain_deadline;
+        look.observer.phase(Phase::Drain);
+        while self.acks.in_flight() > 0 && Instant::now() < deadline {
+            look.wait(Phase::Drain).await;
+        }
+        let usage = load.usage.finish();
+        let mut last_phase = Phase::Drain;
+        if let Some(arrivals) = &self.arrivals {
+            last_phase = Phase::Verify;
+            look.observer.phase(Phase::Verify);
+            let groups = self.scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups as u64);
+            look.collector.look(Phase::Drain, broker, look.observer);
+            while arrivals.received() < look.collector.acknowledged() * groups && Instant::now() < deadline {
+                look.wait(Phase::Verify).await;
+            }
+        }
+        stop_consumers.send_replace(true);
+        let consumer_errors = join(consumers).await;
+        let totals = look.collector.close(last_phase, broker, look.observer);
+        Ok(Outcome {
+            end: load.end,
+            started_at: SystemTime::UNIX_EPOCH,
+            open_loop: self.open,
+            ledger: Ledger::settle(load.attempted, &totals.outcomes, self.acks.in_flight()),
+            due: self.due(&course, load.ended_ns),
+            times: Times {
+                load_start_ns,
+                measure_start_ns: course.measure_start_ns,
+                load_ended_ns: load.ended_ns,
+                load_end_ns: limits.stop.duration.map(|_| course.load_end_ns),
+            },
+            totals,
+            found: self.arrivals.as_ref().map(Arrivals::found).unwrap_or_default(),
+            consumer_errors,
+            lag: pacer.map(|pacer| pacer.lag()),
+            usage,
+            identity: broker.identity(),
+            close_error: None,
+        })
+    }
+
+    /// Keeps the load going until every producer has ended.
+    async fn load<B: Broker>(
+        &self,
+        mut tasks: JoinSet<Attempted>,
+        course: &Course,
+        pacer: Option<&Pacer>,
+        mut interrupted: watch::Receiver<bool>,
+        look: &mut Look<'_, B>,
+    ) -> Result<LoadEnd, EngineError> {
+        let clock = course.clock();
+        let at = |offset_ns| Instant::from_std(clock.instant(offset_ns));
+        let grace = if self.open { CATCH_UP } else { Duration::ZERO };
+        let limited = self.scenario.run.stop.duration.is_some();
+        let load_ends = if limited { at(course.load_end_ns) + grace } else { Instant::now() };
+        let mut phase = if self.scenario.run.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp };
+        look.observer.phase(phase);
+        let mut usage = host::Usage::start();
+        let mut attempted = Attempted::default();
+        let mut end = End::Completed;
+        let mut crash = None;
+        let stop = || {
+            course.stop();
+            if let Some(pacer) = pacer {
+                pacer.wake_all();
+            }
+        };
+        loop {
+            tokio::select! {
+                finished = tasks.join_next() => match finished {
+                    Some(Ok(one)) => attempted.add(one),
+                    Some(Err(panic)) => {
+                        crash = Some(panic.to_string());
+                        stop();
+                    }
+                    None => break,
+                },
+                () = tokio::time::sleep_until(at(course.measure_start_ns)), if phase == Phase::WarmUp => {
+                    look.collector.look(phase, look.broker, look.observer);
+                    phase = Phase::Measure;
+                    usage = host::Usage::start();
+                    look.observer.phase(phase);
+                }
+                _ = look.ticks.tick() => look.collector.look(phase, look.broker, look.observer),
+                () = tokio::time::sleep_until(load_ends), if limited && !course.is_stopped() => stop(),
+                Ok(_) = interrupted.wait_for(|interrupted| *interrupted), if end == End::Completed => {
+                    end = End::Interrupted;
+                    stop();
+                }
+            }
+        }
+        look.collector.look(phase, look.broker, look.observer);
+        match crash {
+            Some(crash) => Err(EngineError::Crashed(crash)),
+            None => Ok(LoadEnd { end, attempted, usage, ended_ns: clock.now_ns() }),
+        }
+    }
+
+    async fn consumers<B: Broker>(
+        &self,
+        broker: &B,
+        stop: watch::Receiver<bool>,
+    ) -> Result<JoinSet<ConsumerErrors>, EngineError> {
+        let mut tasks = JoinSet::new();
+        let (Some(consumers), Some(arrivals)) = (&self.scenario.consumers, &self.arrivals) else { return Ok(tasks) };
+        for group in 0..consumers.groups {
+            for topic in &self.topics {
+                for member in 0..consumers.members {
+                    let subscription = Subscription {
+                        group: format!("{}-{group}", self.identity.run_id),
+                        topic: topic.clone(),
+                        from: consumers.from,
+                        members: consumers.members,
+                        member,
+                        properties: consumers.properties.clone(),
+                    };
+                    let consumer = broker.consumer(&subscription).await?;
+                    tasks.spawn(consume(consumer, arrivals.recorder(group), stop.clone()));
+                }
+            }
+        }
+        Ok(tasks)
+    }
+
+    async fn producers<B: Broker>(&self, broker: &B) -> Result<Vec<B::Producer>, EngineError> {
+        let Producers { count, placement, .. } = self.scenario.producers;
+        let mut producers = Vec::with_capacity(count);
+        for slot in 0..count {
+            let topic = match placement {
+                Placement::Blocks => slot / (count / self.topics.len()),
+                Placement::RoundRobin => slot % self.topics.len(),
+            };
+            producers.push(broker.producer(slot, &self.topics[topic]).await?);
+        }
+        Ok(producers)
+    }
+
+    /// Starts one task per producer.
+    fn start<P: Producer>(
+        &self,
+        producers: Vec<P>,
+        course: &Arc<Course>,
+        pacer: Option<&Arc<Pacer>>,
+    ) -> JoinSet<Attempted> {
+        let settings = &self.scenario.producers;
+        let quota = Quota::new(&self.scenario.run.stop, self.payloads.uniform_size());
+        let round = (settings.count * settings.batch) as u64;
+        let quota = Arc::new(if settings.round_barrier { quota.in_rounds_of(round) } else { quota });
+        let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), course.clone()));
+        let shared = Arc::new(Shared {
+            acks: self.acks.clone(),
+            course: course.clone(),
+            quota,
+            payloads: self.payloads.clone(),
+            envelope: self.envelope(),
+            run_tag: self.identity.tag,
+        });
+        let rule = WindowRule {
+            in_flight: settings.in_flight as u64,
+            batch: settings.batch as u64,
+            confirm: settings.confirm,
+        };
+        let mut tasks = JoinSet::new();
+        for (slot, producer) in producers.into_iter().enumerate() {
+            let keys = KeySource::new(&settings.keys, slot, settings.count, self.scenario.payload.seed);
+            let sender = Sender::new(producer, slot, shared.clone(), keys);
+            match (&self.scenario.load, pacer) {
+                (Load::Open(schedule), Some(pacer)) => {
+                    let timetable = Timetable::new(schedule, slot, settings.count);
+                    tasks.spawn(open_loop(sender, rule, timetable, pacer.clone()))
+                }
+                _ if settings.round_barrier => tasks.spawn(in_rounds(sender, rule, rounds.clone())),
+                _ => tasks.spawn(closed_loop(sender, rule)),
+            };
+        }
+        tasks
+    }
+
+    /// Messages carry an envelope only where somebody opens it, and in the payload only where that is free to.
+    fn envelope(&self) -> EnvelopeMode {
+        let free = matches!(
+            self.scenario.payload.content,
+            Content::Zeros { .. } | Content::Random { .. } | Content::Vector { .. }
+        );
+        match &self.scenario.consumers {
+            None => EnvelopeMode::None,
+            Some(_) if free && self.payloads.smallest() >= ENVELOPE_BYTES => EnvelopeMode::InPayload,
+            Some(_) => EnvelopeMode::Beside,
+        }
+    }
+
+    /// How many measured messages the schedule wanted out before the load ended.
+    fn due(&self, course: &Course, ended_ns: u64) -> Option<u64> {
+        let Load::Open(schedule) = &self.scenario.load else { return None };
+        let until = |at_ns: u64| schedule.count_until(Duration::from_nanos(at_ns - course.load_start_ns));
+        let due = until(ended_ns.min(course.load_end_ns)) - until(course.measure_start_ns.min(ended_ns));
+        Some(self.scenario.run.stop.messages.map_or(due, |messages| due.min(messages)))
+    }
+}
+
+/// How the load came to its end.
+struct LoadEnd {
+    end: End,
+    attempted: Attempted,
+    usage: host::Usage,
+    ended_ns: u64,
+}
+
+/// Looks at the recorders once a second, whatever else is waited for.
+struct Look<'a, B> {
+    collector: Collector,
+    broker: &'a B,
+    observer: &'a mut dyn Observer,
+    ticks: Interval,
+}
+
+impl<B: Broker> Look<'_, B> {
+    /// Waits a little, and looks if it is time to.
+    async fn wait(&mut self, phase: Phase) {
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => {}
+            _ = self.ticks.tick() => self.collector.look(phase, self.broker, self.observer),
+        }
+    }
+}
+
+fn ticks(load_start: std::time::Instant) -> Interval {
+    let mut ticks = tokio::time::interval_at(Instant::from_std(load_start) + LOOK, LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+async fn join(consumers: JoinSet<ConsumerErrors>) -> ConsumerErrors {
+    let mut errors = ConsumerErrors::default();
+    for one in consumers.join_all().await {
+        errors.merge(one);
+    }
+    errors
+}
+
+fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &Arc<PayloadPool>) -> Setup {
+    Setup {
+        config: scenario.broker.clone(),
+        acks: acks.clone(),
+        payloads: payloads.clone(),
+        run_id: identity.run_id.clone(),
+        headers: scenario.producers.headers.clone(),
+        producers: scenario.producers.count,
+        in_flight: scenario.producers.in_flight.saturating_mul(scenario.producers.count),
+        timeout: CONTROL_TIMEOUT,
+    }
+}
+
+/// `name` for a single topic, else `name0`, `name1`, …; unique to the trial unless the scenario names them.
+fn topics(scenario: &Scenario, identity: &TrialIdentity) -> Vec<Topic> {
+    let topology = &scenario.topology;
+    let base = topology.name.clone().unwrap_or_else(|| format!("{}-", identity.run_id));
+    let name = |index: usize| match (&topology.name, topology.topics) {
+        (Some(_), 1) => base.clone(),
+        _ => format!("{base}{index}"),
+    };
+    (0..topology.topics)
+        .map(|index| Topic { name: name(index), partitions: topology.partitions, replication: topology.replication })
+        .collect()
+}
