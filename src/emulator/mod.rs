@@ -1,1 +1,4 @@
-//! .
+//! Endpoints that run inside this process, for `address = "embedded"` and for `brokermark emulate`.
+
+#[cfg(feature = "kafka")]
+pub mod kafka;

@@ -2,7 +2,8 @@
 
 use super::observer::{Observer, Phase, Second};
 use crate::broker::{Broker, Telemetry};
-use crate::measure::{Acks, Arrivals, Interval, Reception, host};
+use crate::measure::host::HostSampler;
+use crate::measure::{Acks, Arrivals, Interval, Reception};
 
 /// Adds up a trial, second by second.
 pub struct Collector {
@@ -12,7 +13,7 @@ pub struct Collector {
     load_start_ns: u64,
     last_ns: u64,
     last_submitted: u64,
-    last_cpu_seconds: f64,
+    host: HostSampler,
     interval: Interval,
     reception: Reception,
     spare_interval: Interval,
@@ -38,7 +39,7 @@ impl Collector {
             load_start_ns,
             last_ns: load_start_ns,
             last_submitted: 0,
-            last_cpu_seconds: host::process_cpu_seconds(),
+            host: HostSampler::begin(),
             interval: Interval::default(),
             reception: Reception::default(),
             spare_interval: Interval::default(),
@@ -82,7 +83,6 @@ impl Collector {
     fn second(&mut self, phase: Phase, telemetry: Telemetry) -> Second {
         let now_ns = self.acks.clock().now_ns().max(self.last_ns + 1);
         let submitted = self.acks.submitted();
-        let cpu_seconds = host::process_cpu_seconds();
         let (interval, reception) = (&self.interval, &self.reception);
         let headline = if self.open_loop { &interval.response } else { &interval.service };
         let at = |quantile| (!headline.is_empty()).then(|| headline.histogram().value_at_quantile(quantile));
@@ -99,11 +99,10 @@ impl Collector {
             p50_ns: at(0.5),
             p99_ns: at(0.99),
             queue_messages: telemetry.queue_messages,
-            cpu_cores: Some((cpu_seconds - self.last_cpu_seconds) / ((now_ns - self.last_ns) as f64 / 1e9)),
+            cpu_cores: Some(self.host.lap()),
         };
         self.last_ns = now_ns;
         self.last_submitted = submitted;
-        self.last_cpu_seconds = cpu_seconds;
         second
     }
 }

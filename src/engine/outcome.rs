@@ -6,7 +6,8 @@ use super::collector::Totals;
 use super::consuming::ConsumerErrors;
 use super::sender::Attempted;
 use crate::broker::Identity;
-use crate::measure::{Distribution, Found, Interval, Tally, host};
+use crate::measure::host::HostUsage;
+use crate::measure::{Distribution, Found, Interval, Tally};
 
 /// How a trial ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub struct Outcome {
     /// How late wake-ups came; `None` in a closed loop, which has none.
     pub lag: Option<Distribution>,
     /// Of the measured phase and the drain.
-    pub usage: host::Used,
+    pub usage: HostUsage,
     pub identity: Identity,
     /// What went wrong when topics were removed and connections closed.
     pub close_error: Option<String>,

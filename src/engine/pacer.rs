@@ -50,12 +50,8 @@ impl Pacer {
     /// For `producers`, by `clock`.
     pub fn start(clock: Clock, producers: usize) -> Self {
         let sleepers = (0..producers).map(|_| Sleeper { due: AtomicBool::new(false), waker: AtomicWaker::new() });
-        let shared = Arc::new(Shared {
-            clock,
-            state: Mutex::default(),
-            earlier: Condvar::new(),
-            sleepers: sleepers.collect(),
-        });
+        let shared =
+            Arc::new(Shared { clock, state: Mutex::default(), earlier: Condvar::new(), sleepers: sleepers.collect() });
         let thread = {
             let shared = shared.clone();
             thread::Builder::new().name("brokermark-pacer".into()).spawn(move || shared.run())

@@ -52,13 +52,6 @@ impl Quota {
         }
     }
 
-    /// Gives back messages that were taken and not sent.
-    pub fn give_back(&self, messages: u64) {
-        if self.messages.load(Ordering::Relaxed) != u64::MAX {
-            self.messages.fetch_add(messages, Ordering::Relaxed);
-        }
-    }
-
     /// Counts payload bytes that were sent.
     #[inline]
     pub fn spend(&self, payload_bytes: u64) {
@@ -77,8 +70,6 @@ mod tests {
         let quota = Quota::new(&Stop { messages: Some(25), ..Stop::default() }, None);
         let taken: Vec<u64> = (0..4).map(|_| quota.take(10)).collect();
         assert_eq!(taken, [10, 10, 5, 0]);
-        quota.give_back(3);
-        assert_eq!(quota.take(10), 3);
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub struct Sender<P> {
     slot: usize,
     shared: Arc<Shared>,
     keys: KeySource,
-    next_payload: usize,
+    next_payload: u64,
     sequence: u64,
     attempted: Attempted,
     /// Bytes that this batch's messages carry beside or instead of pooled ones.
@@ -66,7 +66,7 @@ pub struct Sender<P> {
 
 /// Where one message's bytes lie: in the pool, or in ranges of the scratch.
 struct Parts {
-    pooled: usize,
+    pooled: u64,
     payload: Option<Range<usize>>,
     key: Option<Range<usize>>,
     envelope: Option<Range<usize>>,
@@ -79,7 +79,7 @@ impl<P: Producer> Sender<P> {
             producer,
             slot,
             // Producers begin at different payloads, so that a topic sees them mixed.
-            next_payload: slot,
+            next_payload: slot as u64,
             shared,
             keys,
             sequence: 0,
@@ -144,7 +144,7 @@ impl<P: Producer> Sender<P> {
         if self.shared.envelope != EnvelopeMode::None {
             self.enclose(&mut parts, intended_ns, measured);
         }
-        if let Some(key) = self.keys.next() {
+        if let Some(key) = self.keys.next_key() {
             let begin = self.scratch.len();
             self.scratch.extend_from_slice(key);
             parts.key = Some(begin..self.scratch.len());

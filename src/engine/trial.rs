@@ -20,8 +20,9 @@ use super::sender::{Attempted, EnvelopeMode, Sender, Shared};
 use super::{EngineError, TrialIdentity};
 use crate::broker::{Broker, Producer, Setup, Subscription, Topic};
 use crate::load::{KeySource, PayloadPool, Timetable};
-use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, host};
-use crate::scenario::{Content, Load, Placement, Producers, Scenario};
+use crate::measure::host::{self, HostSampler};
+use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES};
+use crate::scenario::{Load, Placement, Producers, Scenario};
 
 /// How long connecting, preparing and closing may each take.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -51,8 +52,9 @@ pub async fn run<B: Broker>(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, EngineError> {
     observer.phase(Phase::Prepare);
+    host::reset_peak_memory();
     let started_at = SystemTime::now();
-    let payloads = Arc::new(PayloadPool::build(&scenario.payload)?);
+    let payloads = Arc::new(PayloadPool::build(&scenario.payload, ENVELOPE_BYTES)?);
     let clock = Clock::start();
     let open = matches!(scenario.load, Load::Open(_));
     let acks = Acks::new(clock, scenario.producers.count, open);
@@ -115,7 +117,7 @@ impl Running<'_> {
         while self.acks.in_flight() > 0 && Instant::now() < deadline {
             look.wait(Phase::Drain).await;
         }
-        let usage = load.usage.finish();
+        let usage = load.usage.usage();
         let mut last_phase = Phase::Drain;
         if let Some(arrivals) = &self.arrivals {
             last_phase = Phase::Verify;
@@ -167,7 +169,7 @@ impl Running<'_> {
         let load_ends = if limited { at(course.load_end_ns) + grace } else { Instant::now() };
         let mut phase = if self.scenario.run.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp };
         look.observer.phase(phase);
-        let mut usage = host::Usage::start();
+        let mut usage = HostSampler::begin();
         let mut attempted = Attempted::default();
         let mut end = End::Completed;
         let mut crash = None;
@@ -190,7 +192,7 @@ impl Running<'_> {
                 () = tokio::time::sleep_until(at(course.measure_start_ns)), if phase == Phase::WarmUp => {
                     look.collector.look(phase, look.broker, look.observer);
                     phase = Phase::Measure;
-                    usage = host::Usage::start();
+                    usage = HostSampler::begin();
                     look.observer.phase(phase);
                 }
                 _ = look.ticks.tick() => look.collector.look(phase, look.broker, look.observer),
@@ -255,7 +257,7 @@ impl Running<'_> {
         pacer: Option<&Arc<Pacer>>,
     ) -> JoinSet<Attempted> {
         let settings = &self.scenario.producers;
-        let quota = Quota::new(&self.scenario.run.stop, self.payloads.uniform_size());
+        let quota = Quota::new(&self.scenario.run.stop, self.payload_size());
         let round = (settings.count * settings.batch) as u64;
         let quota = Arc::new(if settings.round_barrier { quota.in_rounds_of(round) } else { quota });
         let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), course.clone()));
@@ -274,7 +276,7 @@ impl Running<'_> {
         };
         let mut tasks = JoinSet::new();
         for (slot, producer) in producers.into_iter().enumerate() {
-            let keys = KeySource::new(&settings.keys, slot, settings.count, self.scenario.payload.seed);
+            let keys = KeySource::new(settings.keys, slot, settings.count, self.scenario.payload.seed);
             let sender = Sender::new(producer, slot, shared.clone(), keys);
             match (&self.scenario.load, pacer) {
                 (Load::Open(schedule), Some(pacer)) => {
@@ -288,15 +290,16 @@ impl Running<'_> {
         tasks
     }
 
+    /// The size that all payloads share, if they do.
+    fn payload_size(&self) -> Option<usize> {
+        (self.payloads.smallest() == self.payloads.largest()).then(|| self.payloads.largest())
+    }
+
     /// Messages carry an envelope only where somebody opens it, and in the payload only where that is free to.
     fn envelope(&self) -> EnvelopeMode {
-        let free = matches!(
-            self.scenario.payload.content,
-            Content::Zeros { .. } | Content::Random { .. } | Content::Vector { .. }
-        );
         match &self.scenario.consumers {
             None => EnvelopeMode::None,
-            Some(_) if free && self.payloads.smallest() >= ENVELOPE_BYTES => EnvelopeMode::InPayload,
+            Some(_) if self.scenario.payload.has_room_for_envelope() => EnvelopeMode::InPayload,
             Some(_) => EnvelopeMode::Beside,
         }
     }
@@ -314,7 +317,7 @@ impl Running<'_> {
 struct LoadEnd {
     end: End,
     attempted: Attempted,
-    usage: host::Usage,
+    usage: HostSampler,
     ended_ns: u64,
 }
 

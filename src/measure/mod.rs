@@ -10,6 +10,7 @@ mod arrivals;
 mod clock;
 mod envelope;
 mod histogram;
+pub mod host;
 mod interval;
 mod stamp;
 mod verification;

@@ -1,5 +1,8 @@
 //! `[sweep]`: one scenario becomes many. Every swept key is an axis; a point takes one value of each.
 
+use rand::SeedableRng;
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::seq::SliceRandom;
 use toml::{Table, Value};
 
 use super::fields::{Field, Fields};
@@ -286,7 +289,7 @@ impl Sweep {
             _ => (0..points).flat_map(|point| rounds.clone().map(move |trial| (point, trial))).collect(),
         };
         if self.order == Order::Shuffled {
-            fastrand::Rng::with_seed(self.seed).shuffle(&mut order);
+            order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(self.seed));
             // A point's trials keep their numbers' order, so that the first one run is trial 1.
             let mut seen = vec![0; points];
             for (point, trial) in &mut order {

@@ -51,8 +51,8 @@ impl fmt::Display for TemplateError {
 
 impl std::error::Error for TemplateError {}
 
-/// Longest `${counter:N}`: no 64-bit number has more digits, and nobody reads more zeros.
-const MAX_COUNTER_WIDTH: usize = 64;
+/// Longest `${counter:N}`: no 64-bit number has more digits.
+const MAX_COUNTER_WIDTH: usize = 20;
 
 const PLACEHOLDERS: [&str; 5] = ["counter", "random", "timestamp", "timestamp_ms", "choice"];
 

@@ -18,8 +18,8 @@ use self::script::Script;
 use self::server::Server;
 use super::registry::{Capabilities, Descriptor};
 use super::{
-    Broker, BrokerError, Consumer, Identity, Outgoing, Producer, ReceiveError, Received, Setup, SubmitError, Subscription,
-    Topic,
+    Broker, BrokerError, Consumer, Identity, Outgoing, Producer, ReceiveError, Received, Setup, SubmitError,
+    Subscription, Topic,
 };
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -59,15 +59,12 @@ impl Broker for NullBroker {
     type Consumer = NullConsumer;
 
     async fn connect(setup: Setup) -> Result<Self, BrokerError> {
-        let options: NullOptions = setup
-            .config
-            .options
-            .clone()
-            .try_into()
-            .map_err(|error: toml::de::Error| BrokerError::Configuration { broker: "null", reason: error.to_string() })?;
+        let options: NullOptions = setup.config.options.clone().try_into().map_err(|error: toml::de::Error| {
+            BrokerError::Configuration { broker: "null", reason: error.to_string() }
+        })?;
         let script = Arc::new(Script::new(options));
-        let servers =
-            (0..setup.config.connections).map(|_| Server::start(script.clone(), setup.acks.recorder(), setup.acks.clock()));
+        let servers = (0..setup.config.connections)
+            .map(|_| Server::start(script.clone(), setup.acks.recorder(), setup.acks.clock()));
         Ok(NullBroker { servers: servers.collect(), topics: Mutex::default() })
     }
 

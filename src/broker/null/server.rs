@@ -37,8 +37,7 @@ struct Pending {
 impl Server {
     pub fn start(script: Arc<Script>, recorder: AckRecorder, clock: Clock) -> Arc<Self> {
         let takes_time = script.takes_time();
-        let server =
-            Arc::new(Server { script, recorder, clock, queue: Mutex::default(), changed: Condvar::new() });
+        let server = Arc::new(Server { script, recorder, clock, queue: Mutex::default(), changed: Condvar::new() });
         if takes_time {
             let served = server.clone();
             thread::spawn(move || served.serve());

@@ -4,7 +4,6 @@ mod lines;
 mod log;
 mod size;
 mod template;
-mod template_text;
 mod vector;
 mod zeros_random;
 
@@ -20,7 +19,7 @@ pub(super) fn generate(payload: &Payload) -> Result<Draft, LoadError> {
         Content::Zeros { size } => zeros_random::zeros(size, count, seed),
         Content::Random { size, compressibility } => zeros_random::random(size, *compressibility, count, seed),
         Content::Lines { file } => lines::lines(file, count),
-        Content::Template { text } => template::template(&template_text::parse(text)?, count, seed),
+        Content::Template { template } => template::template(&template.parts, count, seed),
         Content::Vector { dimension } => vector::vectors(*dimension, count, seed),
         Content::Log { range } => log::logs(*range, count, seed),
     }

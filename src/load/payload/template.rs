@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use rand::RngExt;
 
-use super::template_text::Part;
 use crate::load::LoadError;
 use crate::load::live::{Field, Slot};
 use crate::load::pool::Draft;
 use crate::load::random::{Generator, Purpose, generator};
+use crate::scenario::template::Part;
 
 pub(super) fn template(parts: &[Part], count: usize, seed: u64) -> Result<Draft, LoadError> {
     let mut generator = generator(seed, Purpose::Content, 0);
@@ -37,18 +37,18 @@ fn write_part(part: &Part, text: &mut String, slots: &mut Vec<Slot>, generator: 
         Part::Literal(literal) => return text.push_str(literal),
         Part::Choice(choices) => return text.push_str(&choices[generator.random_range(0..choices.len())]),
         // Writing to a string cannot fail.
-        Part::RandomInteger { start, end } => {
+        Part::RandomInteger { low: start, high: end } => {
             let _ = write!(text, "{}", generator.random_range(*start..*end));
             return;
         }
-        Part::RandomFloat { start, end } => {
+        Part::RandomFloat { low: start, high: end } => {
             let _ = write!(text, "{}", generator.random_range(*start..*end));
             return;
         }
-        Part::Counter { digits: None } => Field::Counter,
-        Part::Counter { digits: Some(digits) } => Field::PaddedCounter(*digits),
+        Part::Counter { width: 0 } => Field::Counter,
+        Part::Counter { width } => Field::PaddedCounter(*width),
         Part::Timestamp => Field::Timestamp,
-        Part::TimestampMs => Field::TimestampMs,
+        Part::TimestampMilliseconds => Field::TimestampMs,
     };
     slots.push(Slot { offset: text.len(), field });
     text.extend(std::iter::repeat_n(' ', field.columns()));

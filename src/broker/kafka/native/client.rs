@@ -93,8 +93,7 @@ impl Client {
         let only_topic = std::ptr::null_mut();
         // SAFETY: the client is alive; on success `metadata` points to a structure that is destroyed after its last use.
         unsafe {
-            let code =
-                rd::rd_kafka_metadata(self.as_ptr(), 0, only_topic, &mut metadata, timeout.as_millis() as i32);
+            let code = rd::rd_kafka_metadata(self.as_ptr(), 0, only_topic, &mut metadata, timeout.as_millis() as i32);
             if code != rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR {
                 return Err(code);
             }

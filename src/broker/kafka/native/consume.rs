@@ -50,14 +50,15 @@ impl ConsumerQueue {
             rd::rd_kafka_topic_partition_list_destroy(list);
             let opaque = Arc::as_ptr(&arrived).cast_mut().cast();
             rd::rd_kafka_queue_cb_event_enable(queue.as_ptr(), Some(notify), opaque);
-            let consumer = ConsumerQueue { queue, client, arrived, envelope_header, messages: Vec::with_capacity(FETCH) };
+            let consumer =
+                ConsumerQueue { queue, client, arrived, envelope_header, messages: Vec::with_capacity(FETCH) };
             if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(consumer) } else { Err(code) }
         }
     }
 
-    /// Resolves when the queue has gone from empty to not empty since the last time.
-    pub async fn arrived(&self) {
-        self.arrived.notified().await;
+    /// Notified when the queue has gone from empty to not empty.
+    pub fn arrived(&self) -> Arc<Notify> {
+        self.arrived.clone()
     }
 
     /// How many partitions the group has given to this member.
@@ -86,8 +87,7 @@ impl ConsumerQueue {
             // SAFETY: the queue is alive and the buffer has room for `FETCH` pointers; as many as the call says are then
             // initialised, and each is destroyed below.
             let count = unsafe {
-                let count =
-                    rd::rd_kafka_consume_batch_queue(self.queue.as_ptr(), 0, self.messages.as_mut_ptr(), FETCH);
+                let count = rd::rd_kafka_consume_batch_queue(self.queue.as_ptr(), 0, self.messages.as_mut_ptr(), FETCH);
                 self.messages.set_len(count.max(0) as usize);
                 count
             };

@@ -80,9 +80,8 @@ impl Batch<'_> {
         let mut messages = [ptr::null::<rd::rd_kafka_message_t>(); FETCH];
         loop {
             // SAFETY: the event is alive and the array as long as it says; the messages belong to the event.
-            let count = unsafe {
-                rd::rd_kafka_event_message_array((self.0).0.as_ptr(), messages.as_mut_ptr(), messages.len())
-            };
+            let count =
+                unsafe { rd::rd_kafka_event_message_array((self.0).0.as_ptr(), messages.as_mut_ptr(), messages.len()) };
             if count == 0 {
                 return;
             }

@@ -1,0 +1,216 @@
+//! The `[broker.kafka]` table, and how a scenario becomes librdkafka properties.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::broker::BrokerError;
+use crate::scenario::units::{parse_duration, parse_size};
+use crate::scenario::{BrokerConfig, SaslMechanism};
+
+/// The settings that have a name of their own; every other property of librdkafka goes to `[broker.properties]`, which
+/// also overrides these. What is left out stays as librdkafka has it.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct KafkaOptions {
+    /// Which acknowledgements a produce request waits for.
+    pub acks: Option<RequiredAcks>,
+    pub compression: Option<Compression>,
+    /// Whether the producer numbers its batches, so that the broker drops repetitions.
+    pub idempotence: Option<bool>,
+    /// librdkafka's name of a partitioner: `consistent_random`, `murmur2_random`, …
+    pub partitioner: Option<String>,
+    /// How long a batch waits for more messages.
+    #[serde(deserialize_with = "duration")]
+    pub linger: Option<Duration>,
+    /// Most bytes of a batch.
+    #[serde(deserialize_with = "size")]
+    pub batch_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum RequiredAcks {
+    #[serde(rename = "0")]
+    None,
+    #[serde(rename = "1")]
+    Leader,
+    #[serde(rename = "all", alias = "-1")]
+    All,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    None,
+    Gzip,
+    Snappy,
+    Lz4,
+    Zstd,
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    parse_duration(&String::deserialize(deserializer)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    parse_size(&String::deserialize(deserializer)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+/// Properties for librdkafka, in order: a later one of the same name wins.
+#[derive(Clone)]
+pub struct Properties {
+    /// What every client of the trial shares: addresses and security.
+    shared: Vec<(String, String)>,
+    producer: Vec<(String, String)>,
+    user: Vec<(String, String)>,
+}
+
+impl Properties {
+    /// From a scenario's `[broker]`, for clients that call themselves `client_id`, at `addresses`.
+    ///
+    /// # Errors
+    /// When a secret cannot be read.
+    pub fn new(config: &BrokerConfig, client_id: &str, addresses: &str) -> Result<Self, BrokerError> {
+        let refused = |reason: String| BrokerError::Configuration { broker: "kafka", reason };
+        let options: KafkaOptions =
+            config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
+        let mut shared = vec![
+            ("bootstrap.servers".to_owned(), addresses.to_owned()),
+            ("client.id".to_owned(), client_id.to_owned()),
+        ];
+        shared.extend(security(config).map_err(refused)?);
+        Ok(Properties { shared, producer: producer(&options), user: config.properties.clone() })
+    }
+
+    /// For producing clients: statistics once a second feed the queue depth and round trips of the record.
+    pub fn for_producer(&self) -> impl Iterator<Item = (&str, &str)> {
+        let statistics = [("statistics.interval.ms", "1000")];
+        statistics.into_iter().chain(borrowed(&self.shared)).chain(borrowed(&self.producer)).chain(borrowed(&self.user))
+    }
+
+    /// For the client that makes and removes topics.
+    pub fn for_admin(&self) -> impl Iterator<Item = (&str, &str)> {
+        // The user's properties may hold what only a producer takes, but also what the connection needs.
+        borrowed(&self.shared).chain(borrowed(&self.user))
+    }
+
+    /// For a member of `group`. Offsets are not committed unless the user's properties ask for it: a group that has
+    /// committed nothing leaves nothing behind on the broker.
+    pub fn for_consumer<'a>(
+        &'a self,
+        group: &'a str,
+        properties: &'a [(String, String)],
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let own = [
+            ("group.id", group),
+            ("enable.auto.commit", "false"),
+            ("auto.offset.reset", "earliest"),
+            ("topic.metadata.refresh.interval.ms", "10000"),
+        ];
+        let connection = self.user.iter().filter(|(key, _)| concerns_the_connection(key));
+        own.into_iter()
+            .chain(borrowed(&self.shared))
+            .chain(connection.map(|(key, value)| (key.as_str(), value.as_str())))
+            .chain(borrowed(properties))
+    }
+}
+
+/// `broker.properties` are the producer's; a consumer takes those that say how to connect.
+fn concerns_the_connection(key: &str) -> bool {
+    ["security.", "ssl.", "sasl.", "socket.", "broker.address.", "debug", "api.version."]
+        .iter()
+        .any(|prefix| key.starts_with(prefix))
+}
+
+fn borrowed(properties: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
+    properties.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+}
+
+fn producer(options: &KafkaOptions) -> Vec<(String, String)> {
+    let acks = options.acks.map(|acks| match acks {
+        RequiredAcks::None => "0",
+        RequiredAcks::Leader => "1",
+        RequiredAcks::All => "all",
+    });
+    let compression = options.compression.map(|compression| match compression {
+        Compression::None => "none",
+        Compression::Gzip => "gzip",
+        Compression::Snappy => "snappy",
+        Compression::Lz4 => "lz4",
+        Compression::Zstd => "zstd",
+    });
+    let linger_ms = options.linger.map(|linger| (linger.as_secs_f64() * 1e3).to_string());
+    let set = [
+        ("acks", acks.map(str::to_owned)),
+        ("compression.codec", compression.map(str::to_owned)),
+        ("enable.idempotence", options.idempotence.map(|idempotence| idempotence.to_string())),
+        ("partitioner", options.partitioner.clone()),
+        ("linger.ms", linger_ms),
+        ("batch.size", options.batch_bytes.map(|bytes| bytes.to_string())),
+    ];
+    set.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}
+
+fn security(config: &BrokerConfig) -> Result<Vec<(String, String)>, String> {
+    let security = &config.security;
+    let protocol = match (&security.tls, &security.sasl) {
+        (None, None) => return Ok(Vec::new()),
+        (Some(_), None) => "ssl",
+        (None, Some(_)) => "sasl_plaintext",
+        (Some(_), Some(_)) => "sasl_ssl",
+    };
+    let mut properties = vec![("security.protocol", protocol.to_owned())];
+    if let Some(tls) = &security.tls {
+        let files = [
+            ("ssl.ca.location", &tls.ca),
+            ("ssl.certificate.location", &tls.certificate),
+            ("ssl.key.location", &tls.key),
+        ];
+        for (key, file) in files {
+            if let Some(file) = file {
+                properties.push((key, file.display().to_string()));
+            }
+        }
+        let identification = if tls.verify_host { "https" } else { "none" };
+        properties.push(("ssl.endpoint.identification.algorithm", identification.to_owned()));
+    }
+    if let Some(sasl) = &security.sasl {
+        let mechanism = match sasl.mechanism {
+            SaslMechanism::Plain => "PLAIN",
+            SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
+            SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+        };
+        properties.push(("sasl.mechanisms", mechanism.to_owned()));
+        properties.push(("sasl.username", sasl.username.clone()));
+        properties.push(("sasl.password", sasl.password.reveal()?));
+    }
+    Ok(properties.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn named_settings_become_librdkafkas() {
+        let options: KafkaOptions = toml::from_str(
+            "acks = \"all\"\ncompression = \"lz4\"\nidempotence = true\nlinger = \"500us\"\nbatch_bytes = \"128KiB\"",
+        )
+        .unwrap();
+        let properties = producer(&options);
+        let value = |key: &str| properties.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+        assert_eq!(value("acks"), Some("all"));
+        assert_eq!(value("compression.codec"), Some("lz4"));
+        assert_eq!(value("enable.idempotence"), Some("true"));
+        assert_eq!(value("linger.ms"), Some("0.5"));
+        assert_eq!(value("batch.size"), Some("131072"));
+        assert_eq!(value("partitioner"), None);
+    }
+
+    #[test]
+    fn an_unknown_setting_is_refused_with_those_that_exist() {
+        let error = toml::from_str::<KafkaOptions>("ack = \"1\"").unwrap_err();
+        assert!(error.message().contains("unknown field `ack`") && error.message().contains("`acks`"), "{error}");
+        assert!(toml::from_str::<KafkaOptions>("acks = \"2\"").is_err());
+    }
+}

@@ -1,0 +1,130 @@
+//! One producing client and the thread that takes its delivery reports.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rdkafka::bindings::rd_kafka_resp_err_t as Code;
+use tokio::sync::Notify;
+
+use super::native::{Client, Deliveries, Event, class_of, name_of};
+use super::statistics;
+use crate::broker::Telemetry;
+use crate::measure::AckRecorder;
+
+/// How long the thread sleeps at most before it looks whether it is to end.
+const POLL: Duration = Duration::from_millis(100);
+
+/// A producing client, shared by its producers.
+pub struct Connection {
+    pub client: Arc<Client>,
+    pub recorder: Arc<AckRecorder>,
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread tells the producers.
+#[derive(Default)]
+struct State {
+    ended: AtomicBool,
+    /// Told whenever delivery reports have made room in the client's queue.
+    room: Notify,
+    queue_full_ns: AtomicU64,
+    telemetry: Mutex<Telemetry>,
+    /// The client's last trouble: why a broker does not answer, in librdkafka's words.
+    trouble: Mutex<Option<(Code, String)>>,
+}
+
+impl Connection {
+    /// Starts the thread that polls `client`.
+    ///
+    /// # Errors
+    /// When the client has no queue or the thread cannot be started.
+    pub fn start(client: Client, recorder: AckRecorder) -> Result<Self, String> {
+        let (client, recorder, state) = (Arc::new(client), Arc::new(recorder), Arc::new(State::default()));
+        let deliveries = Deliveries::new(client.clone()).ok_or("the client has no event queue")?;
+        let thread = {
+            let (recorder, state) = (recorder.clone(), state.clone());
+            thread::Builder::new()
+                .name("brokermark-acks".into())
+                .spawn(move || {
+                    while !state.ended.load(Ordering::Acquire) {
+                        deliveries.poll(POLL, |event| state.take(event, &recorder));
+                    }
+                })
+                .map_err(|error| error.to_string())?
+        };
+        Ok(Connection { client, recorder, state, thread: Some(thread) })
+    }
+
+    /// The client's last trouble, if it had any.
+    pub fn trouble(&self) -> Option<(Code, String)> {
+        lock(&self.state.trouble).clone()
+    }
+
+    /// Resolves when delivery reports have made room since the future was made.
+    pub fn room(&self) -> impl Future<Output = ()> {
+        self.state.room.notified()
+    }
+
+    /// Counts time for which a producer found the queue full.
+    pub fn waited(&self, waited: Duration) {
+        self.state.queue_full_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// What was seen since the last call.
+    pub fn telemetry(&self) -> Telemetry {
+        let queue_full_ns = self.state.queue_full_ns.swap(0, Ordering::Relaxed);
+        Telemetry { queue_full_ns, ..std::mem::take(&mut *lock(&self.state.telemetry)) }
+    }
+}
+
+impl State {
+    fn take(&self, event: Event<'_>, recorder: &AckRecorder) {
+        match event {
+            Event::Delivered(reports) => {
+                let mut acks = recorder.batch();
+                reports.for_each(|stamp, payload_bytes, error| match error {
+                    None => acks.acknowledged(stamp, payload_bytes),
+                    Some(code) => acks.failed(stamp, class_of(code), || self.explain(code)),
+                });
+                drop(acks);
+                self.room.notify_waiters();
+            }
+            Event::Trouble(code, reason) => *lock(&self.trouble) = Some((code, reason)),
+            Event::Statistics(json) => {
+                if let Some(latest) = statistics::read(json) {
+                    let mut telemetry = lock(&self.telemetry);
+                    let queue_messages = telemetry.queue_messages.max(latest.queue_messages);
+                    *telemetry = Telemetry { queue_messages, ..latest };
+                }
+            }
+        }
+    }
+
+    /// A message's error, with the client's last trouble: "timed out" alone does not say why.
+    fn explain(&self, code: Code) -> String {
+        match &*lock(&self.trouble) {
+            Some((_, trouble)) => format!("{} (last trouble of the client: {trouble})", name_of(code)),
+            None => name_of(code),
+        }
+    }
+}
+
+impl Drop for Connection {
+    /// Gives up what is still in flight. Destroying the client, which happens with its last owner, waits for librdkafka's
+    /// threads.
+    fn drop(&mut self) {
+        self.client.purge();
+        self.state.ended.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has nothing left to clean up.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,66 @@
+//! A member of a consumer group.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+use super::native::{Client, ConsumerQueue, class_of, name_of};
+use crate::broker::{BrokerError, Consumer, ReceiveError, Received, Subscription};
+
+/// The group's events are served at least so often, as `max.poll.interval.ms` demands of a living member.
+const SERVE: Duration = Duration::from_millis(500);
+
+/// A member of a group on one topic.
+pub struct KafkaConsumer {
+    queue: ConsumerQueue,
+    arrived: Arc<Notify>,
+    /// Whether the queue may hold more than the last notification told of.
+    unread: bool,
+}
+
+impl KafkaConsumer {
+    /// Joins the group and waits until it has been given its partitions, where there is one for every member.
+    pub(super) async fn join(
+        client: Client,
+        subscription: &Subscription,
+        deadline: Duration,
+    ) -> Result<Self, BrokerError> {
+        let topic = &subscription.topic;
+        let cannot = |reason: String| BrokerError::Topic { topic: topic.name.clone(), action: "consumed", reason };
+        let mut queue = ConsumerQueue::subscribe(client, &topic.name).map_err(|code| cannot(name_of(code)))?;
+        let arrived = queue.arrived();
+        let deadline = Instant::now() + deadline;
+        while queue.assigned() == 0 {
+            if subscription.member >= topic.partitions as usize {
+                break;
+            }
+            if Instant::now() >= deadline {
+                return Err(cannot(format!("the group {} gave this member no partition", subscription.group)));
+            }
+            // Nothing has been sent yet, or it is older than the trial: nobody misses it.
+            queue.take(|_| {}).map_err(|code| cannot(name_of(code)))?;
+            // A group event may come without a message: look again soon.
+            let _ = timeout(Duration::from_millis(20), arrived.notified()).await;
+        }
+        Ok(KafkaConsumer { queue, arrived, unread: true })
+    }
+}
+
+impl Consumer for KafkaConsumer {
+    async fn ready(&mut self) -> Result<(), ReceiveError> {
+        if !self.unread {
+            // Either way the queue is served: a group without messages has events, too.
+            let _ = timeout(SERVE, self.arrived.notified()).await;
+        }
+        self.unread = true;
+        Ok(())
+    }
+
+    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        // The queue tells only of its change from empty to not empty, and `take` leaves it empty.
+        self.unread = false;
+        self.queue.take(each).map_err(|code| ReceiveError { class: class_of(code), message: name_of(code) })
+    }
+}

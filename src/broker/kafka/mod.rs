@@ -1,0 +1,185 @@
+//! Apache Kafka through librdkafka.
+//!
+//! - `config`: the `[broker.kafka]` table and how a scenario becomes librdkafka properties.
+//! - `connection`: one producing client and the thread that takes its delivery reports.
+//! - `producer`, `consumer`: what the engine's tasks hold.
+//! - `topics`: made, found, removed.
+//! - `statistics`: librdkafka's view of its queues and of the broker.
+//! - `native`: under rdkafka's safe types, for what they do not reach.
+
+mod config;
+mod connection;
+mod consumer;
+mod native;
+mod producer;
+mod statistics;
+mod topics;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::bindings::rd_kafka_resp_err_t as Code;
+
+use self::config::{KafkaOptions, Properties};
+use self::connection::Connection;
+use self::consumer::KafkaConsumer;
+use self::native::{Client, Role, TopicHandle, name_of};
+use self::producer::KafkaProducer;
+use self::topics::Topics;
+use super::registry::{Capabilities, Descriptor};
+use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic};
+use crate::emulator::kafka::EmbeddedKafka;
+
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    kind: "kafka",
+    summary: "Apache Kafka and what speaks its protocol, through librdkafka",
+    capabilities: Capabilities {
+        addresses: true,
+        embedded: true,
+        partitions: true,
+        replication: true,
+        keys: true,
+        headers: true,
+        consumers: true,
+        groups: true,
+        tls: cfg!(feature = "tls"),
+        sasl: true,
+        properties: true,
+    },
+    check_options: |options| options.try_into::<KafkaOptions>().map(drop),
+};
+
+/// One try at the cluster's metadata; between tries the client's trouble is looked at.
+const METADATA_TRY: Duration = Duration::from_millis(500);
+
+/// A Kafka cluster, reached over one or more producing clients.
+pub struct KafkaBroker {
+    connections: Vec<Arc<Connection>>,
+    handles: Mutex<BTreeMap<(usize, String), Arc<TopicHandle>>>,
+    topics: Topics,
+    properties: Properties,
+    headers: Vec<(String, String)>,
+    identity: Identity,
+    timeout: Duration,
+    /// Ends after the clients that are connected to it.
+    _embedded: Option<EmbeddedKafka>,
+}
+
+impl Broker for KafkaBroker {
+    type Producer = KafkaProducer;
+    type Consumer = KafkaConsumer;
+
+    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
+        let refused = |reason: String| BrokerError::Configuration { broker: "kafka", reason };
+        let embedded = match setup.config.is_embedded() {
+            true => Some(EmbeddedKafka::start().map_err(refused)?),
+            false => None,
+        };
+        let addresses = match &embedded {
+            Some(embedded) => embedded.address(),
+            None => setup.config.addresses.join(","),
+        };
+        let properties = Properties::new(&setup.config, &setup.run_id, &addresses)?;
+        let mut connections = Vec::with_capacity(setup.config.connections);
+        for _ in 0..setup.config.connections {
+            let client = Client::new(Role::Producer, properties.for_producer(), Some(setup.payloads.clone()));
+            let connection = Connection::start(client.map_err(refused)?, setup.acks.recorder()).map_err(refused)?;
+            connections.push(Arc::new(connection));
+        }
+        let brokers = tokio::task::block_in_place(|| reach(&connections[0], &addresses, setup.timeout))?;
+        let cluster = connections[0].client.cluster_id();
+        let identity = Identity {
+            client: format!("librdkafka {}", rdkafka::util::get_rdkafka_version().1),
+            broker: Some(format!("Kafka cluster {} of {brokers} broker(s)", cluster.as_deref().unwrap_or("?"))),
+            embedded: embedded.is_some(),
+        };
+        Ok(KafkaBroker {
+            connections,
+            handles: Mutex::default(),
+            topics: Topics::new(&properties, setup.timeout)?,
+            properties,
+            headers: setup.headers,
+            identity,
+            timeout: setup.timeout,
+            _embedded: embedded,
+        })
+    }
+
+    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+        self.topics.prepare(topics).await
+    }
+
+    async fn producer(&self, slot: usize, topic: &Topic) -> Result<KafkaProducer, BrokerError> {
+        let index = slot % self.connections.len();
+        let connection = self.connections[index].clone();
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let handle = match handles.get(&(index, topic.name.clone())) {
+            Some(handle) => handle.clone(),
+            None => {
+                let handle = TopicHandle::new(connection.client.clone(), &topic.name, &self.headers)
+                    .map_err(|reason| BrokerError::Configuration { broker: "kafka", reason })?;
+                let handle = Arc::new(handle);
+                handles.insert((index, topic.name.clone()), handle.clone());
+                handle
+            }
+        };
+        Ok(KafkaProducer::new(connection, handle))
+    }
+
+    async fn consumer(&self, subscription: &Subscription) -> Result<KafkaConsumer, BrokerError> {
+        let properties = self.properties.for_consumer(&subscription.group, &subscription.properties);
+        let client = Client::new(Role::Consumer, properties, None)
+            .map_err(|reason| BrokerError::Configuration { broker: "kafka", reason })?;
+        KafkaConsumer::join(client, subscription, self.timeout).await
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    fn telemetry(&self) -> Telemetry {
+        self.connections.iter().map(|connection| connection.telemetry()).fold(Telemetry::default(), |sum, one| {
+            Telemetry {
+                queue_messages: match (sum.queue_messages, one.queue_messages) {
+                    (Some(sum), Some(one)) => Some(sum + one),
+                    (sum, one) => sum.or(one),
+                },
+                round_trip_p50_ns: sum.round_trip_p50_ns.max(one.round_trip_p50_ns),
+                round_trip_p99_ns: sum.round_trip_p99_ns.max(one.round_trip_p99_ns),
+                queue_full_ns: sum.queue_full_ns + one.queue_full_ns,
+            }
+        })
+    }
+
+    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
+        let removed = self.topics.remove(&created).await;
+        tokio::task::block_in_place(|| drop(self));
+        removed
+    }
+}
+
+/// Waits until the cluster answers; how many brokers it has.
+fn reach(connection: &Connection, addresses: &str, timeout: Duration) -> Result<usize, BrokerError> {
+    let address = addresses.to_owned();
+    let begin = Instant::now();
+    loop {
+        let code = match connection.client.count_brokers(METADATA_TRY) {
+            Ok(brokers) => return Ok(brokers),
+            Err(code) => code,
+        };
+        match connection.trouble() {
+            Some((Code::RD_KAFKA_RESP_ERR__AUTHENTICATION, reason)) => {
+                return Err(BrokerError::Authorisation { broker: "kafka", address, reason });
+            }
+            Some((Code::RD_KAFKA_RESP_ERR__RESOLVE | Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, reason)) => {
+                return Err(BrokerError::Unreachable { broker: "kafka", address, reason });
+            }
+            trouble if begin.elapsed() >= timeout => {
+                let reason = trouble.map_or_else(|| name_of(code), |(_, reason)| reason);
+                return Err(BrokerError::Unreachable { broker: "kafka", address, reason });
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Topics: what is there, what is made, and what is removed again.
+
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use tokio::time::{Instant, sleep};
+
+use super::config::Properties;
+use crate::broker::{BrokerError, Topic};
+
+/// How often new topics are looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Makes and removes topics.
+pub struct Topics {
+    admin: AdminClient<DefaultClientContext>,
+    timeout: Duration,
+}
+
+impl Topics {
+    /// # Errors
+    /// When librdkafka does not accept the properties.
+    pub fn new(properties: &Properties, timeout: Duration) -> Result<Self, BrokerError> {
+        let mut config = ClientConfig::new();
+        for (key, value) in properties.for_admin() {
+            config.set(key, value);
+        }
+        let admin = config
+            .create()
+            .map_err(|error| BrokerError::Configuration { broker: "kafka", reason: error.to_string() })?;
+        Ok(Topics { admin, timeout })
+    }
+
+    /// Makes those of `topics` that do not exist, waits until all have leaders, and names those it made.
+    ///
+    /// # Errors
+    /// When one exists with another number of partitions or replicas, or cannot be made.
+    pub async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+        let existing = self.existing()?;
+        let mut missing = Vec::new();
+        for topic in topics {
+            match existing.iter().find(|(found, _)| found.name == topic.name) {
+                Some((found, _)) => agree(topic, found)?,
+                None => missing.push(topic),
+            }
+        }
+        self.make(&missing).await?;
+        self.wait_for_leaders(topics).await?;
+        Ok(missing.into_iter().map(|topic| topic.name.clone()).collect())
+    }
+
+    /// Removes topics by name.
+    ///
+    /// # Errors
+    /// When the broker does not.
+    pub async fn remove(&self, names: &[String]) -> Result<(), BrokerError> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let failed =
+            |topic: &str, reason: String| BrokerError::Topic { topic: topic.to_owned(), action: "removed", reason };
+        let results = self
+            .admin
+            .delete_topics(&names, &self.options())
+            .await
+            .map_err(|error| failed(names[0], error.to_string()))?;
+        for result in results {
+            if let Err((name, code)) = result {
+                return Err(failed(&name, code.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn make(&self, missing: &[&Topic]) -> Result<(), BrokerError> {
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let failed =
+            |topic: &str, reason: String| BrokerError::Topic { topic: topic.to_owned(), action: "made", reason };
+        let new: Vec<NewTopic<'_>> = missing
+            .iter()
+            .map(|topic| {
+                let replication = TopicReplication::Fixed(topic.replication as i32);
+                NewTopic::new(&topic.name, topic.partitions as i32, replication)
+            })
+            .collect();
+        let results = self
+            .admin
+            .create_topics(&new, &self.options())
+            .await
+            .map_err(|error| failed(&missing[0].name, error.to_string()))?;
+        for result in results {
+            if let Err((name, code)) = result {
+                let advice = match code {
+                    RDKafkaErrorCode::InvalidReplicationFactor => ": is `topology.replication` more than the brokers?",
+                    _ => "",
+                };
+                return Err(failed(&name, format!("{code}{advice}")));
+            }
+        }
+        Ok(())
+    }
+
+    async fn wait_for_leaders(&self, topics: &[Topic]) -> Result<(), BrokerError> {
+        let deadline = Instant::now() + self.timeout;
+        loop {
+            let existing = self.existing()?;
+            let waiting = topics.iter().find(|topic| {
+                !existing.iter().any(|(found, led)| found.name == topic.name && *led && agree(topic, found).is_ok())
+            });
+            match waiting {
+                None => return Ok(()),
+                Some(topic) if Instant::now() >= deadline => {
+                    let reason = format!("no leader for all its partitions within {:?}", self.timeout);
+                    return Err(BrokerError::Topic { topic: topic.name.clone(), action: "made", reason });
+                }
+                Some(_) => sleep(LOOK).await,
+            }
+        }
+    }
+
+    /// Every topic of the cluster, and whether each of its partitions has a leader. Asking for one by name would make it
+    /// on brokers that do so.
+    fn existing(&self) -> Result<Vec<(Topic, bool)>, BrokerError> {
+        let metadata = tokio::task::block_in_place(|| self.admin.inner().fetch_metadata(None, self.timeout))
+            .map_err(|error: KafkaError| BrokerError::Client { broker: "kafka", reason: error.to_string() })?;
+        let describe = |topic: &rdkafka::metadata::MetadataTopic| {
+            let partitions = topic.partitions();
+            let found = Topic {
+                name: topic.name().to_owned(),
+                partitions: partitions.len() as u32,
+                replication: partitions.first().map_or(0, |partition| partition.replicas().len() as u32),
+            };
+            (found, partitions.iter().all(|partition| partition.leader() >= 0))
+        };
+        Ok(metadata.topics().iter().map(describe).collect())
+    }
+
+    fn options(&self) -> AdminOptions {
+        AdminOptions::new().request_timeout(Some(self.timeout)).operation_timeout(Some(self.timeout))
+    }
+}
+
+fn agree(wanted: &Topic, found: &Topic) -> Result<(), BrokerError> {
+    if wanted.partitions == found.partitions && wanted.replication == found.replication {
+        return Ok(());
+    }
+    let shape = |topic: &Topic| format!("{} partition(s) and replication {}", topic.partitions, topic.replication);
+    Err(BrokerError::TopicMismatch { topic: wanted.name.clone(), found: shape(found), wanted: shape(wanted) })
+}

@@ -1,0 +1,37 @@
+//! librdkafka's mock cluster: a Kafka endpoint inside this process, for the quick start and for tests.
+//!
+//! It speaks the real protocol over loopback, but it is no broker: it keeps at most 5 MiB of each partition in memory and
+//! does in one thread what a broker does in many. Nothing measured against it says anything about Kafka, and every record
+//! of it says so.
+
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::DefaultProducerContext;
+
+/// Brokers of the mock cluster, so that topics may have three replicas.
+const BROKERS: i32 = 3;
+
+/// A running mock cluster; it ends when it is dropped.
+pub struct EmbeddedKafka {
+    cluster: MockCluster<'static, DefaultProducerContext>,
+}
+
+// SAFETY: librdkafka serves the cluster on a thread of its own, and its functions lock it; what rdkafka holds besides is
+// an owned client, which may be used and destroyed on any thread.
+unsafe impl Send for EmbeddedKafka {}
+// SAFETY: as above; this type lends nothing but the address.
+unsafe impl Sync for EmbeddedKafka {}
+
+impl EmbeddedKafka {
+    /// # Errors
+    /// When loopback ports cannot be opened.
+    pub fn start() -> Result<Self, String> {
+        let cluster =
+            MockCluster::new(BROKERS).map_err(|error| format!("the embedded cluster does not start: {error}"))?;
+        Ok(EmbeddedKafka { cluster })
+    }
+
+    /// `host:port` of its brokers, separated by commas.
+    pub fn address(&self) -> String {
+        self.cluster.bootstrap_servers()
+    }
+}
