@@ -13,6 +13,7 @@ mod histogram;
 pub mod host;
 mod interval;
 mod stamp;
+pub mod verdict;
 mod verification;
 mod window;
 

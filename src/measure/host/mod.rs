@@ -1,0 +1,134 @@
+//! What the machine and this process were doing during a measurement.
+//!
+//! A [`HostSampler`] is begun with the measured window and asked at its end; everything is a difference of counters
+//! that the system keeps anyway, so sampling costs nothing in between. Off Linux, what cannot be known is `None`.
+
+mod command_line;
+mod environment;
+mod process;
+mod system;
+mod threads;
+
+use std::time::{Duration, Instant};
+
+pub use command_line::mask_secrets;
+pub use environment::environment;
+pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory};
+pub use system::SystemTimes;
+pub use threads::{BusiestThread, ThreadTimes};
+
+use crate::record::{Client, HostLoad};
+
+/// Counters at the begin of a stretch of time.
+#[derive(Debug)]
+pub struct HostSampler {
+    began: Instant,
+    process: ProcessUsage,
+    threads: ThreadTimes,
+    system: Option<SystemTimes>,
+    lap_began: Instant,
+    lap_cpu: Duration,
+}
+
+impl HostSampler {
+    /// Begins here and now.
+    pub fn begin() -> Self {
+        let process = ProcessUsage::now();
+        let began = Instant::now();
+        HostSampler {
+            began,
+            process,
+            threads: ThreadTimes::now(),
+            system: SystemTimes::now(),
+            lap_began: began,
+            lap_cpu: process.cpu(),
+        }
+    }
+
+    /// Cores busy with this process since the last lap, or since the begin: one row of a series.
+    pub fn lap(&mut self) -> f64 {
+        let (now, cpu) = (Instant::now(), ProcessUsage::now().cpu());
+        let cores = cores(cpu.saturating_sub(self.lap_cpu), now - self.lap_began);
+        (self.lap_began, self.lap_cpu) = (now, cpu);
+        cores
+    }
+
+    /// What was used since the begin.
+    pub fn usage(&self) -> HostUsage {
+        let elapsed = self.began.elapsed();
+        HostUsage {
+            elapsed,
+            process: ProcessUsage::now().since(self.process),
+            busiest_thread: ThreadTimes::now().busiest_since(&self.threads, elapsed),
+            peak_memory_bytes: peak_memory_bytes(),
+            host_load: SystemTimes::now().zip(self.system).and_then(|(now, begin)| now.load_since(begin)),
+        }
+    }
+}
+
+/// What was used during a stretch of time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostUsage {
+    pub elapsed: Duration,
+    pub process: ProcessUsage,
+    /// Threads that ended in between are not seen.
+    pub busiest_thread: Option<BusiestThread>,
+    /// Since [`reset_peak_memory`] succeeded, else since the process began.
+    pub peak_memory_bytes: Option<u64>,
+    pub host_load: Option<HostLoad>,
+}
+
+impl HostUsage {
+    /// The part of a record's `client` that the system knows; the rest keeps its defaults.
+    pub fn client(&self, acknowledged: u64) -> Client {
+        let cpu = self.process.cpu();
+        Client {
+            cpu_seconds: cpu.as_secs_f64(),
+            cpu_user_seconds: self.process.cpu_user.as_secs_f64(),
+            cpu_system_seconds: self.process.cpu_system.as_secs_f64(),
+            cores_used: cores(cpu, self.elapsed),
+            cores_available: cores_available(),
+            busiest_thread_cores: self.busiest_thread.as_ref().map(|thread| thread.cores),
+            busiest_thread: self.busiest_thread.as_ref().map(|thread| thread.name.clone()),
+            cpu_ns_per_message: (acknowledged > 0).then(|| cpu.as_nanos() as f64 / acknowledged as f64),
+            peak_memory_bytes: self.peak_memory_bytes,
+            voluntary_context_switches: self.process.voluntary_context_switches,
+            involuntary_context_switches: self.process.involuntary_context_switches,
+            ..Client::default()
+        }
+    }
+}
+
+/// Cores this process may use: affinity and a container's quota are considered.
+pub fn cores_available() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn cores(cpu: Duration, elapsed: Duration) -> f64 {
+    if elapsed.is_zero() { 0.0 } else { cpu.as_secs_f64() / elapsed.as_secs_f64() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_thread_is_seen_by_process_thread_and_lap() {
+        let mut sampler = HostSampler::begin();
+        let until = Instant::now() + Duration::from_millis(200);
+        let mut sum = 0u64;
+        while Instant::now() < until {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        let usage = sampler.usage();
+        let client = usage.client(1000);
+        assert!(client.cpu_seconds > 0.01, "{usage:?}");
+        assert!(client.cpu_ns_per_message.unwrap() > 10_000.0, "{client:?}");
+        assert!(sampler.lap() > 0.0);
+        if cfg!(target_os = "linux") {
+            assert!(client.peak_memory_bytes.unwrap() > 1 << 20);
+            let load = usage.host_load.unwrap();
+            assert!(load.system_cpu_busy > 0.0 && load.system_cpu_busy <= 1.0, "{load:?}");
+        }
+    }
+}

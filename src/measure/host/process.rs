@@ -1,0 +1,94 @@
+//! What this process used: CPU time and context switches from `getrusage`, peak memory from `/proc`.
+
+use std::time::Duration;
+
+/// Counters since the process began, or the difference of two of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProcessUsage {
+    pub cpu_user: Duration,
+    pub cpu_system: Duration,
+    pub voluntary_context_switches: Option<u64>,
+    pub involuntary_context_switches: Option<u64>,
+}
+
+impl ProcessUsage {
+    /// User and system time together.
+    pub fn cpu(&self) -> Duration {
+        self.cpu_user + self.cpu_system
+    }
+
+    /// What was used between `begin` and this.
+    pub fn since(self, begin: ProcessUsage) -> ProcessUsage {
+        let difference =
+            |now: Option<u64>, begin: Option<u64>| now.zip(begin).map(|(now, begin)| now.saturating_sub(begin));
+        ProcessUsage {
+            cpu_user: self.cpu_user.saturating_sub(begin.cpu_user),
+            cpu_system: self.cpu_system.saturating_sub(begin.cpu_system),
+            voluntary_context_switches: difference(self.voluntary_context_switches, begin.voluntary_context_switches),
+            involuntary_context_switches: difference(
+                self.involuntary_context_switches,
+                begin.involuntary_context_switches,
+            ),
+        }
+    }
+
+    /// The counters of all threads of this process, those that ended included; zero where the system does not tell.
+    #[cfg(unix)]
+    pub fn now() -> Self {
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: `usage` is a valid place for an `rusage`, and the call writes nowhere else.
+        let answer = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+        if answer != 0 {
+            return ProcessUsage::default();
+        }
+        // SAFETY: the call succeeded and so has filled it; before, it was zeroed, which is a valid `rusage` too.
+        let usage = unsafe { usage.assume_init() };
+        ProcessUsage {
+            cpu_user: time(usage.ru_utime),
+            cpu_system: time(usage.ru_stime),
+            voluntary_context_switches: u64::try_from(usage.ru_nvcsw).ok(),
+            involuntary_context_switches: u64::try_from(usage.ru_nivcsw).ok(),
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub fn now() -> Self {
+        ProcessUsage::default()
+    }
+}
+
+#[cfg(unix)]
+fn time(value: libc::timeval) -> Duration {
+    let seconds = u64::try_from(value.tv_sec).unwrap_or(0);
+    let microseconds = u64::try_from(value.tv_usec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_micros(microseconds)
+}
+
+/// Most memory this process had resident at once, in bytes (`VmHWM`).
+pub fn peak_memory_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    super::system::kibibytes(&status, "VmHWM:").map(|kibibytes| kibibytes * 1024)
+}
+
+/// Lets [`peak_memory_bytes`] count from now, so that each trial of a sweep has its own peak; whether that succeeded.
+///
+/// Writing 5 to `clear_refs` resets the high-water mark (proc(5)); some containers forbid it.
+pub fn reset_peak_memory() -> bool {
+    cfg!(target_os = "linux") && std::fs::write("/proc/self/clear_refs", "5").is_ok()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_forgets_the_former_peak() {
+        let block = std::hint::black_box(vec![1u8; 96 << 20]);
+        let high = peak_memory_bytes().unwrap();
+        assert!(high >= 96 << 20, "{high}");
+        drop(block);
+        if reset_peak_memory() {
+            assert!(peak_memory_bytes().unwrap() < high - (48 << 20));
+        }
+    }
+}
