@@ -1,0 +1,261 @@
+//! Findings from the account of messages: is it whole, what failed, what was lost.
+
+use super::finding::{Finding, against, note};
+use super::{Evidence, limits};
+use crate::record::ReasonKind::*;
+use crate::record::readable::{count, percent};
+use crate::record::{Status, Verification};
+
+pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(ledger(evidence));
+    findings.extend(status(evidence));
+    findings.extend(failures(evidence));
+    findings.extend(unresolved(evidence));
+    findings.extend(beyond_range(evidence));
+    if let Some(verification) = evidence.verification {
+        findings.extend(losses(verification));
+        findings.extend(order(verification));
+        findings.extend(incomplete(verification));
+    }
+    if evidence.embedded {
+        findings.push(against(
+            Embedded,
+            "The broker ran inside this process: it wrote nothing to disk, sent nothing over a network and shared the client's CPU.".to_owned(),
+            "Use the run to see that a scenario works; point `broker.addresses` at a real broker to measure one.",
+            &[],
+        ));
+    }
+    if evidence.debug_build {
+        findings.push(note(
+            DebugBuild,
+            "brokermark was built without optimisation, so its own cost is many times what it should be.".to_owned(),
+            "Build with `cargo build --release`.",
+            &[],
+        ));
+    }
+    findings
+}
+
+fn ledger(evidence: &Evidence<'_>) -> Option<Finding> {
+    let counts = evidence.counts;
+    if counts.balances() {
+        return None;
+    }
+    let warm_up = counts.warm_up;
+    Some(against(
+        LedgerMismatch,
+        format!(
+            "{} messages were attempted, but {} acknowledged + {} failed + {} unresolved are accounted for (in the warm-up: {} against {} + {} + {}).",
+            count(counts.attempted),
+            count(counts.acknowledged),
+            count(counts.failed),
+            count(counts.unresolved),
+            count(warm_up.attempted),
+            count(warm_up.acknowledged),
+            count(warm_up.failed),
+            count(warm_up.unresolved),
+        ),
+        "This is a bug of brokermark: please report it with the record, and use none of its figures.",
+        &[
+            ("attempted", counts.attempted as f64),
+            ("acknowledged", counts.acknowledged as f64),
+            ("failed", counts.failed as f64),
+            ("unresolved", counts.unresolved as f64),
+        ],
+    ))
+}
+
+fn status(evidence: &Evidence<'_>) -> Option<Finding> {
+    match evidence.status {
+        Status::Completed => None,
+        Status::Interrupted => Some(against(
+            Interrupted,
+            "The trial was stopped by a signal before its stop condition.".to_owned(),
+            "Run it to its end; --resume repeats this trial and goes on from there.",
+            &[],
+        )),
+        Status::Failed => Some(against(
+            Failed,
+            format!("The trial failed: {}.", evidence.error.unwrap_or("no cause was recorded").trim_end_matches('.')),
+            "Mend the cause; --resume repeats this trial and goes on from there.",
+            &[],
+        )),
+    }
+}
+
+fn failures(evidence: &Evidence<'_>) -> Option<Finding> {
+    let (failed, attempted) = (evidence.counts.failed, evidence.counts.attempted);
+    let sentence = |share| format!("{} of {} messages failed ({}).", count(failed), count(attempted), percent(share));
+    missing(failed, attempted, |share, found| {
+        found(
+            Failures,
+            sentence(share),
+            "`errors` has them by class, each with the client's first message.",
+            &[("failed", failed as f64), ("attempted", attempted as f64), ("share", share)],
+        )
+    })
+}
+
+fn unresolved(evidence: &Evidence<'_>) -> Option<Finding> {
+    let (unresolved, attempted) = (evidence.counts.unresolved, evidence.counts.attempted);
+    let sentence = |share| {
+        format!(
+            "{} of {} messages ({}) had no outcome when the drain deadline passed; they would be the slowest and are in no percentile.",
+            count(unresolved),
+            count(attempted),
+            percent(share)
+        )
+    };
+    missing(unresolved, attempted, |share, found| {
+        found(
+            Unresolved,
+            sentence(share),
+            "Lower the load, or raise `run.drain_deadline` if the broker is known to answer later.",
+            &[("unresolved", unresolved as f64), ("attempted", attempted as f64), ("share", share)],
+        )
+    })
+}
+
+type Found = fn(crate::record::ReasonKind, String, &str, &[(&str, f64)]) -> Finding;
+
+/// Messages that are missing from the percentiles: a note while they are few, else a reason.
+fn missing(messages: u64, attempted: u64, finding: impl FnOnce(f64, Found) -> Finding) -> Option<Finding> {
+    if messages == 0 {
+        return None;
+    }
+    let share = messages as f64 / attempted.max(1) as f64;
+    Some(finding(share, if share > limits::LARGEST_MISSING_SHARE { against } else { note }))
+}
+
+fn beyond_range(evidence: &Evidence<'_>) -> Option<Finding> {
+    let latency = evidence.latency;
+    let all = [
+        ("response", &latency.response),
+        ("service", &latency.service),
+        ("schedule delay", &latency.schedule_delay),
+        ("end-to-end", &latency.end_to_end),
+    ];
+    let beyond: Vec<(&str, u64)> = all
+        .iter()
+        .filter_map(|(name, latency)| latency.as_ref().map(|latency| (*name, latency.beyond_range)))
+        .filter(|(_, values)| *values > 0)
+        .collect();
+    if beyond.is_empty() {
+        return None;
+    }
+    let listed: Vec<String> = beyond.iter().map(|(name, values)| format!("{} of {name}", count(*values))).collect();
+    let total: u64 = beyond.iter().map(|(_, values)| values).sum();
+    Some(against(
+        BeyondRange,
+        format!(
+            "Latencies were too large for the histogram ({}), so upper percentiles and the maximum are too low.",
+            listed.join(", ")
+        ),
+        "Something stood still for minutes: see the series for when, and lower the load or mend the broker.",
+        &[("values", total as f64)],
+    ))
+}
+
+fn losses(verification: &Verification) -> Option<Finding> {
+    let Verification { lost, duplicated, corrupt, .. } = *verification;
+    if lost + duplicated + corrupt == 0 {
+        return None;
+    }
+    Some(against(
+        Losses,
+        format!(
+            "{} acknowledged messages were lost, {} delivered twice without notice and {} damaged.",
+            count(lost),
+            count(duplicated),
+            count(corrupt)
+        ),
+        "The broker or the client's settings do not keep what was asked for: check acknowledgement level, replication, retention and idempotence, and that consumers had time to catch up.",
+        &[("lost", lost as f64), ("duplicated", duplicated as f64), ("corrupt", corrupt as f64)],
+    ))
+}
+
+fn order(verification: &Verification) -> Option<Finding> {
+    (verification.reordered > 0).then(|| {
+        note(
+            Reordered,
+            format!("{} messages came after a later one of the same producer.", count(verification.reordered)),
+            "Retries with several requests in flight do this; an idempotent producer keeps order.",
+            &[("reordered", verification.reordered as f64)],
+        )
+    })
+}
+
+fn incomplete(verification: &Verification) -> Option<Finding> {
+    verification.saturated.then(|| {
+        note(
+            VerificationIncomplete,
+            "The verifier's bounded memory was exceeded, so its counts are lower bounds.".to_owned(),
+            "Fewer producers, or consumers that keep up, let it follow every message.",
+            &[],
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sound::{judged, notes, reasons};
+    use super::*;
+    use crate::record::{Record, Verification};
+
+    /// Moves messages from acknowledged to failed or unresolved.
+    fn shift(record: &mut Record, failed: u64, unresolved: u64) {
+        record.counts.failed = failed;
+        record.counts.unresolved = unresolved;
+        record.counts.acknowledged = record.counts.attempted - failed - unresolved;
+    }
+
+    #[test]
+    fn few_failures_are_a_note_and_more_a_reason() {
+        assert_eq!(notes(|record, _, _| shift(record, 50, 0)), [Failures]);
+        assert_eq!(reasons(|record, _, _| shift(record, 50, 0)), []);
+        assert_eq!(reasons(|record, _, _| shift(record, 51, 0)), [Failures]);
+    }
+
+    #[test]
+    fn few_unresolved_are_a_note_and_more_a_reason() {
+        assert_eq!(notes(|record, _, _| shift(record, 0, 50)), [Unresolved]);
+        assert_eq!(reasons(|record, _, _| shift(record, 0, 51)), [Unresolved]);
+    }
+
+    #[test]
+    fn one_message_off_is_a_mismatch() {
+        assert_eq!(reasons(|record, _, _| record.counts.attempted += 1), [LedgerMismatch]);
+        assert_eq!(reasons(|record, _, _| record.counts.warm_up.failed += 1), [LedgerMismatch]);
+    }
+
+    #[test]
+    fn one_value_beyond_the_range_is_enough() {
+        let verdict = judged(|record, _, _| record.latency.response.as_mut().unwrap().beyond_range = 1);
+        assert_eq!(verdict.reasons[0].kind, BeyondRange);
+        assert!(verdict.reasons[0].evidence.contains("1 of response"), "{:?}", verdict.reasons);
+    }
+
+    #[test]
+    fn a_loss_a_duplicate_or_damage_speaks_against_it_and_reordering_does_not() {
+        for found in [
+            Verification { lost: 1, ..Verification::default() },
+            Verification { duplicated: 1, ..Verification::default() },
+            Verification { corrupt: 1, ..Verification::default() },
+        ] {
+            assert_eq!(reasons(|record, _, _| record.verification = Some(found)), [Losses]);
+        }
+        let harmless = Verification { reordered: 1, redelivered: 1, missing: 1, foreign: 1, ..Verification::default() };
+        assert_eq!(reasons(|record, _, _| record.verification = Some(harmless)), []);
+        assert_eq!(notes(|record, _, _| record.verification = Some(harmless)), [Reordered]);
+        let saturated = Verification { saturated: true, ..Verification::default() };
+        assert_eq!(notes(|record, _, _| record.verification = Some(saturated)), [VerificationIncomplete]);
+    }
+
+    #[test]
+    fn interruption_and_an_embedded_broker_speak_against_it_and_a_debug_build_is_noted() {
+        assert_eq!(reasons(|record, _, _| record.status = Status::Interrupted), [Interrupted]);
+        assert_eq!(reasons(|record, _, _| record.environment.embedded = true), [Embedded]);
+        assert_eq!(notes(|record, _, _| record.environment.debug_build = true), [DebugBuild]);
+    }
+}

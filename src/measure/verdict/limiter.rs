@@ -1,0 +1,136 @@
+//! What kept the throughput from being higher, as far as the evidence goes.
+//!
+//! The order of the questions matters: a client without CPU explains everything behind it, and a schedule that was kept
+//! was the limit whatever else was near its own.
+
+use super::{Evidence, limits, pace, resources};
+use crate::record::readable::{count, duration, percent, rate};
+use crate::record::{LimitedBy, Limiter, Status};
+
+pub(super) fn limited_by(evidence: &Evidence<'_>) -> LimitedBy {
+    let (limiter, evidence) = limit(evidence);
+    LimitedBy { limiter, evidence }
+}
+
+fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
+    if evidence.status == Status::Failed || evidence.counts.acknowledged == 0 {
+        return (Limiter::Unknown, "No message was measured.".to_owned());
+    }
+    let missed = pace::rate_missed(evidence).is_some();
+    if let (false, Some(target)) = (missed, evidence.throughput.target_per_second) {
+        let sent = rate(evidence.throughput.sent_per_second);
+        return (
+            Limiter::Schedule,
+            format!("The schedule wanted {} messages/s, and {sent}/s were sent in time.", rate(target)),
+        );
+    }
+    if let Some(sentence) = resources::client_is_the_limit(evidence) {
+        return (Limiter::Client, sentence);
+    }
+    let idle =
+        format!("the client used {:.2} of {} cores", evidence.client.cores_used, evidence.client.cores_available);
+    let waiting = queue_full_share(evidence);
+    if waiting >= limits::QUEUE_FULL_SHARE {
+        let sentence = format!(
+            "Producers waited {} of their time for room in the client's queue, while {idle}.",
+            percent(waiting)
+        );
+        return (Limiter::Broker, sentence);
+    }
+    if let Some((in_flight, share)) = in_flight(evidence).filter(|(_, share)| *share >= limits::FULL_WINDOW_SHARE) {
+        let service = evidence.latency.service.as_ref().map_or(0, |service| service.p50_ns);
+        let window = format!(
+            "{} of the {} messages that may be in flight were, on average ({}), and half of the answers took {} or longer, while {idle}",
+            count(in_flight.round() as u64),
+            count(evidence.window),
+            percent(share),
+            duration(service as f64),
+        );
+        return match missed {
+            true => (Limiter::Broker, format!("{window}: answers did not come at the schedule's rate.")),
+            false => (Limiter::Window, format!("{window}: a larger `producers.in_flight` may carry more.")),
+        };
+    }
+    (Limiter::Unknown, format!("Neither the window, the client's queue nor its CPU was full: {idle}."))
+}
+
+/// Share of all producers' time that they were kept waiting for the client's queue.
+fn queue_full_share(evidence: &Evidence<'_>) -> f64 {
+    let all = evidence.throughput.duration_ns as f64 * evidence.producers as f64;
+    if all > 0.0 { (evidence.client.queue_full_ns as f64 / all).min(1.0) } else { 0.0 }
+}
+
+/// Messages in flight on average over the measured seconds, and as a share of the window.
+fn in_flight(evidence: &Evidence<'_>) -> Option<(f64, f64)> {
+    let seconds: Vec<f64> = evidence.measured_seconds().map(|row| row.in_flight as f64).collect();
+    if seconds.is_empty() || evidence.window == 0 {
+        return None;
+    }
+    let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
+    Some((mean, mean / evidence.window as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LoadShape;
+    use super::super::sound::judged;
+    use super::*;
+    use crate::record::{Counts, LoadModel, Record, SeriesRow};
+
+    fn limiter(spoil: impl FnOnce(&mut Record, &mut Vec<SeriesRow>, &mut LoadShape)) -> Limiter {
+        judged(spoil).limited_by.limiter
+    }
+
+    fn closed(record: &mut Record) {
+        record.load_model = LoadModel::Closed;
+        record.throughput.target_per_second = None;
+    }
+
+    #[test]
+    fn a_kept_schedule_is_the_limit() {
+        assert_eq!(limiter(|_, _, _| {}), Limiter::Schedule);
+        assert_ne!(limiter(|record, _, _| record.throughput.sent_per_second = 1.0), Limiter::Schedule);
+    }
+
+    #[test]
+    fn a_client_without_cpu_is_the_limit_before_all_else() {
+        let found = limiter(|record, _, _| {
+            closed(record);
+            record.client.cores_used = 4.0;
+            record.client.queue_full_ns = u64::MAX / 2;
+        });
+        assert_eq!(found, Limiter::Client);
+    }
+
+    #[test]
+    fn a_full_queue_with_an_idle_client_is_the_broker_at_its_boundary() {
+        let with = |share: f64| {
+            limiter(move |record, _, _| {
+                closed(record);
+                record.client.queue_full_ns = (record.throughput.duration_ns as f64 * 4.0 * share) as u64 + 1;
+            })
+        };
+        assert_eq!((with(0.1), with(0.099)), (Limiter::Broker, Limiter::Unknown));
+    }
+
+    #[test]
+    fn a_full_window_is_the_limit_of_a_closed_loop_and_the_broker_s_of_an_open_one() {
+        let with = |in_flight: u64| {
+            limiter(move |record, series, _| {
+                closed(record);
+                series.iter_mut().for_each(|row| row.in_flight = in_flight);
+            })
+        };
+        assert_eq!((with(2_000), with(1_999)), (Limiter::Window, Limiter::Unknown));
+        let open = limiter(|record, series, _| {
+            record.throughput.sent_per_second = 1_000.0;
+            series.iter_mut().for_each(|row| row.in_flight = 4_000);
+        });
+        assert_eq!(open, Limiter::Broker);
+    }
+
+    #[test]
+    fn nothing_measured_tells_nothing() {
+        assert_eq!(limiter(|record, _, _| record.counts = Counts::default()), Limiter::Unknown);
+    }
+}

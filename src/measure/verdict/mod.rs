@@ -1,0 +1,172 @@
+//! Whether a trial's figures can be trusted: a pure function from [`Evidence`] to [`Verdict`].
+//!
+//! Every finding carries the figures that led to it and a piece of advice. [`limits`] has the constants with the reason
+//! for each; `docs/RESULT.md` repeats them for readers of records.
+
+mod account;
+mod finding;
+mod limiter;
+pub mod limits;
+mod pace;
+mod resources;
+
+use crate::record::{
+    Client, Counts, HostLoad, Latencies, LoadModel, Phase, Record, SeriesRow, Status, Throughput, Verdict, Verification,
+};
+use finding::Finding;
+
+/// All that a verdict is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Evidence<'a> {
+    pub status: Status,
+    /// Why it failed, if it did.
+    pub error: Option<&'a str>,
+    pub load_model: LoadModel,
+    /// Whether the load is meant to be the same in every second: not so for ramps, steps and bursts.
+    pub even_load: bool,
+    /// Messages that all producers together may have in flight.
+    pub window: u64,
+    /// Producers of the trial.
+    pub producers: usize,
+    pub embedded: bool,
+    pub debug_build: bool,
+    pub counts: &'a Counts,
+    pub throughput: &'a Throughput,
+    pub latency: &'a Latencies,
+    pub verification: Option<&'a Verification>,
+    pub client: &'a Client,
+    pub host_load: Option<&'a HostLoad>,
+    /// The trial's seconds, in order.
+    pub series: &'a [SeriesRow],
+}
+
+/// What the record does not say of its scenario in a typed form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadShape {
+    /// As in [`Evidence::even_load`].
+    pub even_load: bool,
+    /// As in [`Evidence::window`].
+    pub window: u64,
+    /// As in [`Evidence::producers`].
+    pub producers: usize,
+}
+
+impl LoadShape {
+    /// The shape that a scenario describes.
+    pub fn of(scenario: &crate::scenario::Scenario) -> Self {
+        use crate::scenario::{Load, Schedule};
+        LoadShape {
+            even_load: match &scenario.load {
+                Load::Closed | Load::Open(Schedule::Constant { .. } | Schedule::Poisson { .. }) => true,
+                Load::Open(Schedule::Ramp { .. } | Schedule::Steps(_) | Schedule::Bursts { .. }) => false,
+            },
+            window: (scenario.producers.count as u64).saturating_mul(scenario.producers.in_flight as u64),
+            producers: scenario.producers.count,
+        }
+    }
+}
+
+impl<'a> Evidence<'a> {
+    /// The evidence in a record that is complete but for its verdict.
+    pub fn of(record: &'a Record, series: &'a [SeriesRow], shape: LoadShape) -> Self {
+        Evidence {
+            status: record.status,
+            error: record.error.as_deref(),
+            load_model: record.load_model,
+            even_load: shape.even_load,
+            window: shape.window,
+            producers: shape.producers,
+            embedded: record.environment.embedded,
+            debug_build: record.environment.debug_build,
+            counts: &record.counts,
+            throughput: &record.throughput,
+            latency: &record.latency,
+            verification: record.verification.as_ref(),
+            client: &record.client,
+            host_load: record.host_load.as_ref(),
+            series,
+        }
+    }
+
+    fn measured_seconds(&self) -> impl Iterator<Item = &'a SeriesRow> {
+        self.series.iter().filter(|row| row.phase == Phase::Measure && row.full)
+    }
+}
+
+/// The verdict on a trial.
+pub fn judge(evidence: &Evidence<'_>) -> Verdict {
+    let mut findings = account::findings(evidence);
+    // Of a trial that failed, nothing but the account is worth a word.
+    if evidence.status != Status::Failed {
+        findings.extend(resources::findings(evidence));
+        findings.extend(pace::findings(evidence));
+    }
+    let (mut reasons, mut notes) = (Vec::new(), Vec::new());
+    for Finding { reason, against } in findings {
+        if against { reasons.push(reason) } else { notes.push(reason) }
+    }
+    reasons.sort_by_key(|reason| reason.kind);
+    notes.sort_by_key(|note| note.kind);
+    Verdict { valid: reasons.is_empty(), reasons, notes, limited_by: limiter::limited_by(evidence) }
+}
+
+/// A trial without a flaw, for the tests of each finding to spoil.
+#[cfg(test)]
+mod sound {
+    use super::*;
+    use crate::record::{ReasonKind, sample};
+
+    pub(super) fn judged(spoil: impl FnOnce(&mut Record, &mut Vec<SeriesRow>, &mut LoadShape)) -> Verdict {
+        let (mut record, mut series) = (sample::record(), sample::series());
+        record.counts.acknowledged += record.counts.failed;
+        record.counts.failed = 0;
+        let mut shape = LoadShape { even_load: true, window: 4000, producers: 4 };
+        spoil(&mut record, &mut series, &mut shape);
+        judge(&Evidence::of(&record, &series, shape))
+    }
+
+    pub(super) fn reasons(spoil: impl FnOnce(&mut Record, &mut Vec<SeriesRow>, &mut LoadShape)) -> Vec<ReasonKind> {
+        judged(spoil).reasons.iter().map(|reason| reason.kind).collect()
+    }
+
+    pub(super) fn notes(spoil: impl FnOnce(&mut Record, &mut Vec<SeriesRow>, &mut LoadShape)) -> Vec<ReasonKind> {
+        judged(spoil).notes.iter().map(|note| note.kind).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::ReasonKind;
+
+    #[test]
+    fn a_sound_trial_is_valid_without_a_note() {
+        let verdict = sound::judged(|_, _, _| {});
+        assert!(verdict.valid && verdict.reasons.is_empty() && verdict.notes.is_empty(), "{verdict:#?}");
+    }
+
+    #[test]
+    fn the_gravest_reason_comes_first_and_every_one_has_words_and_figures() {
+        let verdict = sound::judged(|record, _, _| {
+            record.throughput.duration_ns = 1_000_000_000;
+            record.environment.embedded = true;
+            record.counts.attempted += 1;
+        });
+        let kinds: Vec<ReasonKind> = verdict.reasons.iter().map(|reason| reason.kind).collect();
+        assert_eq!(kinds, [ReasonKind::LedgerMismatch, ReasonKind::Embedded, ReasonKind::TooShort]);
+        for reason in &verdict.reasons {
+            assert!(reason.evidence.ends_with('.') && reason.advice.ends_with('.'), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_trial_says_so_and_not_that_it_was_short() {
+        let kinds = sound::reasons(|record, series, _| {
+            record.status = Status::Failed;
+            record.counts = Counts::default();
+            record.throughput = Throughput::default();
+            series.clear();
+        });
+        assert_eq!(kinds, [ReasonKind::Failed]);
+    }
+}
