@@ -22,15 +22,21 @@ pub(super) struct Fields<'a> {
     table: &'a Table,
     pub path: KeyPath,
     pub problems: &'a Problems,
+    /// Known keys that an unknown one probably stands for: they are not missing.
+    misspelt: Vec<String>,
 }
 
 impl<'a> Fields<'a> {
     /// The whole scenario, or any table; keys that are not `known` are refused at once.
     pub(super) fn new(table: &'a Table, path: KeyPath, problems: &'a Problems, known: &[&str]) -> Self {
+        let mut misspelt = Vec::new();
         for key in table.keys().filter(|key| !known.contains(&key.as_str())) {
             let place = if path.is_empty() { String::new() } else { format!(" in `{path}`") };
             let advice = match closest(key, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
+                Some(near) => {
+                    misspelt.push(near.to_owned());
+                    format!("did you mean `{near}`?")
+                }
                 None => match super::keys::home(key) {
                     Some(table) => format!("`{key}` belongs to [{table}]"),
                     None => format!("known here: {}", list(known.iter().copied())),
@@ -38,7 +44,7 @@ impl<'a> Fields<'a> {
             };
             problems.key(path.key(key), format!("unknown key `{key}`{place}"), advice);
         }
-        Fields { table, path, problems }
+        Fields { table, path, problems, misspelt }
     }
 
     pub(super) fn get(&self, key: &str) -> Option<Field<'a>> {
@@ -53,7 +59,7 @@ impl<'a> Fields<'a> {
     /// The key's field, or a problem with `advice` on how to write it.
     pub(super) fn require(&self, key: &str, advice: &str) -> Option<Field<'a>> {
         let field = self.get(key);
-        if field.is_none() {
+        if field.is_none() && !self.misspelt.iter().any(|known| known == key) {
             let place = if self.path.is_empty() { String::new() } else { format!(" in `{}`", self.path) };
             self.problems.value(self.path.clone(), format!("`{key}` is missing{place}"), advice);
         }

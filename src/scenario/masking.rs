@@ -27,14 +27,18 @@ const SECRET_WORDS: [&str; 14] = [
     "oauthbearer.config",
 ];
 
-/// …unless its name ends with one of these: it says where something is, not what.
+/// … or with a name that is one of these but for a few slips, since that is how a secret comes into an error message …
+const SLIPS: [(&str, usize); 3] = [("password", 2), ("passphrase", 2), ("secret", 1)];
+
+/// … unless its name ends with one of these: it says where something is, not what.
 const PLACE_WORDS: [&str; 5] = ["location", "path", "file", "url", "env"];
 
 /// Whether values of that key are secrets, by its name.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_lowercase().replace(['_', '-'], ".");
     let last = name.rsplit('.').next().unwrap_or_default();
-    !PLACE_WORDS.contains(&last) && SECRET_WORDS.iter().any(|word| name.contains(word))
+    let misspelt = SLIPS.iter().any(|(word, slips)| strsim::damerau_levenshtein(last, word) <= *slips);
+    !PLACE_WORDS.contains(&last) && (misspelt || SECRET_WORDS.iter().any(|word| name.contains(word)))
 }
 
 fn is_secret(path: &KeyPath) -> bool {
@@ -247,7 +251,20 @@ passwords = ["hunter2",
   "hunter2"]
 "#;
         let shown: Vec<String> = MaskedText::new(text).lines.into_iter().map(|line| line.text).collect();
-        insta::assert_snapshot!(shown.join("\n"), @"");
+        insta::assert_snapshot!(shown.join("\n"), @r##"
+
+        password = "***"
+        sasl = { username = "a", password = "***", mechanism = "PLAIN" }
+        password = { env = "PASSWORD" }
+        "ssl.key.password" = '***' # why
+        token = """***
+        ***
+        ***"""
+        password = "***
+        password = ***
+        passwords = [***
+        ***]
+        "##);
     }
 
     #[test]
@@ -282,6 +299,16 @@ password = { env = "KAFKA_PASSWORD" }
 "broker.security.sasl.password" = ["hunter2"]
 "#;
         let mut document: DocumentMut = text.parse().unwrap();
-        insta::assert_snapshot!(mask_document(&mut document), @"");
+        insta::assert_snapshot!(mask_document(&mut document), @r##"
+        # password = "***"
+        [broker.properties]
+        sasl.password = "***" # note
+        "ssl.key.pem" = "***"
+        "linger.ms" = 5
+        [broker.security.sasl]
+        password = { env = "KAFKA_PASSWORD" }
+        [sweep.over]
+        "broker.security.sasl.password" = "***"
+        "##);
     }
 }

@@ -10,6 +10,7 @@
 
 use std::path::Path;
 
+mod content;
 mod error;
 mod fields;
 mod keys;
@@ -27,6 +28,7 @@ mod sweep;
 pub mod template;
 pub mod units;
 
+pub use content::{Content, ENVELOPE_BYTES, Payload, Size};
 pub use error::ScenarioError;
 pub use masking::{is_secret_name, mask_override};
 pub use model::*;

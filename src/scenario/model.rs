@@ -9,10 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Secret;
-use super::template::Template;
-
-/// Bytes of what the engine writes into every message, so that consumers can verify it and tell its age.
-pub const ENVELOPE_BYTES: usize = 32;
+use super::content::Payload;
 
 /// One fully described load: a scenario file with its overrides applied, at one point of its sweep.
 #[derive(Debug, Clone, PartialEq)]
@@ -205,108 +202,6 @@ pub enum Schedule {
         rate: f64,
         seed: u64,
     },
-}
-
-/// What messages carry.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Payload {
-    pub content: Content,
-    /// Ready-made payloads that the producers take in turn; at least 1.
-    pub pool: usize,
-    pub seed: u64,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum Content {
-    Zeros {
-        size: Size,
-    },
-    /// `compressibility` is the share (0 to 1) of every payload that repeats one byte; the rest is random.
-    Random {
-        size: Size,
-        compressibility: f64,
-    },
-    /// The lines of a text file, without their line ends; not empty.
-    Lines {
-        file: PathBuf,
-    },
-    /// Text with `${…}` placeholders: see `docs/SCENARIO.md`.
-    Template {
-        template: Template,
-    },
-    /// `dimension` little-endian 32-bit floats, uniform in [0, 1).
-    Vector {
-        dimension: usize,
-    },
-    /// The log lines of the Aliyun seed: eight keys of which all values share one random suffix in [0, `range`).
-    Log {
-        range: u64,
-    },
-}
-
-impl Payload {
-    /// Whether every payload may carry the engine's envelope of [`ENVELOPE_BYTES`] in itself; otherwise it travels as a
-    /// header, and a broker without headers is refused when the scenario is read. Lines, templates and logs are never
-    /// altered.
-    pub fn has_room_for_envelope(&self) -> bool {
-        match &self.content {
-            Content::Zeros { size } | Content::Random { size, .. } => size.smallest() >= ENVELOPE_BYTES,
-            Content::Vector { dimension } => dimension * 4 >= ENVELOPE_BYTES,
-            Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => false,
-        }
-    }
-}
-
-/// Payload sizes in bytes.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Size {
-    Fixed(usize),
-    Uniform {
-        min: usize,
-        max: usize,
-    },
-    /// Cut off below at 1 byte and above at `max`.
-    Normal {
-        mean: f64,
-        deviation: f64,
-        max: usize,
-    },
-    /// Sizes with their relative weights; not empty, weights > 0.
-    Choices(Vec<(usize, f64)>),
-}
-
-impl Size {
-    /// The least that can occur.
-    pub fn smallest(&self) -> usize {
-        match self {
-            Size::Fixed(size) => *size,
-            Size::Uniform { min, .. } => *min,
-            Size::Normal { .. } => 1,
-            Size::Choices(choices) => choices.iter().map(|(size, _)| *size).min().unwrap_or(0),
-        }
-    }
-
-    /// The most that can occur.
-    pub fn largest(&self) -> usize {
-        match self {
-            Size::Fixed(size) => *size,
-            Size::Uniform { max, .. } | Size::Normal { max, .. } => *max,
-            Size::Choices(choices) => choices.iter().map(|(size, _)| *size).max().unwrap_or(0),
-        }
-    }
-
-    /// The expected size in bytes; of a normal distribution, as if it were not cut off.
-    pub fn mean(&self) -> f64 {
-        match self {
-            Size::Fixed(size) => *size as f64,
-            Size::Uniform { min, max } => (*min as f64 + *max as f64) / 2.0,
-            Size::Normal { mean, .. } => *mean,
-            Size::Choices(choices) => {
-                let weights: f64 = choices.iter().map(|(_, weight)| weight).sum();
-                choices.iter().map(|(size, weight)| *size as f64 * weight).sum::<f64>() / weights
-            }
-        }
-    }
 }
 
 #[derive(Clone, PartialEq)]

@@ -172,6 +172,8 @@ fn sweep_text(sweep: &Sweep, indices: &[usize]) -> String {
 }
 
 fn refusal(source: &Source, problems: Vec<Problem>) -> ScenarioError {
+    let mut problems = problems;
+    problems.sort_by_key(|problem| source.position(problem));
     ScenarioError { reports: problems.iter().map(|problem| source.report(problem)).collect() }
 }
 

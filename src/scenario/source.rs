@@ -37,6 +37,22 @@ impl Source {
         report
     }
 
+    /// For showing problems in the order of the file, after those of overrides.
+    pub(super) fn position(&self, problem: &Problem) -> Option<usize> {
+        if self.override_of(problem).is_some() {
+            return None;
+        }
+        self.range(problem).map_or(Some(0), |range| Some(range.start))
+    }
+
+    fn range(&self, problem: &Problem) -> Option<Range<usize>> {
+        match &problem.place {
+            Place::Bytes(range) => Some(range.clone()),
+            Place::Key(path) => self.locate(path, true),
+            Place::Value(path) => self.locate(path, false),
+        }
+    }
+
     fn override_of(&self, problem: &Problem) -> Option<&str> {
         let path = problem.place.path()?;
         let mut overrides = self.overrides.iter().rev();
@@ -44,13 +60,8 @@ impl Source {
     }
 
     fn report_in_file(&self, report: &mut String, problem: &Problem) {
-        let range = match &problem.place {
-            Place::Bytes(range) => Some(range.clone()),
-            Place::Key(path) => self.locate(path, true),
-            Place::Value(path) => self.locate(path, false),
-        };
         // Writing to a string cannot fail.
-        let Some(range) = range else {
+        let Some(range) = self.range(problem) else {
             let _ = writeln!(report, "{}: {}", self.origin, problem.message);
             return;
         };

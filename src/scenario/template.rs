@@ -218,7 +218,18 @@ mod tests {
             "${timestamp:ms}",
         ]
         .map(|text| Template::parse(text).unwrap_err().to_string());
-        insta::assert_snapshot!(refusals.join("\n"), @"");
+        insta::assert_snapshot!(refusals.join("\n"), @r##"
+        there is no placeholder `${cuonter}` (did you mean `${counter}`?)
+        there is no placeholder `${x}` (there are `counter`, `random`, `timestamp`, `timestamp_ms` and `choice`)
+        `${` is not closed (close it with `}`, or write `$${` for the characters themselves)
+        a lone `$` means nothing in a template (write `$$` for a dollar sign)
+        `${random}` needs a range (write it as in `${random:0..100}`)
+        `${random:9..1}` has no range (write `${random:0..100}` for whole numbers or `${random:0.0..100.0}` for fractions; the lower bound comes first and the upper one is never reached)
+        `${random:a..b}` has no range (write `${random:0..100}` for whole numbers or `${random:0.0..100.0}` for fractions; the lower bound comes first and the upper one is never reached)
+        `${choice:a}` leaves no choice (write it as in `${choice:red|green|blue}`)
+        `${counter:0}` has no width (write a number of digits from 1 to 64, as in `${counter:10}`)
+        `timestamp` takes no argument (write `${timestamp}`)
+        "##);
     }
 
     proptest! {

@@ -24,7 +24,7 @@ pub(super) fn settle(
     descriptor: &Descriptor,
 ) -> Scenario {
     let problems = root.problems;
-    producers_and_topics(&scenario, problems);
+    producers_and_topics(&scenario, root);
     windows(&mut scenario, window, problems);
     capabilities(&scenario, descriptor, problems);
     stop(&scenario, root);
@@ -43,9 +43,11 @@ pub(super) fn settle(
     scenario
 }
 
-fn producers_and_topics(scenario: &Scenario, problems: &Problems) {
+fn producers_and_topics(scenario: &Scenario, root: &Fields<'_>) {
+    let problems = root.problems;
     let (producers, topics) = (scenario.producers.count, scenario.topology.topics);
-    let count = KeyPath::of(&["producers", "count"]);
+    let counted = root.get("producers").is_some_and(|field| field.value.get("count").is_some());
+    let count = KeyPath::of(if counted { &["producers", "count"] } else { &["topology", "topics"] });
     if producers < topics {
         let message = format!("{topics} topics need at least as many producers, not {producers}");
         problems.value(

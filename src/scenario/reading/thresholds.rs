@@ -165,6 +165,16 @@ mod tests {
             "lost < many",
         ]
         .map(|text| parse(text).unwrap_err().to_string());
-        insta::assert_snapshot!(refusals.join("\n"), @"");
+        insta::assert_snapshot!(refusals.join("\n"), @r##"
+        "p99" compares nothing: write `metric comparison value`, as in "p99 < 10ms" or "messages_per_second > 50k"
+        there is no percentile `p101`: percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`
+        there is no percentile `p0`: percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`
+        "10" is not a duration: the unit is missing: write a number and one of ns, us, ms, s, min, h, as in "30s"
+        "10 parsecs" is not a duration: there is no unit `parsecs`: write a number and one of ns, us, ms, s, min, h, as in "30s"
+        there is no metric `messages_per_secnd`: did you mean `messages_per_second`?
+        there is no metric `end_too_end.p99`: did you mean `end_to_end.p99`? Any percentile, `mean` and `max` will do
+        there is no metric `speed`: there are p99 and the like, `mean`, `max`, alone or after `response`, `service`, `schedule_delay` and `end_to_end` with a dot; and `messages_per_second`, `payload_bytes_per_second`, `consumed_per_second`, `failed`, `unresolved`, `lost`, `duplicated`, `reordered`, `corrupt` and `cpu_per_message`
+        "many" is not a count: it does not begin with a number: write a whole number, or a number with k, M or G, as in "20M"
+        "##);
     }
 }
