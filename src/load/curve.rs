@@ -109,7 +109,7 @@ impl Curve {
         while count > 0 && self.intended_ns(count - 1) >= offset_ns {
             count -= 1;
         }
-        while self.intended_ns(count) < offset_ns {
+        while count < u64::MAX && self.intended_ns(count) < offset_ns {
             count += 1;
         }
         count

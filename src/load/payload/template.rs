@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use rand::RngExt;
 
+use super::template_text::Part;
 use crate::load::LoadError;
 use crate::load::live::{Field, Slot};
 use crate::load::pool::Draft;
 use crate::load::random::{Generator, Purpose, generator};
-use crate::scenario::template::Part;
 
 pub(super) fn template(parts: &[Part], count: usize, seed: u64) -> Result<Draft, LoadError> {
     let mut generator = generator(seed, Purpose::Content, 0);
@@ -37,12 +37,15 @@ fn write_part(part: &Part, text: &mut String, slots: &mut Vec<Slot>, generator: 
         Part::Literal(literal) => return text.push_str(literal),
         Part::Choice(choices) => return text.push_str(&choices[generator.random_range(0..choices.len())]),
         // Writing to a string cannot fail.
-        Part::RandomInteger { low: start, high: end } => {
-            let _ = write!(text, "{}", generator.random_range(*start..*end));
+        Part::RandomInteger { low, high } => {
+            let _ = write!(text, "{}", generator.random_range(*low..*high));
             return;
         }
-        Part::RandomFloat { low: start, high: end } => {
-            let _ = write!(text, "{}", generator.random_range(*start..*end));
+        Part::RandomFloat { low, high } => {
+            // Weighted ends rather than `low + share * (high - low)`, for a difference may be too large for an `f64`.
+            let share: f64 = generator.random();
+            let number = (low * (1.0 - share) + high * share).clamp(*low, high.next_down());
+            let _ = write!(text, "{number}");
             return;
         }
         Part::Counter { width: 0 } => Field::Counter,
@@ -52,4 +55,45 @@ fn write_part(part: &Part, text: &mut String, slots: &mut Vec<Slot>, generator: 
     };
     slots.push(Slot { offset: text.len(), field });
     text.extend(std::iter::repeat_n(' ', field.columns()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::template_text::parse;
+    use super::*;
+
+    fn payloads(text: &str, count: usize) -> Vec<String> {
+        let draft = template(&parse(text).unwrap(), count, 1).unwrap();
+        draft.ranges.into_iter().map(|range| String::from_utf8(draft.bytes[range].to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn chance_is_drawn_for_each_payload_within_its_bounds() {
+        let payloads = payloads(r#"{"n":${random:-2..3},"f":${random:0.0..100.0},"c":"${choice:red|green}"}"#, 200);
+        let mut numbers = std::collections::BTreeSet::new();
+        let mut colours = std::collections::BTreeSet::new();
+        for payload in &payloads {
+            let value: serde_json::Value = serde_json::from_str(payload).unwrap();
+            numbers.insert(value["n"].as_i64().unwrap());
+            colours.insert(value["c"].as_str().unwrap().to_owned());
+            assert!((0.0..100.0).contains(&value["f"].as_f64().unwrap()), "{payload}");
+        }
+        assert!(numbers.into_iter().eq(-2..3));
+        assert!(colours.into_iter().eq(["green", "red"]));
+    }
+
+    #[test]
+    fn live_fields_hold_counter_and_time_0_until_they_are_rendered() {
+        let text = r#"{"a":${counter},"b":"${counter:4}","c":${timestamp},"d":${timestamp_ms},"e":"$$"}"#;
+        let expected = r#"{"a":           0,"b":"0000","c":         0.000000,"d":            0,"e":"$"}"#;
+        assert_eq!(payloads(text, 2), [expected, expected]);
+        assert!(serde_json::from_str::<serde_json::Value>(expected).is_ok());
+    }
+
+    #[test]
+    fn the_widest_range_is_drawn_from() {
+        for payload in payloads("${random:-1.7e308..1.7e308}", 10) {
+            assert!(payload.parse::<f64>().unwrap().is_finite());
+        }
+    }
 }
