@@ -34,8 +34,8 @@ enum Draw {
         number: Uniform<u64>,
         generator: Generator,
     },
-    /// Rejection-inversion after W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates from monotone
-    /// discrete distributions", ACM TOMACS 6 (1996), as `rand_distr` has it: constant time for any number of keys.
+    /// Drawn by rejection, so exactly by its law, in constant time for any number of keys: J. Crease, "Zipf-distributed
+    /// random numbers – rejection sampling", which `rand_distr` follows.
     Zipf {
         rank: Zipf<f64>,
         distinct: u64,
