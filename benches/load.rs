@@ -6,6 +6,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use brokermark::load::{KeySource, PayloadPool, Timetable};
+use brokermark::scenario::template::Template;
 use brokermark::scenario::{Content, Keys, Payload, Schedule, Size};
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -30,7 +31,8 @@ fn payloads(criterion: &mut Criterion) {
     let text = r#"{"timestamp": ${timestamp}, "device_id": "dev-${random:1..11}", "value": ${random:0.0..100.0}}"#;
     let texts = [("render, timestamp", text), ("render, counter of 10 digits", "${counter:10}")];
     for (name, text) in texts {
-        let pool = pool(Content::Template { text: text.into() }, 1024);
+        let template = Template::parse(text).expect("the benchmark's templates are well-formed");
+        let pool = pool(Content::Template { template }, 1024);
         let mut scratch = Vec::new();
         let mut index = 0;
         group.bench_function(name, |bencher| {

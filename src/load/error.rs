@@ -20,6 +20,4 @@ pub enum LoadError {
     PoolTooLarge { bytes: u128, limit: usize },
     #[error("payload sizes cannot be drawn: {reason}; correct `payload.size`")]
     Size { reason: String },
-    #[error("payload template, at '{placeholder}': {reason}")]
-    Template { placeholder: String, reason: String },
 }

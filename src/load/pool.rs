@@ -43,7 +43,7 @@ impl PayloadPool {
     /// long enough to be written into, [`PayloadPool::smallest`] tells.
     ///
     /// # Errors
-    /// When a file cannot be read or has no lines, a template is wrong, or the payloads would take more than 4 GiB.
+    /// When a file cannot be read or has no lines, sizes cannot be drawn, or the payloads would take more than 4 GiB.
     pub fn build(payload: &Payload, room_for_envelope: usize) -> Result<PayloadPool, LoadError> {
         let draft = payload::generate(payload)?;
         let entries: Box<[Entry]> = draft
@@ -193,11 +193,16 @@ pub(super) fn check_limit(payloads: usize, bytes: u128) -> Result<(), LoadError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::template::Template;
     use crate::scenario::{Content, Size};
     use std::path::PathBuf;
 
     fn build(content: Content, pool: usize, seed: u64) -> PayloadPool {
         PayloadPool::build(&Payload { content, pool, seed }, 32).unwrap()
+    }
+
+    fn template(text: &str) -> Content {
+        Content::Template { template: Template::parse(text).unwrap() }
     }
 
     fn everything(pool: &PayloadPool) -> Vec<&[u8]> {
@@ -208,7 +213,7 @@ mod tests {
     fn the_same_seed_gives_the_same_payloads_and_another_gives_others() {
         for content in [
             Content::Random { size: Size::Uniform { min: 10, max: 100 }, compressibility: 0.3 },
-            Content::Template { text: "${random:0..1000000000}".into() },
+            template("${random:0..1000000000}"),
             Content::Vector { dimension: 8 },
             Content::Log { range: 1_000_000_000 },
         ] {
@@ -263,7 +268,7 @@ mod tests {
     #[test]
     fn live_fields_are_filled_in_without_touching_the_pool() {
         let text = r#"{"id":${counter},"t":${timestamp},"d":"${choice:a|bcd}"}"#;
-        let pool = build(Content::Template { text: text.into() }, 8, 1);
+        let pool = build(template(text), 8, 1);
         let before = pool.get(5).to_vec();
         let mut scratch = Vec::new();
         let mut ranges = Vec::new();
@@ -278,7 +283,7 @@ mod tests {
         }
         assert_eq!(pool.get(5), before);
         assert!(pool.is_live());
-        let still = build(Content::Template { text: "${choice:a|b}".into() }, 8, 1);
+        let still = build(template("${choice:a|b}"), 8, 1);
         assert!(still.live(0).is_none());
     }
 

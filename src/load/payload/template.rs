@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use rand::RngExt;
 
-use super::template_text::Part;
 use crate::load::LoadError;
 use crate::load::live::{Field, Slot};
 use crate::load::pool::Draft;
 use crate::load::random::{Generator, Purpose, generator};
+use crate::scenario::template::Part;
 
 pub(super) fn template(parts: &[Part], count: usize, seed: u64) -> Result<Draft, LoadError> {
     let mut generator = generator(seed, Purpose::Content, 0);
@@ -59,11 +59,11 @@ fn write_part(part: &Part, text: &mut String, slots: &mut Vec<Slot>, generator: 
 
 #[cfg(test)]
 mod tests {
-    use super::super::template_text::parse;
     use super::*;
+    use crate::scenario::template::Template;
 
     fn payloads(text: &str, count: usize) -> Vec<String> {
-        let draft = template(&parse(text).unwrap(), count, 1).unwrap();
+        let draft = template(&Template::parse(text).unwrap().parts, count, 1).unwrap();
         draft.ranges.into_iter().map(|range| String::from_utf8(draft.bytes[range].to_vec()).unwrap()).collect()
     }
 
