@@ -30,8 +30,8 @@ pub fn series() -> Vec<SeriesRow> {
                 payload_bytes: acknowledged * 100,
                 consumed: Some(acknowledged),
                 in_flight: 60,
-                p50_ns: Some(1_150_000 + wave[second as usize % 10] * 1_000),
-                p99_ns: Some(3_600_000 + wave[second as usize % 10] * 20_000),
+                p50_ns: Some(1_250_000 + wave[second as usize % 10] * 1_000),
+                p99_ns: Some(2_900_000 + wave[second as usize % 10] * 4_000),
                 queue_messages: Some(40),
                 cpu_cores: 0.31,
             }

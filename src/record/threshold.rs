@@ -21,8 +21,7 @@ fn evaluate_one(threshold: &Threshold, record: &Record) -> ThresholdOutcome {
     let (held, explanation) = match &found {
         Ok(value) => {
             let held = compare(*value, threshold.comparison, threshold.value);
-            let relation = if held { "as wanted" } else { "missed" };
-            (held, format!("{} measured, {relation}: {}", readable_figure(threshold.metric, *value), threshold.text))
+            (held, format!("{} measured", readable_figure(threshold.metric, *value)))
         }
         Err(reason) => (false, format!("not known, so it counts as missed: {reason}")),
     };

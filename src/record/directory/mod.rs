@@ -18,7 +18,7 @@ use jiff::Timestamp;
 
 pub use error::DirectoryError;
 pub use probe::probe;
-pub use read::{ReadRecords, read_records, read_series, standing_records};
+pub use read::{ReadRecords, read_records, read_series, standing_records, standing_series};
 pub use resume::{CompletedTrial, Resumed};
 
 use super::hlog::{self, HlogInterval};

@@ -68,6 +68,18 @@ pub fn standing_records(records: &[Record]) -> Vec<&Record> {
     standing.into_values().collect()
 }
 
+/// The seconds that belong to a trial's standing record: of a trial that was run anew, those since its seconds began anew.
+pub fn standing_series(rows: &[SeriesRow], point_index: usize, trial: u32) -> Vec<SeriesRow> {
+    let mut standing: Vec<SeriesRow> = Vec::new();
+    for row in rows.iter().filter(|row| row.point_index == point_index && row.trial == trial) {
+        if standing.last().is_some_and(|last| row.second <= last.second) {
+            standing.clear();
+        }
+        standing.push(row.clone());
+    }
+    standing
+}
+
 /// The lines of a file, and where its last line begins if that was cut off.
 pub(super) struct Lines<T> {
     pub(super) values: Vec<T>,
@@ -152,5 +164,15 @@ mod tests {
         let interrupted = Record { status: Status::Interrupted, ..sample::record() };
         let records = [interrupted, sample::record()];
         assert_eq!(standing_records(&records), [&sample::record()]);
+    }
+
+    #[test]
+    fn the_seconds_since_the_last_begin_stand() {
+        let first = sample::series()[..5].to_vec();
+        let again = sample::series();
+        let other = SeriesRow { trial: 2, ..again[0].clone() };
+        let rows = [first, vec![other], again.clone()].concat();
+        assert_eq!(standing_series(&rows, 0, 1), again);
+        assert_eq!(standing_series(&rows, 0, 2).len(), 1);
     }
 }

@@ -151,6 +151,16 @@ pub enum Headline {
     Service,
 }
 
+impl Headline {
+    /// As in a record: `response`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Headline::Response => "response",
+            Headline::Service => "service",
+        }
+    }
+}
+
 /// A point's swept values as a record carries them.
 ///
 /// A value that JSON cannot hold (a TOML date, a float that is not finite) becomes its TOML text.

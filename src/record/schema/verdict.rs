@@ -145,6 +145,6 @@ pub struct ThresholdOutcome {
     pub measured: Option<f64>,
     /// Whether it held.
     pub held: bool,
-    /// One sentence: what was measured against what was wanted, or why nothing was.
+    /// What was measured, readably, or why nothing was.
     pub explanation: String,
 }

@@ -1,0 +1,69 @@
+//! `brokermark show`: records as people read them. It only reads.
+//!
+//! One trial is shown in full, its verdict first; several as a table with a row for each, and a summary of each point.
+
+mod latency;
+mod page;
+mod sparkline;
+mod sweep;
+mod table;
+mod trial;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+pub use page::View;
+
+use crate::record::{DirectoryError, Record, SeriesRow, read_records, read_series, standing_records, standing_series};
+
+/// Records cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum ShowError {
+    #[error(transparent)]
+    Read(#[from] DirectoryError),
+    #[error("cannot print: {0}")]
+    Print(#[from] io::Error),
+}
+
+/// Prints the records of a run directory or of a file of records: as text, or with `json` as they are, one a line.
+///
+/// A reader that has seen enough and closed the pipe is no error.
+///
+/// # Errors
+/// When the records cannot be read, or `out` cannot be written.
+pub fn show(path: &Path, json: bool, view: View, out: &mut dyn Write) -> Result<(), ShowError> {
+    let read = read_records(path)?;
+    let text = if json {
+        read.records.iter().map(Record::to_line).collect()
+    } else {
+        let directory = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
+        let mut text = render(&read.records, &read_series(directory)?, view);
+        if read.cut_off {
+            text.push_str(&page::Page::of(view, |page| {
+                page.paragraph(0, "The last record was cut off by a crash and is not shown; `brokermark run --resume` repeats its trial.");
+            }));
+        }
+        text
+    };
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
+
+/// What is printed when a trial of `run` has ended: the verdict and the figures, without where and how.
+pub fn summary(record: &Record, view: View) -> String {
+    page::Page::of(view, |page| trial::summary(page, record))
+}
+
+fn render(records: &[Record], series: &[SeriesRow], view: View) -> String {
+    let standing = standing_records(records);
+    page::Page::of(view, |page| match standing.as_slice() {
+        [] => page.paragraph(0, "There is no record yet: no trial has finished."),
+        [record] => trial::whole(page, record, &standing_series(series, record.point_index, record.trial)),
+        several => sweep::table(page, several, series),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Text for a terminal of some width, with or without colour.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use anstyle::{AnsiColor, Style};
+
+/// Columns of what is no terminal: a file or a pipe.
+const WIDTH_OF_A_FILE: usize = 100;
+/// Narrower than this, nothing is aligned any more.
+const LEAST_WIDTH: usize = 60;
+/// Wider than this, lines are hard to read.
+const MOST_WIDTH: usize = 120;
+/// Columns that labels at the left take.
+pub(super) const LABEL_WIDTH: usize = 13;
+
+/// How wide and how colourful.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View {
+    pub width: usize,
+    pub colour: bool,
+}
+
+impl View {
+    /// What suits standard output: coloured only on a terminal, and not where `NO_COLOR` is set (no-color.org).
+    pub fn of_stdout() -> Self {
+        View::of(std::io::stdout().is_terminal())
+    }
+
+    /// The same for standard error.
+    pub fn of_stderr() -> Self {
+        View::of(std::io::stderr().is_terminal())
+    }
+
+    fn of(terminal: bool) -> Self {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let width = if terminal { terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)) } else { None };
+        View { width: width.unwrap_or(WIDTH_OF_A_FILE).clamp(LEAST_WIDTH, MOST_WIDTH), colour: terminal && !plain }
+    }
+}
+
+/// What a piece of text is, which decides its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Strong,
+    Faint,
+    Good,
+    Doubtful,
+    Bad,
+}
+
+/// Lines in the making.
+pub(super) struct Page {
+    view: View,
+    text: String,
+}
+
+impl Page {
+    pub(super) fn of(view: View, write: impl FnOnce(&mut Page)) -> String {
+        let mut page = Page { view, text: String::new() };
+        write(&mut page);
+        page.text
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.view.width
+    }
+
+    pub(super) fn paint(&self, tone: Tone, text: &str) -> String {
+        let style = match tone {
+            _ if !self.view.colour => return text.to_owned(),
+            Tone::Plain => return text.to_owned(),
+            Tone::Strong => Style::new().bold(),
+            Tone::Faint => Style::new().dimmed(),
+            Tone::Good => AnsiColor::Green.on_default().bold(),
+            Tone::Doubtful => AnsiColor::Yellow.on_default(),
+            Tone::Bad => AnsiColor::Red.on_default().bold(),
+        };
+        format!("{style}{text}{style:#}")
+    }
+
+    pub(super) fn line(&mut self, text: &str) {
+        self.text.push_str(text.trim_end());
+        self.text.push('\n');
+    }
+
+    pub(super) fn blank(&mut self) {
+        self.text.push('\n');
+    }
+
+    /// Text wrapped at words, every line indented.
+    pub(super) fn paragraph(&mut self, indent: usize, text: &str) {
+        for line in wrap(text, self.view.width.saturating_sub(indent)) {
+            self.line(&format!("{:indent$}{line}", ""));
+        }
+    }
+
+    /// A faint label, and text wrapped beside it.
+    pub(super) fn labelled(&mut self, label: &str, text: &str) {
+        self.led(&format!("{label:LABEL_WIDTH$}"), Tone::Faint, text);
+    }
+
+    /// A lead, and text wrapped beside it.
+    pub(super) fn led(&mut self, lead: &str, tone: Tone, text: &str) {
+        let indent = lead.chars().count();
+        let mut lines = wrap(text, self.view.width.saturating_sub(indent)).into_iter();
+        let first = lines.next().unwrap_or_default();
+        let lead = self.paint(tone, lead);
+        self.line(&format!("{lead}{first}"));
+        for line in lines {
+            self.line(&format!("{:indent$}{line}", ""));
+        }
+    }
+}
+
+/// Breaks at blanks; a word that is wider than the line gets a line of its own.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > width {
+            lines.push(String::new());
+            used = 0;
+        }
+        let separator = if used > 0 { " " } else { "" };
+        if let Some(line) = lines.last_mut() {
+            // Writing to a string cannot fail.
+            let _ = write!(line, "{separator}{word}");
+        }
+        used += separator.len() + length;
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_wrapped_at_words_beside_its_label() {
+        let view = View { width: 30, colour: false };
+        let text =
+            Page::of(view, |page| page.labelled("verified", "one two three four five sixsixsixsixsixsixsix seven"));
+        assert_eq!(
+            text,
+            "verified     one two three\n             four five\n             sixsixsixsixsixsixsix\n             seven\n"
+        );
+    }
+
+    #[test]
+    fn colour_is_only_where_it_is_wanted() {
+        let painted = |colour| {
+            Page::of(View { width: 80, colour }, |page| {
+                let text = page.paint(Tone::Bad, "no");
+                page.line(&text);
+            })
+        };
+        assert_eq!(painted(false), "no\n");
+        assert!(painted(true).contains("\u{1b}["));
+    }
+}

@@ -1,0 +1,232 @@
+//! Several trials: a row for each, then each point's median and spread over its trials.
+
+use std::collections::BTreeMap;
+
+use super::page::{Page, Tone};
+use super::sparkline::{Fold, sparkline};
+use super::table::{self, Align, Column};
+use super::trial::plain;
+use crate::record::readable::{bytes, count, duration, percent, rate};
+use crate::record::{Phase, Record, SeriesRow, Status, standing_series};
+
+/// Columns of a sparkline in a row.
+const SPARKLINE_WIDTH: usize = 16;
+
+pub(super) fn table(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
+    heading(page, records);
+    page.blank();
+    trials(page, records, series);
+    points(page, records);
+    doubts(page, records);
+    missed(page, records);
+}
+
+fn heading(page: &mut Page, records: &[&Record]) {
+    let Some(first) = records.first() else { return };
+    let valid = records.iter().filter(|record| record.verdict.valid).count();
+    let points = by_point(records).len();
+    let name = page.paint(Tone::Strong, &first.scenario_name);
+    let tone = if valid == records.len() { Tone::Good } else { Tone::Bad };
+    let verdict = page.paint(tone, &format!("{valid} of {} trials valid", records.len()));
+    let of_points = if points == 1 { "1 point".to_owned() } else { format!("{points} points") };
+    let begun = first.started_at.strftime("%Y-%m-%d %H:%M:%S UTC");
+    page.line(&format!("{name}  {verdict} · {of_points} · begun {begun}"));
+}
+
+fn by_point<'a>(records: &[&'a Record]) -> BTreeMap<usize, Vec<&'a Record>> {
+    let mut points: BTreeMap<usize, Vec<&Record>> = BTreeMap::new();
+    for record in records {
+        points.entry(record.point_index).or_default().push(record);
+    }
+    points
+}
+
+/// One column for each swept key.
+fn point_columns(records: &[&Record]) -> Vec<Column> {
+    let mut keys: Vec<&String> = records.iter().flat_map(|record| record.point.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    keys.iter()
+        .map(|key| {
+            let cells = records.iter().map(|record| record.point.get(*key).map(plain).unwrap_or_default());
+            Column::new(key, Align::Right, Column::KEEP, cells)
+        })
+        .collect()
+}
+
+fn trials(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
+    let headline = records.first().map_or("", |record| record.headline.name());
+    let at = |statistic: fn(&crate::record::Latency) -> u64| {
+        records.iter().map(move |record| {
+            record.headline_latency().map_or("–".to_owned(), |latency| duration(statistic(latency) as f64))
+        })
+    };
+    let column = |title: &str, rank, cells: Vec<String>| Column::new(title, Align::Right, rank, cells.into_iter());
+    let each = |figure: &dyn Fn(&Record) -> String| records.iter().map(|record| figure(record)).collect::<Vec<_>>();
+    let mut columns = point_columns(records);
+    columns.push(column("trial", Column::KEEP, each(&|record| record.trial.to_string())));
+    columns.push(column("messages/s", Column::KEEP, each(&|record| rate(record.throughput.messages_per_second))));
+    columns.push(column("payload/s", 4, each(&|record| bytes(record.throughput.payload_bytes_per_second))));
+    columns.push(column(&format!("{headline} p50"), 6, at(|latency| latency.p50_ns).collect()));
+    columns.push(column("p99", 8, at(|latency| latency.p99_ns).collect()));
+    columns.push(column("max", 5, at(|latency| latency.max_ns).collect()));
+    columns.push(column("failed", 3, each(&|record| count(record.counts.failed + record.counts.unresolved))));
+    columns.push(column(
+        "CPU/msg",
+        2,
+        each(&|record| record.client.cpu_ns_per_message.map_or("–".to_owned(), duration)),
+    ));
+    columns.push(Column {
+        title: "verdict".to_owned(),
+        cells: records.iter().map(|record| verdict(record)).collect(),
+        align: Align::Left,
+        rank: Column::KEEP,
+    });
+    let courses: Vec<String> = records.iter().map(|record| course(record, series)).collect();
+    if courses.iter().any(|course| !course.is_empty()) {
+        columns.push(Column::new("each second", Align::Left, 1, courses.into_iter()));
+    }
+    table::print(page, columns);
+}
+
+fn verdict(record: &Record) -> (Tone, String) {
+    match (record.status, record.verdict.valid) {
+        (Status::Failed, _) => (Tone::Bad, "failed".to_owned()),
+        (_, true) if record.missed_a_threshold() => (Tone::Doubtful, "valid, missed".to_owned()),
+        (_, true) => (Tone::Good, "valid".to_owned()),
+        (_, false) => {
+            (Tone::Bad, record.verdict.reasons.first().map_or("not valid", |reason| reason.kind.name()).to_owned())
+        }
+    }
+}
+
+fn course(record: &Record, series: &[SeriesRow]) -> String {
+    let figures: Vec<Option<f64>> = standing_series(series, record.point_index, record.trial)
+        .iter()
+        .filter(|row| row.phase == Phase::Measure && row.full)
+        .map(|row| Some(row.acknowledged as f64))
+        .collect();
+    sparkline(&figures, SPARKLINE_WIDTH, Fold::Mean)
+}
+
+/// Median and spread of each point, where points have several trials with figures.
+fn points(page: &mut Page, records: &[&Record]) {
+    let measured: Vec<&Record> = records.iter().filter(|record| record.status == Status::Completed).copied().collect();
+    let points = by_point(&measured);
+    if points.values().all(|trials| trials.len() < 2) {
+        return;
+    }
+    let firsts: Vec<&Record> = points.values().filter_map(|trials| trials.first().copied()).collect();
+    let headline = firsts.first().map_or("", |record| record.headline.name());
+    let spreads = |figure: &dyn Fn(&Record) -> Option<f64>| -> Vec<Option<Spread>> {
+        points.values().map(|trials| Spread::of(trials.iter().filter_map(|record| figure(record)).collect())).collect()
+    };
+    let cells = |spreads: &[Option<Spread>], text: &dyn Fn(&Spread) -> String| {
+        spreads.iter().map(|spread| spread.as_ref().map_or("–".to_owned(), text)).collect::<Vec<_>>().into_iter()
+    };
+    let throughput = spreads(&|record| Some(record.throughput.messages_per_second));
+    let slowest = spreads(&|record| record.headline_latency().map(|latency| latency.p99_ns as f64));
+    let mut columns = point_columns(&firsts);
+    columns.push(Column::new(
+        "trials",
+        Align::Right,
+        Column::KEEP,
+        points.values().map(|trials| trials.len().to_string()),
+    ));
+    columns.push(Column::new(
+        "median messages/s",
+        Align::Right,
+        Column::KEEP,
+        cells(&throughput, &|spread| rate(spread.median)),
+    ));
+    columns.push(Column::new(
+        "lowest … highest",
+        Align::Right,
+        5,
+        cells(&throughput, &|spread| format!("{} … {}", rate(spread.lowest), rate(spread.highest))),
+    ));
+    columns.push(Column::new("spread", Align::Right, 6, cells(&throughput, &|spread| percent(spread.share()))));
+    columns.push(Column::new(
+        &format!("median {headline} p99"),
+        Align::Right,
+        7,
+        cells(&slowest, &|spread| duration(spread.median)),
+    ));
+    columns.push(Column::new(
+        "lowest … highest",
+        Align::Right,
+        4,
+        cells(&slowest, &|spread| format!("{} … {}", duration(spread.lowest), duration(spread.highest))),
+    ));
+    page.blank();
+    table::print(page, columns);
+}
+
+/// The middle and the ends of one figure over several trials.
+struct Spread {
+    lowest: f64,
+    median: f64,
+    highest: f64,
+}
+
+impl Spread {
+    fn of(mut figures: Vec<f64>) -> Option<Self> {
+        figures.sort_by(f64::total_cmp);
+        let (lowest, highest) = (*figures.first()?, *figures.last()?);
+        let middle = figures.len() / 2;
+        let median =
+            if figures.len() % 2 == 1 { figures[middle] } else { (figures[middle - 1] + figures[middle]) / 2.0 };
+        Some(Spread { lowest, median, highest })
+    }
+
+    /// Highest minus lowest, as a share of the median.
+    fn share(&self) -> f64 {
+        if self.median > 0.0 { (self.highest - self.lowest) / self.median } else { 0.0 }
+    }
+}
+
+/// Every reason once, with how many trials it concerns and one of them in words.
+fn doubts(page: &mut Page, records: &[&Record]) {
+    let mut found = BTreeMap::new();
+    for record in records {
+        for reason in &record.verdict.reasons {
+            found.entry(reason.kind).or_insert_with(|| (0usize, reason)).0 += 1;
+        }
+    }
+    if found.is_empty() {
+        return;
+    }
+    page.blank();
+    for (kind, (trials, reason)) in found {
+        let trials = if trials == 1 { "1 trial".to_owned() } else { format!("{trials} trials") };
+        page.led(&format!("{} ({trials})  ", kind.name()), Tone::Bad, &reason.evidence);
+        page.led("  → ", Tone::Faint, &reason.advice);
+    }
+}
+
+fn missed(page: &mut Page, records: &[&Record]) {
+    let mut found: BTreeMap<&str, usize> = BTreeMap::new();
+    for outcome in records.iter().flat_map(|record| &record.thresholds).filter(|outcome| !outcome.held) {
+        *found.entry(&outcome.text).or_default() += 1;
+    }
+    if found.is_empty() {
+        return;
+    }
+    page.blank();
+    for (text, trials) in found {
+        page.led("✗ ", Tone::Bad, &format!("{text}: missed by {trials} of {} trials", records.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        let spread = Spread::of(vec![4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!((spread.lowest, spread.median, spread.highest), (1.0, 2.5, 4.0));
+        assert_eq!(Spread::of(vec![7.0]).unwrap().share(), 0.0);
+        assert!(Spread::of(Vec::new()).is_none());
+    }
+}

@@ -1,0 +1,92 @@
+//! What people see, as snapshots.
+
+use super::*;
+use crate::measure::verdict::{Evidence, LoadShape, judge};
+use crate::record::sample;
+
+const PLAIN: View = View { width: 100, colour: false };
+
+#[test]
+fn one_trial_in_full() {
+    insta::assert_snapshot!(render(&[sample::record()], &sample::series(), PLAIN));
+}
+
+#[test]
+fn one_trial_on_a_narrow_terminal() {
+    insta::assert_snapshot!(render(&[sample::record()], &sample::series(), View { width: 60, ..PLAIN }));
+}
+
+#[test]
+fn a_trial_that_is_not_to_be_trusted() {
+    let mut record = sample::record();
+    record.throughput.duration_ns = 2_000_000_000;
+    record.client.cores_used = 3.9;
+    record.environment.embedded = true;
+    let shape = LoadShape { even_load: true, window: 4000, producers: 4 };
+    record.verdict = judge(&Evidence::of(&record, &[], shape));
+    insta::assert_snapshot!(summary(&record, PLAIN));
+}
+
+#[test]
+fn a_trial_that_failed() {
+    let mut record = sample::record();
+    record.status = crate::record::Status::Failed;
+    record.error = Some("kafka at 10.0.0.7:9092 cannot be reached: connection refused".to_owned());
+    record.counts = Default::default();
+    record.throughput = Default::default();
+    record.latency = Default::default();
+    record.errors.clear();
+    record.verification = None;
+    record.thresholds.clear();
+    let shape = LoadShape { even_load: true, window: 4000, producers: 4 };
+    record.verdict = judge(&Evidence::of(&record, &[], shape));
+    insta::assert_snapshot!(render(&[record], &[], PLAIN));
+}
+
+fn sweep() -> (Vec<Record>, Vec<SeriesRow>) {
+    let (mut records, mut series) = (Vec::new(), Vec::new());
+    for (point_index, producers) in [8, 64, 512].into_iter().enumerate() {
+        for trial in 1..=3u32 {
+            let factor = [0.4, 1.0, 0.9][point_index] * (1.0 + f64::from(trial) / 50.0);
+            let mut record = Record { point_index, trial, ..sample::record() };
+            record.point = [("producers.count".to_owned(), producers.into())].into();
+            record.throughput.messages_per_second *= factor;
+            record.throughput.payload_bytes_per_second *= factor;
+            record.thresholds.truncate(1);
+            if (point_index, trial) == (2, 3) {
+                record.client.cores_used = 3.9;
+                record.thresholds[0].held = false;
+                let shape = LoadShape { even_load: true, window: 4000, producers: 4 };
+                record.verdict = judge(&Evidence::of(&record, &[], shape));
+            }
+            records.push(record);
+            series.extend(sample::series().into_iter().map(|row| SeriesRow { point_index, trial, ..row }));
+        }
+    }
+    (records, series)
+}
+
+#[test]
+fn a_sweep_of_three_points_and_three_trials() {
+    let (records, series) = sweep();
+    insta::assert_snapshot!(render(&records, &series, PLAIN));
+}
+
+#[test]
+fn a_sweep_on_a_narrow_terminal() {
+    let (records, series) = sweep();
+    insta::assert_snapshot!(render(&records, &series, View { width: 60, ..PLAIN }));
+}
+
+#[test]
+fn json_gives_the_records_as_they_are_and_text_tells_of_a_cut_off_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let line = sample::record().to_line();
+    std::fs::write(directory.path().join("records.jsonl"), format!("{line}{}", &line[..100])).unwrap();
+    let mut out = Vec::new();
+    show(directory.path(), true, PLAIN, &mut out).unwrap();
+    assert_eq!(String::from_utf8(out).unwrap(), line);
+    let mut out = Vec::new();
+    show(directory.path(), false, PLAIN, &mut out).unwrap();
+    assert!(String::from_utf8(out).unwrap().contains("cut off"));
+}

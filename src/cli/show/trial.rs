@@ -1,0 +1,253 @@
+//! One trial in full: its verdict first, then what was measured, then where and how.
+
+use serde_json::Value;
+
+use super::latency;
+use super::page::{LABEL_WIDTH, Page, Tone};
+use super::sparkline::{Fold, sparkline};
+use crate::record::readable::{bytes, count, duration, percent, rate};
+use crate::record::{LoadModel, Phase, Reason, Record, SeriesRow, Status};
+
+/// Everything, with the course of throughput and latency over the seconds.
+pub(super) fn whole(page: &mut Page, record: &Record, series: &[SeriesRow]) {
+    heading(page, record);
+    verdict(page, record);
+    figures(page, record);
+    course(page, record, series);
+    page.blank();
+    client(page, record);
+    place(page, record);
+}
+
+/// What is printed when the trial has just ended.
+pub(super) fn summary(page: &mut Page, record: &Record) {
+    heading(page, record);
+    verdict(page, record);
+    figures(page, record);
+}
+
+fn heading(page: &mut Page, record: &Record) {
+    let point: Vec<String> = record.point.iter().map(|(key, value)| format!("{key} = {}", plain(value))).collect();
+    let model = match record.load_model {
+        LoadModel::Open => "open loop",
+        LoadModel::Closed => "closed loop",
+    };
+    let rest = [point.join(", "), format!("trial {}", record.trial), model.to_owned()];
+    let rest: Vec<&str> = rest.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    let name = page.paint(Tone::Strong, &record.scenario_name);
+    page.line(&format!("{name}  {}", rest.join(" · ")));
+}
+
+fn verdict(page: &mut Page, record: &Record) {
+    let limit = &record.verdict.limited_by;
+    let (lead, tone, word) = match (record.status, record.verdict.valid) {
+        (Status::Failed, _) => ("✗ failed  ", Tone::Bad, record.error.as_deref().unwrap_or_default()),
+        (_, true) => ("✓ valid  ", Tone::Good, ""),
+        (Status::Interrupted, false) => ("✗ interrupted  ", Tone::Bad, ""),
+        (Status::Completed, false) => ("✗ not to be trusted  ", Tone::Bad, ""),
+    };
+    let text = match record.status {
+        Status::Failed => word.to_owned(),
+        _ => format!("limited by: {}. {}", limit.limiter.name(), limit.evidence),
+    };
+    page.led(lead, tone, &text);
+    for reason in record.verdict.reasons.iter().filter(|_| record.status != Status::Failed) {
+        finding(page, "✗", reason, Tone::Bad);
+    }
+    for note in &record.verdict.notes {
+        finding(page, "!", note, Tone::Doubtful);
+    }
+}
+
+/// A cross marks what speaks against the figures, an exclamation mark what is only worth knowing.
+fn finding(page: &mut Page, mark: &str, reason: &Reason, tone: Tone) {
+    page.led(&format!("  {mark} {}  ", reason.kind.name()), tone, &reason.evidence);
+    page.led("    → ", Tone::Faint, &reason.advice);
+}
+
+/// Nothing of a trial that failed before its first message.
+fn figures(page: &mut Page, record: &Record) {
+    let counts = &record.counts;
+    if record.status == Status::Failed && counts.attempted == 0 {
+        return;
+    }
+    page.blank();
+    page.labelled(
+        "messages",
+        &format!(
+            "{} attempted = {} acknowledged + {} failed + {} unresolved",
+            count(counts.attempted),
+            count(counts.acknowledged),
+            count(counts.failed),
+            count(counts.unresolved)
+        ),
+    );
+    let throughput = &record.throughput;
+    let mut carried = format!(
+        "{} messages/s, {}/s of payload, over {}",
+        rate(throughput.messages_per_second),
+        bytes(throughput.payload_bytes_per_second),
+        duration(throughput.duration_ns as f64)
+    );
+    if let Some(target) = throughput.target_per_second {
+        carried += &format!("; wanted {}/s, sent {}/s", rate(target), rate(throughput.sent_per_second));
+    }
+    page.labelled("throughput", &carried);
+    if let (Some(consumed), Some(per_second)) = (counts.consumed, throughput.consumed_per_second) {
+        page.labelled("consumed", &format!("{} messages, {}/s", count(consumed), rate(per_second)));
+    }
+    page.blank();
+    latency::table(page, record);
+    page.blank();
+    errors(page, record);
+    verification(page, record);
+    thresholds(page, record);
+}
+
+fn errors(page: &mut Page, record: &Record) {
+    for (index, error) in record.errors.iter().enumerate() {
+        let label = if index == 0 { "errors" } else { "" };
+        let text = format!(
+            "{} × {}: {} (first after {})",
+            count(error.count),
+            error.class.name(),
+            error.first_message,
+            duration(error.first_at_ns as f64)
+        );
+        page.labelled(label, &text);
+    }
+}
+
+fn verification(page: &mut Page, record: &Record) {
+    let Some(found) = &record.verification else { return };
+    let all = [
+        ("missing", found.missing),
+        ("lost", found.lost),
+        ("duplicated", found.duplicated),
+        ("redelivered", found.redelivered),
+        ("reordered", found.reordered),
+        ("corrupt", found.corrupt),
+        ("foreign", found.foreign),
+    ];
+    let listed: Vec<String> = all
+        .iter()
+        .filter(|(_, number)| *number > 0)
+        .map(|(name, number)| format!("{} {name}", count(*number)))
+        .collect();
+    let rest = if listed.is_empty() {
+        "each exactly once, in order and whole".to_owned()
+    } else {
+        format!("{}; otherwise as sent", listed.join(", "))
+    };
+    let doubt = if found.saturated { "; memory exceeded, so these are lower bounds" } else { "" };
+    page.labelled("verified", &format!("{} received: {rest}{doubt}", count(found.received)));
+}
+
+fn thresholds(page: &mut Page, record: &Record) {
+    let width = record.thresholds.iter().map(|outcome| outcome.text.chars().count()).max().unwrap_or(0);
+    for (index, outcome) in record.thresholds.iter().enumerate() {
+        let (mark, tone) = if outcome.held { ("✓", Tone::Good) } else { ("✗", Tone::Bad) };
+        let label = if index == 0 { "thresholds" } else { "" };
+        let line = format!(
+            "{}{} {:width$}  {}",
+            page.paint(Tone::Faint, &format!("{label:LABEL_WIDTH$}")),
+            page.paint(tone, mark),
+            outcome.text,
+            outcome.explanation
+        );
+        page.line(&line);
+    }
+}
+
+/// Throughput and 99th percentile second by second, measured seconds only.
+fn course(page: &mut Page, record: &Record, series: &[SeriesRow]) {
+    let rows: Vec<&SeriesRow> = series.iter().filter(|row| row.phase == Phase::Measure && row.full).collect();
+    if rows.len() < 2 {
+        return;
+    }
+    let width = page.width().saturating_sub(LABEL_WIDTH + 32).max(10);
+    let throughput: Vec<Option<f64>> = rows.iter().map(|row| Some(row.acknowledged as f64)).collect();
+    let slowest: Vec<Option<f64>> = rows.iter().map(|row| row.p99_ns.map(|value| value as f64)).collect();
+    let range = |figures: &[Option<f64>], text: fn(f64) -> String| {
+        let known = || figures.iter().flatten().copied();
+        format!("{} … {}", text(known().fold(f64::INFINITY, f64::min)), text(known().fold(0.0, f64::max)))
+    };
+    page.blank();
+    let blocks = sparkline(&throughput, width, Fold::Mean);
+    let label = |page: &Page, text: &str| page.paint(Tone::Faint, &format!("{text:LABEL_WIDTH$}"));
+    let line = format!("{}{blocks}  {} messages/s", label(page, "each second"), range(&throughput, rate));
+    page.line(&line);
+    if slowest.iter().any(Option::is_some) {
+        let name = record.headline.name();
+        let blocks = sparkline(&slowest, width, Fold::Max);
+        let line = format!("{}{blocks}  {} {name} p99", label(page, ""), range(&slowest, duration));
+        page.line(&line);
+    }
+}
+
+fn client(page: &mut Page, record: &Record) {
+    let client = &record.client;
+    let mut parts = vec![format!("{:.2} of {} cores", client.cores_used, client.cores_available)];
+    if let Some(cpu) = client.cpu_ns_per_message {
+        parts.push(format!("{} CPU a message", duration(cpu)));
+    }
+    if let (Some(name), Some(cores)) = (&client.busiest_thread, client.busiest_thread_cores) {
+        parts.push(format!("busiest thread '{name}' {}", percent(cores)));
+    }
+    if let Some(peak) = client.peak_memory_bytes {
+        parts.push(format!("{} at most", bytes(peak as f64)));
+    }
+    if client.queue_full_ns > 0 {
+        parts.push(format!("{} waiting for room in the queue", duration(client.queue_full_ns as f64)));
+    }
+    page.labelled("client", &parts.join(", "));
+    if let Some(load) = &record.host_load {
+        page.labelled(
+            "machine",
+            &format!("{} busy, {} withheld by the hypervisor", percent(load.system_cpu_busy), percent(load.steal)),
+        );
+    }
+}
+
+fn place(page: &mut Page, record: &Record) {
+    let environment = &record.environment;
+    let broker = &record.scenario["broker"];
+    let addresses: Vec<String> = match &broker["addresses"] {
+        Value::Array(addresses) => addresses.iter().map(plain).collect(),
+        Value::Null => Vec::new(),
+        address => vec![plain(address)],
+    };
+    let known = [
+        Some(broker["kind"].as_str().unwrap_or("broker").to_owned()),
+        (!addresses.is_empty()).then(|| format!("at {}", addresses.join(", "))),
+        environment.broker.as_ref().map(|broker| format!("({broker})")),
+        environment.client_library.as_ref().map(|client| format!("through {client}")),
+    ];
+    page.labelled("broker", &known.into_iter().flatten().collect::<Vec<_>>().join(" "));
+    let host = [
+        environment.hostname.clone(),
+        Some(match &environment.cpu_model {
+            Some(model) => format!("{} × {model}", environment.cores),
+            None => format!("{} cores", environment.cores),
+        }),
+        environment.memory_bytes.map(|memory| bytes(memory as f64)),
+        Some(environment.operating_system.clone()),
+        environment.kernel.as_ref().map(|kernel| format!("kernel {kernel}")),
+    ];
+    page.labelled("host", &host.into_iter().flatten().collect::<Vec<_>>().join(", "));
+    let commit = environment.brokermark_commit.as_ref().map(|commit| format!(" ({commit})")).unwrap_or_default();
+    page.labelled(
+        "run",
+        &format!(
+            "{} by brokermark {}{commit}, {}",
+            record.started_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+            environment.brokermark_version,
+            record.run_id
+        ),
+    );
+}
+
+/// A JSON value without the quotation marks of a text.
+pub(super) fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
