@@ -50,6 +50,7 @@ impl KeySource {
     /// evenly over them, so that not all send the same key at once.
     pub fn new(keys: Keys, slot: usize, producers: usize, seed: u64) -> Self {
         let stream = || generator(seed, Purpose::Keys, slot as u64);
+        // A scenario's `distinct` and `exponent` are above 0, so neither distribution can refuse them.
         let (distinct, draw) = match keys {
             Keys::None => (0, Draw::None),
             Keys::RoundRobin { distinct } => (distinct, round_robin(distinct, slot, producers)),

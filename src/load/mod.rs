@@ -1,7 +1,7 @@
 //! What is sent and when: payloads, keys and intended times, as pure functions of a seed and a clock.
 //!
 //! Everything that costs time is done before the load starts ([`PayloadPool::build`]); what runs per message neither
-//! allocates nor formats. A scenario with the same seeds gives the same payloads, keys and times on every machine.
+//! allocates nor formats. A scenario with the same seeds gives the same payloads, keys and times.
 //!
 //! - [`PayloadPool`] holds ready-made payloads, one generator family per file in `payload`; [`LiveFields`] are the
 //!   parts of a template that only the moment of sending can fill in.

@@ -36,7 +36,7 @@ struct Entry {
 }
 
 impl PayloadPool {
-    /// Makes the payloads, the same for the same description on every machine.
+    /// Makes the payloads, the same for the same description.
     ///
     /// `room_for_envelope` is how many bytes at the start of a payload an envelope may replace when it is sent:
     /// [`PayloadPool::checksum`] is of what comes after them. It changes no payload and no size; whether a payload is

@@ -1,4 +1,7 @@
-//! Seeded random streams: the same seed gives the same load on every machine.
+//! Seeded random streams: the same seed gives the same load.
+//!
+//! Bytes, integers and choices are the same on every machine. What goes through a logarithm or a power (normal sizes,
+//! Zipf keys, Poisson gaps) rests on the platform's mathematics library, which may differ in a last digit.
 
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
