@@ -9,9 +9,9 @@
 //!                               broker (trait): kafka · null
 //!                                      │ acknowledgements, received messages
 //!                                      ▼
-//!                               measure: histograms, series, ledger, host ─▶ verdict
+//!                               measure: histograms, series, ledger, host
 //!                                      ▼
-//!                               record ─▶ results/<run>/ ─▶ show (only reads)
+//!                               record ◀─ verdict ─▶ results/<run>/ ─▶ show (only reads)
 //! ```
 //!
 //! Each arrow is a room of its own:
@@ -20,7 +20,8 @@
 //! - [`load`]: when messages are due and what they carry, as pure functions of a seed and a clock.
 //! - [`broker`]: the traits a broker implements, the registry of brokers, and one module per broker.
 //! - [`engine`]: runs one trial through its phases.
-//! - [`measure`]: the clock, what is recorded per message, and what is concluded from it.
+//! - [`measure`]: the clock, what is recorded per message, and what the machine was doing.
+//! - [`verdict`]: whether the result can be trusted, with the evidence.
 //! - [`record`]: the versioned result and the directory it lies in.
 //! - [`emulator`]: endpoints that run inside this process.
 //! - [`cli`]: the command line, one file a verb.
@@ -33,3 +34,4 @@ pub mod load;
 pub mod measure;
 pub mod record;
 pub mod scenario;
+pub mod verdict;

@@ -22,6 +22,9 @@ pub mod registry;
 
 /// A client of one kind of broker, connected for one trial.
 pub trait Broker: Sized + Send + Sync + 'static {
+    /// Its name and abilities, known without connecting.
+    const DESCRIPTOR: registry::Descriptor;
+
     type Producer: Producer;
     type Consumer: Consumer;
 

@@ -1,4 +1,6 @@
-//! Every kind of broker this build knows: adding one adds its line here.
+//! Every kind of broker this build knows: adding one adds its line to the list at the end.
+
+use super::Broker;
 
 /// What a kind of broker is called and can do, known without connecting to it.
 #[derive(Debug, Clone, Copy)]
@@ -33,13 +35,38 @@ pub struct Capabilities {
     pub properties: bool,
 }
 
-/// All kinds of this build, in the order in which `brokermark brokers` lists them.
-pub fn descriptors() -> &'static [Descriptor] {
-    &[
-        #[cfg(feature = "kafka")]
-        super::kafka::DESCRIPTOR,
-        super::null::DESCRIPTOR,
-    ]
+/// Work that is the same for every broker, written once and compiled for each.
+pub trait Visitor {
+    type Output;
+
+    fn visit<B: Broker>(self) -> Self::Output;
+}
+
+/// Makes [`descriptors`] and [`dispatch`] from one list of brokers.
+macro_rules! brokers {
+    ($($(#[$feature:meta])? $broker:path,)*) => {
+        /// All kinds of this build, in the order in which `brokermark brokers` lists them.
+        pub fn descriptors() -> &'static [Descriptor] {
+            &[$($(#[$feature])? <$broker as Broker>::DESCRIPTOR,)*]
+        }
+
+        /// Runs `visitor` with the broker of that kind; `None` if this build has none.
+        pub fn dispatch<V: Visitor>(kind: &str, visitor: V) -> Option<V::Output> {
+            $(
+                $(#[$feature])?
+                if kind == <$broker as Broker>::DESCRIPTOR.kind {
+                    return Some(visitor.visit::<$broker>());
+                }
+            )*
+            None
+        }
+    };
+}
+
+brokers! {
+    #[cfg(feature = "kafka")]
+    super::kafka::KafkaBroker,
+    super::null::NullBroker,
 }
 
 /// The kind of that name, if this build has it.

@@ -1,4 +1,84 @@
-//! .
+//! The command line: what can be typed, and one file per verb.
 
+pub mod brokers;
+pub mod check;
+pub mod completions;
+pub mod emulate;
+mod exit;
+pub mod run;
 pub mod schema;
 pub mod show;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueHint};
+
+pub use exit::Exit;
+
+/// Puts a described load on a message broker and writes down, honestly, what happened.
+#[derive(Debug, Parser)]
+#[command(name = "brokermark", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    after_help = "Exit codes: 0 ran and every threshold held, 1 could not run or failed, 2 wrong command line or \
+                        scenario, 3 a threshold was missed, 130 interrupted with results kept."
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run a scenario and keep its records
+    Run(run::RunArguments),
+    /// Validate a scenario and print its plan, connecting to nothing
+    Check(check::CheckArguments),
+    /// Show records
+    Show {
+        /// A run directory, or a file of records
+        #[arg(value_hint = ValueHint::AnyPath)]
+        path: PathBuf,
+        /// Print the records as they are, one JSON document a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the brokers of this build and what each can do
+    Brokers {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON Schema of records
+    Schema {
+        /// The schema of a line of series.jsonl instead
+        #[arg(long)]
+        series: bool,
+    },
+    /// Run an endpoint that other clients may use, until interrupted
+    Emulate(emulate::EmulateArguments),
+    /// Print a completion script for a shell
+    Completions { shell: clap_complete::Shell },
+    /// Print the manual page
+    #[command(name = "man")]
+    ManualPage,
+}
+
+/// Does what was typed; errors are printed to standard error.
+pub fn execute(arguments: Arguments) -> ExitCode {
+    let mut out = io::stdout().lock();
+    let exit = match arguments.verb {
+        Verb::Run(arguments) => run::run(&arguments, &mut out),
+        Verb::Check(arguments) => check::check(&arguments, &mut out),
+        Verb::Show { path, json } => Exit::from_result(show::show(&path, json, show::View::of_stdout(), &mut out)),
+        Verb::Brokers { json } => Exit::from_result(brokers::brokers(json, &mut out)),
+        Verb::Schema { series: false } => Exit::from_result(schema::schema(&mut out)),
+        Verb::Schema { series: true } => Exit::from_result(schema::series_schema(&mut out)),
+        Verb::Emulate(arguments) => Exit::from_result(emulate::emulate(&arguments, &mut out)),
+        Verb::Completions { shell } => Exit::from_result(completions::completions(shell, &mut out)),
+        Verb::ManualPage => Exit::from_result(completions::manual_page(&mut out)),
+    };
+    let _ = out.flush();
+    exit.into()
+}

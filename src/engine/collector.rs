@@ -99,7 +99,7 @@ impl Collector {
             p50_ns: at(0.5),
             p99_ns: at(0.99),
             queue_messages: telemetry.queue_messages,
-            cpu_cores: Some(self.host.lap()),
+            cpu_cores: self.host.lap(),
         };
         self.last_ns = now_ns;
         self.last_submitted = submitted;

@@ -10,6 +10,7 @@
 mod collector;
 mod consuming;
 mod course;
+mod dispatch;
 mod observer;
 mod outcome;
 mod pacer;
@@ -21,6 +22,7 @@ mod trial;
 
 pub use collector::Totals;
 pub use consuming::ConsumerErrors;
+pub use dispatch::run_scenario;
 pub use observer::{Observer, Phase, Second};
 pub use outcome::{Account, End, Ledger, Outcome, Times};
 pub use trial::run;

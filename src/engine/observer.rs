@@ -36,7 +36,7 @@ pub struct Second {
     /// Most messages the client library saw in its queues.
     pub queue_messages: Option<u64>,
     /// Processor time of this process in the interval, in cores.
-    pub cpu_cores: Option<f64>,
+    pub cpu_cores: f64,
 }
 
 /// Is told as a trial goes on.

@@ -52,13 +52,12 @@ pub struct Times {
 }
 
 /// The account of messages, kept in three places that know nothing of each other: producers count what they hand over,
-/// recorders count outcomes, windows count what is in flight.
+/// recorders count outcomes, windows count what is in flight. If they do not agree, brokermark has a bug, and the account
+/// does not balance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ledger {
     pub measured: Account,
     pub warm_up: Account,
-    /// Whether the three agree. If not, brokermark has a bug, and the trial is worth nothing.
-    pub balanced: bool,
 }
 
 /// `attempted = acknowledged + failed + unresolved`.
@@ -71,21 +70,19 @@ pub struct Account {
 }
 
 impl Ledger {
-    /// Draws up the account. `in_flight` is what the windows say, measured and warm-up together.
+    /// Draws up the account. `in_flight` is what the windows say, measured and warm-up together: of the warm-up's share
+    /// only its own ledger can tell, so the rest is the measured messages'.
     pub fn settle(attempted: Attempted, outcomes: &Interval, in_flight: u64) -> Self {
-        let measured = Account::new(attempted.measured, outcomes.measured);
-        let warm_up = Account::new(attempted.warm_up, outcomes.warm_up);
-        let resolved = outcomes.measured.resolved() + outcomes.warm_up.resolved();
-        let balanced = outcomes.measured.resolved() <= attempted.measured
-            && outcomes.warm_up.resolved() <= attempted.warm_up
-            && resolved + in_flight == attempted.measured + attempted.warm_up;
-        Ledger { measured, warm_up, balanced }
+        let of_warm_up = attempted.warm_up.saturating_sub(outcomes.warm_up.resolved()).min(in_flight);
+        Ledger {
+            measured: Account::new(attempted.measured, outcomes.measured, in_flight - of_warm_up),
+            warm_up: Account::new(attempted.warm_up, outcomes.warm_up, of_warm_up),
+        }
     }
 }
 
 impl Account {
-    fn new(attempted: u64, outcomes: Tally) -> Self {
-        let unresolved = attempted.saturating_sub(outcomes.resolved());
+    fn new(attempted: u64, outcomes: Tally, unresolved: u64) -> Self {
         Account { attempted, acknowledged: outcomes.acknowledged, failed: outcomes.failed, unresolved }
     }
 }
@@ -94,17 +91,25 @@ impl Account {
 mod tests {
     use super::*;
 
-    fn outcomes(acknowledged: u64, failed: u64) -> Interval {
-        Interval { measured: Tally { acknowledged, failed, payload_bytes: 0 }, ..Interval::default() }
+    fn settle(warm_up: (u64, u64), measured: (u64, u64), in_flight: u64) -> (bool, Ledger) {
+        let tally = |acknowledged| Tally { acknowledged, failed: 1, payload_bytes: 0 };
+        let outcomes = Interval { measured: tally(measured.1), warm_up: tally(warm_up.1), ..Interval::default() };
+        let attempted = Attempted { measured: measured.0, warm_up: warm_up.0 };
+        let ledger = Ledger::settle(attempted, &outcomes, in_flight);
+        let balances = |account: Account| {
+            account.attempted == account.acknowledged + account.failed + account.unresolved
+        };
+        (balances(ledger.measured) && balances(ledger.warm_up), ledger)
     }
 
     #[test]
     fn an_account_balances_only_if_all_three_books_agree() {
-        let attempted = Attempted { measured: 10, warm_up: 0 };
-        let ledger = Ledger::settle(attempted, &outcomes(7, 1), 2);
-        assert!(ledger.balanced);
+        let (balanced, ledger) = settle((5, 3), (10, 7), 3);
+        assert!(balanced);
         assert_eq!(ledger.measured, Account { attempted: 10, acknowledged: 7, failed: 1, unresolved: 2 });
-        assert!(!Ledger::settle(attempted, &outcomes(7, 1), 1).balanced, "a message vanished");
-        assert!(!Ledger::settle(attempted, &outcomes(10, 1), 0).balanced, "an outcome was told twice");
+        assert_eq!(ledger.warm_up.unresolved, 1);
+        assert!(!settle((5, 3), (10, 7), 2).0, "a message vanished");
+        assert!(!settle((5, 3), (10, 7), 4).0, "a window never opened");
+        assert!(!settle((5, 4), (10, 10), 0).0, "an outcome was told twice");
     }
 }

@@ -28,6 +28,8 @@ pub struct Shared {
     pub payloads: Arc<PayloadPool>,
     pub envelope: EnvelopeMode,
     pub run_tag: u32,
+    /// Producers of the trial.
+    pub producers: u64,
 }
 
 /// The load was stopped while the client had no room.
@@ -138,7 +140,9 @@ impl<P: Producer> Sender<P> {
         if let Some(live) = self.shared.payloads.live(pooled) {
             let begin = self.scratch.len();
             let unix_ns = self.shared.acks.clock().epoch_unix_ns() + intended_ns;
-            live.render(&mut self.scratch, self.sequence, unix_ns);
+            // Producers count in turn, so that no number comes twice.
+            let counter = self.sequence * self.shared.producers + self.slot as u64;
+            live.render(&mut self.scratch, counter, unix_ns);
             parts.payload = Some(begin..self.scratch.len());
         }
         if self.shared.envelope != EnvelopeMode::None {
@@ -171,11 +175,10 @@ impl<P: Producer> Sender<P> {
                 parts.payload = Some(begin..self.scratch.len());
             }
             EnvelopeMode::Beside => {
-                let content = match &parts.payload {
-                    Some(range) => &self.scratch[range.clone()],
-                    None => shared.payloads.get(parts.pooled),
+                let checksum = match &parts.payload {
+                    Some(live) => crc32fast::hash(&self.scratch[live.clone()]),
+                    None => shared.payloads.checksum(parts.pooled),
                 };
-                let checksum = crc32fast::hash(content);
                 self.scratch.resize(begin + ENVELOPE_BYTES, 0);
                 envelope.seal(&mut self.scratch[begin..], checksum);
                 parts.envelope = Some(begin..self.scratch.len());

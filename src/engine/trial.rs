@@ -54,7 +54,9 @@ pub async fn run<B: Broker>(
     observer.phase(Phase::Prepare);
     host::reset_peak_memory();
     let started_at = SystemTime::now();
-    let payloads = Arc::new(PayloadPool::build(&scenario.payload, ENVELOPE_BYTES)?);
+    // Where the envelope travels beside the payload, its checksum is over all of it.
+    let overlaid = if scenario.payload.has_room_for_envelope() { ENVELOPE_BYTES } else { 0 };
+    let payloads = Arc::new(PayloadPool::build(&scenario.payload, overlaid)?);
     let clock = Clock::start();
     let open = matches!(scenario.load, Load::Open(_));
     let acks = Acks::new(clock, scenario.producers.count, open);
@@ -268,6 +270,7 @@ impl Running<'_> {
             payloads: self.payloads.clone(),
             envelope: self.envelope(),
             run_tag: self.identity.tag,
+            producers: settings.count as u64,
         });
         let rule = WindowRule {
             in_flight: settings.in_flight as u64,

@@ -12,8 +12,10 @@
 //! | 16–23 | sequence, from 0 per producer |
 //! | 24–31 | intended time, in ns since the trial's epoch |
 
-/// Bytes an envelope takes.
-pub const ENVELOPE_BYTES: usize = 32;
+/// Bytes an envelope takes: as many as the scenario promises it room for.
+pub const ENVELOPE_BYTES: usize = crate::scenario::ENVELOPE_BYTES;
+
+const _: () = assert!(ENVELOPE_BYTES == 32, "the fields below take exactly 32 bytes");
 
 const MAGIC: [u8; 4] = *b"BMK1";
 const MEASURED_BIT: u32 = 1 << 31;

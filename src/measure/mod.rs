@@ -1,4 +1,4 @@
-//! What is recorded per message, and what is concluded from it.
+//! What is recorded per message, and what the machine was doing meanwhile.
 //!
 //! Recording is arranged so that a message costs no allocation and no lock of its own: its [`Stamp`] travels through the
 //! client library as one machine word; the thread that learns of outcomes owns an [`AckRecorder`] and takes it once per
@@ -13,7 +13,6 @@ mod histogram;
 pub mod host;
 mod interval;
 mod stamp;
-pub mod verdict;
 mod verification;
 mod window;
 

@@ -6,7 +6,7 @@
 //! values are nanoseconds, as HdrHistogram V2 compressed base64. There is no `BaseTime`, so that lines of several runs
 //! can be put into one file.
 
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -40,24 +40,48 @@ pub(super) fn header(started: Timestamp) -> String {
     )
 }
 
-/// Appends the intervals' lines.
-pub(super) fn write_intervals(intervals: &[HlogInterval<'_>], mut out: &mut impl Write) -> io::Result<()> {
-    if intervals.is_empty() {
-        return Ok(());
+/// A trial's lines, encoded one by one as its seconds pass: a line takes a hundredth of the histogram's memory.
+#[derive(Debug, Default)]
+pub struct HlogLines {
+    text: Vec<u8>,
+    started: Option<Timestamp>,
+}
+
+impl HlogLines {
+    /// Adds the line of an interval.
+    ///
+    /// # Errors
+    /// When the histogram cannot be encoded; nothing is added then.
+    pub fn push(&mut self, interval: &HlogInterval<'_>) -> io::Result<()> {
+        let length = self.text.len();
+        let written = write_interval(interval, &mut self.text);
+        match &written {
+            Ok(()) => self.started = self.started.or(Some(interval.started)),
+            Err(_) => self.text.truncate(length),
+        }
+        written
     }
+
+    pub(super) fn started(&self) -> Option<Timestamp> {
+        self.started
+    }
+
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+fn write_interval(interval: &HlogInterval<'_>, mut out: &mut Vec<u8>) -> io::Result<()> {
     let mut serializer = V2DeflateSerializer::new();
     let mut writer = IntervalLogWriterBuilder::new()
         .with_max_value_divisor(NANOSECONDS_PER_MILLISECOND)
         .begin_log_with(&mut out, &mut serializer)?;
-    for interval in intervals {
-        writer
-            .write_histogram(interval.histogram, since_epoch(interval.started), interval.length, Tag::new(interval.tag))
-            .map_err(|error| match error {
-                IntervalLogWriterError::IoError(error) => error,
-                IntervalLogWriterError::SerializeError(error) => io::Error::other(error.to_string()),
-            })?;
-    }
-    Ok(())
+    writer
+        .write_histogram(interval.histogram, since_epoch(interval.started), interval.length, Tag::new(interval.tag))
+        .map_err(|error| match error {
+            IntervalLogWriterError::IoError(error) => error,
+            IntervalLogWriterError::SerializeError(error) => io::Error::other(error.to_string()),
+        })
 }
 
 fn since_epoch(time: Timestamp) -> Duration {
@@ -78,8 +102,11 @@ mod tests {
         let started: Timestamp = "2026-03-01T12:00:00.250Z".parse().unwrap();
         let length = Duration::from_millis(10_500);
         let mut text = header(started).into_bytes();
-        let intervals = ["response", "service"].map(|tag| HlogInterval { tag, started, length, histogram: &histogram });
-        write_intervals(&intervals, &mut text).unwrap();
+        let mut lines = HlogLines::default();
+        for tag in ["response", "service"] {
+            lines.push(&HlogInterval { tag, started, length, histogram: &histogram }).unwrap();
+        }
+        text.extend_from_slice(lines.text());
         let readable = String::from_utf8(text.clone()).unwrap();
         assert!(
             readable.starts_with("#[Histogram log format version 1.3]\n#[StartTime: 1772366400.250 "),

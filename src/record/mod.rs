@@ -4,6 +4,7 @@
 //! JSON; their field docs are the descriptions of the JSON Schema that `brokermark schema` prints. Nothing in this room
 //! measures: whoever fills a record hands in merged histograms and settled counts.
 
+mod assemble;
 mod directory;
 mod hlog;
 pub mod readable;
@@ -12,7 +13,8 @@ pub mod sample;
 mod schema;
 mod threshold;
 
+pub use assemble::{assemble, assemble_failed};
 pub use directory::*;
-pub use hlog::HlogInterval;
+pub use hlog::{HlogInterval, HlogLines};
 pub use schema::*;
 pub use threshold::evaluate;

@@ -31,25 +31,6 @@ use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::kafka::EmbeddedKafka;
 
-pub const DESCRIPTOR: Descriptor = Descriptor {
-    kind: "kafka",
-    summary: "Apache Kafka and what speaks its protocol, through librdkafka",
-    capabilities: Capabilities {
-        addresses: true,
-        embedded: true,
-        partitions: true,
-        replication: true,
-        keys: true,
-        headers: true,
-        consumers: true,
-        groups: true,
-        tls: cfg!(feature = "tls"),
-        sasl: true,
-        properties: true,
-    },
-    check_options: |options| options.try_into::<KafkaOptions>().map(drop),
-};
-
 /// One try at the cluster's metadata; between tries the client's trouble is looked at.
 const METADATA_TRY: Duration = Duration::from_millis(500);
 
@@ -67,6 +48,25 @@ pub struct KafkaBroker {
 }
 
 impl Broker for KafkaBroker {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        kind: "kafka",
+        summary: "Apache Kafka and what speaks its protocol, through librdkafka",
+        capabilities: Capabilities {
+            addresses: true,
+            embedded: true,
+            partitions: true,
+            replication: true,
+            keys: true,
+            headers: true,
+            consumers: true,
+            groups: true,
+            tls: cfg!(feature = "tls"),
+            sasl: true,
+            properties: true,
+        },
+        check_options: |options| options.try_into::<KafkaOptions>().map(drop),
+    };
+
     type Producer = KafkaProducer;
     type Consumer = KafkaConsumer;
 

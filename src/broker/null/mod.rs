@@ -22,25 +22,6 @@ use super::{
     Subscription, Topic,
 };
 
-pub const DESCRIPTOR: Descriptor = Descriptor {
-    kind: "null",
-    summary: "in this process, scripted: proves the measurements and shows the client's own ceiling",
-    capabilities: Capabilities {
-        addresses: false,
-        embedded: false,
-        partitions: true,
-        replication: false,
-        keys: true,
-        headers: true,
-        consumers: true,
-        groups: true,
-        tls: false,
-        sasl: false,
-        properties: false,
-    },
-    check_options: |options| options.try_into::<NullOptions>().map(drop),
-};
-
 /// The scripted broker.
 pub struct NullBroker {
     servers: Vec<Arc<Server>>,
@@ -55,6 +36,25 @@ impl NullBroker {
 }
 
 impl Broker for NullBroker {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        kind: "null",
+        summary: "in this process, scripted: proves the measurements and shows the client's own ceiling",
+        capabilities: Capabilities {
+            addresses: false,
+            embedded: false,
+            partitions: true,
+            replication: false,
+            keys: true,
+            headers: true,
+            consumers: true,
+            groups: true,
+            tls: false,
+            sasl: false,
+            properties: false,
+        },
+        check_options: |options| options.try_into::<NullOptions>().map(drop),
+    };
+
     type Producer = NullProducer;
     type Consumer = NullConsumer;
 

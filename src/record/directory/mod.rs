@@ -21,7 +21,7 @@ pub use probe::probe;
 pub use read::{ReadRecords, read_records, read_series, standing_records, standing_series};
 pub use resume::{CompletedTrial, Resumed};
 
-use super::hlog::{self, HlogInterval};
+use super::hlog::{self, HlogLines};
 use super::{Record, SeriesRow};
 
 /// The scenario as run.
@@ -98,11 +98,12 @@ impl RunDirectory {
         self.series.append(lines.as_bytes())
     }
 
-    /// Appends a trial's histograms to the interval log; call it before [`RunDirectory::append_record`].
+    /// Appends a trial's lines to the interval log; call it before [`RunDirectory::append_record`].
     ///
     /// # Errors
     /// When the lines cannot be brought to disk; the file is then as it was before.
-    pub fn append_hlog(&mut self, intervals: &[HlogInterval<'_>]) -> Result<(), DirectoryError> {
+    pub fn append_hlog(&mut self, lines: &HlogLines) -> Result<(), DirectoryError> {
+        let Some(started) = lines.started() else { return Ok(()) };
         let hlog = match &mut self.hlog {
             Some(hlog) => hlog,
             None => {
@@ -112,13 +113,10 @@ impl RunDirectory {
             }
         };
         let mut text = Vec::new();
-        if hlog.is_empty()?
-            && let Some(first) = intervals.first()
-        {
-            text.extend_from_slice(hlog::header(first.started).as_bytes());
+        if hlog.is_empty()? {
+            text.extend_from_slice(hlog::header(started).as_bytes());
         }
-        hlog::write_intervals(intervals, &mut text)
-            .map_err(|error| DirectoryError::io("encode", &self.path.join(HLOG_FILE), error))?;
+        text.extend_from_slice(lines.text());
         hlog.append(&text)
     }
 }

@@ -72,7 +72,7 @@ pub fn standing_records(records: &[Record]) -> Vec<&Record> {
 pub fn standing_series(rows: &[SeriesRow], point_index: usize, trial: u32) -> Vec<SeriesRow> {
     let mut standing: Vec<SeriesRow> = Vec::new();
     for row in rows.iter().filter(|row| row.point_index == point_index && row.trial == trial) {
-        if standing.last().is_some_and(|last| row.second <= last.second) {
+        if standing.last().is_some_and(|last| row.second < last.second) {
             standing.clear();
         }
         standing.push(row.clone());

@@ -19,6 +19,14 @@ pub struct Verdict {
     pub limited_by: LimitedBy,
 }
 
+impl Verdict {
+    /// Before anybody has judged: not valid.
+    pub(crate) fn pending() -> Self {
+        let limited_by = LimitedBy { limiter: Limiter::Unknown, evidence: String::new() };
+        Verdict { valid: false, reasons: Vec::new(), notes: Vec::new(), limited_by }
+    }
+}
+
 /// One finding, with its evidence and what to do about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]

@@ -1,0 +1,46 @@
+//! `brokermark brokers`: what is built in, and what each can do.
+
+use std::io::{self, Write};
+
+use serde_json::json;
+
+use crate::broker::registry::{Capabilities, Descriptor, descriptors};
+
+/// Prints the brokers of this build, as a list for people or as JSON.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn brokers(json: bool, out: &mut dyn Write) -> io::Result<()> {
+    if json {
+        let list: Vec<_> = descriptors().iter().map(as_json).collect();
+        return writeln!(out, "{}", json!({ "brokers": list }));
+    }
+    for descriptor in descriptors() {
+        let abilities: Vec<&str> =
+            named(&descriptor.capabilities).into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
+        writeln!(out, "{:<8} {}\n{:<8} {}", descriptor.kind, descriptor.summary, "", abilities.join(" · "))?;
+    }
+    Ok(())
+}
+
+fn as_json(descriptor: &Descriptor) -> serde_json::Value {
+    let capabilities: serde_json::Map<_, _> =
+        named(&descriptor.capabilities).into_iter().map(|(name, has)| (name.replace(' ', "_"), json!(has))).collect();
+    json!({ "kind": descriptor.kind, "summary": descriptor.summary, "capabilities": capabilities })
+}
+
+fn named(capabilities: &Capabilities) -> [(&'static str, bool); 11] {
+    [
+        ("addresses", capabilities.addresses),
+        ("embedded", capabilities.embedded),
+        ("partitions", capabilities.partitions),
+        ("replication", capabilities.replication),
+        ("keys", capabilities.keys),
+        ("headers", capabilities.headers),
+        ("consumers", capabilities.consumers),
+        ("groups", capabilities.groups),
+        ("tls", capabilities.tls),
+        ("sasl", capabilities.sasl),
+        ("client properties", capabilities.properties),
+    ]
+}

@@ -1,0 +1,123 @@
+//! `brokermark check`: everything that can be said of a scenario without connecting to anything.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use serde_json::json;
+
+use super::Exit;
+use crate::record::point_values;
+use crate::scenario::{self, Load, Plan, Scenario, Schedule};
+
+#[derive(Debug, Args)]
+pub struct CheckArguments {
+    /// The scenario, a TOML file
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub scenario: PathBuf,
+    /// Override a key: `producers.count=512`
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+    /// Print the plan as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Validates the scenario and prints its plan.
+pub fn check(arguments: &CheckArguments, out: &mut dyn Write) -> Exit {
+    match scenario::load(&arguments.scenario, &arguments.overrides) {
+        Ok(plan) => Exit::from_result(if arguments.json { as_json(&plan, out) } else { as_text(&plan, out) }),
+        Err(error) => {
+            eprintln!("{error}");
+            Exit::Usage
+        }
+    }
+}
+
+fn as_json(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let trials: Vec<_> = plan
+        .trials
+        .iter()
+        .map(|trial| {
+            json!({
+                "point_index": trial.point_index,
+                "point": point_values(&trial.point),
+                "trial": trial.trial,
+                "scenario": trial.document,
+            })
+        })
+        .collect();
+    writeln!(out, "{}", json!({ "name": plan.name, "trials": trials }))
+}
+
+fn as_text(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let points = plan.trials.iter().map(|trial| trial.point_index).max().map_or(0, |last| last + 1);
+    writeln!(out, "{}: {} trial(s) of {points} point(s)", plan.name, plan.trials.len())?;
+    if let Some(first) = plan.trials.first() {
+        describe(&first.scenario, out)?;
+    }
+    if points > 1 || plan.trials.len() > 1 {
+        writeln!(out)?;
+        for (position, trial) in plan.trials.iter().enumerate() {
+            let values: Vec<String> = trial.point.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+            writeln!(out, "{:>5}  trial {}  {}", position + 1, trial.trial, values.join(", "))?;
+        }
+    }
+    Ok(())
+}
+
+fn describe(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
+    let Scenario { broker, topology, producers, run, .. } = scenario;
+    let addresses = if broker.addresses.is_empty() { "in this process".into() } else { broker.addresses.join(", ") };
+    writeln!(out, "  broker     {} at {addresses}, {} connection(s)", broker.kind, broker.connections)?;
+    writeln!(
+        out,
+        "  topology   {} topic(s) of {} partition(s), replication {}",
+        topology.topics, topology.partitions, topology.replication
+    )?;
+    writeln!(
+        out,
+        "  producers  {}, batches of {}, up to {} in flight each",
+        producers.count, producers.batch, producers.in_flight
+    )?;
+    writeln!(out, "  load       {}", load(&scenario.load))?;
+    if let Some(consumers) = &scenario.consumers {
+        let verify = if consumers.verify { ", verified" } else { "" };
+        writeln!(out, "  consumers  {} group(s) of {} per topic{verify}", consumers.groups, consumers.members)?;
+    }
+    let limits = [
+        run.stop.messages.map(|messages| format!("{messages} messages")),
+        run.stop.payload_bytes.map(|bytes| format!("{bytes} payload bytes")),
+        run.stop.duration.map(|duration| format!("{duration:?}")),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    writeln!(
+        out,
+        "  stop       {}, after {:?} of warm-up; outcomes awaited for {:?}",
+        limits.join(" or "),
+        run.warm_up,
+        run.drain_deadline
+    )?;
+    for threshold in &scenario.thresholds {
+        writeln!(out, "  require    {}", threshold.text)?;
+    }
+    Ok(())
+}
+
+fn load(load: &Load) -> String {
+    match load {
+        Load::Closed => "closed loop: as fast as the windows allow".to_owned(),
+        Load::Open(Schedule::Constant { rate }) => format!("open loop: {rate} messages/s"),
+        Load::Open(Schedule::Ramp { from, to, over }) => {
+            format!("open loop: from {from} to {to} messages/s over {over:?}")
+        }
+        Load::Open(Schedule::Steps(steps)) => {
+            let steps: Vec<String> = steps.iter().map(|(rate, length)| format!("{rate}/s for {length:?}")).collect();
+            format!("open loop: {}", steps.join(", then "))
+        }
+        Load::Open(Schedule::Bursts { base, burst, every, length }) => {
+            format!("open loop: {base} messages/s, and {burst}/s for {length:?} of every {every:?}")
+        }
+        Load::Open(Schedule::Poisson { rate, .. }) => format!("open loop: Poisson arrivals, {rate} messages/s"),
+    }
+}

@@ -1,0 +1,57 @@
+//! How the program ends, as scripts see it.
+
+use std::fmt::Display;
+use std::io;
+use std::process::ExitCode;
+
+/// What the exit code says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// Ran, and every threshold held.
+    Success = 0,
+    /// Could not run, or failed.
+    Failure = 1,
+    /// The command line or the scenario is wrong.
+    Usage = 2,
+    /// A threshold was missed.
+    ThresholdMissed = 3,
+    /// Interrupted; results are kept.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// Failure with its error on standard error; a reader that has seen enough and closed the pipe is no failure.
+    pub fn from_result<E: Display + IsBrokenPipe>(result: Result<(), E>) -> Self {
+        match result {
+            Ok(()) => Exit::Success,
+            Err(error) if error.is_broken_pipe() => Exit::Success,
+            Err(error) => {
+                eprintln!("error: {error}");
+                Exit::Failure
+            }
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Whether an error only says that nobody reads any more.
+pub trait IsBrokenPipe {
+    fn is_broken_pipe(&self) -> bool {
+        false
+    }
+}
+
+impl IsBrokenPipe for io::Error {
+    fn is_broken_pipe(&self) -> bool {
+        self.kind() == io::ErrorKind::BrokenPipe
+    }
+}
+
+impl IsBrokenPipe for super::show::ShowError {}
+
+impl IsBrokenPipe for String {}

@@ -1,0 +1,216 @@
+//! `brokermark run`: every trial of a plan, in order, each on disk before the next begins.
+
+pub(super) mod interrupt;
+mod progress;
+mod recording;
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, ValueHint};
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use self::progress::Progress;
+use self::recording::Recording;
+use super::Exit;
+use super::show::{View, summary};
+use crate::engine::{TrialIdentity, run_scenario};
+use crate::measure::host;
+use crate::record::{CompletedTrial, DirectoryError, Record, RunDirectory, Status, assemble, assemble_failed, probe};
+use crate::scenario::{self, Plan, Trial};
+
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// The scenario, a TOML file
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub scenario: PathBuf,
+    /// Override a key: `producers.count=512`
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+    /// Make the run's directory below this one [default: the scenario's `output.directory`, `results`]
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, conflicts_with = "resume")]
+    pub output: Option<PathBuf>,
+    /// Go on with the run in this directory: run the trials it has no completed record of
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    pub resume: Option<PathBuf>,
+    /// Print no progress and no summary
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Print each record as a line of JSON on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the scenario.
+pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
+    let plan = match scenario::load(&arguments.scenario, &arguments.overrides) {
+        Ok(plan) => plan,
+        Err(error) => {
+            eprintln!("{error}");
+            return Exit::Usage;
+        }
+    };
+    let session = match Session::open(arguments, &plan) {
+        Ok(session) => session,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return Exit::Failure;
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().thread_name("brokermark-load").enable_all().build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the threads of the load cannot be started: {error}");
+            return Exit::Failure;
+        }
+    };
+    let exit = runtime.block_on(session.run(&plan, out));
+    // Client libraries may leave blocking work behind that nobody waits for any more.
+    runtime.shutdown_background();
+    exit
+}
+
+/// One invocation: where its records go and what they share.
+struct Session<'a> {
+    arguments: &'a RunArguments,
+    directory: RunDirectory,
+    complete: BTreeSet<CompletedTrial>,
+    run_id: String,
+    command_line: Vec<String>,
+}
+
+impl<'a> Session<'a> {
+    fn open(arguments: &'a RunArguments, plan: &Plan) -> Result<Self, DirectoryError> {
+        let command_line = host::mask_secrets(std::env::args());
+        if let Some(path) = &arguments.resume {
+            let resumed = RunDirectory::open_for_resume(path, &plan.text)?;
+            for repair in &resumed.repairs {
+                eprintln!("{repair}");
+            }
+            let run_id = resumed.run_id.unwrap_or_else(|| new_run_id(&plan.name));
+            return Ok(Session {
+                arguments,
+                directory: resumed.directory,
+                complete: resumed.complete,
+                run_id,
+                command_line,
+            });
+        }
+        let base = arguments.output.as_ref().unwrap_or(&plan.output.directory);
+        probe(base)?;
+        let directory = RunDirectory::create(base, &plan.name, Timestamp::now(), &plan.text)?;
+        let run_id = new_run_id(&plan.name);
+        Ok(Session { arguments, directory, complete: BTreeSet::new(), run_id, command_line })
+    }
+
+    async fn run(mut self, plan: &Plan, out: &mut dyn Write) -> Exit {
+        let interrupted = match interrupt::watch() {
+            Ok(interrupted) => interrupted,
+            Err(error) => {
+                eprintln!("error: cannot listen for signals: {error}");
+                return Exit::Failure;
+            }
+        };
+        let mut exit = Exit::Success;
+        for (position, trial) in plan.trials.iter().enumerate() {
+            if self.complete.contains(&(trial.point_index, trial.trial)) {
+                continue;
+            }
+            if *interrupted.borrow() {
+                exit = Exit::Interrupted;
+                break;
+            }
+            let progress = Progress::new(self.arguments.quiet, plan, position);
+            match self.trial(trial, position, interrupted.clone(), progress, out).await {
+                Ok(ended) => exit = worse(exit, ended),
+                Err(error) => {
+                    eprintln!("error: {error}");
+                    return Exit::Failure;
+                }
+            }
+        }
+        if !self.arguments.quiet {
+            eprintln!("records: {}", self.directory.path().display());
+        }
+        exit
+    }
+
+    /// Runs one trial and brings its record to disk.
+    async fn trial(
+        &mut self,
+        trial: &Trial,
+        position: usize,
+        interrupted: watch::Receiver<bool>,
+        progress: Progress,
+        out: &mut dyn Write,
+    ) -> Result<Exit, DirectoryError> {
+        let identity = identity(&self.run_id, position);
+        let mut recording = Recording::new(&trial.scenario.output, progress);
+        let result = run_scenario(&trial.scenario, &identity, interrupted, &mut recording).await;
+        let lines = recording.finish();
+        let (record, rows) = match &result {
+            Ok(outcome) => assemble(trial, &self.run_id, &self.command_line, outcome),
+            Err(error) => {
+                eprintln!("error: {error}");
+                (assemble_failed(trial, &self.run_id, &self.command_line, &error.to_string()), Vec::new())
+            }
+        };
+        let kept = self
+            .directory
+            .append_series(&rows)
+            .and_then(|()| self.directory.append_hlog(&lines))
+            .and_then(|()| self.directory.append_record(&record));
+        if kept.is_err() || self.arguments.json {
+            // Where the disk does not take it, the record must not be lost.
+            let _ = out.write_all(record.to_line().as_bytes()).and_then(|()| out.flush());
+        }
+        kept?;
+        if let Some(error) = result.as_ref().ok().and_then(|outcome| outcome.close_error.as_ref()) {
+            eprintln!("warning: after the trial, {error}");
+        }
+        if !self.arguments.quiet && record.status != Status::Failed {
+            eprint!("{}", summary(&record, View::of_stderr()));
+        }
+        Ok(exit_of(&record))
+    }
+}
+
+fn exit_of(record: &Record) -> Exit {
+    let nothing_arrived = record.counts.attempted > 0 && record.counts.acknowledged == 0;
+    match record.status {
+        Status::Interrupted => Exit::Interrupted,
+        Status::Failed => Exit::Failure,
+        Status::Completed if nothing_arrived || !record.counts.balances() => Exit::Failure,
+        Status::Completed if record.missed_a_threshold() => Exit::ThresholdMissed,
+        Status::Completed => Exit::Success,
+    }
+}
+
+/// Of several trials' ends the one that a script most needs to know.
+fn worse(one: Exit, other: Exit) -> Exit {
+    let rank = |exit| match exit {
+        Exit::Success => 0,
+        Exit::ThresholdMissed => 1,
+        Exit::Usage | Exit::Failure => 2,
+        Exit::Interrupted => 3,
+    };
+    if rank(other) > rank(one) { other } else { one }
+}
+
+/// Unique to the run, and short enough for the names of topics.
+fn new_run_id(name: &str) -> String {
+    let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    format!("brokermark-{}-{unix_ms:x}-{:x}", name.chars().take(60).collect::<String>(), std::process::id())
+}
+
+/// Unique to the trial; a resumed run's trials get new ones, so that they never meet what an earlier attempt left.
+fn identity(run_id: &str, position: usize) -> TrialIdentity {
+    let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let run_id = format!("{run_id}-{position}-{:x}", unix_ns as u32);
+    let tag = crc32fast::hash(run_id.as_bytes());
+    TrialIdentity { run_id, tag }
+}

@@ -1,0 +1,168 @@
+//! What is seen while a run goes on: one line that renews itself on a terminal, a plain line now and then elsewhere.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::engine::{Phase, Second};
+use crate::record::readable;
+use crate::scenario::{Plan, RunLimits};
+
+/// Where lines cannot be renewed, one is printed so often.
+const PLAIN_EVERY: Duration = Duration::from_secs(5);
+
+/// The progress of one trial.
+pub struct Progress {
+    display: Display,
+    /// `2/9` for the second trial of nine; empty for a single one.
+    position: String,
+    limits: RunLimits,
+    begun: Instant,
+    phase: Phase,
+    measured: Measured,
+    failed: u64,
+}
+
+/// What has been measured so far, to tell how much remains.
+#[derive(Default)]
+struct Measured {
+    since: Option<Instant>,
+    messages: u64,
+    payload_bytes: u64,
+}
+
+enum Display {
+    Quiet,
+    Plain { last: Option<Instant> },
+    Terminal(ProgressBar),
+}
+
+impl Progress {
+    /// Of the trial at `position` of `plan`.
+    pub fn new(quiet: bool, plan: &Plan, position: usize) -> Self {
+        let display = if quiet {
+            Display::Quiet
+        } else if std::io::stderr().is_terminal() {
+            let bar = ProgressBar::new_spinner();
+            // The template is a constant without placeholders that could be wrong.
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+                bar.set_style(style);
+            }
+            Display::Terminal(bar)
+        } else {
+            Display::Plain { last: None }
+        };
+        let trials = plan.trials.len();
+        Progress {
+            display,
+            position: if trials > 1 { format!("{}/{trials} ", position + 1) } else { String::new() },
+            limits: plan.trials[position].scenario.run.clone(),
+            begun: Instant::now(),
+            phase: Phase::Prepare,
+            measured: Measured::default(),
+            failed: 0,
+        }
+    }
+
+    pub fn phase(&mut self, phase: Phase) {
+        self.phase = phase;
+        if phase == Phase::Measure {
+            self.measured.since = Some(Instant::now());
+        }
+        if let Display::Terminal(bar) = &self.display {
+            bar.set_message(format!("{}{}", self.position, name(phase)));
+            bar.tick();
+        }
+    }
+
+    pub fn second(&mut self, second: &Second) {
+        self.failed += second.failed;
+        if second.phase == Phase::Measure {
+            self.measured.messages += second.acknowledged;
+            self.measured.payload_bytes += second.payload_bytes;
+        }
+        let due = match &self.display {
+            Display::Quiet => false,
+            Display::Plain { last } => last.is_none_or(|last| last.elapsed() >= PLAIN_EVERY),
+            Display::Terminal(_) => true,
+        };
+        if !due {
+            return;
+        }
+        let line = self.line(second);
+        match &mut self.display {
+            Display::Quiet => {}
+            Display::Plain { last } => {
+                *last = Some(Instant::now());
+                eprintln!("{line}");
+            }
+            Display::Terminal(bar) => {
+                bar.set_message(line);
+                bar.tick();
+            }
+        }
+    }
+
+    pub fn finish(self) {
+        if let Display::Terminal(bar) = self.display {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn line(&self, second: &Second) -> String {
+        let seconds = (second.end_ns - second.begin_ns) as f64 / 1e9;
+        let mut parts = vec![
+            format!("{}{} {}", self.position, name(self.phase), short(self.begun.elapsed())),
+            format!("{} msg/s", readable::rate(second.acknowledged as f64 / seconds)),
+            format!("{}/s", readable::bytes(second.payload_bytes as f64 / seconds)),
+        ];
+        if let Some(remaining) = self.remaining() {
+            parts.insert(1, format!("{} left", short(remaining)));
+        }
+        if let (Some(p50), Some(p99)) = (second.p50_ns, second.p99_ns) {
+            parts.push(format!("p50 {} p99 {}", readable::duration(p50 as f64), readable::duration(p99 as f64)));
+        }
+        parts.push(format!("{} in flight", readable::count(second.in_flight)));
+        if self.failed > 0 {
+            parts.push(format!("{} failed", readable::count(self.failed)));
+        }
+        parts.push(format!("CPU {:.2}", second.cpu_cores));
+        parts.join(" · ")
+    }
+
+    /// Until the first of the trial's limits is reached at the pace so far.
+    fn remaining(&self) -> Option<Duration> {
+        let stop = self.limits.stop;
+        let Some(since) = self.measured.since else {
+            return stop.duration.map(|duration| (self.limits.warm_up + duration).saturating_sub(self.begun.elapsed()));
+        };
+        let elapsed = since.elapsed();
+        let by_pace = |limit: u64, done: u64| {
+            (done > 0).then(|| elapsed.mul_f64((limit.saturating_sub(done)) as f64 / done as f64))
+        };
+        [
+            stop.duration.map(|duration| duration.saturating_sub(elapsed)),
+            stop.messages.and_then(|messages| by_pace(messages, self.measured.messages)),
+            stop.payload_bytes.and_then(|bytes| by_pace(bytes, self.measured.payload_bytes)),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+}
+
+fn name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Prepare => "preparing",
+        Phase::WarmUp => "warming up",
+        Phase::Measure => "measuring",
+        Phase::Drain => "draining",
+        Phase::Verify => "verifying",
+    }
+}
+
+fn short(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{:02}s", seconds / 60, seconds % 60) }
+}

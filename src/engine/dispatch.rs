@@ -1,0 +1,46 @@
+//! From a scenario's kind of broker to the code compiled for it: the only dynamic call of a trial.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::sync::watch;
+
+use super::{EngineError, Observer, Outcome, TrialIdentity, run};
+use crate::broker::registry::{self, Visitor};
+use crate::broker::{Broker, BrokerError};
+use crate::scenario::Scenario;
+
+struct Trial<'a> {
+    scenario: &'a Scenario,
+    identity: &'a TrialIdentity,
+    interrupted: watch::Receiver<bool>,
+    observer: &'a mut dyn Observer,
+}
+
+impl<'a> Visitor for Trial<'a> {
+    type Output = Pin<Box<dyn Future<Output = Result<Outcome, EngineError>> + 'a>>;
+
+    fn visit<B: Broker>(self) -> Self::Output {
+        Box::pin(run::<B>(self.scenario, self.identity, self.interrupted, self.observer))
+    }
+}
+
+/// [`run`] with the broker that the scenario names.
+///
+/// # Errors
+/// As [`run`], and when this build has no such broker.
+pub async fn run_scenario(
+    scenario: &Scenario,
+    identity: &TrialIdentity,
+    interrupted: watch::Receiver<bool>,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, EngineError> {
+    let kind = &scenario.broker.kind;
+    match registry::dispatch(kind, Trial { scenario, identity, interrupted, observer }) {
+        Some(trial) => trial.await,
+        None => {
+            let reason = format!("this build has no broker of kind '{kind}': see `brokermark brokers`");
+            Err(BrokerError::Configuration { broker: "brokermark", reason }.into())
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! From what a trial measured to its record. No figure is made elsewhere.
+
+use jiff::Timestamp;
+
+use super::schema::{
+    Client, Counts, ErrorCount, Latencies, Latency, LoadModel, Phase, Record, SCHEMA, SendLoopLag, SeriesRow, Status,
+    Throughput, Verdict, Verification, WarmUpCounts, point_values,
+};
+use super::threshold::evaluate;
+use crate::engine::{self, End, Outcome, Second};
+use crate::measure::{Distribution, host};
+use crate::scenario::{Load, Trial};
+use crate::verdict::{Evidence, LoadShape, judge};
+
+/// A row shorter than this is cut off by the end of a phase, and its counts are no rate.
+const FULL_SECOND_NS: u64 = 950_000_000;
+
+/// The record of a trial that ran, and its seconds.
+pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Outcome) -> (Record, Vec<SeriesRow>) {
+    let rows = series(trial, outcome);
+    let mut record = empty(trial, run_id, arguments, timestamp(outcome.started_at));
+    record.status = match outcome.end {
+        End::Completed => Status::Completed,
+        End::Interrupted => Status::Interrupted,
+    };
+    record.counts = counts(trial, outcome);
+    record.throughput = throughput(trial, outcome);
+    record.latency = Latencies {
+        response: latency(&outcome.totals.outcomes.response),
+        service: latency(&outcome.totals.outcomes.service),
+        schedule_delay: latency(&outcome.totals.outcomes.schedule_delay),
+        end_to_end: trial
+            .scenario
+            .consumers
+            .as_ref()
+            .filter(|consumers| consumers.end_to_end)
+            .and_then(|_| latency(&outcome.totals.arrivals.end_to_end)),
+    };
+    record.errors = errors(outcome);
+    record.verification = verification(trial, outcome);
+    record.client = client(outcome);
+    record.host_load = outcome.usage.host_load;
+    record.environment = host::environment(arguments.iter().cloned(), Some(&outcome.identity));
+    conclude(&mut record, trial, &rows);
+    (record, rows)
+}
+
+/// The record of a trial that could not run: failure is data, too.
+pub fn assemble_failed(trial: &Trial, run_id: &str, arguments: &[String], error: &str) -> Record {
+    let mut record = empty(trial, run_id, arguments, Timestamp::now());
+    record.error = Some(error.to_owned());
+    conclude(&mut record, trial, &[]);
+    record
+}
+
+/// What stands before anything has been measured.
+fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestamp) -> Record {
+    let load_model = match trial.scenario.load {
+        Load::Closed => LoadModel::Closed,
+        Load::Open(_) => LoadModel::Open,
+    };
+    Record {
+        schema: SCHEMA.to_owned(),
+        scenario_name: trial.scenario.name.clone(),
+        run_id: run_id.to_owned(),
+        status: Status::Failed,
+        error: None,
+        started_at,
+        trial: trial.trial,
+        point_index: trial.point_index,
+        point: point_values(&trial.point),
+        load_model,
+        headline: load_model.headline(),
+        counts: Counts::default(),
+        throughput: Throughput::default(),
+        latency: Latencies::default(),
+        errors: Vec::new(),
+        verification: None,
+        client: Client::default(),
+        host_load: None,
+        verdict: Verdict::pending(),
+        thresholds: Vec::new(),
+        environment: host::environment(arguments.iter().cloned(), None),
+        scenario: trial.document.clone(),
+    }
+}
+
+/// The verdict is made from all other figures, and thresholds may be about any of them.
+fn conclude(record: &mut Record, trial: &Trial, rows: &[SeriesRow]) {
+    record.verdict = judge(&Evidence::of(record, rows, LoadShape::of(&trial.scenario)));
+    record.thresholds = evaluate(&trial.scenario.thresholds, record);
+}
+
+fn counts(trial: &Trial, outcome: &Outcome) -> Counts {
+    let (measured, warm_up) = (outcome.ledger.measured, outcome.ledger.warm_up);
+    Counts {
+        attempted: measured.attempted,
+        acknowledged: measured.acknowledged,
+        failed: measured.failed,
+        unresolved: measured.unresolved,
+        payload_bytes_acknowledged: outcome.totals.outcomes.measured.payload_bytes,
+        consumed: trial.scenario.consumers.as_ref().map(|_| outcome.totals.arrivals.measured),
+        warm_up: WarmUpCounts {
+            attempted: warm_up.attempted,
+            acknowledged: warm_up.acknowledged,
+            failed: warm_up.failed,
+            unresolved: warm_up.unresolved,
+        },
+    }
+}
+
+fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
+    let begin_ns = outcome.times.measure_start_ns;
+    let measured = outcome.ledger.measured;
+    let duration_ns = outcome.totals.outcomes.last_acknowledged_ns.saturating_sub(begin_ns);
+    let sent_until_ns = outcome.times.load_ended_ns.min(outcome.times.load_end_ns.unwrap_or(u64::MAX));
+    let sending_ns = sent_until_ns.saturating_sub(begin_ns);
+    let per_second = |count: u64, ns: u64| if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 };
+    let arrivals = &outcome.totals.arrivals;
+    Throughput {
+        sent_per_second: per_second(measured.attempted, sending_ns),
+        target_per_second: outcome.due.map(|due| per_second(due, sending_ns)),
+        consumed_per_second: trial
+            .scenario
+            .consumers
+            .as_ref()
+            .map(|_| per_second(arrivals.measured, arrivals.last_received_ns.saturating_sub(begin_ns))),
+        ..Throughput::from_counts(duration_ns, measured.acknowledged, outcome.totals.outcomes.measured.payload_bytes)
+    }
+}
+
+fn latency(distribution: &Distribution) -> Option<Latency> {
+    Latency::from_histogram(distribution.histogram(), distribution.beyond_range())
+}
+
+fn errors(outcome: &Outcome) -> Vec<ErrorCount> {
+    let begin_ns = outcome.times.measure_start_ns;
+    let count = |(class, tally): (_, &crate::measure::ErrorTally)| {
+        let (at_ns, message) = tally.first.clone().unwrap_or_default();
+        ErrorCount { class, count: tally.count, first_message: message, first_at_ns: at_ns.saturating_sub(begin_ns) }
+    };
+    let mut errors: Vec<ErrorCount> = outcome.totals.outcomes.errors.iter().map(count).collect();
+    errors.sort_by_key(|error| std::cmp::Reverse(error.count));
+    errors
+}
+
+/// Every group is owed every message, so all figures are sums over the groups.
+fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
+    let consumers = trial.scenario.consumers.as_ref().filter(|consumers| consumers.verify)?;
+    let groups = consumers.groups as u64;
+    let (measured, warm_up) = (outcome.ledger.measured, outcome.ledger.warm_up);
+    let attempted = (measured.attempted + warm_up.attempted) * groups;
+    let acknowledged = (measured.acknowledged + warm_up.acknowledged) * groups;
+    let arrivals = &outcome.totals.arrivals;
+    // A corrupt message did arrive, though nobody can tell which it was.
+    let arrived = outcome.found.iter().map(|found| found.distinct).sum::<u64>() + arrivals.corrupt;
+    let repeated = outcome.found.iter().map(|found| found.duplicated).sum::<u64>();
+    Some(Verification {
+        received: arrivals.messages - arrivals.foreign,
+        missing: attempted.saturating_sub(arrived),
+        lost: acknowledged.saturating_sub(arrived),
+        duplicated: repeated.saturating_sub(arrivals.redelivered),
+        redelivered: arrivals.redelivered,
+        reordered: arrivals.reordered,
+        corrupt: arrivals.corrupt,
+        foreign: arrivals.foreign,
+        saturated: outcome.found.iter().any(|found| found.saturated),
+    })
+}
+
+fn client(outcome: &Outcome) -> Client {
+    let telemetry = outcome.totals.telemetry;
+    let lag = outcome.lag.as_ref().filter(|lag| !lag.is_empty()).map(Distribution::histogram);
+    Client {
+        queue_full_ns: telemetry.queue_full_ns,
+        queue_messages_max: telemetry.queue_messages,
+        send_loop_lag: lag.map(|lag| SendLoopLag {
+            p50_ns: lag.value_at_quantile(0.5),
+            p99_ns: lag.value_at_quantile(0.99),
+            max_ns: lag.max(),
+        }),
+        broker_round_trip_p50_ns: telemetry.round_trip_p50_ns,
+        broker_round_trip_p99_ns: telemetry.round_trip_p99_ns,
+        ..outcome.usage.client(outcome.ledger.measured.acknowledged)
+    }
+}
+
+fn series(trial: &Trial, outcome: &Outcome) -> Vec<SeriesRow> {
+    let consumers = trial.scenario.consumers.is_some();
+    let row = |second: &Second| SeriesRow {
+        point_index: trial.point_index,
+        trial: trial.trial,
+        second: second.begin_ns / 1_000_000_000,
+        phase: match second.phase {
+            engine::Phase::Prepare | engine::Phase::WarmUp => Phase::WarmUp,
+            engine::Phase::Measure => Phase::Measure,
+            engine::Phase::Drain | engine::Phase::Verify => Phase::Drain,
+        },
+        full: second.end_ns - second.begin_ns >= FULL_SECOND_NS,
+        attempted: second.attempted,
+        acknowledged: second.acknowledged,
+        failed: second.failed,
+        payload_bytes: second.payload_bytes,
+        consumed: consumers.then_some(second.consumed),
+        in_flight: second.in_flight,
+        p50_ns: second.p50_ns,
+        p99_ns: second.p99_ns,
+        queue_messages: second.queue_messages,
+        cpu_cores: second.cpu_cores,
+    };
+    outcome.totals.seconds.iter().map(row).collect()
+}
+
+fn timestamp(time: std::time::SystemTime) -> Timestamp {
+    Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH)
+}
