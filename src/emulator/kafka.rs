@@ -30,6 +30,14 @@ impl EmbeddedKafka {
         Ok(EmbeddedKafka { cluster })
     }
 
+    /// Makes a topic: the cluster does not answer the request that would.
+    ///
+    /// # Errors
+    /// librdkafka's words, as for a replication factor above the number of brokers.
+    pub fn make_topic(&self, name: &str, partitions: u32, replication: u32) -> Result<(), String> {
+        self.cluster.create_topic(name, partitions as i32, replication as i32).map_err(|error| error.to_string())
+    }
+
     /// `host:port` of its brokers, separated by commas.
     pub fn address(&self) -> String {
         self.cluster.bootstrap_servers()

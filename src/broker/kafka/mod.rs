@@ -44,7 +44,7 @@ pub struct KafkaBroker {
     identity: Identity,
     timeout: Duration,
     /// Ends after the clients that are connected to it.
-    _embedded: Option<EmbeddedKafka>,
+    embedded: Option<EmbeddedKafka>,
 }
 
 impl Broker for KafkaBroker {
@@ -102,12 +102,25 @@ impl Broker for KafkaBroker {
             headers: setup.headers,
             identity,
             timeout: setup.timeout,
-            _embedded: embedded,
+            embedded,
         })
     }
 
     async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
-        self.topics.prepare(topics).await
+        match &self.embedded {
+            None => self.topics.prepare(topics).await,
+            Some(embedded) => {
+                for Topic { name, partitions, replication } in topics {
+                    embedded.make_topic(name, *partitions, *replication).map_err(|reason| BrokerError::Topic {
+                        topic: name.clone(),
+                        action: "made",
+                        reason,
+                    })?;
+                }
+                // They go with the cluster: there is nothing to remove.
+                Ok(Vec::new())
+            }
+        }
     }
 
     async fn producer(&self, slot: usize, topic: &Topic) -> Result<KafkaProducer, BrokerError> {
