@@ -96,9 +96,8 @@ mod tests {
         let outcomes = Interval { measured: tally(measured.1), warm_up: tally(warm_up.1), ..Interval::default() };
         let attempted = Attempted { measured: measured.0, warm_up: warm_up.0 };
         let ledger = Ledger::settle(attempted, &outcomes, in_flight);
-        let balances = |account: Account| {
-            account.attempted == account.acknowledged + account.failed + account.unresolved
-        };
+        let balances =
+            |account: Account| account.attempted == account.acknowledged + account.failed + account.unresolved;
         (balances(ledger.measured) && balances(ledger.warm_up), ledger)
     }
 

@@ -32,8 +32,16 @@ struct State {
     room: Notify,
     queue_full_ns: AtomicU64,
     telemetry: Mutex<Telemetry>,
-    /// The client's last trouble: why a broker does not answer, in librdkafka's words.
-    trouble: Mutex<Option<(Code, String)>>,
+    trouble: Mutex<Trouble>,
+}
+
+/// What troubles a client, in librdkafka's words.
+#[derive(Debug, Clone, Default)]
+pub struct Trouble {
+    /// The last trouble with one broker: why it does not answer.
+    pub last: Option<(Code, String)>,
+    /// Whether no broker could be reached at some time: it says less than `last`, so it does not take its place.
+    pub all_down: bool,
 }
 
 impl Connection {
@@ -58,8 +66,8 @@ impl Connection {
         Ok(Connection { client, recorder, state, thread: Some(thread) })
     }
 
-    /// The client's last trouble, if it had any.
-    pub fn trouble(&self) -> Option<(Code, String)> {
+    /// What has troubled the client so far.
+    pub fn trouble(&self) -> Trouble {
         lock(&self.state.trouble).clone()
     }
 
@@ -92,7 +100,8 @@ impl State {
                 drop(acks);
                 self.room.notify_waiters();
             }
-            Event::Trouble(code, reason) => *lock(&self.trouble) = Some((code, reason)),
+            Event::Trouble(Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, _) => lock(&self.trouble).all_down = true,
+            Event::Trouble(code, reason) => lock(&self.trouble).last = Some((code, reason)),
             Event::Statistics(json) => {
                 if let Some(latest) = statistics::read(json) {
                     let mut telemetry = lock(&self.telemetry);
@@ -105,7 +114,7 @@ impl State {
 
     /// A message's error, with the client's last trouble: "timed out" alone does not say why.
     fn explain(&self, code: Code) -> String {
-        match &*lock(&self.trouble) {
+        match &lock(&self.trouble).last {
             Some((_, trouble)) => format!("{} (last trouble of the client: {trouble})", name_of(code)),
             None => name_of(code),
         }

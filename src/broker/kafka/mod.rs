@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 
 use self::config::{KafkaOptions, Properties};
-use self::connection::Connection;
+use self::connection::{Connection, Trouble};
 use self::consumer::KafkaConsumer;
 use self::native::{Client, Role, TopicHandle, name_of};
 use self::producer::KafkaProducer;
@@ -33,6 +33,9 @@ use crate::emulator::kafka::EmbeddedKafka;
 
 /// One try at the cluster's metadata; between tries the client's trouble is looked at.
 const METADATA_TRY: Duration = Duration::from_millis(500);
+
+/// How long a reason is waited for after every broker has been found to be down.
+const REASON: Duration = Duration::from_secs(5);
 
 /// A Kafka cluster, reached over one or more producing clients.
 pub struct KafkaBroker {
@@ -181,15 +184,14 @@ fn reach(connection: &Connection, addresses: &str, timeout: Duration) -> Result<
             Ok(brokers) => return Ok(brokers),
             Err(code) => code,
         };
-        match connection.trouble() {
-            Some((Code::RD_KAFKA_RESP_ERR__AUTHENTICATION, reason)) => {
+        let Trouble { last, all_down } = connection.trouble();
+        let reason = last.as_ref().map_or_else(|| name_of(code), |(_, reason)| reason.clone());
+        match last {
+            Some((Code::RD_KAFKA_RESP_ERR__AUTHENTICATION, _)) => {
                 return Err(BrokerError::Authorisation { broker: "kafka", address, reason });
             }
-            Some((Code::RD_KAFKA_RESP_ERR__RESOLVE | Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, reason)) => {
-                return Err(BrokerError::Unreachable { broker: "kafka", address, reason });
-            }
-            trouble if begin.elapsed() >= timeout => {
-                let reason = trouble.map_or_else(|| name_of(code), |(_, reason)| reason);
+            // The reason may follow a little later than the fact.
+            last if all_down && (last.is_some() || begin.elapsed() >= REASON) || begin.elapsed() >= timeout => {
                 return Err(BrokerError::Unreachable { broker: "kafka", address, reason });
             }
             _ => {}
