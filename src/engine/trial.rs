@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -32,6 +33,9 @@ const RUN_UP: Duration = Duration::from_millis(20);
 
 /// How long after its last intended time an open loop may still send what is due: a wake-up's lateness, many times over.
 const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// How many producers or consumers are made at the same time.
+const AT_ONCE: usize = 256;
 
 /// How often the end of a wait is looked for.
 const POLL: Duration = Duration::from_millis(5);
@@ -212,6 +216,8 @@ impl Running<'_> {
         }
     }
 
+    /// Makes all consumers at once: each may have to wait for its group. One that is ready begins to receive, as its group
+    /// may need it to before it lets the next one in.
     async fn consumers<B: Broker>(
         &self,
         broker: &B,
@@ -219,36 +225,41 @@ impl Running<'_> {
     ) -> Result<JoinSet<ConsumerErrors>, EngineError> {
         let mut tasks = JoinSet::new();
         let (Some(consumers), Some(arrivals)) = (&self.scenario.consumers, &self.arrivals) else { return Ok(tasks) };
-        for group in 0..consumers.groups {
-            for topic in &self.topics {
-                for member in 0..consumers.members {
-                    let subscription = Subscription {
-                        group: format!("{}-{group}", self.identity.run_id),
-                        topic: topic.clone(),
-                        from: consumers.from,
-                        members: consumers.members,
-                        member,
-                        properties: consumers.properties.clone(),
-                    };
-                    let consumer = broker.consumer(&subscription).await?;
-                    tasks.spawn(consume(consumer, arrivals.recorder(group), stop.clone()));
-                }
-            }
+        let places = (0..consumers.groups).flat_map(|group| {
+            let members = move |topic| (0..consumers.members).map(move |member| (group, topic, member));
+            (0..self.topics.len()).flat_map(members)
+        });
+        let joining = places.map(|(group, topic, member)| async move {
+            let subscription = Subscription {
+                // A group of its own for each topic: its members share one topic's partitions and nothing else.
+                group: format!("{}-{group}-{topic}", self.identity.run_id),
+                topic: self.topics[topic].clone(),
+                from: consumers.from,
+                members: consumers.members,
+                member,
+                properties: consumers.properties.clone(),
+            };
+            Ok::<_, EngineError>((group, broker.consumer(&subscription).await?))
+        });
+        let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
+        while let Some((group, consumer)) = joined.try_next().await? {
+            tasks.spawn(consume(consumer, arrivals.recorder(group), stop.clone()));
         }
+        drop(joined);
         Ok(tasks)
     }
 
+    /// Makes all producers, in the order of their slots.
     async fn producers<B: Broker>(&self, broker: &B) -> Result<Vec<B::Producer>, EngineError> {
         let Producers { count, placement, .. } = self.scenario.producers;
-        let mut producers = Vec::with_capacity(count);
-        for slot in 0..count {
+        let making = (0..count).map(|slot| {
             let topic = match placement {
                 Placement::Blocks => slot / (count / self.topics.len()),
                 Placement::RoundRobin => slot % self.topics.len(),
             };
-            producers.push(broker.producer(slot, &self.topics[topic]).await?);
-        }
-        Ok(producers)
+            broker.producer(slot, &self.topics[topic])
+        });
+        Ok(stream::iter(making).buffered(AT_ONCE).try_collect().await?)
     }
 
     /// Starts one task per producer.

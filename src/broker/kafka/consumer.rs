@@ -48,6 +48,22 @@ impl KafkaConsumer {
     }
 }
 
+/// Makes a group that has no members yet begin at what is the latest message now, not at what will be when its first fetch
+/// happens to be answered.
+pub(super) fn begin_at_latest(
+    client: &Client,
+    subscription: &Subscription,
+    timeout: Duration,
+) -> Result<(), BrokerError> {
+    let topic = &subscription.topic;
+    let ends = || ConsumerQueue::commit_ends(client, &topic.name, topic.partitions, timeout);
+    tokio::task::block_in_place(ends).map_err(|code| BrokerError::Topic {
+        topic: topic.name.clone(),
+        action: "consumed from its latest message",
+        reason: name_of(code),
+    })
+}
+
 impl Consumer for KafkaConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
         if !self.unread {

@@ -16,20 +16,22 @@ mod statistics;
 mod topics;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
+use tokio::sync::OnceCell;
 
 use self::config::{KafkaOptions, Properties};
 use self::connection::{Connection, Trouble};
-use self::consumer::KafkaConsumer;
+use self::consumer::{KafkaConsumer, begin_at_latest};
 use self::native::{Client, Role, TopicHandle, name_of};
 use self::producer::KafkaProducer;
 use self::topics::Topics;
 use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::kafka::EmbeddedKafka;
+use crate::scenario::StartFrom;
 
 /// One try at the cluster's metadata; between tries the client's trouble is looked at.
 const METADATA_TRY: Duration = Duration::from_millis(500);
@@ -44,6 +46,8 @@ pub struct KafkaBroker {
     topics: Topics,
     properties: Properties,
     headers: Vec<(String, String)>,
+    /// Groups that leave a committed position on the broker, and whether it has been made.
+    committed_groups: Mutex<BTreeMap<String, Arc<OnceCell<()>>>>,
     identity: Identity,
     timeout: Duration,
     /// Ends after the clients that are connected to it.
@@ -103,6 +107,7 @@ impl Broker for KafkaBroker {
             topics: Topics::new(&properties, setup.timeout)?,
             properties,
             headers: setup.headers,
+            committed_groups: Mutex::default(),
             identity,
             timeout: setup.timeout,
             embedded,
@@ -129,7 +134,7 @@ impl Broker for KafkaBroker {
     async fn producer(&self, slot: usize, topic: &Topic) -> Result<KafkaProducer, BrokerError> {
         let index = slot % self.connections.len();
         let connection = self.connections[index].clone();
-        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = lock(&self.handles);
         let handle = match handles.get(&(index, topic.name.clone())) {
             Some(handle) => handle.clone(),
             None => {
@@ -147,6 +152,10 @@ impl Broker for KafkaBroker {
         let properties = self.properties.for_consumer(&subscription.group, &subscription.properties);
         let client = Client::new(Role::Consumer, properties, None)
             .map_err(|reason| BrokerError::Configuration { broker: "kafka", reason })?;
+        if subscription.from == StartFrom::Latest {
+            let committed = lock(&self.committed_groups).entry(subscription.group.clone()).or_default().clone();
+            committed.get_or_try_init(async || begin_at_latest(&client, subscription, self.timeout)).await?;
+        }
         KafkaConsumer::join(client, subscription, self.timeout).await
     }
 
@@ -169,9 +178,11 @@ impl Broker for KafkaBroker {
     }
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
-        let removed = self.topics.remove(&created).await;
+        let groups: Vec<String> = std::mem::take(&mut *lock(&self.committed_groups)).into_keys().collect();
+        let groups_removed = self.topics.remove_groups(&groups).await;
+        let topics_removed = self.topics.remove(&created).await;
         tokio::task::block_in_place(|| drop(self));
-        removed
+        topics_removed.and(groups_removed)
     }
 }
 
@@ -197,4 +208,8 @@ fn reach(connection: &Connection, addresses: &str, timeout: Duration) -> Result<
             _ => {}
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Topics: what is there, what is made, and what is removed again.
+//! Topics and groups: what is there, what is made, and what is removed again.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::broker::{BrokerError, Topic};
 /// How often new topics are looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Makes and removes topics.
+/// Makes and removes topics, and removes groups.
 pub struct Topics {
     admin: AdminClient<DefaultClientContext>,
     timeout: Duration,
@@ -71,6 +71,25 @@ impl Topics {
         for result in results {
             if let Err((name, code)) = result {
                 return Err(failed(&name, code.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes groups that have committed positions.
+    ///
+    /// # Errors
+    /// When the broker does not.
+    pub async fn remove_groups(&self, groups: &[String]) -> Result<(), BrokerError> {
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+        let failed = |reason: String| BrokerError::Client { broker: "kafka", reason };
+        let results = self.admin.delete_groups(&groups, &self.options()).await;
+        for result in results.map_err(|error| failed(format!("groups cannot be removed: {error}")))? {
+            if let Err((group, code)) = result {
+                return Err(failed(format!("group '{group}' cannot be removed: {code}")));
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::ffi::{CString, c_void};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rdkafka::bindings as rd;
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
@@ -53,6 +54,43 @@ impl ConsumerQueue {
             let consumer =
                 ConsumerQueue { queue, client, arrived, envelope_header, messages: Vec::with_capacity(FETCH) };
             if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(consumer) } else { Err(code) }
+        }
+    }
+
+    /// Makes the end of every partition of `topic` the group's committed position: where a member begins that is given the
+    /// partition later, however late it asks. Call it before the group has members.
+    ///
+    /// # Errors
+    /// librdkafka's code when the ends cannot be asked for or committed within `timeout`.
+    pub fn commit_ends(client: &Client, topic: &str, partitions: u32, timeout: Duration) -> Result<(), Code> {
+        let name = CString::new(topic).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
+        let timeout_ms = timeout.as_millis() as i32;
+        // SAFETY: the client is alive, the name terminated; the list is destroyed after its last use, and each element is
+        // written to before the next one is added.
+        unsafe {
+            let list = rd::rd_kafka_topic_partition_list_new(partitions as i32);
+            let mut code = Code::RD_KAFKA_RESP_ERR_NO_ERROR;
+            for partition in 0..partitions as i32 {
+                let (mut begin, mut end) = (0, 0);
+                let client = client.as_ptr();
+                code = rd::rd_kafka_query_watermark_offsets(
+                    client,
+                    name.as_ptr(),
+                    partition,
+                    &mut begin,
+                    &mut end,
+                    timeout_ms,
+                );
+                if code != Code::RD_KAFKA_RESP_ERR_NO_ERROR {
+                    break;
+                }
+                (*rd::rd_kafka_topic_partition_list_add(list, name.as_ptr(), partition)).offset = end;
+            }
+            if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR {
+                code = rd::rd_kafka_commit(client.as_ptr(), list, 0);
+            }
+            rd::rd_kafka_topic_partition_list_destroy(list);
+            if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(()) } else { Err(code) }
         }
     }
 
