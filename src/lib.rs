@@ -11,7 +11,9 @@
 //!                                      ▼
 //!                               measure: histograms, series, ledger, host
 //!                                      ▼
-//!                               record ◀─ verdict ─▶ results/<run>/ ─▶ show (only reads)
+//!                               conclude: figures, thresholds ─▶ verdict
+//!                                      ▼
+//!                               record ─▶ results/<run>/ ─▶ show (only reads)
 //! ```
 //!
 //! Each arrow is a room of its own:
@@ -21,17 +23,17 @@
 //! - [`broker`]: the traits a broker implements, the registry of brokers, and one module per broker.
 //! - [`engine`]: runs one trial through its phases.
 //! - [`measure`]: the clock, what is recorded per message, and what the machine was doing.
-//! - [`verdict`]: whether the result can be trusted, with the evidence.
+//! - [`conclude`]: the record's figures, and whether they can be trusted, with the evidence.
 //! - [`record`]: the versioned result and the directory it lies in.
 //! - [`emulator`]: endpoints that run inside this process.
 //! - [`cli`]: the command line, one file a verb.
 
 pub mod broker;
 pub mod cli;
+pub mod conclude;
 pub mod emulator;
 pub mod engine;
 pub mod load;
 pub mod measure;
 pub mod record;
 pub mod scenario;
-pub mod verdict;

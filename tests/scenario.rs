@@ -610,7 +610,7 @@ fn refusals_read_well() {
 
 #[test]
 fn the_table_of_a_missing_file() {
-    let error = brokermark::scenario::load(Path::new("nowhere.toml"), &[]).unwrap_err().to_string();
+    let error = brokermark::scenario::load(Path::new("nowhere.toml"), &[], &[]).unwrap_err().to_string();
     assert!(error.starts_with("nowhere.toml: the scenario cannot be read"), "{error}");
 }
 

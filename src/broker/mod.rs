@@ -9,10 +9,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Stamp};
+pub use crate::measure::{FailureClass, Received};
+pub use crate::scenario::ENVELOPE_HEADER;
 use crate::scenario::{BrokerConfig, StartFrom};
 
 #[cfg(feature = "kafka")]
@@ -137,21 +137,6 @@ pub struct Outgoing<'a> {
     pub stamp: Stamp,
 }
 
-/// A message that arrived.
-#[derive(Debug, Clone, Copy)]
-pub struct Received<'a> {
-    pub payload: &'a [u8],
-    /// The engine's own header, if the message carries one beside its payload.
-    pub envelope: Option<&'a [u8]>,
-    /// Numbers the stretches within which the broker promises order (a partition), from 0 per topic.
-    pub lane: u32,
-    /// The broker itself says that it delivered this message before.
-    pub redelivered: bool,
-}
-
-/// The header under which the envelope travels where the payload has no room for it.
-pub const ENVELOPE_HEADER: &str = "brokermark";
-
 /// Names and versions for the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -173,63 +158,6 @@ pub struct Telemetry {
     pub round_trip_p99_ns: Option<u64>,
     /// Time for which producers were kept waiting because the client's queue was full, all together, in nanoseconds.
     pub queue_full_ns: u64,
-}
-
-/// Why a message failed, in classes that mean the same for every broker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FailureClass {
-    /// No answer within the client's time limit.
-    Timeout,
-    /// The client's own queue had no room.
-    QueueFull,
-    /// Larger than the client or the broker takes.
-    TooLarge,
-    /// The broker does not allow it to these credentials.
-    Authorisation,
-    /// The topic or partition is not, or no longer, there.
-    UnknownTopic,
-    /// The connection broke before the answer.
-    ConnectionLost,
-    /// The broker answered with a refusal of another kind.
-    Refused,
-    /// Another producer has taken this one's place.
-    Fenced,
-    /// Failed on purpose, by the null broker's script.
-    Injected,
-    /// Anything else; the message of the error is in the record.
-    Other,
-}
-
-impl FailureClass {
-    pub const ALL: [FailureClass; 10] = [
-        FailureClass::Timeout,
-        FailureClass::QueueFull,
-        FailureClass::TooLarge,
-        FailureClass::Authorisation,
-        FailureClass::UnknownTopic,
-        FailureClass::ConnectionLost,
-        FailureClass::Refused,
-        FailureClass::Fenced,
-        FailureClass::Injected,
-        FailureClass::Other,
-    ];
-
-    /// As in a record: `too_large`.
-    pub fn name(self) -> &'static str {
-        match self {
-            FailureClass::Timeout => "timeout",
-            FailureClass::QueueFull => "queue_full",
-            FailureClass::TooLarge => "too_large",
-            FailureClass::Authorisation => "authorisation",
-            FailureClass::UnknownTopic => "unknown_topic",
-            FailureClass::ConnectionLost => "connection_lost",
-            FailureClass::Refused => "refused",
-            FailureClass::Fenced => "fenced",
-            FailureClass::Injected => "injected",
-            FailureClass::Other => "other",
-        }
-    }
 }
 
 /// A message the client would not take.

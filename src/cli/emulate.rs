@@ -13,7 +13,6 @@ pub struct EmulateArguments {
 #[derive(Debug, Subcommand)]
 pub enum Endpoint {
     /// librdkafka's mock cluster: speaks Kafka's protocol over loopback, keeps 5 MiB of each partition
-    #[cfg(feature = "kafka")]
     Kafka,
 }
 
@@ -23,7 +22,6 @@ pub enum Endpoint {
 /// A sentence when it cannot be started.
 pub fn emulate(arguments: &EmulateArguments, out: &mut dyn Write) -> Result<(), String> {
     match arguments.endpoint {
-        #[cfg(feature = "kafka")]
         Endpoint::Kafka => {
             let cluster = crate::emulator::kafka::EmbeddedKafka::start()?;
             announce(out, &cluster.address())?;
@@ -32,14 +30,12 @@ pub fn emulate(arguments: &EmulateArguments, out: &mut dyn Write) -> Result<(), 
     }
 }
 
-#[cfg(feature = "kafka")]
 fn announce(out: &mut dyn Write, address: &str) -> Result<(), String> {
     let written = writeln!(out, "{address}").and_then(|()| out.flush());
     written.map_err(|error| format!("the address cannot be printed: {error}"))
 }
 
 /// Waits for the first signal that asks to end.
-#[cfg(feature = "kafka")]
 fn wait() -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::clock::Clock;
+use super::failure::FailureClass;
 use super::interval::Interval;
 use super::stamp::Stamp;
 use super::window::Window;
-use crate::broker::FailureClass;
 
 /// One trial's outcomes: hands out recorders and holds the producers' windows.
 #[derive(Clone)]

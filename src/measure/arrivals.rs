@@ -8,7 +8,18 @@ use super::clock::Clock;
 use super::envelope::{ENVELOPE_BYTES, Envelope, Opened};
 use super::histogram::Distribution;
 use super::verification::{Found, LaneOrder, Verification};
-use crate::broker::Received;
+
+/// A message that arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Received<'a> {
+    pub payload: &'a [u8],
+    /// The engine's own header, if the message carries one beside its payload.
+    pub envelope: Option<&'a [u8]>,
+    /// Numbers the stretches within which the broker promises order (a partition), from 0 per topic.
+    pub lane: u32,
+    /// The broker itself says that it delivered this message before.
+    pub redelivered: bool,
+}
 
 /// What one consumer, or all of them, received in a stretch of time.
 #[derive(Debug, Clone, Default)]

@@ -1,7 +1,7 @@
 //! What one recording thread saw since it was last asked: counts, latencies and errors.
 
+use super::failure::FailureClass;
 use super::histogram::Distribution;
-use crate::broker::FailureClass;
 
 /// How many messages came to which end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -4,17 +4,13 @@
 //! JSON; their field docs are the descriptions of the JSON Schema that `brokermark schema` prints. Nothing in this room
 //! measures: whoever fills a record hands in merged histograms and settled counts.
 
-mod assemble;
 mod directory;
 mod hlog;
 pub mod readable;
 #[cfg(test)]
 pub mod sample;
 mod schema;
-mod threshold;
 
-pub use assemble::{assemble, assemble_failed};
 pub use directory::*;
 pub use hlog::{HlogInterval, HlogLines};
 pub use schema::*;
-pub use threshold::evaluate;

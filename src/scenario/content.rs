@@ -7,6 +7,9 @@ use super::template::Template;
 /// Bytes of what the engine writes into every message, so that consumers can verify it and tell its age.
 pub const ENVELOPE_BYTES: usize = 32;
 
+/// The header under which it travels where the payload has no room for it.
+pub const ENVELOPE_HEADER: &str = "brokermark";
+
 /// What messages carry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Payload {

@@ -14,6 +14,7 @@ mod content;
 mod error;
 mod fields;
 mod keys;
+mod kind;
 mod masking;
 mod model;
 mod overrides;
@@ -28,33 +29,24 @@ mod sweep;
 pub mod template;
 pub mod units;
 
-pub use content::{Content, ENVELOPE_BYTES, Payload, Size};
+pub use content::{Content, ENVELOPE_BYTES, ENVELOPE_HEADER, Payload, Size};
 pub use error::ScenarioError;
+pub use kind::{Capabilities, Descriptor};
 pub use masking::{is_secret_name, mask_override};
 pub use model::*;
 pub use plan::parse_for;
 pub use secret::Secret;
 
-use crate::broker::registry;
-
-/// Reads and checks the scenario file at `path`, with each of `overrides` (`producers.count=512`) applied to it.
+/// Reads and checks the scenario file at `path`, with each of `overrides` (`producers.count=512`) applied to it, for the
+/// kinds of broker that `descriptors` describe.
 ///
 /// Nothing is connected to. Relative paths in the scenario start at its own folder.
 ///
 /// # Errors
 /// When the file cannot be read, and for everything in it that is not right.
-pub fn load(path: &Path, overrides: &[String]) -> Result<Plan, ScenarioError> {
+pub fn load(path: &Path, overrides: &[String], descriptors: &[Descriptor]) -> Result<Plan, ScenarioError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| ScenarioError::single(format!("{}: the scenario cannot be read: {error}", path.display())))?;
     let directory = path.parent().unwrap_or(Path::new(""));
-    parse(&text, &path.display().to_string(), overrides, directory)
-}
-
-/// Reads and checks a scenario's text. `origin` names it in errors, and names the scenario itself if it has no `name`;
-/// relative paths start at `directory`.
-///
-/// # Errors
-/// For everything that is not right.
-pub fn parse(text: &str, origin: &str, overrides: &[String], directory: &Path) -> Result<Plan, ScenarioError> {
-    parse_for(registry::descriptors(), text, origin, overrides, directory)
+    parse_for(descriptors, &text, &path.display().to_string(), overrides, directory)
 }

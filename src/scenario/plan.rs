@@ -15,12 +15,13 @@ use super::reading::{self, Context};
 use super::source::Source;
 use super::sweep::{self, Sweep};
 use super::{Plan, Point, Scenario, Trial};
-use crate::broker::registry::Descriptor;
+use crate::scenario::Descriptor;
 
-/// As [`super::parse`], for these kinds of broker.
+/// Reads and checks a scenario's text, for these kinds of broker. `origin` names it in errors, and names the scenario
+/// itself if it has no `name`; relative paths start at `directory`.
 ///
 /// # Errors
-/// As [`super::parse`].
+/// For everything that is not right.
 pub fn parse_for(
     descriptors: &[Descriptor],
     text: &str,

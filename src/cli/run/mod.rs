@@ -17,9 +17,10 @@ use self::progress::Progress;
 use self::recording::Recording;
 use super::Exit;
 use super::show::{View, summary};
+use crate::broker::registry;
+use crate::conclude::{assemble, assemble_failed, mask_secrets};
 use crate::engine::{TrialIdentity, run_scenario};
-use crate::measure::host;
-use crate::record::{CompletedTrial, DirectoryError, Record, RunDirectory, Status, assemble, assemble_failed, probe};
+use crate::record::{CompletedTrial, DirectoryError, Record, RunDirectory, Status, probe};
 use crate::scenario::{self, Plan, Trial};
 
 #[derive(Debug, Args)]
@@ -46,7 +47,7 @@ pub struct RunArguments {
 
 /// Runs the scenario.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
-    let plan = match scenario::load(&arguments.scenario, &arguments.overrides) {
+    let plan = match scenario::load(&arguments.scenario, &arguments.overrides, registry::descriptors()) {
         Ok(plan) => plan,
         Err(error) => {
             eprintln!("{error}");
@@ -85,7 +86,7 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn open(arguments: &'a RunArguments, plan: &Plan) -> Result<Self, DirectoryError> {
-        let command_line = host::mask_secrets(std::env::args());
+        let command_line = mask_secrets(std::env::args());
         if let Some(path) = &arguments.resume {
             let resumed = RunDirectory::open_for_resume(path, &plan.text)?;
             for repair in &resumed.repairs {

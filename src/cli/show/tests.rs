@@ -1,8 +1,8 @@
 //! What people see, as snapshots.
 
 use super::*;
+use crate::conclude::verdict::{Evidence, LoadShape, judge};
 use crate::record::sample;
-use crate::verdict::{Evidence, LoadShape, judge};
 
 const PLAIN: View = View { width: 100, colour: false };
 

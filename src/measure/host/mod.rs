@@ -3,21 +3,15 @@
 //! A [`HostSampler`] is begun with the measured window and asked at its end; everything is a difference of counters
 //! that the system keeps anyway, so sampling costs nothing in between. Off Linux, what cannot be known is `None`.
 
-mod command_line;
-mod environment;
 mod process;
 mod system;
 mod threads;
 
 use std::time::{Duration, Instant};
 
-pub use command_line::mask_secrets;
-pub use environment::environment;
 pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory};
-pub use system::SystemTimes;
+pub use system::{SystemLoad, SystemTimes, kibibytes};
 pub use threads::{BusiestThread, ThreadTimes};
-
-use crate::record::{Client, HostLoad};
 
 /// Counters at the begin of a stretch of time.
 #[derive(Debug)]
@@ -61,7 +55,7 @@ impl HostSampler {
             process: ProcessUsage::now().since(self.process),
             busiest_thread: ThreadTimes::now().busiest_since(&self.threads, elapsed),
             peak_memory_bytes: peak_memory_bytes(),
-            host_load: SystemTimes::now().zip(self.system).and_then(|(now, begin)| now.load_since(begin)),
+            system: SystemTimes::now().zip(self.system).and_then(|(now, begin)| now.load_since(begin)),
         }
     }
 }
@@ -75,28 +69,7 @@ pub struct HostUsage {
     pub busiest_thread: Option<BusiestThread>,
     /// Since [`reset_peak_memory`] succeeded, else since the process began.
     pub peak_memory_bytes: Option<u64>,
-    pub host_load: Option<HostLoad>,
-}
-
-impl HostUsage {
-    /// The part of a record's `client` that the system knows; the rest keeps its defaults.
-    pub fn client(&self, acknowledged: u64) -> Client {
-        let cpu = self.process.cpu();
-        Client {
-            cpu_seconds: cpu.as_secs_f64(),
-            cpu_user_seconds: self.process.cpu_user.as_secs_f64(),
-            cpu_system_seconds: self.process.cpu_system.as_secs_f64(),
-            cores_used: cores(cpu, self.elapsed),
-            cores_available: cores_available(),
-            busiest_thread_cores: self.busiest_thread.as_ref().map(|thread| thread.cores),
-            busiest_thread: self.busiest_thread.as_ref().map(|thread| thread.name.clone()),
-            cpu_ns_per_message: (acknowledged > 0).then(|| cpu.as_nanos() as f64 / acknowledged as f64),
-            peak_memory_bytes: self.peak_memory_bytes,
-            voluntary_context_switches: self.process.voluntary_context_switches,
-            involuntary_context_switches: self.process.involuntary_context_switches,
-            ..Client::default()
-        }
-    }
+    pub system: Option<SystemLoad>,
 }
 
 /// Cores this process may use: affinity and a container's quota are considered.
@@ -104,7 +77,8 @@ pub fn cores_available() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn cores(cpu: Duration, elapsed: Duration) -> f64 {
+/// How many cores that much time on them amounts to; 0 when no time passed.
+pub fn cores(cpu: Duration, elapsed: Duration) -> f64 {
     if elapsed.is_zero() { 0.0 } else { cpu.as_secs_f64() / elapsed.as_secs_f64() }
 }
 
@@ -121,14 +95,13 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         let usage = sampler.usage();
-        let client = usage.client(1000);
-        assert!(client.cpu_seconds > 0.01, "{usage:?}");
-        assert!(client.cpu_ns_per_message.unwrap() > 10_000.0, "{client:?}");
+        assert!(usage.process.cpu() > Duration::from_millis(10), "{usage:?}");
         assert!(sampler.lap() > 0.0);
         if cfg!(target_os = "linux") {
-            assert!(client.peak_memory_bytes.unwrap() > 1 << 20);
-            let load = usage.host_load.unwrap();
-            assert!(load.system_cpu_busy > 0.0 && load.system_cpu_busy <= 1.0, "{load:?}");
+            assert!(usage.peak_memory_bytes.unwrap() > 1 << 20);
+            assert!(usage.busiest_thread.unwrap().cores > 0.0);
+            let load = usage.system.unwrap();
+            assert!(load.busy > 0.0 && load.busy <= 1.0, "{load:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::broker::FailureClass;
+use crate::measure::FailureClass;
 
 /// The ledger of the measured messages: `attempted = acknowledged + failed + unresolved`.
 ///

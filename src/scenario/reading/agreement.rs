@@ -1,7 +1,7 @@
 //! What one table of a scenario demands of another: checked, and defaults that depend on several tables set, once each
 //! table is right by itself.
 
-use crate::broker::registry::Descriptor;
+use crate::scenario::Descriptor;
 use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::Problems;

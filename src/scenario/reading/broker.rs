@@ -1,8 +1,8 @@
 //! `[broker]`: which kind, where, and what is passed to it.
 
 use super::{Context, options, properties, security};
-use crate::broker::registry::Descriptor;
 use crate::scenario::BrokerConfig;
+use crate::scenario::Descriptor;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::keys;
 use crate::scenario::suggestion::{closest, list};

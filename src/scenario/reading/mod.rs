@@ -29,7 +29,7 @@ use super::keys;
 use super::path::KeyPath;
 use super::problem::Problems;
 use super::{Output, Scenario};
-use crate::broker::registry::Descriptor;
+use crate::scenario::Descriptor;
 
 pub(super) use properties::flatten as flatten_properties;
 

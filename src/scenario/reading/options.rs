@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use crate::broker::registry::Descriptor;
+use crate::scenario::Descriptor;
 use crate::scenario::fields::Fields;
 use crate::scenario::masking::is_secret_name;
 use crate::scenario::path::KeyPath;

@@ -3,8 +3,8 @@
 use toml::Value;
 
 use super::properties;
-use crate::broker::ENVELOPE_HEADER;
 use crate::measure::MAX_PRODUCERS;
+use crate::scenario::ENVELOPE_HEADER;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::{Confirm, Keys, Placement, Producers, keys};
 

@@ -3,7 +3,7 @@
 use toml::Value;
 
 use super::{Context, properties};
-use crate::broker::registry::Descriptor;
+use crate::scenario::Descriptor;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::{Sasl, SaslMechanism, Secret, Security, Tls, keys};
 

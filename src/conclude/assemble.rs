@@ -2,15 +2,17 @@
 
 use jiff::Timestamp;
 
-use super::schema::{
-    Client, Counts, ErrorCount, Latencies, Latency, LoadModel, Phase, Record, SCHEMA, SendLoopLag, SeriesRow, Status,
-    Throughput, Verdict, Verification, WarmUpCounts, point_values,
-};
+use super::environment::environment;
 use super::threshold::evaluate;
+use super::verdict::{Evidence, LoadShape, judge};
 use crate::engine::{self, End, Outcome, Second};
-use crate::measure::{Distribution, host};
+use crate::measure::Distribution;
+use crate::measure::host::{self, HostUsage};
+use crate::record::{
+    Client, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Phase, Record, SCHEMA, SendLoopLag, SeriesRow,
+    Status, Throughput, Verdict, Verification, WarmUpCounts, point_values,
+};
 use crate::scenario::{Load, Trial};
-use crate::verdict::{Evidence, LoadShape, judge};
 
 /// A row shorter than this is cut off by the end of a phase, and its counts are no rate.
 const FULL_SECOND_NS: u64 = 950_000_000;
@@ -39,8 +41,8 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.errors = errors(outcome);
     record.verification = verification(trial, outcome);
     record.client = client(outcome);
-    record.host_load = outcome.usage.host_load;
-    record.environment = host::environment(arguments.iter().cloned(), Some(&outcome.identity));
+    record.host_load = outcome.usage.system.map(|load| HostLoad { system_cpu_busy: load.busy, steal: load.steal });
+    record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));
     conclude(&mut record, trial, &rows);
     (record, rows)
 }
@@ -80,7 +82,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         host_load: None,
         verdict: Verdict::pending(),
         thresholds: Vec::new(),
-        environment: host::environment(arguments.iter().cloned(), None),
+        environment: environment(arguments.iter().cloned(), None),
         scenario: trial.document.clone(),
     }
 }
@@ -181,7 +183,26 @@ fn client(outcome: &Outcome) -> Client {
         }),
         broker_round_trip_p50_ns: telemetry.round_trip_p50_ns,
         broker_round_trip_p99_ns: telemetry.round_trip_p99_ns,
-        ..outcome.usage.client(outcome.ledger.measured.acknowledged)
+        ..used(&outcome.usage, outcome.ledger.measured.acknowledged)
+    }
+}
+
+/// The part of it that the system knows.
+fn used(usage: &HostUsage, acknowledged: u64) -> Client {
+    let cpu = usage.process.cpu();
+    Client {
+        cpu_seconds: cpu.as_secs_f64(),
+        cpu_user_seconds: usage.process.cpu_user.as_secs_f64(),
+        cpu_system_seconds: usage.process.cpu_system.as_secs_f64(),
+        cores_used: host::cores(cpu, usage.elapsed),
+        cores_available: host::cores_available(),
+        busiest_thread_cores: usage.busiest_thread.as_ref().map(|thread| thread.cores),
+        busiest_thread: usage.busiest_thread.as_ref().map(|thread| thread.name.clone()),
+        cpu_ns_per_message: (acknowledged > 0).then(|| cpu.as_nanos() as f64 / acknowledged as f64),
+        peak_memory_bytes: usage.peak_memory_bytes,
+        voluntary_context_switches: usage.process.voluntary_context_switches,
+        involuntary_context_switches: usage.process.involuntary_context_switches,
+        ..Client::default()
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use super::{command_line, cores_available, system};
+use super::command_line;
 use crate::broker::Identity;
+use crate::measure::host::{cores_available, kibibytes};
 use crate::record::Environment;
 
 /// Everything that is known of this build, this machine and, if there was a connection, of the client and the broker.
@@ -24,7 +25,7 @@ pub fn environment(arguments: impl IntoIterator<Item = String>, identity: Option
         cores: fs::read_to_string("/proc/cpuinfo").ok().as_deref().and_then(cores).unwrap_or_else(cores_available),
         memory_bytes: fs::read_to_string("/proc/meminfo")
             .ok()
-            .and_then(|text| system::kibibytes(&text, "MemTotal:"))
+            .and_then(|text| kibibytes(&text, "MemTotal:"))
             .map(|kibibytes| kibibytes * 1024),
         hostname: line("/proc/sys/kernel/hostname").or_else(|| std::env::var("HOSTNAME").ok()),
         command_line: command_line::mask_secrets(arguments),

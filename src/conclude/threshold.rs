@@ -2,8 +2,7 @@
 //!
 //! A figure that the record does not have never holds: silence is no success.
 
-use super::readable;
-use super::{Latency, Record, Status, ThresholdOutcome};
+use crate::record::{Latency, Record, Status, ThresholdOutcome, readable};
 use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold};
 
 /// One outcome for each threshold, in their order.

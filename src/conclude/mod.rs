@@ -1,0 +1,12 @@
+//! From what a trial measured to its record: every figure of a record is made here, and the verdict from all the others.
+
+mod assemble;
+mod command_line;
+mod environment;
+mod threshold;
+pub mod verdict;
+
+pub use assemble::{assemble, assemble_failed};
+pub use command_line::mask_secrets;
+pub use environment::environment;
+pub use threshold::evaluate;

@@ -1,0 +1,60 @@
+//! Why messages fail.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a message failed, in classes that mean the same for every broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// No answer within the client's time limit.
+    Timeout,
+    /// The client's own queue had no room.
+    QueueFull,
+    /// Larger than the client or the broker takes.
+    TooLarge,
+    /// The broker does not allow it to these credentials.
+    Authorisation,
+    /// The topic or partition is not, or no longer, there.
+    UnknownTopic,
+    /// The connection broke before the answer.
+    ConnectionLost,
+    /// The broker answered with a refusal of another kind.
+    Refused,
+    /// Another producer has taken this one's place.
+    Fenced,
+    /// Failed on purpose, by the null broker's script.
+    Injected,
+    /// Anything else; the message of the error is in the record.
+    Other,
+}
+
+impl FailureClass {
+    pub const ALL: [FailureClass; 10] = [
+        FailureClass::Timeout,
+        FailureClass::QueueFull,
+        FailureClass::TooLarge,
+        FailureClass::Authorisation,
+        FailureClass::UnknownTopic,
+        FailureClass::ConnectionLost,
+        FailureClass::Refused,
+        FailureClass::Fenced,
+        FailureClass::Injected,
+        FailureClass::Other,
+    ];
+
+    /// As in a record: `too_large`.
+    pub fn name(self) -> &'static str {
+        match self {
+            FailureClass::Timeout => "timeout",
+            FailureClass::QueueFull => "queue_full",
+            FailureClass::TooLarge => "too_large",
+            FailureClass::Authorisation => "authorisation",
+            FailureClass::UnknownTopic => "unknown_topic",
+            FailureClass::ConnectionLost => "connection_lost",
+            FailureClass::Refused => "refused",
+            FailureClass::Fenced => "fenced",
+            FailureClass::Injected => "injected",
+            FailureClass::Other => "other",
+        }
+    }
+}
