@@ -28,6 +28,9 @@
 //! - [`emulator`]: endpoints that run inside this process.
 //! - [`cli`]: the command line, one file a verb.
 
+// An `expect` says what makes it impossible; an `unwrap` does not. Tests may.
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 pub mod broker;
 pub mod cli;
 pub mod conclude;

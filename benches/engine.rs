@@ -1,0 +1,69 @@
+//! What a whole trial costs per message: producer tasks, windows, the null broker and all recording, from the first
+//! measured message to the last acknowledgement.
+//!
+//! The null broker acknowledges at once, so this is the most the engine can do; a client library comes on top.
+
+use std::path::Path;
+use std::time::Duration;
+
+use brokermark::engine::{Observer, Phase, Second, TrialIdentity, run_scenario};
+use brokermark::measure::{Interval, Reception};
+use brokermark::scenario;
+use criterion::{Criterion, criterion_group, criterion_main};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+/// Watches nothing.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn phase(&mut self, _: Phase) {}
+    fn second(&mut self, _: &Second, _: &Interval, _: &Reception) {}
+}
+
+/// Every sample is one trial of its own, so it takes a while even for few messages: connecting, and the time between
+/// starting the tasks and the first message.
+const LEAST_MESSAGES: u64 = 1_000_000;
+
+/// How long `messages` messages take.
+fn trial(runtime: &Runtime, text: &str, messages: u64) -> Duration {
+    let sent = messages.max(LEAST_MESSAGES);
+    let plan = scenario::parse(text, "bench.toml", &[format!("run.messages={sent}")], Path::new("."))
+        .expect("the benchmark's scenarios are right");
+    let identity = TrialIdentity { run_id: "bench".into(), tag: 1 };
+    // The sender must live as long as the trial: without one, nobody could interrupt it, which ends the wait for that.
+    let (_interrupt, interrupted) = watch::channel(false);
+    let outcome =
+        runtime.block_on(run_scenario(&plan.trials[0].scenario, &identity, interrupted, &mut Nobody)).expect("a trial");
+    assert_eq!(outcome.ledger.measured.acknowledged, sent);
+    let nanoseconds = outcome.totals.outcomes.last_acknowledged_ns - outcome.times.measure_start_ns;
+    Duration::from_nanos((nanoseconds as f64 * messages as f64 / sent as f64) as u64)
+}
+
+fn null(criterion: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let mut group = criterion.benchmark_group("null broker, per message");
+    for (name, text) in [
+        ("closed loop, 1 producer, batches of 1", "producers = { count = 1 }"),
+        ("closed loop, 1 producer, batches of 100", "producers = { count = 1, batch = 100 }"),
+        ("closed loop, 4 producers, batches of 100", "producers = { count = 4, batch = 100 }"),
+        (
+            "closed loop, 4 producers, batches of 100, consumed and verified",
+            "producers = { count = 4, batch = 100 }\nconsumers = {}",
+        ),
+    ] {
+        let text = format!("broker.kind = \"null\"\n{text}\npayload.size = \"100B\"\n");
+        group.bench_function(name, |bencher| bencher.iter_custom(|messages| trial(&runtime, &text, messages)));
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1));
+    targets = null
+}
+criterion_main!(benches);

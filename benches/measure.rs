@@ -1,0 +1,195 @@
+//! What recording costs per message: the stamp on its way, the outcome when it comes, the envelope, the verification.
+//!
+//! All of it runs once per message on the threads that carry the load, so their sum is brokermark's own part of the
+//! processor time per message that a record tells.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use brokermark::broker::Received;
+use brokermark::measure::{
+    Acks, Arrivals, Clock, Distribution, ENVELOPE_BYTES, Envelope, Interval, LaneOrder, Stamp, Verification, Window,
+};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+/// Outcomes that become known together: about what one produce request of small messages carries.
+const BATCH: u64 = 1000;
+
+fn stamps(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("stamp");
+    group.bench_function("clock, now", |bencher| {
+        let clock = Clock::start();
+        bencher.iter(|| black_box(clock.now_ns()))
+    });
+    for (name, delay_ns) in [("encode, delay 50 µs", 50_000), ("encode, delay 50 ms", 50_000_000)] {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| black_box(Stamp::new(black_box(3), black_box(7_000_000_000), black_box(delay_ns), true)))
+        });
+    }
+    let stamp = Stamp::new(3, 7_000_000_000, 50_000_000, true);
+    group.bench_function("decode, all fields", |bencher| {
+        bencher.iter(|| {
+            let stamp = Stamp::from_word(black_box(stamp.to_word()));
+            black_box((stamp.slot(), stamp.measured(), stamp.schedule_delay_ns(), stamp.service_ns(7_100_000_000)))
+        })
+    });
+    group.finish();
+}
+
+fn outcomes(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("outcome, of batches of 1000");
+    group.throughput(Throughput::Elements(BATCH));
+    for (name, open_loop, measured, producers) in [
+        ("closed loop, one producer", false, true, 1),
+        ("closed loop, 16 producers in turn", false, true, 16),
+        ("open loop, one producer", true, true, 1),
+        ("warm-up", true, false, 1),
+    ] {
+        let clock = Clock::start();
+        let acks = Acks::new(clock, producers, open_loop);
+        let recorder = acks.recorder();
+        let sent_ns = clock.now_ns();
+        let stamps: Vec<Stamp> = (0..BATCH)
+            .map(|index| Stamp::new(index as usize % producers, sent_ns + index * 1000, index * 500, measured))
+            .collect();
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let mut batch = recorder.batch();
+                for stamp in &stamps {
+                    batch.acknowledged(black_box(*stamp), 100);
+                }
+            })
+        });
+    }
+    group.finish();
+
+    let mut group = criterion.benchmark_group("outcomes of a second");
+    group.bench_function("collect 8 recorders", |bencher| {
+        let clock = Clock::start();
+        let acks = Acks::new(clock, 8, true);
+        let recorders: Vec<_> = (0..8).map(|_| acks.recorder()).collect();
+        let (mut interval, mut spare) = (Interval::default(), Interval::default());
+        bencher.iter(|| {
+            for (slot, recorder) in recorders.iter().enumerate() {
+                recorder.batch().acknowledged(Stamp::new(slot, clock.now_ns(), 1000, true), 100);
+            }
+            acks.collect(&mut interval, &mut spare);
+            interval.clear();
+        })
+    });
+    group.finish();
+}
+
+fn histograms(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("histogram");
+    let mut distribution = Distribution::new();
+    let mut value = 1_000_000u64;
+    group.bench_function("record", |bencher| {
+        bencher.iter(|| {
+            value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            distribution.record(black_box(value >> 36));
+        })
+    });
+    group.finish();
+}
+
+fn windows(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("window");
+    let window = Window::new();
+    group.bench_function("submit and resolve, nobody waiting", |bencher| {
+        bencher.iter(|| {
+            window.submit(black_box(1));
+            window.resolve(black_box(1));
+        })
+    });
+    group.finish();
+}
+
+fn envelopes(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("envelope");
+    let envelope = Envelope { run_tag: 1, producer: 3, measured: true, sequence: 123_456, intended_ns: 7_000_000_000 };
+    for size in [100, 1024] {
+        let mut message = vec![7; size];
+        // The checksum of a pooled payload is made once, before the load begins.
+        let checksum = crc32fast::hash(&message[ENVELOPE_BYTES..]);
+        group.bench_function(format!("seal, {size} B"), |bencher| {
+            bencher.iter(|| envelope.seal(black_box(&mut message), black_box(checksum)))
+        });
+        group.bench_function(format!("open, {size} B"), |bencher| {
+            bencher.iter(|| black_box(Envelope::open(black_box(&message), black_box(&message[ENVELOPE_BYTES..]), 1)))
+        });
+    }
+    group.finish();
+}
+
+fn arrivals(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("verification");
+    let verification = Verification::new(16);
+    let mut sequence = 0;
+    group.bench_function("mark, in order", |bencher| {
+        bencher.iter(|| {
+            black_box(verification.mark(black_box(3), sequence));
+            sequence += 1;
+        })
+    });
+    let verification = Verification::new(16);
+    let mut index = 0u64;
+    group.bench_function("mark, 8 lanes of 500 in turn", |bencher| {
+        bencher.iter(|| {
+            // Within each stretch of 4000 the lanes' batches arrive one after the other, each with every 8th message.
+            let (stretch, within) = (index / 4000, index % 4000);
+            black_box(verification.mark(3, stretch * 4000 + within % 500 * 8 + within / 500));
+            index += 1;
+        })
+    });
+    let mut order = LaneOrder::default();
+    let mut next = 0;
+    group.bench_function("order of a lane", |bencher| {
+        bencher.iter(|| {
+            next += 1;
+            black_box(order.is_reordered(black_box(5), black_box(3), next))
+        })
+    });
+    group.finish();
+
+    let mut group = criterion.benchmark_group("arrival, of batches of 1000");
+    group.throughput(Throughput::Elements(BATCH));
+    let clock = Clock::start();
+    for (name, verify) in [("100 B, end to end", false), ("100 B, end to end and verified", true)] {
+        let mut recorder = Arrivals::new(clock, 1, 1, 1, verify).recorder(0);
+        let mut message = vec![7; 100];
+        let checksum = crc32fast::hash(&message[ENVELOPE_BYTES..]);
+        let mut sequence = 0;
+        group.bench_function(name, |bencher| {
+            bencher.iter_custom(|batches| {
+                let mut spent = Duration::ZERO;
+                for _ in 0..batches {
+                    let messages: Vec<Vec<u8>> = (0..BATCH)
+                        .map(|_| {
+                            sequence += 1;
+                            Envelope { run_tag: 1, producer: 0, measured: true, sequence, intended_ns: 0 }
+                                .seal(&mut message, checksum);
+                            message.clone()
+                        })
+                        .collect();
+                    let begin = std::time::Instant::now();
+                    let mut batch = recorder.batch();
+                    for payload in &messages {
+                        batch.received(Received { payload, envelope: None, lane: 0, redelivered: false });
+                    }
+                    drop(batch);
+                    spent += begin.elapsed();
+                }
+                spent
+            })
+        });
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
+    targets = stamps, outcomes, histograms, windows, envelopes, arrivals
+}
+criterion_main!(benches);
