@@ -176,10 +176,10 @@ impl<'a> AckBatch<'a> {
         let interval = &mut self.shard.interval;
         if stamp.measured() {
             interval.measured.failed += 1;
+            interval.errors.record(class, now_ns, message);
         } else {
             interval.warm_up.failed += 1;
         }
-        interval.errors.record(class, now_ns, message);
         self.resolve(stamp);
     }
 

@@ -76,6 +76,7 @@ pub struct Interval {
     pub service: Distribution,
     /// Sent − intended; empty in a closed loop.
     pub schedule_delay: Distribution,
+    /// Of measured messages.
     pub errors: Errors,
     /// When the last measured message was acknowledged, in nanoseconds since the trial's epoch; 0: none was.
     pub last_acknowledged_ns: u64,

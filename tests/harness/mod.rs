@@ -1,0 +1,162 @@
+//! Runs the program as its users do, and reads what it leaves behind.
+//!
+//! Nothing here waits blindly: a test waits for a line, a file or the end of the process, each with a deadline after which
+//! the process is killed and the test fails with what it had printed.
+
+// Every test file is a program of its own and uses a part of this.
+#![allow(dead_code)]
+
+pub mod kafka;
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use brokermark::record::{Reason, ReasonKind, Record, Verification};
+use tempfile::TempDir;
+
+pub use process::{Finished, Running};
+
+/// Longer than any run of these tests takes on a busy machine of two cores.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A folder with a scenario and, later, its results.
+pub struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    pub fn new(scenario: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("scenario.toml"), scenario).unwrap();
+        Bench { folder }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn scenario(&self) -> PathBuf {
+        self.folder.path().join("scenario.toml")
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Where runs are kept.
+    pub fn results(&self) -> PathBuf {
+        self.folder.path().join("results")
+    }
+
+    /// The run's directory; there must be one, and only one.
+    pub fn run_directory(&self) -> PathBuf {
+        let mut runs = self.run_directories();
+        assert_eq!(runs.len(), 1, "{runs:?}");
+        runs.remove(0)
+    }
+
+    /// The directories of all runs, in the order of their names.
+    pub fn run_directories(&self) -> Vec<PathBuf> {
+        let Ok(entries) = std::fs::read_dir(self.results()) else { return Vec::new() };
+        let mut runs: Vec<PathBuf> =
+            entries.map(|entry| entry.unwrap().path()).filter(|path| path.join("scenario.toml").exists()).collect();
+        runs.sort();
+        runs
+    }
+
+    /// `brokermark run` on the scenario, with its results kept here and its records on standard output.
+    pub fn command(&self) -> Command {
+        let mut command = brokermark();
+        command.arg("run").arg(self.scenario()).arg("--json").arg("--output").arg(self.results());
+        command
+    }
+
+    /// Starts the run, with progress on standard error.
+    pub fn start(&self, arguments: &[&str]) -> Running {
+        Running::start(self.command().args(arguments))
+    }
+
+    /// Runs to the end.
+    pub fn run(&self, arguments: &[&str]) -> Finished {
+        Running::start(self.command().arg("--quiet").args(arguments)).finish(PATIENCE)
+    }
+
+    /// Goes on with the run in `directory`.
+    pub fn resume(&self, directory: &Path) -> Finished {
+        let mut command = brokermark();
+        command.arg("run").arg(self.scenario()).arg("--json").arg("--quiet").arg("--resume").arg(directory);
+        Running::start(&mut command).finish(PATIENCE)
+    }
+}
+
+/// The program, without anything of the caller's surroundings that could change what it prints.
+pub fn brokermark() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_brokermark"));
+    command.env("COLUMNS", "100").env_remove("CLICOLOR_FORCE").env("NO_COLOR", "1");
+    command
+}
+
+/// Runs `brokermark` with `arguments` to its end.
+pub fn execute(arguments: &[&str]) -> Finished {
+    Running::start(brokermark().args(arguments)).finish(PATIENCE)
+}
+
+/// Runs `scenario` to its end, expects success, and returns its records.
+pub fn records_of(scenario: &str) -> Vec<Record> {
+    Bench::new(scenario).run(&[]).expect(0).records()
+}
+
+/// The same for a scenario of one trial.
+pub fn record_of(scenario: &str) -> Record {
+    Bench::new(scenario).run(&[]).expect(0).record()
+}
+
+/// Waits until `condition` holds.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Asserts that all of `messages` were sent and acknowledged.
+pub fn assert_acknowledged(record: &Record, messages: u64) {
+    assert_balanced(record);
+    let counts = &record.counts;
+    let found = (counts.attempted, counts.acknowledged, counts.failed, counts.unresolved);
+    assert_eq!(found, (messages, messages, 0, 0), "at {:?}: {:?}", record.point, record.errors);
+    let service = record.latency.service.as_ref().unwrap();
+    assert_eq!(service.count + service.beyond_range, messages, "every acknowledgement has a latency");
+}
+
+/// Asserts that all of `messages` were acknowledged, and received by each of `groups` exactly once, in order and intact.
+pub fn assert_delivered(record: &Record, messages: u64, groups: u64) {
+    assert_acknowledged(record, messages);
+    let received = messages * groups;
+    assert_eq!(record.counts.consumed, Some(received), "at {:?}", record.point);
+    let expected = Verification { received: received + record.counts.warm_up.attempted * groups, ..Default::default() };
+    assert_eq!(record.verification, Some(expected), "at {:?}", record.point);
+}
+
+/// Asserts that the ledgers add up.
+pub fn assert_balanced(record: &Record) {
+    assert!(record.counts.balances(), "{:?}", record.counts);
+    let by_class: u64 = record.errors.iter().map(|error| error.count).sum();
+    assert_eq!(by_class, record.counts.failed, "failures by class: {:?}", record.errors);
+    assert!(!reasons(record).contains(&ReasonKind::LedgerMismatch));
+}
+
+/// What the verdict says against the record.
+pub fn reasons(record: &Record) -> Vec<ReasonKind> {
+    record.verdict.reasons.iter().map(|reason| reason.kind).collect()
+}
+
+/// The verdict's reason or note of a kind.
+pub fn finding(record: &Record, kind: ReasonKind) -> Option<&Reason> {
+    record.verdict.reasons.iter().chain(&record.verdict.notes).find(|reason| reason.kind == kind)
+}
