@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::measure::{Acks, Clock};
 
@@ -45,6 +46,15 @@ impl Course {
     /// Whether [`Course::stop`] was called.
     pub fn is_stopped(&self) -> bool {
         self.acks.stopped().load(Ordering::Relaxed)
+    }
+
+    /// Resolves when the load begins, or has been stopped before.
+    pub async fn begun(&self) {
+        let begin = Instant::from_std(self.clock().instant(self.load_start_ns));
+        tokio::select! {
+            () = tokio::time::sleep_until(begin) => {}
+            () = self.stopped() => {}
+        }
     }
 
     /// Ends the load for all producers, wherever they wait.

@@ -37,6 +37,7 @@ pub async fn closed_loop<P: Producer>(mut sender: Sender<P>, rule: WindowRule) -
     let shared = sender.shared().clone();
     let course: &Course = &shared.course;
     let window = shared.acks.window(sender.slot());
+    course.begun().await;
     loop {
         let needed = rule.needed(window.submitted(), rule.batch);
         if !window.resolved_reaches(needed, shared.acks.stopped()).await {
@@ -62,6 +63,7 @@ pub async fn in_rounds<P: Producer>(mut sender: Sender<P>, rule: WindowRule, rou
     let shared = sender.shared().clone();
     let window = shared.acks.window(sender.slot());
     let mut finished = 0;
+    shared.course.begun().await;
     loop {
         let round = rounds.next(finished).await;
         if !round.go {
