@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use brokermark::broker::registry;
 use brokermark::engine::{Observer, Phase, Second, TrialIdentity, run_scenario};
 use brokermark::measure::{Interval, Reception};
 use brokermark::scenario;
@@ -28,8 +29,14 @@ const LEAST_MESSAGES: u64 = 1_000_000;
 /// How long `messages` messages take.
 fn trial(runtime: &Runtime, text: &str, messages: u64) -> Duration {
     let sent = messages.max(LEAST_MESSAGES);
-    let plan = scenario::parse(text, "bench.toml", &[format!("run.messages={sent}")], Path::new("."))
-        .expect("the benchmark's scenarios are right");
+    let plan = scenario::parse_for(
+        registry::descriptors(),
+        text,
+        "bench.toml",
+        &[format!("run.messages={sent}")],
+        Path::new("."),
+    )
+    .expect("the benchmark's scenarios are right");
     let identity = TrialIdentity { run_id: "bench".into(), tag: 1 };
     // The sender must live as long as the trial: without one, nobody could interrupt it, which ends the wait for that.
     let (_interrupt, interrupted) = watch::channel(false);
