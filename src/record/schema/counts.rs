@@ -63,7 +63,7 @@ pub struct ErrorCount {
     pub count: u64,
     /// What the client said of the first of them.
     pub first_message: String,
-    /// When the first of them failed, in nanoseconds since the trial began.
+    /// When the first of them failed, in nanoseconds since the begin of the measured phase; 0: before it.
     pub first_at_ns: u64,
 }
 

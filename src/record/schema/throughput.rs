@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Throughput {
-    /// From the first measured send to the last measured acknowledgement, in nanoseconds: the divisor of
+    /// From the begin of the measured phase to the last measured acknowledgement, in nanoseconds: the divisor of
     /// `messages_per_second` and `payload_bytes_per_second`.
     pub duration_ns: u64,
     /// Acknowledged messages per second.
     pub messages_per_second: f64,
     /// Payload bytes of acknowledged messages per second.
     pub payload_bytes_per_second: f64,
-    /// Messages handed to the client per second, from the first measured send to the last.
+    /// Measured messages handed to the client per second, from the begin of the measured phase to the end of the load.
     pub sent_per_second: f64,
     /// Messages per second that the schedule wanted, on average over the measured window; `null` in a closed loop.
     pub target_per_second: Option<f64>,
-    /// Messages received per second by all consumers together, from the first measured one to the last; `null` without
-    /// consumers.
+    /// Measured messages received per second by all consumers together, from the begin of the measured phase to the last
+    /// of them; `null` without consumers.
     pub consumed_per_second: Option<f64>,
 }
 
