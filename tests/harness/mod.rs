@@ -130,6 +130,8 @@ pub fn assert_acknowledged(record: &Record, messages: u64) {
     let counts = &record.counts;
     let found = (counts.attempted, counts.acknowledged, counts.failed, counts.unresolved);
     assert_eq!(found, (messages, messages, 0, 0), "at {:?}: {:?}", record.point, record.errors);
+    let has_warm_up = record.scenario["run"].get("warm_up").is_some();
+    assert_eq!(counts.warm_up.attempted > 0, has_warm_up, "{:?}", counts.warm_up);
     let service = record.latency.service.as_ref().unwrap();
     assert_eq!(service.count + service.beyond_range, messages, "every acknowledgement has a latency");
 }

@@ -1,0 +1,97 @@
+//! What every broker must do, whatever it is: one list of expectations, run over every line of one table.
+//!
+//! To add a broker, add it to the table. Its servers come from the environment, see `scripts/test`; a broker that is not
+//! there is a failure, never a pass.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod carrying;
+mod delivery;
+mod ending;
+mod schedules;
+
+/// A broker as a scenario names it.
+struct Broker {
+    /// The keys that every scenario begins with.
+    keys: String,
+    /// `[consumers.properties]`, for scenarios that consume.
+    consumer_properties: &'static str,
+}
+
+impl Broker {
+    fn null() -> Self {
+        Broker { keys: "broker.kind = \"null\"".to_owned(), consumer_properties: "" }
+    }
+
+    #[cfg(feature = "kafka")]
+    fn embedded_kafka() -> Self {
+        Broker {
+            keys: "broker.kind = \"kafka\"\nbroker.address = \"embedded\"".to_owned(),
+            // It answers a fetch only when this time is over.
+            consumer_properties: "[consumers.properties]\n\"fetch.wait.max.ms\" = 5\n",
+        }
+    }
+
+    #[cfg(feature = "kafka")]
+    fn real_kafka() -> Self {
+        let address = harness::kafka::address();
+        Broker { keys: format!("broker.kind = \"kafka\"\nbroker.address = \"{address}\""), consumer_properties: "" }
+    }
+
+    /// `tables`, a scenario without its broker, for this broker.
+    fn scenario(&self, tables: &str) -> String {
+        let properties = if tables.contains("[consumers]") { self.consumer_properties } else { "" };
+        format!("{}\n{tables}\n{properties}", self.keys)
+    }
+}
+
+/// Makes a test of each expectation for one broker.
+macro_rules! expect {
+    ($broker:ident: $($theme:ident::$expectation:ident),* $(,)?) => {
+        mod $broker {
+            $(
+                #[test]
+                fn $expectation() {
+                    crate::$theme::$expectation(&crate::Broker::$broker());
+                }
+            )*
+        }
+    };
+}
+
+/// The table: one line a broker, below the expectations that all of them are held to.
+macro_rules! conformance {
+    ($($(#[$condition:meta])* $broker:ident,)*) => {
+        $(
+            $(#[$condition])*
+            expect! {
+                $broker:
+                delivery::what_is_acknowledged_arrives_once_and_in_order,
+                delivery::topics_partitions_placements_and_connections,
+                delivery::every_group_receives_everything_whatever_its_members,
+                delivery::windows_of_messages_and_of_batches,
+                carrying::keys_of_every_kind,
+                carrying::payloads_of_every_kind,
+                carrying::sizes_of_every_distribution,
+                carrying::headers_beside_every_message,
+                ending::after_exactly_the_messages_asked_for,
+                ending::after_exactly_the_payload_bytes_asked_for,
+                ending::after_the_duration_asked_for,
+                ending::after_whole_rounds,
+                ending::at_the_first_signal_with_what_was_measured,
+                schedules::without_chance_are_kept_to_the_message,
+                schedules::with_chance_are_kept,
+                schedules::warm_up_is_not_measured,
+            }
+        )*
+    };
+}
+
+conformance! {
+    null,
+    #[cfg(feature = "kafka")]
+    embedded_kafka,
+    #[cfg(feature = "kafka")]
+    real_kafka,
+}
