@@ -62,6 +62,7 @@ pub struct Properties {
     /// What every client of the trial shares: addresses and security.
     shared: Vec<(String, String)>,
     producer: Vec<(String, String)>,
+    consumer: Vec<(String, String)>,
     user: Vec<(String, String)>,
 }
 
@@ -79,7 +80,7 @@ impl Properties {
             ("client.id".to_owned(), client_id.to_owned()),
         ];
         shared.extend(security(config).map_err(refused)?);
-        Ok(Properties { shared, producer: producer(&options), user: config.properties.clone() })
+        Ok(Properties { shared, producer: producer(&options), consumer: Vec::new(), user: config.properties.clone() })
     }
 
     /// For producing clients: statistics once a second feed the queue depth and round trips of the record.
@@ -92,6 +93,12 @@ impl Properties {
     pub fn for_admin(&self) -> impl Iterator<Item = (&str, &str)> {
         // The user's properties may hold what only a producer takes, but also what the connection needs.
         borrowed(&self.shared).chain(borrowed(&self.user))
+    }
+
+    /// The mock cluster's coordinator waits almost a session's length for the members of a group when another one joins.
+    pub fn shorten_sessions(&mut self) {
+        let short = [("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "500")];
+        self.consumer.extend(short.map(|(key, value)| (key.to_owned(), value.to_owned())));
     }
 
     /// For a member of `group`. Offsets are not committed unless the user's properties ask for it: a group that has
@@ -109,6 +116,7 @@ impl Properties {
         ];
         let connection = self.user.iter().filter(|(key, _)| concerns_the_connection(key));
         own.into_iter()
+            .chain(borrowed(&self.consumer))
             .chain(borrowed(&self.shared))
             .chain(connection.map(|(key, value)| (key.as_str(), value.as_str())))
             .chain(borrowed(properties))

@@ -87,7 +87,10 @@ impl Broker for KafkaBroker {
             Some(embedded) => embedded.address(),
             None => setup.config.addresses.join(","),
         };
-        let properties = Properties::new(&setup.config, &setup.run_id, &addresses)?;
+        let mut properties = Properties::new(&setup.config, &setup.run_id, &addresses)?;
+        if embedded.is_some() {
+            properties.shorten_sessions();
+        }
         let mut connections = Vec::with_capacity(setup.config.connections);
         for _ in 0..setup.config.connections {
             let client = Client::new(Role::Producer, properties.for_producer(), Some(setup.payloads.clone()));
