@@ -69,8 +69,11 @@ fn as_text(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 
 fn describe(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
     let Scenario { broker, topology, producers, run, .. } = scenario;
-    let addresses = if broker.addresses.is_empty() { "in this process".into() } else { broker.addresses.join(", ") };
-    writeln!(out, "  broker     {} at {addresses}, {} connection(s)", broker.kind, broker.connections)?;
+    let place = match broker.addresses.as_slice() {
+        [] => "in this process".to_owned(),
+        addresses => format!("at {}", addresses.join(", ")),
+    };
+    writeln!(out, "  broker     {} {place}, {} connection(s)", broker.kind, broker.connections)?;
     writeln!(
         out,
         "  topology   {} topic(s) of {} partition(s), replication {}",
