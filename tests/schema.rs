@@ -1,9 +1,13 @@
-//! The schema that `brokermark schema` prints accepts a record, and refuses one that was altered.
+//! The schema that `brokermark schema` prints accepts records, made up and real, and refuses what was altered.
+
+mod harness;
 
 use brokermark::cli::schema::{schema, series_schema};
 use brokermark::record::{Phase, Record, SeriesRow};
 use jsonschema::Validator;
 use serde_json::{Value, json};
+
+use harness::{Bench, execute};
 
 /// Changes a record in one place.
 type Alteration = fn(&mut Value);
@@ -107,4 +111,66 @@ fn a_second_is_valid_and_an_altered_one_is_not() {
     assert!(validator.is_valid(&value));
     value["phase"] = json!("lunch");
     assert!(!validator.is_valid(&value));
+}
+
+/// The schemas as the program prints them.
+fn printed(arguments: &[&str]) -> Validator {
+    jsonschema::validator_for(&serde_json::from_str(&execute(arguments).expect(0).stdout).unwrap()).unwrap()
+}
+
+/// Every line of a run's records and seconds, of trials that completed and of one that could not begin.
+fn assert_run_is_valid(scenario: &str, code: i32, seconds: usize) {
+    let bench = Bench::new(scenario);
+    bench.run(&[]).expect(code);
+    let (records, series) = (printed(&["schema"]), printed(&["schema", "--series"]));
+    let mut counts = Vec::new();
+    for (file, validator) in [("records.jsonl", records), ("series.jsonl", series)] {
+        let text = std::fs::read_to_string(bench.run_directory().join(file)).unwrap();
+        for line in text.lines() {
+            let value: Value = serde_json::from_str(line).unwrap();
+            let errors: Vec<String> =
+                validator.iter_errors(&value).map(|error| format!("{}: {error}", error.instance_path())).collect();
+            assert!(errors.is_empty(), "{file}: {errors:#?}");
+        }
+        counts.push(text.lines().count());
+    }
+    assert_eq!(counts[0], 2);
+    assert!(counts[1] >= seconds, "{counts:?}");
+}
+
+#[test]
+fn a_runs_own_records_of_the_null_broker_are_valid() {
+    let scenario = "broker.null = { fail = 0.01, ignore = 0.001, lose = 0.01 }
+        broker.kind = \"null\"
+        [consumers]
+        [run]
+        duration = \"1500ms\"
+        warm_up = \"200ms\"
+        drain_deadline = \"100ms\"
+        [thresholds]
+        require = [\"lost = 0\", \"response.p99.9 < 1ms\"]
+        [sweep.over]
+        \"load.rate\" = [\"1k/s\", \"2k/s\"]";
+    assert_run_is_valid(scenario, 3, 2);
+}
+
+#[test]
+#[cfg(feature = "kafka")]
+fn a_runs_own_records_of_the_embedded_kafka_are_valid() {
+    let scenario = "broker = { kind = \"kafka\", address = \"embedded\" }
+        load.rate = \"500/s\"
+        run.duration = \"1500ms\"
+        [consumers]
+        [consumers.properties]
+        \"fetch.wait.max.ms\" = 5
+        [sweep.over]
+        \"producers.keys\" = [\"none\", { kind = \"random\", distinct = 10 }]";
+    assert_run_is_valid(scenario, 0, 2);
+}
+
+#[test]
+#[cfg(feature = "kafka")]
+fn records_of_trials_that_could_not_begin_are_valid() {
+    let scenario = "broker = { kind = \"kafka\", address = \"127.0.0.1:1\" }\nrun.messages = 1\nsweep.trials = 2";
+    assert_run_is_valid(scenario, 1, 0);
 }
