@@ -614,23 +614,6 @@ fn the_table_of_a_missing_file() {
     assert!(error.starts_with("nowhere.toml: the scenario cannot be read"), "{error}");
 }
 
-/// Every scenario that ships, read as if each kind could do everything: the brokers check their own tables themselves.
-#[test]
-fn shipped_scenarios_are_right() {
-    let able = Descriptor { check_options: |_| Ok(()), ..KINDS[0] };
-    let kinds = [
-        Descriptor { kind: "kafka", ..able },
-        Descriptor { kind: "null", capabilities: Capabilities { addresses: false, ..able.capabilities }, ..able },
-    ];
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
-    let examples = std::fs::read_dir(root.join("examples")).unwrap().map(|entry| entry.unwrap().path());
-    for path in examples.chain([root.join("quickstart.toml")]) {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let plan = parse_for(&kinds, &text, &path.display().to_string(), &[], path.parent().unwrap());
-        assert!(!plan.unwrap_or_else(|error| panic!("{error}")).trials.is_empty());
-    }
-}
-
 /// The reference's own examples: every fenced block of TOML parses, and whole tables are accepted.
 #[test]
 fn the_reference_shows_keys_that_exist() {

@@ -1,0 +1,47 @@
+//! The scenarios that ship are accepted by this very build, with its own brokers and their own tables.
+
+use std::path::{Path, PathBuf};
+
+use brokermark::broker::registry::{descriptors, find};
+use brokermark::scenario::{ScenarioError, load};
+
+/// Every TOML file of `configs`, however deep.
+fn scenarios(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| if path.is_dir() { scenarios(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
+        .collect()
+}
+
+#[test]
+fn every_scenario_of_a_broker_that_is_built_in_is_accepted() {
+    let mut accepted = 0;
+    for path in scenarios(&Path::new(env!("CARGO_MANIFEST_DIR")).join("configs")) {
+        match load(&path, &[], descriptors()) {
+            Ok(plan) => {
+                assert!(!plan.trials.is_empty(), "{}", path.display());
+                accepted += 1;
+            }
+            Err(error) => {
+                let kind = kind(&path);
+                assert!(find(&kind).is_none(), "{error}");
+                assert_names(&error, &kind);
+            }
+        }
+    }
+    assert!(accepted > 0);
+    if cfg!(feature = "kafka") {
+        assert!(accepted >= 8, "only {accepted} were accepted");
+    }
+}
+
+fn kind(path: &Path) -> String {
+    let table: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+    table["broker"]["kind"].as_str().unwrap().to_owned()
+}
+
+/// A broker that was left out of this build is the only reason to refuse a scenario that ships.
+fn assert_names(error: &ScenarioError, kind: &str) {
+    assert!(error.to_string().contains(kind), "{error}");
+}
