@@ -3,11 +3,11 @@
 mod harness;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use brokermark::record::{Record, Status};
-use harness::{Bench, brokermark, eventually};
+use brokermark::record::{Record, Status, standing_records};
+use harness::{Bench, Running, brokermark, eventually};
 
 /// Six short trials.
 const SWEEP: &str = r#"
@@ -88,6 +88,35 @@ fn an_interrupted_trial_is_kept_and_run_again_on_resume() {
 }
 
 #[test]
+fn what_was_interrupted_is_run_again_and_its_later_record_stands() {
+    let bench = Bench::new(&SWEEP.replace("700ms", "2s").replace("[1, 2, 3]", "[1]"));
+    let mut running = bench.start(&[]);
+    running.await_stderr("measuring");
+    running.signal(libc::SIGTERM);
+    running.finish(harness::PATIENCE).expect(130);
+    let run = bench.run_directory();
+    assert_eq!(bench.resume(&run).expect(0).records().len(), 2);
+    let all = records(&run);
+    let trials: Vec<_> = all.iter().map(|record| (record.trial, record.status)).collect();
+    assert_eq!(trials, [(1, Status::Interrupted), (1, Status::Completed), (2, Status::Completed)]);
+    let standing: Vec<_> = standing_records(&all).iter().map(|record| (record.trial, record.status)).collect();
+    assert_eq!(standing, trials[1..]);
+}
+
+/// Started together: at least two of four begin in the same second.
+#[test]
+fn runs_of_the_same_second_have_folders_of_their_own() {
+    let bench = Bench::new(&SWEEP.replace("700ms", "50ms"));
+    let runs: Vec<Running> = (0..4).map(|_| bench.start(&["--quiet"])).collect();
+    let mut told: Vec<String> = runs.into_iter().map(|run| run.finish(harness::PATIENCE).expect(0).stdout).collect();
+    let read = |run: &PathBuf| fs::read_to_string(run.join("records.jsonl")).unwrap();
+    let mut kept: Vec<String> = bench.run_directories().iter().map(read).collect();
+    told.sort();
+    kept.sort();
+    assert_eq!(kept, told);
+}
+
+#[test]
 fn nothing_is_ever_overwritten() {
     let bench = Bench::new(&SWEEP.replace("700ms", "50ms"));
     for _ in 0..3 {
@@ -105,7 +134,7 @@ fn a_folder_that_cannot_be_written_is_refused_before_any_load() {
     let refused = |output: &Path| {
         let mut command = brokermark();
         command.arg("run").arg(bench.scenario()).args(["--quiet", "--json", "--output"]).arg(output);
-        harness::Running::start(&mut command).finish(harness::PATIENCE).expect(1)
+        Running::start(&mut command).finish(harness::PATIENCE).expect(1)
     };
     let answer = refused(&file);
     answer.complains_of(&[file.to_str().unwrap()]);
@@ -147,7 +176,7 @@ fn real_full_disk_loses_nothing_that_was_measured() {
     let bench = Bench::new(SWEEP);
     let mut command = brokermark();
     command.arg("run").arg(bench.scenario()).args(["--json", "--output"]).arg(disk.0.path());
-    let running = harness::Running::start(&mut command);
+    let running = Running::start(&mut command);
     let run = || fs::read_dir(disk.0.path()).unwrap().map(|entry| entry.unwrap().path()).find(|path| path.is_dir());
     eventually("one trial is on disk", || run().is_some_and(|run| !lines(&run.join("records.jsonl")).is_empty()));
     // Somebody else takes what is left.
