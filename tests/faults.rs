@@ -59,20 +59,31 @@ fn a_name_that_does_not_resolve_is_named() {
 }
 
 #[test]
+fn a_property_that_the_client_does_not_know_is_named() {
+    let text =
+        scenario("127.0.0.1:1", "[run]\nmessages = 1\n").replace("\"socket.timeout.ms\"", "\"no.such.property\"");
+    Bench::new(&text).run(&[]).expect(1).complains_of(&["configuration", "no.such.property"]);
+}
+
+#[test]
 fn real_server_that_dies_ends_the_run_with_a_balanced_ledger() {
     let server = Server::start("dies", 19392);
-    let bench = Bench::new(&scenario(&server.address(), "[run]\nduration = \"8s\"\ndrain_deadline = \"10s\""));
+    let more = "[run]\nduration = \"8s\"\ndrain_deadline = \"10s\"\n[sweep]\ntrials = 2";
+    let bench = Bench::new(&scenario(&server.address(), more));
     let mut running = bench.start(&[]);
-    running.await_stderr("measuring");
+    // A line with percentiles: messages have been acknowledged.
+    running.await_stderr(" p99 ");
     server.kill();
-    // The rest of the load, the drain, and what closing may take without a server.
-    let ended = running.finish(Duration::from_secs(75)).expect(0);
-    let record = ended.record();
+    // The rest of the load, the drain, and what closing and the second trial may take without a server.
+    let ended = running.finish(Duration::from_secs(75)).expect(1);
+    let [record, second] = &ended.records()[..] else { panic!("{}", ended.stderr) };
+    assert_eq!(second.status, Status::Failed, "a trial that cannot begin is recorded, too");
+    assert!(second.error.as_ref().is_some_and(|error| error.contains(&server.address())), "{:?}", second.error);
     assert_eq!(record.status, Status::Completed);
-    assert_balanced(&record);
+    assert_balanced(record);
     let counts = &record.counts;
     assert!(counts.acknowledged > 0 && counts.failed > 0, "{counts:?}");
-    assert_eq!(failed(&record, FailureClass::Timeout), counts.failed, "{:?}", record.errors);
+    assert_eq!(failed(record, FailureClass::Timeout), counts.failed, "{:?}", record.errors);
     assert!(record.errors[0].first_message.contains("timed out"), "{:?}", record.errors);
     assert!(!record.verdict.valid);
 }
@@ -85,7 +96,8 @@ fn real_server_that_comes_back_is_used_again_and_nothing_acknowledged_is_lost() 
     let text = scenario(&server.address(), more).replace("= 4000", "= 60000");
     let bench = Bench::new(&text.replace("[broker.kafka]", "[broker.kafka]\nidempotence = true"));
     let mut running = bench.start(&[]);
-    running.await_stderr("measuring");
+    // A line with percentiles: messages have been acknowledged.
+    running.await_stderr(" p99 ");
     server.kill();
     server.restart();
     let record = running.finish(Duration::from_secs(150)).expect(0).record();
@@ -104,6 +116,20 @@ fn real_messages_too_large_fail_one_by_one() {
     assert_balanced(&record);
     assert_eq!((record.counts.attempted, record.counts.failed), (100, 100));
     assert_eq!(failed(&record, FailureClass::TooLarge), 100, "{:?}", record.errors);
+}
+
+#[test]
+fn real_messages_beyond_the_clients_own_limit_fail_among_others_that_do_not() {
+    let sizes = "size = { choices = [[\"100B\", 1], [\"5KiB\", 1]] }";
+    let text = scenario(&kafka::address(), "[run]\nmessages = 400\n").replace("size = \"100B\"", sizes);
+    let text = text.replace("[broker.kafka]", "\"message.max.bytes\" = 2000\n[broker.kafka]");
+    let record = Bench::new(&text).run(&[]).expect(0).record();
+    assert_balanced(&record);
+    let counts = &record.counts;
+    assert_eq!((counts.attempted, counts.unresolved), (400, 0));
+    assert!(counts.failed > 100 && counts.acknowledged > 100, "{counts:?}");
+    assert_eq!(failed(&record, FailureClass::TooLarge), counts.failed, "{:?}", record.errors);
+    assert_eq!(counts.payload_bytes_acknowledged, counts.acknowledged * 100, "only the small ones");
 }
 
 #[test]
@@ -134,6 +160,15 @@ fn real_wrong_protocol_on_a_port_ends_with_the_address() {
     let tls = format!("[broker.security.tls]\nca = \"{}\"\n", kafka::variable("BROKERMARK_KAFKA_CA"));
     let ended = Bench::new(&scenario(&address, &format!("{tls}[run]\nmessages = 1\n"))).run(&[]).expect(1);
     ended.complains_of(&[&address, "SSL"]);
+}
+
+#[test]
+fn real_server_whose_authority_is_unknown_is_not_trusted() {
+    let address = kafka::variable("BROKERMARK_KAFKA_TLS");
+    // Without `ca` the system's authorities are asked, and they have never heard of this one.
+    let ended =
+        Bench::new(&scenario(&address, "[broker.security]\ntls = true\n[run]\nmessages = 1\n")).run(&[]).expect(1);
+    ended.complains_of(&[&address, "certificate"]);
 }
 
 #[test]
