@@ -6,8 +6,8 @@ use super::environment::environment;
 use super::threshold::evaluate;
 use super::verdict::{Evidence, LoadShape, judge};
 use crate::engine::{self, End, Outcome, Second};
-use crate::measure::Distribution;
 use crate::measure::host::{self, HostUsage};
+use crate::measure::{Distribution, ErrorTally, Errors};
 use crate::record::{
     Client, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Phase, Record, SCHEMA, SendLoopLag, SeriesRow,
     Status, Throughput, Verdict, Verification, WarmUpCounts, point_values,
@@ -38,7 +38,9 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
             .filter(|consumers| consumers.end_to_end)
             .and_then(|_| latency(&outcome.totals.arrivals.end_to_end)),
     };
-    record.errors = errors(outcome);
+    let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
+    record.errors = errors(&outcome.totals.outcomes.errors);
+    record.receive_errors = errors(&outcome.receive_errors);
     record.verification = verification(trial, outcome);
     record.client = client(outcome);
     record.host_load = outcome.usage.system.map(|load| HostLoad { system_cpu_busy: load.busy, steal: load.steal });
@@ -77,6 +79,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         throughput: Throughput::default(),
         latency: Latencies::default(),
         errors: Vec::new(),
+        receive_errors: Vec::new(),
         verification: None,
         client: Client::default(),
         host_load: None,
@@ -135,13 +138,13 @@ fn latency(distribution: &Distribution) -> Option<Latency> {
     Latency::from_histogram(distribution.histogram(), distribution.beyond_range())
 }
 
-fn errors(outcome: &Outcome) -> Vec<ErrorCount> {
-    let begin_ns = outcome.times.measure_start_ns;
-    let count = |(class, tally): (_, &crate::measure::ErrorTally)| {
+/// Most frequent first.
+fn errors_by_class(errors: &Errors, begin_ns: u64) -> Vec<ErrorCount> {
+    let count = |(class, tally): (_, &ErrorTally)| {
         let (at_ns, message) = tally.first.clone().unwrap_or_default();
         ErrorCount { class, count: tally.count, first_message: message, first_at_ns: at_ns.saturating_sub(begin_ns) }
     };
-    let mut errors: Vec<ErrorCount> = outcome.totals.outcomes.errors.iter().map(count).collect();
+    let mut errors: Vec<ErrorCount> = errors.iter().map(count).collect();
     errors.sort_by_key(|error| std::cmp::Reverse(error.count));
     errors
 }

@@ -1,57 +1,91 @@
 //! The consumer task: takes what arrives and records it, until it is told to stop.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
 
 use crate::broker::{Consumer, ReceiveError};
-use crate::measure::ArrivalRecorder;
+use crate::measure::{ArrivalRecorder, Clock, Errors};
 
-/// Failures after which a consumer is given up: each is retried at once, and a broker that is gone for good must not
-/// keep a task spinning for ever.
-const MOST_ERRORS: usize = 1000;
+/// The first pause after an error. It doubles while errors follow each other, so that a broker that is away keeps no core
+/// busy, and ends with the first that succeeds.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 
-/// Receives until `stop` says so; returns the errors it met, the first of them with its words.
+/// A broker that comes back is read from again at most this much later.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Receives until `stop` says so, through whatever errors; returns those it met.
 pub async fn consume<C: Consumer>(
     mut consumer: C,
     mut recorder: ArrivalRecorder,
+    clock: Clock,
     mut stop: watch::Receiver<bool>,
-) -> ConsumerErrors {
-    let mut errors = ConsumerErrors::default();
-    while errors.count < MOST_ERRORS {
-        tokio::select! {
-            ready = consumer.ready() => {
-                let taken = ready.and_then(|()| {
-                    let mut batch = recorder.batch();
-                    consumer.take(|message| batch.received(message))
-                });
-                if let Err(error) = taken {
-                    errors.add(error);
-                }
+) -> Errors {
+    let mut errors = Errors::default();
+    let mut pause = Duration::ZERO;
+    loop {
+        let round = async {
+            tokio::time::sleep(pause).await;
+            consumer.ready().await
+        };
+        let ready = tokio::select! {
+            ready = round => ready,
+            _ = stop.wait_for(|stop| *stop) => return errors,
+        };
+        let taken = ready.and_then(|()| {
+            let mut batch = recorder.batch();
+            consumer.take(|message| batch.received(message))
+        });
+        pause = match taken {
+            Ok(_) => Duration::ZERO,
+            Err(ReceiveError { class, message }) => {
+                errors.record(class, clock.now_ns(), || message);
+                (pause * 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
             }
-            _ = stop.wait_for(|stop| *stop) => break,
-        }
+        };
         tokio::task::coop::consume_budget().await;
     }
-    errors
 }
 
-/// What went wrong while receiving.
-#[derive(Debug, Clone, Default)]
-pub struct ConsumerErrors {
-    pub count: usize,
-    pub first: Option<ReceiveError>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::Received;
+    use crate::measure::{Arrivals, FailureClass};
 
-impl ConsumerErrors {
-    fn add(&mut self, error: ReceiveError) {
-        self.count += 1;
-        self.first.get_or_insert(error);
+    /// Fails so many times, then tells the test that it was asked again.
+    struct Recovering {
+        failures: usize,
+        recovered: watch::Sender<bool>,
     }
 
-    /// Adds another consumer's.
-    pub fn merge(&mut self, other: ConsumerErrors) {
-        self.count += other.count;
-        if self.first.is_none() {
-            self.first = other.first;
+    impl Consumer for Recovering {
+        async fn ready(&mut self) -> Result<(), ReceiveError> {
+            if self.failures > 0 {
+                self.failures -= 1;
+                return Err(ReceiveError {
+                    class: FailureClass::ConnectionLost,
+                    message: "the broker is gone".to_owned(),
+                });
+            }
+            self.recovered.send_replace(true);
+            std::future::pending().await
         }
+
+        fn take(&mut self, _each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+            Ok(0)
+        }
+    }
+
+    #[tokio::test]
+    async fn errors_are_counted_and_survived() {
+        let clock = Clock::start();
+        let arrivals = Arrivals::new(clock, 0, 1, 1, false);
+        let (recovered, stop) = watch::channel(false);
+        let consumer = Recovering { failures: 6, recovered };
+        let errors = consume(consumer, arrivals.recorder(0), clock, stop).await;
+        let [(class, tally)] = errors.iter().collect::<Vec<_>>()[..] else { panic!("{errors:?}") };
+        assert_eq!((class, tally.count), (FailureClass::ConnectionLost, 6));
+        assert_eq!(tally.first.as_ref().map(|(_, message)| message.as_str()), Some("the broker is gone"));
     }
 }

@@ -21,7 +21,6 @@ mod sender;
 mod trial;
 
 pub use collector::Totals;
-pub use consuming::ConsumerErrors;
 pub use dispatch::run_scenario;
 pub use observer::{Observer, Phase, Second};
 pub use outcome::{Account, End, Ledger, Outcome, Times};

@@ -3,11 +3,10 @@
 use std::time::SystemTime;
 
 use super::collector::Totals;
-use super::consuming::ConsumerErrors;
 use super::sender::Attempted;
 use crate::broker::Identity;
 use crate::measure::host::HostUsage;
-use crate::measure::{Distribution, Found, Interval, Tally};
+use crate::measure::{Distribution, Errors, Found, Interval, Tally};
 
 /// How a trial ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +29,8 @@ pub struct Outcome {
     pub due: Option<u64>,
     /// What each group's verification found; empty when nothing is verified.
     pub found: Vec<Found>,
-    pub consumer_errors: ConsumerErrors,
+    /// What went wrong while receiving; each was retried.
+    pub receive_errors: Errors,
     /// How late wake-ups came; `None` in a closed loop, which has none.
     pub lag: Option<Distribution>,
     /// Of the measured phase and the drain.

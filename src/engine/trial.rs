@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::collector::Collector;
-use super::consuming::{ConsumerErrors, consume};
+use super::consuming::consume;
 use super::course::Course;
 use super::observer::{Observer, Phase};
 use super::outcome::{End, Ledger, Outcome, Times};
@@ -22,7 +22,7 @@ use super::{EngineError, TrialIdentity};
 use crate::broker::{Broker, Producer, Setup, Subscription, Topic};
 use crate::load::{KeySource, PayloadPool, Timetable};
 use crate::measure::host::{self, HostSampler};
-use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES};
+use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, Errors};
 use crate::scenario::{Load, Placement, Producers, Scenario};
 
 /// How long connecting, preparing and closing may each take.
@@ -135,7 +135,7 @@ impl Running<'_> {
             }
         }
         stop_consumers.send_replace(true);
-        let consumer_errors = join(consumers).await;
+        let receive_errors = join(consumers).await;
         let totals = look.collector.close(last_phase, broker, look.observer);
         Ok(Outcome {
             end: load.end,
@@ -151,7 +151,7 @@ impl Running<'_> {
             },
             totals,
             found: self.arrivals.as_ref().map(Arrivals::found).unwrap_or_default(),
-            consumer_errors,
+            receive_errors,
             lag: pacer.map(|pacer| pacer.lag()),
             usage,
             identity: broker.identity(),
@@ -222,7 +222,7 @@ impl Running<'_> {
         &self,
         broker: &B,
         stop: watch::Receiver<bool>,
-    ) -> Result<JoinSet<ConsumerErrors>, EngineError> {
+    ) -> Result<JoinSet<Errors>, EngineError> {
         let mut tasks = JoinSet::new();
         let (Some(consumers), Some(arrivals)) = (&self.scenario.consumers, &self.arrivals) else { return Ok(tasks) };
         let places = (0..consumers.groups).flat_map(|group| {
@@ -243,7 +243,7 @@ impl Running<'_> {
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
         while let Some((group, consumer)) = joined.try_next().await? {
-            tasks.spawn(consume(consumer, arrivals.recorder(group), stop.clone()));
+            tasks.spawn(consume(consumer, arrivals.recorder(group), self.acks.clock(), stop.clone()));
         }
         drop(joined);
         Ok(tasks)
@@ -359,10 +359,10 @@ fn ticks(load_start: std::time::Instant) -> Interval {
     ticks
 }
 
-async fn join(consumers: JoinSet<ConsumerErrors>) -> ConsumerErrors {
-    let mut errors = ConsumerErrors::default();
+async fn join(consumers: JoinSet<Errors>) -> Errors {
+    let mut errors = Errors::default();
     for one in consumers.join_all().await {
-        errors.merge(one);
+        errors.merge(&one);
     }
     errors
 }

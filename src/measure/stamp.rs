@@ -19,7 +19,7 @@ const DELAY_BITS: u32 = DELAY_MANTISSA_BITS + DELAY_EXPONENT_BITS;
 /// | bits | field |
 /// |---|---|
 /// | 32 | sent, in ticks of 100 ns since the trial's epoch, wrapping after 429 s |
-/// | 17 | schedule delay in ticks, as a 12-bit mantissa and a 5-bit exponent: exact below 819 µs, then within 0.025 % (a histogram of 3 digits rounds ten times as coarsely) |
+/// | 17 | schedule delay in ticks, as a 12-bit mantissa and a 5-bit exponent: exact below 819 µs, then within 0.025 % (a histogram of 3 digits rounds four times as coarsely) |
 /// | 1 | whether the message is measured, decided by its intended time |
 /// | 14 | the producer's slot |
 ///

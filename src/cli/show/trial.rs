@@ -6,7 +6,7 @@ use super::latency;
 use super::page::{LABEL_WIDTH, Page, Tone};
 use super::sparkline::{Fold, sparkline};
 use crate::record::readable::{bytes, count, duration, percent, rate};
-use crate::record::{LoadModel, Phase, Reason, Record, SeriesRow, Status};
+use crate::record::{ErrorCount, LoadModel, Phase, Reason, Record, SeriesRow, Status};
 
 /// Everything, with the course of throughput and latency over the seconds.
 pub(super) fn whole(page: &mut Page, record: &Record, series: &[SeriesRow]) {
@@ -99,14 +99,15 @@ fn figures(page: &mut Page, record: &Record) {
     page.blank();
     latency::table(page, record);
     page.blank();
-    errors(page, record);
+    errors(page, "errors", &record.errors);
+    errors(page, "receiving", &record.receive_errors);
     verification(page, record);
     thresholds(page, record);
 }
 
-fn errors(page: &mut Page, record: &Record) {
-    for (index, error) in record.errors.iter().enumerate() {
-        let label = if index == 0 { "errors" } else { "" };
+fn errors(page: &mut Page, label: &str, errors: &[ErrorCount]) {
+    for (index, error) in errors.iter().enumerate() {
+        let label = if index == 0 { label } else { "" };
         let text = format!(
             "{} × {}: {} (first after {})",
             count(error.count),

@@ -13,6 +13,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     findings.extend(failures(evidence));
     findings.extend(unresolved(evidence));
     findings.extend(beyond_range(evidence));
+    findings.extend(receive_errors(evidence));
     if let Some(verification) = evidence.verification {
         findings.extend(losses(verification));
         findings.extend(order(verification));
@@ -184,6 +185,22 @@ fn order(verification: &Verification) -> Option<Finding> {
             &[("reordered", verification.reordered as f64)],
         )
     })
+}
+
+fn receive_errors(evidence: &Evidence<'_>) -> Option<Finding> {
+    let [most, ..] = evidence.receive_errors else { return None };
+    let errors: u64 = evidence.receive_errors.iter().map(|error| error.count).sum();
+    Some(note(
+        ReceiveErrors,
+        format!(
+            "Consumers met {} errors while receiving (most of class {}: {}) and tried again each time.",
+            count(errors),
+            most.class.name(),
+            most.first_message.trim_end_matches('.')
+        ),
+        "What they could not read before the drain deadline counts as missing, and as lost if it was acknowledged: see `receive_errors` before blaming the broker for a loss.",
+        &[("errors", errors as f64)],
+    ))
 }
 
 fn incomplete(verification: &Verification) -> Option<Finding> {

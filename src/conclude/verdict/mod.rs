@@ -11,7 +11,8 @@ mod pace;
 mod resources;
 
 use crate::record::{
-    Client, Counts, HostLoad, Latencies, LoadModel, Phase, Record, SeriesRow, Status, Throughput, Verdict, Verification,
+    Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Record, SeriesRow, Status, Throughput, Verdict,
+    Verification,
 };
 use finding::Finding;
 
@@ -34,6 +35,7 @@ pub struct Evidence<'a> {
     pub throughput: &'a Throughput,
     pub latency: &'a Latencies,
     pub verification: Option<&'a Verification>,
+    pub receive_errors: &'a [ErrorCount],
     pub client: &'a Client,
     pub host_load: Option<&'a HostLoad>,
     /// The trial's seconds, in order.
@@ -82,6 +84,7 @@ impl<'a> Evidence<'a> {
             throughput: &record.throughput,
             latency: &record.latency,
             verification: record.verification.as_ref(),
+            receive_errors: &record.receive_errors,
             client: &record.client,
             host_load: record.host_load.as_ref(),
             series,

@@ -52,13 +52,13 @@ pub struct WarmUpCounts {
     pub unresolved: u64,
 }
 
-/// The failed messages of one class.
+/// The failures of one class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ErrorCount {
     /// Why they failed, in classes that mean the same for every broker.
     pub class: FailureClass,
-    /// Messages that failed so.
+    /// Messages that failed so, or errors while receiving.
     #[schemars(range(min = 1))]
     pub count: u64,
     /// What the client said of the first of them.

@@ -66,6 +66,10 @@ pub struct Record {
     pub latency: Latencies,
     /// Failed messages by class, most frequent first; empty when none failed. Warm-up is not in it.
     pub errors: Vec<ErrorCount>,
+    /// Errors the consumers met while receiving, by class, most frequent first, warm-up and verification included; each
+    /// was retried. Their `count` is of errors, not of messages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub receive_errors: Vec<ErrorCount>,
     /// What the consumers found missing, twice or damaged; `null` when nothing was verified.
     pub verification: Option<Verification>,
     /// What the load generator itself used.

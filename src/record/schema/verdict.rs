@@ -61,6 +61,8 @@ pub enum ReasonKind {
     Reordered,
     /// The verifier could not follow every message.
     VerificationIncomplete,
+    /// Consumers met errors while receiving.
+    ReceiveErrors,
     /// Messages failed.
     Failures,
     /// Messages had no outcome when the drain deadline passed.
@@ -91,6 +93,7 @@ impl ReasonKind {
             ReasonKind::Losses => "losses",
             ReasonKind::Reordered => "reordered",
             ReasonKind::VerificationIncomplete => "verification_incomplete",
+            ReasonKind::ReceiveErrors => "receive_errors",
             ReasonKind::Failures => "failures",
             ReasonKind::Unresolved => "unresolved",
             ReasonKind::BeyondRange => "beyond_range",
