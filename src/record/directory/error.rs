@@ -19,6 +19,8 @@ pub enum DirectoryError {
         path.display()
     )]
     ScenarioDiffers { path: PathBuf, line: usize },
+    #[error("{} is being written by another brokermark: wait until that run has ended, or stop it", path.display())]
+    InUse { path: PathBuf },
     #[error("{}, line {line}: {reason}", path.display())]
     Damaged { path: PathBuf, line: usize, reason: String },
     #[error("{}, line {line} has the format '{found}', which this version does not read (it reads '{known}'): use the brokermark that wrote it, or a newer one", path.display())]

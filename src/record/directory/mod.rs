@@ -10,7 +10,7 @@ mod probe;
 mod read;
 mod resume;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -68,6 +68,7 @@ impl RunDirectory {
 
     fn open(path: PathBuf) -> Result<Self, DirectoryError> {
         let records = Appender::open(path.join(RECORDS_FILE))?;
+        records.lock()?;
         let series = Appender::open(path.join(SERIES_FILE))?;
         synchronise_directory(&path)?;
         Ok(RunDirectory { path, records, series, hlog: None })
@@ -158,6 +159,17 @@ impl Appender {
         match OpenOptions::new().create(true).append(true).open(&path) {
             Ok(file) => Ok(Appender { path, file }),
             Err(error) => Err(DirectoryError::io("open", &path, error)),
+        }
+    }
+
+    /// Holds off every other process that would append, until this one closes the file or ends.
+    fn lock(&self) -> Result<(), DirectoryError> {
+        match self.file.try_lock() {
+            Ok(()) => Ok(()),
+            Err(TryLockError::WouldBlock) => Err(DirectoryError::InUse { path: self.path.clone() }),
+            // A file system without locks is no reason not to measure.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+            Err(TryLockError::Error(error)) => Err(DirectoryError::io("lock", &self.path, error)),
         }
     }
 

@@ -34,15 +34,18 @@ impl RunDirectory {
     /// stay: where a trial's seconds begin anew, it was run anew.
     ///
     /// # Errors
-    /// When it is no run directory, its scenario is not `scenario_text`, or a line other than the last is damaged.
+    /// When it is no run directory, another process is writing it, its scenario is not `scenario_text`, or a line other
+    /// than the last is damaged.
     pub fn open_for_resume(path: &Path, scenario_text: &str) -> Result<Resumed, DirectoryError> {
         require_same_scenario(path, scenario_text)?;
+        // Before anything is mended: it holds off a run that is still going on.
+        let directory = RunDirectory::open(path.to_owned())?;
         let mut repairs = Vec::new();
         let records: Vec<Record> = mend(&path.join(RECORDS_FILE), &mut repairs)?;
         let _: Vec<SeriesRow> = mend(&path.join(SERIES_FILE), &mut repairs)?;
         mend_text(&path.join(HLOG_FILE), &mut repairs)?;
         Ok(Resumed {
-            directory: RunDirectory::open(path.to_owned())?,
+            directory,
             complete: records
                 .iter()
                 .filter(|record| record.status == Status::Completed)
@@ -157,7 +160,18 @@ mod tests {
         resumed.directory.append_record(&Record { trial: 3, ..sample::record() }).unwrap();
         let read = super::super::read_records(&path).unwrap();
         assert_eq!((read.records.len(), read.cut_off), (4, false));
+        drop(resumed);
         assert!(RunDirectory::open_for_resume(&path, SCENARIO).unwrap().repairs.is_empty());
+    }
+
+    #[test]
+    fn a_run_is_resumed_by_one_process_at_a_time() {
+        let (_base, path) = run(&[sample::record()], "");
+        let first = RunDirectory::open_for_resume(&path, SCENARIO).unwrap();
+        let second = RunDirectory::open_for_resume(&path, SCENARIO).unwrap_err();
+        assert!(matches!(second, DirectoryError::InUse { .. }), "{second}");
+        drop(first);
+        RunDirectory::open_for_resume(&path, SCENARIO).unwrap();
     }
 
     #[test]
