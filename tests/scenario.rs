@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use brokermark::broker::registry::{Capabilities, Descriptor};
 use brokermark::scenario::{
-    Confirm, Content, Keys, Load, OutputFormat, Placement, Plan, Scenario, ScenarioError, Schedule, Secret, Size,
-    StartFrom, parse_for,
+    Confirm, Content, Keys, Load, OutputFormat, Placement, Plan, SaslMechanism, Scenario, ScenarioError, Schedule,
+    Secret, Size, StartFrom, parse_for,
 };
 use serde::Deserialize;
 
@@ -49,7 +49,7 @@ const KINDS: [Descriptor; 2] = [
             consumers: true,
             groups: true,
             tls: true,
-            sasl: true,
+            sasl: &[SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512],
             properties: true,
         },
         check_options: |table| table.try_into::<RichOptions>().map(drop),
@@ -67,7 +67,7 @@ const KINDS: [Descriptor; 2] = [
             consumers: false,
             groups: false,
             tls: false,
-            sasl: false,
+            sasl: &[],
             properties: false,
         },
         check_options: |table| table.try_into::<PlainOptions>().map(drop),

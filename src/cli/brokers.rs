@@ -40,7 +40,7 @@ fn named(capabilities: &Capabilities) -> [(&'static str, bool); 11] {
         ("consumers", capabilities.consumers),
         ("groups", capabilities.groups),
         ("tls", capabilities.tls),
-        ("sasl", capabilities.sasl),
+        ("sasl", !capabilities.sasl.is_empty()),
         ("client properties", capabilities.properties),
     ]
 }

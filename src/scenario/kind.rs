@@ -1,5 +1,7 @@
 //! What the scenario language has to know of a kind of broker, to refuse what it cannot do before anything connects.
 
+use super::SaslMechanism;
+
 /// What a kind of broker is called and can do, known without connecting to it.
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor {
@@ -28,7 +30,8 @@ pub struct Capabilities {
     /// More than one consumer group, each of which receives everything.
     pub groups: bool,
     pub tls: bool,
-    pub sasl: bool,
+    /// The ways it can log in with, best first; none where there is no SASL.
+    pub sasl: &'static [SaslMechanism],
     /// Passes `broker.properties` to a client library.
     pub properties: bool,
 }

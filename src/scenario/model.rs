@@ -98,6 +98,17 @@ pub enum SaslMechanism {
     ScramSha512,
 }
 
+impl SaslMechanism {
+    /// As IANA registers it, and as a scenario writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SaslMechanism::Plain => "PLAIN",
+            SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
+            SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
+}
+
 /// How many topics there are and what each looks like.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {

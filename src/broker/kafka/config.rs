@@ -8,6 +8,13 @@ use crate::broker::BrokerError;
 use crate::scenario::units::{parse_duration, parse_size};
 use crate::scenario::{BrokerConfig, SaslMechanism};
 
+/// SCRAM is salted hashing, which librdkafka leaves to OpenSSL.
+pub const SASL_MECHANISMS: &[SaslMechanism] = if cfg!(feature = "kafka-tls") {
+    &[SaslMechanism::ScramSha512, SaslMechanism::ScramSha256, SaslMechanism::Plain]
+} else {
+    &[SaslMechanism::Plain]
+};
+
 /// The settings that have a name of their own; every other property of librdkafka goes to `[broker.properties]`, which
 /// also overrides these. What is left out stays as librdkafka has it.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -183,12 +190,7 @@ fn security(config: &BrokerConfig) -> Result<Vec<(String, String)>, String> {
         properties.push(("ssl.endpoint.identification.algorithm", identification.to_owned()));
     }
     if let Some(sasl) = &security.sasl {
-        let mechanism = match sasl.mechanism {
-            SaslMechanism::Plain => "PLAIN",
-            SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
-            SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
-        };
-        properties.push(("sasl.mechanisms", mechanism.to_owned()));
+        properties.push(("sasl.mechanisms", sasl.mechanism.name().to_owned()));
         properties.push(("sasl.username", sasl.username.clone()));
         properties.push(("sasl.password", sasl.password.reveal()?));
     }

@@ -67,8 +67,8 @@ impl Broker for KafkaBroker {
             headers: true,
             consumers: true,
             groups: true,
-            tls: cfg!(feature = "tls"),
-            sasl: true,
+            tls: cfg!(feature = "kafka-tls"),
+            sasl: config::SASL_MECHANISMS,
             properties: true,
         },
         check_options: |options| options.try_into::<KafkaOptions>().map(drop),
@@ -182,8 +182,9 @@ impl Broker for KafkaBroker {
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
         let groups: Vec<String> = std::mem::take(&mut *lock(&self.committed_groups)).into_keys().collect();
-        let groups_removed = self.topics.remove_groups(&groups).await;
-        let topics_removed = self.topics.remove(&created).await;
+        // At once, so that a broker that is gone is waited for only once.
+        let (groups_removed, topics_removed) =
+            futures_util::future::join(self.topics.remove_groups(&groups), self.topics.remove(&created)).await;
         tokio::task::block_in_place(|| drop(self));
         topics_removed.and(groups_removed)
     }

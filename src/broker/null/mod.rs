@@ -49,7 +49,7 @@ impl Broker for NullBroker {
             consumers: true,
             groups: true,
             tls: false,
-            sasl: false,
+            sasl: &[],
             properties: false,
         },
         check_options: |options| options.try_into::<NullOptions>().map(drop),

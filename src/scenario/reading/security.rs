@@ -7,11 +7,7 @@ use crate::scenario::Descriptor;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::{Sasl, SaslMechanism, Secret, Security, Tls, keys};
 
-const MECHANISMS: [(&str, SaslMechanism); 3] = [
-    ("PLAIN", SaslMechanism::Plain),
-    ("SCRAM-SHA-256", SaslMechanism::ScramSha256),
-    ("SCRAM-SHA-512", SaslMechanism::ScramSha512),
-];
+const MECHANISMS: [SaslMechanism; 3] = [SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512];
 
 pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Context<'_>) -> Security {
     let Some(fields) = broker.get("security").and_then(|field| field.fields(&keys::SECURITY)) else {
@@ -19,7 +15,7 @@ pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Conte
     };
     let refuse = |field: &Field<'_>, what: &str| {
         let message = format!("this build cannot use {what} with a broker of kind `{}`", descriptor.kind);
-        field.refuse(message, "remove it; `brokermark brokers` lists what each kind can do");
+        field.refuse(message, "remove it; `brokermark brokers` lists what each kind of this build can do, and the README what more a build can have");
     };
     let tls = fields.get("tls").and_then(|field| {
         let tls = tls(&field, context)?;
@@ -29,10 +25,11 @@ pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Conte
         Some(tls)
     });
     let sasl = fields.get("sasl").and_then(|field| {
-        if !descriptor.capabilities.sasl {
-            refuse(&field, "SASL");
+        let sasl = sasl(&field, context)?;
+        if !descriptor.capabilities.sasl.contains(&sasl.mechanism) {
+            refuse(&field, &format!("SASL {}", sasl.mechanism.name()));
         }
-        sasl(&field, context)
+        Some(sasl)
     });
     Security { tls, sasl }
 }
@@ -63,7 +60,7 @@ fn sasl(field: &Field<'_>, context: &Context<'_>) -> Option<Sasl> {
     let fields = field.fields(&keys::SASL)?;
     let mechanism = fields
         .require("mechanism", "it is one of `PLAIN`, `SCRAM-SHA-256` and `SCRAM-SHA-512`")
-        .and_then(|field| field.one_of(&MECHANISMS));
+        .and_then(|field| field.one_of(&MECHANISMS.map(|mechanism| (mechanism.name(), mechanism))));
     let username = fields.require("username", "write the name to log in with").and_then(|field| field.string());
     let password = fields
         .require("password", "best from the environment: `password = { env = \"KAFKA_PASSWORD\" }`")
