@@ -25,8 +25,12 @@ pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Conte
         Some(tls)
     });
     let sasl = fields.get("sasl").and_then(|field| {
+        let known = descriptor.capabilities.sasl;
+        if known.is_empty() {
+            refuse(&field, "SASL");
+        }
         let sasl = sasl(&field, context)?;
-        if !descriptor.capabilities.sasl.contains(&sasl.mechanism) {
+        if !known.is_empty() && !known.contains(&sasl.mechanism) {
             refuse(&field, &format!("SASL {}", sasl.mechanism.name()));
         }
         Some(sasl)
