@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Stamp};
-pub use crate::measure::{FailureClass, Received};
+pub use crate::measure::{FailureClass, LANE_WITHOUT_ORDER, Received};
 pub use crate::scenario::ENVELOPE_HEADER;
 use crate::scenario::{BrokerConfig, StartFrom};
 
 #[cfg(feature = "kafka")]
 pub mod kafka;
+#[cfg(feature = "nsq")]
+pub mod nsq;
 pub mod null;
 pub mod registry;
 

@@ -34,6 +34,8 @@ macro_rules! brokers {
 brokers! {
     #[cfg(feature = "kafka")]
     super::kafka::KafkaBroker,
+    #[cfg(feature = "nsq")]
+    super::nsq::NsqBroker,
     super::null::NullBroker,
 }
 

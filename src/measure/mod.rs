@@ -25,5 +25,5 @@ pub use failure::FailureClass;
 pub use histogram::{Distribution, HIGHEST_NS};
 pub use interval::{ErrorTally, Errors, Interval, Tally};
 pub use stamp::{MAX_LATENCY_NS, MAX_PRODUCERS, Stamp, TICK_NS};
-pub use verification::{Found, LaneOrder, Verification};
+pub use verification::{Found, LANE_WITHOUT_ORDER, LaneOrder, Verification};
 pub use window::Window;

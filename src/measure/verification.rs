@@ -142,6 +142,9 @@ impl Sequences {
     }
 }
 
+/// The lane of messages for which the broker promises no order: none of them is ever found reordered.
+pub const LANE_WITHOUT_ORDER: u32 = u32::MAX;
+
 /// The last sequence seen of each producer in each lane: one consumer's, since a lane is read by one at a time.
 #[derive(Debug, Default)]
 pub struct LaneOrder {
@@ -149,9 +152,12 @@ pub struct LaneOrder {
 }
 
 impl LaneOrder {
-    /// Whether the message comes after a later one of the same producer in the same lane.
+    /// Whether the message comes after a later one of the same producer in the same lane, where that has an order.
     #[inline]
     pub fn is_reordered(&mut self, lane: u32, producer: u32, sequence: u64) -> bool {
+        if lane == LANE_WITHOUT_ORDER {
+            return false;
+        }
         let (lane, producer) = (lane as usize, producer as usize);
         if self.lanes.len() <= lane {
             self.lanes.resize_with(lane + 1, Vec::new);
@@ -209,6 +215,7 @@ mod tests {
         assert!(!order.is_reordered(0, 1, 0), "another producer");
         assert!(order.is_reordered(0, 0, 4));
         assert!(!order.is_reordered(0, 0, 6));
+        assert!(!order.is_reordered(LANE_WITHOUT_ORDER, 0, 1), "nobody promised order");
         assert!(!order.is_reordered(0, 0, 6), "a repetition is a duplicate, not a reordering");
     }
 

@@ -1,0 +1,165 @@
+//! The HTTP side of nsqd and nsqlookupd: which there are, which topics and channels they have, making and removing them.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use ureq::Agent;
+
+use crate::broker::BrokerError;
+
+/// Asks over HTTP.
+#[derive(Clone)]
+pub struct Admin {
+    agent: Agent,
+}
+
+/// An nsqd as nsqlookupd knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    pub address: String,
+    pub http_address: String,
+}
+
+#[derive(Deserialize)]
+struct Nodes {
+    producers: Vec<Producer>,
+}
+
+#[derive(Deserialize)]
+struct Producer {
+    broadcast_address: String,
+    tcp_port: u16,
+    http_port: u16,
+}
+
+#[derive(Deserialize)]
+struct Stats {
+    /// Go writes a list that was never filled as null.
+    topics: Option<Vec<TopicStats>>,
+}
+
+/// A topic as nsqd counts it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct TopicStats {
+    pub topic_name: String,
+    pub channels: Option<Vec<ChannelStats>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ChannelStats {
+    pub channel_name: String,
+}
+
+impl Admin {
+    pub fn new(timeout: Duration) -> Self {
+        let config = Agent::config_builder()
+            .timeout_global(Some(timeout))
+            .http_status_as_error(false)
+            // Brokers are reached directly, as by the protocol itself.
+            .proxy(None)
+            .build();
+        Admin { agent: config.into() }
+    }
+
+    /// Every nsqd that any of these nsqlookupd knows, in the order of their addresses.
+    ///
+    /// # Errors
+    /// When none answers, or none knows an nsqd.
+    pub async fn nodes(&self, lookups: &[String]) -> Result<Vec<Node>, BrokerError> {
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut trouble = "it knows of no nsqd".to_owned();
+        for lookup in lookups {
+            let answer = self.call(lookup, "GET", "/nodes").await;
+            let known = answer.and_then(|text| {
+                serde_json::from_str::<Nodes>(&text).map_err(|error| format!("it is no nsqlookupd: {error}"))
+            });
+            match known {
+                Ok(known) => nodes.extend(known.producers.into_iter().map(|producer| Node {
+                    address: format!("{}:{}", producer.broadcast_address, producer.tcp_port),
+                    http_address: format!("{}:{}", producer.broadcast_address, producer.http_port),
+                })),
+                Err(reason) => trouble = reason,
+            }
+        }
+        nodes.sort_by(|one, other| one.address.cmp(&other.address));
+        nodes.dedup();
+        match nodes.is_empty() {
+            true => Err(BrokerError::Unreachable { broker: "nsqlookupd", address: lookups.join(","), reason: trouble }),
+            false => Ok(nodes),
+        }
+    }
+
+    /// The topic with its channels, if nsqd has it.
+    ///
+    /// # Errors
+    /// A sentence, when nsqd does not answer.
+    pub async fn topic(&self, http_address: &str, topic: &str) -> Result<Option<TopicStats>, String> {
+        let path = format!("/stats?format=json&include_clients=false&include_mem=false&topic={}", escape(topic));
+        let text = self.call(http_address, "GET", &path).await?;
+        let stats: Stats =
+            serde_json::from_str(&text).map_err(|error| format!("its statistics cannot be read: {error}"))?;
+        Ok(stats.topics.into_iter().flatten().find(|found| found.topic_name == topic))
+    }
+
+    /// # Errors
+    /// nsqd's words, when it refuses.
+    pub async fn create_topic(&self, http_address: &str, topic: &str) -> Result<(), String> {
+        self.call(http_address, "POST", &format!("/topic/create?topic={}", escape(topic))).await.map(drop)
+    }
+
+    /// # Errors
+    /// nsqd's words, when it refuses.
+    pub async fn delete_topic(&self, http_address: &str, topic: &str) -> Result<(), String> {
+        self.call(http_address, "POST", &format!("/topic/delete?topic={}", escape(topic))).await.map(drop)
+    }
+
+    /// # Errors
+    /// nsqd's words, when it refuses.
+    pub async fn delete_channel(&self, http_address: &str, topic: &str, channel: &str) -> Result<(), String> {
+        let path = format!("/channel/delete?topic={}&channel={}", escape(topic), escape(channel));
+        self.call(http_address, "POST", &path).await.map(drop)
+    }
+
+    async fn call(&self, address: &str, method: &'static str, path: &str) -> Result<String, String> {
+        let (agent, url) = (self.agent.clone(), format!("http://{address}{path}"));
+        let call = move || {
+            let answer = match method {
+                "POST" => agent.post(&url).send_empty(),
+                _ => agent.get(&url).call(),
+            };
+            let mut answer = answer.map_err(|error| error.to_string())?;
+            let text = answer.body_mut().read_to_string().map_err(|error| error.to_string())?;
+            match answer.status().as_u16() {
+                200 => Ok(text),
+                status => Err(format!("HTTP status {status}: {}", text.chars().take(500).collect::<String>())),
+            }
+        };
+        // A task that panicked has no words.
+        tokio::task::spawn_blocking(call).await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+}
+
+/// Percent-encodes what is more than a plain name, as in `orders#ephemeral`.
+fn escape(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    name.bytes().map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// NSQ's habit: HTTP listens one port above TCP.
+pub fn next_port(address: &str) -> Option<String> {
+    let (host, port) = address.rsplit_once(':')?;
+    Some(format!("{host}:{}", port.parse::<u16>().ok()?.checked_add(1)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_names_are_written_as_nsqd_wants_them() {
+        assert_eq!(next_port("[::1]:4150").as_deref(), Some("[::1]:4151"));
+        assert_eq!(next_port("nsqd"), None);
+        assert_eq!(next_port("nsqd:65535"), None);
+        assert_eq!(escape("orders-1.a_b#ephemeral"), "orders-1.a_b%23ephemeral");
+    }
+}

@@ -1,0 +1,191 @@
+//! Frames as nsqd sends them, decoded in place.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 4 | size of what follows |
+//! | 4 | type: 0 response, 1 error, 2 message |
+//! | size − 4 | data |
+//!
+//! A message's data is its timestamp (8 bytes, nanoseconds since 1970), the count of its deliveries (2), its identity (16)
+//! and its body.
+
+use super::ID_BYTES;
+
+/// The response to a command that was done.
+pub const OK: &[u8] = b"OK";
+
+/// The response that asks whether the client is still there: it wants a `NOP` (or any command) in return.
+pub const HEARTBEAT: &[u8] = b"_heartbeat_";
+
+/// Size and type.
+const HEADER_BYTES: usize = 8;
+
+/// Timestamp, attempts and identity.
+const MESSAGE_HEADER_BYTES: usize = 8 + 2 + ID_BYTES;
+
+/// What nsqd sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame<'a> {
+    Response(&'a [u8]),
+    /// An error's code, as in `E_BAD_TOPIC`, and after a blank what nsqd says of it.
+    Error(&'a [u8]),
+    Message(Message<'a>),
+}
+
+/// A delivered message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// When nsqd took the message, in nanoseconds since 1970 by its clock.
+    pub timestamp_ns: i64,
+    /// Deliveries of this message, this one included; stays at its maximum.
+    pub attempts: u16,
+    pub id: &'a [u8; ID_BYTES],
+    pub body: &'a [u8],
+}
+
+/// What came is not NSQ's protocol, or more than is taken: the connection cannot be read on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    #[error("a frame of {0} bytes: the size of its type alone is 4. Is this nsqd's TCP port?")]
+    Size(i32),
+    #[error("a frame of {size} bytes is larger than the {most} that are taken: raise `broker.nsq.frame_bytes`")]
+    Oversized { size: usize, most: usize },
+    #[error("a frame of the unknown type {0}")]
+    Type(u32),
+    #[error("a message of {0} bytes, which is less than its own header")]
+    Message(usize),
+}
+
+/// The first frame of `bytes` and how many bytes it takes; `None`: it is not all there yet.
+///
+/// # Errors
+/// When the bytes are no frame, or one of more than `most` bytes after its size.
+#[inline]
+pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
+    let Some((size, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
+    let size = i32::from_be_bytes(*size);
+    if size < 4 {
+        return Err(Malformed::Size(size));
+    }
+    let size = size as usize;
+    if size > most {
+        return Err(Malformed::Oversized { size, most });
+    }
+    // The type is looked at first, so that a stream which is no frame is not waited for.
+    let Some(kind) = rest.first_chunk::<4>() else { return Ok(None) };
+    let kind = u32::from_be_bytes(*kind);
+    if kind > 2 {
+        return Err(Malformed::Type(kind));
+    }
+    let Some(data) = rest.get(4..size) else { return Ok(None) };
+    let frame = match kind {
+        0 => Frame::Response(data),
+        1 => Frame::Error(data),
+        _ => Frame::Message(message(data)?),
+    };
+    Ok(Some((frame, HEADER_BYTES + data.len())))
+}
+
+#[inline]
+fn message(data: &[u8]) -> Result<Message<'_>, Malformed> {
+    let short = Malformed::Message(data.len());
+    let (timestamp, rest) = data.split_first_chunk::<8>().ok_or(short)?;
+    let (attempts, rest) = rest.split_first_chunk::<2>().ok_or(short)?;
+    let (id, body) = rest.split_first_chunk::<ID_BYTES>().ok_or(short)?;
+    Ok(Message { timestamp_ns: i64::from_be_bytes(*timestamp), attempts: u16::from_be_bytes(*attempts), id, body })
+}
+
+impl Frame<'_> {
+    /// Appends the frame as nsqd sends it: for tests, and for whoever plays nsqd.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        let mut header = |kind: u32, length: usize| {
+            into.extend_from_slice(&(4 + length as u32).to_be_bytes());
+            into.extend_from_slice(&kind.to_be_bytes());
+        };
+        match self {
+            Frame::Response(data) => {
+                header(0, data.len());
+                into.extend_from_slice(data);
+            }
+            Frame::Error(data) => {
+                header(1, data.len());
+                into.extend_from_slice(data);
+            }
+            Frame::Message(message) => {
+                header(2, MESSAGE_HEADER_BYTES + message.body.len());
+                into.extend_from_slice(&message.timestamp_ns.to_be_bytes());
+                into.extend_from_slice(&message.attempts.to_be_bytes());
+                into.extend_from_slice(message.id);
+                into.extend_from_slice(message.body);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MOST: usize = 1 << 20;
+
+    fn every_frame(
+        data: &[u8],
+        id: &[u8; ID_BYTES],
+        timestamp_ns: i64,
+        attempts: u16,
+        mut each: impl FnMut(Frame<'_>),
+    ) {
+        each(Frame::Response(data));
+        each(Frame::Error(data));
+        each(Frame::Message(Message { timestamp_ns, attempts, id, body: data }));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded_and_a_part_of_it_is_waited_for(
+            data in proptest::collection::vec(any::<u8>(), 0..300), id: [u8; ID_BYTES], timestamp_ns: i64,
+            attempts: u16, tail in proptest::collection::vec(any::<u8>(), 0..20),
+        ) {
+            every_frame(&data, &id, timestamp_ns, attempts, |frame| {
+                let mut bytes = Vec::new();
+                frame.encode(&mut bytes);
+                let length = bytes.len();
+                for cut in 0..length {
+                    assert_eq!(decode(&bytes[..cut], MOST), Ok(None));
+                }
+                bytes.extend(&tail);
+                assert_eq!(decode(&bytes, MOST), Ok(Some((frame, length))));
+            });
+        }
+
+        #[test]
+        fn anything_is_either_refused_or_encodes_to_itself(
+            bytes in prop_oneof![
+                proptest::collection::vec(any::<u8>(), 0..80),
+                (0..60u32, 0..4u32, proptest::collection::vec(any::<u8>(), 0..80)).prop_map(|(size, kind, data)| {
+                    [&size.to_be_bytes()[..], &kind.to_be_bytes(), &data].concat()
+                }),
+            ],
+        ) {
+            if let Ok(Some((frame, length))) = decode(&bytes, 64) {
+                let mut again = Vec::new();
+                frame.encode(&mut again);
+                prop_assert_eq!(&again[..], &bytes[..length]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_frame_is_refused_before_it_is_all_there() {
+        assert_eq!(decode(&[0, 0, 0, 3], MOST), Err(Malformed::Size(3)));
+        assert_eq!(decode(&[0xff, 0xff, 0xff, 0xff], MOST), Err(Malformed::Size(-1)));
+        let oversized = Malformed::Oversized { size: MOST + 1, most: MOST };
+        assert_eq!(decode(&(MOST as u32 + 1).to_be_bytes(), MOST), Err(oversized));
+        assert_eq!(decode(&[0, 0, 0, 4, 0, 0, 0, 3], MOST), Err(Malformed::Type(3)));
+        assert!(matches!(decode(b"HTTP/1.1 400 Bad Request", MOST), Err(Malformed::Oversized { .. })));
+        let mut short = vec![0, 0, 0, 4 + 25, 0, 0, 0, 2];
+        short.extend([0; 25]);
+        assert_eq!(decode(&short, MOST), Err(Malformed::Message(25)));
+    }
+}

@@ -1,0 +1,185 @@
+//! The `[broker.nsq]` table.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::scenario::Secret;
+use crate::scenario::units::{parse_duration, parse_size};
+
+/// How nsqd is spoken to. What is left out stays as nsqd has it, unless a default is named.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NsqOptions {
+    /// `broker.addresses` are the HTTP addresses of nsqlookupd, which is asked for every nsqd it knows.
+    pub lookup: bool,
+    /// nsqd's HTTP addresses, in the order of `broker.addresses`, for making and removing topics. Left out: of each
+    /// address the next higher port, as is NSQ's habit. Empty: topics and channels are made by use and never removed.
+    pub http_addresses: Option<Vec<String>>,
+    /// Consumers' channel; of several groups the first has it, the others it with their number. Left out: unique to
+    /// the trial.
+    pub channel: Option<String>,
+    /// Messages in flight to one consumer connection. Default: 2500, or what nsqd allows if that is less.
+    pub rdy: Option<u64>,
+    /// The command for a batch of one message.
+    pub single: Single,
+    /// How long nsqd keeps a message before it delivers it: each is published by a command of its own.
+    #[serde(deserialize_with = "duration")]
+    pub defer: Option<Duration>,
+    /// How long nsqd waits for a message to be finished before it delivers it again.
+    #[serde(deserialize_with = "duration")]
+    pub message_timeout: Option<Duration>,
+    /// nsqd's heartbeats: two intervals of silence end a connection, on both sides. Default: 30 s.
+    #[serde(deserialize_with = "heartbeat")]
+    pub heartbeat: Duration,
+    /// What nsqd gathers for a consumer before it writes.
+    #[serde(deserialize_with = "size")]
+    pub output_buffer: Option<u64>,
+    /// How long it gathers.
+    #[serde(deserialize_with = "duration")]
+    pub output_buffer_timeout: Option<Duration>,
+    /// Published bytes of a connection that may await their answer; a producer waits for room. Default: 1 MiB.
+    #[serde(deserialize_with = "required_size")]
+    pub unanswered: u64,
+    /// How long producers wait for a lost connection before their messages fail. Default: 30 s.
+    #[serde(deserialize_with = "required_duration")]
+    pub reconnect: Duration,
+    pub compression: Compression,
+    /// From 1 to 9, as far as nsqd allows.
+    #[serde(deserialize_with = "deflate_level")]
+    pub deflate_level: Option<u32>,
+    /// What `AUTH` carries, where nsqd asks an authorisation server.
+    #[serde(deserialize_with = "secret")]
+    pub auth_secret: Option<Secret>,
+    /// Largest frame that is taken. Default: 64 MiB.
+    #[serde(deserialize_with = "required_size")]
+    pub frame_bytes: u64,
+}
+
+impl Default for NsqOptions {
+    fn default() -> Self {
+        NsqOptions {
+            lookup: false,
+            http_addresses: None,
+            channel: None,
+            rdy: None,
+            single: Single::Pub,
+            defer: None,
+            message_timeout: None,
+            heartbeat: Duration::from_secs(30),
+            output_buffer: None,
+            output_buffer_timeout: None,
+            unanswered: 1 << 20,
+            reconnect: Duration::from_secs(30),
+            compression: Compression::None,
+            deflate_level: None,
+            auth_secret: None,
+            frame_bytes: 64 << 20,
+        }
+    }
+}
+
+/// How a batch of one message is published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Single {
+    Pub,
+    Mpub,
+}
+
+/// How the connection is compressed, both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    None,
+    Snappy,
+    Deflate,
+}
+
+fn required_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    required_duration(deserializer).map(Some)
+}
+
+/// nsqd refuses less than a second.
+fn heartbeat<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let heartbeat = required_duration(deserializer)?;
+    match heartbeat >= Duration::from_secs(1) {
+        true => Ok(heartbeat),
+        false => Err(serde::de::Error::custom("nsqd sends no heartbeats more often than once in 1s")),
+    }
+}
+
+fn deflate_level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let level = u32::deserialize(deserializer)?;
+    match (1..=9).contains(&level) {
+        true => Ok(Some(level)),
+        false => Err(serde::de::Error::custom("a level of deflate is a number from 1 to 9")),
+    }
+}
+
+fn required_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    parse_size(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    required_size(deserializer).map(Some)
+}
+
+/// `{ env = "NAME" }`, `{ file = "path" }` or a string.
+fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Inline(String),
+        Env { env: String },
+        File { file: std::path::PathBuf },
+    }
+    // Serde's own message would repeat the value.
+    let written = Written::deserialize(deserializer)
+        .map_err(|_| serde::de::Error::custom("write { env = \"NAME\" }, { file = \"path\" } or a string"))?;
+    Ok(Some(match written {
+        Written::Inline(text) => Secret::Inline(text),
+        Written::Env { env } => Secret::Env(env),
+        Written::File { file } => Secret::File(file),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_with_their_units_and_secrets_stay_hidden() {
+        let options: NsqOptions = toml::from_str(
+            "rdy = 10_000\ndefer = \"100ms\"\nunanswered = \"64KiB\"\ncompression = \"snappy\"\nauth_secret = \"open sesame\"",
+        )
+        .unwrap();
+        assert_eq!((options.rdy, options.unanswered), (Some(10_000), 65_536));
+        assert_eq!((options.defer, options.compression), (Some(Duration::from_millis(100)), Compression::Snappy));
+        assert!(!format!("{options:?}").contains("sesame"));
+        let error = toml::from_str::<NsqOptions>("auth_secret = { password = \"sesame\" }").unwrap_err();
+        assert!(!error.message().contains("sesame"), "{error}");
+    }
+
+    #[test]
+    fn what_nsqd_would_refuse_is_refused() {
+        for (text, words) in [
+            ("heartbeat = \"0s\"", "once in 1s"),
+            ("heartbeat = \"999ms\"", "once in 1s"),
+            ("deflate_level = 0", "from 1 to 9"),
+            ("deflate_level = 10", "from 1 to 9"),
+        ] {
+            let error = toml::from_str::<NsqOptions>(text).unwrap_err();
+            assert!(error.message().contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_setting_is_refused() {
+        assert!(toml::from_str::<NsqOptions>("ready = 1").unwrap_err().message().contains("unknown field `ready`"));
+    }
+}

@@ -1,0 +1,253 @@
+//! A member of a channel: one connection to each nsqd, read and finished in bulk by the engine's own task.
+//!
+//! What is taken was read before, while its readiness was waited for: the engine looks at the clock in between, so that no
+//! message is said to have arrived before it had.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
+
+use super::codec::{Frame, HEARTBEAT, Message, OK, command};
+use super::dial::{Dialer, Role, Session, text};
+use super::failure::{class_of, is_about_a_delivery};
+use super::link::{Inbox, Link, Outbox};
+use crate::broker::{Consumer, FailureClass, LANE_WITHOUT_ORDER, ReceiveError, Received};
+
+/// Between tries to bring a lost connection back: doubled from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+
+/// A member of a channel.
+pub struct NsqConsumer {
+    sources: Vec<Source>,
+    dialer: Arc<Dialer>,
+    role: Role,
+    silence: Interval,
+    /// Errors that are still to be told.
+    errors: VecDeque<ReceiveError>,
+}
+
+/// The way to one nsqd.
+struct Source {
+    address: String,
+    line: Line,
+}
+
+enum Line {
+    Up(Up),
+    /// Being brought back.
+    Down(JoinHandle<Session>),
+}
+
+struct Up {
+    link: Link,
+    inbox: Inbox,
+    outbox: Outbox,
+    heard: Instant,
+    /// Something was read that was not decoded yet.
+    unread: bool,
+    /// Why nothing more will be read.
+    end: Option<io::Error>,
+}
+
+impl Up {
+    fn new(session: Session) -> Self {
+        let Session { link, inbox, .. } = session;
+        // The handshake may have read more than it waited for.
+        Up { link, inbox, outbox: Outbox::default(), heard: Instant::now(), unread: true, end: None }
+    }
+
+    /// Writes what is left to write and reads once; whether there is something to take.
+    fn poll(&mut self, context: &mut Context<'_>) -> bool {
+        while self.outbox.unwritten() > 0 && self.link.poll_writable(context).is_ready() {
+            // An error shows again when the connection is read.
+            if self.outbox.flush(&self.link).is_err() {
+                break;
+            }
+        }
+        while !self.unread && self.end.is_none() && self.link.poll_readable(context).is_ready() {
+            match self.inbox.fill(&self.link) {
+                // Then it was not, and is asked to tell when it is.
+                Ok(0) => {}
+                Ok(_) => {
+                    self.heard = Instant::now();
+                    self.unread = true;
+                }
+                Err(error) => self.end = Some(error),
+            }
+        }
+        self.unread || self.end.is_some()
+    }
+}
+
+/// Why a connection is read no further.
+struct Broken {
+    class: FailureClass,
+    message: String,
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        Broken { class: FailureClass::ConnectionLost, message: error.to_string() }
+    }
+}
+
+impl NsqConsumer {
+    /// Takes over sessions that have subscribed, one for each address.
+    pub(super) fn new(sessions: Vec<(String, Session)>, dialer: Arc<Dialer>, role: Role) -> Self {
+        let mut silence = interval(dialer.options().heartbeat);
+        silence.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let source = |(address, session)| Source { address, line: Line::Up(Up::new(session)) };
+        let sources = sessions.into_iter().map(source).collect();
+        NsqConsumer { sources, dialer, role, silence, errors: VecDeque::new() }
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.errors.is_empty() {
+            return Poll::Ready(());
+        }
+        if self.silence.poll_tick(context).is_ready() {
+            self.look_for_silence();
+            // The next tick has to be asked for, too.
+            let _ = self.silence.poll_tick(context);
+        }
+        let mut ready = !self.errors.is_empty();
+        for source in &mut self.sources {
+            if let Line::Down(coming) = &mut source.line {
+                match Pin::new(coming).poll(context) {
+                    Poll::Ready(Ok(session)) => source.line = Line::Up(Up::new(session)),
+                    // It has panicked.
+                    Poll::Ready(Err(_)) => {
+                        source.bring_back(&self.dialer, &self.role);
+                        context.waker().wake_by_ref();
+                    }
+                    Poll::Pending => {}
+                }
+            }
+            if let Line::Up(up) = &mut source.line {
+                ready |= up.poll(context);
+            }
+        }
+        if ready { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn look_for_silence(&mut self) {
+        let most = 2 * self.dialer.options().heartbeat;
+        for position in 0..self.sources.len() {
+            let Line::Up(up) = &self.sources[position].line else { continue };
+            let quiet = up.heard.elapsed();
+            if quiet > most {
+                let broken =
+                    Broken { class: FailureClass::ConnectionLost, message: format!("no heartbeat for {quiet:?}") };
+                self.lose(position, broken);
+            }
+        }
+    }
+
+    /// Tells of the loss and has the connection brought back.
+    fn lose(&mut self, position: usize, Broken { class, message }: Broken) {
+        let source = &mut self.sources[position];
+        let message = format!("the connection to nsqd at {} was lost: {message}", source.address);
+        self.errors.push_back(ReceiveError { class, message });
+        source.bring_back(&self.dialer, &self.role);
+    }
+}
+
+impl Source {
+    /// Leaves it to a task of its own to connect again.
+    fn bring_back(&mut self, dialer: &Arc<Dialer>, role: &Role) {
+        let (dialer, role, address) = (dialer.clone(), role.clone(), self.address.clone());
+        self.line = Line::Down(tokio::spawn(async move {
+            let mut pause = FIRST_PAUSE;
+            loop {
+                sleep(pause).await;
+                match dialer.dial(&address, &role).await {
+                    Ok(session) => return session,
+                    Err(_) => pause = (pause * 2).min(LAST_PAUSE),
+                }
+            }
+        }));
+    }
+}
+
+impl Consumer for NsqConsumer {
+    async fn ready(&mut self) -> Result<(), ReceiveError> {
+        poll_fn(|context| self.poll_ready(context)).await;
+        Ok(())
+    }
+
+    fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        let mut taken = 0;
+        for position in 0..self.sources.len() {
+            let Line::Up(up) = &mut self.sources[position].line else { continue };
+            if let Err(broken) = up.take(&mut taken, &mut each) {
+                self.lose(position, broken);
+            }
+        }
+        match self.errors.pop_front() {
+            Some(error) => Err(error),
+            None => Ok(taken),
+        }
+    }
+}
+
+impl Up {
+    /// Hands over and finishes every message that was read.
+    fn take(&mut self, taken: &mut usize, each: &mut impl FnMut(Received<'_>)) -> Result<(), Broken> {
+        if std::mem::take(&mut self.unread) {
+            self.decode(taken, each)?;
+            // What the socket does not take now goes out when it is writable.
+            self.outbox.flush(&self.link)?;
+        }
+        self.end.take().map_or(Ok(()), |end| Err(end.into()))
+    }
+
+    fn decode(&mut self, taken: &mut usize, each: &mut impl FnMut(Received<'_>)) -> Result<(), Broken> {
+        let malformed = |error: super::codec::Malformed| Broken::from(io::Error::other(error));
+        while let Some(frame) = self.inbox.next().map_err(malformed)? {
+            match frame {
+                Frame::Message(Message { attempts, id, body, .. }) => {
+                    each(Received {
+                        payload: body,
+                        envelope: None,
+                        lane: LANE_WITHOUT_ORDER,
+                        redelivered: attempts > 1,
+                    });
+                    command::finish(&mut self.outbox.bytes, id);
+                    *taken += 1;
+                }
+                Frame::Response(HEARTBEAT) => command::nothing(&mut self.outbox.bytes),
+                Frame::Response(OK) => {}
+                Frame::Response(other) => {
+                    return Err(Broken::from(io::Error::other(format!("an unexpected answer: {}", text(other)))));
+                }
+                Frame::Error(error) if is_about_a_delivery(error) => {}
+                Frame::Error(error) => return Err(Broken { class: class_of(error), message: text(error) }),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for NsqConsumer {
+    fn drop(&mut self) {
+        for source in &mut self.sources {
+            match &mut source.line {
+                // nsqd gives what is in flight here to another member, or keeps it.
+                Line::Up(up) => {
+                    command::close(&mut up.outbox.bytes);
+                    // At the end, whether it arrives makes no difference that could be told.
+                    let _ = up.outbox.flush(&up.link);
+                }
+                Line::Down(coming) => coming.abort(),
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! NSQ: any number of nsqd, named or found through nsqlookupd, over a protocol module of our own.
+//!
+//! - `config`: the `[broker.nsq]` table.
+//! - `connection`, `producer`: a publishing connection, and what the engine's tasks hold of it.
+//! - `consumer`: a member of a channel, with a connection to each nsqd.
+//! - [`codec`]: the protocol's commands and frames.
+//! - `dial`, `tls`, `bridge`, `link`: from an address to a connection, whatever lies between.
+//! - `admin`: topics and channels over HTTP; `names`, `failure`: nsqd's words and ours.
+//!
+//! nsqd keep nothing in common: a topic of several is that many queues. `broker.connections` counts publishing connections
+//! to all of them together and is raised to one for each nsqd that has a producer; a topic's producers take the nsqd in
+//! turn. Every consumer connects to every nsqd, and has subscribed before anything is sent. NSQ promises no order.
+
+mod admin;
+mod bridge;
+pub mod codec;
+mod config;
+mod connection;
+mod consumer;
+mod dial;
+mod failure;
+mod link;
+mod names;
+mod producer;
+mod tls;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use self::admin::{Admin, Node, next_port};
+pub use self::config::NsqOptions;
+use self::connection::Connection;
+use self::consumer::NsqConsumer;
+use self::dial::{Dialer, Role};
+use self::producer::NsqProducer;
+use super::registry::{Capabilities, Descriptor};
+use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic};
+
+/// Some nsqd, reached over publishing connections.
+pub struct NsqBroker {
+    options: NsqOptions,
+    nodes: Vec<Node>,
+    dialer: Arc<Dialer>,
+    admin: Admin,
+    /// Connection `i` is to nsqd `i % nodes`.
+    connections: Vec<Arc<Connection>>,
+    run_id: String,
+    version: String,
+    /// How long closing may take.
+    timeout: Duration,
+    assigned: Mutex<Assigned>,
+}
+
+/// What was handed out, found and made so far.
+#[derive(Default)]
+struct Assigned {
+    /// Producers of each topic.
+    producers: BTreeMap<String, usize>,
+    /// Producers of each nsqd.
+    of_node: BTreeMap<usize, usize>,
+    /// Groups of each topic, in the order in which they came.
+    groups: BTreeMap<String, Vec<String>>,
+    /// Topics made.
+    made: BTreeSet<Place>,
+    /// Channels that each topic had before.
+    found: BTreeMap<Place, Vec<String>>,
+    /// Channels made.
+    channels: BTreeSet<(Place, String)>,
+}
+
+/// A topic of one nsqd, which is named by its HTTP address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    http: String,
+    topic: String,
+}
+
+impl Broker for NsqBroker {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        kind: "nsq",
+        summary: "NSQ's nsqd, named or found through nsqlookupd, over its TCP protocol V2",
+        capabilities: Capabilities {
+            addresses: true,
+            embedded: false,
+            partitions: false,
+            replication: false,
+            keys: false,
+            headers: false,
+            consumers: true,
+            groups: true,
+            tls: true,
+            sasl: &[],
+            properties: false,
+        },
+        check_options: |options| options.try_into::<NsqOptions>().map(drop),
+    };
+
+    type Producer = NsqProducer;
+    type Consumer = NsqConsumer;
+
+    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
+        let refused = |reason: String| BrokerError::Configuration { broker: "nsq", reason };
+        let options: NsqOptions =
+            setup.config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
+        let admin = Admin::new(setup.timeout);
+        let nodes = match options.lookup {
+            true => admin.nodes(&setup.config.addresses).await?,
+            false => named_nodes(&setup.config.addresses, &options).map_err(refused)?,
+        };
+        let dialer = Arc::new(Dialer::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
+        let count = setup.config.connections.max(nodes.len().min(setup.producers));
+        let mut connections = Vec::with_capacity(count);
+        let mut version = String::new();
+        for number in 0..count {
+            let address = &nodes[number % nodes.len()].address;
+            let session =
+                dialer.dial(address, &Role::Writer).await.map_err(|error| error.into_broker_error(address))?;
+            version.clone_from(&session.server.version);
+            let connection = Connection::start(address.clone(), session, dialer.clone(), setup.acks.recorder());
+            connections.push(Arc::new(connection));
+        }
+        let (run_id, timeout, assigned) = (setup.run_id, setup.timeout, Mutex::default());
+        Ok(NsqBroker { options, nodes, dialer, admin, connections, run_id, version, timeout, assigned })
+    }
+
+    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+        let made = self.make(topics).await;
+        if made.is_err() {
+            // Nobody else knows of those that were made before the one that could not be.
+            let all = std::mem::take(&mut self.assigned().made);
+            let _ = self.remove(&all, &BTreeSet::new()).await;
+        }
+        made
+    }
+
+    async fn producer(&self, _slot: usize, topic: &Topic) -> Result<NsqProducer, BrokerError> {
+        let mut assigned = self.assigned();
+        let of_topic = assigned.producers.entry(topic.name.clone()).or_default();
+        let reached = self.nodes.len().min(self.connections.len());
+        let node = *of_topic % reached;
+        *of_topic += 1;
+        let of_node = assigned.of_node.entry(node).or_default();
+        let connections = (self.connections.len() - node).div_ceil(self.nodes.len());
+        let index = node + (*of_node % connections) * self.nodes.len();
+        *of_node += 1;
+        let topic = self.topic_name(&topic.name).into();
+        Ok(NsqProducer::new(self.connections[index].clone(), topic, self.options.reconnect))
+    }
+
+    async fn consumer(&self, subscription: &Subscription) -> Result<NsqConsumer, BrokerError> {
+        let topic = self.topic_name(&subscription.topic.name);
+        let channel = self.channel(&topic, &subscription.group);
+        let role = Role::Reader { topic, channel };
+        let mut sessions = Vec::with_capacity(self.nodes.len());
+        for Node { address, .. } in &self.nodes {
+            let session = self.dialer.dial(address, &role).await.map_err(|error| error.into_broker_error(address))?;
+            sessions.push((address.clone(), session));
+        }
+        Ok(NsqConsumer::new(sessions, self.dialer.clone(), role))
+    }
+
+    fn identity(&self) -> Identity {
+        Identity {
+            client: format!("brokermark {}, NSQ protocol V2", env!("CARGO_PKG_VERSION")),
+            broker: Some(format!("nsqd {} ({} of them)", self.version, self.nodes.len())),
+            embedded: false,
+        }
+    }
+
+    fn telemetry(&self) -> Telemetry {
+        let mut telemetry = Telemetry::default();
+        for connection in &self.connections {
+            let (queue_full_ns, messages) = connection.take_telemetry();
+            telemetry.queue_full_ns += queue_full_ns;
+            *telemetry.queue_messages.get_or_insert(0) += messages;
+        }
+        telemetry
+    }
+
+    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
+        let Assigned { made: mut topics, mut channels, .. } = std::mem::take(&mut *self.assigned());
+        let names: BTreeSet<String> = created.iter().map(|name| self.topic_name(name)).collect();
+        topics.retain(|place| names.contains(&place.topic));
+        // A topic's channels go with it.
+        channels.retain(|(place, _)| !topics.contains(place));
+        // First, so that nothing is published any more: that would make a removed topic again.
+        self.connections.iter().for_each(|connection| connection.end());
+        timeout(self.timeout, self.remove(&topics, &channels)).await.unwrap_or_else(|_| {
+            let reason = format!("topics and channels were not removed within {:?}", self.timeout);
+            Err(BrokerError::Client { broker: "nsq", reason })
+        })
+    }
+}
+
+impl NsqBroker {
+    fn assigned(&self) -> MutexGuard<'_, Assigned> {
+        self.assigned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As nsqd has it: the engine's own names may be too long for it. One that the scenario chose is left as it is.
+    fn topic_name(&self, name: &str) -> String {
+        if name.starts_with(&self.run_id) { names::shorten(name) } else { name.to_owned() }
+    }
+
+    fn http_addresses(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.http_address.as_str()).filter(|address| !address.is_empty())
+    }
+
+    /// The group's channel on a topic. One that was not there before is ours to remove.
+    fn channel(&self, topic: &str, group: &str) -> String {
+        let mut assigned = self.assigned();
+        let groups = assigned.groups.entry(topic.to_owned()).or_default();
+        let number = groups.iter().position(|known| known == group).unwrap_or_else(|| {
+            groups.push(group.to_owned());
+            groups.len() - 1
+        });
+        let channel = names::channel(self.options.channel.as_deref(), group, number);
+        let new: Vec<(Place, String)> = assigned
+            .found
+            .iter()
+            .filter(|(place, channels)| place.topic == topic && !channels.contains(&channel))
+            .map(|(place, _)| (place.clone(), channel.clone()))
+            .collect();
+        assigned.channels.extend(new);
+        channel
+    }
+
+    /// Makes the topics that are not there on every nsqd whose HTTP address is known; the names of those made anywhere.
+    async fn make(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+        let mut made = BTreeSet::new();
+        for Topic { name, .. } in topics {
+            let topic = self.topic_name(name);
+            for http in self.http_addresses() {
+                let failed = |action, reason| {
+                    let reason = format!(
+                        "nsqd at {http}: {reason} (`broker.nsq.http_addresses` says where its HTTP is, and an empty list does without)"
+                    );
+                    BrokerError::Topic { topic: name.clone(), action, reason }
+                };
+                let place = Place { http: http.to_owned(), topic: topic.clone() };
+                let found = self.admin.topic(http, &topic).await.map_err(|reason| failed("found", reason))?;
+                if found.is_none() {
+                    self.admin.create_topic(http, &topic).await.map_err(|reason| failed("made", reason))?;
+                    self.assigned().made.insert(place.clone());
+                    made.insert(name.clone());
+                }
+                let channels = found.and_then(|found| found.channels).into_iter().flatten();
+                self.assigned().found.insert(place, channels.map(|channel| channel.channel_name).collect());
+            }
+        }
+        Ok(made.into_iter().collect())
+    }
+
+    /// Removes all of it, whatever cannot be; the first trouble met.
+    async fn remove(&self, topics: &BTreeSet<Place>, channels: &BTreeSet<(Place, String)>) -> Result<(), BrokerError> {
+        let mut trouble = Ok(());
+        let failed = |Place { http, topic }: &Place, reason: String| {
+            let reason = format!("nsqd at {http}: {reason}");
+            Err(BrokerError::Topic { topic: topic.clone(), action: "removed", reason })
+        };
+        for (place, channel) in channels {
+            if let Err(reason) = self.admin.delete_channel(&place.http, &place.topic, channel).await {
+                trouble = trouble.and(failed(place, reason));
+            }
+        }
+        for place in topics {
+            if let Err(reason) = self.admin.delete_topic(&place.http, &place.topic).await {
+                trouble = trouble.and(failed(place, reason));
+            }
+        }
+        trouble
+    }
+}
+
+/// The nsqd that the scenario names, with the HTTP addresses it names or that are usual. An empty one: there is none.
+fn named_nodes(addresses: &[String], options: &NsqOptions) -> Result<Vec<Node>, String> {
+    let http = match &options.http_addresses {
+        None => addresses.iter().map(|address| next_port(address).unwrap_or_default()).collect(),
+        Some(named) if named.is_empty() => vec![String::new(); addresses.len()],
+        Some(named) if named.len() == addresses.len() => named.clone(),
+        Some(named) => {
+            return Err(format!(
+                "`broker.nsq.http_addresses` has {} addresses and `broker.addresses` {}: give one for each",
+                named.len(),
+                addresses.len()
+            ));
+        }
+    };
+    let pair = |(address, http_address): (&String, String)| Node { address: address.clone(), http_address };
+    Ok(addresses.iter().zip(http).map(pair).collect())
+}
