@@ -18,6 +18,8 @@ use clap::{Parser, Subcommand, ValueHint};
 
 pub use exit::Exit;
 
+use crate::record::export::Format;
+
 /// Puts a described load on a message broker and writes down, honestly, what happened.
 #[derive(Debug, Parser)]
 #[command(name = "brokermark", version, max_term_width = 100, arg_required_else_help = true)]
@@ -44,6 +46,9 @@ pub enum Verb {
         /// Print the records as they are, one JSON document a line
         #[arg(long)]
         json: bool,
+        /// Print them as another tool would
+        #[arg(long, conflicts_with = "json")]
+        format: Option<Format>,
     },
     /// List the brokers of this build and what each can do
     Brokers {
@@ -73,7 +78,10 @@ pub fn execute(arguments: Arguments) -> ExitCode {
     let exit = match arguments.verb {
         Verb::Run(arguments) => run::run(&arguments, &mut out),
         Verb::Check(arguments) => check::check(&arguments, &mut out),
-        Verb::Show { path, json } => Exit::from_result(show::show(&path, json, show::View::of_stdout(), &mut out)),
+        Verb::Show { path, format: Some(format), .. } => Exit::from_result(show::export(&path, format, &mut out)),
+        Verb::Show { path, json, format: None } => {
+            Exit::from_result(show::show(&path, json, show::View::of_stdout(), &mut out))
+        }
         Verb::Brokers { json } => Exit::from_result(brokers::brokers(json, &mut out)),
         Verb::Schema { series: false } => Exit::from_result(schema::schema(&mut out)),
         Verb::Schema { series: true } => Exit::from_result(schema::series_schema(&mut out)),

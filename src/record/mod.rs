@@ -5,6 +5,7 @@
 //! measures: whoever fills a record hands in merged histograms and settled counts.
 
 mod directory;
+pub mod export;
 mod hlog;
 pub mod readable;
 #[cfg(test)]

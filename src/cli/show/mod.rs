@@ -14,6 +14,7 @@ use std::path::Path;
 
 pub use page::View;
 
+use crate::record::export::Format;
 use crate::record::{DirectoryError, Record, SeriesRow, read_records, read_series, standing_records, standing_series};
 
 /// Records cannot be shown.
@@ -45,6 +46,19 @@ pub fn show(path: &Path, json: bool, view: View, out: &mut dyn Write) -> Result<
         }
         text
     };
+    print(&text, out)
+}
+
+/// Prints the records as another tool would, the last of each trial.
+///
+/// # Errors
+/// As [`show`].
+pub fn export(path: &Path, format: Format, out: &mut dyn Write) -> Result<(), ShowError> {
+    let records: Vec<Record> = standing_records(&read_records(path)?.records).into_iter().cloned().collect();
+    print(&format.text(&records), out)
+}
+
+fn print(text: &str, out: &mut dyn Write) -> Result<(), ShowError> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
