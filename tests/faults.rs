@@ -1,4 +1,5 @@
 //! Brokers that are down, die, come back or refuse: the run ends by itself, and the ledger balances.
+#![cfg(feature = "kafka")]
 
 mod harness;
 

@@ -1,5 +1,7 @@
 //! What other programs read of ours: histograms by another implementation, messages by Kafka's own consumer.
 
+#![cfg(feature = "kafka")]
+
 mod harness;
 
 use std::path::Path;

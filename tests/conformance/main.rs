@@ -11,6 +11,9 @@ mod delivery;
 mod ending;
 mod schedules;
 
+use brokermark::broker::registry::{Capabilities, find};
+use harness::Bench;
+
 /// A broker as a scenario names it.
 struct Broker {
     /// The keys that every scenario begins with.
@@ -39,10 +42,35 @@ impl Broker {
         Broker { keys: format!("broker.kind = \"kafka\"\nbroker.address = \"{address}\""), consumer_properties: "" }
     }
 
-    /// `tables`, a scenario without its broker, for this broker.
+    #[cfg(feature = "nsq")]
+    fn real_nsq() -> Self {
+        let (addresses, http) = (harness::nsq::addresses(), harness::nsq::http_addresses());
+        let keys = format!(
+            "broker.kind = \"nsq\"\nbroker.addresses = {addresses:?}\nbroker.nsq.http_addresses = {http:?}\nbroker.connections = 3"
+        );
+        Broker { keys, consumer_properties: "" }
+    }
+
+    /// What the broker says that it can do. What it cannot is refused, which is what is expected of it then.
+    fn can(&self) -> Capabilities {
+        let table: toml::Table = self.keys.parse().unwrap();
+        find(table["broker"]["kind"].as_str().unwrap()).unwrap().capabilities
+    }
+
+    /// `tables`, a scenario without its broker, for this broker; with one partition where it has no more.
     fn scenario(&self, tables: &str) -> String {
+        let can = self.can();
+        let partitions =
+            |line: &str| ["partitions = ", "topology.partitions = "].iter().any(|key| line.starts_with(key));
+        let lines: Vec<&str> =
+            tables.lines().map(str::trim_start).filter(|line| can.partitions || !partitions(line)).collect();
         let properties = if tables.contains("[consumers]") { self.consumer_properties } else { "" };
-        format!("{}\n{tables}\n{properties}", self.keys)
+        format!("{}\n{}\n{properties}", self.keys, lines.join("\n"))
+    }
+
+    /// Asserts that `tables` are refused, with `words`, before anything connects.
+    fn refuses(&self, tables: &str, words: &str) {
+        Bench::new(&self.scenario(tables)).run(&[]).expect(2).complains_of(&[words]);
     }
 }
 
@@ -94,4 +122,6 @@ conformance! {
     embedded_kafka,
     #[cfg(feature = "kafka")]
     real_kafka,
+    #[cfg(feature = "nsq")]
+    real_nsq,
 }

@@ -1,6 +1,5 @@
 //! Real Kafka servers: the one that `scripts/test` starts, and further ones for tests that kill them.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -21,7 +20,7 @@ pub fn variable(name: &str) -> String {
 
 /// The topics there are, without Kafka's own.
 #[cfg(feature = "kafka")]
-pub fn topics(address: &str) -> BTreeSet<String> {
+pub fn topics(address: &str) -> std::collections::BTreeSet<String> {
     use rdkafka::consumer::{BaseConsumer, Consumer};
 
     let client: BaseConsumer = rdkafka::ClientConfig::new().set("bootstrap.servers", address).create().unwrap();

@@ -7,6 +7,7 @@
 #![allow(dead_code)]
 
 pub mod kafka;
+pub mod nsq;
 mod process;
 
 use std::path::{Path, PathBuf};
