@@ -4,8 +4,9 @@ BROKERMARK_NSQ_SIDE chooses what is compared: `writer` (the default) publishes o
 same time, which is how brokermark reads, and verifies what it reads. BROKERMARK_NSQ_SIZE is the message size in bytes,
 100 by default.
 
-bench_writer and bench_reader run for a time, not for a number of messages: the time is chosen to come near the number,
-and their CPU time is scaled to it.
+bench_writer and bench_reader run for a time, not for a number of messages: each run's time is chosen by the rate of the one
+before, so that the queue, and with it nsqd's own work, grows as much as in brokermark's runs. Their CPU time is scaled to the
+number of messages.
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ from measure import PeerError, Process
 
 CONNECTIONS = 2
 BATCH = 200
-EXPECTED_RATE = {"writer": 1_000_000, "both": 500_000}  # messages/s, only to choose a time
+EXPECTED_RATE = {"writer": 1_500_000, "both": 500_000}  # messages/s, to choose the first time
 
 
 def comparison(messages: int, server: dict[str, str]) -> Comparison:
@@ -80,16 +81,17 @@ class Bench:
         if side == "both":
             self.rate = "bench_reader's own line; CPU is of both programs"
         self.side, self.address, self.http, self.programs = side, address, http, programs
+        self.expected_rate = float(EXPECTED_RATE[side])
         self.made = 0
 
     def install(self) -> None:
         pass  # comes with the server
 
     def run(self, workload: Workload) -> tuple[float, str, Process]:
-        seconds = max(2, round(workload.messages / EXPECTED_RATE[self.side]))
+        seconds = workload.messages / self.expected_rate
         with self.topic() as topic:
             common = [f"-nsqd-tcp-address={self.address}", f"-topic={topic}", f"-size={workload.payload_bytes}"]
-            common.append(f"-runfor={seconds}s")
+            common.append(f"-runfor={seconds:.3f}s")
             writer = [f"{self.programs}/bench_writer", *common, f"-batch-size={BATCH}"]
             if self.side == "writer":
                 process = measure.run(writer)
@@ -104,6 +106,7 @@ class Bench:
         if line is None:
             raise PeerError(f"{counted} printed no result:\n{process.output[-2000:]}")
         duration, rate = map(float, line.groups())
+        self.expected_rate = rate
         scale = workload.messages / (duration * rate)
         return rate, line.group(0), dataclasses.replace(process, cpu_seconds=process.cpu_seconds * scale)
 

@@ -167,6 +167,7 @@ fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
         duplicated: repeated.saturating_sub(arrivals.redelivered),
         redelivered: arrivals.redelivered,
         reordered: arrivals.reordered,
+        unordered: arrivals.unordered,
         corrupt: arrivals.corrupt,
         foreign: arrivals.foreign,
         saturated: outcome.found.iter().any(|found| found.saturated),

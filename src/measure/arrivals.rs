@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::clock::Clock;
 use super::envelope::{ENVELOPE_BYTES, Envelope, Opened};
 use super::histogram::Distribution;
-use super::verification::{Found, LaneOrder, Verification};
+use super::verification::{Found, LANE_WITHOUT_ORDER, LaneOrder, Verification};
 
 /// A message that arrived.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +34,8 @@ pub struct Reception {
     pub end_to_end: Distribution,
     /// After a later one of the same producer in the same lane.
     pub reordered: u64,
+    /// Verified, but for their order: the broker promises none.
+    pub unordered: u64,
     /// The broker itself said that it delivers the message again.
     pub redelivered: u64,
     /// The checksum is not the one sent.
@@ -52,6 +54,7 @@ impl Reception {
         self.payload_bytes += other.payload_bytes;
         self.end_to_end.merge(&other.end_to_end);
         self.reordered += other.reordered;
+        self.unordered += other.unordered;
         self.redelivered += other.redelivered;
         self.corrupt += other.corrupt;
         self.foreign += other.foreign;
@@ -175,6 +178,7 @@ impl ArrivalBatch<'_> {
                     if verification.mark(envelope.producer, envelope.sequence) {
                         let reordered = self.order.is_reordered(message.lane, envelope.producer, envelope.sequence);
                         reception.reordered += u64::from(reordered);
+                        reception.unordered += u64::from(message.lane == LANE_WITHOUT_ORDER);
                     } else {
                         reception.foreign += 1;
                     }
@@ -230,6 +234,20 @@ mod tests {
         assert_eq!((reception.reordered, reception.corrupt, reception.foreign), (2, 1, 2));
         assert_eq!(reception.end_to_end.histogram().len(), 4);
         assert_eq!(arrivals.found(), [Found { distinct: 3, duplicated: 1, saturated: false }]);
+    }
+
+    #[test]
+    fn messages_without_a_promised_order_are_counted_as_such() {
+        let arrivals = Arrivals::new(Clock::start(), 1, 1, 1, true);
+        let mut recorder = arrivals.recorder(0);
+        for sequence in [1, 0] {
+            let payload = &sealed(1, sequence);
+            let lane = LANE_WITHOUT_ORDER;
+            recorder.batch().received(Received { payload, envelope: None, lane, redelivered: false });
+        }
+        let mut reception = Reception::default();
+        arrivals.collect(&mut reception, &mut Reception::default());
+        assert_eq!((reception.measured, reception.reordered, reception.unordered), (2, 0, 2));
     }
 
     #[test]

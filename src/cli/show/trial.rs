@@ -135,10 +135,10 @@ fn verification(page: &mut Page, record: &Record) {
         .filter(|(_, number)| *number > 0)
         .map(|(name, number)| format!("{} {name}", count(*number)))
         .collect();
-    let rest = if listed.is_empty() {
-        "each exactly once, in order and whole".to_owned()
-    } else {
-        format!("{}; otherwise as sent", listed.join(", "))
+    let rest = match (listed.is_empty(), found.unordered) {
+        (true, 0) => "each exactly once, in order and whole".to_owned(),
+        (true, _) => "each exactly once and whole; the broker promises no order".to_owned(),
+        (false, _) => format!("{}; otherwise as sent", listed.join(", ")),
     };
     let doubt = if found.saturated { "; memory exceeded, so these are lower bounds" } else { "" };
     page.labelled("verified", &format!("{} received: {rest}{doubt}", count(found.received)));

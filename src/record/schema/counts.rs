@@ -83,6 +83,9 @@ pub struct Verification {
     pub redelivered: u64,
     /// Messages received after a later one of the same producer within a stretch for which the broker promises order.
     pub reordered: u64,
+    /// Messages whose order nobody looked at, because the broker promises none.
+    #[serde(default)]
+    pub unordered: u64,
     /// Messages whose payload is not what was sent.
     pub corrupt: u64,
     /// Messages that are not of this trial; they are in no other figure.
