@@ -20,6 +20,8 @@ pub mod kafka;
 #[cfg(feature = "nsq")]
 pub mod nsq;
 pub mod null;
+#[cfg(feature = "pulsar")]
+pub mod pulsar;
 pub mod registry;
 
 /// A client of one kind of broker, connected for one trial.

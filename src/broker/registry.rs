@@ -36,6 +36,8 @@ brokers! {
     super::kafka::KafkaBroker,
     #[cfg(feature = "nsq")]
     super::nsq::NsqBroker,
+    #[cfg(feature = "pulsar")]
+    super::pulsar::PulsarBroker,
     super::null::NullBroker,
 }
 

@@ -1,0 +1,258 @@
+//! The `[broker.pulsar]` table.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use super::wire::compression::Compression;
+use crate::broker::BrokerError;
+use crate::scenario::units::{parse_duration, parse_size};
+use crate::scenario::{BrokerConfig, Secret};
+
+/// How messages are sent and received, and as whom.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PulsarOptions {
+    /// `tenant/namespace` of the topics.
+    pub namespace: String,
+    /// Where topics are made and removed. Default: the first address's host, port 8080, or 8443 with TLS.
+    pub admin: Option<String>,
+    /// A JSON Web Token.
+    #[serde(deserialize_with = "secret")]
+    pub token: Option<Secret>,
+    /// Whether the messages of one submission go out as one entry.
+    pub batching: bool,
+    /// Most messages of an entry.
+    pub batch_messages: usize,
+    /// Most payload bytes of an entry.
+    #[serde(deserialize_with = "size")]
+    pub batch_bytes: usize,
+    /// Whether an entry holds messages of one key only, as key-shared subscriptions want.
+    pub batch_by_key: bool,
+    pub compression: Compression,
+    pub access_mode: AccessMode,
+    /// How a message with a key finds its partition. One without goes to the partitions in turn, a batch at a time.
+    pub hashing: Hashing,
+    /// Left out: exclusive for the only member of a group, failover for several.
+    pub subscription: Option<SubscriptionType>,
+    /// Messages that a consumer lets the broker send ahead.
+    pub receiver_queue: u32,
+    /// How long a producer tries to get its connection back; then its messages fail, until it has it again.
+    #[serde(deserialize_with = "duration")]
+    pub send_timeout: Duration,
+    /// A connection on which nothing has come for so long is asked for a sign of life, and given up after as long again.
+    #[serde(deserialize_with = "duration")]
+    pub keep_alive: Duration,
+}
+
+impl Default for PulsarOptions {
+    /// The limits of a batch, the hash, the queue and the times are those of the Java client.
+    fn default() -> Self {
+        PulsarOptions {
+            namespace: "public/default".to_owned(),
+            admin: None,
+            token: None,
+            batching: true,
+            batch_messages: 1000,
+            batch_bytes: 128 << 10,
+            batch_by_key: false,
+            compression: Compression::None,
+            access_mode: AccessMode::Shared,
+            hashing: Hashing::Java,
+            subscription: None,
+            receiver_queue: 1000,
+            send_timeout: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(30),
+        }
+    }
+}
+
+/// `ProducerAccessMode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessMode {
+    Shared,
+    Exclusive,
+    WaitForExclusive,
+    ExclusiveWithFencing,
+}
+
+impl AccessMode {
+    /// Its number in the protocol.
+    pub fn number(self) -> i32 {
+        match self {
+            AccessMode::Shared => 0,
+            AccessMode::Exclusive => 1,
+            AccessMode::WaitForExclusive => 2,
+            AccessMode::ExclusiveWithFencing => 3,
+        }
+    }
+}
+
+/// Hash of a key that chooses a partition, as `HashingScheme` of the Java client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hashing {
+    /// `String.hashCode`.
+    Java,
+    /// Murmur3, 32 bits, seed 0.
+    Murmur3,
+}
+
+/// `CommandSubscribe.SubType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SubscriptionType {
+    Exclusive,
+    Shared,
+    Failover,
+    KeyShared,
+}
+
+impl SubscriptionType {
+    /// Its number in the protocol.
+    pub fn number(self) -> i32 {
+        match self {
+            SubscriptionType::Exclusive => 0,
+            SubscriptionType::Shared => 1,
+            SubscriptionType::Failover => 2,
+            SubscriptionType::KeyShared => 3,
+        }
+    }
+
+    /// What `options` ask for, or what lets all `members` of a group in.
+    ///
+    /// # Errors
+    /// When it does not let them in.
+    pub fn of_group(options: &PulsarOptions, members: usize) -> Result<Self, String> {
+        match options.subscription {
+            None if members > 1 => Ok(SubscriptionType::Failover),
+            None => Ok(SubscriptionType::Exclusive),
+            Some(SubscriptionType::Exclusive) if members > 1 => Err(format!(
+                "an exclusive subscription lets one consumer in, but `consumers.members` is {members}: let \
+                 `broker.pulsar.subscription` be \"failover\", \"shared\" or \"key-shared\", or leave it out"
+            )),
+            Some(asked_for) => Ok(asked_for),
+        }
+    }
+
+    /// Whether acknowledging a message acknowledges all before it.
+    pub fn is_cumulative(self) -> bool {
+        matches!(self, SubscriptionType::Exclusive | SubscriptionType::Failover)
+    }
+}
+
+impl PulsarOptions {
+    /// Those of a scenario.
+    ///
+    /// # Errors
+    /// When a value is impossible.
+    pub fn read(config: &BrokerConfig) -> Result<Self, BrokerError> {
+        let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
+        let options: PulsarOptions =
+            config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
+        options.check().map_err(refused)?;
+        Ok(options)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let parts: Vec<&str> = self.namespace.split('/').collect();
+        if parts.len() != 2 || parts.iter().any(|part| part.is_empty()) {
+            return Err(format!(
+                "`namespace` is `tenant/namespace`, as in \"public/default\", not \"{}\"",
+                self.namespace
+            ));
+        }
+        for (name, value) in [("batch_messages", self.batch_messages), ("receiver_queue", self.receiver_queue as usize)]
+        {
+            if value == 0 {
+                return Err(format!("`{name}` is at least 1"));
+            }
+        }
+        if self.keep_alive.is_zero() {
+            return Err("`keep_alive` is longer than 0s".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Checks the table without connecting.
+///
+/// # Errors
+/// When serde finds an unknown key, or a value is impossible.
+pub fn check(table: toml::Table) -> Result<(), toml::de::Error> {
+    let options: PulsarOptions = table.try_into()?;
+    options.check().map_err(serde::de::Error::custom)
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let size = parse_size(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)?;
+    usize::try_from(size).map_err(serde::de::Error::custom)
+}
+
+/// As a password elsewhere in a scenario: a string, `{ env = "NAME" }` or `{ file = "path" }`.
+fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, deny_unknown_fields)]
+    enum Written {
+        Inline(String),
+        Env { env: String },
+        File { file: PathBuf },
+    }
+    // What serde would say of an untagged value may repeat it.
+    let written = Written::deserialize(deserializer)
+        .map_err(|_| serde::de::Error::custom("a token is { env = \"NAME\" }, { file = \"path\" } or a string"))?;
+    Ok(Some(match written {
+        Written::Inline(text) => Secret::Inline(text),
+        Written::Env { env } => Secret::Env(env),
+        Written::File { file } => Secret::File(file),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<PulsarOptions, String> {
+        let options: PulsarOptions = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        options.check().map(|()| options)
+    }
+
+    #[test]
+    fn everything_has_a_default_and_can_be_set() {
+        assert_eq!(read(""), Ok(PulsarOptions::default()));
+        let options = read(
+            "token = { env = 'T' }\nbatching = false\nbatch_bytes = '1MiB'\ncompression = 'zstd'\n\
+             access_mode = 'exclusive-with-fencing'\nsubscription = 'key-shared'\nsend_timeout = '5s'\nhashing = 'murmur3'",
+        )
+        .unwrap();
+        assert_eq!(options.token, Some(Secret::Env("T".to_owned())));
+        assert_eq!((options.batching, options.batch_bytes), (false, 1 << 20));
+        assert_eq!(options.subscription, Some(SubscriptionType::KeyShared));
+        assert_eq!(options.send_timeout, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_subscription_lets_all_members_in() {
+        let of_group = |text: &str, members| SubscriptionType::of_group(&read(text).unwrap(), members);
+        assert_eq!(of_group("", 1), Ok(SubscriptionType::Exclusive));
+        assert_eq!(of_group("", 2), Ok(SubscriptionType::Failover));
+        assert_eq!(of_group("subscription = 'exclusive'", 1), Ok(SubscriptionType::Exclusive));
+        assert_eq!(of_group("subscription = 'shared'", 1), Ok(SubscriptionType::Shared));
+        assert!(of_group("subscription = 'exclusive'", 2).unwrap_err().contains("`consumers.members` is 2"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_without_repeating_a_token() {
+        for wrong in ["namespace = 'public'", "batch_messages = 0", "keep_alive = '0s'", "tokn = 'x'"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        let refusal = read("token = { enc = 'eyJhbGciOi' }").unwrap_err();
+        assert!(!refusal.contains("eyJ"), "{refusal}");
+    }
+}

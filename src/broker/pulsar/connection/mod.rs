@@ -1,0 +1,225 @@
+//! One connection to one broker, shared by producers or consumers.
+//!
+//! - [`socket`]: TCP or TLS, and the greeting.
+//! - [`state`]: what is to be written, what awaits an answer, and what has arrived.
+//! - [`reading`], [`writing`]: the two tasks of a connection.
+//!
+//! A connection that breaks stays broken: all that awaited an answer learns of it at once, and whoever still needs the
+//! broker asks the [pool](super::pool) for another connection.
+
+mod reading;
+mod socket;
+mod state;
+mod writing;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, futures::Notified, oneshot};
+use tokio::time::timeout;
+
+pub use self::socket::{Greeting, SocketSettings};
+use self::state::State;
+pub use self::state::{ConsumerId, Entry, Inbox, ProducerId, Readiness};
+use super::failure::Failure;
+use super::wire::frame::put_command;
+use super::wire::proto::{FromBroker, ToBroker};
+use crate::measure::AckRecorder;
+
+/// Bytes that may wait to be written before producers are made to wait: enough for 2048 messages of 2 KiB, so that even
+/// thousands of producers do not wake each other in vain.
+const OUTBOX: usize = 4 << 20;
+
+/// A connection and its two tasks, which end with it.
+pub struct Connection {
+    shared: Arc<Shared>,
+    pub greeting: Greeting,
+    tasks: [tokio::task::AbortHandle; 2],
+}
+
+/// What the tasks of a connection share with its users.
+struct Shared {
+    state: Mutex<State>,
+    recorder: Arc<AckRecorder>,
+    /// Something is to be written, or nothing ever will be.
+    outgoing: Notify,
+    /// The outbox was emptied.
+    room: Notify,
+}
+
+impl Connection {
+    /// Connects and greets; outcomes go to `recorder`.
+    ///
+    /// # Errors
+    /// When the address does not answer in time, or does not want us.
+    pub async fn open(
+        settings: &SocketSettings,
+        address: &str,
+        proxy_to: Option<&str>,
+        recorder: Arc<AckRecorder>,
+    ) -> Result<Connection, Failure> {
+        let opened = timeout(settings.timeout, socket::open(settings, address, proxy_to)).await;
+        let opened =
+            opened.unwrap_or_else(|_| Err(Failure::late(format!("no answer within {:?}", settings.timeout))))?;
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::default()),
+            recorder,
+            outgoing: Notify::new(),
+            room: Notify::new(),
+        });
+        let reader = reading::Reader {
+            shared: shared.clone(),
+            keep_alive: settings.keep_alive,
+            max_message: opened.greeting.max_message,
+            token: settings.token.clone(),
+        };
+        let writer = tokio::spawn(writing::write(shared.clone(), opened.writer));
+        let reader = tokio::spawn(reader.read(opened.reader, opened.received));
+        let tasks = [reader.abort_handle(), writer.abort_handle()];
+        Ok(Connection { shared, greeting: opened.greeting, tasks })
+    }
+
+    /// Whether it can still be used.
+    pub fn is_open(&self) -> bool {
+        self.shared.lock().lost.is_none()
+    }
+
+    /// Sends the command that `build` makes of a request's number and waits for its answer.
+    ///
+    /// # Errors
+    /// When the broker refuses, does not answer in time, or the connection breaks.
+    pub async fn request(&self, within: Duration, build: impl FnOnce(u64) -> ToBroker) -> Result<FromBroker, Failure> {
+        let (answer, answered) = oneshot::channel();
+        let request = self.tell(|state| {
+            let request = state.next_request();
+            state.requests.insert(request, answer);
+            put_command(&mut state.outbox, &build(request));
+            request
+        })?;
+        let Ok(answered) = timeout(within, answered).await else {
+            self.shared.lock().requests.remove(&request);
+            return Err(Failure::late(format!("the broker did not answer within {within:?}")));
+        };
+        let answer = answered.map_err(|_| self.failure())?;
+        match &answer.error {
+            Some(error) => Err(Failure::refused(error.error, &error.message)),
+            None => Ok(answer),
+        }
+    }
+
+    /// A number for a request whose answer nobody waits for.
+    pub fn next_request(&self) -> u64 {
+        self.shared.lock().next_request()
+    }
+
+    /// Sends a command that has no answer, or whose answer nobody waits for.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn send(&self, command: &ToBroker) -> Result<(), Failure> {
+        self.tell(|state| put_command(&mut state.outbox, command))
+    }
+
+    /// Why the connection broke.
+    pub fn failure(&self) -> Failure {
+        self.shared.lock().lost.clone().unwrap_or_else(|| Failure::lost("the connection was closed"))
+    }
+
+    /// Makes room for the unanswered messages of a new producer.
+    pub fn add_producer(&self) -> ProducerId {
+        self.shared.lock().add_producer()
+    }
+
+    /// The broker has not accepted the producer after all.
+    pub fn remove_producer(&self, producer: ProducerId) {
+        self.shared.lock().remove_producer(producer);
+    }
+
+    /// Makes an inbox for a new consumer, which calls `arrived` when messages come.
+    pub fn add_consumer(&self, arrived: Arc<Notify>) -> (ConsumerId, Arc<Inbox>) {
+        self.shared.lock().add_consumer(arrived)
+    }
+
+    /// Whether the broker still has the consumer, as far as we know.
+    pub fn has_consumer(&self, consumer: ConsumerId) -> bool {
+        self.shared.lock().consumers.contains_key(&consumer)
+    }
+
+    /// Forgets a consumer that the broker has not accepted, or no longer has.
+    pub fn remove_consumer(&self, consumer: ConsumerId) {
+        self.shared.lock().consumers.remove(&consumer);
+    }
+
+    /// Whether `producer` may send.
+    pub fn readiness(&self, producer: ProducerId) -> Readiness {
+        self.shared.lock().readiness(producer)
+    }
+
+    /// Lets `add` append frames of `producer` and book what they hold; false if the producer is closed. Whether there is
+    /// room, [`Connection::readiness`] has told: what others add in between does not matter.
+    pub fn add(&self, producer: ProducerId, add: impl FnOnce(&mut Entry<'_>)) -> bool {
+        let mut state = self.shared.lock();
+        let idle = state.outbox.is_empty();
+        let added = state.add(producer, add);
+        drop(state);
+        if idle && added {
+            self.shared.outgoing.notify_one();
+        }
+        added
+    }
+
+    /// Resolves when the outbox has been emptied since the future was made, or the connection broke.
+    pub fn room(&self) -> Notified<'_> {
+        self.shared.room.notified()
+    }
+
+    fn tell<T>(&self, tell: impl FnOnce(&mut State) -> T) -> Result<T, Failure> {
+        let mut state = self.shared.lock();
+        if let Some(lost) = &state.lost {
+            return Err(lost.clone());
+        }
+        let told = tell(&mut state);
+        drop(state);
+        self.shared.outgoing.notify_one();
+        Ok(told)
+    }
+}
+
+impl Drop for Connection {
+    /// Whatever is unanswered stays so: this is the end of the trial, or nobody is left to use the connection.
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No panic can leave the books half written: they are only added to and taken from.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Exchanges the outbox for `frames`, which is empty; false if the connection broke.
+    fn swap_outbox(&self, frames: &mut Vec<u8>) -> bool {
+        let mut state = self.lock();
+        std::mem::swap(&mut state.outbox, frames);
+        state.lost.is_none()
+    }
+
+    /// Ends the connection for all who use it: every unanswered message fails.
+    fn lose(&self, failure: Failure) {
+        let mut state = self.lock();
+        if state.lost.is_some() {
+            return;
+        }
+        let unanswered = state.lose(failure.clone());
+        drop(state);
+        if !unanswered.is_empty() {
+            let mut acks = self.recorder.batch();
+            for (stamp, _) in unanswered {
+                acks.failed(stamp, failure.class, || failure.message.clone());
+            }
+        }
+        self.room.notify_waiters();
+        self.outgoing.notify_one();
+    }
+}

@@ -1,0 +1,172 @@
+//! The task that reads: receipts are matched in bulk, messages are put into inboxes, and the broker's commands are heeded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message as _;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::{Instant, timeout_at};
+
+use super::Shared;
+use super::socket::auth_response;
+use super::state::{Inbox, State, Unanswered};
+use crate::broker::pulsar::failure::Failure;
+use crate::broker::pulsar::wire::frame::{Frame, FrameError, put_command};
+use crate::broker::pulsar::wire::proto::{FromBroker, Kind, Nothing, ToBroker};
+
+/// Bytes asked for at a time.
+const READ: usize = 256 << 10;
+
+pub struct Reader {
+    pub shared: Arc<Shared>,
+    pub keep_alive: Duration,
+    pub max_message: usize,
+    pub token: Option<Arc<str>>,
+}
+
+/// What a bunch of frames came to, recorded once they are all read and the state is free again.
+#[derive(Default)]
+struct Findings {
+    acknowledged: Vec<Unanswered>,
+    failed: Vec<(Unanswered, Failure)>,
+    /// Inboxes to be announced.
+    delivered: Vec<Arc<Inbox>>,
+}
+
+impl Reader {
+    /// Reads until the connection breaks. `received` has come already.
+    pub async fn read(self, mut reader: Box<dyn AsyncRead + Send + Unpin>, mut received: Vec<u8>) {
+        let mut findings = Findings::default();
+        let reason = loop {
+            match self.take(&received, &mut findings) {
+                Ok(taken) => drop(received.drain(..taken)),
+                Err(error) => break error.to_string(),
+            }
+            self.record(&mut findings);
+            received.reserve(READ);
+            match self.read_more(&mut reader, &mut received).await {
+                Ok(()) => {}
+                Err(reason) => break reason,
+            }
+        };
+        self.record(&mut findings);
+        self.shared.lose(Failure::lost(reason));
+    }
+
+    async fn read_more(&self, reader: &mut (impl AsyncRead + Unpin), received: &mut Vec<u8>) -> Result<(), String> {
+        let mut asked = false;
+        loop {
+            match timeout_at(Instant::now() + self.keep_alive, reader.read_buf(received)).await {
+                Ok(Ok(0)) => return Err("the broker closed the connection".to_owned()),
+                Ok(Ok(_)) => return Ok(()),
+                Ok(Err(error)) => return Err(format!("the connection broke: {error}")),
+                Err(_) if asked => {
+                    return Err(format!("the broker gave no sign of life for {:?}", 2 * self.keep_alive));
+                }
+                Err(_) => {
+                    asked = true;
+                    put_command(&mut self.shared.lock().outbox, &signal(Kind::Ping));
+                    self.shared.outgoing.notify_one();
+                }
+            }
+        }
+    }
+
+    /// Reads all whole frames of `received` and returns how many bytes they are.
+    fn take(&self, received: &[u8], findings: &mut Findings) -> Result<usize, FrameError> {
+        let mut taken = 0;
+        let mut state = self.shared.lock();
+        while let Some((frame, size)) = Frame::first(&received[taken..], self.max_message)? {
+            let command = FromBroker::decode(frame.command)?;
+            self.heed(&mut state, command, &received[taken..taken + size], findings);
+            taken += size;
+        }
+        Ok(taken)
+    }
+
+    fn heed(&self, state: &mut State, command: FromBroker, frame: &[u8], findings: &mut Findings) {
+        let Ok(kind) = Kind::try_from(command.kind) else { return };
+        match (kind, &command) {
+            (Kind::SendReceipt, FromBroker { send_receipt: Some(receipt), .. }) => {
+                state.answer(receipt.producer_id, receipt.sequence_id, &mut findings.acknowledged);
+            }
+            (Kind::Message, FromBroker { message: Some(message), .. }) => {
+                if let Some(inbox) = state.consumers.get(&message.consumer_id) {
+                    inbox.put(frame);
+                    if !findings.delivered.iter().any(|known| Arc::ptr_eq(known, inbox)) {
+                        findings.delivered.push(inbox.clone());
+                    }
+                }
+            }
+            (Kind::SendError, FromBroker { send_error: Some(error), .. }) => {
+                let mut refused = Vec::new();
+                state.answer(error.producer_id, error.sequence_id, &mut refused);
+                let failure = Failure::refused(error.error, &error.message);
+                findings.failed.extend(refused.into_iter().map(|message| (message, failure.clone())));
+            }
+            (Kind::CloseProducer, FromBroker { close_producer: Some(close), .. }) => {
+                let failure = Failure::lost("the broker closed the producer before it answered");
+                let unanswered = state.remove_producer(close.producer_id);
+                findings.failed.extend(unanswered.into_iter().map(|message| (message, failure.clone())));
+                self.shared.room.notify_waiters();
+            }
+            (Kind::CloseConsumer, FromBroker { close_consumer: Some(close), .. }) => {
+                if let Some(inbox) = state.consumers.remove(&close.consumer_id) {
+                    inbox.close(Failure::lost("the broker closed the consumer"));
+                }
+            }
+            (Kind::Ping, _) => self.reply(state, &signal(Kind::Pong)),
+            (Kind::AuthChallenge, _) => {
+                if let Some(token) = &self.token {
+                    self.reply(state, &auth_response(token));
+                }
+            }
+            _ => answer_request(state, command),
+        }
+    }
+
+    fn reply(&self, state: &mut State, command: &ToBroker) {
+        put_command(&mut state.outbox, command);
+        self.shared.outgoing.notify_one();
+    }
+
+    /// Tells everybody what was found, once the state is free for others.
+    fn record(&self, findings: &mut Findings) {
+        if !findings.acknowledged.is_empty() || !findings.failed.is_empty() {
+            let mut acks = self.shared.recorder.batch();
+            for (stamp, size) in findings.acknowledged.drain(..) {
+                acks.acknowledged(stamp, size as usize);
+            }
+            for ((stamp, _), failure) in findings.failed.drain(..) {
+                acks.failed(stamp, failure.class, || failure.message);
+            }
+        }
+        findings.delivered.drain(..).for_each(|inbox| inbox.announce());
+    }
+}
+
+/// Hands an answer to whoever asked.
+fn answer_request(state: &mut State, answer: FromBroker) {
+    // A producer that waits for exclusive access gets a second answer when it has it.
+    if answer.producer_success.as_ref().is_some_and(|success| success.producer_ready == Some(false)) {
+        return;
+    }
+    let request = None
+        .or(answer.success.as_ref().map(|success| success.request_id))
+        .or(answer.error.as_ref().map(|error| error.request_id))
+        .or(answer.producer_success.as_ref().map(|success| success.request_id))
+        .or(answer.lookup_response.as_ref().map(|response| response.request_id));
+    if let Some(waiting) = request.and_then(|request| state.requests.remove(&request)) {
+        // Whoever has stopped waiting does not care.
+        let _ = waiting.send(answer);
+    }
+}
+
+fn signal(kind: Kind) -> ToBroker {
+    let mut command = ToBroker { kind: kind.into(), ..ToBroker::default() };
+    match kind {
+        Kind::Ping => command.ping = Some(Nothing {}),
+        _ => command.pong = Some(Nothing {}),
+    }
+    command
+}

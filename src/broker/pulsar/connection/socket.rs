@@ -1,0 +1,139 @@
+//! From an address to a greeted connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message as _;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::broker::pulsar::failure::Failure;
+use crate::broker::pulsar::wire::frame::{Frame, put_command};
+use crate::broker::pulsar::wire::proto::{
+    AuthData, AuthResponse, Connect, FeatureFlags, FromBroker, Kind, ServerError, ToBroker,
+};
+
+/// `ProtocolVersion` v19: what is used here has been there since v15.
+const PROTOCOL_VERSION: i32 = 19;
+
+/// Where the broker does not say: the default of `maxMessageSize`.
+const MAX_MESSAGE: usize = 5 << 20;
+
+/// How connections are made.
+pub struct SocketSettings {
+    pub tls: Option<Arc<ClientConfig>>,
+    pub token: Option<Arc<str>>,
+    /// For connecting and greeting.
+    pub timeout: Duration,
+    pub keep_alive: Duration,
+}
+
+/// What the broker says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Greeting {
+    pub server_version: String,
+    /// Most bytes of a message.
+    pub max_message: usize,
+}
+
+/// A connection that has been greeted.
+pub struct Opened {
+    pub reader: Box<dyn AsyncRead + Send + Unpin>,
+    pub writer: Box<dyn AsyncWrite + Send + Unpin>,
+    pub greeting: Greeting,
+    /// What came after the greeting.
+    pub received: Vec<u8>,
+}
+
+/// The name and version that brokers log.
+pub fn client_version() -> String {
+    format!("brokermark-{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Connects to `address` (`host:port`) and greets.
+pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&str>) -> Result<Opened, Failure> {
+    let broken = |error: std::io::Error| Failure::lost(error.to_string());
+    let stream = TcpStream::connect(address).await.map_err(broken)?;
+    stream.set_nodelay(true).map_err(broken)?;
+    let (mut reader, mut writer): (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>) =
+        match &settings.tls {
+            None => {
+                let (reader, writer) = stream.into_split();
+                (Box::new(reader), Box::new(writer))
+            }
+            Some(config) => {
+                let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+                let name = ServerName::try_from(host.to_owned())
+                    .map_err(|_| Failure::lost(format!("'{host}' is no name that a certificate could have")))?;
+                let stream = TlsConnector::from(config.clone())
+                    .connect(name, stream)
+                    .await
+                    .map_err(|error| Failure::lost(format!("TLS: {error}")))?;
+                let (reader, writer) = tokio::io::split(stream);
+                (Box::new(reader), Box::new(writer))
+            }
+        };
+    let mut greeting = Vec::new();
+    put_command(&mut greeting, &connect(settings, proxy_to));
+    writer.write_all(&greeting).await.map_err(broken)?;
+    writer.flush().await.map_err(broken)?;
+    let (greeting, received) = await_greeting(&mut reader).await?;
+    Ok(Opened { reader, writer, greeting, received })
+}
+
+fn connect(settings: &SocketSettings, proxy_to: Option<&str>) -> ToBroker {
+    let connect = Connect {
+        client_version: client_version(),
+        auth_data: settings.token.as_ref().map(|token| token.as_bytes().to_vec()),
+        auth_method_name: settings.token.as_ref().map(|_| "token".to_owned()),
+        protocol_version: Some(PROTOCOL_VERSION),
+        proxy_to_broker_url: proxy_to.map(str::to_owned),
+        feature_flags: Some(FeatureFlags { supports_auth_refresh: Some(true) }),
+    };
+    ToBroker { kind: Kind::Connect.into(), connect: Some(Box::new(connect)), ..ToBroker::default() }
+}
+
+/// The answer to a broker that asks again who we are, because the last answer has expired.
+pub fn auth_response(token: &str) -> ToBroker {
+    let response = AuthResponse {
+        client_version: Some(client_version()),
+        response: Some(AuthData {
+            auth_method_name: Some("token".to_owned()),
+            auth_data: Some(token.as_bytes().to_vec()),
+        }),
+        protocol_version: Some(PROTOCOL_VERSION),
+    };
+    ToBroker { kind: Kind::AuthResponse.into(), auth_response: Some(Box::new(response)), ..ToBroker::default() }
+}
+
+async fn await_greeting(reader: &mut (impl AsyncRead + Unpin)) -> Result<(Greeting, Vec<u8>), Failure> {
+    let mut received = Vec::with_capacity(1 << 10);
+    loop {
+        let first = Frame::first(&received, MAX_MESSAGE).map_err(|error| Failure::lost(error.to_string()))?;
+        if let Some((frame, size)) = first {
+            let command = FromBroker::decode(frame.command).map_err(|error| Failure::lost(error.to_string()))?;
+            if let Some(error) = command.error {
+                return Err(Failure::refused(error.error, &error.message));
+            }
+            if let Some(connected) = command.connected {
+                let max_message = connected.max_message_size.and_then(|size| usize::try_from(size).ok());
+                let max_message = max_message.filter(|size| *size > 0).unwrap_or(MAX_MESSAGE);
+                received.drain(..size);
+                return Ok((Greeting { server_version: connected.server_version, max_message }, received));
+            }
+            return Err(match Kind::try_from(command.kind) {
+                Ok(Kind::AuthChallenge) => {
+                    let reason = "the broker asks for more than a token, which brokermark cannot answer";
+                    Failure::refused(ServerError::AuthenticationError.into(), reason)
+                }
+                _ => Failure::lost(format!("the broker answered the greeting with command {}", command.kind)),
+            });
+        }
+        if reader.read_buf(&mut received).await.map_err(|error| Failure::lost(error.to_string()))? == 0 {
+            return Err(Failure::lost("the broker closed the connection instead of greeting"));
+        }
+    }
+}

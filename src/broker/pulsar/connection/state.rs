@@ -1,0 +1,253 @@
+//! What a connection knows: what is to be written, who awaits which answer, and where arriving messages go.
+
+use std::collections::{HashMap, VecDeque};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, oneshot};
+
+use super::OUTBOX;
+use crate::broker::pulsar::failure::Failure;
+use crate::broker::pulsar::wire::proto::FromBroker;
+use crate::measure::Stamp;
+
+/// `producer_id` and `consumer_id` of the protocol: a connection's own numbers.
+pub type ProducerId = u64;
+pub type ConsumerId = u64;
+
+/// A message that awaits its receipt: its stamp and the size of its payload.
+pub type Unanswered = (Stamp, u32);
+
+/// Whether a producer may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    Ready,
+    /// Too much waits to be written.
+    Full,
+    /// The broker has let go of the producer, or the connection broke.
+    Closed,
+}
+
+#[derive(Default)]
+pub struct State {
+    /// Whole frames to be written next.
+    pub outbox: Vec<u8>,
+    /// Set once, when the connection breaks.
+    pub lost: Option<Failure>,
+    pub requests: HashMap<u64, oneshot::Sender<FromBroker>>,
+    next_request: u64,
+    /// By their numbers, which count up; `None` for those that are gone.
+    producers: Vec<Option<Sent>>,
+    pub consumers: HashMap<ConsumerId, Arc<Inbox>>,
+    next_consumer: ConsumerId,
+}
+
+/// What a producer has sent and has no receipt for, oldest first.
+#[derive(Default)]
+struct Sent {
+    /// Sequence id of each entry and how many messages it holds.
+    entries: VecDeque<(u64, u32)>,
+    messages: VecDeque<Unanswered>,
+}
+
+/// Adds frames to the outbox and books what they hold.
+pub struct Entry<'a> {
+    pub outbox: &'a mut Vec<u8>,
+    sent: &'a mut Sent,
+}
+
+impl Entry<'_> {
+    /// A frame was appended that holds these messages and will be answered by `sequence_id`.
+    pub fn book(&mut self, sequence_id: u64, messages: impl Iterator<Item = Unanswered>) {
+        let before = self.sent.messages.len();
+        self.sent.messages.extend(messages);
+        self.sent.entries.push_back((sequence_id, (self.sent.messages.len() - before) as u32));
+    }
+}
+
+impl State {
+    /// `request_id` of the protocol: a connection's own numbers.
+    pub fn next_request(&mut self) -> u64 {
+        self.next_request += 1;
+        self.next_request - 1
+    }
+
+    pub fn add_producer(&mut self) -> ProducerId {
+        self.producers.push(Some(Sent::default()));
+        self.producers.len() as u64 - 1
+    }
+
+    /// Forgets a producer and returns what it had sent without receipt.
+    pub fn remove_producer(&mut self, producer: ProducerId) -> Vec<Unanswered> {
+        let sent = self.producers.get_mut(producer as usize).and_then(Option::take);
+        sent.map(|sent| sent.messages.into()).unwrap_or_default()
+    }
+
+    pub fn readiness(&self, producer: ProducerId) -> Readiness {
+        match self.producers.get(producer as usize) {
+            Some(Some(_)) if self.outbox.len() < OUTBOX => Readiness::Ready,
+            Some(Some(_)) => Readiness::Full,
+            _ => Readiness::Closed,
+        }
+    }
+
+    /// Lets `add` add entries of a producer, if it is there.
+    pub fn add(&mut self, producer: ProducerId, add: impl FnOnce(&mut Entry<'_>)) -> bool {
+        let Some(Some(sent)) = self.producers.get_mut(producer as usize) else { return false };
+        add(&mut Entry { outbox: &mut self.outbox, sent });
+        true
+    }
+
+    /// The broker has answered an entry: its messages are appended to `answered`. An answer to what nobody awaits any more
+    /// appends nothing.
+    pub fn answer(&mut self, producer: ProducerId, sequence_id: u64, answered: &mut Vec<Unanswered>) {
+        let Some(Some(sent)) = self.producers.get_mut(producer as usize) else { return };
+        // Answers come in order; only an error may overtake.
+        let Some(index) = sent.entries.iter().position(|(sent, _)| *sent == sequence_id) else { return };
+        let before: usize = sent.entries.range(..index).map(|(_, count)| *count as usize).sum();
+        if let Some((_, count)) = sent.entries.remove(index) {
+            answered.extend(sent.messages.drain(before..before + count as usize));
+        }
+    }
+
+    pub fn add_consumer(&mut self, arrived: Arc<Notify>) -> (ConsumerId, Arc<Inbox>) {
+        let consumer = self.next_consumer;
+        self.next_consumer += 1;
+        let inbox = Arc::new(Inbox { contents: Mutex::default(), arrived });
+        self.consumers.insert(consumer, inbox.clone());
+        (consumer, inbox)
+    }
+
+    /// Breaks the connection: everybody who waits learns of it. Returns all messages without receipt.
+    pub fn lose(&mut self, failure: Failure) -> Vec<Unanswered> {
+        let mut unanswered = Vec::new();
+        for sent in mem::take(&mut self.producers).into_iter().flatten() {
+            unanswered.extend(sent.messages);
+        }
+        for inbox in mem::take(&mut self.consumers).into_values() {
+            inbox.close(failure.clone());
+        }
+        // Dropping the senders wakes those who wait for answers.
+        self.requests.clear();
+        self.outbox = Vec::new();
+        self.lost = Some(failure);
+        unanswered
+    }
+}
+
+/// Where a consumer finds what has arrived for it.
+pub struct Inbox {
+    contents: Mutex<Contents>,
+    arrived: Arc<Notify>,
+}
+
+/// What has arrived.
+#[derive(Default)]
+pub struct Contents {
+    /// Whole `Message` frames, one behind the other.
+    pub frames: Vec<u8>,
+    /// Nothing more will come, for this reason.
+    pub closed: Option<Failure>,
+}
+
+impl Inbox {
+    /// Adds a frame; whoever waits is told by [`Inbox::announce`].
+    pub fn put(&self, frame: &[u8]) {
+        self.lock().frames.extend_from_slice(frame);
+    }
+
+    pub fn announce(&self) {
+        self.arrived.notify_one();
+    }
+
+    /// Nothing more will come. What was not taken yet is dropped: the broker will deliver it again.
+    pub fn close(&self, failure: Failure) {
+        *self.lock() = Contents { frames: Vec::new(), closed: Some(failure) };
+        self.arrived.notify_one();
+    }
+
+    /// Whether there is something to take, be it the news that nothing more will come.
+    pub fn is_waiting(&self) -> bool {
+        let contents = self.lock();
+        !contents.frames.is_empty() || contents.closed.is_some()
+    }
+
+    /// Takes all frames, leaving `spare`, which is empty, in their place; and the reason, if nothing more will come.
+    pub fn take(&self, spare: Vec<u8>) -> Contents {
+        let mut contents = self.lock();
+        Contents { frames: mem::replace(&mut contents.frames, spare), closed: contents.closed.take() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(slot: usize) -> Unanswered {
+        (Stamp::new(slot, 0, 0, true), slot as u32)
+    }
+
+    fn send(state: &mut State, producer: ProducerId, sequence_id: u64, slots: std::ops::Range<usize>) {
+        let there = state.add(producer, |entry| {
+            entry.outbox.push(0);
+            entry.book(sequence_id, slots.map(stamp));
+        });
+        assert!(there);
+    }
+
+    #[test]
+    fn receipts_find_their_messages_in_and_out_of_order_and_only_once() {
+        let mut state = State::default();
+        let (first, second) = (state.add_producer(), state.add_producer());
+        send(&mut state, first, 0, 0..3);
+        send(&mut state, first, 3, 3..4);
+        send(&mut state, second, 0, 4..5);
+        let mut answered = Vec::new();
+        state.answer(first, 3, &mut answered);
+        assert_eq!(answered, [stamp(3)]);
+        state.answer(first, 3, &mut answered);
+        state.answer(9, 3, &mut answered);
+        assert_eq!(answered.len(), 1);
+        state.answer(first, 0, &mut answered);
+        assert_eq!(answered[1..], [stamp(0), stamp(1), stamp(2)]);
+        assert_eq!(state.lose(Failure::lost("gone")), [stamp(4)]);
+        assert_eq!(state.readiness(first), Readiness::Closed);
+    }
+
+    #[test]
+    fn a_removed_producer_gives_back_what_it_had_sent() {
+        let mut state = State::default();
+        let producer = state.add_producer();
+        send(&mut state, producer, 0, 0..2);
+        assert_eq!(state.remove_producer(producer), [stamp(0), stamp(1)]);
+        assert_eq!(state.readiness(producer), Readiness::Closed);
+        assert!(state.lose(Failure::lost("gone")).is_empty());
+    }
+
+    #[test]
+    fn an_outbox_fills_up() {
+        let mut state = State::default();
+        let producer = state.add_producer();
+        assert_eq!(state.readiness(producer), Readiness::Ready);
+        state.outbox.resize(OUTBOX, 0);
+        assert_eq!(state.readiness(producer), Readiness::Full);
+    }
+
+    #[test]
+    fn a_closed_inbox_says_so_once_and_forgets_what_was_not_taken() {
+        let mut state = State::default();
+        let (_, inbox) = state.add_consumer(Arc::default());
+        inbox.put(b"frame");
+        assert!(inbox.is_waiting());
+        assert_eq!(inbox.take(Vec::new()).frames, b"frame");
+        inbox.put(b"frame");
+        state.lose(Failure::lost("gone"));
+        let contents = inbox.take(Vec::new());
+        assert!(contents.frames.is_empty() && contents.closed.is_some());
+        assert!(!inbox.is_waiting());
+    }
+}

@@ -1,0 +1,257 @@
+//! A member of a subscription on one topic or on all its partitions.
+
+use std::sync::Arc;
+
+use prost::Message as _;
+use tokio::sync::Notify;
+
+use super::config::SubscriptionType;
+use super::connection::{Connection, ConsumerId, Inbox};
+use super::failure::Failure;
+use super::lane::Lanes;
+use super::retry::Retry;
+use super::wire::entry;
+use super::wire::frame::Frame;
+use super::wire::proto::{Ack, Flow, FromBroker, Kind, MessageId, Subscribe, ToBroker};
+use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
+use crate::scenario::StartFrom;
+
+/// Individual acknowledgements that go out in one command.
+const ACKS: usize = 1000;
+
+/// Whose consumer it is.
+#[derive(Debug, Clone)]
+pub struct Membership {
+    pub subscription: String,
+    pub kind: SubscriptionType,
+    pub consumer_name: String,
+    pub from: StartFrom,
+    /// Number of its connection among those to the same broker.
+    pub index: usize,
+}
+
+/// A member of a subscription: one task of the engine owns it.
+pub struct PulsarConsumer {
+    shared: Arc<Lanes>,
+    membership: Arc<Membership>,
+    parts: Vec<Part>,
+    arrived: Arc<Notify>,
+    /// Memory for decompression.
+    unpacked: Vec<u8>,
+}
+
+/// A consumer of the wire: on a topic or a partition.
+struct Part {
+    topic: Arc<str>,
+    /// Number of the partition.
+    lane: u32,
+    state: State,
+    /// Memory that the inbox gets back.
+    spare: Vec<u8>,
+    acks: Vec<MessageId>,
+}
+
+enum State {
+    Open(Open),
+    Opening(Retry<Open>),
+    /// Closed for good, for a reason that was told.
+    Dead,
+}
+
+struct Open {
+    connection: Arc<Connection>,
+    consumer: ConsumerId,
+    inbox: Arc<Inbox>,
+    kind: SubscriptionType,
+    /// Messages taken for which the broker has not been given new permits.
+    taken: u32,
+}
+
+impl PulsarConsumer {
+    /// Subscribes to all `topics`, the partitions of one.
+    ///
+    /// # Errors
+    /// When the broker does not let it.
+    pub async fn open(shared: Arc<Lanes>, membership: Membership, topics: Vec<Arc<str>>) -> Result<Self, Failure> {
+        let (membership, arrived) = (Arc::new(membership), Arc::new(Notify::new()));
+        let mut parts = Vec::with_capacity(topics.len());
+        for (lane, topic) in topics.into_iter().enumerate() {
+            let open = open(&shared, &membership, &topic, &arrived).await?;
+            let state = State::Open(open);
+            parts.push(Part { topic, lane: lane as u32, state, spare: Vec::new(), acks: Vec::new() });
+        }
+        Ok(PulsarConsumer { shared, membership, parts, arrived, unpacked: Vec::new() })
+    }
+}
+
+impl Consumer for PulsarConsumer {
+    async fn ready(&mut self) -> Result<(), ReceiveError> {
+        loop {
+            let mut waiting = false;
+            for part in &mut self.parts {
+                part.look()?;
+                waiting |= matches!(&part.state, State::Open(open) if open.inbox.is_waiting());
+            }
+            if waiting {
+                return Ok(());
+            }
+            self.arrived.notified().await;
+        }
+    }
+
+    fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        let mut total = 0;
+        let mut failed = None;
+        for part in &mut self.parts {
+            match part.take(&self.shared, &mut self.unpacked, &mut each) {
+                Ok(count) => total += count,
+                Err((count, failure)) => {
+                    total += count;
+                    let closed =
+                        matches!(&part.state, State::Open(open) if !open.connection.has_consumer(open.consumer));
+                    if closed {
+                        part.reopen(&self.shared, &self.membership, &self.arrived, failure.clone());
+                    }
+                    failed.get_or_insert(failure);
+                }
+            }
+        }
+        match failed {
+            None => Ok(total),
+            Some(failure) => Err(failure.receiving()),
+        }
+    }
+}
+
+impl Part {
+    /// Takes up the consumer that was opened again meanwhile.
+    fn look(&mut self) -> Result<(), ReceiveError> {
+        let State::Opening(retry) = &mut self.state else { return Ok(()) };
+        match retry.now() {
+            None => Ok(()),
+            Some(Ok(open)) => {
+                self.state = State::Open(open);
+                Ok(())
+            }
+            Some(Err(failure)) => {
+                self.state = State::Dead;
+                Err(failure.receiving())
+            }
+        }
+    }
+
+    fn reopen(&mut self, shared: &Arc<Lanes>, membership: &Arc<Membership>, arrived: &Arc<Notify>, reason: Failure) {
+        let (shared, membership, topic) = (shared.clone(), membership.clone(), self.topic.clone());
+        let inbox_arrived = arrived.clone();
+        self.state = State::Opening(Retry::start(reason, arrived.clone(), move || {
+            let (shared, membership, topic) = (shared.clone(), membership.clone(), topic.clone());
+            let arrived = inbox_arrived.clone();
+            async move { open(&shared, &membership, &topic, &arrived).await }
+        }));
+    }
+
+    /// Hands over what has arrived. The error comes with how many messages were handed over before it.
+    fn take(
+        &mut self,
+        shared: &Lanes,
+        unpacked: &mut Vec<u8>,
+        each: &mut impl FnMut(Received<'_>),
+    ) -> Result<usize, (usize, Failure)> {
+        let State::Open(open) = &mut self.state else { return Ok(0) };
+        let contents = open.inbox.take(std::mem::take(&mut self.spare));
+        if let Some(failure) = contents.closed {
+            return Err((0, failure));
+        }
+        let mut frames = &contents.frames[..];
+        let (mut count, mut permits) = (0, 0);
+        let mut damaged = None;
+        // The connection has looked at each frame, so that none can be damaged but within its entry.
+        while let Ok(Some((frame, size))) = Frame::first(frames, usize::MAX >> 1) {
+            frames = &frames[size..];
+            let Some(message) = FromBroker::decode(frame.command).ok().and_then(|command| command.message) else {
+                continue;
+            };
+            let redelivered = message.redelivery_count() > 0;
+            let held = match entry::read(frame.rest, self.lane, redelivered, unpacked, each) {
+                Ok(messages) => {
+                    count += messages;
+                    messages
+                }
+                Err(error) => {
+                    damaged = Some(Failure { class: FailureClass::Other, ..Failure::lost(error.to_string()) });
+                    entry::count(frame.rest)
+                }
+            };
+            permits = u32::saturating_add(permits, u32::try_from(held).unwrap_or(u32::MAX));
+            self.acks.push(message.message_id);
+        }
+        open.give_back(permits, &mut self.acks, shared);
+        self.spare = contents.frames;
+        self.spare.clear();
+        match damaged {
+            None => Ok(count),
+            Some(failure) => Err((count, failure)),
+        }
+    }
+}
+
+impl Open {
+    /// Acknowledges what was taken, and lets the broker send as much again.
+    fn give_back(&mut self, permits: u32, acks: &mut Vec<MessageId>, shared: &Lanes) {
+        let Some(last) = acks.last().copied() else { return };
+        let options = &shared.options;
+        let cumulative = self.kind.is_cumulative();
+        // A broken connection shows in the inbox; the broker will deliver again what it has no acknowledgement for.
+        let send = |command: ToBroker| drop(self.connection.send(&command));
+        let ack = |message_id: Vec<MessageId>| {
+            let ack = Ack { consumer_id: self.consumer, ack_type: cumulative.into(), message_id };
+            ToBroker { kind: Kind::Ack.into(), ack: Some(Box::new(ack)), ..ToBroker::default() }
+        };
+        if cumulative {
+            send(ack(vec![last]));
+        } else {
+            acks.chunks(ACKS).for_each(|some| send(ack(some.to_vec())));
+        }
+        acks.clear();
+        self.taken = self.taken.saturating_add(permits);
+        if self.taken >= options.receiver_queue.div_ceil(2) {
+            send(flow(self.consumer, self.taken));
+            self.taken = 0;
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.connection.remove_consumer(self.consumer);
+    }
+}
+
+fn flow(consumer_id: ConsumerId, message_permits: u32) -> ToBroker {
+    let flow = Flow { consumer_id, message_permits };
+    ToBroker { kind: Kind::Flow.into(), flow: Some(flow), ..ToBroker::default() }
+}
+
+async fn open(shared: &Lanes, membership: &Membership, topic: &str, arrived: &Arc<Notify>) -> Result<Open, Failure> {
+    let connection = shared.pool.connection_for(topic, membership.index).await?;
+    let (consumer, inbox) = connection.add_consumer(arrived.clone());
+    // From here on, dropping it takes the inbox away again.
+    let open = Open { connection: connection.clone(), consumer, inbox, kind: membership.kind, taken: 0 };
+    connection
+        .request(shared.pool.timeout(), |request_id| {
+            let subscribe = Subscribe {
+                topic: topic.to_owned(),
+                subscription: membership.subscription.clone(),
+                sub_type: membership.kind.number(),
+                consumer_id: consumer,
+                request_id,
+                consumer_name: Some(membership.consumer_name.clone()),
+                durable: Some(true),
+                initial_position: Some((membership.from == StartFrom::Earliest).into()),
+            };
+            ToBroker { kind: Kind::Subscribe.into(), subscribe: Some(Box::new(subscribe)), ..ToBroker::default() }
+        })
+        .await?;
+    connection.send(&flow(consumer, shared.options.receiver_queue))?;
+    Ok(open)
+}

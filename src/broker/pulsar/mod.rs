@@ -1,0 +1,211 @@
+//! Apache Pulsar, by a protocol module of our own.
+//!
+//! - `config`: the `[broker.pulsar]` table; `name`: names of topics; `failure`: what goes wrong, by class.
+//! - `wire`: the binary protocol.
+//! - `connection`, `tls`: one connection to one broker; `pool`: all of them, and which serves a topic.
+//! - `producer`: what the engine's tasks send with, over one `lane` for each partition, chosen by `routing`.
+//! - `consumer`: what they receive with.
+//! - `retry`: opens lanes and consumers again.
+//! - `admin`: topics made and removed.
+//!
+//! Why not the `pulsar` crate: docs/decisions/0007-pulsar-protocol.md.
+
+mod admin;
+mod config;
+mod connection;
+mod consumer;
+mod failure;
+mod lane;
+mod name;
+mod pool;
+mod producer;
+mod retry;
+mod routing;
+mod tls;
+mod wire;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::try_join_all;
+
+use self::admin::Admin;
+use self::config::{PulsarOptions, SubscriptionType};
+use self::connection::SocketSettings;
+use self::consumer::{Membership, PulsarConsumer};
+use self::lane::{Lane, Lanes};
+use self::name::TopicName;
+use self::pool::Pool;
+use self::producer::PulsarProducer;
+use self::wire::entry::Manner;
+use super::registry::{Capabilities, Descriptor};
+use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic};
+
+/// A Pulsar cluster.
+pub struct PulsarBroker {
+    shared: Arc<Lanes>,
+    admin: Admin,
+    /// Partitions of the trial's topics, as found or made.
+    partitions: Mutex<BTreeMap<String, u32>>,
+    /// Subscriptions that were made: topic and name.
+    subscriptions: Mutex<BTreeSet<(String, String)>>,
+    connections: usize,
+    consumers: AtomicUsize,
+    run_id: String,
+    identity: Identity,
+}
+
+impl Broker for PulsarBroker {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        kind: "pulsar",
+        summary: "Apache Pulsar, by its binary protocol",
+        capabilities: Capabilities {
+            addresses: true,
+            embedded: false,
+            partitions: true,
+            replication: false,
+            keys: true,
+            headers: true,
+            consumers: true,
+            groups: true,
+            tls: true,
+            sasl: &[],
+            properties: false,
+        },
+        check_options: config::check,
+    };
+
+    type Producer = PulsarProducer;
+    type Consumer = PulsarConsumer;
+
+    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
+        let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
+        let Setup { config, acks, timeout, .. } = &setup;
+        let options = PulsarOptions::read(config)?;
+        let identity = config.security.tls.as_ref().map(tls::Identity::read).transpose().map_err(refused)?;
+        let token = options.token.as_ref().map(crate::scenario::Secret::reveal).transpose().map_err(refused)?;
+        let admin_url = options.admin.clone().unwrap_or_else(|| admin_url(&config.addresses, identity.is_some()));
+        let admin = Admin::new(&admin_url, token.as_deref(), identity.as_ref(), *timeout);
+        let settings = SocketSettings {
+            tls: identity.as_ref().map(tls::Identity::client_config).transpose().map_err(refused)?,
+            token: token.map(Arc::from),
+            timeout: *timeout,
+            keep_alive: options.keep_alive,
+        };
+        let recorders = (0..config.connections).map(|_| acks.recorder()).collect();
+        let pool = Pool::new(settings, config.addresses.clone(), recorders);
+        let mut server_version = String::new();
+        for index in 0..config.connections {
+            let greeting = pool.greet(index).await.map_err(|failure| failure.at(&config.addresses.join(", ")))?;
+            server_version = greeting.server_version;
+        }
+        let identity = Identity {
+            client: format!("brokermark {}", env!("CARGO_PKG_VERSION")),
+            broker: Some(server_version),
+            embedded: false,
+        };
+        let manner = Manner::new(options.compression, &setup.headers);
+        let recorder = acks.recorder();
+        let shared = Lanes { pool: Arc::new(pool), options, manner, recorder, waited_ns: AtomicU64::new(0) };
+        Ok(PulsarBroker {
+            shared: Arc::new(shared),
+            admin,
+            partitions: Mutex::default(),
+            subscriptions: Mutex::default(),
+            connections: config.connections,
+            consumers: AtomicUsize::new(0),
+            run_id: setup.run_id,
+            identity,
+        })
+    }
+
+    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+        let named: Vec<(TopicName, Topic)> =
+            topics.iter().map(|topic| (self.name(&topic.name), topic.clone())).collect();
+        let found = tokio::task::block_in_place(|| self.admin.prepare(&named))?;
+        let mut made = Vec::new();
+        for (topic, (partitions, is_made)) in topics.iter().zip(found) {
+            lock(&self.partitions).insert(topic.name.clone(), partitions);
+            if is_made {
+                made.push(topic.name.clone());
+            }
+        }
+        Ok(made)
+    }
+
+    async fn producer(&self, slot: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {
+        let index = slot % self.connections;
+        let parts = self.parts(&topic.name).into_iter();
+        let lanes = try_join_all(parts.map(|part| Lane::open(self.shared.clone(), part, index)));
+        let lanes = lanes.await.map_err(|failure| failure.of_topic(&topic.name, "written to"))?;
+        Ok(PulsarProducer::new(self.shared.clone(), lanes, slot))
+    }
+
+    async fn consumer(&self, subscription: &Subscription) -> Result<PulsarConsumer, BrokerError> {
+        let topic = &subscription.topic.name;
+        let number = self.consumers.fetch_add(1, Ordering::Relaxed);
+        let kind = SubscriptionType::of_group(&self.shared.options, subscription.members)
+            .map_err(|reason| BrokerError::Configuration { broker: "pulsar", reason })?;
+        let membership = Membership {
+            subscription: subscription.group.clone(),
+            kind,
+            consumer_name: format!("{}-{}", self.run_id, subscription.member),
+            from: subscription.from,
+            // Not a producer's connection: what arrives must not hold up receipts.
+            index: self.connections + number % self.connections,
+        };
+        let consumer = PulsarConsumer::open(self.shared.clone(), membership, self.parts(topic)).await;
+        let consumer = consumer.map_err(|failure| failure.of_topic(topic, "consumed"))?;
+        lock(&self.subscriptions).insert((topic.clone(), subscription.group.clone()));
+        Ok(consumer)
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    fn telemetry(&self) -> Telemetry {
+        Telemetry { queue_full_ns: self.shared.waited_ns.swap(0, Ordering::Relaxed), ..Telemetry::default() }
+    }
+
+    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
+        let partitions = lock(&self.partitions).clone();
+        let is_partitioned = |topic: &String| partitions.get(topic).is_some_and(|partitions| *partitions > 0);
+        let topics: Vec<_> = created.iter().map(|topic| (self.name(topic), is_partitioned(topic))).collect();
+        let subscriptions = std::mem::take(&mut *lock(&self.subscriptions)).into_iter();
+        let left: Vec<_> = subscriptions
+            .filter(|(topic, _)| !created.contains(topic))
+            .map(|(topic, subscription)| (self.name(&topic), subscription))
+            .collect();
+        tokio::task::block_in_place(|| {
+            let removed = self.admin.remove(&topics);
+            self.admin.unsubscribe(&left).and(removed)
+        })
+    }
+}
+
+impl PulsarBroker {
+    fn name(&self, topic: &str) -> TopicName {
+        TopicName::new(&self.shared.options.namespace, topic)
+    }
+
+    fn parts(&self, topic: &str) -> Vec<Arc<str>> {
+        let partitions = lock(&self.partitions).get(topic).copied().unwrap_or(0);
+        self.name(topic).parts(partitions)
+    }
+}
+
+/// The admin interface of a broker in Pulsar's default configuration.
+fn admin_url(addresses: &[String], tls: bool) -> String {
+    let host = addresses.first().and_then(|address| address.rsplit_once(':')).map_or("127.0.0.1", |(host, _)| host);
+    match tls {
+        false => format!("http://{host}:8080"),
+        true => format!("https://{host}:8443"),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Only added to and taken from.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

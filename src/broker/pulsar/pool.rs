@@ -1,0 +1,159 @@
+//! Connections to the brokers of a cluster, and which of them serves a topic.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::connection::{Connection, Greeting, SocketSettings};
+use super::failure::Failure;
+use super::wire::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
+use crate::measure::AckRecorder;
+
+/// Whoever finds that somebody else has just failed to connect need not try, too.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// Times a broker may send us on to another: `maxLookupRedirects` of the Java client.
+const MOST_REDIRECTS: usize = 20;
+
+/// A broker to connect to, and by what way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// `host:port`.
+    address: String,
+    /// The broker that a proxy at `address` is to connect us with.
+    proxy_to: Option<String>,
+}
+
+/// Makes connections when they are needed, and makes them again when they broke.
+pub struct Pool {
+    settings: SocketSettings,
+    addresses: Vec<String>,
+    /// One for each of the scenario's connections: a connection that takes a broken one's place records on.
+    recorders: Vec<Arc<AckRecorder>>,
+    slots: Mutex<Slots>,
+}
+
+/// By the broker and the connection's number among those to it. Locked while one is made, so that all who need it wait
+/// for the same one.
+type Slots = HashMap<(Place, usize), Arc<AsyncMutex<Slot>>>;
+
+#[derive(Default)]
+struct Slot {
+    connection: Option<Arc<Connection>>,
+    failed: Option<(Instant, Failure)>,
+}
+
+impl Pool {
+    pub fn new(settings: SocketSettings, addresses: Vec<String>, recorders: Vec<AckRecorder>) -> Self {
+        let recorders = recorders.into_iter().map(Arc::new).collect();
+        Pool { settings, addresses, recorders, slots: Mutex::default() }
+    }
+
+    /// How long an answer is waited for.
+    pub fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
+
+    /// Connection number `index` to whichever of the scenario's addresses answers, and what it says of itself.
+    ///
+    /// # Errors
+    /// When none of them answers: with the last one's reason.
+    pub async fn greet(&self, index: usize) -> Result<Greeting, Failure> {
+        self.entrance(index).await.map(|(_, connection)| connection.greeting.clone())
+    }
+
+    /// Connection number `index` to the broker that serves `topic`.
+    ///
+    /// # Errors
+    /// When no broker serves it, or it cannot be reached.
+    pub async fn connection_for(&self, topic: &str, index: usize) -> Result<Arc<Connection>, Failure> {
+        let (entrance, mut via) = self.entrance(index).await?;
+        let mut authoritative = false;
+        for _ in 0..MOST_REDIRECTS {
+            let answer = self.look_up(&via, topic, authoritative).await?;
+            let refusal = || Failure::refused(answer.error.unwrap_or(0), answer.message.as_deref().unwrap_or_default());
+            if answer.response() == LookupType::Failed {
+                return Err(refusal());
+            }
+            let place = self.place(&entrance, &answer).ok_or_else(refusal)?;
+            via = self.get(&place, index).await?;
+            if answer.response() == LookupType::Connect {
+                return Ok(via);
+            }
+            authoritative = answer.authoritative();
+        }
+        Err(Failure::lost(format!(
+            "the cluster sent us from broker to broker {MOST_REDIRECTS} times, looking for {topic}"
+        )))
+    }
+
+    async fn entrance(&self, index: usize) -> Result<(String, Arc<Connection>), Failure> {
+        let mut last = Failure::lost("there is no address");
+        for address in &self.addresses {
+            let place = Place { address: address.clone(), proxy_to: None };
+            match self.get(&place, index).await {
+                Ok(connection) => return Ok((address.clone(), connection)),
+                Err(failure) => last = failure,
+            }
+        }
+        Err(last)
+    }
+
+    async fn get(&self, place: &Place, index: usize) -> Result<Arc<Connection>, Failure> {
+        let slot = {
+            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.entry((place.clone(), index)).or_default().clone()
+        };
+        let mut slot = slot.lock().await;
+        if let Some(connection) = slot.connection.as_ref().filter(|connection| connection.is_open()) {
+            return Ok(connection.clone());
+        }
+        if let Some((at, failure)) = &slot.failed
+            && at.elapsed() < FRESH
+        {
+            return Err(failure.clone());
+        }
+        let recorder = self.recorders[index % self.recorders.len()].clone();
+        let opened = Connection::open(&self.settings, &place.address, place.proxy_to.as_deref(), recorder).await;
+        match opened {
+            Ok(connection) => {
+                let connection = Arc::new(connection);
+                *slot = Slot { connection: Some(connection.clone()), failed: None };
+                Ok(connection)
+            }
+            Err(mut failure) => {
+                failure.message = format!("{}: {}", place.address, failure.message);
+                *slot = Slot { connection: None, failed: Some((Instant::now(), failure.clone())) };
+                Err(failure)
+            }
+        }
+    }
+
+    async fn look_up(&self, via: &Connection, topic: &str, authoritative: bool) -> Result<LookupResponse, Failure> {
+        let answer = via
+            .request(self.settings.timeout, |request_id| {
+                let lookup = Lookup { topic: topic.to_owned(), request_id, authoritative: Some(authoritative) };
+                ToBroker { kind: Kind::Lookup.into(), lookup: Some(Box::new(lookup)), ..ToBroker::default() }
+            })
+            .await?;
+        let answer =
+            answer.lookup_response.ok_or_else(|| Failure::lost("the broker answered a lookup with something else"))?;
+        Ok(*answer)
+    }
+
+    /// Where a lookup's answer sends us.
+    fn place(&self, entrance: &str, answer: &LookupResponse) -> Option<Place> {
+        let url = match &self.settings.tls {
+            Some(_) => answer.broker_service_url_tls.as_ref(),
+            None => answer.broker_service_url.as_ref(),
+        };
+        let broker = url?.split_once("://").map(|(_, rest)| rest.trim_end_matches('/').to_owned())?;
+        Some(if answer.proxy_through_service_url() {
+            Place { address: entrance.to_owned(), proxy_to: Some(broker) }
+        } else {
+            Place { address: broker, proxy_to: None }
+        })
+    }
+}

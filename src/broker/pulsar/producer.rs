@@ -1,0 +1,126 @@
+//! A sender to one topic: to its broker, or by turns or keys to its partitions.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::lane::{Lane, Lanes};
+use super::routing::partition;
+use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
+
+/// A sender to one topic.
+pub struct PulsarProducer {
+    shared: Arc<Lanes>,
+    /// One for each partition; one for a topic that has none.
+    lanes: Vec<Lane>,
+    /// The lane that the next batch without keys goes to.
+    turn: usize,
+    /// Kept for its memory only: empty between batches.
+    groups: Vec<Group>,
+}
+
+/// Messages of a batch that go into the same entries, by their places in the batch.
+#[derive(Default)]
+struct Group {
+    lane: usize,
+    messages: Vec<usize>,
+    refused: Option<SubmitError>,
+}
+
+impl PulsarProducer {
+    /// `slot` is the producer's number among all of the trial.
+    pub(super) fn new(shared: Arc<Lanes>, lanes: Vec<Lane>, slot: usize) -> Self {
+        // Producers begin at different partitions, so that these fill evenly.
+        let turn = slot % lanes.len();
+        PulsarProducer { shared, lanes, turn, groups: Vec::new() }
+    }
+
+    async fn ready(&mut self, lane: usize) -> Result<(), SubmitError> {
+        let begin = Instant::now();
+        if self.lanes[lane].ready().await? {
+            self.shared.waited_ns.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    async fn submit_to(&mut self, lane: usize, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
+        loop {
+            self.ready(lane).await?;
+            if self.lanes[lane].add(batch.len(), |index| &batch[index]) {
+                self.turn = (lane + 1) % self.lanes.len();
+                return Ok(batch.len());
+            }
+        }
+    }
+
+    async fn submit_by_key(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
+        let mut groups = mem::take(&mut self.groups);
+        self.group(batch, &mut groups);
+        for group in &mut groups {
+            group.refused = self.ready(group.lane).await.err();
+        }
+        // From here on nothing waits, so that all are taken or none.
+        for group in &mut groups {
+            let at = |index: usize| &batch[group.messages[index]];
+            let refused = match group.refused.take() {
+                None if self.lanes[group.lane].add(group.messages.len(), at) => continue,
+                None => {
+                    let message = "the connection broke before the message was sent".to_owned();
+                    SubmitError { class: FailureClass::ConnectionLost, message }
+                }
+                Some(refused) => refused,
+            };
+            let mut acks = self.shared.recorder.batch();
+            for index in &group.messages {
+                acks.failed(batch[*index].stamp, refused.class, || refused.message.clone());
+            }
+        }
+        groups.clear();
+        self.groups = groups;
+        self.turn = (self.turn + 1) % self.lanes.len();
+        Ok(batch.len())
+    }
+
+    /// Sorts the batch into groups, each in the batch's order.
+    fn group(&self, batch: &[Outgoing<'_>], groups: &mut Vec<Group>) {
+        let mut places: HashMap<(usize, Option<&[u8]>), usize> = HashMap::new();
+        groups.clear();
+        for (index, outgoing) in batch.iter().enumerate() {
+            let lane = self.lane_of(outgoing);
+            let key = outgoing.key.filter(|_| self.shared.options.batch_by_key);
+            let place = *places.entry((lane, key)).or_insert_with(|| {
+                groups.push(Group { lane, ..Group::default() });
+                groups.len() - 1
+            });
+            groups[place].messages.push(index);
+        }
+    }
+
+    fn lane_of(&self, outgoing: &Outgoing<'_>) -> usize {
+        match outgoing.key {
+            Some(key) if self.lanes.len() > 1 => partition(self.shared.options.hashing, key, self.lanes.len()),
+            _ => self.turn,
+        }
+    }
+}
+
+impl Producer for PulsarProducer {
+    async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
+        let Some(first) = batch.first() else { return Ok(0) };
+        let largest = self.lanes[self.turn].max_message();
+        let fitting = batch.iter().take_while(|outgoing| outgoing.payload.len() <= largest).count();
+        if fitting == 0 {
+            let message = format!("a message of {} bytes, but the broker takes {largest}", first.payload.len());
+            return Err(SubmitError { class: FailureClass::TooLarge, message });
+        }
+        let batch = &batch[..fitting];
+        let keys_matter = self.lanes.len() > 1 || self.shared.options.batch_by_key;
+        if batch.len() > 1 && keys_matter && batch.iter().any(|outgoing| outgoing.key.is_some()) {
+            self.submit_by_key(batch).await
+        } else {
+            self.submit_to(self.lane_of(first), batch).await
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Tries again until it works, in a task of its own: whoever needs the result may wait for it, or stop waiting and come
+//! back later.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use super::failure::Failure;
+
+/// Between one attempt and the next, doubling from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Something that is tried again and again; given up when dropped.
+pub struct Retry<T> {
+    task: AbortHandle,
+    /// There before anybody is notified.
+    end: oneshot::Receiver<Result<T, Failure>>,
+    since: Instant,
+    last: Arc<Mutex<Failure>>,
+}
+
+impl<T: Send + 'static> Retry<T> {
+    /// Begins to try, because of `reason`. `done` is notified when it has come to an end.
+    pub fn start<F>(reason: Failure, done: Arc<Notify>, mut attempt: impl FnMut() -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Result<T, Failure>> + Send,
+    {
+        let last = Arc::new(Mutex::new(reason));
+        let seen = last.clone();
+        let (ended, end) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let mut pause = FIRST_PAUSE;
+            let end = loop {
+                match attempt().await {
+                    Err(failure) if !failure.lasting => {
+                        *seen.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+                        sleep(pause).await;
+                        pause = (pause * 2).min(LONGEST_PAUSE);
+                    }
+                    end => break end,
+                }
+            };
+            // Whoever has dropped this does not care.
+            let _ = ended.send(end);
+            done.notify_one();
+        });
+        Retry { task: task.abort_handle(), end, since: Instant::now(), last }
+    }
+
+    /// What it came to, if that is known before it has been tried for `patience` in all. Cancel-safe. To be called no
+    /// more once it has given a result.
+    ///
+    /// # Errors
+    /// The lasting failure.
+    pub async fn within(&mut self, patience: Duration) -> Option<Result<T, Failure>> {
+        let left = patience.saturating_sub(self.since.elapsed());
+        if left.is_zero() {
+            return self.now();
+        }
+        match timeout(left, &mut self.end).await {
+            Ok(end) => Some(end.unwrap_or_else(|_| Err(crashed()))),
+            Err(_) => None,
+        }
+    }
+
+    /// What it came to, if that is known. To be called no more once it has given a result.
+    ///
+    /// # Errors
+    /// The lasting failure.
+    pub fn now(&mut self) -> Option<Result<T, Failure>> {
+        match self.end.try_recv() {
+            Ok(end) => Some(end),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Closed) => Some(Err(crashed())),
+        }
+    }
+
+    /// What the last attempt failed with.
+    pub fn last(&self) -> Failure {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn crashed() -> Failure {
+    Failure { lasting: true, ..Failure::lost("the task that tried to open it again has crashed") }
+}
+
+impl<T> Drop for Retry<T> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_it_came_to_is_there_when_it_is_told() {
+        let (done, attempts) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+        let counted = attempts.clone();
+        let mut retry = Retry::start(Failure::lost("first"), done.clone(), move || {
+            let attempt = counted.fetch_add(1, Ordering::Relaxed);
+            async move { if attempt < 3 { Err(Failure::late(format!("attempt {attempt}"))) } else { Ok(attempt) } }
+        });
+        assert_eq!((retry.now(), retry.last()), (None, Failure::lost("first")));
+        assert_eq!(retry.within(Duration::ZERO).await, None);
+        done.notified().await;
+        assert_eq!(retry.last(), Failure::late("attempt 2"));
+        assert_eq!(retry.now(), Some(Ok(3)));
+    }
+
+    #[tokio::test]
+    async fn a_lasting_failure_ends_it() {
+        let lasting = Failure { lasting: true, ..Failure::lost("terminated") };
+        let told = lasting.clone();
+        let mut retry = Retry::<()>::start(Failure::lost("first"), Arc::default(), move || {
+            let told = told.clone();
+            async move { Err(told) }
+        });
+        assert_eq!(retry.within(Duration::from_secs(1)).await, Some(Err(lasting)));
+    }
+}

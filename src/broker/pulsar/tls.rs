@@ -1,0 +1,143 @@
+//! TLS: whom we trust and who we are, for both the binary protocol and the admin interface.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use crate::scenario::Tls;
+
+/// Certificates and keys, read once.
+pub struct Identity {
+    pub authorities: Vec<CertificateDer<'static>>,
+    pub own: Option<Own>,
+    pub verify_host: bool,
+}
+
+/// Our own certificate and key.
+pub struct Own {
+    pub chain: Vec<CertificateDer<'static>>,
+    /// As in its file.
+    pub key_pem: Vec<u8>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    /// Reads the files that the scenario names; without any, the authorities are those of the system.
+    ///
+    /// # Errors
+    /// A sentence that names the file.
+    pub fn read(tls: &Tls) -> Result<Self, String> {
+        let authorities = match &tls.ca {
+            Some(file) => certificates(file)?,
+            None => rustls_native_certs::load_native_certs().certs,
+        };
+        let own = match (&tls.certificate, &tls.key) {
+            (Some(certificate), Some(key)) => {
+                let key_pem =
+                    std::fs::read(key).map_err(|error| format!("{} cannot be read: {error}", key.display()))?;
+                let private = PrivateKeyDer::from_pem_slice(&key_pem)
+                    .map_err(|error| format!("{} holds no private key: {error}", key.display()))?;
+                Some(Own { chain: certificates(certificate)?, key_pem, key: private })
+            }
+            _ => None,
+        };
+        Ok(Identity { authorities, own, verify_host: tls.verify_host })
+    }
+
+    /// For connections of the binary protocol.
+    ///
+    /// # Errors
+    /// When an authority's certificate, or our own, cannot be used.
+    pub fn client_config(&self) -> Result<Arc<ClientConfig>, String> {
+        let provider = provider();
+        let mut roots = RootCertStore::empty();
+        for authority in &self.authorities {
+            roots
+                .add(authority.clone())
+                .map_err(|error| format!("an authority's certificate cannot be used: {error}"))?;
+        }
+        let roots = Arc::new(roots);
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?;
+        let builder = if self.verify_host {
+            builder.with_root_certificates(roots)
+        } else {
+            let chain = WebPkiServerVerifier::builder_with_provider(roots, provider)
+                .build()
+                .map_err(|error| format!("no authority to trust: {error}; name one in `broker.security.tls.ca`"))?;
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyHost(chain)))
+        };
+        let config = match &self.own {
+            None => builder.with_no_client_auth(),
+            Some(own) => builder
+                .with_client_auth_cert(own.chain.clone(), own.key.clone_key())
+                .map_err(|error| format!("our own certificate cannot be used: {error}"))?,
+        };
+        Ok(Arc::new(config))
+    }
+}
+
+/// The cryptography of both kinds of connections.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let unreadable = |error| format!("{} holds no certificates: {error}", file.display());
+    let found = CertificateDer::pem_file_iter(file).map_err(unreadable)?.collect::<Result<Vec<_>, _>>();
+    match found.map_err(unreadable)? {
+        found if found.is_empty() => Err(format!("{} holds no certificates", file.display())),
+        found => Ok(found),
+    }
+}
+
+/// Trusts whoever has a certificate of our authorities, under whatever name: `verify_host = false`.
+#[derive(Debug)]
+struct AnyHost(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for AnyHost {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}

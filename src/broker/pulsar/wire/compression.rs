@@ -1,0 +1,169 @@
+//! Compression of an entry's payload, in the formats of Pulsar's own client: LZ4 as a bare block, zlib with its header,
+//! Zstandard frames, and Snappy as a bare block.
+
+use std::io::{Read, Write};
+
+use serde::Deserialize;
+
+/// `CompressionType` of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    #[default]
+    None,
+    Lz4,
+    Zlib,
+    Zstd,
+    Snappy,
+}
+
+/// Most bytes that are unpacked, whatever an entry claims: a broker takes 5 MiB in its default configuration, before
+/// compression or after.
+const MOST_UNPACKED: usize = 256 << 20;
+
+/// How much more LZ4 can say with a byte: one that continues a length stands for 255. Snappy can say less.
+const MOST_PER_BYTE: usize = 255;
+
+/// What a Zstandard frame may ask for to be unpacked with: 8 MiB, the window of level 19.
+const MOST_WINDOW_LOG: u32 = 23;
+
+/// Level of the Java client.
+const ZSTD_LEVEL: i32 = 3;
+
+impl Compression {
+    /// Its number in a message's metadata.
+    pub fn number(self) -> i32 {
+        match self {
+            Compression::None => 0,
+            Compression::Lz4 => 1,
+            Compression::Zlib => 2,
+            Compression::Zstd => 3,
+            Compression::Snappy => 4,
+        }
+    }
+
+    /// The one of that number.
+    pub fn from_number(number: i32) -> Option<Self> {
+        [Compression::None, Compression::Lz4, Compression::Zlib, Compression::Zstd, Compression::Snappy]
+            .into_iter()
+            .find(|compression| compression.number() == number)
+    }
+
+    /// Appends `content` compressed.
+    pub fn compress(self, content: &[u8], out: &mut Vec<u8>) {
+        let begin = out.len();
+        let done = match self {
+            Compression::None => {
+                out.extend_from_slice(content);
+                return;
+            }
+            Compression::Lz4 => {
+                out.resize(begin + lz4_flex::block::get_maximum_output_size(content.len()), 0);
+                lz4_flex::block::compress_into(content, &mut out[begin..]).ok()
+            }
+            Compression::Snappy => {
+                out.resize(begin + snap::raw::max_compress_len(content.len()), 0);
+                snap::raw::Encoder::new().compress(content, &mut out[begin..]).ok()
+            }
+            Compression::Zlib => {
+                let mut encoder = flate2::write::ZlibEncoder::new(&mut *out, flate2::Compression::default());
+                encoder
+                    .write_all(content)
+                    .and_then(|()| encoder.try_finish())
+                    .ok()
+                    .map(|()| encoder.total_out() as usize)
+            }
+            Compression::Zstd => {
+                zstd::stream::copy_encode(content, &mut *out, ZSTD_LEVEL).ok().map(|()| out.len() - begin)
+            }
+        };
+        // None of them fails on a slice with enough room behind it.
+        debug_assert!(done.is_some());
+        out.truncate(begin + done.unwrap_or(0));
+    }
+
+    /// Fills `out` with `content` decompressed, which has `size` bytes. That is somebody else's claim: no memory is taken
+    /// for it that `content` could not fill.
+    ///
+    /// # Errors
+    /// When it is not `size` bytes compressed like this, or more than anybody sends.
+    pub fn decompress(self, content: &[u8], size: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
+        const BROKEN: &str = "its payload cannot be decompressed";
+        out.clear();
+        if size > MOST_UNPACKED {
+            return Err("its payload would be too large, decompressed");
+        }
+        match self {
+            Compression::Lz4 | Compression::Snappy if size > content.len().saturating_mul(MOST_PER_BYTE) => {
+                return Err(BROKEN);
+            }
+            Compression::None => out.extend_from_slice(content),
+            Compression::Lz4 => {
+                out.resize(size, 0);
+                let written = lz4_flex::block::decompress_into(content, out).map_err(|_| BROKEN)?;
+                out.truncate(written);
+            }
+            Compression::Snappy => {
+                if snap::raw::decompress_len(content) != Ok(size) {
+                    return Err(BROKEN);
+                }
+                out.resize(size, 0);
+                snap::raw::Decoder::new().decompress(content, out).map_err(|_| BROKEN)?;
+            }
+            Compression::Zlib => {
+                let limited = flate2::read::ZlibDecoder::new(content).take(size as u64 + 1).read_to_end(out);
+                limited.map_err(|_| BROKEN)?;
+            }
+            Compression::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::new(content).map_err(|_| BROKEN)?;
+                decoder.window_log_max(MOST_WINDOW_LOG).map_err(|_| BROKEN)?;
+                decoder.take(size as u64 + 1).read_to_end(out).map_err(|_| BROKEN)?;
+            }
+        }
+        if out.len() == size { Ok(()) } else { Err(BROKEN) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALL: [Compression; 5] =
+        [Compression::None, Compression::Lz4, Compression::Zlib, Compression::Zstd, Compression::Snappy];
+
+    proptest! {
+        #[test]
+        fn what_was_compressed_comes_back(content in proptest::collection::vec(0..4u8, 0..5000)) {
+            for compression in ALL {
+                let mut packed = vec![7];
+                compression.compress(&content, &mut packed);
+                let mut unpacked = Vec::new();
+                compression.decompress(&packed[1..], content.len(), &mut unpacked).unwrap();
+                prop_assert_eq!(&unpacked, &content);
+                prop_assert!(compression.decompress(&packed[1..], content.len() + 1, &mut unpacked).is_err());
+            }
+        }
+
+        #[test]
+        fn rubbish_is_refused_without_a_panic_and_without_memory_for_what_it_claims(
+            content in proptest::collection::vec(any::<u8>(), 0..100),
+            size in prop_oneof![0..1000usize, any::<usize>()],
+        ) {
+            for compression in ALL {
+                let mut out = Vec::new();
+                let _ = compression.decompress(&content, size, &mut out);
+                prop_assert!(out.capacity() <= 1 << 20, "{} for {size}", out.capacity());
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_protocol() {
+        for (number, compression) in ALL.into_iter().enumerate() {
+            assert_eq!(compression.number(), number as i32);
+            assert_eq!(Compression::from_number(number as i32), Some(compression));
+        }
+        assert_eq!(Compression::from_number(5), None);
+    }
+}

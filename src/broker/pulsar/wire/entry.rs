@@ -1,0 +1,369 @@
+//! Entries: what is behind a `Send` command, and behind a `Message` one. Either one message, or a batch of them:
+//!
+//! ```text
+//! one    MessageMetadata, payload
+//! batch  MessageMetadata, [size: 4] SingleMessageMetadata payload, [size: 4] SingleMessageMetadata payload, …
+//! ```
+//!
+//! The metadata is written and read field by field, by the numbers of `PulsarApi.proto`: a generated type would take an
+//! allocation for each string of each message.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
+use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint};
+
+use super::compression::Compression;
+use super::frame::{FrameError, put_sized, split_message, split_sized};
+use crate::broker::{ENVELOPE_HEADER, Outgoing, Received};
+use crate::measure::ENVELOPE_BYTES;
+
+/// Fields of `MessageMetadata`.
+mod metadata {
+    pub const PRODUCER_NAME: u32 = 1;
+    pub const SEQUENCE_ID: u32 = 2;
+    pub const PUBLISH_TIME: u32 = 3;
+    pub const PROPERTIES: u32 = 4;
+    pub const PARTITION_KEY: u32 = 6;
+    pub const COMPRESSION: u32 = 8;
+    pub const UNCOMPRESSED_SIZE: u32 = 9;
+    pub const NUM_MESSAGES_IN_BATCH: u32 = 11;
+    pub const HIGHEST_SEQUENCE_ID: u32 = 24;
+}
+
+/// Fields of `SingleMessageMetadata`.
+mod single {
+    pub const PROPERTIES: u32 = 1;
+    pub const PARTITION_KEY: u32 = 2;
+    pub const PAYLOAD_SIZE: u32 = 3;
+    pub const SEQUENCE_ID: u32 = 8;
+}
+
+/// Fields of `KeyValue`.
+const KEY: u32 = 1;
+const VALUE: u32 = 2;
+
+/// Characters of an envelope as a property, whose values are text.
+const ENVELOPE_TEXT: usize = ENVELOPE_BYTES.div_ceil(3) * 4;
+
+/// What all entries of a trial have in common, encoded once.
+#[derive(Debug, Default)]
+pub struct Manner {
+    pub compression: Compression,
+    /// The scenario's headers, as fields of the metadata of one message and of a message within a batch.
+    of_one: Vec<u8>,
+    of_single: Vec<u8>,
+}
+
+impl Manner {
+    pub fn new(compression: Compression, headers: &[(String, String)]) -> Self {
+        let mut manner = Manner { compression, ..Manner::default() };
+        for (name, value) in headers {
+            put_property(&mut manner.of_one, metadata::PROPERTIES, name, value.as_bytes());
+            put_property(&mut manner.of_single, single::PROPERTIES, name, value.as_bytes());
+        }
+        manner
+    }
+}
+
+/// What the metadata of an entry says beside its messages.
+#[derive(Debug, Clone, Copy)]
+pub struct Heading<'a> {
+    pub producer_name: &'a str,
+    pub sequence_id: u64,
+    pub publish_time_ms: u64,
+    /// `Some` where the payload is compressed.
+    pub uncompressed_size: Option<usize>,
+}
+
+/// Appends the metadata of `message` sent alone.
+pub fn put_one(out: &mut Vec<u8>, manner: &Manner, heading: Heading<'_>, message: &Outgoing<'_>) {
+    put_heading(out, manner, heading, message.key);
+    out.extend_from_slice(&manner.of_one);
+    put_envelope(out, metadata::PROPERTIES, message.envelope);
+}
+
+/// Appends the metadata of a batch of `count` messages, whose first has `key`.
+pub fn put_batch(out: &mut Vec<u8>, manner: &Manner, heading: Heading<'_>, count: usize, key: Option<&[u8]>) {
+    put_heading(out, manner, heading, key);
+    put_number(out, metadata::NUM_MESSAGES_IN_BATCH, count as u64);
+    put_number(out, metadata::HIGHEST_SEQUENCE_ID, heading.sequence_id + count as u64 - 1);
+}
+
+/// Appends one message of a batch.
+pub fn put_single(out: &mut Vec<u8>, manner: &Manner, sequence_id: u64, message: &Outgoing<'_>) {
+    put_sized(out, |out| {
+        out.extend_from_slice(&manner.of_single);
+        put_envelope(out, single::PROPERTIES, message.envelope);
+        if let Some(key) = message.key {
+            put_bytes(out, single::PARTITION_KEY, key);
+        }
+        put_number(out, single::PAYLOAD_SIZE, message.payload.len() as u64);
+        put_number(out, single::SEQUENCE_ID, sequence_id);
+    });
+    out.extend_from_slice(message.payload);
+}
+
+fn put_heading(out: &mut Vec<u8>, manner: &Manner, heading: Heading<'_>, key: Option<&[u8]>) {
+    put_bytes(out, metadata::PRODUCER_NAME, heading.producer_name.as_bytes());
+    put_number(out, metadata::SEQUENCE_ID, heading.sequence_id);
+    put_number(out, metadata::PUBLISH_TIME, heading.publish_time_ms);
+    if let Some(key) = key {
+        put_bytes(out, metadata::PARTITION_KEY, key);
+    }
+    if let Some(size) = heading.uncompressed_size {
+        put_number(out, metadata::COMPRESSION, manner.compression.number() as u64);
+        put_number(out, metadata::UNCOMPRESSED_SIZE, size as u64);
+    }
+}
+
+fn put_number(out: &mut Vec<u8>, field: u32, number: u64) {
+    encode_key(field, WireType::Varint, out);
+    encode_varint(number, out);
+}
+
+fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+    encode_key(field, WireType::LengthDelimited, out);
+    encode_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+fn put_property(out: &mut Vec<u8>, field: u32, name: &str, value: &[u8]) {
+    let length = |bytes: &[u8]| 1 + prost::length_delimiter_len(bytes.len()) + bytes.len();
+    encode_key(field, WireType::LengthDelimited, out);
+    encode_varint((length(name.as_bytes()) + length(value)) as u64, out);
+    put_bytes(out, KEY, name.as_bytes());
+    put_bytes(out, VALUE, value);
+}
+
+fn put_envelope(out: &mut Vec<u8>, field: u32, envelope: Option<&[u8]>) {
+    let Some(envelope) = envelope else { return };
+    let mut text = [0; ENVELOPE_TEXT];
+    // The engine's envelope always fits.
+    let length = BASE64.encode_slice(envelope, &mut text).unwrap_or(0);
+    put_property(out, field, ENVELOPE_HEADER, &text[..length]);
+}
+
+/// Hands the messages of the entry that follows a `Message` command to `each`, and returns how many there were.
+/// `unpacked` is memory for decompression.
+///
+/// # Errors
+/// When the entry is damaged; messages before the damage were handed over.
+pub fn read(
+    rest: &[u8],
+    lane: u32,
+    redelivered: bool,
+    unpacked: &mut Vec<u8>,
+    each: &mut impl FnMut(Received<'_>),
+) -> Result<usize, FrameError> {
+    let (head, payload) = split_message(rest)?;
+    let head = Head::read(head)?;
+    let mut payload = payload;
+    if head.compression != 0 {
+        let compression = Compression::from_number(head.compression as i32);
+        let compression = compression.ok_or(FrameError::Entry("its compression is unknown"))?;
+        compression.decompress(payload, head.uncompressed_size as usize, unpacked).map_err(FrameError::Entry)?;
+        payload = unpacked;
+    }
+    let Some(count) = head.batched else {
+        each(Received {
+            payload,
+            envelope: head.envelope.as_ref().map(<[u8; ENVELOPE_BYTES]>::as_slice),
+            lane,
+            redelivered,
+        });
+        return Ok(1);
+    };
+    for _ in 0..count {
+        let (inner, behind) = split_sized(payload).ok_or(FrameError::Entry("its batch ends too soon"))?;
+        let inner = Head::read(inner)?;
+        let (content, behind) =
+            behind.split_at_checked(inner.payload_size as usize).ok_or(FrameError::Entry("its batch ends too soon"))?;
+        each(Received {
+            payload: content,
+            envelope: inner.envelope.as_ref().map(<[u8; ENVELOPE_BYTES]>::as_slice),
+            lane,
+            redelivered,
+        });
+        payload = behind;
+    }
+    Ok(count as usize)
+}
+
+/// How many messages an entry counts for among a consumer's permits, also if it cannot be read further.
+pub fn count(rest: &[u8]) -> usize {
+    let head = split_message(rest).and_then(|(head, _)| Head::read(head));
+    head.ok().and_then(|head| head.batched).map_or(1, |count| count as usize)
+}
+
+/// What is of interest in either kind of metadata.
+#[derive(Default)]
+struct Head {
+    compression: u64,
+    uncompressed_size: u64,
+    batched: Option<u64>,
+    payload_size: u64,
+    envelope: Option<[u8; ENVELOPE_BYTES]>,
+}
+
+impl Head {
+    /// Reads `MessageMetadata` or `SingleMessageMetadata`. Where the two give a number different meanings, the reader of
+    /// the one does not look at what the other has; a producer's name (1) is no property with the envelope's name.
+    fn read(mut bytes: &[u8]) -> Result<Head, FrameError> {
+        let mut head = Head::default();
+        while !bytes.is_empty() {
+            match field(&mut bytes)? {
+                (metadata::COMPRESSION, Value::Number(number)) => head.compression = number,
+                (metadata::UNCOMPRESSED_SIZE, Value::Number(number)) => head.uncompressed_size = number,
+                (metadata::NUM_MESSAGES_IN_BATCH, Value::Number(number)) => head.batched = Some(number),
+                (single::PAYLOAD_SIZE, Value::Number(number)) => head.payload_size = number,
+                (metadata::PROPERTIES | single::PROPERTIES, Value::Bytes(property)) => {
+                    if let Some(envelope) = envelope(property) {
+                        head.envelope = Some(envelope);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(head)
+    }
+}
+
+enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+    Fixed,
+}
+
+/// The next field of an encoded message, which is taken from `bytes`.
+fn field<'a>(bytes: &mut &'a [u8]) -> Result<(u32, Value<'a>), FrameError> {
+    const CUT: FrameError = FrameError::Entry("its metadata ends too soon");
+    let (field, wire_type) = decode_key(bytes)?;
+    let mut split = |length: usize| {
+        let (taken, behind) = bytes.split_at_checked(length).ok_or(CUT)?;
+        *bytes = behind;
+        Ok::<&'a [u8], FrameError>(taken)
+    };
+    let value = match wire_type {
+        WireType::Varint => Value::Number(decode_varint(bytes)?),
+        WireType::LengthDelimited => {
+            let length = decode_varint(bytes)? as usize;
+            let (taken, behind) = bytes.split_at_checked(length).ok_or(CUT)?;
+            *bytes = behind;
+            Value::Bytes(taken)
+        }
+        WireType::ThirtyTwoBit => split(4).map(|_| Value::Fixed)?,
+        WireType::SixtyFourBit => split(8).map(|_| Value::Fixed)?,
+        WireType::StartGroup | WireType::EndGroup => return Err(FrameError::Entry("its metadata has groups")),
+    };
+    Ok((field, value))
+}
+
+/// The envelope in a property, if it is that property.
+fn envelope(mut property: &[u8]) -> Option<[u8; ENVELOPE_BYTES]> {
+    let (mut name, mut text): (&[u8], &[u8]) = (&[], &[]);
+    while !property.is_empty() {
+        match field(&mut property).ok()? {
+            (KEY, Value::Bytes(bytes)) => name = bytes,
+            (VALUE, Value::Bytes(bytes)) => text = bytes,
+            _ => {}
+        }
+    }
+    if name != ENVELOPE_HEADER.as_bytes() {
+        return None;
+    }
+    // Decoding asks for room in whole groups of three bytes.
+    let mut decoded = [0; ENVELOPE_TEXT];
+    let length = BASE64.decode_slice(text, &mut decoded).ok()?;
+    decoded[..length].try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::{Frame, put_message};
+    use super::super::proto::ToBroker;
+    use super::*;
+    use crate::measure::Stamp;
+    use proptest::prelude::*;
+
+    const STAMP: fn() -> Stamp = || Stamp::new(0, 0, 0, true);
+
+    fn heading(uncompressed_size: Option<usize>) -> Heading<'static> {
+        Heading {
+            producer_name: "standalone-0-1",
+            sequence_id: 300,
+            publish_time_ms: 1_700_000_000_000,
+            uncompressed_size,
+        }
+    }
+
+    /// A payload and its envelope.
+    type Arrived = (Vec<u8>, Option<Vec<u8>>);
+
+    fn received(rest: &[u8]) -> Result<Vec<Arrived>, FrameError> {
+        let mut all = Vec::new();
+        read(rest, 3, true, &mut Vec::new(), &mut |message| {
+            assert!((message.lane, message.redelivered) == (3, true));
+            all.push((message.payload.to_vec(), message.envelope.map(<[u8]>::to_vec)));
+        })?;
+        Ok(all)
+    }
+
+    proptest! {
+        #[test]
+        fn messages_come_back_from_batches_however_they_are_compressed(
+            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 1..20),
+            key in proptest::option::of("[a-z]{0,9}"),
+            envelope in proptest::option::of(any::<[u8; ENVELOPE_BYTES]>()),
+            number in 0..5i32,
+            headers: bool,
+        ) {
+            let headers = if headers { vec![("trace".to_owned(), "abc".to_owned())] } else { Vec::new() };
+            let manner = Manner::new(Compression::from_number(number).unwrap(), &headers);
+            let messages: Vec<Outgoing<'_>> = payloads
+                .iter()
+                .map(|payload| Outgoing {
+                    payload,
+                    key: key.as_ref().map(String::as_bytes),
+                    envelope: envelope.as_ref().map(<[u8; ENVELOPE_BYTES]>::as_slice),
+                    stamp: STAMP(),
+                })
+                .collect();
+            let mut plain = Vec::new();
+            for (index, message) in messages.iter().enumerate() {
+                put_single(&mut plain, &manner, 300 + index as u64, message);
+            }
+            let size = (manner.compression != Compression::None).then_some(plain.len());
+            let mut out = Vec::new();
+            put_message(
+                &mut out,
+                &ToBroker::default(),
+                |out| put_batch(out, &manner, heading(size), messages.len(), messages[0].key),
+                |out| manner.compression.compress(&plain, out),
+            );
+            let (frame, _) = Frame::first(&out, 1 << 20).unwrap().unwrap();
+            let expected: Vec<_> =
+                payloads.iter().map(|payload| (payload.clone(), envelope.map(|envelope| envelope.to_vec()))).collect();
+            prop_assert_eq!(received(frame.rest), Ok(expected));
+            prop_assert_eq!(count(frame.rest), payloads.len());
+
+            let mut out = Vec::new();
+            put_message(
+                &mut out,
+                &ToBroker::default(),
+                |out| put_one(out, &Manner::new(Compression::None, &headers), heading(None), &messages[0]),
+                |out| out.extend(&payloads[0]),
+            );
+            let (frame, _) = Frame::first(&out, 1 << 20).unwrap().unwrap();
+            prop_assert_eq!(received(frame.rest).map(|all| all.len()), Ok(1));
+            prop_assert_eq!(count(frame.rest), 1);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = received(&bytes);
+            let mut sized = Vec::new();
+            put_sized(&mut sized, |out| out.extend(&bytes));
+            let _ = received(&sized);
+        }
+    }
+}
