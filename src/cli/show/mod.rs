@@ -14,7 +14,7 @@ use std::path::Path;
 
 pub use page::View;
 
-use crate::record::export::Format;
+use crate::record::export::{ExportError, Format};
 use crate::record::{DirectoryError, Record, SeriesRow, read_records, read_series, standing_records, standing_series};
 
 /// Records cannot be shown.
@@ -22,6 +22,8 @@ use crate::record::{DirectoryError, Record, SeriesRow, read_records, read_series
 pub enum ShowError {
     #[error(transparent)]
     Read(#[from] DirectoryError),
+    #[error(transparent)]
+    Export(#[from] ExportError),
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }
@@ -52,10 +54,10 @@ pub fn show(path: &Path, json: bool, view: View, out: &mut dyn Write) -> Result<
 /// Prints the records as another tool would, the last of each trial.
 ///
 /// # Errors
-/// As [`show`].
+/// As [`show`], or when the records have not what the format tells.
 pub fn export(path: &Path, format: Format, out: &mut dyn Write) -> Result<(), ShowError> {
     let records: Vec<Record> = standing_records(&read_records(path)?.records).into_iter().cloned().collect();
-    print(&format.text(&records), out)
+    print(&format.text(&records)?, out)
 }
 
 fn print(text: &str, out: &mut dyn Write) -> Result<(), ShowError> {

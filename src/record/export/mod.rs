@@ -1,23 +1,48 @@
 //! Records in the formats of other tools, so that their tables compare. Only what a record says is used.
 
 pub mod nsq;
+mod pulsar_seed;
 
 use clap::ValueEnum;
 
-use super::schema::Record;
+use super::schema::{Record, Status};
 
 /// A format of another tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// The lines of NSQ's bench_writer, bench_reader and bench.py
     Bench,
+    /// One JSON line per trial, as the Pulsar throughput test in `configs/seeds/` was first published
+    Seed,
+    /// The same, but one line per point: the mean of its trials, and those with the highest and the lowest rate
+    SeedSummary,
+}
+
+/// Records cannot be put into a format.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ExportError {
+    #[error("no trial has been completed: there is nothing to export")]
+    Empty,
+    #[error("the trial {trial} of point {point} has no {what}, which every line of this format tells: {advice}")]
+    Lacks { point: usize, trial: u32, what: &'static str, advice: &'static str },
 }
 
 impl Format {
     /// The records as the other tool would have printed them.
-    pub fn text(self, records: &[Record]) -> String {
+    ///
+    /// # Errors
+    /// When a record has not what the format tells, or no record has.
+    pub fn text(self, records: &[Record]) -> Result<String, ExportError> {
         match self {
-            Format::Bench => nsq::bench_lines(records),
+            Format::Bench => Ok(nsq::bench_lines(records)),
+            Format::Seed => pulsar_seed::lines(&completed(records)?),
+            Format::SeedSummary => pulsar_seed::summary(&completed(records)?),
         }
     }
+}
+
+/// Those of trials that were completed.
+fn completed(records: &[Record]) -> Result<Vec<&Record>, ExportError> {
+    let completed: Vec<&Record> = records.iter().filter(|record| record.status == Status::Completed).collect();
+    if completed.is_empty() { Err(ExportError::Empty) } else { Ok(completed) }
 }
