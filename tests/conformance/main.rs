@@ -51,6 +51,14 @@ impl Broker {
         Broker { keys, consumer_properties: "" }
     }
 
+    #[cfg(feature = "pulsar")]
+    fn real_pulsar() -> Self {
+        let (address, admin) = (harness::pulsar::address(), harness::pulsar::admin());
+        let keys =
+            format!("broker.kind = \"pulsar\"\nbroker.address = \"{address}\"\nbroker.pulsar.admin = \"{admin}\"");
+        Broker { keys, consumer_properties: "" }
+    }
+
     /// What the broker says that it can do. What it cannot is refused, which is what is expected of it then.
     fn can(&self) -> Capabilities {
         let table: toml::Table = self.keys.parse().unwrap();
@@ -124,4 +132,6 @@ conformance! {
     real_kafka,
     #[cfg(feature = "nsq")]
     real_nsq,
+    #[cfg(feature = "pulsar")]
+    real_pulsar,
 }

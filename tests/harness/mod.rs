@@ -9,6 +9,8 @@
 pub mod kafka;
 pub mod nsq;
 mod process;
+#[cfg(feature = "pulsar")]
+pub mod pulsar;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
