@@ -32,7 +32,7 @@ pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(Brok
         connections,
         properties: fields.get("properties").map(|field| properties::read(&field, context)).unwrap_or_default(),
         security: security::read(&fields, descriptor, context),
-        options: options::read(&fields, descriptor),
+        options: options::read(&fields, descriptor, context),
     };
     Some((config, descriptor))
 }

@@ -2,13 +2,14 @@
 
 use toml::{Table, Value};
 
+use super::Context;
 use crate::scenario::Descriptor;
 use crate::scenario::fields::Fields;
 use crate::scenario::masking::is_secret_name;
 use crate::scenario::path::KeyPath;
 use crate::scenario::suggestion::{closest, list};
 
-pub(super) fn read(fields: &Fields<'_>, descriptor: &Descriptor) -> Table {
+pub(super) fn read(fields: &Fields<'_>, descriptor: &Descriptor, context: &Context<'_>) -> Table {
     let Some(field) = fields.get(descriptor.kind) else { return Table::new() };
     let Value::Table(table) = field.value else {
         field.refuse(format!("`{}` should be a table", field.path), format!("write `[{}]`", field.path));
@@ -17,7 +18,17 @@ pub(super) fn read(fields: &Fields<'_>, descriptor: &Descriptor) -> Table {
     if let Err(error) = (descriptor.check_options)(table.clone()) {
         refuse(table, &field.path, fields, descriptor, &error);
     }
-    table.clone()
+    with_files_found(table.clone(), context)
+}
+
+/// Lets the `{ file = "path" }` of a secret start at the scenario's own folder, as every path does.
+fn with_files_found(mut table: Table, context: &Context<'_>) -> Table {
+    for (_, value) in table.iter_mut().filter(|(key, _)| is_secret_name(key)) {
+        if let Some(Value::String(path)) = value.as_table_mut().and_then(|secret| secret.get_mut("file")) {
+            *path = context.resolve(path).display().to_string();
+        }
+    }
+    table
 }
 
 /// Serde says what is wrong and what was expected, but not where: the key is found by its name, or by doing without it.
