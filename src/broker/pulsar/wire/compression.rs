@@ -111,8 +111,7 @@ impl Compression {
                 snap::raw::Decoder::new().decompress(content, out).map_err(|_| BROKEN)?;
             }
             Compression::Zlib => {
-                let limited = flate2::read::ZlibDecoder::new(content).take(size as u64 + 1).read_to_end(out);
-                limited.map_err(|_| BROKEN)?;
+                inflate(content, size, out).map_err(|_| BROKEN)?;
             }
             Compression::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::new(content).map_err(|_| BROKEN)?;
@@ -122,6 +121,22 @@ impl Compression {
         }
         if out.len() == size { Ok(()) } else { Err(BROKEN) }
     }
+}
+
+/// Inflates up to `size` bytes. The Java client's stream has no end, only a flush, so that a reader that waits for the end
+/// would not do.
+fn inflate(content: &[u8], size: usize, out: &mut Vec<u8>) -> Result<(), flate2::DecompressError> {
+    const STEP: usize = 64 << 10;
+    let mut inflater = flate2::Decompress::new(true);
+    while out.len() < size {
+        let (read, written) = (inflater.total_in(), out.len());
+        out.reserve_exact(STEP.max(written).min(size - written));
+        let status = inflater.decompress_vec(&content[read as usize..], out, flate2::FlushDecompress::Sync)?;
+        if status == flate2::Status::StreamEnd || (inflater.total_in(), out.len()) == (read, written) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

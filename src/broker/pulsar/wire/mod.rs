@@ -5,6 +5,8 @@
 //! - [`entry`]: what a message or a batch of them consists of, written and read.
 //! - [`compression`]: of an entry's payload.
 
+#[cfg(test)]
+mod captured;
 pub mod compression;
 pub mod entry;
 pub mod frame;
