@@ -8,7 +8,7 @@
 //! - `retry`: opens lanes and consumers again.
 //! - `admin`: topics made and removed.
 //!
-//! Why not the `pulsar` crate: docs/decisions/0007-pulsar-protocol.md.
+//! Why not the `pulsar` crate: docs/decisions/0006-pulsar-protocol.md.
 
 mod admin;
 mod config;
