@@ -20,6 +20,7 @@ class Workload:
     linger_ms: int
     batch_bytes: int
     queue_messages: int  # how many messages a client holds at most, where it counts messages
+    batching: bool = True
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,146 @@
+"""Producers for Apache Pulsar: brokermark, and the pulsar-perf that comes with the server."""
+
+import json
+import os
+import threading
+import time
+import urllib.request
+from contextlib import contextmanager
+
+import measure
+from brokermark import Brokermark
+from comparison import Comparison, Workload
+from measure import PeerError, Process
+
+IN_FLIGHT = 10_000
+POLL_SECONDS = 0.05
+
+# Payload bytes, and whether messages go out in batches.
+WORKLOADS = {
+    "batched": (100, True),
+    "batched-2k": (2048, True),
+    "unbatched": (100, False),
+    "unbatched-2k": (2048, False),
+}
+
+
+def comparison(messages: int, server: dict[str, str], name: str = "batched") -> Comparison:
+    if name not in WORKLOADS:
+        raise PeerError(f"no workload {name}; there are: {', '.join(WORKLOADS)}")
+    payload_bytes, batching = WORKLOADS[name]
+    workload = Workload(
+        messages=messages,
+        payload_bytes=payload_bytes,
+        partitions=1,
+        acks="all",
+        linger_ms=1,  # pulsar-perf's own default
+        batch_bytes=128 * 1024,
+        queue_messages=IN_FLIGHT,
+        batching=batching,
+    )
+    address = server["BROKERMARK_PULSAR"]
+    perf = PulsarPerf(address, Topics(server["BROKERMARK_PULSAR_ADMIN"]), server["BROKERMARK_PULSAR_HOME"])
+    settings = {
+        "broker.address": address,
+        "broker.pulsar.admin": server["BROKERMARK_PULSAR_ADMIN"],
+        "broker.pulsar.batching": batching,
+        "producers.in_flight": IN_FLIGHT,
+        "payload.size": payload_bytes,
+    }
+    batches = f"batches of at most {workload.batch_bytes // 1024} KiB" if batching else "no batching"
+    return Comparison(
+        broker="pulsar",
+        setting=f"{payload_bytes} B, {batches}, one producer, {IN_FLIGHT:,} messages in flight, no compression",
+        workload=workload,
+        peers=[Brokermark("configs/examples/pulsar-throughput.toml", settings), perf],
+        # As large as what follows: memory is slow at its first use, and the server's code is compiled as it runs.
+        warm_up=lambda: perf.run(workload) and None,
+    )
+
+
+class Topics:
+    """New topics, made and removed over the admin interface, which also tells what has arrived."""
+
+    def __init__(self, admin: str):
+        self.base = f"{admin}/admin/v2/persistent/public/default"
+        self.made = 0
+
+    @contextmanager
+    def new(self):
+        self.made += 1
+        name = f"compare-{os.getpid()}-{self.made}"
+        self.call("PUT", name)
+        try:
+            yield name
+        finally:
+            self.call("DELETE", f"{name}?force=true")
+            time.sleep(3)  # the server removes the files in the background; that is not the next tool's cost
+
+    def call(self, method: str, path: str) -> bytes:
+        request = urllib.request.Request(f"{self.base}/{path}", method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.read()
+
+
+class Arrival(threading.Thread):
+    """Watches a topic: when its first message and its last were there."""
+
+    def __init__(self, topics: Topics, name: str, messages: int):
+        super().__init__(daemon=True)
+        self.topics, self.name_of_topic, self.messages = topics, name, messages
+        self.first = self.last = None
+        self.ended = threading.Event()
+        self.count = 0
+
+    def run(self) -> None:
+        while self.last is None and not self.ended.is_set():
+            self.look()
+            time.sleep(POLL_SECONDS)
+
+    def look(self) -> None:
+        stats = json.loads(self.topics.call("GET", f"{self.name_of_topic}/stats"))
+        now = time.monotonic()
+        self.count = max(self.count, stats["msgInCounter"])
+        if self.first is None and self.count > 0:
+            self.first = now
+        if self.last is None and self.count >= self.messages:
+            self.last = now
+
+
+class PulsarPerf:
+    name = "pulsar-perf produce"
+    # Its own averages include the JVM's start and the shutdown, less than half of the true rate.
+    rate = (
+        "messages / (last message arrived − first message seen), by the server's own counter looked at every "
+        f"{POLL_SECONDS * 1000:.0f} ms: in its favour, as the time to the first look is left out"
+    )
+
+    def __init__(self, address: str, topics: Topics, home: str):
+        self.address = address
+        self.topics = topics
+        self.home = home
+
+    def install(self) -> None:
+        pass  # comes with the server
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        with self.topics.new() as topic:
+            command = ["env", "PULSAR_MEM=-Xms256m -Xmx1g -XX:MaxDirectMemorySize=1g", f"{self.home}/bin/pulsar-perf"]
+            command += ["produce", "-u", f"pulsar://{self.address}", "-r", "100000000", "-i", "1"]
+            command += ["-m", str(workload.messages), "-s", str(workload.payload_bytes)]
+            command += ["-o", str(workload.queue_messages), "-ml", "0"]
+            if workload.batching:
+                command += ["-b", str(workload.linger_ms), "-bb", str(workload.batch_bytes)]
+            else:
+                command += ["-db"]
+            arrival = Arrival(self.topics, topic, workload.messages)
+            arrival.start()
+            process = measure.run([*command, topic])
+            arrival.ended.set()
+            arrival.join()
+            if arrival.last is None:
+                arrival.look()
+        if arrival.last is None:
+            raise PeerError(f"of {workload.messages} messages {arrival.count} arrived:\n{process.output[-2000:]}")
+        seconds = arrival.last - arrival.first
+        return arrival.count / seconds, f"{arrival.count} messages in {seconds:.2f} s", process
