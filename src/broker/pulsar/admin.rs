@@ -15,6 +15,9 @@ use crate::broker::{BrokerError, Topic};
 /// Requests at a time: making a topic costs the broker some milliseconds of waiting for its own metadata.
 const WORKERS: usize = 16;
 
+/// Times a broker may send us on to another.
+const MOST_REDIRECTS: usize = 10;
+
 /// Talks to the admin interface; blocking, so not for a thread of the runtime.
 pub struct Admin {
     agent: Agent,
@@ -26,6 +29,8 @@ pub struct Admin {
 /// An answer.
 struct Answer {
     status: u16,
+    /// Where else to ask.
+    location: Option<String>,
     text: String,
 }
 
@@ -34,6 +39,8 @@ impl Admin {
     pub fn new(url: &str, token: Option<&str>, identity: Option<&tls::Identity>, timeout: Duration) -> Self {
         let mut config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(timeout));
         config = config.max_idle_connections_per_host(WORKERS);
+        // Redirects are followed here, with the method and the token kept. Brokers are not behind a proxy for browsers.
+        config = config.max_redirects(0).proxy(None);
         if let Some(identity) = identity {
             config = config.tls_config(tls_config(identity));
         }
@@ -133,29 +140,47 @@ impl Admin {
         }
     }
 
+    /// Asks, and asks again where the answer sends us: each namespace has a broker that knows of its topics, and others
+    /// redirect to it.
     fn call(&self, method: &str, path: &str, body: Option<&str>) -> Result<Answer, BrokerError> {
-        let mut request = ureq::http::Request::builder().method(method).uri(format!("{}/admin/v2/{path}", self.url));
+        let mut url = format!("{}/admin/v2/{path}", self.url);
+        for _ in 0..MOST_REDIRECTS {
+            let answer = self.call_at(method, &url, body)?;
+            match (answer.status, &answer.location) {
+                (401 | 403, _) => {
+                    let (address, reason) = (self.url.clone(), answer.reason());
+                    return Err(BrokerError::Authorisation { broker: "pulsar", address, reason });
+                }
+                // Whoever has asked for encryption does not get less.
+                (301 | 302 | 307 | 308, Some(to))
+                    if to.starts_with("https://") || to.starts_with("http://") && !url.starts_with("https://") =>
+                {
+                    url.clone_from(to);
+                }
+                _ => return Ok(answer),
+            }
+        }
+        Err(self.unreachable(format!("it was left for others {MOST_REDIRECTS} times, without an answer")))
+    }
+
+    fn call_at(&self, method: &str, url: &str, body: Option<&str>) -> Result<Answer, BrokerError> {
+        let mut request = ureq::http::Request::builder().method(method).uri(url);
         request = request.header("Content-Type", "application/json");
         if let Some(authorization) = &self.authorization {
             request = request.header("Authorization", authorization);
         }
-        let unreachable = |reason: String| BrokerError::Unreachable {
-            broker: "pulsar",
-            address: format!("its admin interface {} (`broker.pulsar.admin`)", self.url),
-            reason,
-        };
         let request =
-            request.body(body.unwrap_or_default().to_owned()).map_err(|error| unreachable(error.to_string()))?;
-        let mut response = self.agent.run(request).map_err(|error| unreachable(error.to_string()))?;
+            request.body(body.unwrap_or_default().to_owned()).map_err(|error| self.unreachable(error.to_string()))?;
+        let mut response = self.agent.run(request).map_err(|error| self.unreachable(error.to_string()))?;
         let status = response.status().as_u16();
-        let text = response.body_mut().read_to_string().map_err(|error| unreachable(error.to_string()))?;
-        let answer = Answer { status, text };
-        match status {
-            401 | 403 => {
-                Err(BrokerError::Authorisation { broker: "pulsar", address: self.url.clone(), reason: answer.reason() })
-            }
-            _ => Ok(answer),
-        }
+        let location = response.headers().get("Location").and_then(|to| to.to_str().ok()).map(str::to_owned);
+        let text = response.body_mut().read_to_string().map_err(|error| self.unreachable(error.to_string()))?;
+        Ok(Answer { status, location, text })
+    }
+
+    fn unreachable(&self, reason: String) -> BrokerError {
+        let address = format!("its admin interface {} (`broker.pulsar.admin`)", self.url);
+        BrokerError::Unreachable { broker: "pulsar", address, reason }
     }
 }
 
@@ -221,7 +246,44 @@ fn in_parallel<T: Sync, R: Send>(
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
     use super::*;
+
+    /// Answers requests one by one, and returns the first line and the authorization of each.
+    fn answering(answers: Vec<String>) -> (String, thread::JoinHandle<Vec<(String, bool)>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = thread::spawn(move || {
+            answers
+                .into_iter()
+                .map(|answer| {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                    let first = lines.next().unwrap().unwrap();
+                    let head: Vec<_> = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                    write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+                    (first, head.iter().any(|line| line.eq_ignore_ascii_case("authorization: bearer good")))
+                })
+                .collect()
+        });
+        (url, serving)
+    }
+
+    #[test]
+    fn another_broker_is_asked_in_the_same_words_with_the_same_token() {
+        let (owner, at_owner) = answering(vec!["204 No Content".to_owned()]);
+        let (entrance, at_entrance) =
+            answering(vec![format!("307 Temporary Redirect\r\nLocation: {owner}/admin/v2/persistent/a/b/c")]);
+        let admin = Admin::new(&entrance, Some("good"), None, Duration::from_secs(10));
+        let name = TopicName::new("a/b", "c");
+        let topic = Topic { name: "c".to_owned(), partitions: 1, replication: 1 };
+        assert_eq!(admin.prepare(&[(name, topic)]), Ok(vec![(0, true)]));
+        let expected = vec![("PUT /admin/v2/persistent/a/b/c HTTP/1.1".to_owned(), true)];
+        assert_eq!(at_entrance.join().unwrap(), expected);
+        assert_eq!(at_owner.join().unwrap(), expected);
+    }
 
     #[test]
     fn work_is_done_in_parallel_and_stops_at_an_error() {

@@ -35,6 +35,8 @@ pub struct Lane {
     /// Number of the connection among those to the same broker.
     index: usize,
     state: State,
+    /// Largest message that its broker takes.
+    max_message: usize,
     /// A batch before its compression.
     plain: Vec<u8>,
 }
@@ -62,15 +64,13 @@ impl Lane {
     /// When the broker does not want it.
     pub async fn open(shared: Arc<Lanes>, topic: Arc<str>, index: usize) -> Result<Lane, Failure> {
         let open = open(&shared, &topic, index, None).await?;
-        Ok(Lane { shared, topic, index, state: State::Open(open), plain: Vec::new() })
+        let max_message = open.connection.greeting.max_message;
+        Ok(Lane { shared, topic, index, state: State::Open(open), max_message, plain: Vec::new() })
     }
 
-    /// Largest message the broker takes; of a lane that is not open, whatever it will be asked for.
+    /// Largest message that its broker takes, or took when the lane was open.
     pub fn max_message(&self) -> usize {
-        match &self.state {
-            State::Open(open) => open.connection.greeting.max_message,
-            _ => usize::MAX,
-        }
+        self.max_message
     }
 
     /// Resolves when messages can be added, having opened the lane again if need be. Cancel-safe. Returns whether the
@@ -88,13 +88,18 @@ impl Lane {
                     let room = connection.room();
                     match connection.readiness(open.producer) {
                         Readiness::Ready => return Ok(waited),
-                        Readiness::Full => room.await,
+                        Readiness::Full => {
+                            waited = true;
+                            room.await;
+                        }
                         Readiness::Closed => self.state = State::Opening(self.reopen()),
                     }
-                    waited = true;
                 }
                 State::Opening(retry) => match retry.within(self.shared.options.send_timeout).await {
-                    Some(Ok(open)) => self.state = State::Open(open),
+                    Some(Ok(open)) => {
+                        self.max_message = open.connection.greeting.max_message;
+                        self.state = State::Open(open);
+                    }
                     Some(Err(failure)) => self.state = State::Dead(failure),
                     None => {
                         // Where everything fails at once, others must still get their turn.
