@@ -118,6 +118,20 @@ fn real_tls_and_a_token_let_us_in_and_wrong_ones_do_not() {
 }
 
 #[test]
+fn real_certificate_of_our_own_says_who_we_are() {
+    let folder = pulsar::variable("BROKERMARK_PULSAR_CERTIFICATES");
+    let as_whom = |who: &str| {
+        let tables = format!(
+            "{VERIFIED}\n[broker.security.tls]\nca = \"{folder}/ca.pem\"\n\
+             certificate = \"{folder}/{who}.crt\"\nkey = \"{folder}/{who}.key\""
+        );
+        scenario_at(&pulsar::variable("BROKERMARK_PULSAR_TLS"), &pulsar::admin(), "", &tables)
+    };
+    assert_delivered(&record_of(&as_whom("client")), 5000, 2);
+    Bench::new(&as_whom("stranger")).run(&[]).expect(1).complains_of(&["cannot be reached"]);
+}
+
+#[test]
 fn real_missing_namespace_is_named() {
     let bench = Bench::new(&scenario("namespace = \"public/missing\"", "[run]\nmessages = 1"));
     bench.run(&[]).expect(1).complains_of(&["does the namespace public/missing exist?", "broker.pulsar.namespace"]);

@@ -90,6 +90,7 @@ impl Broker for PulsarBroker {
         let settings = SocketSettings {
             tls: identity.as_ref().map(tls::Identity::client_config).transpose().map_err(refused)?,
             token: token.map(Arc::from),
+            certified: identity.as_ref().is_some_and(|identity| identity.own.is_some()),
             timeout: *timeout,
             keep_alive: options.keep_alive,
         };

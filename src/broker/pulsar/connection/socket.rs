@@ -26,6 +26,8 @@ const MAX_MESSAGE: usize = 5 << 20;
 pub struct SocketSettings {
     pub tls: Option<Arc<ClientConfig>>,
     pub token: Option<Arc<str>>,
+    /// Whether our certificate says who we are.
+    pub certified: bool,
     /// For connecting and greeting.
     pub timeout: Duration,
     pub keep_alive: Duration,
@@ -85,10 +87,15 @@ pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&st
 }
 
 fn connect(settings: &SocketSettings, proxy_to: Option<&str>) -> ToBroker {
+    // A broker that asks nobody who they are does not mind the method.
+    let method = match &settings.token {
+        Some(_) => Some("token"),
+        None => settings.certified.then_some("tls"),
+    };
     let connect = Connect {
         client_version: client_version(),
         auth_data: settings.token.as_ref().map(|token| token.as_bytes().to_vec()),
-        auth_method_name: settings.token.as_ref().map(|_| "token".to_owned()),
+        auth_method_name: method.map(str::to_owned),
         protocol_version: Some(PROTOCOL_VERSION),
         proxy_to_broker_url: proxy_to.map(str::to_owned),
         feature_flags: Some(FeatureFlags { supports_auth_refresh: Some(true) }),
