@@ -16,7 +16,7 @@ pub struct Received<'a> {
     /// The engine's own header, if the message carries one beside its payload.
     pub envelope: Option<&'a [u8]>,
     /// Numbers the stretches within which the broker promises order (a partition), from 0 per topic;
-    /// [`LANE_WITHOUT_ORDER`](super::LANE_WITHOUT_ORDER): it promises none.
+    /// [`LANE_WITHOUT_ORDER`]: it promises none.
     pub lane: u32,
     /// The broker itself says that it delivered this message before.
     pub redelivered: bool,
