@@ -12,7 +12,7 @@ pub fn partition(hashing: Hashing, key: &[u8], partitions: usize) -> usize {
     (hash & 0x7fff_ffff) as usize % partitions
 }
 
-/// `String.hashCode`: s[0]·31^(n−1) + … + s[n−1] over the UTF-16 units, which for ASCII are the bytes.
+/// `String.hashCode`: `s[0]·31^(n−1) + … + s[n−1]` over the UTF-16 units, which for ASCII are the bytes.
 fn java_hash(key: &[u8]) -> u32 {
     match std::str::from_utf8(key) {
         Ok(text) => text.encode_utf16().fold(0, |hash: u32, unit| hash.wrapping_mul(31).wrapping_add(unit.into())),
