@@ -264,6 +264,24 @@ fn real_nsqd_that_dies_fails_what_was_in_flight_and_is_used_again_when_it_is_bac
 }
 
 #[test]
+fn real_stall_is_paid_for_by_every_message_that_was_due_in_it() {
+    let nsqd = Nsqd::start(&[]);
+    let load = "producers.in_flight = 20\npayload.size = \"100B\"\nload.rate = \"1k/s\"\nrun.duration = \"5s\"\n";
+    let bench = Bench::new(&format!("{}{load}", nsqd.broker()));
+    let running = bench.start(&[]);
+    eventually("much is published", || nsqd.published() >= 1000);
+    nsqd.stall(Duration::from_secs(1));
+    let record = running.finish(Duration::from_secs(60)).record();
+    harness::assert_acknowledged(&record, 5000);
+    let (response, service) = (record.latency.response.unwrap(), record.latency.service.unwrap());
+    // A fifth of all messages was due in the stall, but only 20 of 5000 were in flight.
+    assert!(response.p99_ns > 850_000_000, "{}", response.p99_ns);
+    assert!(response.p90_ns > 350_000_000, "{}", response.p90_ns);
+    assert!(service.p99_ns < 500_000_000, "{}", service.p99_ns);
+    assert!(service.max_ns > 900_000_000, "{}", service.max_ns);
+}
+
+#[test]
 fn real_nsqd_that_dies_for_good_ends_the_run_in_time() {
     let mut nsqd = Nsqd::start(&[]);
     let load = "producers = { count = 4, batch = 20 }\npayload.size = \"100B\"\nbroker.nsq.reconnect = \"1s\"\n";

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -78,6 +79,15 @@ impl Nsqd {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Makes it stand still, and go on after `pause`.
+    pub fn stall(&self, pause: Duration) {
+        // SAFETY: sends a signal to a child that has not been waited for, so that its number is still its own.
+        let signal = |signal| assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
+        signal(libc::SIGSTOP);
+        std::thread::sleep(pause);
+        signal(libc::SIGCONT);
     }
 
     /// Starts it again on the same data.
