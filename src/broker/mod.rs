@@ -83,7 +83,9 @@ pub trait Consumer: Send + 'static {
     /// When receiving failed; a later call may succeed.
     fn ready(&mut self) -> impl Future<Output = Result<(), ReceiveError>> + Send;
 
-    /// Hands every message that is there to `each`, without waiting, and returns how many there were.
+    /// Hands messages that are there to `each`, without waiting, and returns how many there were. Their arrival is the
+    /// moment at which the first of them is handed over, so all of them must be here by then: what is fetched from
+    /// elsewhere after that is for the next call.
     ///
     /// # Errors
     /// When receiving failed after as many messages as were handed over.

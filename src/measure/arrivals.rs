@@ -130,10 +130,11 @@ pub struct ArrivalRecorder {
 }
 
 impl ArrivalRecorder {
-    /// Begins a batch of messages that all arrived now.
+    /// Begins a batch of messages that have all arrived when the first of them is handed over, which is when the time is
+    /// taken: not now, as they may still be fetched.
     pub fn batch(&mut self) -> ArrivalBatch<'_> {
         ArrivalBatch {
-            now_ns: self.shared.clock.now_ns(),
+            now_ns: 0,
             shared: &self.shared,
             received: 0,
             verification: self.shared.groups.get(self.group),
@@ -145,6 +146,7 @@ impl ArrivalRecorder {
 
 /// Messages that arrived at the same moment.
 pub struct ArrivalBatch<'a> {
+    /// 0 before the first message.
     now_ns: u64,
     shared: &'a Shared,
     /// Messages of this trial in this batch.
@@ -158,6 +160,9 @@ impl ArrivalBatch<'_> {
     /// Counts, opens and verifies one message.
     #[inline]
     pub fn received(&mut self, message: Received<'_>) {
+        if self.now_ns == 0 {
+            self.now_ns = self.shared.clock.now_ns();
+        }
         let reception = &mut *self.reception;
         reception.messages += 1;
         reception.payload_bytes += message.payload.len() as u64;
@@ -234,6 +239,25 @@ mod tests {
         assert_eq!((reception.reordered, reception.corrupt, reception.foreign), (2, 1, 2));
         assert_eq!(reception.end_to_end.histogram().len(), 4);
         assert_eq!(arrivals.found(), [Found { distinct: 3, duplicated: 1, saturated: false }]);
+    }
+
+    #[test]
+    fn the_arrival_is_no_earlier_than_the_handing_over() {
+        let clock = Clock::start();
+        let arrivals = Arrivals::new(clock, 1, 1, 1, false);
+        let mut recorder = arrivals.recorder(0);
+        let mut message = vec![7; 100];
+        let checksum = crc32fast::hash(&message[ENVELOPE_BYTES..]);
+        {
+            let mut batch = recorder.batch();
+            let intended_ns = clock.now_ns();
+            Envelope { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns }.seal(&mut message, checksum);
+            while clock.now_ns() < intended_ns + 10_000 {}
+            batch.received(Received { payload: &message, envelope: None, lane: 0, redelivered: false });
+        }
+        let mut reception = Reception::default();
+        arrivals.collect(&mut reception, &mut Reception::default());
+        assert!(reception.end_to_end.histogram().min() >= 9_900, "{}", reception.end_to_end.histogram().min());
     }
 
     #[test]

@@ -40,9 +40,14 @@ impl KafkaConsumer {
                 return Err(cannot(format!("the group {} gave this member no partition", subscription.group)));
             }
             // Nothing has been sent yet, or it is older than the trial: nobody misses it.
-            queue.take(|_| {}).map_err(|code| cannot(name_of(code)))?;
-            // A group event may come without a message: look again soon.
-            let _ = timeout(Duration::from_millis(20), arrived.notified()).await;
+            let taken = queue.take(|_| {});
+            if let Some(code) = taken.error {
+                return Err(cannot(name_of(code)));
+            }
+            if taken.emptied {
+                // A group event may come without a message: look again soon.
+                let _ = timeout(Duration::from_millis(20), arrived.notified()).await;
+            }
         }
         Ok(KafkaConsumer { queue, arrived, unread: true })
     }
@@ -75,8 +80,12 @@ impl Consumer for KafkaConsumer {
     }
 
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        // The queue tells only of its change from empty to not empty, and `take` leaves it empty.
-        self.unread = false;
-        self.queue.take(each).map_err(|code| ReceiveError { class: class_of(code), message: name_of(code) })
+        let taken = self.queue.take(each);
+        // The queue tells only of its change from empty to not empty.
+        self.unread = !taken.emptied;
+        match taken.error {
+            None => Ok(taken.messages),
+            Some(code) => Err(ReceiveError { class: class_of(code), message: name_of(code) }),
+        }
     }
 }

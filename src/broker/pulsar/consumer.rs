@@ -35,6 +35,8 @@ pub struct PulsarConsumer {
     shared: Arc<Lanes>,
     membership: Arc<Membership>,
     parts: Vec<Part>,
+    /// The part whose messages are taken next.
+    turn: usize,
     arrived: Arc<Notify>,
     /// Memory for decompression.
     unpacked: Vec<u8>,
@@ -80,19 +82,21 @@ impl PulsarConsumer {
             let state = State::Open(open);
             parts.push(Part { topic, lane: lane as u32, state, spare: Vec::new(), acks: Vec::new() });
         }
-        Ok(PulsarConsumer { shared, membership, parts, arrived, unpacked: Vec::new() })
+        Ok(PulsarConsumer { shared, membership, parts, turn: 0, arrived, unpacked: Vec::new() })
     }
 }
 
 impl Consumer for PulsarConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
         loop {
-            let mut waiting = false;
             for part in &mut self.parts {
                 part.look()?;
-                waiting |= matches!(&part.state, State::Open(open) if open.inbox.is_waiting());
             }
-            if waiting {
+            // From the one after the last, so that each part has its turn.
+            let waiting = |part: &Part| matches!(&part.state, State::Open(open) if open.inbox.is_waiting());
+            let count = self.parts.len();
+            if let Some(turn) = (0..count).map(|step| (self.turn + step) % count).find(|at| waiting(&self.parts[*at])) {
+                self.turn = turn;
                 return Ok(());
             }
             self.arrived.notified().await;
@@ -100,26 +104,16 @@ impl Consumer for PulsarConsumer {
     }
 
     fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        let mut total = 0;
-        let mut failed = None;
-        for part in &mut self.parts {
-            match part.take(&self.shared, &mut self.unpacked, &mut each) {
-                Ok(count) => total += count,
-                Err((count, failure)) => {
-                    total += count;
-                    let closed =
-                        matches!(&part.state, State::Open(open) if !open.connection.has_consumer(open.consumer));
-                    if closed {
-                        part.reopen(&self.shared, &self.membership, &self.arrived, failure.clone());
-                    }
-                    failed.get_or_insert(failure);
-                }
+        // One part's only: by the time they are handed over, more may have come to the others.
+        let next = (self.turn + 1) % self.parts.len();
+        let part = &mut self.parts[std::mem::replace(&mut self.turn, next)];
+        part.take(&self.shared, &mut self.unpacked, &mut each).map_err(|failure| {
+            let closed = matches!(&part.state, State::Open(open) if !open.connection.has_consumer(open.consumer));
+            if closed {
+                part.reopen(&self.shared, &self.membership, &self.arrived, failure.clone());
             }
-        }
-        match failed {
-            None => Ok(total),
-            Some(failure) => Err(failure.receiving()),
-        }
+            failure.receiving()
+        })
     }
 }
 
@@ -156,11 +150,11 @@ impl Part {
         shared: &Lanes,
         unpacked: &mut Vec<u8>,
         each: &mut impl FnMut(Received<'_>),
-    ) -> Result<usize, (usize, Failure)> {
+    ) -> Result<usize, Failure> {
         let State::Open(open) = &mut self.state else { return Ok(0) };
         let contents = open.inbox.take(std::mem::take(&mut self.spare));
         if let Some(failure) = contents.closed {
-            return Err((0, failure));
+            return Err(failure);
         }
         let mut frames = &contents.frames[..];
         let (mut count, mut permits) = (0, 0);
@@ -190,7 +184,7 @@ impl Part {
         self.spare.clear();
         match damaged {
             None => Ok(count),
-            Some(failure) => Err((count, failure)),
+            Some(failure) => Err(failure),
         }
     }
 }

@@ -113,46 +113,45 @@ impl ConsumerQueue {
         }
     }
 
-    /// Hands every queued message to `each` and returns how many there were; group events are served on the way.
-    ///
-    /// # Errors
-    /// The first error that came in the place of a message; the messages around it were handed over.
-    pub fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, Code> {
-        let mut taken = 0;
-        let mut first_error = None;
-        loop {
-            self.messages.clear();
-            // SAFETY: the queue is alive and the buffer has room for `FETCH` pointers; as many as the call says are then
-            // initialised, and each is destroyed below.
-            let count = unsafe {
-                let count = rd::rd_kafka_consume_batch_queue(self.queue.as_ptr(), 0, self.messages.as_mut_ptr(), FETCH);
-                self.messages.set_len(count.max(0) as usize);
-                count
-            };
-            for message in self.messages.drain(..) {
-                // SAFETY: a valid message until it is destroyed, which is after its last use; nothing of it escapes.
-                unsafe {
-                    match (*message).err {
-                        Code::RD_KAFKA_RESP_ERR_NO_ERROR => {
-                            each(received(message, &self.envelope_header));
-                            taken += 1;
-                        }
-                        Code::RD_KAFKA_RESP_ERR__PARTITION_EOF => {}
-                        code => {
-                            first_error.get_or_insert(code);
-                        }
+    /// Fetches once, hands the messages that were queued to `each`, and tells what there was; group events are served on
+    /// the way.
+    pub fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Taken {
+        self.messages.clear();
+        // SAFETY: the queue is alive and the buffer has room for `FETCH` pointers; as many as the call says are then
+        // initialised, and each is destroyed below.
+        let count = unsafe {
+            let count = rd::rd_kafka_consume_batch_queue(self.queue.as_ptr(), 0, self.messages.as_mut_ptr(), FETCH);
+            self.messages.set_len(count.max(0) as usize);
+            count
+        };
+        let mut taken = Taken { messages: 0, emptied: count <= 0, error: None };
+        for message in self.messages.drain(..) {
+            // SAFETY: a valid message until it is destroyed, which is after its last use; nothing of it escapes.
+            unsafe {
+                match (*message).err {
+                    Code::RD_KAFKA_RESP_ERR_NO_ERROR => {
+                        each(received(message, &self.envelope_header));
+                        taken.messages += 1;
                     }
-                    rd::rd_kafka_message_destroy(message);
+                    Code::RD_KAFKA_RESP_ERR__PARTITION_EOF => {}
+                    code => {
+                        taken.error.get_or_insert(code);
+                    }
                 }
-            }
-            if count <= 0 {
-                return match first_error {
-                    Some(code) => Err(code),
-                    None => Ok(taken),
-                };
+                rd::rd_kafka_message_destroy(message);
             }
         }
+        taken
     }
+}
+
+/// What one fetch came to.
+pub struct Taken {
+    pub messages: usize,
+    /// Nothing was queued any more.
+    pub emptied: bool,
+    /// The first error that came in the place of a message; the messages around it were handed over.
+    pub error: Option<Code>,
 }
 
 impl Drop for ConsumerQueue {
