@@ -23,6 +23,8 @@ pub mod null;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
 pub mod registry;
+#[cfg(any(feature = "nsq", feature = "pulsar"))]
+pub mod tls;
 
 /// A client of one kind of broker, connected for one trial.
 pub trait Broker: Sized + Send + Sync + 'static {

@@ -17,8 +17,7 @@ use super::codec::{Frame, HEARTBEAT, MAGIC, Malformed, OK, command, decode};
 use super::config::{Compression, NsqOptions};
 use super::failure::class_of;
 use super::link::{Inbox, Link, Outbox};
-use super::tls;
-use crate::broker::{BrokerError, FailureClass};
+use crate::broker::{BrokerError, FailureClass, tls};
 use crate::scenario::BrokerConfig;
 
 /// RDY where the scenario names none.
@@ -111,7 +110,13 @@ impl Dialer {
         let refused = |reason: String| BrokerError::Configuration { broker: "nsq", reason };
         Ok(Dialer {
             options: options.clone(),
-            tls: config.security.tls.as_ref().map(tls::configure).transpose().map_err(refused)?,
+            tls: config
+                .security
+                .tls
+                .as_ref()
+                .map(|tls| tls::Identity::read(tls)?.client_config())
+                .transpose()
+                .map_err(refused)?,
             auth: options.auth_secret.as_ref().map(|secret| secret.reveal()).transpose().map_err(refused)?,
             client_id: client_id.to_owned(),
             timeout,

@@ -9,8 +9,7 @@ use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::name::TopicName;
-use super::tls;
-use crate::broker::{BrokerError, Topic};
+use crate::broker::{BrokerError, Topic, tls};
 
 /// Requests at a time: making a topic costs the broker some milliseconds of waiting for its own metadata.
 const WORKERS: usize = 16;

@@ -2,7 +2,7 @@
 //!
 //! - `config`: the `[broker.pulsar]` table; `name`: names of topics; `failure`: what goes wrong, by class.
 //! - `wire`: the binary protocol.
-//! - `connection`, `tls`: one connection to one broker; `pool`: all of them, and which serves a topic.
+//! - `connection`: one connection to one broker; `pool`: all of them, and which serves a topic.
 //! - `producer`: what the engine's tasks send with, over one `lane` for each partition, chosen by `routing`.
 //! - `consumer`: what they receive with.
 //! - `retry`: opens lanes and consumers again.
@@ -21,7 +21,6 @@ mod pool;
 mod producer;
 mod retry;
 mod routing;
-mod tls;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +39,7 @@ use self::pool::Pool;
 use self::producer::PulsarProducer;
 use self::wire::entry::Manner;
 use super::registry::{Capabilities, Descriptor};
-use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic, tls};
 
 /// A Pulsar cluster.
 pub struct PulsarBroker {

@@ -1,4 +1,5 @@
-//! TLS: whom we trust and who we are, for both the binary protocol and the admin interface.
+//! TLS as `[broker.security.tls]` asks for it, of the brokers whose protocol brokermark speaks itself: whom we trust, and who
+//! we are.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -50,17 +51,16 @@ impl Identity {
         Ok(Identity { authorities, own, verify_host: tls.verify_host })
     }
 
-    /// For connections of the binary protocol.
+    /// For connections of the broker's own protocol.
     ///
     /// # Errors
     /// When an authority's certificate, or our own, cannot be used.
     pub fn client_config(&self) -> Result<Arc<ClientConfig>, String> {
         let provider = provider();
         let mut roots = RootCertStore::empty();
-        for authority in &self.authorities {
-            roots
-                .add(authority.clone())
-                .map_err(|error| format!("an authority's certificate cannot be used: {error}"))?;
+        // A system's store holds certificates that rustls does not take.
+        if roots.add_parsable_certificates(self.authorities.iter().cloned()).0 == 0 {
+            return Err("no authority's certificate can be used; name one in `broker.security.tls.ca`".to_owned());
         }
         let roots = Arc::new(roots);
         let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -71,7 +71,7 @@ impl Identity {
         } else {
             let chain = WebPkiServerVerifier::builder_with_provider(roots, provider)
                 .build()
-                .map_err(|error| format!("no authority to trust: {error}; name one in `broker.security.tls.ca`"))?;
+                .map_err(|error| format!("the authorities cannot be used: {error}"))?;
             builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyHost(chain)))
         };
         let config = match &self.own {
@@ -84,7 +84,7 @@ impl Identity {
     }
 }
 
-/// The cryptography of both kinds of connections.
+/// The cryptography of all connections.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
