@@ -28,6 +28,7 @@ mod suggestion;
 mod sweep;
 pub mod template;
 pub mod units;
+pub mod written;
 
 pub use content::{Content, ENVELOPE_BYTES, ENVELOPE_HEADER, Payload, Size};
 pub use error::ScenarioError;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::broker::BrokerError;
-use crate::scenario::units::{parse_duration, parse_size};
+use crate::scenario::written::{duration, size};
 use crate::scenario::{BrokerConfig, SaslMechanism};
 
 /// SCRAM is salted hashing, which librdkafka leaves to OpenSSL.
@@ -53,14 +53,6 @@ pub enum Compression {
     Snappy,
     Lz4,
     Zstd,
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    parse_duration(&String::deserialize(deserializer)?).map(Some).map_err(serde::de::Error::custom)
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    parse_size(&String::deserialize(deserializer)?).map(Some).map_err(serde::de::Error::custom)
 }
 
 /// Properties for librdkafka, in order: a later one of the same name wins.

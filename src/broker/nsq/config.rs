@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 use crate::scenario::Secret;
-use crate::scenario::units::{parse_duration, parse_size};
+use crate::scenario::written::{duration, secret, size};
 
 /// How nsqd is spoken to. What is left out stays as nsqd has it, unless a default is named.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -39,10 +39,10 @@ pub struct NsqOptions {
     #[serde(deserialize_with = "duration")]
     pub output_buffer_timeout: Option<Duration>,
     /// Published bytes of a connection that may await their answer; a producer waits for room. Default: 1 MiB.
-    #[serde(deserialize_with = "required_size")]
+    #[serde(deserialize_with = "size")]
     pub unanswered: u64,
     /// How long producers wait for a lost connection before their messages fail. Default: 30 s.
-    #[serde(deserialize_with = "required_duration")]
+    #[serde(deserialize_with = "duration")]
     pub reconnect: Duration,
     pub compression: Compression,
     /// From 1 to 9, as far as nsqd allows.
@@ -52,7 +52,7 @@ pub struct NsqOptions {
     #[serde(deserialize_with = "secret")]
     pub auth_secret: Option<Secret>,
     /// Largest frame that is taken. Default: 64 MiB.
-    #[serde(deserialize_with = "required_size")]
+    #[serde(deserialize_with = "size")]
     pub frame_bytes: u64,
 }
 
@@ -96,17 +96,9 @@ pub enum Compression {
     Deflate,
 }
 
-fn required_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    required_duration(deserializer).map(Some)
-}
-
 /// nsqd refuses less than a second.
 fn heartbeat<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let heartbeat = required_duration(deserializer)?;
+    let heartbeat: Duration = duration(deserializer)?;
     match heartbeat >= Duration::from_secs(1) {
         true => Ok(heartbeat),
         false => Err(serde::de::Error::custom("nsqd sends no heartbeats more often than once in 1s")),
@@ -119,33 +111,6 @@ fn deflate_level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u3
         true => Ok(Some(level)),
         false => Err(serde::de::Error::custom("a level of deflate is a number from 1 to 9")),
     }
-}
-
-fn required_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    parse_size(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    required_size(deserializer).map(Some)
-}
-
-/// `{ env = "NAME" }`, `{ file = "path" }` or a string.
-fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Inline(String),
-        Env { env: String },
-        File { file: std::path::PathBuf },
-    }
-    // Serde's own message would repeat the value.
-    let written = Written::deserialize(deserializer)
-        .map_err(|_| serde::de::Error::custom("write { env = \"NAME\" }, { file = \"path\" } or a string"))?;
-    Ok(Some(match written {
-        Written::Inline(text) => Secret::Inline(text),
-        Written::Env { env } => Secret::Env(env),
-        Written::File { file } => Secret::File(file),
-    }))
 }
 
 #[cfg(test)]

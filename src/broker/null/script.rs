@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::scenario::units::parse_duration;
+use crate::scenario::written::duration;
 
 /// What the scripted broker does to messages. All shares are from 0 to 1.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -45,10 +45,6 @@ pub struct Stall {
     pub at: Duration,
     #[serde(rename = "for", deserialize_with = "duration")]
     pub length: Duration,
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
 
 fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {

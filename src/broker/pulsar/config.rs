@@ -1,13 +1,12 @@
 //! The `[broker.pulsar]` table.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::wire::compression::Compression;
 use crate::broker::BrokerError;
-use crate::scenario::units::{parse_duration, parse_size};
+use crate::scenario::written::{duration, secret, size};
 use crate::scenario::{BrokerConfig, Secret};
 
 /// How messages are sent and received, and as whom.
@@ -184,34 +183,6 @@ impl PulsarOptions {
 pub fn check(table: toml::Table) -> Result<(), toml::de::Error> {
     let options: PulsarOptions = table.try_into()?;
     options.check().map_err(serde::de::Error::custom)
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    let size = parse_size(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)?;
-    usize::try_from(size).map_err(serde::de::Error::custom)
-}
-
-/// As a password elsewhere in a scenario: a string, `{ env = "NAME" }` or `{ file = "path" }`.
-fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, deny_unknown_fields)]
-    enum Written {
-        Inline(String),
-        Env { env: String },
-        File { file: PathBuf },
-    }
-    // What serde would say of an untagged value may repeat it.
-    let written = Written::deserialize(deserializer)
-        .map_err(|_| serde::de::Error::custom("a token is { env = \"NAME\" }, { file = \"path\" } or a string"))?;
-    Ok(Some(match written {
-        Written::Inline(text) => Secret::Inline(text),
-        Written::Env { env } => Secret::Env(env),
-        Written::File { file } => Secret::File(file),
-    }))
 }
 
 #[cfg(test)]
