@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use brokermark::record::Record;
+use harness::server::variable;
 use harness::{Bench, Running, kafka};
 
 const NULL: &str = r#"
@@ -87,7 +88,7 @@ print(counts.get('response', 0), counts.get('service', 0), counts.get('schedule_
 
 /// What Kafka's own console consumer reads from the begin of a topic.
 fn console_consumer(address: &str, topic: &str, messages: u64) -> Vec<String> {
-    let libraries = Path::new(&kafka::variable("BROKERMARK_KAFKA_LIBS")).join("*");
+    let libraries = Path::new(&variable("BROKERMARK_KAFKA_LIBS")).join("*");
     let mut command = Command::new("java");
     command.arg("-cp").arg(libraries).args([
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
@@ -162,19 +163,19 @@ fn secure_scenario(address: &str, security: &str) -> String {
 }
 
 fn sasl(mechanism: &str, password: &str) -> String {
-    let user = kafka::variable("BROKERMARK_KAFKA_USER");
+    let user = variable("BROKERMARK_KAFKA_USER");
     format!(
         "[broker.security.sasl]\nmechanism = \"{mechanism}\"\nusername = \"{user}\"\npassword = {{ env = \"{password}\" }}\n"
     )
 }
 
 fn tls() -> String {
-    format!("[broker.security.tls]\nca = \"{}\"\n", kafka::variable("BROKERMARK_KAFKA_CA"))
+    format!("[broker.security.tls]\nca = \"{}\"\n", variable("BROKERMARK_KAFKA_CA"))
 }
 
 #[test]
 fn real_secured_listeners_accept_every_way_to_authenticate() {
-    let (plain, encrypted) = (kafka::variable("BROKERMARK_KAFKA_SASL"), kafka::variable("BROKERMARK_KAFKA_SASL_TLS"));
+    let (plain, encrypted) = (variable("BROKERMARK_KAFKA_SASL"), variable("BROKERMARK_KAFKA_SASL_TLS"));
     let password = "BROKERMARK_KAFKA_PASSWORD";
     let mechanisms: &[&str] =
         if cfg!(feature = "kafka-tls") { &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] } else { &["PLAIN"] };
@@ -187,13 +188,13 @@ fn real_secured_listeners_accept_every_way_to_authenticate() {
     }
     let both = format!("{}{}", tls(), sasl("SCRAM-SHA-256", password));
     harness::assert_delivered(&secured(&encrypted, &both).expect(0).record(), 1000, 1);
-    let encrypted = kafka::variable("BROKERMARK_KAFKA_TLS");
+    let encrypted = variable("BROKERMARK_KAFKA_TLS");
     harness::assert_delivered(&secured(&encrypted, &tls()).expect(0).record(), 1000, 1);
 }
 
 #[test]
 fn real_secured_listeners_refuse_a_wrong_password_and_nobody_prints_it() {
-    let address = kafka::variable("BROKERMARK_KAFKA_SASL");
+    let address = variable("BROKERMARK_KAFKA_SASL");
     let bench = Bench::new(&secure_scenario(&address, &sasl("PLAIN", "WRONG_PASSWORD")));
     let mut command = bench.command();
     command.arg("--quiet").env("WRONG_PASSWORD", "hunter2-is-wrong");

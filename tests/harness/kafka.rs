@@ -1,21 +1,10 @@
 //! Real Kafka servers: the one that `scripts/test` starts, and further ones for tests that kill them.
 
-use std::path::Path;
-use std::process::Command;
+use super::server::{Server, variable};
 
 /// `host:port` of the server that `scripts/test` starts.
 pub fn address() -> String {
     variable("BROKERMARK_KAFKA")
-}
-
-/// What `scripts/test` says of its servers. A test that needs them fails without them: it must not seem to have passed.
-pub fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| {
-        panic!(
-            "{name} is not set, so there is no real Kafka to test against: run `scripts/test`, which starts one, or leave \
-             these tests out with `cargo test -- --skip real_`"
-        )
-    })
 }
 
 /// The topics there are, without Kafka's own.
@@ -57,55 +46,8 @@ fn administrate<T>(
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work(client))
 }
 
-/// A server of a test's own, to be killed at will.
-pub struct Server {
-    instance: String,
-    port: u16,
-}
-
-impl Server {
-    /// Starts one that listens on `port` and the four after it.
-    pub fn start(instance: &str, port: u16) -> Self {
-        address();
-        let server = Server { instance: format!("test-{instance}"), port };
-        server.control("up");
-        server
-    }
-
-    pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    pub fn kill(&self) {
-        self.control("kill");
-    }
-
-    /// Starts it again on the same data.
-    pub fn restart(&self) {
-        self.control("restart");
-    }
-
-    fn control(&self, command: &str) {
-        let output = self.command(command).output().unwrap();
-        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-
-    fn command(&self, command: &str) -> Command {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/brokers");
-        let mut process = Command::new(script);
-        process
-            .args([command, "kafka"])
-            .env("BROKERMARK_INSTANCE", &self.instance)
-            .env("BROKERMARK_KAFKA_PORT", self.port.to_string())
-            // A killed server may come back after 2 s instead of 9 s.
-            .env("BROKERMARK_KAFKA_PROPERTIES", "broker.session.timeout.ms=2000");
-        process
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // A test that has failed must not fail a second time here.
-        let _ = self.command("down").output();
-    }
+/// A server of a test's own, which listens on `port` and the four after it.
+pub fn server(instance: &str, port: u16) -> Server {
+    // A killed server may come back after 2 s instead of 9 s.
+    Server::start("kafka", instance, port, &[("BROKERMARK_KAFKA_PROPERTIES", "broker.session.timeout.ms=2000")])
 }

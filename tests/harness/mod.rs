@@ -11,12 +11,13 @@ pub mod nsq;
 mod process;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
+pub mod server;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use brokermark::record::{Reason, ReasonKind, Record, Verification};
+use brokermark::record::{Reason, ReasonKind, Record, Status, Verification};
 use tempfile::TempDir;
 
 pub use process::{Finished, Running};
@@ -149,6 +150,20 @@ pub fn assert_delivered(record: &Record, messages: u64, groups: u64) {
     let unordered = if record.scenario["broker"]["kind"] == "nsq" { received } else { 0 };
     let expected = Verification { received, unordered, ..Default::default() };
     assert_eq!(record.verification, Some(expected), "at {:?}", record.point);
+}
+
+/// Asserts that the first of two trials ended in order although the server at `address` died during it, and that the second
+/// could not begin; the first one's record.
+pub fn assert_survived(ended: &Finished, address: &str) -> Record {
+    let Ok([record, second]) = <[Record; 2]>::try_from(ended.records()) else { panic!("{}", ended.stderr) };
+    assert_eq!(second.status, Status::Failed, "a trial that cannot begin is recorded, too");
+    assert!(second.error.as_ref().is_some_and(|error| error.contains(address)), "{:?}", second.error);
+    assert_eq!(record.status, Status::Completed);
+    assert_balanced(&record);
+    let counts = &record.counts;
+    assert!(counts.acknowledged > 0 && counts.failed > 0, "{counts:?}");
+    assert!(!record.verdict.valid);
+    record
 }
 
 /// Asserts that the ledgers add up.

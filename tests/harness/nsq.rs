@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::server::variable;
+
 /// `host:port` of each nsqd that `scripts/test` starts.
 pub fn addresses() -> Vec<String> {
     list("BROKERMARK_NSQ")
@@ -25,16 +27,6 @@ pub fn lookup_addresses() -> Vec<String> {
 
 fn list(name: &str) -> Vec<String> {
     variable(name).split(',').map(str::to_owned).collect()
-}
-
-/// What `scripts/test` says of its servers. A test that needs them fails without them: it must not seem to have passed.
-fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| {
-        panic!(
-            "{name} is not set, so there is no real nsqd to test against: run `scripts/test`, which starts some, or leave \
-             these tests out with `cargo test -- --skip real_`"
-        )
-    })
 }
 
 /// An nsqd of a test's own, with its data in memory or a folder that goes with it.
@@ -86,6 +78,7 @@ impl Nsqd {
         // SAFETY: sends a signal to a child that has not been waited for, so that its number is still its own.
         let signal = |signal| assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
         signal(libc::SIGSTOP);
+        // No wait for an event: the length of the fault.
         std::thread::sleep(pause);
         signal(libc::SIGCONT);
     }

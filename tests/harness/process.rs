@@ -59,23 +59,33 @@ impl Running {
     /// Waits for the end of the process.
     pub fn finish(mut self, patience: Duration) -> Finished {
         let begin = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            if begin.elapsed() > patience {
-                self.kill();
-                self.drain();
-                panic!("still runs after {patience:?}; it had printed:\n{}", self.seen);
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        if !self.ends_within(patience) {
+            self.kill();
+            self.drain();
+            panic!("still runs after {patience:?}; it had printed:\n{}", self.seen);
+        }
         let took = begin.elapsed();
+        let status = self.child.wait().unwrap();
         // What a wrapper may have left behind would keep the pipes open.
         self.kill();
         self.drain();
         let stdout = self.stdout.take().unwrap().join().unwrap();
         Finished { code: status.code(), stdout, stderr: std::mem::take(&mut self.seen), took }
+    }
+
+    fn ends_within(&self, patience: Duration) -> bool {
+        let id = self.child.id();
+        let (end, ended) = channel();
+        std::thread::spawn(move || {
+            // SAFETY: `information` is there for the call to write to. `WNOWAIT` leaves the child to be waited for, so that
+            // its id stays its own.
+            let waited = unsafe {
+                let mut information = std::mem::zeroed();
+                libc::waitid(libc::P_PID, id, &raw mut information, libc::WEXITED | libc::WNOWAIT)
+            };
+            let _ = end.send(waited);
+        });
+        ended.recv_timeout(patience).is_ok_and(|waited| waited == 0)
     }
 
     fn drain(&mut self) {

@@ -1,0 +1,75 @@
+//! Real servers: what `scripts/test` says of those it starts, and further ones for tests that kill them.
+
+use std::path::Path;
+use std::process::Command;
+
+/// What `scripts/test` says of its servers. A test that needs them fails without them: it must not seem to have passed.
+pub fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!(
+            "{name} is not set, so there is no real server to test against: run `scripts/test`, which starts one, or leave \
+             these tests out with `cargo test -- --skip real_`"
+        )
+    })
+}
+
+/// A server of a test's own, to be killed at will.
+pub struct Server {
+    kind: &'static str,
+    port: u16,
+    /// What `scripts/brokers` reads from the environment.
+    environment: Vec<(String, String)>,
+}
+
+impl Server {
+    /// Starts one by `scripts/brokers`, with further `settings` for it.
+    pub fn start(kind: &'static str, instance: &str, port: u16, settings: &[(&str, &str)]) -> Self {
+        let mut environment = vec![
+            ("BROKERMARK_INSTANCE".to_owned(), format!("test-{instance}")),
+            (format!("BROKERMARK_{}_PORT", kind.to_uppercase()), port.to_string()),
+        ];
+        // Whoever runs tests without servers does not want this one either.
+        variable(&format!("BROKERMARK_{}", kind.to_uppercase()));
+        environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let server = Server { kind, port, environment };
+        server.control("up");
+        server
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub fn kill(&self) {
+        self.control("kill");
+    }
+
+    /// Starts it again on the same data.
+    pub fn restart(&self) {
+        self.control("restart");
+    }
+
+    fn control(&self, command: &str) {
+        let output = self.command(command).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn command(&self, command: &str) -> Command {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/brokers");
+        let mut process = Command::new(script);
+        let environment = self.environment.iter().map(|(name, value)| (name, value));
+        process.args([command, self.kind]).envs(environment);
+        process
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A test that has failed must not fail a second time here.
+        let _ = self.command("down").output();
+    }
+}
