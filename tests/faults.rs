@@ -87,16 +87,18 @@ fn real_server_that_dies_ends_the_run_with_a_balanced_ledger() {
 #[test]
 fn real_server_that_comes_back_is_used_again_and_nothing_acknowledged_is_lost() {
     let server = kafka::server("returns", 19492);
-    let more = "[consumers]\nverify = true\n[run]\nduration = \"30s\"\ndrain_deadline = \"40s\"";
+    // A session longer than the outage, however slow the machine: whoever's ended would have to wait for its old one.
+    let more = "[consumers]\nverify = true\n[consumers.properties]\n\"session.timeout.ms\" = 180000\n\
+                [run]\nduration = \"30s\"\ndrain_deadline = \"60s\"";
     // Long enough for the server to come back, so that nothing fails for good.
-    let text = scenario(&server.address(), more).replace("= 4000", "= 60000");
+    let text = scenario(&server.address(), more).replace("= 4000", "= 90000");
     let bench = Bench::new(&text.replace("[broker.kafka]", "[broker.kafka]\nidempotence = true"));
     let mut running = bench.start(&[]);
     // A line with percentiles: messages have been acknowledged.
     running.await_stderr(" p99 ");
     server.kill();
     server.restart();
-    let record = running.finish(Duration::from_secs(150)).expect(0).record();
+    let record = running.finish(Duration::from_secs(180)).expect(0).record();
     assert_balanced(&record);
     let verification = record.verification.as_ref().unwrap();
     assert_eq!((verification.lost, verification.corrupt), (0, 0), "{verification:?}");

@@ -101,7 +101,8 @@ impl Properties {
     }
 
     /// For a member of `group`. Offsets are not committed unless the user's properties ask for it: a group that has
-    /// committed nothing leaves nothing behind on the broker.
+    /// committed nothing leaves nothing behind on the broker. A broker that comes back is found within a second: with
+    /// librdkafka's own 10 s a member may outlive its session meanwhile, and wait for that of its former self to end.
     pub fn for_consumer<'a>(
         &'a self,
         group: &'a str,
@@ -112,6 +113,7 @@ impl Properties {
             ("enable.auto.commit", "false"),
             ("auto.offset.reset", "earliest"),
             ("topic.metadata.refresh.interval.ms", "10000"),
+            ("reconnect.backoff.max.ms", "1000"),
         ];
         let connection = self.user.iter().filter(|(key, _)| concerns_the_connection(key));
         own.into_iter()
@@ -124,7 +126,7 @@ impl Properties {
 
 /// `broker.properties` are the producer's; a consumer takes those that say how to connect.
 fn concerns_the_connection(key: &str) -> bool {
-    ["security.", "ssl.", "sasl.", "socket.", "broker.address.", "debug", "api.version."]
+    ["security.", "ssl.", "sasl.", "socket.", "reconnect.", "broker.address.", "debug", "api.version."]
         .iter()
         .any(|prefix| key.starts_with(prefix))
 }
