@@ -23,6 +23,8 @@ pub mod null;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
 pub mod registry;
+#[cfg(feature = "sls")]
+pub mod sls;
 #[cfg(any(feature = "nsq", feature = "pulsar"))]
 pub mod tls;
 
@@ -166,6 +168,39 @@ pub struct Telemetry {
     pub round_trip_p99_ns: Option<u64>,
     /// Time for which producers were kept waiting because the client's queue was full, all together, in nanoseconds.
     pub queue_full_ns: u64,
+    /// What crossed the wire since the last call, where brokermark's own client sends it.
+    pub wire: Option<Wire>,
+}
+
+/// What crossed the wire on the way to the broker. Bytes are of messages that the broker took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wire {
+    /// Requests sent, repeated ones included.
+    pub requests: u64,
+    /// Requests that are to be sent again, because the broker or the network failed in a way that may pass.
+    pub retried: u64,
+    /// Requests that the broker refused because a quota was used up.
+    pub quota_refusals: u64,
+    /// What messages weigh before they are encoded, as the broker's own clients count it.
+    pub raw_bytes: u64,
+    /// Encoded, before compression.
+    pub body_bytes: u64,
+    /// As they were sent.
+    pub sent_bytes: u64,
+}
+
+impl Wire {
+    /// Both together.
+    pub fn plus(self, other: Wire) -> Wire {
+        Wire {
+            requests: self.requests + other.requests,
+            retried: self.retried + other.retried,
+            quota_refusals: self.quota_refusals + other.quota_refusals,
+            raw_bytes: self.raw_bytes + other.raw_bytes,
+            body_bytes: self.body_bytes + other.body_bytes,
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+        }
+    }
 }
 
 /// A message the client would not take.

@@ -38,6 +38,8 @@ brokers! {
     super::nsq::NsqBroker,
     #[cfg(feature = "pulsar")]
     super::pulsar::PulsarBroker,
+    #[cfg(feature = "sls")]
+    super::sls::SlsBroker,
     super::null::NullBroker,
 }
 

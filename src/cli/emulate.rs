@@ -13,7 +13,48 @@ pub struct EmulateArguments {
 #[derive(Debug, Subcommand)]
 pub enum Endpoint {
     /// librdkafka's mock cluster: speaks Kafka's protocol over loopback, keeps 5 MiB of each partition
+    #[cfg(feature = "kafka")]
     Kafka,
+    /// Aliyun's log service: checks signatures and bodies, holds quotas, errs on request, and accounts for every log
+    #[cfg(feature = "sls")]
+    Sls(SlsArguments),
+}
+
+/// What the emulated log service is told to do.
+#[cfg(feature = "sls")]
+#[derive(Debug, Args)]
+pub struct SlsArguments {
+    /// Address to listen at; port 0 for any that is free
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    pub listen: String,
+    /// A log store that is there from the beginning; may be repeated
+    #[arg(long = "store", value_name = "NAME")]
+    pub stores: Vec<String>,
+    /// Shards of those stores
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    pub shards: u32,
+    /// Bytes each shard takes per second, as 5MB/s [default: as many as come]
+    #[arg(long, value_name = "RATE", value_parser = crate::emulator::sls::parse_shard_rate)]
+    pub shard_rate: Option<f64>,
+    /// Which bytes those are
+    #[arg(long, value_enum, default_value = "compressed")]
+    pub basis: crate::emulator::sls::Basis,
+    /// Compressed bytes of logs that each shard keeps for reading
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = crate::scenario::units::parse_size)]
+    pub keep: u64,
+    /// An error on purpose, for a share of the requests that write (quota=0.05) or for some by number (reset@3,7); may be
+    /// repeated
+    #[arg(long = "fault", value_name = "FAULT")]
+    pub faults: Vec<crate::emulator::sls::FaultRule>,
+    /// Threads that serve
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    pub threads: usize,
+    /// The only access key id that is let in
+    #[arg(long, value_name = "ID", default_value = "brokermark")]
+    pub access_key_id: String,
+    /// Its secret, which is none: this is no service
+    #[arg(long, value_name = "SECRET", default_value = "brokermark")]
+    pub access_key_secret: String,
 }
 
 /// Starts the endpoint, prints its address and waits for the end of the process.
@@ -21,10 +62,26 @@ pub enum Endpoint {
 /// # Errors
 /// A sentence when it cannot be started.
 pub fn emulate(arguments: &EmulateArguments, out: &mut dyn Write) -> Result<(), String> {
-    match arguments.endpoint {
+    match &arguments.endpoint {
+        #[cfg(feature = "kafka")]
         Endpoint::Kafka => {
             let cluster = crate::emulator::kafka::EmbeddedKafka::start()?;
             announce(out, &cluster.address())?;
+            wait()
+        }
+        #[cfg(feature = "sls")]
+        Endpoint::Sls(told) => {
+            let options = crate::emulator::sls::EmulatorOptions {
+                shard_rate: told.shard_rate,
+                basis: told.basis,
+                keep: told.keep,
+                faults: told.faults.clone(),
+                stores: told.stores.iter().map(|name| (name.clone(), told.shards)).collect(),
+                threads: told.threads,
+            };
+            let key = Some((told.access_key_id.clone(), told.access_key_secret.clone()));
+            let emulator = crate::emulator::sls::Emulator::start(&options, &told.listen, key)?;
+            announce(out, &emulator.address().to_string())?;
             wait()
         }
     }

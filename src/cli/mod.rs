@@ -3,7 +3,7 @@
 pub mod brokers;
 pub mod check;
 pub mod completions;
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "sls"))]
 pub mod emulate;
 mod exit;
 pub mod run;
@@ -62,7 +62,7 @@ pub enum Verb {
         #[arg(long)]
         series: bool,
     },
-    #[cfg(feature = "kafka")]
+    #[cfg(any(feature = "kafka", feature = "sls"))]
     /// Run an endpoint that other clients may use, until interrupted
     Emulate(emulate::EmulateArguments),
     /// Print a completion script for a shell
@@ -85,7 +85,7 @@ pub fn execute(arguments: Arguments) -> ExitCode {
         Verb::Brokers { json } => Exit::from_result(brokers::brokers(json, &mut out)),
         Verb::Schema { series: false } => Exit::from_result(schema::schema(&mut out)),
         Verb::Schema { series: true } => Exit::from_result(schema::series_schema(&mut out)),
-        #[cfg(feature = "kafka")]
+        #[cfg(any(feature = "kafka", feature = "sls"))]
         Verb::Emulate(arguments) => Exit::from_result(emulate::emulate(&arguments, &mut out)),
         Verb::Completions { shell } => Exit::from_result(completions::completions(shell, &mut out)),
         Verb::ManualPage => Exit::from_result(completions::manual_page(&mut out)),

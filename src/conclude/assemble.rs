@@ -10,7 +10,7 @@ use crate::measure::host::{self, HostUsage};
 use crate::measure::{Distribution, ErrorTally, Errors};
 use crate::record::{
     Client, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Phase, Record, SCHEMA, SendLoopLag, SeriesRow,
-    Status, Throughput, Verdict, Verification, WarmUpCounts, point_values,
+    Status, Throughput, Verdict, Verification, WarmUpCounts, Wire, point_values,
 };
 use crate::scenario::{Load, Trial};
 
@@ -43,6 +43,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.receive_errors = errors(&outcome.receive_errors);
     record.verification = verification(trial, outcome);
     record.client = client(outcome);
+    record.wire = wire(outcome, &record);
     record.host_load = outcome.usage.system.map(|load| HostLoad { system_cpu_busy: load.busy, steal: load.steal });
     record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));
     conclude(&mut record, trial, &rows);
@@ -81,6 +82,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         errors: Vec::new(),
         receive_errors: Vec::new(),
         verification: None,
+        wire: None,
         client: Client::default(),
         host_load: None,
         verdict: Verdict::pending(),
@@ -189,6 +191,24 @@ fn client(outcome: &Outcome) -> Client {
         broker_round_trip_p99_ns: telemetry.round_trip_p99_ns,
         ..used(&outcome.usage, outcome.ledger.measured.acknowledged)
     }
+}
+
+fn wire(outcome: &Outcome, record: &Record) -> Option<Wire> {
+    let seen = outcome.totals.telemetry.wire?;
+    let over = |bytes: u64, divisor: f64| (divisor > 0.0).then(|| bytes as f64 / divisor);
+    let seconds = record.throughput.duration_ns as f64 / 1e9;
+    Some(Wire {
+        requests: seen.requests,
+        retried: seen.retried,
+        quota_refusals: seen.quota_refusals,
+        raw_bytes: seen.raw_bytes,
+        body_bytes: seen.body_bytes,
+        sent_bytes: seen.sent_bytes,
+        compression_ratio: over(seen.body_bytes, seen.sent_bytes as f64),
+        raw_bytes_per_second: over(seen.raw_bytes, seconds).unwrap_or_default(),
+        sent_bytes_per_second: over(seen.sent_bytes, seconds).unwrap_or_default(),
+        raw_bytes_per_cpu_second: over(seen.raw_bytes, record.client.cpu_seconds),
+    })
 }
 
 /// The part of it that the system knows.

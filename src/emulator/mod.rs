@@ -2,3 +2,5 @@
 
 #[cfg(feature = "kafka")]
 pub mod kafka;
+#[cfg(feature = "sls")]
+pub mod sls;

@@ -75,7 +75,7 @@ impl Collector {
         self.totals.seconds.push(second);
         self.totals.outcomes.merge(&self.interval);
         self.totals.arrivals.merge(&self.reception);
-        self.totals.telemetry = merged(self.totals.telemetry, telemetry);
+        self.totals.telemetry = merged(self.totals.telemetry, telemetry, phase);
         self.interval.clear();
         self.reception.clear();
     }
@@ -107,12 +107,17 @@ impl Collector {
     }
 }
 
-/// The deepest queue, the latest round trips, and all the time that was waited.
-fn merged(sum: Telemetry, latest: Telemetry) -> Telemetry {
+/// The deepest queue, the latest round trips, all the time that was waited, and what crossed the wire after the warm-up.
+fn merged(sum: Telemetry, latest: Telemetry, phase: Phase) -> Telemetry {
     Telemetry {
         queue_messages: sum.queue_messages.max(latest.queue_messages),
         round_trip_p50_ns: latest.round_trip_p50_ns.or(sum.round_trip_p50_ns),
         round_trip_p99_ns: latest.round_trip_p99_ns.or(sum.round_trip_p99_ns),
         queue_full_ns: sum.queue_full_ns + latest.queue_full_ns,
+        wire: match (sum.wire, latest.wire) {
+            (sum, _) if phase == Phase::WarmUp => sum,
+            (Some(sum), Some(latest)) => Some(sum.plus(latest)),
+            (sum, latest) => sum.or(latest),
+        },
     }
 }

@@ -59,6 +59,13 @@ impl Broker {
         Broker { keys, consumer_properties: "" }
     }
 
+    #[cfg(feature = "sls")]
+    fn embedded_sls() -> Self {
+        // One request at a time keeps the order of all batches, and a short linger keeps windows of one message moving.
+        let own = "broker.sls = { io_threads = 1, linger = \"2ms\", pull_interval = \"5ms\" }";
+        Broker { keys: format!("broker.kind = \"sls\"\nbroker.address = \"embedded\"\n{own}"), consumer_properties: "" }
+    }
+
     /// What the broker says that it can do. What it cannot is refused, which is what is expected of it then.
     fn can(&self) -> Capabilities {
         let table: toml::Table = self.keys.parse().unwrap();
@@ -134,4 +141,6 @@ conformance! {
     real_nsq,
     #[cfg(feature = "pulsar")]
     real_pulsar,
+    #[cfg(feature = "sls")]
+    embedded_sls,
 }

@@ -39,6 +39,7 @@ pub fn read(json: &str) -> Option<Telemetry> {
         round_trip_p50_ns: windows().map(|window| window.p50 * 1000).max(),
         round_trip_p99_ns: windows().map(|window| window.p99 * 1000).max(),
         queue_full_ns: 0,
+        wire: None,
     })
 }
 

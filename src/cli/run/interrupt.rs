@@ -24,7 +24,7 @@ pub fn watch() -> io::Result<watch::Receiver<bool>> {
     Ok(receiver)
 }
 
-#[cfg(feature = "kafka")]
+#[cfg(any(feature = "kafka", feature = "sls"))]
 /// Resolves with the first signal that asks the program to end.
 ///
 /// # Errors

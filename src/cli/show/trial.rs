@@ -6,7 +6,7 @@ use super::latency;
 use super::page::{LABEL_WIDTH, Page, Tone};
 use super::sparkline::{Fold, sparkline};
 use crate::record::readable::{bytes, count, duration, percent, rate};
-use crate::record::{ErrorCount, LoadModel, Phase, Reason, Record, SeriesRow, Status};
+use crate::record::{ErrorCount, LoadModel, Phase, Reason, Record, SeriesRow, Status, Wire};
 
 /// Everything, with the course of throughput and latency over the seconds.
 pub(super) fn whole(page: &mut Page, record: &Record, series: &[SeriesRow]) {
@@ -93,6 +93,9 @@ fn figures(page: &mut Page, record: &Record) {
         carried += &format!("; wanted {}/s, sent {}/s", rate(target), rate(throughput.sent_per_second));
     }
     page.labelled("throughput", &carried);
+    if let Some(wire) = &record.wire {
+        page.labelled("wire", &crossed(wire));
+    }
     if let (Some(consumed), Some(per_second)) = (counts.consumed, throughput.consumed_per_second) {
         page.labelled("consumed", &format!("{} messages, {}/s", count(consumed), rate(per_second)));
     }
@@ -103,6 +106,24 @@ fn figures(page: &mut Page, record: &Record) {
     errors(page, "receiving", &record.receive_errors);
     verification(page, record);
     thresholds(page, record);
+}
+
+fn crossed(wire: &Wire) -> String {
+    let mut parts =
+        vec![format!("{}/s raw, {}/s sent", bytes(wire.raw_bytes_per_second), bytes(wire.sent_bytes_per_second))];
+    if let Some(ratio) = wire.compression_ratio {
+        parts.push(format!("compressed {ratio:.2} times"));
+    }
+    if let Some(per_core) = wire.raw_bytes_per_cpu_second {
+        parts.push(format!("{} raw for each second of CPU", bytes(per_core)));
+    }
+    parts.push(format!("{} requests", count(wire.requests)));
+    for (number, what) in [(wire.retried, "sent again"), (wire.quota_refusals, "refused for a quota")] {
+        if number > 0 {
+            parts.push(format!("{} {what}", count(number)));
+        }
+    }
+    parts.join(", ")
 }
 
 fn errors(page: &mut Page, label: &str, errors: &[ErrorCount]) {

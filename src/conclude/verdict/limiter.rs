@@ -4,7 +4,7 @@
 //! was the limit whatever else was near its own.
 
 use super::{Evidence, limits, pace, resources};
-use crate::record::readable::{count, duration, percent, rate};
+use crate::record::readable::{bytes, count, duration, percent, rate};
 use crate::record::{LimitedBy, Limiter, Status};
 
 pub(super) fn limited_by(evidence: &Evidence<'_>) -> LimitedBy {
@@ -23,6 +23,9 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
             Limiter::Schedule,
             format!("The schedule wanted {} messages/s, and {sent}/s were sent in time.", rate(target)),
         );
+    }
+    if let Some(sentence) = quota(evidence) {
+        return (Limiter::Broker, sentence);
     }
     if let Some(sentence) = resources::client_is_the_limit(evidence) {
         return (Limiter::Client, sentence);
@@ -52,6 +55,22 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
         };
     }
     (Limiter::Unknown, format!("Neither the window, the client's queue nor its CPU was full: {idle}."))
+}
+
+/// A broker that says it takes no more is believed, if it said so often enough to matter.
+fn quota(evidence: &Evidence<'_>) -> Option<String> {
+    let wire = evidence.wire.filter(|wire| wire.requests > 0)?;
+    let share = wire.quota_refusals as f64 / wire.requests as f64;
+    (share >= limits::QUOTA_REFUSAL_SHARE).then(|| {
+        format!(
+            "The broker refused {} of {} requests ({}) because its quota was used up: it took {}/s of what was sent, {}/s before compression and encoding.",
+            count(wire.quota_refusals),
+            count(wire.requests),
+            percent(share),
+            bytes(wire.sent_bytes_per_second),
+            bytes(wire.raw_bytes_per_second),
+        )
+    })
 }
 
 /// Share of all producers' time that they were kept waiting for the client's queue.
@@ -90,6 +109,20 @@ mod tests {
     fn a_kept_schedule_is_the_limit() {
         assert_eq!(limiter(|_, _, _| {}), Limiter::Schedule);
         assert_ne!(limiter(|record, _, _| record.throughput.sent_per_second = 1.0), Limiter::Schedule);
+    }
+
+    #[test]
+    fn a_quota_that_was_used_up_is_named() {
+        let refused = |quota_refusals| {
+            judged(|record, _, _| {
+                closed(record);
+                record.wire = Some(crate::record::Wire { requests: 1000, quota_refusals, ..Default::default() });
+            })
+            .limited_by
+        };
+        assert_eq!(refused(100).limiter, Limiter::Broker);
+        assert!(refused(100).evidence.contains("quota"), "{}", refused(100).evidence);
+        assert!(!refused(5).evidence.contains("quota"));
     }
 
     #[test]

@@ -52,6 +52,10 @@ pub const LARGEST_HALVES_DIFFERENCE: f64 = 0.10;
 /// e⁻¹⁰, 1 in 22,000, even if messages come independently.
 pub const LEAST_RATE_FOR_EMPTY_SECONDS: f64 = 10.0;
 
+/// Share of the requests that a quota refused from which the quota is taken to be the limit: a client that is refused waits
+/// before it tries again, so a few refusals already mean that it was held back.
+pub const QUOTA_REFUSAL_SHARE: f64 = 0.01;
+
 /// Share of the producers' time spent waiting for room in the client's queue from which the broker is taken to be the
 /// limit, provided the client had CPU left.
 pub const QUEUE_FULL_SHARE: f64 = 0.1;

@@ -12,7 +12,7 @@ mod resources;
 
 use crate::record::{
     Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Record, SeriesRow, Status, Throughput, Verdict,
-    Verification,
+    Verification, Wire,
 };
 use finding::Finding;
 
@@ -36,6 +36,7 @@ pub struct Evidence<'a> {
     pub latency: &'a Latencies,
     pub verification: Option<&'a Verification>,
     pub receive_errors: &'a [ErrorCount],
+    pub wire: Option<&'a Wire>,
     pub client: &'a Client,
     pub host_load: Option<&'a HostLoad>,
     /// The trial's seconds, in order.
@@ -85,6 +86,7 @@ impl<'a> Evidence<'a> {
             latency: &record.latency,
             verification: record.verification.as_ref(),
             receive_errors: &record.receive_errors,
+            wire: record.wire.as_ref(),
             client: &record.client,
             host_load: record.host_load.as_ref(),
             series,

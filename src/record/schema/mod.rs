@@ -11,6 +11,7 @@ mod latency;
 mod series;
 mod throughput;
 mod verdict;
+mod wire;
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,7 @@ pub use latency::{HistogramError, Latencies, Latency};
 pub use series::{Phase, SeriesRow};
 pub use throughput::Throughput;
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};
+pub use wire::Wire;
 
 /// The value of [`Record::schema`] that this build writes and reads.
 pub const SCHEMA: &str = "brokermark.record/1";
@@ -72,6 +74,9 @@ pub struct Record {
     pub receive_errors: Vec<ErrorCount>,
     /// What the consumers found missing, twice or damaged; `null` when nothing was verified.
     pub verification: Option<Verification>,
+    /// What crossed the wire; absent where the client library does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire: Option<Wire>,
     /// What the load generator itself used.
     pub client: Client,
     /// What the whole machine was doing meanwhile; `null` where the system does not tell.

@@ -1,0 +1,313 @@
+//! Collects logs into batches, one for each place they may go to, within a budget of bytes.
+//!
+//! A log belongs to the batch of its store, topic, source and shard. A batch leaves when a log makes it reach its size or
+//! count, or when it has lingered. What a log weighs is taken from the budget when it is handed in and given back when its
+//! batch's outcome is known.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use md5::{Digest, Md5};
+use tokio::sync::Semaphore;
+
+use super::codec::Tag;
+use super::config::{MOST_BATCH_BYTES, MOST_BATCH_LOGS};
+use super::queue::Queue;
+use super::sign::hex;
+use crate::measure::Stamp;
+
+/// Buffers that are kept for the next batches.
+const SPARE_BUFFERS: usize = 32;
+
+/// Groups without a batch that are let go once there are so many.
+const MOST_IDLE_GROUPS: usize = 4096;
+
+/// When a batch leaves.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub bytes: usize,
+    pub logs: usize,
+    pub linger: Duration,
+}
+
+/// Where logs of one batch go together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub store: Arc<str>,
+    pub topic: Vec<u8>,
+    pub source: Vec<u8>,
+    /// 32 hexadecimal digits; `None`: whichever shard the service picks.
+    pub shard_hash: Option<String>,
+}
+
+/// One place, and the batch that is being collected for it.
+pub struct Group {
+    pub place: Place,
+    /// Names the group within its store: what is in order is so within it.
+    pack: String,
+    batches: AtomicU64,
+    open: Mutex<Option<Batch>>,
+}
+
+/// Logs on their way together.
+pub struct Batch {
+    pub group: Arc<Group>,
+    /// The group's logs as protobuf, not yet closed.
+    pub body: Vec<u8>,
+    /// Each log's stamp, and its payload's size.
+    pub logs: Vec<(Stamp, u32)>,
+    /// What the logs weigh in the budget.
+    pub raw_bytes: usize,
+    opened: Instant,
+}
+
+/// Encoded logs of one producer for one group, not yet handed in.
+#[derive(Default)]
+pub struct Staged {
+    pub bytes: Vec<u8>,
+    pub logs: Vec<StagedLog>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct StagedLog {
+    /// Where the log ends in the bytes.
+    pub end: usize,
+    pub raw_bytes: usize,
+    pub stamp: Stamp,
+    pub payload_bytes: u32,
+}
+
+/// What all producers of a broker share.
+pub struct Accumulator {
+    pub budget: Semaphore,
+    pub limits: Limits,
+    pub tags: Vec<Tag>,
+    pub queue: Queue,
+    run_id: String,
+    groups: Mutex<HashMap<Box<[u8]>, Arc<Group>>>,
+    spare: Mutex<Vec<Vec<u8>>>,
+    /// Logs handed in whose outcome is not known.
+    pub pending: AtomicU64,
+    /// Time for which producers waited for the budget, in nanoseconds.
+    pub waited_ns: AtomicU64,
+}
+
+impl Accumulator {
+    pub fn new(total_bytes: usize, limits: Limits, tags: Vec<Tag>, run_id: String) -> Self {
+        Accumulator {
+            budget: Semaphore::new(total_bytes.min(Semaphore::MAX_PERMITS)),
+            limits,
+            tags,
+            queue: Queue::default(),
+            run_id,
+            groups: Mutex::default(),
+            spare: Mutex::default(),
+            pending: AtomicU64::new(0),
+            waited_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// The group that `key` names, made by `place` when it is new.
+    pub fn group(&self, key: &[u8], place: impl FnOnce() -> Place) -> Arc<Group> {
+        let mut groups = lock(&self.groups);
+        if let Some(group) = groups.get(key) {
+            return group.clone();
+        }
+        if groups.len() >= MOST_IDLE_GROUPS {
+            groups.retain(|_, group| Arc::strong_count(group) > 1 || lock(&group.open).is_some());
+        }
+        let mut digest = Md5::new();
+        digest.update(self.run_id.as_bytes());
+        digest.update(key);
+        let pack = hex(&digest.finalize()[..8]).to_uppercase();
+        let group = Arc::new(Group { place: place(), pack, batches: AtomicU64::new(0), open: Mutex::default() });
+        groups.insert(key.into(), group.clone());
+        group
+    }
+
+    /// Hands in what is staged for `group`; the budget has been taken. `staged` is empty afterwards.
+    pub fn append(&self, group: &Arc<Group>, staged: &mut Staged) {
+        self.pending.fetch_add(staged.logs.len() as u64, Ordering::Relaxed);
+        let mut open = lock(&group.open);
+        // What has been copied of the staged bytes, and what is only counted so far.
+        let (mut copied, mut counted) = (0, 0);
+        for log in &staged.logs {
+            let encoded = log.end - counted;
+            let full = |batch: &Batch| {
+                let bytes = (batch.raw_bytes + log.raw_bytes).max(batch.body.len() + counted - copied + encoded);
+                bytes > MOST_BATCH_BYTES || batch.logs.len() >= MOST_BATCH_LOGS
+            };
+            if open.as_ref().is_some_and(full) {
+                self.leave(&mut open, &staged.bytes[copied..counted]);
+                copied = counted;
+            }
+            let batch = open.get_or_insert_with(|| self.batch(group));
+            batch.raw_bytes += log.raw_bytes;
+            batch.logs.push((log.stamp, log.payload_bytes));
+            counted = log.end;
+            if batch.raw_bytes >= self.limits.bytes || batch.logs.len() >= self.limits.logs {
+                self.leave(&mut open, &staged.bytes[copied..counted]);
+                copied = counted;
+            }
+        }
+        if let Some(batch) = open.as_mut() {
+            batch.body.extend_from_slice(&staged.bytes[copied..]);
+        }
+        staged.logs.clear();
+        staged.bytes.clear();
+    }
+
+    /// Queues the open batch, with its last bytes.
+    fn leave(&self, open: &mut Option<Batch>, last: &[u8]) {
+        if let Some(mut batch) = open.take() {
+            batch.body.extend_from_slice(last);
+            self.queue.push(batch);
+        }
+    }
+
+    fn batch(&self, group: &Arc<Group>) -> Batch {
+        let body = lock(&self.spare).pop().unwrap_or_default();
+        Batch { group: group.clone(), body, logs: Vec::new(), raw_bytes: 0, opened: Instant::now() }
+    }
+
+    /// Takes back the memory of a batch that has been compressed.
+    pub fn recycle(&self, mut body: Vec<u8>) {
+        body.clear();
+        let mut spare = lock(&self.spare);
+        if spare.len() < SPARE_BUFFERS {
+            spare.push(body);
+        }
+    }
+
+    /// Gives back what a batch of so many logs took.
+    pub fn settle(&self, logs: usize, raw_bytes: usize) {
+        self.pending.fetch_sub(logs as u64, Ordering::Relaxed);
+        self.budget.add_permits(raw_bytes);
+    }
+
+    /// Queues each batch when it has lingered. Ends never; to be dropped.
+    pub async fn sweep(&self) {
+        loop {
+            let now = Instant::now();
+            // Whatever begins from here on has lingered no earlier.
+            let mut next = now + self.limits.linger;
+            let groups: Vec<Arc<Group>> = lock(&self.groups).values().cloned().collect();
+            for group in groups {
+                let mut open = lock(&group.open);
+                let Some(due) = open.as_ref().map(|batch| batch.opened + self.limits.linger) else { continue };
+                if due <= now {
+                    self.leave(&mut open, &[]);
+                } else {
+                    next = next.min(due);
+                }
+            }
+            tokio::time::sleep_until(next.into()).await;
+        }
+    }
+}
+
+impl Group {
+    /// A new batch's name in its store: `{group}-{number}`.
+    pub fn next_pack(&self) -> String {
+        format!("{}-{:X}", self.pack, self.batches.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+impl Staged {
+    /// Takes back the log that was staged last.
+    pub fn unstage(&mut self) {
+        self.logs.pop();
+        self.bytes.truncate(self.logs.last().map_or(0, |log| log.end));
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.logs.clear();
+    }
+}
+
+impl Batch {
+    /// The stamps and sizes of its logs, which leave the batch.
+    pub fn take_logs(&mut self) -> Vec<(Stamp, u32)> {
+        mem::take(&mut self.logs)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accumulator(bytes: usize, logs: usize) -> (Accumulator, Arc<Group>) {
+        let limits = Limits { bytes, logs, linger: Duration::from_millis(20) };
+        let accumulator = Accumulator::new(1 << 30, limits, Vec::new(), "run".to_owned());
+        let place = || Place { store: "s".into(), topic: Vec::new(), source: Vec::new(), shard_hash: None };
+        let group = accumulator.group(b"key", place);
+        (accumulator, group)
+    }
+
+    fn hand_in(accumulator: &Accumulator, group: &Arc<Group>, sizes: &[usize]) {
+        let mut staged = Staged::default();
+        for (number, size) in sizes.iter().enumerate() {
+            staged.bytes.extend(std::iter::repeat_n(number as u8, *size));
+            let (end, stamp) = (staged.bytes.len(), Stamp::new(0, 0, 0, true));
+            staged.logs.push(StagedLog { end, raw_bytes: *size, stamp, payload_bytes: *size as u32 });
+        }
+        accumulator.append(group, &mut staged);
+    }
+
+    fn left(accumulator: &Accumulator) -> Vec<(usize, usize)> {
+        let mut batches = Vec::new();
+        while let Some(batch) = accumulator.queue.pop_fresh() {
+            assert_eq!(batch.body.len(), batch.raw_bytes);
+            batches.push((batch.logs.len(), batch.raw_bytes));
+        }
+        batches
+    }
+
+    #[test]
+    fn a_batch_leaves_with_the_log_that_fills_it() {
+        let (accumulator, group) = accumulator(100, 4);
+        hand_in(&accumulator, &group, &[40, 40, 40, 10, 10, 10, 10, 5]);
+        assert_eq!(left(&accumulator), [(3, 120), (4, 40)]);
+        hand_in(&accumulator, &group, &[100]);
+        assert_eq!(left(&accumulator), [(2, 105)]);
+        assert_eq!(accumulator.pending.load(Ordering::Relaxed), 9);
+    }
+
+    #[test]
+    fn no_batch_is_larger_than_the_service_takes() {
+        let (accumulator, group) = accumulator(usize::MAX, usize::MAX);
+        hand_in(&accumulator, &group, &[MOST_BATCH_BYTES - 10, 11, MOST_BATCH_BYTES]);
+        assert_eq!(left(&accumulator), [(1, MOST_BATCH_BYTES - 10), (1, 11)]);
+        hand_in(&accumulator, &group, &vec![1; MOST_BATCH_LOGS + 1]);
+        assert_eq!(left(&accumulator)[1..], [(MOST_BATCH_LOGS, MOST_BATCH_LOGS)]);
+    }
+
+    #[tokio::test]
+    async fn a_batch_leaves_when_it_has_lingered() {
+        let (accumulator, group) = accumulator(100, 100);
+        hand_in(&accumulator, &group, &[1]);
+        assert_eq!(left(&accumulator), []);
+        let _ = tokio::time::timeout(Duration::from_millis(200), accumulator.sweep()).await;
+        assert_eq!(left(&accumulator), [(1, 1)]);
+    }
+
+    #[test]
+    fn a_log_is_unstaged_without_a_trace() {
+        let mut staged = Staged::default();
+        let log = |end| StagedLog { end, raw_bytes: 1, stamp: Stamp::new(0, 0, 0, true), payload_bytes: 1 };
+        staged.bytes.extend([1, 2, 3]);
+        staged.logs.extend([log(2), log(3)]);
+        staged.unstage();
+        assert_eq!((&staged.bytes[..], staged.logs.len()), (&[1, 2][..], 1));
+        staged.unstage();
+        assert_eq!((staged.bytes.len(), staged.logs.len()), (0, 0));
+    }
+}

@@ -1,0 +1,194 @@
+//! Writes logs into a batch's buffer, and what closes the group around them.
+
+use super::record::Record;
+use crate::scenario::ENVELOPE_HEADER;
+
+/// A key and a value that all logs of a group share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tag {
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+}
+
+/// Appends one log to the group being written in `into`, and returns its size as the service's producers count it: 4, and
+/// the lengths of all keys and values.
+#[inline]
+pub fn write_log(
+    into: &mut Vec<u8>,
+    record: &Record,
+    payload: &[u8],
+    envelope: Option<&[u8]>,
+    unix_seconds: u32,
+) -> usize {
+    let (mut raw, mut length) = (4, 1 + varint_length(unix_seconds as usize));
+    let envelope = envelope.map(hex);
+    let mut count = |key: &[u8], value: &[u8]| {
+        raw += key.len() + value.len();
+        length += framed_length(pair_length(key, value));
+    };
+    record.each(payload, &mut count);
+    if let Some(envelope) = &envelope {
+        count(ENVELOPE_HEADER.as_bytes(), envelope);
+    }
+    into.reserve(length + 16);
+    into.push(0x0a);
+    write_varint(into, length);
+    into.push(0x08);
+    write_varint(into, unix_seconds as usize);
+    record.each(payload, |key, value| write_pair(into, 0x12, key, value));
+    if let Some(envelope) = &envelope {
+        write_pair(into, 0x12, ENVELOPE_HEADER.as_bytes(), envelope);
+    }
+    raw
+}
+
+/// Appends what all logs of the group share.
+pub fn close_group<'a>(
+    into: &mut Vec<u8>,
+    topic: &[u8],
+    source: &[u8],
+    tags: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) {
+    for (mark, text) in [(0x1a, topic), (0x22, source)] {
+        if !text.is_empty() {
+            into.push(mark);
+            write_text(into, text);
+        }
+    }
+    for (key, value) in tags {
+        write_pair(into, 0x32, key, value);
+    }
+}
+
+/// A nested message of two texts, under the field whose mark is given.
+#[inline]
+fn write_pair(into: &mut Vec<u8>, mark: u8, key: &[u8], value: &[u8]) {
+    into.push(mark);
+    write_varint(into, pair_length(key, value));
+    into.push(0x0a);
+    write_text(into, key);
+    into.push(0x12);
+    write_text(into, value);
+}
+
+#[inline]
+fn write_text(into: &mut Vec<u8>, text: &[u8]) {
+    write_varint(into, text.len());
+    into.extend_from_slice(text);
+}
+
+#[inline]
+fn pair_length(key: &[u8], value: &[u8]) -> usize {
+    framed_length(key.len()) + framed_length(value.len())
+}
+
+/// Bytes of a field of that length, with its mark.
+#[inline]
+fn framed_length(length: usize) -> usize {
+    1 + varint_length(length) + length
+}
+
+#[inline]
+fn varint_length(value: usize) -> usize {
+    // 7 bits a byte; 0 takes one.
+    (value | 1).ilog2() as usize / 7 + 1
+}
+
+#[inline]
+fn write_varint(into: &mut Vec<u8>, mut value: usize) {
+    while value >= 0x80 {
+        into.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    into.push(value as u8);
+}
+
+/// The engine's own header as text, which is what the service keeps.
+#[inline]
+fn hex(envelope: &[u8]) -> [u8; 64] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [b'0'; 64];
+    for (place, byte) in text.chunks_exact_mut(2).zip(envelope) {
+        place[0] = DIGITS[usize::from(byte >> 4)];
+        place[1] = DIGITS[usize::from(byte & 15)];
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::Message;
+
+    use super::*;
+
+    /// The service's messages, for another implementation of protobuf to read.
+    #[derive(Message)]
+    struct LogGroup {
+        #[prost(message, repeated, tag = "1")]
+        logs: Vec<Log>,
+        #[prost(bytes, tag = "3")]
+        topic: Vec<u8>,
+        #[prost(bytes, tag = "4")]
+        source: Vec<u8>,
+        #[prost(message, repeated, tag = "6")]
+        tags: Vec<Pair>,
+    }
+
+    #[derive(Message)]
+    struct Log {
+        #[prost(uint32, tag = "1")]
+        time: u32,
+        #[prost(message, repeated, tag = "2")]
+        contents: Vec<Pair>,
+        #[prost(fixed32, optional, tag = "4")]
+        time_ns: Option<u32>,
+    }
+
+    #[derive(Message)]
+    struct Pair {
+        #[prost(bytes, tag = "1")]
+        key: Vec<u8>,
+        #[prost(bytes, tag = "2")]
+        value: Vec<u8>,
+    }
+
+    proptest! {
+        #[test]
+        fn another_implementation_reads_what_was_written(
+            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..5),
+            topic in "[a-z]{0,200}", source in "[a-z]{0,9}", time: u32, envelope in any::<Option<[u8; 32]>>(),
+        ) {
+            let mut body = Vec::new();
+            let mut record = Record::default();
+            for payload in &payloads {
+                record.read(payload);
+                let raw = write_log(&mut body, &record, payload, envelope.as_ref().map(|bytes| &bytes[..]), time);
+                let own = if envelope.is_some() { ENVELOPE_HEADER.len() + 64 } else { 0 };
+                prop_assert_eq!(raw, 4 + "content".len() + payload.len() + own);
+            }
+            close_group(&mut body, topic.as_bytes(), source.as_bytes(), [(&b"k"[..], &b"v"[..])].into_iter());
+            let group = LogGroup::decode(&body[..]).unwrap();
+            prop_assert_eq!(group.logs.len(), payloads.len());
+            for (log, payload) in group.logs.iter().zip(&payloads) {
+                prop_assert_eq!((log.time, log.time_ns), (time, None));
+                prop_assert_eq!(&log.contents[0].key, b"content");
+                prop_assert_eq!(&log.contents[0].value, payload);
+                prop_assert_eq!(log.contents.len(), 1 + usize::from(envelope.is_some()));
+            }
+            prop_assert_eq!((&group.topic[..], &group.source[..]), (topic.as_bytes(), source.as_bytes()));
+            prop_assert_eq!(&group.tags[0].value, b"v");
+        }
+    }
+
+    #[test]
+    fn a_record_of_fields_is_counted_as_the_service_does() {
+        let payload = br#"{"__topic__":"topic-1","__source__":"source-1","key":"value","k":"v"}"#;
+        let mut record = Record::default();
+        record.read(payload);
+        let mut body = Vec::new();
+        assert_eq!(write_log(&mut body, &record, payload, None, 1), 4 + 3 + 5 + 1 + 1);
+        let group = LogGroup::decode(&body[..]).unwrap();
+        assert_eq!(group.logs[0].contents[1].value, b"v");
+    }
+}

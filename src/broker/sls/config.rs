@@ -1,0 +1,295 @@
+//! The `[broker.sls]` table, and what a scenario makes of it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::broker::BrokerError;
+use crate::emulator::sls::EmulatorOptions;
+use crate::scenario::units::{deserialize_duration, parse_size};
+use crate::scenario::{BrokerConfig, Secret};
+
+/// Most a request may hold, whatever the settings: the service refuses more.
+pub const MOST_BATCH_BYTES: usize = 8 << 20;
+/// Most logs of one request.
+pub const MOST_BATCH_LOGS: usize = 40_960;
+
+/// What the embedded endpoint is told as credentials when the scenario gives none.
+pub const EMBEDDED_KEY: (&str, &str) = ("brokermark", "brokermark");
+
+/// How the producer collects, sends and tries again. The names and defaults are those of the service's own Java producer.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SlsOptions {
+    pub project: String,
+    /// The host name the service believes it has, if `broker.address` is not it.
+    pub endpoint: Option<String>,
+    pub access_key_id: Option<Word>,
+    pub access_key_secret: Option<Word>,
+    /// Of temporary credentials (STS).
+    pub security_token: Option<Word>,
+    pub signature: SignatureVersion,
+    /// What version 4 signs for, `cn-hangzhou`.
+    pub region: Option<String>,
+    /// Bytes of logs that may wait for their outcome.
+    #[serde(deserialize_with = "size")]
+    pub total_size: usize,
+    /// A batch of this size leaves.
+    #[serde(deserialize_with = "size")]
+    pub batch_size: usize,
+    /// A batch of so many logs leaves.
+    pub batch_count: usize,
+    /// A batch of this age leaves.
+    #[serde(deserialize_with = "deserialize_duration")]
+    pub linger: Duration,
+    /// How long a sender waits for room in `total_size`.
+    #[serde(deserialize_with = "deserialize_duration")]
+    pub max_block: Duration,
+    /// Threads that compress and post; each has one request in flight.
+    pub io_threads: usize,
+    /// How often a batch that failed retriably is sent again.
+    pub retries: u32,
+    #[serde(deserialize_with = "deserialize_duration")]
+    pub backoff: Duration,
+    #[serde(deserialize_with = "deserialize_duration")]
+    pub max_backoff: Duration,
+    /// How long an answer is waited for.
+    #[serde(deserialize_with = "deserialize_duration")]
+    pub request_timeout: Duration,
+    pub compression: Compression,
+    /// How often a consumer looks for new logs while there are none.
+    #[serde(deserialize_with = "deserialize_duration")]
+    pub pull_interval: Duration,
+    /// Of `address = "embedded"`.
+    pub emulator: EmulatorOptions,
+}
+
+impl Default for SlsOptions {
+    fn default() -> Self {
+        SlsOptions {
+            project: "brokermark".to_owned(),
+            endpoint: None,
+            access_key_id: None,
+            access_key_secret: None,
+            security_token: None,
+            signature: SignatureVersion::V1,
+            region: None,
+            total_size: 100 << 20,
+            batch_size: 512 << 10,
+            batch_count: 4096,
+            linger: Duration::from_secs(2),
+            max_block: Duration::from_secs(60),
+            io_threads: 8,
+            retries: 10,
+            backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(50),
+            request_timeout: Duration::from_secs(60),
+            compression: Compression::Lz4,
+            pull_interval: Duration::from_millis(50),
+            emulator: EmulatorOptions::default(),
+        }
+    }
+}
+
+/// How requests are signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SignatureVersion {
+    V1,
+    V4,
+}
+
+/// How bodies are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    None,
+    Lz4,
+    Zstd,
+}
+
+impl Compression {
+    /// As in `x-log-compresstype`; none: no such header.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Compression::None => None,
+            Compression::Lz4 => Some("lz4"),
+            Compression::Zstd => Some("zstd"),
+        }
+    }
+}
+
+/// `"text"`, `{ env = "NAME" }` or `{ file = "path" }`.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "WrittenWord")]
+pub struct Word(Secret);
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "write a string, { env = \"NAME\" } or { file = \"path\" }")]
+enum WrittenWord {
+    Inline(String),
+    Place(Place),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    env: Option<String>,
+    file: Option<PathBuf>,
+}
+
+impl TryFrom<WrittenWord> for Word {
+    type Error = &'static str;
+
+    fn try_from(written: WrittenWord) -> Result<Self, Self::Error> {
+        Ok(Word(match written {
+            WrittenWord::Inline(text) => Secret::Inline(text),
+            WrittenWord::Place(Place { env: Some(name), file: None }) => Secret::Env(name),
+            WrittenWord::Place(Place { env: None, file: Some(path) }) => Secret::File(path),
+            WrittenWord::Place(_) => return Err("write either { env = \"NAME\" } or { file = \"path\" }"),
+        }))
+    }
+}
+
+impl fmt::Debug for Word {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "write a size, as in \"100MiB\", or a number of bytes")]
+    enum Written {
+        Bytes(u64),
+        Text(String),
+    }
+    let bytes = match Written::deserialize(deserializer)? {
+        Written::Bytes(bytes) => bytes,
+        Written::Text(text) => parse_size(&text).map_err(serde::de::Error::custom)?,
+    };
+    usize::try_from(bytes).map_err(serde::de::Error::custom)
+}
+
+/// Who asks.
+#[derive(Clone)]
+pub struct Credentials {
+    pub key_id: String,
+    pub key_secret: String,
+    pub security_token: Option<String>,
+}
+
+impl SlsOptions {
+    /// Reads and checks the table.
+    ///
+    /// # Errors
+    /// Serde's, for a key that does not exist or a value that cannot be.
+    pub fn read(table: toml::Table) -> Result<Self, toml::de::Error> {
+        let options: SlsOptions = table.try_into()?;
+        options.check().map_err(serde::de::Error::custom)?;
+        Ok(options)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let positive = [
+            ("total_size", self.total_size),
+            ("batch_size", self.batch_size),
+            ("batch_count", self.batch_count),
+            ("io_threads", self.io_threads),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(format!("`{name}` must be at least 1"));
+        }
+        if self.batch_size > MOST_BATCH_BYTES || self.batch_count > MOST_BATCH_LOGS {
+            return Err(format!(
+                "a request holds at most {MOST_BATCH_BYTES} bytes (`batch_size`) and {MOST_BATCH_LOGS} logs (`batch_count`)"
+            ));
+        }
+        if self.io_threads > 1024 {
+            return Err("`io_threads` is at most 1024".to_owned());
+        }
+        if self.linger.is_zero() || self.pull_interval.is_zero() {
+            return Err("`linger` and `pull_interval` must be longer than 0".to_owned());
+        }
+        if self.signature == SignatureVersion::V4 && self.region.is_none() {
+            return Err("signature version 4 needs the `region`, as in \"cn-hangzhou\"".to_owned());
+        }
+        if self.project.is_empty() {
+            return Err("`project` must be named".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The credentials, read now.
+    ///
+    /// # Errors
+    /// When they are not given, or cannot be read.
+    pub fn credentials(&self, config: &BrokerConfig) -> Result<Credentials, BrokerError> {
+        let refused = |reason: String| BrokerError::Configuration { broker: "sls", reason };
+        let read = |word: &Option<Word>| word.as_ref().map(|word| word.0.reveal()).transpose().map_err(refused);
+        let (key_id, key_secret) = (read(&self.access_key_id)?, read(&self.access_key_secret)?);
+        let security_token = read(&self.security_token)?;
+        let (key_id, key_secret) = match (key_id, key_secret) {
+            (Some(key_id), Some(key_secret)) => (key_id, key_secret),
+            (None, None) if config.is_embedded() => (EMBEDDED_KEY.0.to_owned(), EMBEDDED_KEY.1.to_owned()),
+            _ => {
+                return Err(refused(
+                    "give `access_key_id` and `access_key_secret` in `[broker.sls]`, best as { env = \"NAME\" }"
+                        .to_owned(),
+                ));
+            }
+        };
+        let sendable = |text: &str| !text.is_empty() && text.bytes().all(|byte| (0x21..0x7f).contains(&byte));
+        if !sendable(&key_id) || !security_token.as_deref().is_none_or(sendable) {
+            return Err(refused(
+                "an access key or token is empty or has characters that no request can carry".to_owned(),
+            ));
+        }
+        Ok(Credentials { key_id, key_secret, security_token })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<SlsOptions, toml::de::Error> {
+        SlsOptions::read(toml::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn the_seeds_settings_are_read() {
+        let options = read(
+            "total_size = 104857600\nbatch_size = 3145728\nbatch_count = 40960\nlinger = \"2s\"\nio_threads = 32\n\
+             access_key_id = \"id\"\naccess_key_secret = { env = \"SECRET\" }\ncompression = \"zstd\"",
+        )
+        .unwrap();
+        assert_eq!((options.total_size, options.batch_size, options.batch_count), (104_857_600, 3_145_728, 40_960));
+        assert_eq!(options.compression, Compression::Zstd);
+        assert_eq!(read("total_size = \"100MiB\"").unwrap().total_size, 100 << 20);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for (text, word) in [
+            ("io_threads = 0", "io_threads"),
+            ("batch_size = \"9MiB\"", "batch_size"),
+            ("batch_count = 40961", "batch_count"),
+            ("signature = \"v4\"", "region"),
+            ("access_key_secret = { env = \"A\", file = \"b\" }", "either"),
+            ("linger = \"0s\"", "linger"),
+            ("nonsense = 1", "nonsense"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.message().contains(word), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_not_shown() {
+        let options = read("access_key_id = \"id\"\naccess_key_secret = \"hush\"").unwrap();
+        assert!(!format!("{options:?}").contains("hush"));
+    }
+}

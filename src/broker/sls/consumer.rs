@@ -1,0 +1,159 @@
+//! A member of a group: reads its share of a store's shards, in turn.
+//!
+//! The service keeps a place for nobody who does not ask for it, so a group is nothing but its members' own cursors.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::codec::{Malformed, groups, logs, rebuild};
+use super::fault::Fault;
+use super::service::Service;
+use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
+use crate::measure::ENVELOPE_BYTES;
+use crate::scenario::ENVELOPE_HEADER;
+
+/// Answers that wait to be taken.
+const ANSWERS_AHEAD: usize = 8;
+
+type Answered = Result<(u32, Vec<u8>), ReceiveError>;
+
+/// A reader of some shards of one store.
+pub struct SlsConsumer {
+    answers: mpsc::Receiver<Answered>,
+    /// Seen by `ready`, not yet taken.
+    next: Option<Answered>,
+    /// What is in order: a pack of a shard.
+    lanes: HashMap<(u32, Box<[u8]>), u32>,
+    payload: Vec<u8>,
+    reader: JoinHandle<()>,
+}
+
+impl SlsConsumer {
+    /// Reads `shards` of `store` from their places on.
+    pub fn start(service: Service, store: String, shards: Vec<(u32, String)>, interval: Duration) -> Self {
+        let (sender, answers) = mpsc::channel(ANSWERS_AHEAD);
+        let reader = tokio::spawn(read(service, store, shards, interval, sender));
+        SlsConsumer { answers, next: None, lanes: HashMap::new(), payload: Vec::new(), reader }
+    }
+}
+
+async fn read(
+    mut service: Service,
+    store: String,
+    mut shards: Vec<(u32, String)>,
+    interval: Duration,
+    answers: mpsc::Sender<Answered>,
+) {
+    loop {
+        let mut idle = true;
+        for (shard, cursor) in &mut shards {
+            let answered = match service.pull(&store, *shard, cursor).await {
+                Ok(pulled) => {
+                    *cursor = pulled.next;
+                    if pulled.list.is_empty() {
+                        continue;
+                    }
+                    idle = false;
+                    Ok((*shard, pulled.list))
+                }
+                Err(fault) => Err(received(&fault)),
+            };
+            if answers.send(answered).await.is_err() {
+                return;
+            }
+        }
+        if idle {
+            tokio::time::sleep(interval).await;
+        }
+    }
+}
+
+fn received(fault: &Fault) -> ReceiveError {
+    ReceiveError { class: fault.class(), message: fault.to_string() }
+}
+
+impl Consumer for SlsConsumer {
+    async fn ready(&mut self) -> Result<(), ReceiveError> {
+        while self.next.is_none() {
+            match self.answers.recv().await {
+                Some(answered) => self.next = Some(answered),
+                // The reader ends only with this consumer.
+                None => std::future::pending().await,
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        let mut count = 0;
+        while let Some(answered) = self.next.take().or_else(|| self.answers.try_recv().ok()) {
+            let (shard, list) = match answered {
+                Ok(answered) => answered,
+                Err(error) if count == 0 => return Err(error),
+                Err(error) => {
+                    self.next = Some(Err(error));
+                    break;
+                }
+            };
+            let (lanes, payload) = (&mut self.lanes, &mut self.payload);
+            let read = groups(&list, |group| {
+                let pack =
+                    group.pack.iter().rposition(|byte| *byte == b'-').map_or(group.pack, |end| &group.pack[..end]);
+                let new = lanes.len() as u32;
+                let lane = *lanes.entry((shard, pack.into())).or_insert(new);
+                logs(&group, |contents| {
+                    let (contents, envelope) = without_envelope(contents);
+                    payload.clear();
+                    rebuild(payload, group.topic, group.source, contents.iter().copied());
+                    let envelope = envelope.as_ref().map(|bytes| &bytes[..]);
+                    each(Received { payload, envelope, lane, redelivered: false });
+                    count += 1;
+                })
+            });
+            if let Err(malformed) = read {
+                self.next = Some(Err(damaged(malformed)));
+                break;
+            }
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for SlsConsumer {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+fn damaged(malformed: Malformed) -> ReceiveError {
+    ReceiveError { class: FailureClass::Other, message: malformed.to_string() }
+}
+
+/// A log's fields.
+type Contents<'a, 'b> = &'b [(&'a [u8], &'a [u8])];
+
+/// The engine's own header is the last field, if the log has it.
+fn without_envelope<'a, 'b>(contents: Contents<'a, 'b>) -> (Contents<'a, 'b>, Option<[u8; ENVELOPE_BYTES]>) {
+    if let Some(((key, value), rest)) = contents.split_last()
+        && *key == ENVELOPE_HEADER.as_bytes()
+        && let Some(envelope) = unhex(value)
+    {
+        return (rest, Some(envelope));
+    }
+    (contents, None)
+}
+
+fn unhex(text: &[u8]) -> Option<[u8; ENVELOPE_BYTES]> {
+    let mut bytes = [0; ENVELOPE_BYTES];
+    if text.len() != 2 * ENVELOPE_BYTES {
+        return None;
+    }
+    for (byte, digits) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = (digit(digits[0])? << 4 | digit(digits[1])?) as u8;
+    }
+    Some(bytes)
+}

@@ -1,0 +1,226 @@
+//! HTTP/1.1 over one connection that is kept alive, to one address, in the name of one host.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{CONTENT_LENGTH, HOST};
+use hyper::{HeaderMap, Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::sign::{Signer, Unsigned, percent_encoded};
+use super::tls;
+use crate::scenario::Tls;
+
+/// Where requests go, and in whose name.
+pub struct Endpoint {
+    /// What is connected to, `host:port`.
+    pub address: String,
+    /// `{project}.{endpoint}`, with its port where that is not the protocol's own.
+    host: String,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+}
+
+impl Endpoint {
+    /// `address` is the scenario's; `endpoint` the host name of the service, where it is not the address's host. A name is
+    /// looked up with the project before it, as the service's names are; an address of numbers is connected to as it is.
+    ///
+    /// # Errors
+    /// A sentence about files or names that cannot be used.
+    pub fn new(address: &str, endpoint: Option<&str>, project: &str, tls: Option<&Tls>) -> Result<Self, String> {
+        let (name, port) = address.rsplit_once(':').ok_or_else(|| format!("the address \"{address}\" has no port"))?;
+        let is_number = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        let name = format!("{project}.{}", endpoint.unwrap_or(name));
+        let usual = if tls.is_some() { "443" } else { "80" };
+        let host = match endpoint.is_some() || port == usual {
+            true => name.clone(),
+            false => format!("{name}:{port}"),
+        };
+        if !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte)) {
+            return Err(format!("\"{host}\" is not the name of a host"));
+        }
+        let connected = if is_number || endpoint.is_some() { address.to_owned() } else { format!("{name}:{port}") };
+        let tls = tls.map(|tls| connector(tls, &name)).transpose()?;
+        Ok(Endpoint { address: connected, host, tls })
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Trouble> {
+        let failed = |error: &dyn std::error::Error| Trouble::Unreachable(sentence(error));
+        let stream = TcpStream::connect(&self.address).await.map_err(|error| failed(&error))?;
+        // A small latency gain that no answer depends on.
+        let _ = stream.set_nodelay(true);
+        match &self.tls {
+            None => handshake(TokioIo::new(stream)).await,
+            Some((connector, name)) => {
+                let stream = connector.connect(name.clone(), stream).await.map_err(|error| failed(&error))?;
+                handshake(TokioIo::new(stream)).await
+            }
+        }
+    }
+}
+
+fn connector(tls: &Tls, name: &str) -> Result<(TlsConnector, ServerName<'static>), String> {
+    let paths = [&tls.ca, &tls.certificate, &tls.key].map(|path| path.as_deref().map(Path::to_path_buf));
+    let config = tls::client(paths, tls.verify_host)?;
+    let server = ServerName::try_from(name.to_owned()).map_err(|_| format!("\"{name}\" is not the name of a host"))?;
+    Ok((TlsConnector::from(Arc::new(config)), server))
+}
+
+async fn handshake<I>(io: I) -> Result<SendRequest<Full<Bytes>>, Trouble>
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::handshake(io).await.map_err(|error| Trouble::Unreachable(sentence(&error)))?;
+    // Ends by itself, with the connection or with its sender; why it broke is told to whoever waits for an answer.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(sender)
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    #[error("cannot connect: {0}")]
+    Unreachable(String),
+    #[error("the connection broke before the answer: {0}")]
+    Lost(String),
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+}
+
+/// What came back.
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// A header as text; empty where there is none.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
+/// What is asked.
+#[derive(Default)]
+pub struct Question<'a> {
+    pub method: &'a str,
+    pub path: &'a str,
+    /// Sorted by name.
+    pub query: &'a [(&'a str, &'a str)],
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Bytes,
+    /// Most bytes of the answer's body.
+    pub most_answer_bytes: usize,
+}
+
+/// Asks one question after another, over one connection as long as it lasts.
+pub struct Client {
+    endpoint: Arc<Endpoint>,
+    signer: Arc<Signer>,
+    timeout: Duration,
+    sender: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Client {
+    pub fn new(endpoint: Arc<Endpoint>, signer: Arc<Signer>, timeout: Duration) -> Self {
+        Client { endpoint, signer, timeout, sender: None }
+    }
+
+    /// Signs and sends, and waits for the whole answer.
+    ///
+    /// # Errors
+    /// When none came. Whether the request had arrived is not known then.
+    pub async fn ask(&mut self, question: Question<'_>) -> Result<Answer, Trouble> {
+        // Taken out, so that a connection on which an answer is still due is never used again.
+        let mut sender = self.sender.take().filter(|sender| !sender.is_closed());
+        let request = self.request(&question);
+        let exchange = async {
+            let mut open = match sender.take() {
+                Some(open) => open,
+                None => self.endpoint.connect().await?,
+            };
+            let lost = |error: hyper::Error| Trouble::Lost(sentence(&error));
+            open.ready().await.map_err(lost)?;
+            let response = open.send_request(request).await.map_err(lost)?;
+            let answer = collect(response, question.most_answer_bytes).await?;
+            Ok((answer, open))
+        };
+        match tokio::time::timeout(self.timeout, exchange).await {
+            Ok(Ok((answer, open))) => {
+                self.sender = Some(open);
+                Ok(answer)
+            }
+            Ok(Err(trouble)) => Err(trouble),
+            Err(_) => Err(Trouble::Timeout(self.timeout)),
+        }
+    }
+
+    fn request(&self, question: &Question<'_>) -> Request<Full<Bytes>> {
+        let mut unsigned = Unsigned {
+            method: question.method,
+            path: question.path,
+            query: question.query,
+            headers: question.headers.clone(),
+            body: &question.body,
+        };
+        unsigned.headers.push(("host", self.endpoint.host.clone()));
+        self.signer.sign(&mut unsigned, SystemTime::now());
+        let pairs: Vec<String> =
+            question.query.iter().map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
+        let target = match pairs.is_empty() {
+            true => question.path.to_owned(),
+            false => format!("{}?{}", question.path, pairs.join("&")),
+        };
+        let mut request = Request::builder().method(question.method).uri(target);
+        for (name, value) in unsigned.headers {
+            request = if name == "host" { request.header(HOST, value) } else { request.header(name, value) };
+        }
+        request.header(CONTENT_LENGTH, question.body.len()).body(Full::new(question.body.clone())).expect(
+            "names are checked when the scenario is read, and everything else is hexadecimal, base64 or a number",
+        )
+    }
+}
+
+async fn collect(response: Response<Incoming>, most: usize) -> Result<Answer, Trouble> {
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, most).collect().await.map_err(|error| Trouble::Lost(error.to_string()))?;
+    Ok(Answer { status: head.status.as_u16(), headers: head.headers, body: body.to_bytes() })
+}
+
+/// An error with its causes, which hyper's own words leave out.
+fn sentence(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text += &format!(": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_project_comes_before_the_services_name() {
+        let host = |address, endpoint| {
+            let endpoint = Endpoint::new(address, endpoint, "p", None).unwrap();
+            (endpoint.address, endpoint.host)
+        };
+        let text = |one: &str, other: &str| (one.to_owned(), other.to_owned());
+        assert_eq!(host("cn.example:80", None), text("p.cn.example:80", "p.cn.example"));
+        assert_eq!(host("127.0.0.1:8080", None), text("127.0.0.1:8080", "p.127.0.0.1:8080"));
+        assert_eq!(host("127.0.0.1:8080", Some("cn.example")), text("127.0.0.1:8080", "p.cn.example"));
+        assert!(Endpoint::new("127.0.0.1:1", Some("a b"), "p", None).is_err());
+    }
+}

@@ -1,0 +1,331 @@
+//! Aliyun's log service (SLS), through a producer of its own and HTTP.
+//!
+//! What this broker measures *is* the producer: it does what the service's Java producer does, with the same settings.
+//!
+//! - `config`: the `[broker.sls]` table.
+//! - `producer`: what the engine's tasks hold; encodes and takes the budget.
+//! - `accumulator`, `queue`, `worker`: batches, what waits to be sent, and the threads that send it.
+//! - `consumer`: reads back what was written.
+//! - `codec`: the protobuf of logs.
+//! - `http`, `tls`, `sign`, `fault`, `service`: one request and its answer; what may be asked.
+
+mod accumulator;
+mod codec;
+mod config;
+mod consumer;
+mod fault;
+mod http;
+mod producer;
+mod queue;
+mod service;
+mod sign;
+mod tls;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use md5::{Digest, Md5};
+use tokio::sync::watch;
+
+use self::accumulator::{Accumulator, Limits};
+use self::codec::Tag;
+pub use self::config::SlsOptions;
+use self::consumer::SlsConsumer;
+use self::fault::Fault;
+use self::http::{Client, Endpoint};
+use self::producer::SlsProducer;
+use self::service::Service;
+use self::sign::{Signer, hex};
+use self::worker::{RetryRule, Traffic, Worker};
+use super::registry::{Capabilities, Descriptor};
+use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic};
+use crate::emulator::sls::Emulator;
+use crate::scenario::StartFrom;
+
+/// How long a new store may take until its shards are there.
+const STORE_POLL: Duration = Duration::from_millis(200);
+
+/// Letters of a log store's name.
+const MOST_NAME_LETTERS: usize = 63;
+
+/// Log stores of one project, written to through one producer.
+pub struct SlsBroker {
+    accumulator: Arc<Accumulator>,
+    traffic: Arc<Traffic>,
+    endpoint: Arc<Endpoint>,
+    signer: Arc<Signer>,
+    options: SlsOptions,
+    stop: watch::Sender<bool>,
+    workers: Vec<JoinHandle<()>>,
+    sweeper: tokio::task::JoinHandle<()>,
+    timeout: Duration,
+    run_id: String,
+    identity: Identity,
+    /// Ends after the clients that are connected to it.
+    _embedded: Option<Emulator>,
+}
+
+impl SlsBroker {
+    fn service(&self) -> Service {
+        Service::new(Client::new(self.endpoint.clone(), self.signer.clone(), self.timeout))
+    }
+}
+
+impl Broker for SlsBroker {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        kind: "sls",
+        summary: "Aliyun's log service, through a producer of brokermark's own over HTTP",
+        capabilities: Capabilities {
+            addresses: true,
+            embedded: true,
+            partitions: true,
+            replication: false,
+            keys: true,
+            headers: true,
+            consumers: true,
+            groups: true,
+            tls: true,
+            sasl: &[],
+            properties: false,
+        },
+        check_options: |options| SlsOptions::read(options).map(drop),
+    };
+
+    type Producer = SlsProducer;
+    type Consumer = SlsConsumer;
+
+    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
+        let refused = |reason: String| BrokerError::Configuration { broker: "sls", reason };
+        let options = SlsOptions::read(setup.config.options.clone()).map_err(|error| refused(error.to_string()))?;
+        let credentials = options.credentials(&setup.config)?;
+        let embedded = match setup.config.is_embedded() {
+            true => {
+                let key = Some((credentials.key_id.clone(), credentials.key_secret.clone()));
+                Some(Emulator::start(&options.emulator, "127.0.0.1:0", key).map_err(refused)?)
+            }
+            false => None,
+        };
+        let address = match (&embedded, setup.config.addresses.first()) {
+            (Some(embedded), _) => embedded.address().to_string(),
+            (None, Some(address)) => address.clone(),
+            (None, None) => return Err(refused("`broker.address` is missing".to_owned())),
+        };
+        let tls = setup.config.security.tls.as_ref();
+        let endpoint = Endpoint::new(&address, options.endpoint.as_deref(), &options.project, tls).map_err(refused)?;
+        let endpoint = Arc::new(endpoint);
+        let region = options.region.clone().unwrap_or_default();
+        let signer = Arc::new(Signer { credentials, version: options.signature, region });
+        let mut service = Service::new(Client::new(endpoint.clone(), signer.clone(), setup.timeout));
+        service.check().await.map_err(|fault| unusable(&fault, &endpoint.address))?;
+
+        let limits = Limits { bytes: options.batch_size, logs: options.batch_count, linger: options.linger };
+        let tags =
+            setup.headers.iter().map(|(key, value)| Tag { key: key.clone().into(), value: value.clone().into() });
+        let accumulator = Arc::new(Accumulator::new(options.total_size, limits, tags.collect(), setup.run_id.clone()));
+        let traffic = Arc::new(Traffic::default());
+        let (stop, stopped) = watch::channel(false);
+        let mut workers = Vec::with_capacity(options.io_threads);
+        for number in 0..options.io_threads {
+            let worker = Worker {
+                accumulator: accumulator.clone(),
+                traffic: traffic.clone(),
+                client: Client::new(endpoint.clone(), signer.clone(), options.request_timeout),
+                recorder: setup.acks.recorder(),
+                compression: options.compression,
+                rule: RetryRule {
+                    retries: options.retries,
+                    backoff: options.backoff,
+                    max_backoff: options.max_backoff,
+                },
+                stop: stopped.clone(),
+            };
+            let started = worker.start(number);
+            workers.push(started.map_err(|error| refused(format!("no thread for `io_threads`: {error}")))?);
+        }
+        let swept = accumulator.clone();
+        let sweeper = tokio::spawn(async move { swept.sweep().await });
+        let identity = Identity {
+            client: format!("brokermark {} (its own SLS producer)", env!("CARGO_PKG_VERSION")),
+            broker: Some(format!("project {}", options.project)),
+            embedded: embedded.is_some(),
+        };
+        let timeout = setup.timeout;
+        Ok(SlsBroker {
+            accumulator,
+            traffic,
+            endpoint,
+            signer,
+            options,
+            stop,
+            workers,
+            sweeper,
+            timeout,
+            run_id: setup.run_id,
+            identity,
+            _embedded: embedded,
+        })
+    }
+
+    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+        let mut service = self.service();
+        let failed = |topic: &str, action: &'static str, reason: String| BrokerError::Topic {
+            topic: topic.to_owned(),
+            action,
+            reason,
+        };
+        let mut made = Vec::new();
+        for Topic { name, partitions, .. } in topics {
+            let store = store_name(name, &self.run_id);
+            if !is_store_name(&store) {
+                let reason = "a log store's name has 2 to 63 lower-case letters, digits, hyphens and underscores, and a letter or digit at both ends";
+                return Err(failed(name, "made", reason.to_owned()));
+            }
+            let found = service.shards(&store).await.map_err(|fault| failed(name, "looked at", fault.to_string()))?;
+            match found {
+                Some(shards) if shards.len() != *partitions as usize => {
+                    return Err(BrokerError::TopicMismatch {
+                        topic: name.clone(),
+                        found: format!("{} shards that can be written to", shards.len()),
+                        wanted: format!("{partitions}"),
+                    });
+                }
+                Some(_) => {}
+                None => {
+                    let created = service.create(&store, *partitions).await;
+                    created.map_err(|fault| failed(name, "made", fault.to_string()))?;
+                    made.push(name.clone());
+                }
+            }
+        }
+        // A new store is there a little later than the service says.
+        let deadline = Instant::now() + self.timeout;
+        for name in &made {
+            let store = store_name(name, &self.run_id);
+            let shards = async |service: &mut Service| {
+                service.shards(&store).await.map_err(|fault| failed(name, "looked at", fault.to_string()))
+            };
+            while shards(&mut service).await?.is_none_or(|shards| shards.is_empty()) {
+                if Instant::now() >= deadline {
+                    return Err(failed(name, "made", format!("it has no shards within {:?}", self.timeout)));
+                }
+                tokio::time::sleep(STORE_POLL).await;
+            }
+        }
+        Ok(made)
+    }
+
+    async fn producer(&self, _slot: usize, topic: &Topic) -> Result<SlsProducer, BrokerError> {
+        let options = &self.options;
+        let store = store_name(&topic.name, &self.run_id);
+        Ok(SlsProducer::new(self.accumulator.clone(), &store, options.max_block, options.total_size))
+    }
+
+    async fn consumer(&self, subscription: &Subscription) -> Result<SlsConsumer, BrokerError> {
+        let store = &store_name(&subscription.topic.name, &self.run_id);
+        let failed =
+            |fault: Fault| BrokerError::Topic { topic: store.clone(), action: "read", reason: fault.to_string() };
+        let mut service = self.service();
+        let shards = service.shards(store).await.map_err(failed)?.unwrap_or_default();
+        let own = shards.into_iter().skip(subscription.member).step_by(subscription.members.max(1));
+        let from = match subscription.from {
+            StartFrom::Earliest => "begin",
+            StartFrom::Latest => "end",
+        };
+        let mut places = Vec::new();
+        for shard in own {
+            places.push((shard, service.cursor(store, shard, from).await.map_err(failed)?));
+        }
+        Ok(SlsConsumer::start(service, store.clone(), places, self.options.pull_interval))
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    fn telemetry(&self) -> Telemetry {
+        Telemetry {
+            queue_messages: Some(self.accumulator.pending.load(Ordering::Relaxed)),
+            queue_full_ns: self.accumulator.waited_ns.swap(0, Ordering::Relaxed),
+            wire: Some(self.traffic.take()),
+            ..Telemetry::default()
+        }
+    }
+
+    async fn close(mut self, created: Vec<String>) -> Result<(), BrokerError> {
+        self.sweeper.abort();
+        self.stop.send_replace(true);
+        let workers = std::mem::take(&mut self.workers);
+        tokio::task::block_in_place(|| {
+            for worker in workers {
+                // One that panicked has been told on standard error.
+                let _ = worker.join();
+            }
+        });
+        let mut service = self.service();
+        let mut result = Ok(());
+        for topic in created {
+            if let Err(fault) = service.delete(&store_name(&topic, &self.run_id)).await {
+                result = Err(BrokerError::Topic { topic, action: "removed", reason: fault.to_string() });
+            }
+        }
+        result
+    }
+}
+
+/// What a project refuses before anything is sent.
+fn unusable(fault: &Fault, address: &str) -> BrokerError {
+    let (address, reason) = (address.to_owned(), fault.to_string());
+    if fault.is_authorisation() {
+        BrokerError::Authorisation { broker: "sls", address, reason }
+    } else if fault.is_unknown_store() {
+        BrokerError::Configuration { broker: "sls", reason }
+    } else {
+        BrokerError::Unreachable { broker: "sls", address, reason }
+    }
+}
+
+/// What the store of a topic is called. Names that brokermark makes up begin with the run's id and are changed to what the
+/// service takes; a name that the scenario gives is never changed.
+fn store_name(topic: &str, run_id: &str) -> String {
+    if !topic.starts_with(run_id) || is_store_name(topic) {
+        return topic.to_owned();
+    }
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+    let name: String = topic.chars().map(plain).collect();
+    if name.len() <= MOST_NAME_LETTERS && is_store_name(&name) {
+        return name;
+    }
+    // The end tells topics of one run apart, and is short.
+    let digest = hex(&Md5::digest(topic)[..8]);
+    let kept: String = name.chars().filter(char::is_ascii).take(MOST_NAME_LETTERS - digest.len() - 3).collect();
+    format!("b-{}-{digest}", kept.trim_matches('-'))
+}
+
+/// By the service's rules for names.
+fn is_store_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (2..=MOST_NAME_LETTERS).contains(&name.len())
+        && name.bytes().all(|byte| plain(byte) || byte == b'-' || byte == b'_')
+        && name.bytes().next().is_some_and(plain)
+        && name.bytes().last().is_some_and(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_run_are_made_to_fit_and_given_ones_are_not() {
+        let run = "Seeds.sls_io-20261121T063926Z";
+        let (first, second) = (store_name(&format!("{run}-0"), run), store_name(&format!("{run}-1"), run));
+        assert_eq!(first, "seeds-sls-io-20261121t063926z-0");
+        assert!(is_store_name(&first) && is_store_name(&second) && first != second);
+        let long = "x".repeat(100);
+        let names = [store_name(&format!("{long}-0"), &long), store_name(&format!("{long}-1"), &long)];
+        assert!(names.iter().all(|name| is_store_name(name)) && names[0] != names[1], "{names:?}");
+        assert_eq!(store_name("Mine", run), "Mine");
+    }
+}

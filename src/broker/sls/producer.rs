@@ -1,0 +1,187 @@
+//! A logical sender: encodes its logs, takes their weight from the budget, and hands them to their groups.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use md5::{Digest, Md5};
+use tokio::sync::SemaphorePermit;
+
+use super::accumulator::{Accumulator, Group, Place, Staged, StagedLog};
+use super::codec::{Record, write_log};
+use super::config::MOST_BATCH_BYTES;
+use super::sign::hex;
+use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
+
+/// Groups one producer remembers; with more of them it forgets all and looks them up again.
+const MOST_REMEMBERED: usize = 1024;
+
+/// Shards are told apart by this many bits of a key's hash, so that keys do not each get a batch of their own: as the
+/// service's own Java producer does.
+const SHARD_HASH_MASK: u8 = 0b1111_1100;
+
+/// A sender to one log store.
+pub struct SlsProducer {
+    accumulator: Arc<Accumulator>,
+    store: Arc<str>,
+    max_block: Duration,
+    total_bytes: usize,
+    record: Record,
+    /// The name of a group in the making: topic, source and shard, each after its length.
+    name: Vec<u8>,
+    known: HashMap<Box<[u8]>, usize>,
+    groups: Vec<(Arc<Group>, Staged)>,
+    /// Groups with something staged.
+    touched: Vec<usize>,
+}
+
+impl SlsProducer {
+    pub fn new(accumulator: Arc<Accumulator>, store: &str, max_block: Duration, total_bytes: usize) -> Self {
+        SlsProducer {
+            accumulator,
+            store: store.into(),
+            max_block,
+            total_bytes,
+            record: Record::default(),
+            name: Vec::new(),
+            known: HashMap::new(),
+            groups: Vec::new(),
+            touched: Vec::new(),
+        }
+    }
+
+    /// Encodes a log into its group's stage, and returns the group's index and the log's weight.
+    #[inline]
+    fn stage(&mut self, outgoing: &Outgoing<'_>, unix_seconds: u32) -> (usize, usize) {
+        self.record.read(outgoing.payload);
+        let index = self.group(outgoing);
+        let staged = &mut self.groups[index].1;
+        let envelope = outgoing.envelope;
+        let raw_bytes = write_log(&mut staged.bytes, &self.record, outgoing.payload, envelope, unix_seconds);
+        if staged.logs.is_empty() {
+            self.touched.push(index);
+        }
+        let (end, payload_bytes) = (staged.bytes.len(), outgoing.payload.len() as u32);
+        staged.logs.push(StagedLog { end, raw_bytes, stamp: outgoing.stamp, payload_bytes });
+        (index, raw_bytes)
+    }
+
+    #[inline]
+    fn group(&mut self, outgoing: &Outgoing<'_>) -> usize {
+        let (topic, source) = self.record.topic_and_source(outgoing.payload);
+        let shard = outgoing.key.map(|key| Md5::digest(key)[0] & SHARD_HASH_MASK);
+        self.name.clear();
+        for part in [topic, source] {
+            self.name.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            self.name.extend_from_slice(part);
+        }
+        self.name.extend(shard);
+        if let Some(&index) = self.known.get(&self.name[..]) {
+            return index;
+        }
+        let own = [self.store.as_bytes(), b"\0", &self.name].concat();
+        let group = self.accumulator.group(&own, || Place {
+            store: self.store.clone(),
+            topic: topic.to_vec(),
+            source: source.to_vec(),
+            shard_hash: shard.map(|byte| hex(&[byte]) + &"0".repeat(30)),
+        });
+        self.groups.push((group, Staged::default()));
+        self.known.insert(self.name.as_slice().into(), self.groups.len() - 1);
+        self.groups.len() - 1
+    }
+
+    /// Forgets what was staged by a call that was given up.
+    fn reset(&mut self) {
+        for index in self.touched.drain(..) {
+            self.groups[index].1.clear();
+        }
+        if self.groups.len() > MOST_REMEMBERED {
+            self.known.clear();
+            self.groups.clear();
+        }
+    }
+}
+
+/// Room for a log of that weight in the budget, once there is some.
+async fn room(
+    accumulator: &Accumulator,
+    raw_bytes: usize,
+    max_block: Duration,
+) -> Result<SemaphorePermit<'_>, SubmitError> {
+    let weight = u32::try_from(raw_bytes).unwrap_or(u32::MAX);
+    if let Ok(permit) = accumulator.budget.try_acquire_many(weight) {
+        return Ok(permit);
+    }
+    let waiting = Waiting { accumulator, since: Instant::now() };
+    let permit = tokio::time::timeout(max_block, accumulator.budget.acquire_many(weight)).await;
+    drop(waiting);
+    match permit {
+        Ok(Ok(permit)) => Ok(permit),
+        // The budget is never closed, so only time can have run out.
+        _ => Err(SubmitError {
+            class: FailureClass::QueueFull,
+            message: format!(
+                "no room for {raw_bytes} bytes within {max_block:?}: `total_size` is full of logs whose outcome is not known"
+            ),
+        }),
+    }
+}
+
+/// Counts the wait, however it ends.
+struct Waiting<'a> {
+    accumulator: &'a Accumulator,
+    since: Instant,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let waited_ns = self.since.elapsed().as_nanos() as u64;
+        self.accumulator.waited_ns.fetch_add(waited_ns, Ordering::Relaxed);
+    }
+}
+
+impl Producer for SlsProducer {
+    async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
+        self.reset();
+        let Some((first, rest)) = batch.split_first() else { return Ok(0) };
+        let unix_seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32);
+        let (index, raw_bytes) = self.stage(first, unix_seconds);
+        let encoded = self.groups[index].1.bytes.len();
+        let most = MOST_BATCH_BYTES.min(self.total_bytes);
+        if raw_bytes.max(encoded) > most {
+            self.reset();
+            let message = format!("a log of {} bytes: at most {most} can be sent", raw_bytes.max(encoded));
+            return Err(SubmitError { class: FailureClass::TooLarge, message });
+        }
+        let accumulator = self.accumulator.clone();
+        let room = room(&accumulator, raw_bytes, self.max_block).await?;
+        let mut taken = 1;
+        // From here to the end nothing waits, so that nothing is taken by half.
+        for outgoing in rest {
+            let before = |index: usize, groups: &[(Arc<Group>, Staged)]| {
+                let logs = &groups[index].1.logs;
+                if logs.len() < 2 { 0 } else { logs[logs.len() - 2].end }
+            };
+            let (index, raw_bytes) = self.stage(outgoing, unix_seconds);
+            let encoded = self.groups[index].1.bytes.len() - before(index, &self.groups);
+            let fits = raw_bytes.max(encoded) <= most;
+            match accumulator.budget.try_acquire_many(raw_bytes as u32) {
+                Ok(permit) if fits => permit.forget(),
+                _ => {
+                    self.groups[index].1.unstage();
+                    break;
+                }
+            }
+            taken += 1;
+        }
+        room.forget();
+        for index in mem::take(&mut self.touched) {
+            let (group, staged) = &mut self.groups[index];
+            accumulator.append(group, staged);
+        }
+        Ok(taken)
+    }
+}

@@ -1,0 +1,65 @@
+//! What the endpoint is told to do: `[broker.sls.emulator]`, and the arguments of `brokermark emulate sls`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
+use super::faults::FaultRule;
+use crate::scenario::units::{Rate, deserialize_size, parse_rate};
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EmulatorOptions {
+    /// Bytes per second that each shard takes; `None`: as many as come.
+    #[serde(deserialize_with = "shard_rate")]
+    pub shard_rate: Option<f64>,
+    /// Which bytes those are.
+    pub basis: Basis,
+    /// Compressed bytes of logs that each shard keeps for reading; older ones go.
+    #[serde(deserialize_with = "deserialize_size")]
+    pub keep: u64,
+    pub faults: Vec<FaultRule>,
+    /// Log stores that are there from the beginning, with their shards.
+    pub stores: BTreeMap<String, u32>,
+    pub threads: usize,
+}
+
+impl Default for EmulatorOptions {
+    fn default() -> Self {
+        EmulatorOptions {
+            shard_rate: None,
+            basis: Basis::Compressed,
+            keep: 64 << 20,
+            faults: Vec::new(),
+            stores: BTreeMap::new(),
+            threads: 1,
+        }
+    }
+}
+
+/// Which bytes a quota counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// Logs as protobuf.
+    Raw,
+    /// Bodies as they are sent.
+    Compressed,
+}
+
+/// `5MB/s`, in bytes per second.
+///
+/// # Errors
+/// A sentence that says how a rate is written.
+pub fn parse_shard_rate(text: &str) -> Result<f64, String> {
+    match parse_rate(text).map_err(|error| error.to_string())? {
+        Rate::BytesPerSecond(rate) => Ok(rate),
+        Rate::MessagesPerSecond(_) => {
+            Err(format!("\"{text}\" counts messages: a shard's rate is in bytes, as \"5MB/s\""))
+        }
+    }
+}
+
+fn shard_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    parse_shard_rate(&String::deserialize(deserializer)?).map(Some).map_err(serde::de::Error::custom)
+}

@@ -1,0 +1,344 @@
+//! From a request to its answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+
+use super::account::Account;
+use super::authority::{Asked, Authority};
+use super::decode::{MOST_RAW_BYTES, Refusal, examine, unfold};
+use super::faults::{FaultKind, Faults};
+use super::options::EmulatorOptions;
+use super::stores::{MOST_SHARDS, NotMade, Store, Stores, Written};
+
+/// For the whole body of a request.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// How long a request that gets no answer is held.
+const SILENCE: Duration = Duration::from_secs(120);
+
+/// Groups in one answer, and their bytes unless it is a single one.
+const MOST_GROUPS: usize = 1000;
+const MOST_READ_BYTES: usize = 8 << 20;
+
+/// The connection ends without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer, on purpose")]
+pub struct Silence;
+
+type Answer = Response<Full<Bytes>>;
+
+/// Everything behind the connections.
+pub struct Endpoint {
+    authority: Authority,
+    stores: Stores,
+    faults: Faults,
+    account: Account,
+    answers: AtomicU64,
+}
+
+impl Endpoint {
+    pub fn new(options: &EmulatorOptions, key: Option<(String, String)>) -> Self {
+        Endpoint {
+            authority: Authority::new(key),
+            stores: Stores::new(options),
+            faults: Faults::new(&options.faults),
+            account: Account::default(),
+            answers: AtomicU64::new(0),
+        }
+    }
+
+    /// # Errors
+    /// When the connection is to end without an answer.
+    pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Answer, Silence> {
+        let (head, body) = request.into_parts();
+        let body = tokio::time::timeout(BODY_TIME, Limited::new(body, MOST_RAW_BYTES).collect()).await;
+        let body = match body {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+                let reason = format!("a body of more than {MOST_RAW_BYTES} bytes");
+                return Ok(self.refuse(&("PostBodyTooLarge", reason), true));
+            }
+            Ok(Err(_)) => return Err(Silence),
+            Err(_) => {
+                return Ok(self.refuse(&("RequestTimeout", format!("the body took longer than {BODY_TIME:?}")), true));
+            }
+        };
+        let query = head.uri.query().unwrap_or_default();
+        let query: Vec<(String, String)> = query.split('&').filter(|pair| !pair.is_empty()).map(decoded).collect();
+        let (method, path) = (head.method.as_str(), head.uri.path());
+        if (method, path) == ("GET", "/account") {
+            return Ok(self.json(&self.account.tell(&self.stores)));
+        }
+        let asked = Asked { method, path, query: &query, headers: &head.headers, body: &body };
+        if let Err(refusal) = self.authority.admit(&asked) {
+            return Ok(self.refuse(&refusal, false));
+        }
+        match self.route(&asked, &body).await? {
+            Ok(answer) => Ok(answer),
+            Err(refusal) => Ok(self.refuse(&refusal, false)),
+        }
+    }
+
+    async fn route(&self, asked: &Asked<'_>, body: &Bytes) -> Result<Result<Answer, Refusal>, Silence> {
+        let parts: Vec<&str> = asked.path.trim_matches('/').split('/').collect();
+        Ok(match (asked.method, &parts[..]) {
+            ("POST", ["logstores", store, "shards", way @ ("lb" | "route")]) => {
+                return self.write(asked, body, store, *way == "route").await;
+            }
+            ("GET", ["logstores"]) => {
+                let names = self.stores.names();
+                Ok(self.json(&serde_json::json!({ "count": names.len(), "total": names.len(), "logstores": names })))
+            }
+            ("POST", ["logstores"]) => self.make(body),
+            ("GET", ["logstores", store]) => self.store(store).map(|found| {
+                self.json(&serde_json::json!({ "logstoreName": store, "shardCount": found.shards(), "ttl": 1 }))
+            }),
+            ("DELETE", ["logstores", store]) => match self.stores.remove(store) {
+                true => Ok(self.done()),
+                false => Err(unknown_store(store)),
+            },
+            ("GET", ["logstores", store, "shards"]) => self.store(store).map(|found| self.json(&listed(&found))),
+            ("GET", ["logstores", store, "shards", shard]) => self.read(asked, store, shard),
+            _ => Err(("InvalidAPI", "this endpoint does not do that".to_owned())),
+        })
+    }
+
+    async fn write(
+        &self,
+        asked: &Asked<'_>,
+        body: &Bytes,
+        store: &str,
+        by_hash: bool,
+    ) -> Result<Result<Answer, Refusal>, Silence> {
+        let fault = self.faults.deal();
+        if let Some(kind) = fault {
+            self.account.injected(kind);
+        }
+        let refusal = |code, reason: &str| Ok(Err((code, reason.to_owned())));
+        match fault {
+            None | Some(FaultKind::AcceptedReset) => {}
+            Some(FaultKind::Quota) => return refusal("WriteQuotaExceed", "the project's quota is used up, on purpose"),
+            Some(FaultKind::ShardQuota) => {
+                return refusal("ShardWriteQuotaExceed", "the shard's quota is used up, on purpose");
+            }
+            Some(FaultKind::Busy) => return refusal("ServerBusy", "on purpose"),
+            Some(FaultKind::Internal) => return refusal("InternalServerError", "on purpose"),
+            Some(FaultKind::Unauthorized) => return refusal("Unauthorized", "on purpose"),
+            Some(FaultKind::Invalid) => return refusal("PostBodyInvalid", "on purpose"),
+            Some(FaultKind::Garbage) => return Ok(Ok(plain(502, "<html>Bad Gateway</html>"))),
+            Some(FaultKind::NoRequestId) => return Ok(Ok(plain(200, ""))),
+            Some(FaultKind::Reset) => return Err(Silence),
+            Some(FaultKind::Timeout) => {
+                tokio::time::sleep(SILENCE).await;
+                return Err(Silence);
+            }
+        }
+        let answer = self.accept(asked, body, store, by_hash);
+        if fault == Some(FaultKind::AcceptedReset) && answer.is_ok() {
+            return Err(Silence);
+        }
+        Ok(answer)
+    }
+
+    fn accept(&self, asked: &Asked<'_>, body: &Bytes, store: &str, by_hash: bool) -> Result<Answer, Refusal> {
+        let found = self.store(store)?;
+        let missing = |name: &str| ("MissingHeader", format!("the header {name} is missing or no number"));
+        let raw_size = asked.header("x-log-bodyrawsize").parse().map_err(|_| missing("x-log-bodyrawsize"))?;
+        let compression = asked.header("x-log-compresstype").to_owned();
+        let contents = examine(&unfold(body, &compression, raw_size)?)?;
+        let shard = match by_hash {
+            false => found.next_shard(),
+            true => {
+                let key = asked.query.iter().find(|(name, _)| name == "key").map_or("", |(_, key)| key);
+                let begin =
+                    key.get(..8).filter(|_| key.len() == 32).and_then(|begin| u32::from_str_radix(begin, 16).ok());
+                found.shard_of(begin.ok_or(("ParameterInvalid", "the key is not 32 hexadecimal digits".to_owned()))?)
+            }
+        };
+        let written = Written {
+            body: body.clone(),
+            compression,
+            raw_size,
+            logs: contents.logs,
+            counted_bytes: contents.counted_bytes,
+        };
+        match self.stores.write(&found, shard, written) {
+            true => Ok(self.done()),
+            false => Err(("ShardWriteQuotaExceed", format!("shard {shard} takes no more for now"))),
+        }
+    }
+
+    fn make(&self, body: &[u8]) -> Result<Answer, Refusal> {
+        #[derive(serde::Deserialize)]
+        struct Wanted {
+            #[serde(rename = "logstoreName")]
+            name: String,
+            #[serde(rename = "shardCount")]
+            shards: u32,
+        }
+        let invalid = |reason: String| ("ParameterInvalid", reason);
+        let wanted: Wanted = serde_json::from_slice(body).map_err(|error| invalid(error.to_string()))?;
+        match self.stores.make(&wanted.name, wanted.shards) {
+            Ok(()) => Ok(self.done()),
+            Err(NotMade::Exists) => Err(("LogStoreAlreadyExist", format!("logstore {} already exists", wanted.name))),
+            Err(NotMade::Limit) => {
+                Err(invalid(format!("a store has 1 to {MOST_SHARDS} shards, and there are not too many stores")))
+            }
+        }
+    }
+
+    fn read(&self, asked: &Asked<'_>, store: &str, shard: &str) -> Result<Answer, Refusal> {
+        let found = self.store(store)?;
+        let number = shard.parse().ok().filter(|shard: &usize| *shard < found.shards());
+        let shard = number.ok_or(("ShardNotExist", format!("shard {} does not exist", shard.escape_default())))?;
+        let parameter = |name: &str| asked.query.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value);
+        if parameter("type") == "cursor" {
+            let (begin, end) = found.ends(shard);
+            let place = match parameter("from") {
+                "begin" => begin,
+                "end" => end,
+                _ => return Err(("ParameterInvalid", "this endpoint knows no places but begin and end".to_owned())),
+            };
+            return Ok(self.json(&serde_json::json!({ "cursor": cursor(place) })));
+        }
+        let invalid = || ("InvalidCursor", "no cursor of this endpoint".to_owned());
+        let from = STANDARD.decode(parameter("cursor")).ok().and_then(|text| String::from_utf8(text).ok());
+        let from = from.and_then(|text| text.parse().ok()).ok_or_else(invalid)?;
+        let most = parameter("count").parse().unwrap_or(MOST_GROUPS).min(MOST_GROUPS);
+        let (read, next) = found.read(shard, from, most, MOST_READ_BYTES);
+        let mut list = Vec::new();
+        for written in &read {
+            let group = unfold(&written.body, &written.compression, written.raw_size)?;
+            list.push(0x0a);
+            let mut length = group.len();
+            while length >= 0x80 {
+                list.push((length % 0x80 + 0x80) as u8);
+                length /= 0x80;
+            }
+            list.push(length as u8);
+            list.extend_from_slice(&group);
+        }
+        let raw_size = list.len();
+        let compressed = !list.is_empty() && asked.header("accept-encoding").contains("lz4");
+        let body = if compressed { lz4_flex::block::compress(&list) } else { list };
+        let mut answer = self.answered(200, "application/x-protobuf", Bytes::from(body));
+        let headers = answer.headers_mut();
+        headers.insert("x-log-count", read.len().into());
+        headers.insert("x-log-bodyrawsize", raw_size.into());
+        if let Ok(place) = cursor(next).parse() {
+            headers.insert("x-log-cursor", place);
+        }
+        if compressed {
+            headers.insert("x-log-compresstype", hyper::header::HeaderValue::from_static("lz4"));
+        }
+        Ok(answer)
+    }
+
+    fn store(&self, name: &str) -> Result<Arc<Store>, Refusal> {
+        self.stores.find(name).ok_or_else(|| unknown_store(name))
+    }
+
+    fn done(&self) -> Answer {
+        self.answered(200, "text/plain", Bytes::new())
+    }
+
+    fn json(&self, value: &serde_json::Value) -> Answer {
+        self.answered(200, "application/json", Bytes::from(value.to_string()))
+    }
+
+    /// `ends`: the connection, too, as what is left on it has not been read.
+    fn refuse(&self, (code, reason): &Refusal, ends: bool) -> Answer {
+        self.account.refused(code);
+        let status = match *code {
+            "Unauthorized" | "SignatureNotMatch" => 401,
+            "WriteQuotaExceed" | "ShardWriteQuotaExceed" => 403,
+            "LogStoreNotExist" | "ShardNotExist" | "InvalidAPI" => 404,
+            "RequestTimeout" => 408,
+            "PostBodyTooLarge" => 413,
+            "InternalServerError" => 500,
+            "ServerBusy" => 503,
+            _ => 400,
+        };
+        let body = serde_json::json!({ "errorCode": code, "errorMessage": reason }).to_string();
+        let mut answer = self.answered(status, "application/json", Bytes::from(body));
+        if ends {
+            answer.headers_mut().insert("connection", hyper::header::HeaderValue::from_static("close"));
+        }
+        answer
+    }
+
+    fn answered(&self, status: u16, kind: &'static str, body: Bytes) -> Answer {
+        let number = self.answers.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut answer = plain(status, "");
+        answer.headers_mut().insert("content-type", hyper::header::HeaderValue::from_static(kind));
+        if let Ok(id) = format!("{number:024X}").parse() {
+            answer.headers_mut().insert("x-log-requestid", id);
+        }
+        answer.map(|_| Full::new(body))
+    }
+}
+
+fn plain(status: u16, body: &'static str) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
+    *answer.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+    answer
+}
+
+fn unknown_store(name: &str) -> Refusal {
+    ("LogStoreNotExist", format!("logstore {} does not exist", name.escape_default()))
+}
+
+fn cursor(place: u64) -> String {
+    STANDARD.encode(place.to_string())
+}
+
+fn listed(store: &Store) -> serde_json::Value {
+    let shards = store.shards() as u128;
+    let bound = |shard: u128| match shard {
+        // The last range ends with the largest hash.
+        _ if shard == shards => "f".repeat(32),
+        _ => format!("{:032x}", (u128::MAX / shards) * shard),
+    };
+    let shard = |shard: u128| {
+        serde_json::json!({
+            "shardID": shard as u64,
+            "status": "readwrite",
+            "inclusiveBeginKey": bound(shard),
+            "exclusiveEndKey": bound(shard + 1),
+            "createTime": 0,
+        })
+    };
+    (0..shards).map(shard).collect()
+}
+
+/// A name and its value, as they were before they were put into an address.
+fn decoded(pair: &str) -> (String, String) {
+    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+    let decode = |text: &str| {
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut rest = text.as_bytes();
+        while let Some((&byte, after)) = rest.split_first() {
+            let hex = after.first_chunk::<2>().and_then(|digits| std::str::from_utf8(digits).ok());
+            match (byte, hex.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
+                (b'%', Some(decoded)) => {
+                    bytes.push(decoded);
+                    rest = &after[2..];
+                }
+                _ => {
+                    bytes.push(byte);
+                    rest = after;
+                }
+            }
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    (decode(name), decode(value))
+}

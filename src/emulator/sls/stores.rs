@@ -1,0 +1,253 @@
+//! Log stores: shards with a quota each, and what they keep.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::options::{Basis, EmulatorOptions};
+
+/// Most shards of one store, and most stores.
+pub const MOST_SHARDS: u32 = 256;
+const MOST_STORES: usize = 10_000;
+
+/// A body as it was written.
+#[derive(Debug, Clone)]
+pub struct Written {
+    pub body: Bytes,
+    /// `lz4`, `zstd`, or nothing.
+    pub compression: String,
+    pub raw_size: usize,
+    pub logs: u64,
+    pub counted_bytes: u64,
+}
+
+/// What a shard has taken.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize)]
+pub struct Taken {
+    pub requests: u64,
+    pub logs: u64,
+    /// 4 and the lengths of all keys and values, of each log.
+    pub counted_bytes: u64,
+    /// Logs as protobuf.
+    pub raw_bytes: u64,
+    pub compressed_bytes: u64,
+    /// Requests that came when the quota was used up.
+    pub quota_refusals: u64,
+}
+
+struct Shard {
+    taken: Taken,
+    kept: VecDeque<Written>,
+    kept_bytes: u64,
+    /// Number of the oldest that is kept.
+    first: u64,
+    /// Bytes that may be taken now; below zero after a body larger than was left.
+    level: f64,
+    filled: Instant,
+}
+
+/// One log store.
+pub struct Store {
+    shards: Vec<Mutex<Shard>>,
+    next: Mutex<usize>,
+}
+
+/// All log stores of all projects.
+pub struct Stores {
+    rate: Option<f64>,
+    basis: Basis,
+    keep: u64,
+    stores: Mutex<BTreeMap<String, Arc<Store>>>,
+}
+
+/// Why no store was made.
+pub enum NotMade {
+    Exists,
+    Limit,
+}
+
+impl Stores {
+    pub fn new(options: &EmulatorOptions) -> Self {
+        let stores = options.stores.iter().map(|(name, shards)| (name.clone(), Arc::new(Store::new(*shards))));
+        Stores {
+            rate: options.shard_rate,
+            basis: options.basis,
+            keep: options.keep,
+            stores: Mutex::new(stores.collect()),
+        }
+    }
+
+    pub fn find(&self, name: &str) -> Option<Arc<Store>> {
+        lock(&self.stores).get(name).cloned()
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        lock(&self.stores).keys().cloned().collect()
+    }
+
+    pub fn make(&self, name: &str, shards: u32) -> Result<(), NotMade> {
+        let mut stores = lock(&self.stores);
+        if stores.contains_key(name) {
+            return Err(NotMade::Exists);
+        }
+        if stores.len() >= MOST_STORES || shards == 0 || shards > MOST_SHARDS {
+            return Err(NotMade::Limit);
+        }
+        stores.insert(name.to_owned(), Arc::new(Store::new(shards)));
+        Ok(())
+    }
+
+    pub fn remove(&self, name: &str) -> bool {
+        lock(&self.stores).remove(name).is_some()
+    }
+
+    /// Writes to a shard, if its quota allows: one that is full pays for the body later, so that no body is too large.
+    pub fn write(&self, store: &Store, shard: usize, written: Written) -> bool {
+        let mut shard = lock(&store.shards[shard]);
+        if let Some(rate) = self.rate {
+            let now = Instant::now();
+            let gained = now.duration_since(shard.filled).as_secs_f64() * rate;
+            shard.filled = now;
+            // A second's worth may be saved up.
+            shard.level = (shard.level + gained).min(rate);
+            if shard.level <= 0.0 {
+                shard.taken.quota_refusals += 1;
+                return false;
+            }
+            shard.level -= match self.basis {
+                Basis::Raw => written.raw_size as f64,
+                Basis::Compressed => written.body.len() as f64,
+            };
+        }
+        shard.taken.requests += 1;
+        shard.taken.logs += written.logs;
+        shard.taken.counted_bytes += written.counted_bytes;
+        shard.taken.raw_bytes += written.raw_size as u64;
+        shard.taken.compressed_bytes += written.body.len() as u64;
+        shard.kept_bytes += written.body.len() as u64;
+        shard.kept.push_back(written);
+        while shard.kept_bytes > self.keep
+            && let Some(oldest) = shard.kept.pop_front()
+        {
+            shard.kept_bytes -= oldest.body.len() as u64;
+            shard.first += 1;
+        }
+        true
+    }
+}
+
+impl Store {
+    fn new(shards: u32) -> Self {
+        let shard = || Shard {
+            taken: Taken::default(),
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            first: 0,
+            level: f64::INFINITY,
+            filled: Instant::now(),
+        };
+        Store { shards: (0..shards.clamp(1, MOST_SHARDS)).map(|_| Mutex::new(shard())).collect(), next: Mutex::new(0) }
+    }
+
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// The shard for a request that names none.
+    pub fn next_shard(&self) -> usize {
+        let mut next = lock(&self.next);
+        *next = (*next + 1) % self.shards.len();
+        *next
+    }
+
+    /// The shard whose range a hash's first 32 bits fall into.
+    pub fn shard_of(&self, hash: u32) -> usize {
+        (u64::from(hash) * self.shards.len() as u64 >> 32) as usize
+    }
+
+    pub fn taken(&self) -> Vec<Taken> {
+        self.shards.iter().map(|shard| lock(shard).taken).collect()
+    }
+
+    /// The number of the oldest that is kept, and of the next that comes.
+    pub fn ends(&self, shard: usize) -> (u64, u64) {
+        let shard = lock(&self.shards[shard]);
+        (shard.first, shard.first + shard.kept.len() as u64)
+    }
+
+    /// From number `from` on, at most so many and so large, at least one if there is one; and the number after them.
+    pub fn read(&self, shard: usize, from: u64, most: usize, most_bytes: usize) -> (Vec<Written>, u64) {
+        let shard = lock(&self.shards[shard]);
+        let begin = from.max(shard.first);
+        let mut bytes = 0;
+        let skipped = (begin - shard.first) as usize;
+        let read: Vec<Written> = shard
+            .kept
+            .iter()
+            .skip(skipped)
+            .take(most)
+            .take_while(|written| {
+                let fits = bytes == 0 || bytes + written.raw_size <= most_bytes;
+                bytes += written.raw_size.max(1);
+                fits
+            })
+            .cloned()
+            .collect();
+        let next = begin + read.len() as u64;
+        (read, next)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(bytes: usize) -> Written {
+        Written {
+            body: vec![0; bytes].into(),
+            compression: String::new(),
+            raw_size: bytes * 9,
+            logs: 1,
+            counted_bytes: 1,
+        }
+    }
+
+    #[test]
+    fn a_shard_takes_its_rate_and_no_more() {
+        let options = EmulatorOptions { shard_rate: Some(1000.0), ..EmulatorOptions::default() };
+        let stores = Stores::new(&options);
+        stores.make("s", 1).ok().unwrap();
+        let store = stores.find("s").unwrap();
+        let begin = Instant::now();
+        let mut taken = 0;
+        while begin.elapsed().as_millis() < 500 {
+            taken += usize::from(stores.write(&store, 0, written(100)));
+        }
+        // A second's worth saved up, half a second's since, and one body on credit.
+        assert!((14..=17).contains(&taken), "{taken}");
+        assert!(store.taken()[0].quota_refusals > 0);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_read_in_order() {
+        let stores = Stores::new(&EmulatorOptions { keep: 1000, ..EmulatorOptions::default() });
+        stores.make("s", 2).ok().unwrap();
+        let store = stores.find("s").unwrap();
+        for size in [400, 400, 400] {
+            assert!(stores.write(&store, 0, written(size)));
+        }
+        assert_eq!(store.ends(0), (1, 3));
+        let (read, next) = store.read(0, 0, 1000, 1);
+        assert_eq!((read.len(), next), (1, 2));
+        let (read, next) = store.read(0, next, 1000, usize::MAX);
+        assert_eq!((read.len(), next), (1, 3));
+        assert_eq!(store.read(0, next, 1000, usize::MAX).0.len(), 0);
+        assert_eq!((store.shard_of(0), store.shard_of(u32::MAX)), (0, 1));
+    }
+}
