@@ -1,0 +1,127 @@
+"""Producers for Aliyun's log service: brokermark, and the service's Java producer, against the emulated endpoint."""
+
+import os
+import re
+import select
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+import measure
+from brokermark import REPOSITORY, Brokermark
+from comparison import Comparison, Workload
+from measure import PeerError, Process
+
+VERSION = "0.3.10"
+CACHE = Path(
+    os.environ.get("BROKERMARK_CACHE")
+    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
+)
+SOURCE = Path(__file__).resolve().parent / "sls" / "Peer.java"
+
+STORE = "peers"
+SENDERS = 10
+TOTAL_BYTES = 104_857_600
+BATCH_BYTES = 3_145_728
+BATCH_LOGS = 40_960
+LINGER_MS = 2000
+
+# Threads that compress and post.
+WORKLOADS = {"io-1": 1, "io-2": 2, "io-4": 4}
+
+POM = """<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>brokermark</groupId>
+  <artifactId>sls</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>com.aliyun.openservices</groupId><artifactId>aliyun-log-producer</artifactId><version>{version}</version></dependency>
+  </dependencies>
+</project>
+"""
+
+
+def program() -> str:
+    return os.environ.get("BROKERMARK", str(REPOSITORY / "target/release/brokermark"))
+
+
+@contextmanager
+def running():
+    """The endpoint, in a process of its own, which keeps no logs: there is no real one to be had."""
+    Brokermark("configs/seeds/sls-io-threads.toml", {}).install()
+    command = [program(), "emulate", "sls", "--store", STORE, "--shards", "10", "--keep", "0B"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        if not select.select([child.stdout], [], [], 10)[0]:
+            raise PeerError("the emulated endpoint does not start")
+        yield {"BROKERMARK_SLS": child.stdout.readline().strip()}
+    finally:
+        child.terminate()
+        child.wait()
+
+
+def comparison(messages: int, server: dict[str, str], name: str = "io-1") -> Comparison:
+    if name not in WORKLOADS:
+        raise PeerError(f"no workload {name}; there are: {', '.join(WORKLOADS)}")
+    io_threads = WORKLOADS[name]
+    workload = Workload(
+        messages=messages,
+        payload_bytes=552,  # as the service counts a log
+        partitions=10,
+        acks="all",
+        linger_ms=LINGER_MS,
+        batch_bytes=BATCH_BYTES,
+        queue_messages=TOTAL_BYTES // 552,
+    )
+    address = server["BROKERMARK_SLS"]
+    java = JavaProducer(address, io_threads)
+    settings = {
+        "broker.address": address,
+        "broker.sls.io_threads": io_threads,
+        "broker.sls.total_size": TOTAL_BYTES,
+        "topology.name": STORE,
+    }
+    return Comparison(
+        broker="sls",
+        setting=(
+            f"{SENDERS} senders, {io_threads} io thread(s), total size {TOTAL_BYTES:,} B, batches of {BATCH_BYTES:,} B, "
+            "LZ4, the emulated endpoint on the same machine"
+        ),
+        workload=workload,
+        peers=[Brokermark("configs/seeds/sls-io-threads.toml", settings), java],
+        warm_up=lambda: java.run(workload) and None,
+    )
+
+
+class JavaProducer:
+    name = f"aliyun-log-producer {VERSION}"
+    rate = "logs / (first send to last callback), JVM warm-up and the making of the logs included"
+
+    def __init__(self, address: str, io_threads: int):
+        self.address = address
+        self.io_threads = io_threads
+        self.home = CACHE / f"aliyun-log-producer-{VERSION}"
+
+    def install(self) -> None:
+        libraries = self.home / "libs"
+        if not libraries.exists():
+            self.home.mkdir(parents=True, exist_ok=True)
+            (self.home / "pom.xml").write_text(POM.format(version=VERSION))
+            copy = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+            partial = self.home / f".libs-{os.getpid()}"
+            command = ["mvn", "--quiet", "--batch-mode", "--file", str(self.home / "pom.xml"), copy]
+            measure.check([*command, "-DincludeScope=runtime", f"-DoutputDirectory={partial}"])
+            partial.rename(libraries)
+        measure.check(["javac", "-cp", f"{libraries}/*", "-d", str(self.home / "classes"), str(SOURCE)])
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        # The seed's heap.
+        command = ["java", "-Xms2g", "-Xmx2g", "-cp", f"{self.home}/libs/*:{self.home}/classes", "Peer"]
+        each = workload.messages // SENDERS
+        settings = [self.io_threads, TOTAL_BYTES, BATCH_BYTES, BATCH_LOGS, workload.linger_ms, SENDERS, each]
+        process = measure.run([*command, self.address, STORE, *map(str, settings)])
+        said = re.search(r"^(\d+) logs, (\d+) failed, ([\d.]+) s$", process.output, re.MULTILINE)
+        if said is None or int(said[1]) != each * SENDERS or int(said[2]):
+            raise PeerError(f"{self.name} did not send {workload.messages} logs:\n{process.output[-2000:]}")
+        return int(said[1]) / float(said[3]), said[0], process
