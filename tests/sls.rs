@@ -16,7 +16,8 @@ use harness::{Bench, assert_balanced, assert_delivered, brokermark, record_of, r
 
 /// A scenario at the embedded endpoint; `own` are keys of `[broker.sls]`.
 fn embedded(own: &str, tables: &str) -> String {
-    format!("broker.kind = \"sls\"\nbroker.address = \"embedded\"\n[broker.sls]\npull_interval = \"5ms\"\n{own}\n{tables}")
+    let first = "broker.kind = \"sls\"\nbroker.address = \"embedded\"";
+    format!("{first}\n{tables}\n[broker.sls]\npull_interval = \"5ms\"\n{own}")
 }
 
 /// Six hundred requests or more, so that one in a hundred is six.
@@ -70,7 +71,8 @@ fn an_answer_that_got_lost_writes_twice_and_is_found_out() {
 
 #[test]
 fn retries_come_to_an_end() {
-    let own = "retries = 2\nbackoff = \"2ms\"\nlinger = \"5ms\"\nemulator = { faults = [{ kind = \"reset\", share = 1.0 }] }";
+    let own =
+        "retries = 2\nbackoff = \"2ms\"\nlinger = \"5ms\"\nemulator = { faults = [{ kind = \"reset\", share = 1.0 }] }";
     let record = record_of(&embedded(own, "run.messages = 100"));
     assert_balanced(&record);
     assert_eq!((record.counts.failed, record.errors[0].class), (100, FailureClass::ConnectionLost));
@@ -124,8 +126,7 @@ struct Emulated {
 
 impl Emulated {
     fn start(arguments: &[&str]) -> Self {
-        let mut child =
-            brokermark().args(["emulate", "sls"]).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = brokermark().args(["emulate", "sls"]).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut address = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
         Emulated { child, address: address.trim().to_owned() }
@@ -168,12 +169,12 @@ fn the_endpoint_accounts_for_every_log_it_accepted() {
     assert_eq!(account["refused"]["ServerBusy"], wire.retried, "{account}");
     assert!(!record.environment.embedded);
 
-    let refused = scenario.replace("secret = \"brokermark\"", "secret = \"another\"");
+    let refused = scenario.replace("secret = \"brokermark\"", "secret = \"mistaken\"");
     let failed = Bench::new(&refused).run(&[]).expect(1).record();
     assert_eq!(failed.status, Status::Failed);
     let error = failed.error.unwrap();
     assert!(error.contains("refused the credentials") && error.contains("SignatureNotMatch"), "{error}");
-    assert!(!error.contains("another"));
+    assert!(!error.contains("mistaken"));
 }
 
 #[test]
@@ -189,7 +190,10 @@ fn the_endpoint_refuses_bombs_and_nonsense() {
     let emulator = Emulator::start(&options, "127.0.0.1:0", None).unwrap();
     let address = emulator.address().to_string();
     let post = |headers: &str, body: &[u8]| {
-        let head = format!("POST /logstores/s/shards/lb HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST /logstores/s/shards/lb HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n",
+            body.len()
+        );
         exchange(&address, &[head.as_bytes(), body].concat())
     };
     let bomb = lz4_flex::block::compress(&vec![0; 9 << 20]);
@@ -206,7 +210,9 @@ fn the_endpoint_refuses_bombs_and_nonsense() {
         assert!(answer.contains(code), "{headers}: {answer}");
     }
     let mut stream = TcpStream::connect(&address).unwrap();
-    stream.write_all(b"POST /logstores/s/shards/lb HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n").unwrap();
+    stream
+        .write_all(b"POST /logstores/s/shards/lb HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n")
+        .unwrap();
     let mut answer = [0; 12];
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 413");

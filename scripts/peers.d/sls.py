@@ -19,6 +19,11 @@ CACHE = Path(
 )
 SOURCE = Path(__file__).resolve().parent / "sls" / "Peer.java"
 
+# The Java client takes no port and no address of numbers, so the endpoint is at HTTP's own port, by a name that only that
+# JVM knows. On most systems that takes root, or net.ipv4.ip_unprivileged_port_start = 80.
+LISTEN = "127.0.0.1:80"
+HOST = "sls.test"
+
 STORE = "peers"
 SENDERS = 10
 TOTAL_BYTES = 104_857_600
@@ -50,12 +55,15 @@ def program() -> str:
 def running():
     """The endpoint, in a process of its own, which keeps no logs: there is no real one to be had."""
     Brokermark("configs/seeds/sls-io-threads.toml", {}).install()
-    command = [program(), "emulate", "sls", "--store", STORE, "--shards", "10", "--keep", "0B"]
+    command = [program(), "emulate", "sls", "--listen", LISTEN, "--store", STORE, "--shards", "10", "--keep", "0B"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         if not select.select([child.stdout], [], [], 10)[0]:
             raise PeerError("the emulated endpoint does not start")
-        yield {"BROKERMARK_SLS": child.stdout.readline().strip()}
+        address = child.stdout.readline().strip()
+        if not address:
+            raise PeerError(f"the emulated endpoint cannot listen at {LISTEN}: run this as root")
+        yield {"BROKERMARK_SLS": address}
     finally:
         child.terminate()
         child.wait()
@@ -75,7 +83,7 @@ def comparison(messages: int, server: dict[str, str], name: str = "io-1") -> Com
         queue_messages=TOTAL_BYTES // 552,
     )
     address = server["BROKERMARK_SLS"]
-    java = JavaProducer(address, io_threads)
+    java = JavaProducer(io_threads)
     settings = {
         "broker.address": address,
         "broker.sls.io_threads": io_threads,
@@ -98,8 +106,7 @@ class JavaProducer:
     name = f"aliyun-log-producer {VERSION}"
     rate = "logs / (first send to last callback), JVM warm-up and the making of the logs included"
 
-    def __init__(self, address: str, io_threads: int):
-        self.address = address
+    def __init__(self, io_threads: int):
         self.io_threads = io_threads
         self.home = CACHE / f"aliyun-log-producer-{VERSION}"
 
@@ -116,11 +123,13 @@ class JavaProducer:
         measure.check(["javac", "-cp", f"{libraries}/*", "-d", str(self.home / "classes"), str(SOURCE)])
 
     def run(self, workload: Workload) -> tuple[float, str, Process]:
+        hosts = self.home / "hosts"
+        hosts.write_text(f"127.0.0.1 brokermark.{HOST}\n")
         # The seed's heap.
-        command = ["java", "-Xms2g", "-Xmx2g", "-cp", f"{self.home}/libs/*:{self.home}/classes", "Peer"]
+        command = ["java", "-Xms2g", "-Xmx2g", f"-Djdk.net.hosts.file={hosts}", "-cp", f"{self.home}/libs/*:{self.home}/classes", "Peer"]
         each = workload.messages // SENDERS
         settings = [self.io_threads, TOTAL_BYTES, BATCH_BYTES, BATCH_LOGS, workload.linger_ms, SENDERS, each]
-        process = measure.run([*command, self.address, STORE, *map(str, settings)])
+        process = measure.run([*command, HOST, STORE, *map(str, settings)])
         said = re.search(r"^(\d+) logs, (\d+) failed, ([\d.]+) s$", process.output, re.MULTILINE)
         if said is None or int(said[1]) != each * SENDERS or int(said[2]):
             raise PeerError(f"{self.name} did not send {workload.messages} logs:\n{process.output[-2000:]}")

@@ -13,7 +13,7 @@ public class Peer {
     private static final String BODY = "abcdefghijklmnopqrstuvwxyz0123456789!@#$%^&*()_";
 
     public static void main(String[] arguments) throws Exception {
-        String address = arguments[0];
+        String host = arguments[0];
         String store = arguments[1];
         ProducerConfig config = new ProducerConfig();
         config.setIoThreadCount(Integer.parseInt(arguments[2]));
@@ -25,7 +25,7 @@ public class Peer {
         int each = Integer.parseInt(arguments[8]);
 
         Producer producer = new LogProducer(config);
-        producer.putProjectConfig(new ProjectConfig("brokermark", "http://" + address, "brokermark", "brokermark"));
+        producer.putProjectConfig(new ProjectConfig("brokermark", "http://" + host, "brokermark", "brokermark"));
         CountDownLatch outcomes = new CountDownLatch(senders * each);
         AtomicLong failed = new AtomicLong();
         long begin = System.nanoTime();

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::{Request, Response};
 
 use super::account::Account;
@@ -59,12 +59,15 @@ impl Endpoint {
     /// When the connection is to end without an answer.
     pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Answer, Silence> {
         let (head, body) = request.into_parts();
+        // Said before anything is read: a client that claims too much need not send it.
+        if body.size_hint().lower() > MOST_RAW_BYTES as u64 {
+            return Ok(self.refuse(&too_large(), true));
+        }
         let body = tokio::time::timeout(BODY_TIME, Limited::new(body, MOST_RAW_BYTES).collect()).await;
         let body = match body {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-                let reason = format!("a body of more than {MOST_RAW_BYTES} bytes");
-                return Ok(self.refuse(&("PostBodyTooLarge", reason), true));
+                return Ok(self.refuse(&too_large(), true));
             }
             Ok(Err(_)) => return Err(Silence),
             Err(_) => {
@@ -290,6 +293,10 @@ fn plain(status: u16, body: &'static str) -> Answer {
     let mut answer = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
     *answer.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
     answer
+}
+
+fn too_large() -> Refusal {
+    ("PostBodyTooLarge", format!("a body of more than {MOST_RAW_BYTES} bytes"))
 }
 
 fn unknown_store(name: &str) -> Refusal {
