@@ -25,7 +25,7 @@ const SIX_THOUSAND: &str = "[producers]\ncount = 3\nbatch = 10\n[payload]\nkind 
 
 fn verified(record: &Record) -> Verification {
     // More than one request in flight keeps no order, and neither does trying again.
-    Verification { reordered: 0, ..record.verification.clone().unwrap() }
+    Verification { reordered: 0, ..record.verification.unwrap() }
 }
 
 #[test]
@@ -73,7 +73,8 @@ fn an_answer_that_got_lost_writes_twice_and_is_found_out() {
 fn retries_come_to_an_end() {
     let own =
         "retries = 2\nbackoff = \"2ms\"\nlinger = \"5ms\"\nemulator = { faults = [{ kind = \"reset\", share = 1.0 }] }";
-    let record = record_of(&embedded(own, "run.messages = 100"));
+    // Nothing was acknowledged, which makes the run a failure.
+    let record = Bench::new(&embedded(own, "run.messages = 100")).run(&[]).expect(1).record();
     assert_balanced(&record);
     assert_eq!((record.counts.failed, record.errors[0].class), (100, FailureClass::ConnectionLost));
     let wire = record.wire.unwrap();
@@ -98,7 +99,8 @@ fn a_quota_is_named_as_the_limit() {
 fn a_sender_waits_for_room_and_no_longer_than_it_is_told() {
     let own = "total_size = \"10kB\"\nmax_block = \"50ms\"\nlinger = \"5ms\"\nrequest_timeout = \"30s\"\nemulator = { faults = [{ kind = \"timeout\", share = 1.0 }] }";
     let tables = "payload = { kind = \"zeros\", size = \"1kB\" }\nrun.messages = 20\nrun.drain_deadline = \"200ms\"";
-    let record = record_of(&embedded(own, tables));
+    // Nothing was acknowledged, which makes the run a failure.
+    let record = Bench::new(&embedded(own, tables)).run(&[]).expect(1).record();
     assert_balanced(&record);
     assert!(record.counts.unresolved > 0 && record.counts.failed > 0, "{:?}", record.counts);
     assert_eq!(record.errors[0].class, FailureClass::QueueFull);

@@ -15,7 +15,7 @@ use super::fault::{Fault, accepted};
 use super::http::{Client, Question};
 use super::queue::{Job, Sealed};
 use crate::broker::Wire;
-use crate::measure::AckRecorder;
+use crate::measure::{AckRecorder, Stamp};
 
 /// Most bytes of an answer to logs: it holds an error at most.
 const MOST_ANSWER_BYTES: usize = 64 << 10;
@@ -91,18 +91,18 @@ impl Worker {
                 loop {
                     let sealed = match self.accumulator.queue.next().await {
                         Job::Fresh(batch) => self.seal(batch, &mut compressor),
-                        Job::Again(sealed) => Ok(sealed),
+                        Job::Again(sealed) => Some(sealed),
                     };
-                    match sealed {
-                        Ok(sealed) => self.send(sealed).await,
-                        Err((batch, fault)) => self.fail(&batch.logs, batch.raw_bytes, &fault),
+                    if let Some(sealed) = sealed {
+                        self.send(sealed).await;
                     }
                 }
             } => {}
         }
     }
 
-    fn seal(&self, mut batch: Batch, compressor: &mut Compressor) -> Result<Sealed, (Batch, Fault)> {
+    /// Closes and compresses a batch; `None` if that failed, which has been told.
+    fn seal(&self, mut batch: Batch, compressor: &mut Compressor) -> Option<Sealed> {
         let place = &batch.group.place;
         let pack = batch.group.next_pack();
         let tags = self.accumulator.tags.iter().map(|tag| (&tag.key[..], &tag.value[..]));
@@ -113,7 +113,8 @@ impl Worker {
             Ok(body) => body,
             Err(error) => {
                 let fault = Fault { code: "Compression".to_owned(), message: error.to_string() };
-                return Err((batch, fault));
+                self.fail(&batch.logs, batch.raw_bytes, &fault);
+                return None;
             }
         };
         let path = match &place.shard_hash {
@@ -123,7 +124,7 @@ impl Worker {
         let shard_hash = place.shard_hash.clone();
         let (logs, raw_bytes) = (batch.take_logs(), batch.raw_bytes);
         self.accumulator.recycle(batch.body);
-        Ok(Sealed { path, shard_hash, logs, raw_bytes, body_bytes, body, retries: 0 })
+        Some(Sealed { path, shard_hash, logs, raw_bytes, body_bytes, body, retries: 0 })
     }
 
     async fn send(&mut self, mut sealed: Sealed) {
@@ -175,7 +176,7 @@ impl Worker {
         answer.map(drop)
     }
 
-    fn fail(&self, logs: &[(crate::measure::Stamp, u32)], raw_bytes: usize, fault: &Fault) {
+    fn fail(&self, logs: &[(Stamp, u32)], raw_bytes: usize, fault: &Fault) {
         let mut acks = self.recorder.batch();
         for &(stamp, _) in logs {
             acks.failed(stamp, fault.class(), || fault.to_string());

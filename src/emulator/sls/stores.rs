@@ -164,7 +164,7 @@ impl Store {
 
     /// The shard whose range a hash's first 32 bits fall into.
     pub fn shard_of(&self, hash: u32) -> usize {
-        (u64::from(hash) * self.shards.len() as u64 >> 32) as usize
+        ((u64::from(hash) * self.shards.len() as u64) >> 32) as usize
     }
 
     pub fn taken(&self) -> Vec<Taken> {
