@@ -216,6 +216,11 @@ impl SlsOptions {
         if self.signature == SignatureVersion::V4 && self.region.is_none() {
             return Err("signature version 4 needs the `region`, as in \"cn-hangzhou\"".to_owned());
         }
+        // It becomes part of a header.
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if self.region.as_ref().is_some_and(|region| !region.bytes().all(plain)) {
+            return Err("a `region` has letters, digits and hyphens only, as \"cn-hangzhou\"".to_owned());
+        }
         if self.project.is_empty() {
             return Err("`project` must be named".to_owned());
         }
@@ -279,6 +284,7 @@ mod tests {
             ("batch_count = 40961", "batch_count"),
             ("signature = \"v4\"", "region"),
             ("access_key_secret = { env = \"A\", file = \"b\" }", "either"),
+            ("region = \"cn hangzhou\"", "region"),
             ("linger = \"0s\"", "linger"),
             ("nonsense = 1", "nonsense"),
         ] {
