@@ -198,7 +198,11 @@ impl Compressor {
         match compression {
             Compression::None => Ok(Bytes::from(std::mem::take(body))),
             Compression::Lz4 => {
-                self.room.resize(lz4_flex::block::get_maximum_output_size(body.len()), 0);
+                let most = lz4_flex::block::get_maximum_output_size(body.len());
+                if self.room.len() < most {
+                    // New memory that is zero already costs nothing until it is written to, and most of it never is.
+                    self.room = vec![0; most];
+                }
                 let size = lz4_flex::block::compress_into(body, &mut self.room).map_err(std::io::Error::other)?;
                 Ok(Bytes::copy_from_slice(&self.room[..size]))
             }
