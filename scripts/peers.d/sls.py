@@ -87,7 +87,7 @@ def comparison(messages: int, server: dict[str, str], name: str = "io-1") -> Com
     settings = {
         "broker.address": address,
         "broker.sls.io_threads": io_threads,
-        "broker.sls.total_size": TOTAL_BYTES,
+        "broker.sls.total_size": f"{TOTAL_BYTES}B",
         "topology.name": STORE,
     }
     return Comparison(

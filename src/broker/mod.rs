@@ -25,7 +25,7 @@ pub mod pulsar;
 pub mod registry;
 #[cfg(feature = "sls")]
 pub mod sls;
-#[cfg(any(feature = "nsq", feature = "pulsar"))]
+#[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
 pub mod tls;
 
 /// A client of one kind of broker, connected for one trial.

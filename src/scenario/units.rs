@@ -6,8 +6,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, Error as _};
-
 /// Why a text is not the quantity asked for, and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitError {
@@ -196,22 +194,6 @@ fn shortest(value: u64, units: &[(&str, u64)]) -> String {
         Some((unit, factor)) => format!("{}{unit}", value / factor),
         None => units.last().map_or_else(String::new, |(unit, _)| format!("{value}{unit}")),
     }
-}
-
-/// For a field of a broker's own table: `#[serde(deserialize_with = "units::deserialize_duration")]`.
-///
-/// # Errors
-/// As [`parse_duration`].
-pub fn deserialize_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    parse_duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)
-}
-
-/// For a field of a broker's own table: `#[serde(deserialize_with = "units::deserialize_size")]`.
-///
-/// # Errors
-/// As [`parse_size`].
-pub fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    parse_size(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 /// The number and what follows it: `1.5KiB` is (`1.5`, `KiB`).

@@ -1,14 +1,12 @@
 //! The `[broker.sls]` table, and what a scenario makes of it.
 
-use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::broker::BrokerError;
 use crate::emulator::sls::EmulatorOptions;
-use crate::scenario::units::{deserialize_duration, parse_size};
+use crate::scenario::written::{duration, secret, size};
 use crate::scenario::{BrokerConfig, Secret};
 
 /// Most a request may hold, whatever the settings: the service refuses more.
@@ -26,10 +24,13 @@ pub struct SlsOptions {
     pub project: String,
     /// The host name the service believes it has, if `broker.address` is not it.
     pub endpoint: Option<String>,
-    pub access_key_id: Option<Word>,
-    pub access_key_secret: Option<Word>,
+    #[serde(deserialize_with = "secret")]
+    pub access_key_id: Option<Secret>,
+    #[serde(deserialize_with = "secret")]
+    pub access_key_secret: Option<Secret>,
     /// Of temporary credentials (STS).
-    pub security_token: Option<Word>,
+    #[serde(deserialize_with = "secret")]
+    pub security_token: Option<Secret>,
     pub signature: SignatureVersion,
     /// What version 4 signs for, `cn-hangzhou`.
     pub region: Option<String>,
@@ -42,25 +43,25 @@ pub struct SlsOptions {
     /// A batch of so many logs leaves.
     pub batch_count: usize,
     /// A batch of this age leaves.
-    #[serde(deserialize_with = "deserialize_duration")]
+    #[serde(deserialize_with = "duration")]
     pub linger: Duration,
     /// How long a sender waits for room in `total_size`.
-    #[serde(deserialize_with = "deserialize_duration")]
+    #[serde(deserialize_with = "duration")]
     pub max_block: Duration,
     /// Threads that compress and post; each has one request in flight.
     pub io_threads: usize,
     /// How often a batch that failed retriably is sent again.
     pub retries: u32,
-    #[serde(deserialize_with = "deserialize_duration")]
+    #[serde(deserialize_with = "duration")]
     pub backoff: Duration,
-    #[serde(deserialize_with = "deserialize_duration")]
+    #[serde(deserialize_with = "duration")]
     pub max_backoff: Duration,
     /// How long an answer is waited for.
-    #[serde(deserialize_with = "deserialize_duration")]
+    #[serde(deserialize_with = "duration")]
     pub request_timeout: Duration,
     pub compression: Compression,
     /// How often a consumer looks for new logs while there are none.
-    #[serde(deserialize_with = "deserialize_duration")]
+    #[serde(deserialize_with = "duration")]
     pub pull_interval: Duration,
     /// Of `address = "embedded"`.
     pub emulator: EmulatorOptions,
@@ -119,58 +120,6 @@ impl Compression {
             Compression::Zstd => Some("zstd"),
         }
     }
-}
-
-/// `"text"`, `{ env = "NAME" }` or `{ file = "path" }`.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "WrittenWord")]
-pub struct Word(Secret);
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "write a string, { env = \"NAME\" } or { file = \"path\" }")]
-enum WrittenWord {
-    Inline(String),
-    Place(Place),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Place {
-    env: Option<String>,
-    file: Option<PathBuf>,
-}
-
-impl TryFrom<WrittenWord> for Word {
-    type Error = &'static str;
-
-    fn try_from(written: WrittenWord) -> Result<Self, Self::Error> {
-        Ok(Word(match written {
-            WrittenWord::Inline(text) => Secret::Inline(text),
-            WrittenWord::Place(Place { env: Some(name), file: None }) => Secret::Env(name),
-            WrittenWord::Place(Place { env: None, file: Some(path) }) => Secret::File(path),
-            WrittenWord::Place(_) => return Err("write either { env = \"NAME\" } or { file = \"path\" }"),
-        }))
-    }
-}
-
-impl fmt::Debug for Word {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
-    }
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "write a size, as in \"100MiB\", or a number of bytes")]
-    enum Written {
-        Bytes(u64),
-        Text(String),
-    }
-    let bytes = match Written::deserialize(deserializer)? {
-        Written::Bytes(bytes) => bytes,
-        Written::Text(text) => parse_size(&text).map_err(serde::de::Error::custom)?,
-    };
-    usize::try_from(bytes).map_err(serde::de::Error::custom)
 }
 
 /// Who asks.
@@ -233,7 +182,7 @@ impl SlsOptions {
     /// When they are not given, or cannot be read.
     pub fn credentials(&self, config: &BrokerConfig) -> Result<Credentials, BrokerError> {
         let refused = |reason: String| BrokerError::Configuration { broker: "sls", reason };
-        let read = |word: &Option<Word>| word.as_ref().map(|word| word.0.reveal()).transpose().map_err(refused);
+        let read = |secret: &Option<Secret>| secret.as_ref().map(Secret::reveal).transpose().map_err(refused);
         let (key_id, key_secret) = (read(&self.access_key_id)?, read(&self.access_key_secret)?);
         let security_token = read(&self.security_token)?;
         let (key_id, key_secret) = match (key_id, key_secret) {
@@ -267,7 +216,7 @@ mod tests {
     #[test]
     fn the_seeds_settings_are_read() {
         let options = read(
-            "total_size = 104857600\nbatch_size = 3145728\nbatch_count = 40960\nlinger = \"2s\"\nio_threads = 32\n\
+            "total_size = \"104857600B\"\nbatch_size = \"3MiB\"\nbatch_count = 40960\nlinger = \"2s\"\nio_threads = 32\n\
              access_key_id = \"id\"\naccess_key_secret = { env = \"SECRET\" }\ncompression = \"zstd\"",
         )
         .unwrap();
@@ -283,7 +232,7 @@ mod tests {
             ("batch_size = \"9MiB\"", "batch_size"),
             ("batch_count = 40961", "batch_count"),
             ("signature = \"v4\"", "region"),
-            ("access_key_secret = { env = \"A\", file = \"b\" }", "either"),
+            ("access_key_secret = { env = \"A\", file = \"b\" }", "{ env = "),
             ("region = \"cn hangzhou\"", "region"),
             ("linger = \"0s\"", "linger"),
             ("nonsense = 1", "nonsense"),

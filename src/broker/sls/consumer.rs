@@ -88,37 +88,24 @@ impl Consumer for SlsConsumer {
     }
 
     fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        let Some(answered) = self.next.take().or_else(|| self.answers.try_recv().ok()) else { return Ok(0) };
+        let (shard, list) = answered?;
         let mut count = 0;
-        while let Some(answered) = self.next.take().or_else(|| self.answers.try_recv().ok()) {
-            let (shard, list) = match answered {
-                Ok(answered) => answered,
-                Err(error) if count == 0 => return Err(error),
-                Err(error) => {
-                    self.next = Some(Err(error));
-                    break;
-                }
-            };
-            let (lanes, payload) = (&mut self.lanes, &mut self.payload);
-            let read = groups(&list, |group| {
-                let pack =
-                    group.pack.iter().rposition(|byte| *byte == b'-').map_or(group.pack, |end| &group.pack[..end]);
-                let new = lanes.len() as u32;
-                let lane = *lanes.entry((shard, pack.into())).or_insert(new);
-                logs(&group, |contents| {
-                    let (contents, envelope) = without_envelope(contents);
-                    payload.clear();
-                    rebuild(payload, group.topic, group.source, contents.iter().copied());
-                    let envelope = envelope.as_ref().map(|bytes| &bytes[..]);
-                    each(Received { payload, envelope, lane, redelivered: false });
-                    count += 1;
-                })
-            });
-            if let Err(malformed) = read {
-                self.next = Some(Err(damaged(malformed)));
-                break;
-            }
-        }
-        Ok(count)
+        let (lanes, payload) = (&mut self.lanes, &mut self.payload);
+        let read = groups(&list, |group| {
+            let pack = group.pack.iter().rposition(|byte| *byte == b'-').map_or(group.pack, |end| &group.pack[..end]);
+            let new = lanes.len() as u32;
+            let lane = *lanes.entry((shard, pack.into())).or_insert(new);
+            logs(&group, |contents| {
+                let (contents, envelope) = without_envelope(contents);
+                payload.clear();
+                rebuild(payload, group.topic, group.source, contents.iter().copied());
+                let envelope = envelope.as_ref().map(|bytes| &bytes[..]);
+                each(Received { payload, envelope, lane, redelivered: false });
+                count += 1;
+            })
+        });
+        read.map(|()| count).map_err(damaged)
     }
 }
 

@@ -1,7 +1,6 @@
 //! HTTP/1.1 over one connection that is kept alive, to one address, in the name of one host.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -12,12 +11,12 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{CONTENT_LENGTH, HOST};
 use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::sign::{Signer, Unsigned, percent_encoded};
-use super::tls;
+use crate::broker::tls::Identity;
 use crate::scenario::Tls;
 
 /// Where requests go, and in whose name.
@@ -68,10 +67,9 @@ impl Endpoint {
 }
 
 fn connector(tls: &Tls, name: &str) -> Result<(TlsConnector, ServerName<'static>), String> {
-    let paths = [&tls.ca, &tls.certificate, &tls.key].map(|path| path.as_deref().map(Path::to_path_buf));
-    let config = tls::client(paths, tls.verify_host)?;
+    let config = Identity::read(tls)?.client_config()?;
     let server = ServerName::try_from(name.to_owned()).map_err(|_| format!("\"{name}\" is not the name of a host"))?;
-    Ok((TlsConnector::from(Arc::new(config)), server))
+    Ok((TlsConnector::from(config), server))
 }
 
 async fn handshake<I>(io: I) -> Result<SendRequest<Full<Bytes>>, Trouble>

@@ -7,7 +7,7 @@
 //! - `accumulator`, `queue`, `worker`: batches, what waits to be sent, and the threads that send it.
 //! - `consumer`: reads back what was written.
 //! - `codec`: the protobuf of logs.
-//! - `http`, `tls`, `sign`, `fault`, `service`: one request and its answer; what may be asked.
+//! - `http`, `sign`, `fault`, `service`: one request and its answer; what may be asked.
 
 mod accumulator;
 mod codec;
@@ -19,7 +19,6 @@ mod producer;
 mod queue;
 mod service;
 mod sign;
-mod tls;
 mod worker;
 
 use std::sync::Arc;

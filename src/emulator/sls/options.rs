@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 
 use super::faults::FaultRule;
-use crate::scenario::units::{Rate, deserialize_size, parse_rate};
+use crate::scenario::units::{Rate, parse_rate};
+use crate::scenario::written::size;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -16,7 +17,7 @@ pub struct EmulatorOptions {
     /// Which bytes those are.
     pub basis: Basis,
     /// Compressed bytes of logs that each shard keeps for reading; older ones go.
-    #[serde(deserialize_with = "deserialize_size")]
+    #[serde(deserialize_with = "size")]
     pub keep: u64,
     pub faults: Vec<FaultRule>,
     /// Log stores that are there from the beginning, with their shards.
