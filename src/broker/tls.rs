@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+#[cfg(feature = "sls")]
+use rustls::ServerConfig;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
@@ -82,6 +84,23 @@ impl Identity {
         };
         Ok(Arc::new(config))
     }
+}
+
+/// For an endpoint of our own, which shows the certificates of one PEM file with the key of another to whoever connects.
+///
+/// # Errors
+/// A sentence that names the file which cannot be used.
+#[cfg(feature = "sls")]
+pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
+    let private = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| format!("{} holds no private key: {error}", key.display()))?;
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_no_client_auth()
+        .with_single_cert(certificates(certificate)?, private)
+        .map_err(|error| format!("{} cannot be used: {error}", certificate.display()))?;
+    Ok(Arc::new(config))
 }
 
 /// The cryptography of all connections.

@@ -46,6 +46,9 @@ pub struct SlsArguments {
     /// repeated
     #[arg(long = "fault", value_name = "FAULT")]
     pub faults: Vec<crate::emulator::sls::FaultRule>,
+    /// How long a client may take for the head of a request, and for its body
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::scenario::units::parse_duration)]
+    pub patience: std::time::Duration,
     /// Threads that serve
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     pub threads: usize,
@@ -55,6 +58,15 @@ pub struct SlsArguments {
     /// Its secret, which is none: this is no service
     #[arg(long, value_name = "SECRET", default_value = "brokermark")]
     pub access_key_secret: String,
+    /// A token that every request has to show, as with temporary credentials (STS)
+    #[arg(long, value_name = "TOKEN")]
+    pub security_token: Option<String>,
+    /// PEM file of the certificates to show: speaks HTTPS
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub certificate: Option<std::path::PathBuf>,
+    /// PEM file of their key
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key: Option<std::path::PathBuf>,
 }
 
 /// Starts the endpoint, prints its address and waits for the end of the process.
@@ -76,11 +88,21 @@ pub fn emulate(arguments: &EmulateArguments, out: &mut dyn Write) -> Result<(), 
                 basis: told.basis,
                 keep: told.keep,
                 faults: told.faults.clone(),
+                patience: told.patience,
                 stores: told.stores.iter().map(|name| (name.clone(), told.shards)).collect(),
                 threads: told.threads,
             };
-            let key = Some((told.access_key_id.clone(), told.access_key_secret.clone()));
-            let emulator = crate::emulator::sls::Emulator::start(&options, &told.listen, key)?;
+            let key = crate::emulator::sls::Key {
+                id: told.access_key_id.clone(),
+                secret: told.access_key_secret.clone(),
+                security_token: told.security_token.clone(),
+            };
+            let entrance = crate::emulator::sls::Entrance {
+                listen: told.listen.clone(),
+                key: Some(key),
+                tls: told.certificate.clone().zip(told.key.clone()),
+            };
+            let emulator = crate::emulator::sls::Emulator::start(&options, entrance)?;
             announce(out, &emulator.address().to_string())?;
             wait()
         }

@@ -41,7 +41,7 @@ use self::sign::{Signer, hex};
 use self::worker::{RetryRule, Traffic, Worker};
 use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic};
-use crate::emulator::sls::Emulator;
+use crate::emulator::sls::{Emulator, Entrance, Key};
 use crate::scenario::StartFrom;
 
 /// How long a new store may take until its shards are there.
@@ -102,8 +102,13 @@ impl Broker for SlsBroker {
         let credentials = options.credentials(&setup.config)?;
         let embedded = match setup.config.is_embedded() {
             true => {
-                let key = Some((credentials.key_id.clone(), credentials.key_secret.clone()));
-                Some(Emulator::start(&options.emulator, "127.0.0.1:0", key).map_err(refused)?)
+                let key = Key {
+                    id: credentials.key_id.clone(),
+                    secret: credentials.key_secret.clone(),
+                    security_token: credentials.security_token.clone(),
+                };
+                let entrance = Entrance { listen: "127.0.0.1:0".to_owned(), key: Some(key), tls: None };
+                Some(Emulator::start(&options.emulator, entrance).map_err(refused)?)
             }
             false => None,
         };

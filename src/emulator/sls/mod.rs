@@ -25,9 +25,12 @@ mod stores;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use tokio_rustls::TlsAcceptor;
+
 pub use self::faults::{FaultKind, FaultRule};
-pub use self::options::{Basis, EmulatorOptions, parse_shard_rate};
+pub use self::options::{Basis, EmulatorOptions, Entrance, Key, parse_shard_rate};
 use self::request::Endpoint;
+use crate::broker::tls::server_config;
 
 /// A running endpoint; it ends when it is dropped.
 pub struct Emulator {
@@ -36,12 +39,14 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Listens at `listen` (`host:port`, port 0 for any), and lets in whoever signs with the key (id and secret); without
-    /// one, anybody.
+    /// Listens at the entrance.
     ///
     /// # Errors
-    /// A sentence, when the address cannot be listened at.
-    pub fn start(options: &EmulatorOptions, listen: &str, key: Option<(String, String)>) -> Result<Self, String> {
+    /// A sentence, when the address cannot be listened at or a certificate cannot be used.
+    pub fn start(options: &EmulatorOptions, entrance: Entrance) -> Result<Self, String> {
+        let tls = entrance.tls.as_ref().map(|(certificate, key)| server_config(certificate, key)).transpose()?;
+        let tls = tls.map(TlsAcceptor::from);
+        let listen = &entrance.listen;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(options.threads.max(1))
             .thread_name("sls-emulator")
@@ -52,10 +57,11 @@ impl Emulator {
         let socket = std::net::TcpListener::bind(listen).map_err(refused)?;
         socket.set_nonblocking(true).map_err(refused)?;
         let address = socket.local_addr().map_err(refused)?;
-        let endpoint = Arc::new(Endpoint::new(options, key));
+        let patience = options.patience;
+        let endpoint = Arc::new(Endpoint::new(options, entrance.key));
         runtime.spawn(async move {
             match tokio::net::TcpListener::from_std(socket) {
-                Ok(listener) => server::serve(listener, endpoint).await,
+                Ok(listener) => server::serve(listener, tls, endpoint, patience).await,
                 Err(error) => eprintln!("brokermark: the emulated endpoint cannot listen: {error}"),
             }
         });

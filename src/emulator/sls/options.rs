@@ -1,12 +1,15 @@
 //! What the endpoint is told to do: `[broker.sls.emulator]`, and the arguments of `brokermark emulate sls`.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
 use super::faults::FaultRule;
 use crate::scenario::units::{Rate, parse_rate};
-use crate::scenario::written::size;
+use crate::scenario::written::{duration, size};
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -20,6 +23,9 @@ pub struct EmulatorOptions {
     #[serde(deserialize_with = "size")]
     pub keep: u64,
     pub faults: Vec<FaultRule>,
+    /// How long a client may take for the head of a request, and for its body.
+    #[serde(deserialize_with = "duration")]
+    pub patience: Duration,
     /// Log stores that are there from the beginning, with their shards.
     pub stores: BTreeMap<String, u32>,
     pub threads: usize,
@@ -32,9 +38,36 @@ impl Default for EmulatorOptions {
             basis: Basis::Compressed,
             keep: 64 << 20,
             faults: Vec::new(),
+            patience: Duration::from_secs(60),
             stores: BTreeMap::new(),
             threads: 1,
         }
+    }
+}
+
+/// Where the endpoint listens, and whom it lets in.
+#[derive(Debug, Clone, Default)]
+pub struct Entrance {
+    /// `host:port`; port 0: any that is free.
+    pub listen: String,
+    /// `None`: anybody, unsigned.
+    pub key: Option<Key>,
+    /// PEM files of the certificates and of their key, to speak HTTPS.
+    pub tls: Option<(PathBuf, PathBuf)>,
+}
+
+/// Who is let in.
+#[derive(Clone)]
+pub struct Key {
+    pub id: String,
+    pub secret: String,
+    /// Of temporary credentials (STS): every request has to show it.
+    pub security_token: Option<String>,
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Key({})", self.id)
     }
 }
 

@@ -15,11 +15,8 @@ use super::account::Account;
 use super::authority::{Asked, Authority};
 use super::decode::{MOST_RAW_BYTES, Refusal, examine, unfold};
 use super::faults::{FaultKind, Faults};
-use super::options::EmulatorOptions;
+use super::options::{EmulatorOptions, Key};
 use super::stores::{MOST_SHARDS, NotMade, Store, Stores, Written};
-
-/// For the whole body of a request.
-const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// How long a request that gets no answer is held.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -42,16 +39,18 @@ pub struct Endpoint {
     faults: Faults,
     account: Account,
     answers: AtomicU64,
+    patience: Duration,
 }
 
 impl Endpoint {
-    pub fn new(options: &EmulatorOptions, key: Option<(String, String)>) -> Self {
+    pub fn new(options: &EmulatorOptions, key: Option<Key>) -> Self {
         Endpoint {
             authority: Authority::new(key),
             stores: Stores::new(options),
             faults: Faults::new(&options.faults),
             account: Account::default(),
             answers: AtomicU64::new(0),
+            patience: options.patience,
         }
     }
 
@@ -63,7 +62,7 @@ impl Endpoint {
         if body.size_hint().lower() > MOST_RAW_BYTES as u64 {
             return Ok(self.refuse(&too_large(), true));
         }
-        let body = tokio::time::timeout(BODY_TIME, Limited::new(body, MOST_RAW_BYTES).collect()).await;
+        let body = tokio::time::timeout(self.patience, Limited::new(body, MOST_RAW_BYTES).collect()).await;
         let body = match body {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
@@ -71,7 +70,8 @@ impl Endpoint {
             }
             Ok(Err(_)) => return Err(Silence),
             Err(_) => {
-                return Ok(self.refuse(&("RequestTimeout", format!("the body took longer than {BODY_TIME:?}")), true));
+                let reason = format!("the body took longer than {:?}", self.patience);
+                return Ok(self.refuse(&("RequestTimeout", reason), true));
             }
         };
         let query = head.uri.query().unwrap_or_default();
@@ -81,7 +81,7 @@ impl Endpoint {
             return Ok(self.json(&self.account.tell(&self.stores)));
         }
         let asked = Asked { method, path, query: &query, headers: &head.headers, body: &body };
-        if let Err(refusal) = self.authority.admit(&asked) {
+        if let Err(refusal) = self.authority.admit(&asked, jiff::Timestamp::now()) {
             return Ok(self.refuse(&refusal, false));
         }
         match self.route(&asked, &body).await? {
@@ -153,8 +153,10 @@ impl Endpoint {
 
     fn accept(&self, asked: &Asked<'_>, body: &Bytes, store: &str, by_hash: bool) -> Result<Answer, Refusal> {
         let found = self.store(store)?;
-        let missing = |name: &str| ("MissingHeader", format!("the header {name} is missing or no number"));
-        let raw_size = asked.header("x-log-bodyrawsize").parse().map_err(|_| missing("x-log-bodyrawsize"))?;
+        let raw_size = match asked.header("x-log-bodyrawsize") {
+            "" => return Err(("MissingBodyRawSize", "there is no x-log-bodyrawsize".to_owned())),
+            size => size.parse().map_err(|_| ("InvalidBodyRawSize", "x-log-bodyrawsize is not a number".to_owned()))?,
+        };
         let compression = asked.header("x-log-compresstype").to_owned();
         let contents = examine(&unfold(body, &compression, raw_size)?)?;
         let shard = match by_hash {
@@ -266,6 +268,7 @@ impl Endpoint {
             "LogStoreNotExist" | "ShardNotExist" | "InvalidAPI" => 404,
             "RequestTimeout" => 408,
             "PostBodyTooLarge" => 413,
+            "InvalidContentType" => 415,
             "InternalServerError" => 500,
             "ServerBusy" => 503,
             _ => 400,

@@ -6,22 +6,20 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 
 use super::request::Endpoint;
 
 /// Connections at the same time; more wait to be accepted.
 const MOST_CONNECTIONS: usize = 4096;
 
-/// For the head of a request, from its first byte, and between two requests.
-const HEAD_TIME: Duration = Duration::from_secs(60);
-
 /// After an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts connections for ever.
-pub async fn serve(listener: TcpListener, endpoint: Arc<Endpoint>) {
+/// Accepts connections for ever. `patience` is for a handshake, for the head of a request, and between two requests.
+pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, endpoint: Arc<Endpoint>, patience: Duration) {
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
         let Ok(place) = room.clone().acquire_owned().await else {
@@ -35,20 +33,38 @@ pub async fn serve(listener: TcpListener, endpoint: Arc<Endpoint>) {
         };
         // A small latency gain that no answer depends on.
         let _ = stream.set_nodelay(true);
-        let endpoint = endpoint.clone();
+        let (endpoint, tls) = (endpoint.clone(), tls.clone());
         tokio::spawn(async move {
-            let answer = service_fn(|request| {
-                let endpoint = endpoint.clone();
-                async move { endpoint.answer(request).await }
-            });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIME)
-                .max_buf_size(64 << 10)
-                .serve_connection(TokioIo::new(stream), answer);
-            // However it ends, it is the client's to find out.
-            let _ = connection.await;
+            connection(stream, tls, endpoint, patience).await;
             drop(place);
         });
     }
+}
+
+/// However it ends, it is the client's to find out.
+async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, endpoint: Arc<Endpoint>, patience: Duration) {
+    match tls {
+        None => exchange(TokioIo::new(stream), endpoint, patience).await,
+        Some(tls) => {
+            if let Ok(Ok(stream)) = tokio::time::timeout(patience, tls.accept(stream)).await {
+                exchange(TokioIo::new(stream), endpoint, patience).await;
+            }
+        }
+    }
+}
+
+async fn exchange<I>(io: I, endpoint: Arc<Endpoint>, patience: Duration)
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    let answer = service_fn(|request| {
+        let endpoint = endpoint.clone();
+        async move { endpoint.answer(request).await }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(patience)
+        .max_buf_size(64 << 10)
+        .serve_connection(io, answer);
+    let _ = served.await;
 }
