@@ -12,13 +12,6 @@ from brokermark import REPOSITORY, Brokermark
 from comparison import Comparison, Workload
 from measure import PeerError, Process
 
-VERSION = "0.3.10"
-CACHE = Path(
-    os.environ.get("BROKERMARK_CACHE")
-    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
-)
-SOURCE = Path(__file__).resolve().parent / "sls" / "Peer.java"
-
 # The Java client takes no port and no address of numbers, so the endpoint is at HTTP's own port, by a name that only that
 # JVM knows. On most systems that takes root, or net.ipv4.ip_unprivileged_port_start = 80.
 LISTEN = "127.0.0.1:80"
@@ -33,19 +26,6 @@ LINGER_MS = 2000
 
 # Threads that compress and post.
 WORKLOADS = {"io-1": 1, "io-2": 2, "io-4": 4}
-
-POM = """<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>brokermark</groupId>
-  <artifactId>sls</artifactId>
-  <version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
-    <dependency><groupId>com.aliyun.openservices</groupId><artifactId>aliyun-log-producer</artifactId><version>{version}</version></dependency>
-  </dependencies>
-</project>
-"""
-
 
 def program() -> str:
     return os.environ.get("BROKERMARK", str(REPOSITORY / "target/release/brokermark"))
@@ -103,24 +83,17 @@ def comparison(messages: int, server: dict[str, str], name: str = "io-1") -> Com
 
 
 class JavaProducer:
-    name = f"aliyun-log-producer {VERSION}"
+    name = "aliyun-log-producer"
     rate = "logs / (first send to last callback), JVM warm-up and the making of the logs included"
 
     def __init__(self, io_threads: int):
         self.io_threads = io_threads
-        self.home = CACHE / f"aliyun-log-producer-{VERSION}"
+        self.home = Path()
 
     def install(self) -> None:
-        libraries = self.home / "libs"
-        if not libraries.exists():
-            self.home.mkdir(parents=True, exist_ok=True)
-            (self.home / "pom.xml").write_text(POM.format(version=VERSION))
-            copy = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-            partial = self.home / f".libs-{os.getpid()}"
-            command = ["mvn", "--quiet", "--batch-mode", "--file", str(self.home / "pom.xml"), copy]
-            measure.check([*command, "-DincludeScope=runtime", f"-DoutputDirectory={partial}"])
-            partial.rename(libraries)
-        measure.check(["javac", "-cp", f"{libraries}/*", "-d", str(self.home / "classes"), str(SOURCE)])
+        script = REPOSITORY / "scripts/clients"
+        self.home = Path(subprocess.run([script, "sls-java"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
+        self.name = next(self.home.glob("libs/aliyun-log-producer-*.jar")).stem
 
     def run(self, workload: Workload) -> tuple[float, str, Process]:
         hosts = self.home / "hosts"

@@ -12,6 +12,7 @@ mod process;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
 pub mod server;
+pub mod socks;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

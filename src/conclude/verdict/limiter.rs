@@ -1,7 +1,8 @@
 //! What kept the throughput from being higher, as far as the evidence goes.
 //!
-//! The order of the questions matters: a client without CPU explains everything behind it, and a schedule that was kept
-//! was the limit whatever else was near its own.
+//! The order of the questions matters: a schedule that was kept was the limit whatever else was near its own; a broker that
+//! refuses a good part of what it is sent says itself that it is the limit; and a client without CPU explains everything
+//! behind it, a few refusals included.
 
 use super::{Evidence, limits, pace, resources};
 use crate::record::readable::{bytes, count, duration, percent, rate};
@@ -24,11 +25,14 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
             format!("The schedule wanted {} messages/s, and {sent}/s were sent in time.", rate(target)),
         );
     }
-    if let Some(sentence) = quota(evidence) {
-        return (Limiter::Broker, sentence);
-    }
-    if let Some(sentence) = resources::client_is_the_limit(evidence) {
-        return (Limiter::Client, sentence);
+    match (quota(evidence), resources::client_is_the_limit(evidence)) {
+        (Some((_, refused)), None) => return (Limiter::Broker, refused),
+        (Some((share, refused)), Some(busy)) if share >= limits::QUOTA_REFUSAL_SHARE_OF_A_BUSY_CLIENT => {
+            return (Limiter::Broker, format!("{refused} Beside that, too: {busy}"));
+        }
+        (Some((_, refused)), Some(busy)) => return (Limiter::Client, format!("{busy} Beside that, too: {refused}")),
+        (None, Some(busy)) => return (Limiter::Client, busy),
+        (None, None) => {}
     }
     let idle =
         format!("the client used {:.2} of {} cores", evidence.client.cores_used, evidence.client.cores_available);
@@ -58,18 +62,20 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
 }
 
 /// A broker that says it takes no more is believed, if it said so often enough to matter.
-fn quota(evidence: &Evidence<'_>) -> Option<String> {
+/// The share of the requests that it refused comes with the sentence.
+fn quota(evidence: &Evidence<'_>) -> Option<(f64, String)> {
     let wire = evidence.wire.filter(|wire| wire.requests > 0)?;
     let share = wire.quota_refusals as f64 / wire.requests as f64;
     (share >= limits::QUOTA_REFUSAL_SHARE).then(|| {
-        format!(
+        let sentence = format!(
             "The broker refused {} of {} requests ({}) because its quota was used up: it took {}/s of what was sent, {}/s before compression and encoding.",
             count(wire.quota_refusals),
             count(wire.requests),
             percent(share),
             bytes(wire.sent_bytes_per_second),
             bytes(wire.raw_bytes_per_second),
-        )
+        );
+        (share, sentence)
     })
 }
 
@@ -113,16 +119,26 @@ mod tests {
 
     #[test]
     fn a_quota_that_was_used_up_is_named() {
-        let refused = |quota_refusals| {
-            judged(|record, _, _| {
+        let found = |quota_refusals, cores_used| {
+            judged(move |record, _, _| {
                 closed(record);
+                record.client.cores_used = cores_used;
                 record.wire = Some(crate::record::Wire { requests: 1000, quota_refusals, ..Default::default() });
             })
             .limited_by
         };
-        assert_eq!(refused(100).limiter, Limiter::Broker);
-        assert!(refused(100).evidence.contains("quota"), "{}", refused(100).evidence);
-        assert!(!refused(5).evidence.contains("quota"));
+        for (quota_refusals, cores_used, limiter, says_quota, says_cores) in [
+            (9, 1.0, Limiter::Unknown, false, true),
+            (10, 1.0, Limiter::Broker, true, false),
+            (9, 4.0, Limiter::Client, false, true),
+            (99, 4.0, Limiter::Client, true, true),
+            (100, 4.0, Limiter::Broker, true, true),
+        ] {
+            let found = found(quota_refusals, cores_used);
+            assert_eq!(found.limiter, limiter, "{quota_refusals} refused, {cores_used} cores: {}", found.evidence);
+            let says = |word| found.evidence.contains(word);
+            assert_eq!((says("quota"), says("cores")), (says_quota, says_cores), "{}", found.evidence);
+        }
     }
 
     #[test]

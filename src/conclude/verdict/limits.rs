@@ -56,6 +56,10 @@ pub const LEAST_RATE_FOR_EMPTY_SECONDS: f64 = 10.0;
 /// before it tries again, so a few refusals already mean that it was held back.
 pub const QUOTA_REFUSAL_SHARE: f64 = 0.01;
 
+/// The same for a client that is out of CPU besides. Fewer may be the refusals of one shard of ten, to which a tenth of the
+/// requests goes, while more CPU would fill the other nine.
+pub const QUOTA_REFUSAL_SHARE_OF_A_BUSY_CLIENT: f64 = 0.1;
+
 /// Share of the producers' time spent waiting for room in the client's queue from which the broker is taken to be the
 /// limit, provided the client had CPU left.
 pub const QUEUE_FULL_SHARE: f64 = 0.1;
