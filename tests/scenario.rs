@@ -15,7 +15,7 @@ use serde::Deserialize;
 #[allow(dead_code)]
 struct RichOptions {
     acks: Option<Acks>,
-    #[serde(default, deserialize_with = "brokermark::scenario::units::deserialize_duration")]
+    #[serde(default, deserialize_with = "brokermark::scenario::written::duration")]
     linger: Duration,
     token: Option<u32>,
 }
