@@ -80,8 +80,9 @@ impl<P: Producer> Sender<P> {
         Sender {
             producer,
             slot,
-            // Producers begin at different payloads, so that a topic sees them mixed.
-            next_payload: slot as u64,
+            // Producers begin far from each other, so that a topic sees payloads mixed, and the same one again, which would
+            // compress to nothing, only after all others.
+            next_payload: slot as u64 * (shared.payloads.len() as u64 / shared.producers).max(1),
             shared,
             keys,
             sequence: 0,
