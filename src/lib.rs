@@ -6,7 +6,7 @@
 //! scenario.toml ─ scenario ─▶ plan ─▶ engine: prepare ▸ warm up ▸ measure ▸ drain ▸ verify
 //!                                      │ load: intended times, payloads
 //!                                      ▼
-//!                               broker (trait): kafka · null
+//!                               broker (trait): kafka · rabbitmq-stream · null
 //!                                      │ acknowledgements, received messages
 //!                                      ▼
 //!                               measure: histograms, series, ledger, host

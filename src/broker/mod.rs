@@ -22,6 +22,8 @@ pub mod nsq;
 pub mod null;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
+#[cfg(feature = "rabbitmq-stream")]
+pub mod rabbitmq_stream;
 pub mod registry;
 #[cfg(feature = "sls")]
 pub mod sls;

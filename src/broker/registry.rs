@@ -40,6 +40,8 @@ brokers! {
     super::pulsar::PulsarBroker,
     #[cfg(feature = "sls")]
     super::sls::SlsBroker,
+    #[cfg(feature = "rabbitmq-stream")]
+    super::rabbitmq_stream::RabbitmqStreamBroker,
     super::null::NullBroker,
 }
 

@@ -1,0 +1,258 @@
+//! From bytes to values.
+
+use super::{Value, format};
+
+/// How deep values may lie in each other: deeper ones would take more stack than there is.
+const MOST_DEPTH: usize = 64;
+
+/// Elements of an array whose type takes no bytes, such as null: nothing else bounds their number.
+const MOST_EMPTY_ELEMENTS: usize = 1 << 12;
+
+/// Why bytes are no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    #[error("the bytes end within a value")]
+    Short,
+    #[error("{0} bytes are left behind the value")]
+    Left(usize),
+    #[error("no type begins with {0:#04x}")]
+    UnknownType(u8),
+    #[error("a {0} that cannot be one")]
+    Senseless(&'static str),
+    #[error("values lie deeper in each other than {MOST_DEPTH} levels")]
+    TooDeep,
+}
+
+/// Reads one value that takes all of `bytes`.
+///
+/// # Errors
+/// When they are something else.
+pub fn decode(bytes: &[u8]) -> Result<Value<'_>, DecodeError> {
+    let mut decoder = Decoder::new(bytes);
+    let value = decoder.value()?;
+    decoder.end()?;
+    Ok(value)
+}
+
+/// What is left of some bytes.
+#[derive(Debug, Clone)]
+pub(super) struct Decoder<'a> {
+    rest: &'a [u8],
+    depth: usize,
+}
+
+impl<'a> Decoder<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Decoder { rest: bytes, depth: 0 }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub fn end(&self) -> Result<(), DecodeError> {
+        match self.rest.len() {
+            0 => Ok(()),
+            left => Err(DecodeError::Left(left)),
+        }
+    }
+
+    #[inline]
+    pub fn value(&mut self) -> Result<Value<'a>, DecodeError> {
+        let [code] = self.array()?;
+        self.content(code)
+    }
+
+    /// The bytes of the next value, which is not looked into.
+    pub fn skip(&mut self) -> Result<&'a [u8], DecodeError> {
+        let begin = self.rest;
+        // A described value is two, and its descriptor may be one again.
+        let mut left = 1;
+        while left > 0 {
+            left -= 1;
+            let [code] = self.array()?;
+            let length = match code >> 4 {
+                0x0 if code == format::DESCRIBED => {
+                    left += 2;
+                    0
+                }
+                0x4 => 0,
+                0x5 => 1,
+                0x6 => 2,
+                0x7 => 4,
+                0x8 => 8,
+                0x9 => 16,
+                0xa | 0xc | 0xe => self.narrow()?,
+                0xb | 0xd | 0xf => self.wide()?,
+                _ => return Err(DecodeError::UnknownType(code)),
+            };
+            self.bytes(length)?;
+        }
+        Ok(&begin[..begin.len() - self.rest.len()])
+    }
+
+    #[inline]
+    pub fn content(&mut self, code: u8) -> Result<Value<'a>, DecodeError> {
+        Ok(match code {
+            format::DESCRIBED => {
+                let (descriptor, value) = self.deeper(|decoder| Ok((decoder.value()?, decoder.value()?)))?;
+                Value::Described(Box::new((descriptor, value)))
+            }
+            format::NULL => Value::Null,
+            format::TRUE => Value::Boolean(true),
+            format::FALSE => Value::Boolean(false),
+            format::BOOLEAN => match self.array()? {
+                [0] => Value::Boolean(false),
+                [1] => Value::Boolean(true),
+                _ => return Err(DecodeError::Senseless("boolean")),
+            },
+            format::UBYTE => Value::Ubyte(self.array().map(u8::from_be_bytes)?),
+            format::USHORT => Value::Ushort(self.array().map(u16::from_be_bytes)?),
+            format::UINT => Value::Uint(self.array().map(u32::from_be_bytes)?),
+            format::SMALL_UINT => Value::Uint(u32::from(self.array().map(u8::from_be_bytes)?)),
+            format::UINT_0 => Value::Uint(0),
+            format::ULONG => Value::Ulong(self.array().map(u64::from_be_bytes)?),
+            format::SMALL_ULONG => Value::Ulong(u64::from(self.array().map(u8::from_be_bytes)?)),
+            format::ULONG_0 => Value::Ulong(0),
+            format::BYTE => Value::Byte(self.array().map(i8::from_be_bytes)?),
+            format::SHORT => Value::Short(self.array().map(i16::from_be_bytes)?),
+            format::INT => Value::Int(self.array().map(i32::from_be_bytes)?),
+            format::SMALL_INT => Value::Int(i32::from(self.array().map(i8::from_be_bytes)?)),
+            format::LONG => Value::Long(self.array().map(i64::from_be_bytes)?),
+            format::SMALL_LONG => Value::Long(i64::from(self.array().map(i8::from_be_bytes)?)),
+            format::FLOAT => Value::Float(self.array().map(f32::from_be_bytes)?),
+            format::DOUBLE => Value::Double(self.array().map(f64::from_be_bytes)?),
+            format::DECIMAL_32 => Value::Decimal32(self.array()?),
+            format::DECIMAL_64 => Value::Decimal64(self.array()?),
+            format::DECIMAL_128 => Value::Decimal128(self.array()?),
+            format::CHAR => {
+                let number = self.array().map(u32::from_be_bytes)?;
+                Value::Char(char::from_u32(number).ok_or(DecodeError::Senseless("character"))?)
+            }
+            format::TIMESTAMP => Value::Timestamp(self.array().map(i64::from_be_bytes)?),
+            format::UUID => Value::Uuid(self.array()?),
+            format::BINARY_8 => Value::Binary(self.narrow().and_then(|length| self.bytes(length))?),
+            format::BINARY_32 => Value::Binary(self.wide().and_then(|length| self.bytes(length))?),
+            format::STRING_8 => Value::String(self.narrow().and_then(|length| self.text(length))?),
+            format::STRING_32 => Value::String(self.wide().and_then(|length| self.text(length))?),
+            format::SYMBOL_8 => Value::Symbol(self.narrow().and_then(|length| self.symbol(length))?),
+            format::SYMBOL_32 => Value::Symbol(self.wide().and_then(|length| self.symbol(length))?),
+            format::LIST_0 => Value::List(Vec::new()),
+            format::LIST_8 | format::LIST_32 => Value::List(self.compound(code == format::LIST_8, Self::list)?),
+            format::MAP_8 | format::MAP_32 => Value::Map(self.compound(code == format::MAP_8, Self::map)?),
+            format::ARRAY_8 | format::ARRAY_32 => Value::Array(self.compound(code == format::ARRAY_8, Self::elements)?),
+            code => return Err(DecodeError::UnknownType(code)),
+        })
+    }
+
+    /// What has a size and a count: `read` is given as many bytes as the size says, and the count.
+    pub fn compound<T>(
+        &mut self,
+        narrow: bool,
+        read: impl FnOnce(&mut Self, usize) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        let size = if narrow { self.narrow()? } else { self.wide()? };
+        let bytes = self.bytes(size)?;
+        let mut inner = Decoder { rest: bytes, depth: self.depth };
+        let count = if narrow { inner.narrow()? } else { inner.wide()? };
+        let read = inner.deeper(|inner| read(inner, count))?;
+        inner.end()?;
+        Ok(read)
+    }
+
+    fn list(&mut self, count: usize) -> Result<Vec<Value<'a>>, DecodeError> {
+        // Each takes a byte at least, so that no more memory is taken than the bytes can fill.
+        if count > self.rest.len() {
+            return Err(DecodeError::Short);
+        }
+        let mut list = Vec::with_capacity(count);
+        for _ in 0..count {
+            list.push(self.value()?);
+        }
+        Ok(list)
+    }
+
+    fn map(&mut self, count: usize) -> Result<Vec<(Value<'a>, Value<'a>)>, DecodeError> {
+        if count > self.rest.len() {
+            return Err(DecodeError::Short);
+        }
+        if count % 2 != 0 {
+            return Err(DecodeError::Senseless("map"));
+        }
+        let mut map = Vec::with_capacity(count / 2);
+        for _ in 0..count / 2 {
+            map.push((self.value()?, self.value()?));
+        }
+        Ok(map)
+    }
+
+    fn elements(&mut self, count: usize) -> Result<Vec<Value<'a>>, DecodeError> {
+        let [mut code] = self.array()?;
+        let mut descriptor = None;
+        if code == format::DESCRIBED {
+            descriptor = Some(self.value()?);
+            [code] = self.array()?;
+            if code == format::DESCRIBED {
+                return Err(DecodeError::Senseless("array"));
+            }
+        }
+        let most = if code >> 4 == 0x4 { MOST_EMPTY_ELEMENTS } else { self.rest.len() };
+        if count > most {
+            return Err(DecodeError::Short);
+        }
+        let mut elements = Vec::with_capacity(count);
+        for _ in 0..count {
+            let element = self.content(code)?;
+            elements.push(match &descriptor {
+                None => element,
+                Some(descriptor) => Value::Described(Box::new((descriptor.clone(), element))),
+            });
+        }
+        Ok(elements)
+    }
+
+    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, DecodeError>) -> Result<T, DecodeError> {
+        if self.depth == MOST_DEPTH {
+            return Err(DecodeError::TooDeep);
+        }
+        self.depth += 1;
+        let read = read(self);
+        self.depth -= 1;
+        read
+    }
+
+    #[inline]
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(DecodeError::Short)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    #[inline]
+    fn bytes(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(DecodeError::Short)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn narrow(&mut self) -> Result<usize, DecodeError> {
+        let [length] = self.array()?;
+        Ok(usize::from(length))
+    }
+
+    #[inline]
+    fn wide(&mut self) -> Result<usize, DecodeError> {
+        Ok(self.array().map(u32::from_be_bytes)? as usize)
+    }
+
+    #[inline]
+    fn text(&mut self, length: usize) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.bytes(length)?).map_err(|_| DecodeError::Senseless("string"))
+    }
+
+    fn symbol(&mut self, length: usize) -> Result<&'a str, DecodeError> {
+        let text = self.text(length)?;
+        if text.is_ascii() { Ok(text) } else { Err(DecodeError::Senseless("symbol")) }
+    }
+}

@@ -1,0 +1,192 @@
+//! What a message is on the wire: the payload alone, or an AMQP 1.0 message around it.
+
+use super::amqp::{Body as AmqpBody, Message, SectionKind, Sections, Value};
+use super::config::Body;
+use crate::broker::{ENVELOPE_HEADER, Outgoing};
+use crate::measure::ENVELOPE_BYTES;
+
+/// `00 53 75`: a described value whose descriptor is the small number of the data section.
+const DATA: [u8; 3] = [0x00, 0x53, 0x75];
+/// The same for the properties.
+const PROPERTIES: [u8; 3] = [0x00, 0x53, 0x73];
+
+/// How a trial's messages are written: what is the same in all of them is encoded once.
+pub struct Writer {
+    body: Body,
+    /// The application properties.
+    headers: Box<[u8]>,
+    /// The same with the envelope's bytes still to follow, which they end with.
+    headers_before_envelope: Box<[u8]>,
+}
+
+impl Writer {
+    /// # Errors
+    /// When there are headers and no place for them.
+    pub fn new(body: Body, headers: &[(String, String)]) -> Result<Self, String> {
+        if body == Body::Binary && !headers.is_empty() {
+            return Err("binary bodies have no place for headers: leave `producers.headers` out, or set \
+                        `broker.rabbitmq-stream.body` to \"amqp\""
+                .to_owned());
+        }
+        let mut map: Vec<_> = headers.iter().map(|(name, value)| (Value::String(name), Value::String(value))).collect();
+        let plain = if map.is_empty() { Vec::new() } else { application_properties(map.clone())? };
+        map.push((Value::String(ENVELOPE_HEADER), Value::Binary(&[0; ENVELOPE_BYTES])));
+        let mut enveloped = application_properties(map)?;
+        enveloped.truncate(enveloped.len() - ENVELOPE_BYTES);
+        Ok(Writer { body, headers: plain.into(), headers_before_envelope: enveloped.into() })
+    }
+
+    /// Whether there is a place for all that the message carries.
+    pub fn takes(&self, outgoing: &Outgoing<'_>) -> bool {
+        self.body == Body::Amqp || outgoing.envelope.is_none()
+    }
+
+    /// Bytes that [`Writer::write`] appends.
+    #[inline]
+    pub fn length(&self, outgoing: &Outgoing<'_>) -> usize {
+        let payload = outgoing.payload.len();
+        if self.body == Body::Binary {
+            return payload;
+        }
+        let headers = match outgoing.envelope {
+            Some(envelope) => self.headers_before_envelope.len() + envelope.len(),
+            None => self.headers.len(),
+        };
+        let key = outgoing.key.map_or(0, |key| key.len() + if key.len() <= 252 { 8 } else { 17 });
+        key + headers + DATA.len() + if payload < 256 { 2 } else { 5 } + payload
+    }
+
+    #[inline]
+    pub fn write(&self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
+        let payload = outgoing.payload;
+        if self.body == Body::Amqp {
+            if let Some(key) = outgoing.key {
+                write_key(key, out);
+            }
+            match outgoing.envelope {
+                Some(envelope) => {
+                    out.extend_from_slice(&self.headers_before_envelope);
+                    out.extend_from_slice(envelope);
+                }
+                None => out.extend_from_slice(&self.headers),
+            }
+            let [begin, number, kind] = DATA;
+            match u8::try_from(payload.len()) {
+                Ok(length) => out.extend_from_slice(&[begin, number, kind, 0xa0, length]),
+                Err(_) => {
+                    out.extend_from_slice(&[begin, number, kind, 0xb0]);
+                    out.extend_from_slice(&(payload.len() as u32).to_be_bytes());
+                }
+            }
+        }
+        out.extend_from_slice(payload);
+    }
+}
+
+/// A key travels as the message's id: a list of properties with its first field only.
+fn write_key(key: &[u8], out: &mut Vec<u8>) {
+    let [begin, number, kind] = PROPERTIES;
+    match u8::try_from(key.len() + 3) {
+        Ok(size) => out.extend_from_slice(&[begin, number, kind, 0xc0, size, 1, 0xa0, key.len() as u8]),
+        Err(_) => {
+            out.extend_from_slice(&[begin, number, kind, 0xd0]);
+            out.extend_from_slice(&(key.len() as u32 + 9).to_be_bytes());
+            out.extend_from_slice(&[0, 0, 0, 1, 0xb0]);
+            out.extend_from_slice(&(key.len() as u32).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(key);
+}
+
+fn application_properties(map: Vec<(Value<'_>, Value<'_>)>) -> Result<Vec<u8>, String> {
+    let mut message = Message::new(AmqpBody::Data(Vec::new()));
+    message.application_properties = Some(map);
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+/// A message that was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened<'a> {
+    pub payload: &'a [u8],
+    pub envelope: Option<&'a [u8]>,
+}
+
+/// Takes a message apart. Bytes that are no AMQP message, or one without data, are all payload: whoever opens the envelope
+/// will find that it is not one of ours.
+#[inline]
+pub fn open(body: Body, message: &[u8]) -> Opened<'_> {
+    let mut opened = Opened { payload: message, envelope: None };
+    if body == Body::Binary {
+        return opened;
+    }
+    for section in Sections::new(message) {
+        let Ok(section) = section else { break };
+        match section.kind {
+            SectionKind::ApplicationProperties => {
+                if let Ok(Some(Value::Binary(envelope))) = section.find(ENVELOPE_HEADER) {
+                    opened.envelope = Some(envelope);
+                }
+            }
+            SectionKind::Data => {
+                if let Ok(payload) = section.binary() {
+                    opened.payload = payload;
+                }
+                break;
+            }
+            _ => {}
+        }
+    }
+    opened
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Stamp;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ten_bytes_take_fifteen() {
+        let outgoing = Outgoing { payload: b"0000001357", key: None, envelope: None, stamp: Stamp::new(0, 0, 0, true) };
+        let mut out = Vec::new();
+        Writer::new(Body::Amqp, &[]).unwrap().write(&outgoing, &mut out);
+        assert_eq!(out, b"\0Su\xa0\x0a0000001357");
+    }
+
+    #[test]
+    fn headers_have_no_place_beside_a_binary_body() {
+        let headers = [("trace".to_owned(), "abc".to_owned())];
+        assert!(Writer::new(Body::Binary, &headers).is_err_and(|reason| reason.contains("producers.headers")));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_opened(
+            payload in proptest::collection::vec(any::<u8>(), 0..600),
+            key in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300)),
+            envelope: Option<[u8; ENVELOPE_BYTES]>,
+            headers in proptest::collection::vec(("[a-z]{1,100}", ".{0,100}"), 0..4),
+        ) {
+            let envelope = envelope.as_ref().map(|envelope| &envelope[..]);
+            let key = key.as_deref();
+            let outgoing = Outgoing { payload: &payload, key, envelope, stamp: Stamp::new(0, 0, 0, true) };
+            let writer = Writer::new(Body::Amqp, &headers).unwrap();
+            let mut out = Vec::new();
+            writer.write(&outgoing, &mut out);
+            prop_assert_eq!(out.len(), writer.length(&outgoing));
+            prop_assert_eq!(open(Body::Amqp, &out), Opened { payload: &payload, envelope });
+            let message = Message::decode(&out).unwrap();
+            prop_assert_eq!(message.body, AmqpBody::Data(vec![&payload]));
+            prop_assert_eq!(message.properties.and_then(|found| found.message_id), key.map(Value::Binary));
+            let found = message.application_properties.unwrap_or_default().len();
+            prop_assert_eq!(found, headers.len() + usize::from(envelope.is_some()));
+        }
+
+        #[test]
+        fn nothing_panics(message in proptest::collection::vec(any::<u8>(), 0..100)) {
+            open(Body::Amqp, &message);
+        }
+    }
+}

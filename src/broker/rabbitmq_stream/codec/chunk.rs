@@ -1,0 +1,165 @@
+//! The messages in a delivery: a chunk of the stream as it lies on the server's disk (`osiris_log.erl`).
+
+use super::compression::Compression;
+use super::{Malformed, Reader};
+
+/// The first byte of every chunk: magic number 5, version 0.
+const MAGIC_AND_VERSION: u8 = 0x50;
+
+/// A chunk that carries messages; the others carry the server's own bookkeeping.
+const USER: u8 = 0;
+
+/// Set in the first byte of an entry that holds several messages.
+const SUB_ENTRY: u8 = 0x80;
+
+/// Most bytes that the messages of one sub-entry may take, uncompressed.
+const MOST_UNCOMPRESSED: usize = 256 << 20;
+
+/// A chunk's head and the entries behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk<'a> {
+    kind: u8,
+    entries: u16,
+    /// Messages in all entries.
+    pub records: u32,
+    /// When it was written, in milliseconds since 1970.
+    pub timestamp: i64,
+    /// The offset of its first message; the others follow without gaps.
+    pub first_offset: u64,
+    checksum: u32,
+    data: &'a [u8],
+}
+
+impl<'a> Chunk<'a> {
+    /// # Errors
+    /// When the bytes are no chunk.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes, "chunk");
+        if reader.u8()? != MAGIC_AND_VERSION {
+            return Err(Malformed::Senseless { what: "chunk's version" });
+        }
+        let kind = reader.u8()?;
+        let entries = reader.u16()?;
+        let records = reader.u32()?;
+        let timestamp = reader.u64()?.cast_signed();
+        let _epoch = reader.u64()?;
+        let first_offset = reader.u64()?;
+        let checksum = reader.u32()?;
+        let length = reader.u32()?;
+        let _trailer_length = reader.u32()?;
+        let _reserved = reader.u32()?;
+        Ok(Chunk { kind, entries, records, timestamp, first_offset, checksum, data: reader.bytes(length as usize)? })
+    }
+
+    /// Whether the messages are those that the server wrote (CRC-32, as zlib's).
+    pub fn is_intact(&self) -> bool {
+        crc32fast::hash(self.data) == self.checksum
+    }
+
+    /// Hands every message with its offset to `each`. `scratch` is for what has to be decompressed.
+    ///
+    /// # Errors
+    /// When an entry is not what it says; those before it have been handed over.
+    pub fn messages(&self, scratch: &mut Vec<u8>, mut each: impl FnMut(u64, &[u8])) -> Result<(), Malformed> {
+        if self.kind != USER {
+            return Ok(());
+        }
+        let mut offset = self.first_offset;
+        let mut reader = Reader::new(self.data, "chunk's entry");
+        for _ in 0..self.entries {
+            let first = *reader.rest().first().ok_or(Malformed::Short { what: "chunk" })?;
+            if first & SUB_ENTRY == 0 {
+                let length = reader.u32()?;
+                each(offset, reader.bytes(length as usize)?);
+                offset = offset.wrapping_add(1);
+                continue;
+            }
+            reader.u8()?;
+            let records = reader.u16()?;
+            let uncompressed = reader.u32()? as usize;
+            let length = reader.u32()?;
+            let content = reader.bytes(length as usize)?;
+            let content = match Compression::from_number(first >> 4 & 0x07)? {
+                Compression::None => content,
+                compression => {
+                    scratch.clear();
+                    compression
+                        .decompress(content, uncompressed.min(MOST_UNCOMPRESSED), scratch)
+                        .map_err(|_| Malformed::Senseless { what: "compressed sub-entry" })?;
+                    &*scratch
+                }
+            };
+            let mut inner = Reader::new(content, "message of a sub-entry");
+            for _ in 0..records {
+                let length = inner.u32()?;
+                each(offset, inner.bytes(length as usize)?);
+                offset = offset.wrapping_add(1);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn chunk(entries: u16, data: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![MAGIC_AND_VERSION, USER];
+        bytes.extend(entries.to_be_bytes());
+        bytes.extend(0u32.to_be_bytes());
+        bytes.extend([0; 16]);
+        bytes.extend(1000u64.to_be_bytes());
+        bytes.extend(crc32fast::hash(data).to_be_bytes());
+        bytes.extend((data.len() as u32).to_be_bytes());
+        bytes.extend([0; 8]);
+        bytes.extend(data);
+        bytes
+    }
+
+    fn messages(bytes: &[u8]) -> Result<Vec<(u64, Vec<u8>)>, Malformed> {
+        let mut all = Vec::new();
+        Chunk::parse(bytes)?.messages(&mut Vec::new(), |offset, message| all.push((offset, message.to_vec())))?;
+        Ok(all)
+    }
+
+    #[test]
+    fn messages_and_sub_entries_are_numbered_through() {
+        for compression in [Compression::None, Compression::Gzip, Compression::Zstd] {
+            let mut inner = Vec::new();
+            for message in [&b"b"[..], b"cc"] {
+                inner.extend((message.len() as u32).to_be_bytes());
+                inner.extend(message);
+            }
+            let mut compressed = Vec::new();
+            compression.compress(&inner, &mut compressed).unwrap();
+            let mut data = vec![0, 0, 0, 1, b'a', SUB_ENTRY | (compression as u8) << 4, 0, 2];
+            data.extend((inner.len() as u32).to_be_bytes());
+            data.extend((compressed.len() as u32).to_be_bytes());
+            data.extend(compressed);
+            data.extend([0, 0, 0, 1, b'd']);
+            let bytes = chunk(3, &data);
+            assert!(Chunk::parse(&bytes).unwrap().is_intact());
+            let expected = [(1000, "a"), (1001, "b"), (1002, "cc"), (1003, "d")];
+            let found = messages(&bytes).unwrap();
+            assert_eq!(found, expected.map(|(offset, message)| (offset, message.as_bytes().to_vec())));
+        }
+    }
+
+    #[test]
+    fn a_changed_bit_is_noticed() {
+        let mut bytes = chunk(1, &[0, 0, 0, 1, b'a']);
+        *bytes.last_mut().unwrap() ^= 1;
+        assert!(!Chunk::parse(&bytes).unwrap().is_intact());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(bytes in proptest::collection::vec(any::<u8>(), 0..100),
+                          entries: u16, data in proptest::collection::vec(prop_oneof![0..4u8, any::<u8>()], 0..100)) {
+            let _ = messages(&bytes);
+            let _ = messages(&chunk(entries, &data));
+        }
+    }
+}

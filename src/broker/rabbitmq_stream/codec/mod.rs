@@ -1,0 +1,100 @@
+//! RabbitMQ's stream protocol, version 1, as its reference describes it (`deps/rabbitmq_stream/docs/PROTOCOL.adoc` of the
+//! server). All numbers are big-endian; a frame is its size, a key, a version, and what the key says follows.
+//!
+//! - [`command`]: what a client writes.
+//! - [`frame`]: what a server sends, read in place.
+//! - [`chunk`]: the messages in a delivery.
+//! - [`compression`]: of sub-entries, as other clients read and write them.
+
+pub mod chunk;
+pub mod command;
+pub mod compression;
+pub mod frame;
+mod reader;
+
+pub use reader::Reader;
+
+/// What came is not what the protocol says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    #[error("a frame of {size} bytes, where {most} are the most")]
+    TooLarge { size: usize, most: usize },
+    #[error("a {what} that ends too early")]
+    Short { what: &'static str },
+    #[error("a {what} that makes no sense")]
+    Senseless { what: &'static str },
+}
+
+/// Keys of commands. A response has that of its request with [`key::RESPONSE`] set.
+pub mod key {
+    pub const DECLARE_PUBLISHER: u16 = 0x01;
+    pub const PUBLISH: u16 = 0x02;
+    pub const PUBLISH_CONFIRM: u16 = 0x03;
+    pub const PUBLISH_ERROR: u16 = 0x04;
+    pub const QUERY_PUBLISHER_SEQUENCE: u16 = 0x05;
+    pub const SUBSCRIBE: u16 = 0x07;
+    pub const DELIVER: u16 = 0x08;
+    pub const CREDIT: u16 = 0x09;
+    pub const CREATE: u16 = 0x0d;
+    pub const DELETE: u16 = 0x0e;
+    pub const METADATA: u16 = 0x0f;
+    pub const METADATA_UPDATE: u16 = 0x10;
+    pub const PEER_PROPERTIES: u16 = 0x11;
+    pub const SASL_HANDSHAKE: u16 = 0x12;
+    pub const SASL_AUTHENTICATE: u16 = 0x13;
+    pub const TUNE: u16 = 0x14;
+    pub const OPEN: u16 = 0x15;
+    pub const CLOSE: u16 = 0x16;
+    pub const HEARTBEAT: u16 = 0x17;
+    pub const PARTITIONS: u16 = 0x19;
+    pub const CREATE_SUPER_STREAM: u16 = 0x1d;
+    pub const DELETE_SUPER_STREAM: u16 = 0x1e;
+
+    pub const RESPONSE: u16 = 0x8000;
+    pub const CREDIT_RESPONSE: u16 = RESPONSE | CREDIT;
+    pub const METADATA_RESPONSE: u16 = RESPONSE | METADATA;
+    pub const TUNE_RESPONSE: u16 = RESPONSE | TUNE;
+}
+
+/// Codes of responses and errors.
+pub mod code {
+    pub const OK: u16 = 0x01;
+    pub const STREAM_DOES_NOT_EXIST: u16 = 0x02;
+    pub const STREAM_ALREADY_EXISTS: u16 = 0x05;
+    pub const STREAM_NOT_AVAILABLE: u16 = 0x06;
+    pub const AUTHENTICATION_FAILURE: u16 = 0x08;
+    pub const AUTHENTICATION_FAILURE_LOOPBACK: u16 = 0x0b;
+    pub const VIRTUAL_HOST_ACCESS_FAILURE: u16 = 0x0c;
+    pub const FRAME_TOO_LARGE: u16 = 0x0e;
+    pub const ACCESS_REFUSED: u16 = 0x10;
+    pub const PUBLISHER_DOES_NOT_EXIST: u16 = 0x12;
+
+    /// In the words of the protocol's reference.
+    pub fn name(code: u16) -> String {
+        let name = match code {
+            OK => "OK",
+            STREAM_DOES_NOT_EXIST => "stream does not exist",
+            0x03 => "subscription id already exists",
+            0x04 => "subscription id does not exist",
+            STREAM_ALREADY_EXISTS => "stream already exists",
+            STREAM_NOT_AVAILABLE => "stream not available",
+            0x07 => "SASL mechanism not supported",
+            AUTHENTICATION_FAILURE => "authentication failure",
+            0x09 => "SASL error",
+            0x0a => "SASL challenge",
+            AUTHENTICATION_FAILURE_LOOPBACK => {
+                "authentication failure: this user may connect from the server's own host only"
+            }
+            VIRTUAL_HOST_ACCESS_FAILURE => "virtual host access failure",
+            0x0d => "unknown frame",
+            FRAME_TOO_LARGE => "frame too large",
+            0x0f => "internal error",
+            ACCESS_REFUSED => "access refused",
+            0x11 => "precondition failed",
+            PUBLISHER_DOES_NOT_EXIST => "publisher does not exist",
+            0x13 => "no offset",
+            _ => return format!("code {code}"),
+        };
+        name.to_owned()
+    }
+}

@@ -1,0 +1,242 @@
+//! The `[broker.rabbitmq-stream]` table.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use super::codec::command::Offset;
+pub use super::codec::compression::Compression;
+use crate::scenario::units::{parse_duration, parse_size};
+
+/// The longest name that a publisher may have.
+const MOST_NAME_BYTES: usize = 200;
+
+/// How streams are made, written and read. What is left out stays as the server has it, unless a default is named.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RabbitmqStreamOptions {
+    /// What a message is on the wire. Default: AMQP 1.0, as every other client writes it.
+    pub body: Body,
+    /// Publishers have this name, which turns the server's deduplication on: of several connections, each its number
+    /// behind it. Left out: they have none.
+    #[serde(deserialize_with = "name")]
+    pub publisher: Option<String>,
+    /// Messages of a batch that are published as one entry with one publishing id. Default: each is an entry.
+    #[serde(deserialize_with = "sub_entry")]
+    pub sub_entry: Option<u16>,
+    /// Of sub-entries. Default: none.
+    pub compression: Compression,
+    /// Chunks that the server may send ahead of what a consumer has taken. Default: 10.
+    #[serde(deserialize_with = "credit")]
+    pub credit: u16,
+    /// Where consumers begin, instead of what `consumers.from` says.
+    #[serde(deserialize_with = "start")]
+    pub start: Option<Offset>,
+    /// Default: `/`.
+    pub virtual_host: String,
+    /// Default: the node that leads a stream, as the server's metadata names it.
+    pub connect_to: ConnectTo,
+    /// Of streams that are made: most bytes they keep.
+    #[serde(deserialize_with = "size")]
+    pub max_length: Option<u64>,
+    /// How long they keep messages.
+    #[serde(deserialize_with = "duration")]
+    pub max_age: Option<Duration>,
+    /// Size of the files they are kept in, by which they forget.
+    #[serde(deserialize_with = "size")]
+    pub segment_size: Option<u64>,
+    /// Which node leads them: `client-local` or `balanced`.
+    pub leader_locator: Option<LeaderLocator>,
+    /// Two of these without a sign of life end a connection, on both sides. Default: 60 s, or what the server wants if
+    /// that is less.
+    #[serde(deserialize_with = "heartbeat")]
+    pub heartbeat: Duration,
+    /// Largest frame that is written. Default: what the server allows, which is 1 MiB unless it is configured.
+    #[serde(deserialize_with = "size")]
+    pub frame_bytes: Option<u64>,
+    /// How long producers wait for a lost connection or stream before their messages fail. Default: 30 s.
+    #[serde(deserialize_with = "required_duration")]
+    pub reconnect: Duration,
+}
+
+impl Default for RabbitmqStreamOptions {
+    fn default() -> Self {
+        RabbitmqStreamOptions {
+            body: Body::Amqp,
+            publisher: None,
+            sub_entry: None,
+            compression: Compression::None,
+            credit: 10,
+            start: None,
+            virtual_host: "/".to_owned(),
+            connect_to: ConnectTo::Leader,
+            max_length: None,
+            max_age: None,
+            segment_size: None,
+            leader_locator: None,
+            heartbeat: Duration::from_secs(60),
+            frame_bytes: None,
+            reconnect: Duration::from_secs(30),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Body {
+    /// An AMQP 1.0 message with the payload as its data section.
+    Amqp,
+    /// The payload and nothing else: there is no place for headers.
+    Binary,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConnectTo {
+    Leader,
+    /// Only the addresses of the scenario, in turn: where nodes are behind a proxy or tell addresses that cannot be
+    /// reached. A node that does not lead a stream passes on what is published.
+    Addresses,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeaderLocator {
+    ClientLocal,
+    Balanced,
+}
+
+impl RabbitmqStreamOptions {
+    /// The arguments that streams of `replication` members are made with.
+    pub fn arguments(&self, replication: u32) -> Vec<(&'static str, String)> {
+        let mut arguments = vec![("initial-cluster-size", replication.to_string())];
+        if let Some(bytes) = self.max_length {
+            arguments.push(("max-length-bytes", bytes.to_string()));
+        }
+        if let Some(age) = self.max_age {
+            arguments.push(("max-age", format!("{}s", age.as_secs().max(1))));
+        }
+        if let Some(bytes) = self.segment_size {
+            arguments.push(("stream-max-segment-size-bytes", bytes.to_string()));
+        }
+        if let Some(locator) = self.leader_locator {
+            let locator = match locator {
+                LeaderLocator::ClientLocal => "client-local",
+                LeaderLocator::Balanced => "balanced",
+            };
+            arguments.push(("queue-leader-locator", locator.to_owned()));
+        }
+        arguments
+    }
+}
+
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    match (1..=MOST_NAME_BYTES).contains(&name.len()) {
+        true => Ok(Some(name)),
+        false => Err(serde::de::Error::custom(format!("a publisher's name has 1 to {MOST_NAME_BYTES} bytes"))),
+    }
+}
+
+fn sub_entry<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
+    match u16::deserialize(deserializer)? {
+        0 => Err(serde::de::Error::custom("a sub-entry holds at least 1 message")),
+        messages => Ok(Some(messages)),
+    }
+}
+
+fn credit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    match u16::deserialize(deserializer)? {
+        0 => Err(serde::de::Error::custom("with a credit of 0 nothing would ever be received")),
+        credit => Ok(credit),
+    }
+}
+
+/// `"first"`, `"last"`, `"next"`, `{ offset = 5 }` or `{ timestamp = "2026-01-31T12:00:00Z" }`.
+fn start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Offset>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Word(String),
+        Offset { offset: u64 },
+        Timestamp { timestamp: jiff::Timestamp },
+    }
+    let refused = || {
+        serde::de::Error::custom(
+            "write \"first\", \"last\", \"next\", { offset = 5 } or { timestamp = \"2026-01-31T12:00:00Z\" }",
+        )
+    };
+    let offset = match Written::deserialize(deserializer).map_err(|_| refused())? {
+        Written::Word(word) => match word.as_str() {
+            "first" => Offset::First,
+            "last" => Offset::Last,
+            "next" => Offset::Next,
+            _ => return Err(refused()),
+        },
+        Written::Offset { offset } => Offset::Absolute(offset),
+        Written::Timestamp { timestamp } => Offset::Timestamp(timestamp.as_millisecond()),
+    };
+    Ok(Some(offset))
+}
+
+fn required_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    required_duration(deserializer).map(Some)
+}
+
+/// The protocol counts whole seconds, and 0 would mean none at all.
+fn heartbeat<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let heartbeat = required_duration(deserializer)?;
+    match heartbeat >= Duration::from_secs(1) {
+        true => Ok(heartbeat),
+        false => Err(serde::de::Error::custom("heartbeats are not sent more often than once in 1s")),
+    }
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    parse_size(&String::deserialize(deserializer)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_with_their_units() {
+        let options: RabbitmqStreamOptions = toml::from_str(
+            "body = \"binary\"\nsub_entry = 100\ncompression = \"zstd\"\nmax_length = \"1GiB\"\nmax_age = \"2h\"\n\
+             leader_locator = \"client-local\"\nstart = { timestamp = \"1970-01-01T00:00:05Z\" }",
+        )
+        .unwrap();
+        assert_eq!((options.body, options.sub_entry), (Body::Binary, Some(100)));
+        assert_eq!((options.compression, options.start), (Compression::Zstd, Some(Offset::Timestamp(5000))));
+        let arguments = options.arguments(3);
+        let expected = [
+            ("initial-cluster-size", "3"),
+            ("max-length-bytes", "1073741824"),
+            ("max-age", "7200s"),
+            ("queue-leader-locator", "client-local"),
+        ];
+        assert_eq!(arguments, expected.map(|(key, value)| (key, value.to_owned())));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_what_can() {
+        for (text, words) in [
+            ("heartbeat = \"0s\"", "once in 1s"),
+            ("credit = 0", "nothing would ever be received"),
+            ("sub_entry = 0", "at least 1"),
+            ("publisher = \"\"", "1 to 200"),
+            ("start = \"earliest\"", "\"first\""),
+            ("start = { offset = -1 }", "{ offset = 5 }"),
+            ("compression = \"brotli\"", "zstd"),
+            ("name = \"x\"", "unknown field `name`"),
+        ] {
+            let error = toml::from_str::<RabbitmqStreamOptions>(text).unwrap_err();
+            assert!(error.message().contains(words), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! A member of a group: reads its share of a topic's streams.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::body;
+use super::codec::chunk::Chunk;
+use super::codec::command::{self, Offset, Request};
+use super::codec::frame::Frame;
+use super::codec::{Malformed, code};
+use super::config::Body;
+use super::control::Control;
+use super::dial::{DialError, Dialer, Session};
+use super::failure::class_of;
+use crate::broker::{BrokerError, Consumer, FailureClass, ReceiveError, Received};
+
+/// How often silence is looked for at most.
+const LONGEST_BEAT: Duration = Duration::from_secs(5);
+
+/// A member of a group on one topic.
+pub struct RabbitmqStreamConsumer {
+    dialer: Arc<Dialer>,
+    control: Arc<Control>,
+    sources: Vec<Source>,
+    feeds: Vec<Feed>,
+    /// A connection or a stream was lost: all are brought back together.
+    broken: bool,
+    beat: Interval,
+    scratch: Vec<u8>,
+}
+
+/// A stream, and how far it was read.
+struct Source {
+    stream: String,
+    lane: u32,
+    from: Offset,
+    /// The offset of the next message, once one has come.
+    next: Option<u64>,
+}
+
+/// A connection to one node, with the streams it leads.
+struct Feed {
+    session: Session,
+    /// By subscription id.
+    sources: Vec<usize>,
+    heard: Instant,
+    spoke: Instant,
+    /// Why nothing more will come.
+    ended: Option<io::Error>,
+}
+
+impl RabbitmqStreamConsumer {
+    /// Subscribes to `streams`, each with its lane. What is sent once this has resolved will be received.
+    pub(super) async fn subscribe(
+        dialer: Arc<Dialer>,
+        control: Arc<Control>,
+        streams: Vec<(u32, String)>,
+        from: Offset,
+    ) -> Result<Self, BrokerError> {
+        let sources: Vec<_> =
+            streams.into_iter().map(|(lane, stream)| Source { stream, lane, from, next: None }).collect();
+        let mut beat = interval(LONGEST_BEAT.min(dialer.options().heartbeat / 2));
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (feeds, scratch) = (Vec::new(), Vec::new());
+        let mut consumer = RabbitmqStreamConsumer { dialer, control, sources, feeds, broken: false, beat, scratch };
+        consumer.connect().await.map_err(|(address, error)| error.into_broker_error(&address))?;
+        // A subscription that is made again does not begin at what is then the next message.
+        if from == Offset::Next {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let now = Offset::Timestamp(i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
+            consumer.sources.iter_mut().for_each(|source| source.from = now);
+        }
+        Ok(consumer)
+    }
+
+    /// Connects to the nodes that lead the streams, and subscribes from where each was read to.
+    async fn connect(&mut self) -> Result<(), (String, DialError)> {
+        self.feeds.clear();
+        if self.sources.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = self.sources.iter().map(|source| source.stream.as_str()).collect();
+        let places = self.control.places(&names).await.map_err(|error| {
+            let disagreed = DialError::Io(io::Error::other(error.to_string()));
+            (String::new(), disagreed)
+        })?;
+        let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+        for (number, source) in self.sources.iter().enumerate() {
+            let refused = |code| DialError::Refused { what: "the subscription", code };
+            let place = places.iter().find(|place| place.stream == source.stream);
+            let Some(place) = place else {
+                return Err((source.stream.clone(), refused(code::STREAM_DOES_NOT_EXIST)));
+            };
+            let address = self.control.addresses_for(place, 0).swap_remove(0);
+            match groups.iter_mut().find(|(known, members)| *known == address && members.len() < 256) {
+                Some((_, members)) => members.push(number),
+                None => groups.push((address, vec![number])),
+            }
+        }
+        let mut feeds = Vec::with_capacity(groups.len());
+        for (address, sources) in groups {
+            feeds.push(self.feed(&address, sources).await.map_err(|error| (address, error))?);
+        }
+        self.feeds = feeds;
+        self.broken = false;
+        Ok(())
+    }
+
+    async fn feed(&self, address: &str, sources: Vec<usize>) -> Result<Feed, DialError> {
+        let mut session = self.dialer.dial(address).await?;
+        for (id, number) in sources.iter().enumerate() {
+            let source = &self.sources[*number];
+            let from = source.next.map_or(source.from, Offset::Absolute);
+            // Nothing is delivered yet, so that no delivery comes between the answers.
+            let subscribe = Request::subscribe(id as u8, &source.stream, from, 0);
+            self.dialer.within(session.ask(&subscribe, "the subscription")).await?;
+        }
+        for id in 0..sources.len() {
+            command::credit(&mut session.outbox.bytes, id as u8, self.dialer.options().credit);
+        }
+        self.dialer.within(session.flush()).await?;
+        let now = Instant::now();
+        Ok(Feed { session, sources, heard: now, spoke: now, ended: None })
+    }
+
+    /// Ends connections that have been silent for too long, and says something where we have been.
+    fn look(&mut self) -> Result<(), ReceiveError> {
+        for Feed { session, heard, spoke, .. } in &mut self.feeds {
+            let Some(heartbeat) = session.heartbeat else { continue };
+            if heard.elapsed() > 2 * heartbeat {
+                self.broken = true;
+                return Err(lost(format!("no sign of life for {:?}", heard.elapsed())));
+            }
+            if spoke.elapsed() >= heartbeat / 2 {
+                command::heartbeat(&mut session.outbox.bytes);
+                *spoke = Instant::now();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Feed {
+    /// Resolves when something has come, or the connection has ended; writes what is left to write meanwhile.
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Session { link, inbox, outbox, .. } = &mut self.session;
+        if outbox.unwritten() > 0
+            && link.poll_writable(context).is_ready()
+            && let Err(error) = outbox.flush(link)
+        {
+            self.ended = Some(error);
+            return Poll::Ready(());
+        }
+        loop {
+            let filled = ready!(link.poll_readable(context)).and_then(|()| inbox.fill(link));
+            match filled {
+                // Not readable after all: asked again, so that it is waited for.
+                Ok(0) => {}
+                Ok(_) => {
+                    self.heard = Instant::now();
+                    return Poll::Ready(());
+                }
+                Err(error) => {
+                    self.ended = Some(error);
+                    return Poll::Ready(());
+                }
+            }
+        }
+    }
+
+    /// Whether [`Feed::take`] has something to do.
+    fn is_filled(&self) -> bool {
+        self.ended.is_some() || !matches!(self.session.inbox.has_frame(), Ok(false))
+    }
+
+    /// Hands over what has come.
+    fn take(
+        &mut self,
+        sources: &mut [Source],
+        scratch: &mut Vec<u8>,
+        body: Body,
+        taken: &mut usize,
+        each: &mut impl FnMut(Received<'_>),
+    ) -> Result<(), ReceiveError> {
+        let Session { link, inbox, outbox, .. } = &mut self.session;
+        while let Some(frame) = inbox.next().map_err(|error| other(error.to_string()))? {
+            match frame {
+                Frame::Deliver { subscription, chunk } => {
+                    let number = self.sources.get(usize::from(subscription));
+                    let Some(source) = number.and_then(|number| sources.get_mut(*number)) else { continue };
+                    command::credit(&mut outbox.bytes, subscription, 1);
+                    let delivered = source.deliver(chunk, scratch, body, taken, each);
+                    delivered.map_err(|error| other(format!("{}: {error}", source.stream)))?;
+                }
+                Frame::MetadataUpdate { code, stream } => {
+                    let message = format!("{stream}: {}", code::name(code));
+                    return Err(ReceiveError { class: class_of(code), message });
+                }
+                Frame::Credit { code, subscription } => {
+                    let message = format!("credit for subscription {subscription}: {}", code::name(code));
+                    return Err(ReceiveError { class: class_of(code), message });
+                }
+                Frame::Close { code, reason, .. } => {
+                    return Err(lost(format!("the server closes it: {} ({reason})", code::name(code))));
+                }
+                _ => {}
+            }
+        }
+        if let Some(error) = self.ended.take() {
+            return Err(lost(error.to_string()));
+        }
+        if outbox.unwritten() > 0 {
+            self.spoke = Instant::now();
+            outbox.flush(link).map_err(|error| lost(error.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Source {
+    fn deliver(
+        &mut self,
+        chunk: &[u8],
+        scratch: &mut Vec<u8>,
+        body: Body,
+        taken: &mut usize,
+        each: &mut impl FnMut(Received<'_>),
+    ) -> Result<(), Malformed> {
+        let chunk = Chunk::parse(chunk)?;
+        if !chunk.is_intact() {
+            return Err(Malformed::Senseless { what: "chunk's checksum" });
+        }
+        // A chunk is delivered whole, also when only its end was asked for.
+        let begin = match (self.next, self.from) {
+            (Some(next), _) | (None, Offset::Absolute(next)) => next,
+            _ => 0,
+        };
+        chunk.messages(scratch, |offset, message| {
+            if offset < begin {
+                return;
+            }
+            let opened = body::open(body, message);
+            each(Received { payload: opened.payload, envelope: opened.envelope, lane: self.lane, redelivered: false });
+            *taken += 1;
+        })?;
+        self.next = Some(begin.max(chunk.first_offset + u64::from(chunk.records)));
+        Ok(())
+    }
+}
+
+impl Consumer for RabbitmqStreamConsumer {
+    async fn ready(&mut self) -> Result<(), ReceiveError> {
+        if self.broken {
+            self.connect().await.map_err(|(address, error)| ReceiveError {
+                class: error.class(),
+                message: format!("{address}: {error}"),
+            })?;
+        }
+        while !self.feeds.iter().any(Feed::is_filled) {
+            let feeds = &mut self.feeds;
+            let filled = poll_fn(|context| {
+                // All of them, so that each is waited for.
+                let mut filled = false;
+                for feed in feeds.iter_mut() {
+                    filled |= feed.poll_fill(context).is_ready();
+                }
+                if filled { Poll::Ready(()) } else { Poll::Pending }
+            });
+            tokio::select! {
+                () = filled => {}
+                _ = self.beat.tick() => self.look()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        let body = self.dialer.options().body;
+        let mut taken = 0;
+        for feed in &mut self.feeds {
+            let took = feed.take(&mut self.sources, &mut self.scratch, body, &mut taken, &mut each);
+            if let Err(error) = took {
+                self.broken = true;
+                return Err(error);
+            }
+        }
+        Ok(taken)
+    }
+}
+
+fn lost(message: String) -> ReceiveError {
+    ReceiveError { class: FailureClass::ConnectionLost, message }
+}
+
+fn other(message: String) -> ReceiveError {
+    ReceiveError { class: FailureClass::Other, message }
+}

@@ -1,0 +1,261 @@
+//! Streams: made, found, removed, and where their leaders are.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
+
+use super::codec::code;
+use super::codec::command::{Metadata, Request, read_strings};
+use super::config::ConnectTo;
+use super::dial::{DialError, Dialer, Server, Session};
+use crate::broker::{BrokerError, Topic};
+
+/// How often new streams are looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A connection for what is rarely asked: made when it is needed, and again when it has failed.
+pub struct Control {
+    dialer: Arc<Dialer>,
+    addresses: Vec<String>,
+    session: Mutex<Option<Session>>,
+    /// Of nodes that were reached: the address they want to be known by, and the one of the scenario.
+    aliases: std::sync::Mutex<BTreeMap<String, String>>,
+    timeout: Duration,
+}
+
+/// A stream's place in the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub stream: String,
+    /// `host:port`; `None` while there is none.
+    pub leader: Option<String>,
+    /// Leader and replicas.
+    pub members: usize,
+}
+
+impl Control {
+    pub fn new(dialer: Arc<Dialer>, addresses: Vec<String>, timeout: Duration) -> Self {
+        Control { dialer, addresses, session: Mutex::new(None), aliases: std::sync::Mutex::default(), timeout }
+    }
+
+    /// Connects, and says to whom.
+    ///
+    /// # Errors
+    /// When none of the addresses answers: why the last does not.
+    pub async fn reach(&self) -> Result<Server, BrokerError> {
+        let mut session = self.session.lock().await;
+        let made = self.connect().await?;
+        let server = made.server.clone();
+        *session = Some(made);
+        Ok(server)
+    }
+
+    async fn connect(&self) -> Result<Session, BrokerError> {
+        let mut trouble = BrokerError::Configuration { broker: "rabbitmq-stream", reason: "no address".to_owned() };
+        for address in &self.addresses {
+            match self.dialer.dial_without_heartbeat(address).await {
+                Ok(session) => {
+                    if let Some(advertised) = &session.server.advertised {
+                        let mut aliases = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
+                        aliases.insert(advertised.clone(), address.clone());
+                    }
+                    return Ok(session);
+                }
+                Err(error) => trouble = error.into_broker_error(address),
+            }
+        }
+        Err(trouble)
+    }
+
+    /// Asks, over a new connection if the old one has failed.
+    async fn ask(&self, request: &Request, what: &'static str) -> Result<Result<Vec<u8>, u16>, BrokerError> {
+        let mut held = self.session.lock().await;
+        let mut again = held.is_some();
+        loop {
+            let mut session = match held.take() {
+                Some(session) => session,
+                None => self.connect().await?,
+            };
+            match self.dialer.within(session.ask(request, what)).await {
+                Ok(answer) => {
+                    *held = Some(session);
+                    return Ok(Ok(answer));
+                }
+                Err(DialError::Refused { code, .. }) => {
+                    *held = Some(session);
+                    return Ok(Err(code));
+                }
+                Err(DialError::Io(_)) if again => again = false,
+                Err(error) => return Err(error.into_broker_error(&self.addresses[0])),
+            }
+        }
+    }
+
+    /// The streams of a topic, in the order of its partitions: itself, if it is no super stream. Empty: there is neither.
+    ///
+    /// # Errors
+    /// When the server does not say.
+    pub async fn streams(&self, topic: &str) -> Result<Vec<String>, BrokerError> {
+        if let [Place { stream, .. }] = &self.places(&[topic]).await?[..] {
+            return Ok(vec![stream.clone()]);
+        }
+        match self.ask(&Request::partitions(topic), "the partitions").await? {
+            Ok(rest) => {
+                read_strings(&rest).map_err(|error| DialError::from(error).into_broker_error(&self.addresses[0]))
+            }
+            Err(code::STREAM_DOES_NOT_EXIST) => Ok(Vec::new()),
+            Err(code) => Err(failed(topic, "found", code::name(code))),
+        }
+    }
+
+    /// Where streams are; those that do not exist are left out.
+    ///
+    /// # Errors
+    /// When the server does not say.
+    pub async fn places(&self, streams: &[&str]) -> Result<Vec<Place>, BrokerError> {
+        let unreadable = |error: DialError| error.into_broker_error(&self.addresses[0]);
+        let rest = match self.ask(&Request::metadata(streams), "the metadata").await? {
+            Ok(rest) => rest,
+            Err(code) => return Err(unreadable(DialError::Refused { what: "the metadata", code })),
+        };
+        let metadata = Metadata::read(&rest).map_err(|error| unreadable(error.into()))?;
+        let address = |reference: u16| {
+            let broker = metadata.brokers.iter().find(|(number, _, _)| *number == reference);
+            broker.map(|(_, host, port)| format!("{host}:{port}"))
+        };
+        let exists = metadata.streams.iter().filter(|stream| stream.code != code::STREAM_DOES_NOT_EXIST);
+        Ok(exists
+            .map(|stream| Place {
+                stream: stream.name.clone(),
+                leader: address(stream.leader).filter(|_| stream.code == code::OK),
+                members: stream.replicas.len() + 1,
+            })
+            .collect())
+    }
+
+    /// Where to connect for a stream: to its leader, or to the scenario's addresses in turn. The first is the best, the
+    /// others are for when it is gone.
+    pub fn addresses_for(&self, place: &Place, turn: usize) -> Vec<String> {
+        let count = self.addresses.len();
+        let mut addresses: Vec<String> =
+            (0..count).map(|number| self.addresses[(turn + number) % count].clone()).collect();
+        if self.dialer.options().connect_to == ConnectTo::Leader
+            && let Some(leader) = &place.leader
+        {
+            let aliases = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
+            let leader = aliases.get(leader).unwrap_or(leader).clone();
+            addresses.retain(|address| *address != leader);
+            addresses.insert(0, leader);
+        }
+        addresses
+    }
+
+    /// Makes those of `topics` that do not exist, waits until all have leaders, and names those it made.
+    ///
+    /// # Errors
+    /// When one exists with another number of partitions, or cannot be made.
+    pub async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+        let mut made = Vec::new();
+        let prepared = async {
+            for topic in topics {
+                match &self.streams(&topic.name).await?[..] {
+                    [] => {
+                        self.make(topic).await?;
+                        made.push(topic.name.clone());
+                    }
+                    found => agree(topic, found)?,
+                }
+                self.await_leaders(topic).await?;
+            }
+            Ok(())
+        };
+        match prepared.await {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                // Nobody else knows of those that were made before the one that could not be.
+                let _ = self.remove(&made).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn make(&self, topic: &Topic) -> Result<(), BrokerError> {
+        let name = &topic.name;
+        let arguments = self.dialer.options().arguments(topic.replication);
+        let answer = if topic.partitions == 1 {
+            self.ask(&Request::create(name, &arguments), "the stream").await?
+        } else {
+            let partitions: Vec<_> =
+                (0..topic.partitions).map(|number| (format!("{name}-{number}"), number.to_string())).collect();
+            self.ask(&Request::create_super_stream(name, &partitions, &arguments), "the super stream").await?
+        };
+        answer.map(drop).map_err(|code| failed(name, "made", code::name(code)))
+    }
+
+    async fn await_leaders(&self, topic: &Topic) -> Result<(), BrokerError> {
+        let deadline = Instant::now() + self.timeout;
+        let streams = self.streams(&topic.name).await?;
+        let names: Vec<&str> = streams.iter().map(String::as_str).collect();
+        loop {
+            let places = self.places(&names).await?;
+            if places.len() == names.len() && places.iter().all(|place| place.leader.is_some()) {
+                return match places.iter().find(|place| place.members < topic.replication as usize) {
+                    None => Ok(()),
+                    Some(place) => {
+                        let reason = format!(
+                            "it has {} members and not {}: is `topology.replication` more than the nodes?",
+                            place.members, topic.replication
+                        );
+                        Err(failed(&topic.name, "made", reason))
+                    }
+                };
+            }
+            if Instant::now() >= deadline {
+                let reason = format!("no leader for all its streams within {:?}", self.timeout);
+                return Err(failed(&topic.name, "made", reason));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Removes topics by name, whatever cannot be; the first trouble met.
+    ///
+    /// # Errors
+    /// When the server does not remove one. One that is gone already is none.
+    pub async fn remove(&self, names: &[String]) -> Result<(), BrokerError> {
+        let mut trouble = Ok(());
+        for name in names {
+            let removed = match self.ask(&Request::delete(name), "the stream").await {
+                Ok(Err(code::STREAM_DOES_NOT_EXIST)) => {
+                    self.ask(&Request::delete_super_stream(name), "the super stream").await
+                }
+                answer => answer,
+            };
+            let removed = match removed {
+                Ok(Ok(_) | Err(code::STREAM_DOES_NOT_EXIST)) => Ok(()),
+                Ok(Err(code)) => Err(failed(name, "removed", code::name(code))),
+                Err(error) => Err(error),
+            };
+            trouble = trouble.and(removed);
+        }
+        trouble
+    }
+}
+
+fn agree(wanted: &Topic, found: &[String]) -> Result<(), BrokerError> {
+    if found.len() == wanted.partitions as usize {
+        return Ok(());
+    }
+    Err(BrokerError::TopicMismatch {
+        topic: wanted.name.clone(),
+        found: format!("{} partition(s)", found.len()),
+        wanted: format!("{} partition(s)", wanted.partitions),
+    })
+}
+
+fn failed(topic: &str, action: &'static str, reason: String) -> BrokerError {
+    BrokerError::Topic { topic: topic.to_owned(), action, reason }
+}

@@ -1,0 +1,213 @@
+//! RabbitMQ's streams, over a protocol module of our own.
+//!
+//! - `config`: the `[broker.rabbitmq-stream]` table.
+//! - `connection`, `pending`, `producer`: a publishing connection, its messages in flight, and what the engine's tasks hold.
+//! - `consumer`: a member of a group.
+//! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], `body`: what a message is inside.
+//! - `dial`, `tls`, `link`: from an address to a connection.
+//! - `control`: streams and where they are; `routing`, `failure`: what other clients and other brokers call the same.
+//!
+//! A topic of one partition is a stream, one of several a super stream. Publishing connections go to the nodes that lead
+//! the streams, `broker.connections` to each; a consumer has one connection to each node whose streams it reads. The
+//! streams of a super stream are shared out among a group's members: each reads its own, and nobody else does.
+
+pub mod amqp;
+mod body;
+pub mod codec;
+mod config;
+mod connection;
+mod consumer;
+mod control;
+mod dial;
+mod failure;
+mod link;
+mod pending;
+mod producer;
+mod routing;
+mod tls;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use self::body::Writer;
+use self::codec::command::Offset;
+pub use self::config::RabbitmqStreamOptions;
+use self::connection::Connection;
+use self::consumer::RabbitmqStreamConsumer;
+use self::control::{Control, Place};
+use self::dial::Dialer;
+use self::producer::{Lane, RabbitmqStreamProducer};
+use super::registry::{Capabilities, Descriptor};
+use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic};
+use crate::measure::Acks;
+use crate::scenario::{SaslMechanism, StartFrom};
+
+const KIND: &str = "rabbitmq-stream";
+
+/// A RabbitMQ node or cluster, reached over stream connections.
+pub struct RabbitmqStreamBroker {
+    dialer: Arc<Dialer>,
+    control: Arc<Control>,
+    writer: Arc<Writer>,
+    acks: Acks,
+    /// To each node.
+    connections_wanted: usize,
+    connections: Mutex<BTreeMap<(String, usize), Arc<Connection>>>,
+    topics: Mutex<BTreeMap<String, Arc<Vec<Place>>>>,
+    version: String,
+    timeout: Duration,
+}
+
+impl Broker for RabbitmqStreamBroker {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        kind: KIND,
+        summary: "RabbitMQ's streams and super streams, over their binary protocol",
+        capabilities: Capabilities {
+            addresses: true,
+            embedded: false,
+            partitions: true,
+            replication: true,
+            keys: true,
+            headers: true,
+            consumers: true,
+            groups: true,
+            tls: true,
+            sasl: &[SaslMechanism::Plain],
+            properties: false,
+        },
+        check_options: |options| options.try_into::<RabbitmqStreamOptions>().map(drop),
+    };
+
+    type Producer = RabbitmqStreamProducer;
+    type Consumer = RabbitmqStreamConsumer;
+
+    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
+        let refused = |reason: String| BrokerError::Configuration { broker: KIND, reason };
+        let options: RabbitmqStreamOptions =
+            setup.config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
+        let writer = Arc::new(Writer::new(options.body, &setup.headers).map_err(refused)?);
+        let dialer = Arc::new(Dialer::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
+        let control = Arc::new(Control::new(dialer.clone(), setup.config.addresses.clone(), setup.timeout));
+        let server = control.reach().await?;
+        Ok(RabbitmqStreamBroker {
+            dialer,
+            control,
+            writer,
+            acks: setup.acks,
+            connections_wanted: setup.config.connections,
+            connections: Mutex::default(),
+            topics: Mutex::default(),
+            version: server.version,
+            timeout: setup.timeout,
+        })
+    }
+
+    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+        self.control.prepare(topics).await
+    }
+
+    async fn producer(&self, slot: usize, topic: &Topic) -> Result<RabbitmqStreamProducer, BrokerError> {
+        let mut lanes = Vec::with_capacity(topic.partitions as usize);
+        for place in self.places(topic).await?.iter() {
+            let connection = self.connection(place, slot % self.connections_wanted).await?;
+            let publisher = connection.publisher(&place.stream).await.map_err(|error| BrokerError::Topic {
+                topic: topic.name.clone(),
+                action: "published to",
+                reason: error.to_string(),
+            })?;
+            lanes.push(Lane { connection, publisher });
+        }
+        let options = self.dialer.options();
+        let sub_entries = options.sub_entry.map(|messages| (messages, options.compression));
+        Ok(RabbitmqStreamProducer::new(lanes, self.writer.clone(), sub_entries, options.reconnect, slot))
+    }
+
+    async fn consumer(&self, subscription: &Subscription) -> Result<RabbitmqStreamConsumer, BrokerError> {
+        let from = self.dialer.options().start.unwrap_or(match subscription.from {
+            StartFrom::Earliest => Offset::First,
+            StartFrom::Latest => Offset::Next,
+        });
+        let places = self.places(&subscription.topic).await?;
+        let streams = places
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| number % subscription.members == subscription.member)
+            .map(|(number, place)| (number as u32, place.stream.clone()));
+        let streams = streams.collect();
+        RabbitmqStreamConsumer::subscribe(self.dialer.clone(), self.control.clone(), streams, from).await
+    }
+
+    fn identity(&self) -> Identity {
+        Identity {
+            client: format!("brokermark {}, RabbitMQ stream protocol", env!("CARGO_PKG_VERSION")),
+            broker: Some(format!("RabbitMQ {}", self.version)),
+            embedded: false,
+        }
+    }
+
+    fn telemetry(&self) -> Telemetry {
+        let mut telemetry = Telemetry::default();
+        // Held by others only while connections are made, before there is anything to tell.
+        if let Ok(connections) = self.connections.try_lock() {
+            for connection in connections.values() {
+                let (queue_full_ns, messages) = connection.take_telemetry();
+                telemetry.queue_full_ns += queue_full_ns;
+                *telemetry.queue_messages.get_or_insert(0) += messages;
+            }
+        }
+        telemetry
+    }
+
+    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
+        self.connections.into_inner().into_values().for_each(|connection| connection.end());
+        timeout(self.timeout, self.control.remove(&created)).await.unwrap_or_else(|_| {
+            let reason = format!("streams were not removed within {:?}", self.timeout);
+            Err(BrokerError::Client { broker: KIND, reason })
+        })
+    }
+}
+
+impl RabbitmqStreamBroker {
+    /// The streams of a topic and where they are, asked once.
+    async fn places(&self, topic: &Topic) -> Result<Arc<Vec<Place>>, BrokerError> {
+        let mut topics = self.topics.lock().await;
+        if let Some(places) = topics.get(&topic.name) {
+            return Ok(places.clone());
+        }
+        let streams = self.control.streams(&topic.name).await?;
+        let names: Vec<&str> = streams.iter().map(String::as_str).collect();
+        let mut places = self.control.places(&names).await?;
+        // In the order of the partitions, whatever the order of the answer.
+        places.sort_by_key(|place| names.iter().position(|name| *name == place.stream));
+        if places.is_empty() {
+            let reason = "there is no such stream".to_owned();
+            return Err(BrokerError::Topic { topic: topic.name.clone(), action: "found", reason });
+        }
+        let places = Arc::new(places);
+        topics.insert(topic.name.clone(), places.clone());
+        Ok(places)
+    }
+
+    /// The connection of that number to the node that leads a stream.
+    async fn connection(&self, place: &Place, number: usize) -> Result<Arc<Connection>, BrokerError> {
+        let addresses = self.control.addresses_for(place, number);
+        let key = (addresses[0].clone(), number);
+        let mut connections = self.connections.lock().await;
+        if let Some(connection) = connections.get(&key) {
+            return Ok(connection.clone());
+        }
+        let session = self.dialer.dial(&addresses[0]).await.map_err(|error| error.into_broker_error(&addresses[0]))?;
+        let reference = self.dialer.options().publisher.as_ref().map(|name| match self.connections_wanted {
+            1 => name.clone(),
+            _ => format!("{name}-{number}"),
+        });
+        let connection = Connection::start(addresses, reference, session, self.dialer.clone(), self.acks.recorder());
+        let connection = Arc::new(connection);
+        connections.insert(key, connection.clone());
+        Ok(connection)
+    }
+}

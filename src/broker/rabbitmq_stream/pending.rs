@@ -1,0 +1,138 @@
+//! A publisher's messages that await their confirmation, found by publishing id.
+
+use std::collections::VecDeque;
+
+use crate::measure::Stamp;
+
+/// Publishing ids are given out without gaps, so that an id is a place in a queue.
+#[derive(Debug, Default)]
+pub struct Pending {
+    /// The id of the queue's front.
+    first_id: u64,
+    messages: VecDeque<Entry>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    stamp: Stamp,
+    bytes: u32,
+    /// Shares the publishing id of the message after it: both are of one sub-entry.
+    joined: bool,
+    settled: bool,
+}
+
+/// A message whose outcome is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settled {
+    pub stamp: Stamp,
+    pub bytes: u32,
+    /// The protocol's: OK, or what it was refused with.
+    pub code: u16,
+}
+
+impl Pending {
+    /// Ids begin after `last`, which the server has.
+    pub fn begin_after(&mut self, last: u64) {
+        if self.messages.is_empty() {
+            self.first_id = self.first_id.max(last.saturating_add(1));
+        }
+    }
+
+    /// The id that the next message will have.
+    #[inline]
+    pub fn next_id(&self) -> u64 {
+        self.first_id + self.messages.len() as u64
+    }
+
+    /// `joined`: the message after this one will have the id that both are confirmed by.
+    #[inline]
+    pub fn push(&mut self, stamp: Stamp, bytes: usize, joined: bool) {
+        self.messages.push_back(Entry { stamp, bytes: bytes as u32, joined, settled: false });
+    }
+
+    /// The outcome of an id. One that is not known, or known already, is nobody's.
+    #[inline]
+    pub fn settle(&mut self, id: u64, code: u16, settled: &mut Vec<Settled>) {
+        let Some(place) = id.checked_sub(self.first_id) else { return };
+        let Ok(mut place) = usize::try_from(place) else { return };
+        match self.messages.get_mut(place) {
+            Some(entry) if !entry.settled && !entry.joined => {
+                entry.settled = true;
+                settled.push(Settled { stamp: entry.stamp, bytes: entry.bytes, code });
+            }
+            _ => return,
+        }
+        while let Some(before) = place.checked_sub(1)
+            && let Some(entry) = self.messages.get_mut(before)
+            && entry.joined
+        {
+            place = before;
+            entry.settled = true;
+            settled.push(Settled { stamp: entry.stamp, bytes: entry.bytes, code });
+        }
+        while self.messages.front().is_some_and(|entry| entry.settled) {
+            self.messages.pop_front();
+            self.first_id += 1;
+        }
+    }
+
+    /// Gives all of them one outcome.
+    pub fn settle_all(&mut self, code: u16, settled: &mut Vec<Settled>) {
+        self.first_id = self.next_id();
+        for entry in self.messages.drain(..) {
+            if !entry.settled {
+                settled.push(Settled { stamp: entry.stamp, bytes: entry.bytes, code });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::rabbitmq_stream::codec::code;
+    use proptest::prelude::*;
+
+    fn stamp(number: usize) -> Stamp {
+        Stamp::new(number, 0, 0, true)
+    }
+
+    #[test]
+    fn a_sub_entry_is_settled_by_the_id_of_its_last_message() {
+        let mut pending = Pending::default();
+        pending.begin_after(41);
+        for number in 0..3 {
+            pending.push(stamp(number), 10, number < 2);
+        }
+        let mut settled = Vec::new();
+        pending.settle(43, code::OK, &mut settled);
+        assert!(settled.is_empty(), "an id that was never written");
+        pending.settle(44, code::OK, &mut settled);
+        assert_eq!(settled.len(), 3);
+        assert_eq!((pending.messages.len(), pending.next_id()), (0, 45));
+    }
+
+    proptest! {
+        #[test]
+        fn in_any_order_and_with_repetitions_and_strangers_each_is_settled_once(
+            joins in proptest::collection::vec(any::<bool>(), 1..100),
+            ids in proptest::collection::vec(0..130u64, 0..300),
+        ) {
+            let mut pending = Pending::default();
+            pending.begin_after(9);
+            let last = joins.len() - 1;
+            for (number, joined) in joins.iter().enumerate() {
+                pending.push(stamp(number), 1, *joined && number < last);
+            }
+            let mut settled = Vec::new();
+            for id in ids {
+                pending.settle(id, code::OK, &mut settled);
+            }
+            pending.settle_all(code::STREAM_NOT_AVAILABLE, &mut settled);
+            let mut slots: Vec<usize> = settled.iter().map(|one| one.stamp.slot()).collect();
+            slots.sort_unstable();
+            prop_assert_eq!(slots, (0..joins.len()).collect::<Vec<_>>());
+            prop_assert_eq!((pending.messages.len(), pending.next_id()), (0, 10 + joins.len() as u64));
+        }
+    }
+}
