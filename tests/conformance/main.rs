@@ -66,6 +66,13 @@ impl Broker {
         Broker { keys: format!("broker.kind = \"sls\"\nbroker.address = \"embedded\"\n{own}"), consumer_properties: "" }
     }
 
+    #[cfg(feature = "rabbitmq-stream")]
+    fn real_rabbitmq_stream() -> Self {
+        let address = harness::rabbitmq::address();
+        let keys = format!("broker.kind = \"rabbitmq-stream\"\nbroker.address = \"{address}\"");
+        Broker { keys, consumer_properties: "" }
+    }
+
     /// What the broker says that it can do. What it cannot is refused, which is what is expected of it then.
     fn can(&self) -> Capabilities {
         let table: toml::Table = self.keys.parse().unwrap();
@@ -143,4 +150,6 @@ conformance! {
     real_pulsar,
     #[cfg(feature = "sls")]
     embedded_sls,
+    #[cfg(feature = "rabbitmq-stream")]
+    real_rabbitmq_stream,
 }

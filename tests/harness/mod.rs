@@ -11,6 +11,8 @@ pub mod nsq;
 mod process;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
+pub mod rabbitmq;
+pub mod scripted_rabbitmq;
 pub mod server;
 pub mod socks;
 
