@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use brokermark::broker::FailureClass;
 use brokermark::record::{Record, Status};
-use harness::rabbitmq::{self, Server};
+use harness::rabbitmq;
+use harness::server::variable;
 use harness::scripted_rabbitmq::{Reaction, Scripted, close, confirm, error};
 use harness::{Bench, assert_acknowledged, assert_balanced, assert_delivered, record_of, records_of};
 
@@ -126,8 +127,8 @@ fn real_wrong_password_is_said_to_be_that_and_not_shown() {
 
 #[test]
 fn real_tls_is_spoken_and_strangers_are_not_trusted() {
-    let address = rabbitmq::variable("BROKERMARK_RABBITMQ_TLS");
-    let ca = rabbitmq::variable("BROKERMARK_RABBITMQ_CA");
+    let address = variable("BROKERMARK_RABBITMQ_TLS");
+    let ca = variable("BROKERMARK_RABBITMQ_CA");
     let load = "[producers]\nbatch = 20\nin_flight = 200\n[consumers]\n[run]\nmessages = 5000\n";
     let tls = format!("[broker.security.tls]\nca = \"{ca}\"\n");
     assert_delivered(&record_of(&format!("{}{tls}{load}", broker(&address, ""))), 5000, 1);
@@ -184,7 +185,7 @@ fn real_publishers_of_a_name_go_on_where_they_left_off() {
 
 #[test]
 fn real_server_that_dies_and_comes_back_is_used_again() {
-    let server = Server::start("rabbitmq-returns", 15652);
+    let server = rabbitmq::server("rabbitmq-returns", 15652);
     let load = "[load]\nrate = \"5k/s\"\n[producers]\nbatch = 10\nin_flight = 20000\n[consumers]\n[run]\nduration = \"12s\"\ndrain_deadline = \"30s\"\n";
     let bench = Bench::new(&format!("{}{load}", broker(&server.address(), "").replace("2s", "30s")));
     let mut running = bench.start(&[]);
@@ -203,7 +204,7 @@ fn real_server_that_dies_and_comes_back_is_used_again() {
 
 #[test]
 fn real_server_that_stays_away_ends_the_run_in_time() {
-    let server = Server::start("rabbitmq-dies", 15752);
+    let server = rabbitmq::server("rabbitmq-dies", 15752);
     let load = "[load]\nrate = \"5k/s\"\n[producers]\nbatch = 10\n[run]\nduration = \"6s\"\ndrain_deadline = \"5s\"\n";
     let bench = Bench::new(&format!("{}{load}", broker(&server.address(), "")));
     let mut running = bench.start(&[]);

@@ -27,7 +27,7 @@ pub mod rabbitmq_stream;
 pub mod registry;
 #[cfg(feature = "sls")]
 pub mod sls;
-#[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
+#[cfg(any(feature = "nsq", feature = "pulsar", feature = "rabbitmq-stream", feature = "sls"))]
 pub mod tls;
 
 /// A client of one kind of broker, connected for one trial.

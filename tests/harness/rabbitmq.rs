@@ -2,73 +2,17 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::Command;
+
+use super::server::{Server, variable};
 
 /// `host:port` of the streams of the server that `scripts/test` starts.
 pub fn address() -> String {
     variable("BROKERMARK_RABBITMQ")
 }
 
-/// What `scripts/test` says of its servers. A test that needs them fails without them: it must not seem to have passed.
-pub fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| {
-        panic!(
-            "{name} is not set, so there is no real RabbitMQ to test against: run `scripts/test`, which starts one, or \
-             leave these tests out with `cargo test -- --skip real_`"
-        )
-    })
-}
-
-/// A server of a test's own, to be killed at will.
-pub struct Server {
-    instance: String,
-    port: u16,
-}
-
-impl Server {
-    /// Starts one that listens on `port` and the four after it.
-    pub fn start(instance: &str, port: u16) -> Self {
-        address();
-        let server = Server { instance: format!("test-{instance}"), port };
-        server.control("up");
-        server
-    }
-
-    pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    pub fn kill(&self) {
-        self.control("kill");
-    }
-
-    /// Starts it again on the same data.
-    pub fn restart(&self) {
-        self.control("restart");
-    }
-
-    fn control(&self, command: &str) {
-        let output = self.command(command).output().unwrap();
-        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-
-    fn command(&self, command: &str) -> Command {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/brokers");
-        let mut process = Command::new(script);
-        process
-            .args([command, "rabbitmq"])
-            .env("BROKERMARK_INSTANCE", &self.instance)
-            .env("BROKERMARK_RABBITMQ_PORT", self.port.to_string());
-        process
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // A test that has failed must not fail a second time here.
-        let _ = self.command("down").output();
-    }
+/// A server of a test's own, which listens on `port` and the four after it.
+pub fn server(instance: &str, port: u16) -> Server {
+    Server::start("rabbitmq", instance, port, &[])
 }
 
 /// Deletes a stream of the server that `scripts/test` starts, as somebody else would.

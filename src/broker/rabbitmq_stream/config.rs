@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::codec::command::Offset;
 pub use super::codec::compression::Compression;
-use crate::scenario::units::{parse_duration, parse_size};
+use crate::scenario::written::{duration, size};
 
 /// The longest name that a publisher may have.
 const MOST_NAME_BYTES: usize = 200;
@@ -55,7 +55,7 @@ pub struct RabbitmqStreamOptions {
     #[serde(deserialize_with = "size")]
     pub frame_bytes: Option<u64>,
     /// How long producers wait for a lost connection or stream before their messages fail. Default: 30 s.
-    #[serde(deserialize_with = "required_duration")]
+    #[serde(deserialize_with = "duration")]
     pub reconnect: Duration,
 }
 
@@ -179,25 +179,13 @@ fn start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Offset>, D
     Ok(Some(offset))
 }
 
-fn required_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    required_duration(deserializer).map(Some)
-}
-
 /// The protocol counts whole seconds, and 0 would mean none at all.
 fn heartbeat<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let heartbeat = required_duration(deserializer)?;
+    let heartbeat: Duration = duration(deserializer)?;
     match heartbeat >= Duration::from_secs(1) {
         true => Ok(heartbeat),
         false => Err(serde::de::Error::custom("heartbeats are not sent more often than once in 1s")),
     }
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    parse_size(&String::deserialize(deserializer)?).map(Some).map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ use super::codec::{Malformed, code};
 use super::config::RabbitmqStreamOptions;
 use super::failure::class_of;
 use super::link::{Inbox, Link, Outbox};
-use super::tls;
-use crate::broker::{BrokerError, FailureClass};
+use crate::broker::{BrokerError, FailureClass, tls};
 use crate::scenario::BrokerConfig;
 
 /// The user that every new server has, who may connect from the server's own host only.
@@ -87,7 +86,13 @@ impl Dialer {
         }
         Ok(Dialer {
             options: options.clone(),
-            tls: config.security.tls.as_ref().map(tls::configure).transpose().map_err(refused)?,
+            tls: config
+                .security
+                .tls
+                .as_ref()
+                .map(|tls| tls::Identity::read(tls)?.client_config())
+                .transpose()
+                .map_err(refused)?,
             username,
             password,
             client_id: client_id.to_owned(),
