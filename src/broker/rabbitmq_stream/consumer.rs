@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -17,6 +17,7 @@ use super::config::Body;
 use super::control::Control;
 use super::dial::{DialError, Dialer, Session};
 use super::failure::class_of;
+use super::tail;
 use crate::broker::{BrokerError, Consumer, FailureClass, ReceiveError, Received};
 
 /// How often silence is looked for at most.
@@ -39,7 +40,7 @@ struct Source {
     stream: String,
     lane: u32,
     from: Offset,
-    /// The offset of the next message, once one has come.
+    /// The offset of the next message, once that is known: from then on, new subscriptions begin there.
     next: Option<u64>,
 }
 
@@ -69,12 +70,6 @@ impl RabbitmqStreamConsumer {
         let (feeds, scratch) = (Vec::new(), Vec::new());
         let mut consumer = RabbitmqStreamConsumer { dialer, control, sources, feeds, broken: false, beat, scratch };
         consumer.connect().await.map_err(|(address, error)| error.into_broker_error(&address))?;
-        // A subscription that is made again does not begin at what is then the next message.
-        if from == Offset::Next {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let now = Offset::Timestamp(i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
-            consumer.sources.iter_mut().for_each(|source| source.from = now);
-        }
         Ok(consumer)
     }
 
@@ -111,8 +106,14 @@ impl RabbitmqStreamConsumer {
         Ok(())
     }
 
-    async fn feed(&self, address: &str, sources: Vec<usize>) -> Result<Feed, DialError> {
+    async fn feed(&mut self, address: &str, sources: Vec<usize>) -> Result<Feed, DialError> {
         let mut session = self.dialer.dial(address).await?;
+        for number in &sources {
+            let source = &mut self.sources[*number];
+            if source.next.is_none() {
+                source.next = tail::locate(&self.dialer, &mut session, &source.stream, source.from).await?;
+            }
+        }
         for (id, number) in sources.iter().enumerate() {
             let source = &self.sources[*number];
             let from = source.next.map_or(source.from, Offset::Absolute);

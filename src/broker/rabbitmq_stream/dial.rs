@@ -233,7 +233,11 @@ impl Session {
         Ok(())
     }
 
-    async fn next(&mut self) -> Result<Frame<'_>, DialError> {
+    /// The next frame that comes.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn next(&mut self) -> Result<Frame<'_>, DialError> {
         // Looked for twice: the borrow checker does not let go of a frame that was not returned.
         while !self.inbox.has_frame()? {
             self.link.readable().await?;

@@ -2,7 +2,7 @@
 //!
 //! - `config`: the `[broker.rabbitmq-stream]` table.
 //! - `connection`, `pending`, `producer`: a publishing connection, its messages in flight, and what the engine's tasks hold.
-//! - `consumer`: a member of a group.
+//! - `consumer`, `tail`: a member of a group, and where it begins.
 //! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], `body`: what a message is inside.
 //! - `dial`, `link`: from an address to a connection.
 //! - `control`: streams and where they are; `routing`, `failure`: what other clients and other brokers call the same.
@@ -24,6 +24,7 @@ mod link;
 mod pending;
 mod producer;
 mod routing;
+mod tail;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

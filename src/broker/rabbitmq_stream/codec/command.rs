@@ -108,6 +108,14 @@ impl Request {
         })
     }
 
+    pub fn unsubscribe(subscription: u8) -> Self {
+        Request::new(key::UNSUBSCRIBE, |out| out.push(subscription))
+    }
+
+    pub fn stream_stats(stream: &str) -> Self {
+        Request::new(key::STREAM_STATS, |out| string(out, stream))
+    }
+
     pub fn create(stream: &str, arguments: &[(&'static str, String)]) -> Self {
         Request::new(key::CREATE, |out| {
             string(out, stream);
@@ -298,6 +306,15 @@ pub fn read_pairs(rest: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
     Reader::new(rest, "map of properties").many(|reader| Ok((reader.string()?.to_owned(), reader.string()?.to_owned())))
 }
 
+/// A map of numbers, as in the response to `StreamStats`.
+///
+/// # Errors
+/// When `rest` is something else.
+pub fn read_numbers(rest: &[u8]) -> Result<Vec<(String, i64)>, Malformed> {
+    let mut reader = Reader::new(rest, "map of numbers");
+    reader.many(|reader| Ok((reader.string()?.to_owned(), reader.u64()?.cast_signed())))
+}
+
 fn frame(out: &mut Vec<u8>, key: u16, content: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -365,6 +382,7 @@ mod tests {
             let _ = Metadata::read(&rest);
             let _ = read_strings(&rest);
             let _ = read_pairs(&rest);
+            let _ = read_numbers(&rest);
         }
     }
 }

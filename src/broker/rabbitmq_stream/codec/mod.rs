@@ -35,6 +35,7 @@ pub mod key {
     pub const SUBSCRIBE: u16 = 0x07;
     pub const DELIVER: u16 = 0x08;
     pub const CREDIT: u16 = 0x09;
+    pub const UNSUBSCRIBE: u16 = 0x0c;
     pub const CREATE: u16 = 0x0d;
     pub const DELETE: u16 = 0x0e;
     pub const METADATA: u16 = 0x0f;
@@ -47,6 +48,7 @@ pub mod key {
     pub const CLOSE: u16 = 0x16;
     pub const HEARTBEAT: u16 = 0x17;
     pub const PARTITIONS: u16 = 0x19;
+    pub const STREAM_STATS: u16 = 0x1c;
     pub const CREATE_SUPER_STREAM: u16 = 0x1d;
     pub const DELETE_SUPER_STREAM: u16 = 0x1e;
 

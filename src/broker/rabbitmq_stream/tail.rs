@@ -1,0 +1,57 @@
+//! Where a stream ends, as an offset: what `last` and `next` mean at the moment of the subscription.
+//!
+//! Both are words for a place that moves. A subscription that is made again, on a new connection, must go on from where the
+//! first one began or got to, so they are made numbers once.
+
+use super::codec::chunk::Chunk;
+use super::codec::command::{self, Offset, Request, read_numbers};
+use super::codec::frame::Frame;
+use super::dial::{DialError, Dialer, Session};
+
+/// The id of the only subscription while this asks.
+const SUBSCRIPTION: u8 = 0;
+
+/// The offset that `from` stands for now; `None`: it means the same at any time.
+///
+/// The session must have no subscriptions.
+///
+/// # Errors
+/// When the server does not answer in time or refuses something.
+pub async fn locate(
+    dialer: &Dialer,
+    session: &mut Session,
+    stream: &str,
+    from: Offset,
+) -> Result<Option<u64>, DialError> {
+    if !matches!(from, Offset::Last | Offset::Next) {
+        return Ok(None);
+    }
+    let stats = dialer.within(session.ask(&Request::stream_stats(stream), "the stream's figures")).await?;
+    let committed = read_numbers(&stats)?.into_iter().find(|(name, _)| name == "committed_chunk_id");
+    // Of an empty stream it is -1.
+    let Some(committed) = committed.and_then(|(_, offset)| u64::try_from(offset).ok()) else { return Ok(Some(0)) };
+    // Only the chunk itself says how many messages it has, and so where the next one will be.
+    let subscribe = Request::subscribe(SUBSCRIPTION, stream, Offset::Last, 0);
+    dialer.within(session.ask(&subscribe, "the subscription")).await?;
+    command::credit(&mut session.outbox.bytes, SUBSCRIPTION, 1);
+    let located = match dialer.within(last_chunk(session, from)).await {
+        // The last chunk is the server's own and has no messages: those there were have expired.
+        Err(DialError::Late(_)) => committed,
+        located => located?,
+    };
+    dialer.within(session.ask(&Request::unsubscribe(SUBSCRIPTION), "the end of a subscription")).await?;
+    Ok(Some(located))
+}
+
+async fn last_chunk(session: &mut Session, from: Offset) -> Result<u64, DialError> {
+    session.flush().await?;
+    loop {
+        if let Frame::Deliver { chunk, .. } = session.next().await? {
+            let chunk = Chunk::parse(chunk)?;
+            return Ok(match from {
+                Offset::Next => chunk.first_offset + u64::from(chunk.records),
+                _ => chunk.first_offset,
+            });
+        }
+    }
+}
