@@ -1,45 +1,92 @@
-//! What AMQP 1.0 costs: the dictionary of RbFly's performance report, and the body of a stream message.
+//! What AMQP 1.0 costs: the dictionary of RbFly's performance report beside another Rust codec, and the body of a stream
+//! message.
 
 use std::hint::black_box;
 
-use brokermark::broker::rabbitmq_stream::amqp::{Body, Message, SectionKind, Sections, Value};
+use brokermark::broker::rabbitmq_stream::amqp::{Body, Message, SectionKind, Sections, Value, decode, encode};
 use criterion::{Criterion, criterion_group, criterion_main};
+use serde::Serialize;
+use serde_amqp::Value as PeerValue;
+use serde_amqp::primitives::OrderedMap;
 
 /// `{'large-int': 2 ** 31 - 1, 'small-list': [1, 2, 3], 'bin-string': b'abc'}`
-fn dictionary() -> Message<'static> {
-    Message::new(Body::Value(Value::Map(vec![
+fn dictionary() -> Value<'static> {
+    Value::Map(vec![
         (Value::String("large-int"), Value::Int(i32::MAX)),
         (Value::String("small-list"), Value::List(vec![Value::Int(1), Value::Int(2), Value::Int(3)])),
         (Value::String("bin-string"), Value::Binary(b"abc")),
-    ])))
+    ])
 }
 
-fn codec(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("amqp, dictionary");
+fn peers_dictionary() -> PeerValue {
+    let text = |text: &str| PeerValue::String(text.to_owned());
+    let mut map = OrderedMap::new();
+    map.insert(text("large-int"), PeerValue::Int(i32::MAX));
+    map.insert(text("small-list"), PeerValue::List([1, 2, 3].map(PeerValue::Int).to_vec()));
+    map.insert(text("bin-string"), PeerValue::Binary(b"abc".to_vec().into()));
+    PeerValue::Map(map)
+}
+
+/// Both write into a buffer that is kept, and both read a value of whatever type the bytes have.
+fn dictionaries(criterion: &mut Criterion) {
+    let (ours, theirs) = (dictionary(), peers_dictionary());
+    let mut bytes = Vec::new();
     let mut out = Vec::new();
+    // What one writes, the other reads: they are at the same work.
+    if encode(&ours, &mut bytes).is_err() || serde_amqp::from_slice(&bytes).ok() != Some(theirs.clone()) {
+        return;
+    }
+    let mut group = criterion.benchmark_group("amqp, dictionary");
+    group.bench_function("encode", |bencher| {
+        bencher.iter(|| {
+            out.clear();
+            encode(black_box(&ours), &mut out).map(|()| out.len())
+        })
+    });
+    group.bench_function("encode, serde_amqp", |bencher| {
+        bencher.iter(|| {
+            out.clear();
+            black_box(&theirs).serialize(&mut serde_amqp::ser::Serializer::new(&mut out)).map(|()| out.len())
+        })
+    });
     group.bench_function("encode, made anew each time", |bencher| {
         bencher.iter(|| {
             out.clear();
-            black_box(dictionary()).encode(&mut out).map(|()| out.len())
+            encode(&black_box(dictionary()), &mut out).map(|()| out.len())
         })
     });
-    let message = dictionary();
-    group.bench_function("encode", |bencher| {
+    group.bench_function("encode, made anew each time, serde_amqp", |bencher| {
+        bencher.iter(|| {
+            out.clear();
+            let made = black_box(peers_dictionary());
+            made.serialize(&mut serde_amqp::ser::Serializer::new(&mut out)).map(|()| out.len())
+        })
+    });
+    group.bench_function("decode", |bencher| bencher.iter(|| decode(black_box(&bytes)).is_ok()));
+    group.bench_function("decode, serde_amqp", |bencher| {
+        bencher.iter(|| serde_amqp::from_slice::<PeerValue>(black_box(&bytes)).is_ok())
+    });
+    group.finish();
+}
+
+fn messages(criterion: &mut Criterion) {
+    let message = Message::new(Body::Value(dictionary()));
+    let mut bytes = Vec::new();
+    if message.encode(&mut bytes).is_err() {
+        return;
+    }
+    let mut out = Vec::new();
+    let mut group = criterion.benchmark_group("amqp, message");
+    group.bench_function("encode the dictionary", |bencher| {
         bencher.iter(|| {
             out.clear();
             black_box(&message).encode(&mut out).map(|()| out.len())
         })
     });
-    let mut bytes = Vec::new();
-    if message.encode(&mut bytes).is_err() {
-        return;
-    }
-    group.bench_function("decode", |bencher| bencher.iter(|| Message::decode(black_box(&bytes)).is_ok()));
-    group.finish();
-
-    let mut group = criterion.benchmark_group("amqp, body of 10 bytes");
+    group
+        .bench_function("decode the dictionary", |bencher| bencher.iter(|| Message::decode(black_box(&bytes)).is_ok()));
     let body = b"\0Su\xa0\x0a0000001357";
-    group.bench_function("find the data section", |bencher| {
+    group.bench_function("find 10 bytes of data", |bencher| {
         bencher.iter(|| {
             let mut sections = Sections::new(black_box(body)).flatten();
             let data = sections.find(|section| section.kind == SectionKind::Data);
@@ -49,5 +96,5 @@ fn codec(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, codec);
+criterion_group!(benches, dictionaries, messages);
 criterion_main!(benches);

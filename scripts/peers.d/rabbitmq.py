@@ -17,11 +17,6 @@ from brokermark import Brokermark
 from comparison import Comparison, Workload
 from measure import PeerError, Process
 
-CACHE = Path(
-    os.environ.get("BROKERMARK_CACHE")
-    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
-)
-PACKAGES = ["rbfly==0.10.0", "rstream==1.1.1", "uvloop==0.23.0"]
 PROGRAM = Path(__file__).with_name("rabbitmq_publish.py")
 WORKLOADS = {"batch": 100, "single": 1}  # messages confirmed together
 

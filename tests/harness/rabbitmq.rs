@@ -1,9 +1,14 @@
 //! Real RabbitMQ servers: the one that `scripts/test` starts, and further ones for tests that kill them.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{self, Read as _, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use super::server::{Server, variable};
+use super::{PATIENCE, Running};
 
 /// `host:port` of the streams of the server that `scripts/test` starts.
 pub fn address() -> String {
@@ -15,37 +20,144 @@ pub fn server(instance: &str, port: u16) -> Server {
     Server::start("rabbitmq", instance, port, &[])
 }
 
-/// Deletes a stream of the server that `scripts/test` starts, as somebody else would.
-pub fn delete_stream(name: &str) {
-    let mut stream = TcpStream::connect(address()).unwrap();
-    let properties = [0, 0, 0, 0];
-    ask(&mut stream, 0x11, &properties);
-    ask(&mut stream, 0x12, &[]);
-    ask(&mut stream, 0x13, b"\0\x05PLAIN\0\0\0\x0c\0guest\0guest");
-    // The server's own settings come next; they are agreed to as they are.
-    let tune = receive(&mut stream);
-    send(&mut stream, &tune);
-    ask(&mut stream, 0x15, b"\0\x01/");
-    let name = [&(name.len() as u16).to_be_bytes(), name.as_bytes()].concat();
-    ask(&mut stream, 0x0e, &name);
+/// A connection to the server that `scripts/test` starts, of somebody else than brokermark.
+pub struct Stranger(TcpStream);
+
+impl Stranger {
+    pub fn arrive() -> Self {
+        let mut stranger = Stranger(TcpStream::connect(address()).unwrap());
+        stranger.ask(0x11, &[0; 4]);
+        stranger.ask(0x12, &[]);
+        stranger.ask(0x13, b"\0\x05PLAIN\0\0\0\x0c\0guest\0guest");
+        // The server's own settings come next; they are agreed to as they are.
+        let tune = stranger.receive();
+        stranger.send(&tune);
+        stranger.ask(0x15, b"\0\x01/");
+        stranger
+    }
+
+    pub fn delete_stream(&mut self, name: &str) {
+        self.ask(0x0e, &string(name));
+    }
+
+    /// The last publishing id that the server has of a named publisher.
+    pub fn publisher_sequence(&mut self, publisher: &str, stream: &str) -> u64 {
+        let answer = self.ask(0x05, &[string(publisher), string(stream)].concat());
+        u64::from_be_bytes(answer.try_into().unwrap())
+    }
+
+    /// Sends a request and expects to be told that all is well; what else it is told.
+    fn ask(&mut self, key: u16, content: &[u8]) -> Vec<u8> {
+        let [high, low] = key.to_be_bytes();
+        self.send(&[&[high, low, 0, 1, 0, 0, 0, 7], content].concat());
+        let answer = self.receive();
+        assert_eq!(answer[..10], [high | 0x80, low, 0, 1, 0, 0, 0, 7, 0, 1], "{answer:?}");
+        answer[10..].to_vec()
+    }
+
+    fn send(&mut self, frame: &[u8]) {
+        self.0.write_all(&[&(frame.len() as u32).to_be_bytes(), frame].concat()).unwrap();
+    }
+
+    fn receive(&mut self) -> Vec<u8> {
+        let mut size = [0; 4];
+        self.0.read_exact(&mut size).unwrap();
+        let mut frame = vec![0; u32::from_be_bytes(size) as usize];
+        self.0.read_exact(&mut frame).unwrap();
+        frame
+    }
 }
 
-/// Sends a request and expects to be told that all is well.
-fn ask(stream: &mut TcpStream, key: u16, content: &[u8]) {
-    let [high, low] = key.to_be_bytes();
-    send(stream, &[&[high, low, 0, 1, 0, 0, 0, 7], content].concat());
-    let answer = receive(stream);
-    assert_eq!(answer[..10], [high | 0x80, low, 0, 1, 0, 0, 0, 7, 0, 1], "{answer:?}");
+fn string(text: &str) -> Vec<u8> {
+    [&(text.len() as u16).to_be_bytes(), text.as_bytes()].concat()
 }
 
-fn send(stream: &mut TcpStream, frame: &[u8]) {
-    stream.write_all(&[&(frame.len() as u32).to_be_bytes(), frame].concat()).unwrap();
+/// A way to the server that can be cut: the port to connect to.
+pub struct Detour {
+    port: u16,
+    open: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-fn receive(stream: &mut TcpStream) -> Vec<u8> {
-    let mut size = [0; 4];
-    stream.read_exact(&mut size).unwrap();
-    let mut frame = vec![0; u32::from_be_bytes(size) as usize];
-    stream.read_exact(&mut frame).unwrap();
-    frame
+impl Detour {
+    pub fn open() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let open = Arc::new(Mutex::new(Vec::new()));
+        let (opened, server) = (open.clone(), address());
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect(&server).unwrap();
+                for (from, to) in [(&client, &server), (&server, &client)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    // Until either end has gone; the other learns of it.
+                    thread::spawn(move || {
+                        let _ = io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+                opened.lock().unwrap().push(client);
+            }
+        });
+        Detour { port, open }
+    }
+
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Ends all connections there are; new ones are let through.
+    pub fn cut(&self) {
+        self.open.lock().unwrap().drain(..).for_each(|stream| stream.shutdown(Shutdown::Both).unwrap_or(()));
+    }
+}
+
+/// A message as another client read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    pub stream: String,
+    pub offset: u64,
+    pub body: Vec<u8>,
+    /// In hexadecimal digits, as are properties that are binary.
+    pub id: Option<String>,
+    pub properties: Vec<String>,
+}
+
+/// What RabbitMQ's Java client reads of `streams`; `kind` is `amqp` or `binary`.
+pub fn read_by_java(kind: &str, streams: &[&str]) -> Vec<Read> {
+    let jars = format!("{}/*", variable("BROKERMARK_RABBITMQ_JARS"));
+    let classes = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/harness/ReadStream.java");
+    let mut compiler = Command::new("java");
+    compiler.args(["-cp", &jars, "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-proc:none", "-d"]);
+    Running::start(compiler.arg(classes.path()).arg(source)).finish(PATIENCE).expect(0);
+    let address = address();
+    let (host, port) = address.rsplit_once(':').unwrap();
+    let mut reader = Command::new("java");
+    reader.args(["-cp", &format!("{jars}:{}", classes.path().display()), "ReadStream", host, port, kind]).args(streams);
+    parse(&Running::start(&mut reader).finish(PATIENCE).expect(0).stdout)
+}
+
+/// What RbFly reads of `streams`.
+pub fn read_by_rbfly(kind: &str, streams: &[&str]) -> Vec<Read> {
+    let mut reader = Command::new(variable("BROKERMARK_RABBITMQ_PYTHON"));
+    reader.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/harness/read_stream.py"));
+    reader.args([&address(), kind]).args(streams);
+    parse(&Running::start(&mut reader).finish(PATIENCE).expect(0).stdout)
+}
+
+fn parse(lines: &str) -> Vec<Read> {
+    let read = |line: &str| {
+        let mut words = line.split(' ').map(str::to_owned);
+        let mut word = || words.next().unwrap();
+        let (stream, offset, body, id) = (word(), word().parse().unwrap(), word(), word());
+        let digit = |at| u8::from_str_radix(&body[at..at + 2], 16).unwrap();
+        Read {
+            stream,
+            offset,
+            body: (0..body.len()).step_by(2).map(digit).collect(),
+            id: Some(id).filter(|id| id != "-"),
+            properties: words.collect(),
+        }
+    };
+    lines.lines().map(read).collect()
 }

@@ -155,3 +155,12 @@ pub fn close(code: u16, reason: &str) -> Vec<u8> {
     content.extend(reason.as_bytes());
     framed(&content)
 }
+
+/// `MetadataUpdate` about a stream.
+pub fn metadata_update(code: u16, stream: &str) -> Vec<u8> {
+    let mut content = vec![0, 16, 0, 1];
+    content.extend(code.to_be_bytes());
+    content.extend((stream.len() as u16).to_be_bytes());
+    content.extend(stream.as_bytes());
+    framed(&content)
+}

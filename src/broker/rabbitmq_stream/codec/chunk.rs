@@ -103,6 +103,7 @@ impl<'a> Chunk<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::rabbitmq_stream::amqp::{Body, Message, Value};
     use proptest::prelude::*;
 
     fn chunk(entries: u16, data: &[u8]) -> Vec<u8> {
@@ -144,6 +145,28 @@ mod tests {
             let expected = [(1000, "a"), (1001, "b"), (1002, "cc"), (1003, "d")];
             let found = messages(&bytes).unwrap();
             assert_eq!(found, expected.map(|(offset, message)| (offset, message.as_bytes().to_vec())));
+        }
+    }
+
+    /// Chunks as RabbitMQ 4.0.5 delivered them, of messages that its Java client 1.2.0 wrote in sub-entries of up to three.
+    #[test]
+    fn sub_entries_of_the_java_client_are_read() {
+        for line in include_str!("captured.txt").lines() {
+            let (compression, hex) = line.split_once(' ').unwrap();
+            let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+            let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(digit).collect();
+            let chunk = Chunk::parse(&bytes).unwrap();
+            assert!(chunk.is_intact(), "{compression}");
+            let found = messages(&bytes).unwrap();
+            assert_eq!(found.len() as u32, chunk.records, "{compression}");
+            for (number, (offset, message)) in found.iter().enumerate() {
+                assert_eq!(*offset, number as u64, "{compression}");
+                let message = Message::decode(message).unwrap();
+                let body = format!("body of message {number} {}", ".".repeat(32));
+                assert_eq!(message.body, Body::Data(vec![body.as_bytes()]), "{compression}");
+                let id = format!("m-{number}");
+                assert_eq!(message.properties.unwrap().message_id, Some(Value::String(&id)), "{compression}");
+            }
         }
     }
 

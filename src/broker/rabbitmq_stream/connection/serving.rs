@@ -178,13 +178,16 @@ impl Shared {
                     let gone = state.publishers.iter_mut().enumerate().filter(|(_, one)| one.stream == stream);
                     for (number, publisher) in gone {
                         publisher.pending.settle_all(code, settled);
-                        publisher.lost.get_or_insert_with(|| Lost {
-                            since: Instant::now(),
-                            class: class_of(code),
-                            reason: format!("{stream}: {}", code::name(code)),
-                            for_good: false,
-                        });
-                        lost.push(number as u8);
+                        // Of one that is lost already, somebody is at work to bring it back.
+                        if publisher.lost.is_none() {
+                            publisher.lost = Some(Lost {
+                                since: Instant::now(),
+                                class: class_of(code),
+                                reason: format!("{stream}: {}", code::name(code)),
+                                for_good: false,
+                            });
+                            lost.push(number as u8);
+                        }
                     }
                 }
                 Frame::Close { correlation, code, reason } => {

@@ -1,39 +1,13 @@
-//! RabbitMQ's streams as brokermark meets them: a real server, and one that misbehaves as told.
-#![cfg(feature = "rabbitmq-stream")]
-
-mod harness;
+//! Servers that misbehave, refuse, die, come back or take a stream away: the run ends in time, and the ledger balances.
 
 use std::time::Duration;
 
 use brokermark::broker::FailureClass;
-use brokermark::record::{Record, Status};
-use harness::rabbitmq;
-use harness::server::variable;
-use harness::scripted_rabbitmq::{Reaction, Scripted, close, confirm, error};
-use harness::{Bench, assert_acknowledged, assert_balanced, assert_delivered, record_of, records_of};
 
-fn broker(address: &str, options: &str) -> String {
-    format!(
-        "[broker]\nkind = \"rabbitmq-stream\"\naddress = \"{address}\"\n[broker.rabbitmq-stream]\nreconnect = \"2s\"\n{options}\n"
-    )
-}
-
-fn real(options: &str) -> String {
-    broker(&rabbitmq::address(), options)
-}
-
-const BATCHES: &str = "[producers]\nin_flight = 20\nbatch = 10\n[payload]\nkind = \"zeros\"\nsize = \"50B\"\n";
-
-fn failed(record: &Record, class: FailureClass) -> u64 {
-    record.errors.iter().filter(|error| error.class == class).map(|error| error.count).sum()
-}
-
-/// Runs what cannot begin; what the record says of it.
-fn refused(scenario: &str) -> String {
-    let record = Bench::new(scenario).run(&[]).expect(1).record();
-    assert_eq!(record.status, Status::Failed);
-    record.error.unwrap()
-}
+use super::harness::rabbitmq::{self, Stranger};
+use super::harness::scripted_rabbitmq::{Reaction, Scripted, close, confirm, error, metadata_update};
+use super::harness::{Bench, assert_acknowledged, assert_balanced, record_of};
+use super::{BATCHES, broker, failed, real, refused};
 
 #[test]
 fn confirms_of_strangers_twice_in_any_order_and_in_pieces_settle_each_message_once() {
@@ -89,6 +63,25 @@ fn a_server_that_hangs_up_is_connected_to_again() {
 }
 
 #[test]
+fn a_stream_whose_leader_is_gone_is_published_to_again() {
+    let server = Scripted::start(0, |published| Reaction {
+        frames: match published.connection {
+            // "stream not available", which is also what a new leader is announced with.
+            0 => vec![metadata_update(0x06, "leaderless")],
+            _ => vec![confirm(&published.ids)],
+        },
+        hang_up: false,
+    });
+    let topology = "[topology]\nname = \"leaderless\"\nkeep = true\n";
+    let record = record_of(&format!("{}{topology}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), "")));
+    assert_balanced(&record);
+    assert_eq!(record.counts.unresolved, 0);
+    let failed = failed(&record, FailureClass::UnknownTopic);
+    assert!((10..=20).contains(&failed) && failed == record.counts.failed, "{:?}", record.errors);
+    assert_eq!(server.publishing_connections(), 2, "the publisher is declared once more");
+}
+
+#[test]
 fn a_server_without_a_heartbeat_is_given_up() {
     let server = Scripted::start(1, |published| Reaction {
         frames: if published.connection == 0 { Vec::new() } else { vec![confirm(&published.ids)] },
@@ -115,72 +108,6 @@ fn a_server_that_confirms_nothing_leaves_messages_unresolved_in_time() {
 fn nobody_listening_is_said_at_once() {
     let said = refused(&format!("{}{BATCHES}[run]\nmessages = 1\n", broker("127.0.0.1:1", "")));
     assert!(said.contains("127.0.0.1:1") && said.contains("refused"), "{said}");
-}
-
-#[test]
-fn real_wrong_password_is_said_to_be_that_and_not_shown() {
-    let login = "[broker.security.sasl]\nmechanism = \"PLAIN\"\nusername = \"guest\"\npassword = \"not-this-one\"\n";
-    let ended = Bench::new(&format!("{}{login}{BATCHES}[run]\nmessages = 1\n", real(""))).run(&[]).expect(1);
-    ended.complains_of(&["refused the credentials", "authentication failure"]);
-    assert!(!ended.stderr.contains("not-this-one") && !ended.stdout.contains("not-this-one"));
-}
-
-#[test]
-fn real_tls_is_spoken_and_strangers_are_not_trusted() {
-    let address = variable("BROKERMARK_RABBITMQ_TLS");
-    let ca = variable("BROKERMARK_RABBITMQ_CA");
-    let load = "[producers]\nbatch = 20\nin_flight = 200\n[consumers]\n[run]\nmessages = 5000\n";
-    let tls = format!("[broker.security.tls]\nca = \"{ca}\"\n");
-    assert_delivered(&record_of(&format!("{}{tls}{load}", broker(&address, ""))), 5000, 1);
-    let said = refused(&format!("{}[broker.security]\ntls = true\n{load}", broker(&address, "")));
-    assert!(said.contains("certificate"), "{said}");
-}
-
-#[test]
-fn real_bodies_sub_entries_and_compressions_arrive_as_they_were() {
-    let load = "[producers]\ncount = 3\nbatch = 50\nin_flight = 500\nkeys = { kind = \"random\", distinct = 9 }
-        [payload]\nkind = \"random\"\nsize = \"100B\"\ncompressibility = 0.8\n[topology]\npartitions = 2\n[consumers]\n[run]\nmessages = 5000\n";
-    for body in ["amqp", "binary"] {
-        let options = format!("body = \"{body}\"\npublisher = \"conformance\"");
-        assert_delivered(&record_of(&format!("{}{load}", real(&options))), 5000, 1);
-        let sweep = "[sweep.over]\n\"broker.rabbitmq-stream.compression\" = [\"none\", \"gzip\", \"snappy\", \"lz4\", \"zstd\"]\n";
-        let options = format!("body = \"{body}\"\nsub_entry = 20");
-        let records = records_of(&format!("{}{load}{sweep}", real(&options)));
-        assert_eq!(records.len(), 5);
-        records.iter().for_each(|record| assert_delivered(record, 5000, 1));
-    }
-}
-
-#[test]
-fn real_batch_larger_than_a_frame_is_split_and_a_message_larger_than_one_fails() {
-    let load = "[producers]\nbatch = 100\nin_flight = 100\n[payload]\nkind = \"random\"\nsize = \"30KiB\"\n";
-    assert_acknowledged(&record_of(&format!("{}{load}[run]\nmessages = 300\n", real(""))), 300);
-    let load = "[payload]\nkind = \"random\"\nsize = \"2MiB\"\n[run]\nmessages = 5\n";
-    let record = Bench::new(&format!("{}{load}", real(""))).run(&[]).expect(1).record();
-    assert_balanced(&record);
-    assert_eq!(failed(&record, FailureClass::TooLarge), 5, "{:?}", record.errors);
-}
-
-#[test]
-fn real_publishers_of_a_name_go_on_where_they_left_off() {
-    let name = format!("named-{}", std::process::id());
-    let topology = format!("[topology]\nname = \"{name}\"\nkeep = true\n");
-    let named = format!("{}{topology}{BATCHES}", real("publisher = \"again\""));
-    // If the second began with ids the server has seen, it would drop the messages, and nobody would receive them.
-    assert_acknowledged(&record_of(&format!("{named}[run]\nmessages = 500\n")), 500);
-    let later = format!("{named}[consumers]\nfrom = \"latest\"\n[run]\nmessages = 500\n");
-    assert_delivered(&record_of(&later), 500, 1);
-    for start in ["\"first\"", "{ offset = 0 }", "{ timestamp = \"2020-01-01T00:00:00Z\" }"] {
-        let scenario = later.replace("[topology]", &format!("start = {start}\n[topology]"));
-        let record = Bench::new(&scenario).run(&[]).record();
-        // What was there before is read, and is not of this run.
-        assert!(record.verification.as_ref().unwrap().foreign >= 1000, "{:?}", record.verification);
-        assert_eq!(record.verification.unwrap().lost, 0);
-    }
-    let mismatch = format!("{}[topology]\nname = \"{name}\"\npartitions = 2\n{BATCHES}[run]\nmessages = 1\n", real(""));
-    let said = refused(&mismatch);
-    assert!(said.contains("1 partition(s)") && said.contains("2 partition(s)"), "{said}");
-    rabbitmq::delete_stream(&name);
 }
 
 #[test]
@@ -224,7 +151,7 @@ fn real_stream_deleted_in_the_middle_fails_what_follows_by_class() {
     let bench = Bench::new(&format!("{}{topology}{load}", real("")));
     let mut running = bench.start(&[]);
     running.await_stderr(" p99 ");
-    rabbitmq::delete_stream(&name);
+    Stranger::arrive().delete_stream(&name);
     let record = running.finish(Duration::from_secs(60)).record();
     assert_balanced(&record);
     assert!(record.counts.acknowledged > 0 && record.counts.failed > 0, "{:?}", record.counts);
