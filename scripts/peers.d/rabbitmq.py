@@ -1,15 +1,19 @@
-"""RabbitMQ streams: brokermark beside RbFly and rstream, the Python clients of RbFly's performance report.
+"""RabbitMQ streams: brokermark beside other clients.
 
-The workload `batch` (the default) awaits the confirmation of each 100 messages before the next, `single` that of each message.
-Messages are 10 bytes, in AMQP 1.0 format, on a new stream each time.
+The workload `batch` (the default) awaits the confirmation of each 100 messages before the next, `single` that of each message,
+as in RbFly's performance report: beside RbFly, rstream and RabbitMQ's own Rust client. `pipelined` keeps at most 10,000
+messages without one: beside RabbitMQ's Rust client and its stream-perf-test. Messages are 10 bytes, in AMQP 1.0 format, on a
+new stream each time.
 
-The clients' rates are of the publishing loop only; their CPU time is of the whole process, the start of Python included.
+The clients' rates are of the publishing loop only; their CPU time is of the whole process, its start included.
+stream-perf-test runs for a time, not for a number of messages: each run's time is chosen by the rate of the one before, and
+its CPU time is scaled to the number of messages.
 """
 
+import dataclasses
 import os
 import re
 import subprocess
-import venv
 from pathlib import Path
 
 import measure
@@ -17,8 +21,15 @@ from brokermark import Brokermark
 from comparison import Comparison, Workload
 from measure import PeerError, Process
 
+CACHE = Path(
+    os.environ.get("BROKERMARK_CACHE")
+    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
+)
 PROGRAM = Path(__file__).with_name("rabbitmq_publish.py")
-WORKLOADS = {"batch": 100, "single": 1}  # messages confirmed together
+RUST = Path(__file__).with_name("rabbitmq-rust")
+PERF_TEST = Path(__file__).with_name("rabbitmq_perf_test.xml")
+WORKLOADS = {"batch": 100, "single": 1, "pipelined": 10_000}  # messages that await their confirmation
+EXPECTED_RATE = 600_000  # messages/s, to choose stream-perf-test's first time
 
 
 def comparison(messages: int, server: dict[str, str], side: str = "batch") -> Comparison:
@@ -30,40 +41,97 @@ def comparison(messages: int, server: dict[str, str], side: str = "batch") -> Co
         partitions=1,
         acks="1",
         linger_ms=0,
-        batch_bytes=WORKLOADS[side] * 10,
+        batch_bytes=min(WORKLOADS[side], 100) * 10,
         queue_messages=WORKLOADS[side],
     )
     address = server["BROKERMARK_RABBITMQ"]
-    ours = Brokermark(f"configs/seeds/rabbitmq-{side}.toml", {"broker.address": address, "sweep.trials": 1})
-    clients = [Client(name, side, address) for name in ("rbfly", "rstream")]
+    if side == "pipelined":
+        ours = Brokermark("configs/examples/rabbitmq-throughput.toml", {"broker.address": address})
+        peers = [RustClient(side, address), StreamPerfTest(address)]
+        setting = f"10 B as AMQP 1.0, batches of 100, at most {WORKLOADS[side]:,} messages in flight, one publisher"
+    else:
+        ours = Brokermark(f"configs/seeds/rabbitmq-{side}.toml", {"broker.address": address, "sweep.trials": 1})
+        python = server["BROKERMARK_RABBITMQ_PYTHON"]
+        peers = [*(PythonClient(name, python, side, address) for name in ("rbfly", "rstream")), RustClient(side, address)]
+        setting = f"{side}: 10 B as AMQP 1.0, batches of {WORKLOADS[side]}, one outstanding, named publisher"
     return Comparison(
         broker="rabbitmq",
-        setting=f"{side}: 10 B as AMQP 1.0, batches of {WORKLOADS[side]}, one outstanding, named publisher",
+        setting=setting,
         workload=workload,
-        peers=[ours, *clients],
+        peers=[ours, *peers],
         warm_up=lambda: ours.run(workload) and None,
     )
 
 
 class Client:
+    """A program that publishes and says how long it took."""
+
     rate = "messages / duration of the publishing loop"
-
-    def __init__(self, name: str, side: str, address: str):
-        self.name, self.batch, self.address = name, WORKLOADS[side], address
-        self.environment = CACHE / "python-rabbitmq-streams"
-
-    def install(self) -> None:
-        marker = self.environment / "complete"
-        if not marker.exists():
-            venv.create(self.environment, with_pip=True, clear=True)
-            pip = [str(self.environment / "bin/python"), "-m", "pip", "install", "--quiet", *PACKAGES]
-            subprocess.run(pip, check=True)
-            marker.touch()
+    name: str
+    command: list[str]  # the number of messages comes last
 
     def run(self, workload: Workload) -> tuple[float, str, Process]:
-        python = str(self.environment / "bin/python")
-        process = measure.run([python, str(PROGRAM), self.name, self.address, str(self.batch), str(workload.messages)])
+        process = measure.run([*self.command, str(workload.messages)])
         line = re.search(r"^(\d+) messages in ([\d.]+) s$", process.output, re.MULTILINE)
         if line is None or int(line.group(1)) != workload.messages:
             raise PeerError(f"{self.name} printed no result:\n{process.output[-2000:]}")
         return workload.messages / float(line.group(2)), line.group(0), process
+
+
+class PythonClient(Client):
+    def __init__(self, name: str, python: str, side: str, address: str):
+        self.name = name
+        self.command = [python, str(PROGRAM), name, address, str(WORKLOADS[side])]
+
+    def install(self) -> None:
+        pass  # comes with the server
+
+
+class RustClient(Client):
+    name = "rabbitmq-stream-client"
+
+    def __init__(self, side: str, address: str):
+        self.target = CACHE / "rabbitmq-rust"
+        self.command = [str(self.target / "release/rabbitmq-rust"), address, side]
+
+    def install(self) -> None:
+        build = ["cargo", "build", "--release", "--locked", "--target-dir", str(self.target)]
+        subprocess.run(build, cwd=RUST, check=True)
+
+
+class StreamPerfTest:
+    name = "stream-perf-test"
+    rate = "its summary line: confirmed messages / duration, JVM warm-up included"
+
+    def __init__(self, address: str):
+        self.address = address
+        # The last version of the Java client that has the tool in it: since then it is a program of its own, which is in no
+        # package registry.
+        self.libraries = CACHE / "stream-perf-test-0.12.0"
+        self.expected_rate = float(EXPECTED_RATE)
+
+    def install(self) -> None:
+        marker = self.libraries / "complete"
+        if not marker.exists():
+            self.libraries.mkdir(parents=True, exist_ok=True)
+            # It does not start without one.
+            (self.libraries / "logback.xml").write_text('<configuration><root level="off"/></configuration>\n')
+            copy = ["org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DincludeScope=runtime"]
+            maven = ["mvn", "--quiet", "--batch-mode", "-Dstyle.color=never", "--file", str(PERF_TEST)]
+            subprocess.run([*maven, *copy, f"-DoutputDirectory={self.libraries}"], check=True)
+            marker.touch()
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        seconds = max(5, round(workload.messages / self.expected_rate))
+        tool = ["java", "-cp", f"{self.libraries}:{self.libraries}/*", "com.rabbitmq.stream.perf.StreamPerfTest"]
+        load = ["--producers", "1", "--consumers", "0", "--size", str(workload.payload_bytes), "--batch-size", "100"]
+        load += ["--confirms", str(workload.queue_messages), "--time", str(seconds)]
+        stream = ["--streams", f"compare-{os.getpid()}", "--delete-streams"]
+        process = measure.run([*tool, "--uris", f"rabbitmq-stream://guest:guest@{self.address}/%2f", *load, *stream])
+        line = re.search(r"^Summary: published \d+ msg/s, confirmed (\d+) msg/s.*$", process.output, re.MULTILINE)
+        if line is None:
+            raise PeerError(f"{self.name} printed no result:\n{process.output[-2000:]}")
+        rate = float(line.group(1))
+        self.expected_rate = rate
+        scale = workload.messages / (seconds * rate)
+        return rate, line.group(0), dataclasses.replace(process, cpu_seconds=process.cpu_seconds * scale)
