@@ -1,11 +1,19 @@
-"""Producers for Apache Kafka: brokermark, librdkafka's rdkafka_performance, Kafka's kafka-producer-perf-test."""
+"""Producers for Apache Kafka.
+
+The workload `throughput` (the default) is for brokermark, librdkafka's rdkafka_performance and Kafka's
+kafka-producer-perf-test. `batch` and `single` are the Kafka side of RbFly's performance report: brokermark beside aiokafka,
+messages of 12 bytes, which are 10 in MessagePack, the acknowledgement of each 100 messages or of each one awaited before the
+next.
+"""
 
 import json
 import os
 import re
 import shutil
 import tempfile
+import subprocess
 import time
+import venv
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,9 +26,16 @@ CACHE = Path(
     os.environ.get("BROKERMARK_CACHE")
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
 )
+AIOKAFKA = ["aiokafka==0.14.0", "msgpack==1.2.4", "uvloop==0.23.0"]
+REPORTED = {"batch": 100, "single": 1}  # messages acknowledged together
+WORKLOADS = ["throughput", *REPORTED]
 
 
-def comparison(messages: int, server: dict[str, str]) -> Comparison:
+def comparison(messages: int, server: dict[str, str], name: str = "throughput") -> Comparison:
+    if name in REPORTED:
+        return reported(messages, server, name)
+    if name != "throughput":
+        raise PeerError(f"no workload '{name}'; there are: {', '.join(WORKLOADS)}")
     workload = Workload(
         messages=messages,
         payload_bytes=100,
@@ -54,6 +69,54 @@ def comparison(messages: int, server: dict[str, str]) -> Comparison:
         ],
         warm_up=warm_up,
     )
+
+
+def reported(messages: int, server: dict[str, str], name: str) -> Comparison:
+    batch = REPORTED[name]
+    workload = Workload(
+        messages=messages,
+        payload_bytes=12,
+        partitions=1,
+        acks="1",
+        linger_ms=0,
+        batch_bytes=batch * 12,
+        queue_messages=batch,
+    )
+    address = server["BROKERMARK_KAFKA"]
+    ours = Brokermark(f"configs/seeds/kafka-{name}.toml", {"broker.address": address, "sweep.trials": 1})
+    return Comparison(
+        broker="kafka",
+        setting=f"{name}: 12 B, batches of {batch}, one outstanding, acks=1, no linger, one partition",
+        workload=workload,
+        peers=[ours, Aiokafka(address, Topics(address, server["BROKERMARK_KAFKA_LIBS"]), batch)],
+        warm_up=lambda: ours.run(workload) and None,
+    )
+
+
+class Aiokafka:
+    name = "aiokafka"
+    rate = "messages / duration of the publishing loop, MessagePack's encoding included"
+
+    def __init__(self, address: str, topics: "Topics", batch: int):
+        self.address, self.topics, self.batch = address, topics, batch
+        self.environment = CACHE / "python-aiokafka"
+
+    def install(self) -> None:
+        marker = self.environment / "complete"
+        if not marker.exists():
+            venv.create(self.environment, with_pip=True, clear=True)
+            pip = [str(self.environment / "bin/python"), "-m", "pip", "install", "--quiet", *AIOKAFKA]
+            subprocess.run(pip, check=True)
+            marker.touch()
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        python, program = str(self.environment / "bin/python"), str(Path(__file__).with_name("kafka_publish.py"))
+        with self.topics.new(workload) as topic:
+            process = measure.run([python, program, self.address, topic, str(self.batch), str(workload.messages)])
+        line = re.search(r"^(\d+) messages in ([\d.]+) s$", process.output, re.MULTILINE)
+        if line is None or int(line.group(1)) != workload.messages:
+            raise PeerError(f"{self.name} printed no result:\n{process.output[-2000:]}")
+        return workload.messages / float(line.group(2)), line.group(0), process
 
 
 def java(libraries: str, *arguments: str) -> list[str]:
