@@ -176,7 +176,7 @@ impl<'a> Decoder<'a> {
         if count > self.rest.len() {
             return Err(DecodeError::Short);
         }
-        if count % 2 != 0 {
+        if !count.is_multiple_of(2) {
             return Err(DecodeError::Senseless("map"));
         }
         let mut map = Vec::with_capacity(count / 2);
