@@ -2,8 +2,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// A `Publish` frame that came, on the connection with that number.
@@ -22,7 +22,14 @@ pub struct Reaction {
 /// Listens until the test ends.
 pub struct Scripted {
     address: String,
-    publishing: Arc<AtomicUsize>,
+    seen: Arc<Seen>,
+}
+
+/// What clients have asked for.
+#[derive(Default)]
+struct Seen {
+    publishers: AtomicUsize,
+    subscriptions: Mutex<Vec<(u16, u64)>>,
 }
 
 impl Scripted {
@@ -31,16 +38,16 @@ impl Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let react = Arc::new(react);
-        let publishing = Arc::new(AtomicUsize::new(0));
-        let (counted, port) = (publishing.clone(), listener.local_addr().unwrap().port());
+        let seen = Arc::<Seen>::default();
+        let (noted, port) = (seen.clone(), listener.local_addr().unwrap().port());
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (react, counted) = (react.clone(), counted.clone());
+                let (react, seen) = (react.clone(), noted.clone());
                 // Whatever ends it, the test will see what the client makes of it.
-                thread::spawn(move || serve(stream, port, heartbeat, &counted, &*react));
+                thread::spawn(move || serve(stream, port, heartbeat, &seen, &*react));
             }
         });
-        Scripted { address, publishing }
+        Scripted { address, seen }
     }
 
     pub fn address(&self) -> &str {
@@ -49,7 +56,12 @@ impl Scripted {
 
     /// Connections that have declared a publisher so far.
     pub fn publishing_connections(&self) -> usize {
-        self.publishing.load(Ordering::SeqCst)
+        self.seen.publishers.load(Ordering::SeqCst)
+    }
+
+    /// Where each subscription began: the protocol's number for the kind of place, and the offset.
+    pub fn subscriptions(&self) -> Vec<(u16, u64)> {
+        self.seen.subscriptions.lock().unwrap().clone()
     }
 }
 
@@ -57,7 +69,7 @@ fn serve(
     mut stream: TcpStream,
     port: u16,
     heartbeat: u32,
-    publishing: &AtomicUsize,
+    seen: &Seen,
     react: &dyn Fn(Published) -> Reaction,
 ) -> io::Result<()> {
     let mut connection = 0;
@@ -90,9 +102,27 @@ fn serve(
             }
             // DeclarePublisher
             1 => {
-                connection = publishing.fetch_add(1, Ordering::SeqCst);
+                connection = seen.publishers.fetch_add(1, Ordering::SeqCst);
                 write(&mut stream, &answer(&[0, 1]))?;
             }
+            // Subscribe
+            7 => {
+                let name = usize::from(u16::from_be_bytes([rest[5], rest[6]]));
+                let place = &rest[7 + name..];
+                let offset = place.get(2..10).filter(|_| place[1] > 3);
+                let offset = offset.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap()));
+                seen.subscriptions.lock().unwrap().push((u16::from_be_bytes([place[0], place[1]]), offset));
+                write(&mut stream, &answer(&[0, 1]))?;
+            }
+            // StreamStats: the stream is empty.
+            28 => {
+                let name = b"\0\x12committed_chunk_id";
+                write(&mut stream, &answer(&[&[0, 1, 0, 0, 0, 1][..], name, &[0xff; 8]].concat()))?;
+            }
+            // Credit. The connection with the first subscription ends with it.
+            9 if seen.subscriptions.lock().unwrap().len() == 1 => return Ok(()),
+            // Neither does Tune or Heartbeat ask for an answer.
+            9 | 20 | 23 => {}
             // Metadata: every stream asked for exists, and is led from here.
             15 => {
                 let mut content = vec![0, 0, 0, 1, 0, 0, 0, 9];
@@ -113,8 +143,6 @@ fn serve(
             }
             // PeerProperties
             17 => write(&mut stream, &answer(&[0, 1, 0, 0, 0, 0]))?,
-            // Tune and Heartbeat ask for nothing.
-            20 | 23 => {}
             _ => write(&mut stream, &answer(&[0, 1]))?,
         }
     }

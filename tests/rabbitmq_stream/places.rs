@@ -6,6 +6,7 @@ use std::time::Duration;
 use brokermark::record::Record;
 
 use super::harness::rabbitmq::{Detour, Stranger};
+use super::harness::scripted_rabbitmq::{Reaction, Scripted, confirm};
 use super::harness::{Bench, assert_acknowledged, assert_balanced, assert_delivered, record_of};
 use super::{BATCHES, broker, real, refused};
 
@@ -68,6 +69,19 @@ fn real_consumers_begin_where_they_are_told() {
 }
 
 #[test]
+fn a_place_that_moves_is_asked_for_once() {
+    for start in ["next", "last"] {
+        let server = Scripted::start(0, |published| Reaction { frames: vec![confirm(&published.ids)], hang_up: false });
+        let scenario = broker(server.address(), &format!("start = \"{start}\""));
+        let run = "[topology]\nname = \"moving\"\nkeep = true\n[consumers]\n[run]\nduration = \"2s\"\ndrain_deadline = \"1s\"\n";
+        let record = Bench::new(&format!("{scenario}{BATCHES}{run}")).run(&[]).record();
+        assert_eq!(record.receive_errors.len(), 1, "{:?}", record.receive_errors);
+        // The stream is empty, so that both mean offset 0, which a new subscription keeps to.
+        assert_eq!(server.subscriptions(), [(4, 0), (4, 0)], "{start}");
+    }
+}
+
+#[test]
 fn real_consumers_go_on_where_they_were_when_the_connection_was_cut() {
     let stream = Stream::new("goes-on");
     stream.fill();
@@ -123,4 +137,13 @@ fn real_consumers_are_given_credit_for_every_chunk() {
     let load = "[producers]\nin_flight = 1\n[payload]\nkind = \"zeros\"\nsize = \"50B\"\n[consumers]\ngroups = 2\n";
     let record = record_of(&format!("{}{load}[run]\nmessages = 300\n", real("credit = 1")));
     assert_delivered(&record, 300, 2);
+}
+
+#[test]
+fn real_idle_connections_are_kept_by_heartbeats() {
+    // The server ends a connection on which it hears nothing for two seconds.
+    let load = "[load]\nrate = \"0.2/s\"\n[payload]\nkind = \"zeros\"\nsize = \"50B\"\n[consumers]\n";
+    let record = record_of(&format!("{}{load}[run]\nduration = \"7s\"\n", real("heartbeat = \"1s\"")));
+    assert_delivered(&record, 2, 1);
+    assert!(record.receive_errors.is_empty(), "{:?}", record.receive_errors);
 }
