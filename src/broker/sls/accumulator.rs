@@ -1,8 +1,8 @@
 //! Collects logs into batches, one for each place they may go to, within a budget of bytes.
 //!
 //! A log belongs to the batch of its store, topic, source and shard. A batch leaves when a log makes it reach its size or
-//! count, or when it has lingered. What a log weighs is taken from the budget when it is handed in and given back when its
-//! batch's outcome is known.
+//! count, or when it has lingered. What a log takes in memory is taken from the budget when it is handed in and given back
+//! when its batch's outcome is known.
 
 use std::collections::HashMap;
 use std::mem;
@@ -19,8 +19,9 @@ use super::queue::Queue;
 use super::sign::hex;
 use crate::measure::Stamp;
 
-/// Buffers that are kept for the next batches.
-const SPARE_BUFFERS: usize = 32;
+/// What a batch's encoding may take beyond the logs' weight, of which a buffer is given this share of its size at once. One
+/// that grows step by step leaves holes in the heap as large as itself; one that is never filled costs nothing but addresses.
+const ENCODING_SHARE: usize = 8;
 
 /// Groups without a batch that are let go once there are so many.
 const MOST_IDLE_GROUPS: usize = 4096;
@@ -59,8 +60,10 @@ pub struct Batch {
     pub body: Vec<u8>,
     /// Each log's stamp, and its payload's size.
     pub logs: Vec<(Stamp, u32)>,
-    /// What the logs weigh in the budget.
+    /// What the logs weigh as the service counts them.
     pub raw_bytes: usize,
+    /// What they have taken from the budget.
+    pub taken_bytes: usize,
     opened: Instant,
 }
 
@@ -75,7 +78,10 @@ pub struct Staged {
 pub struct StagedLog {
     /// Where the log ends in the bytes.
     pub end: usize,
+    /// What the log weighs as the service counts it.
     pub raw_bytes: usize,
+    /// What it has taken from the budget.
+    pub taken_bytes: usize,
     pub stamp: Stamp,
     pub payload_bytes: u32,
 }
@@ -89,6 +95,7 @@ pub struct Accumulator {
     run_id: String,
     groups: Mutex<HashMap<Box<[u8]>, Arc<Group>>>,
     spare: Mutex<Vec<Vec<u8>>>,
+    spare_logs: Mutex<Vec<Vec<(Stamp, u32)>>>,
     /// Logs handed in whose outcome is not known.
     pub pending: AtomicU64,
     /// Time for which producers waited for the budget, in nanoseconds.
@@ -105,6 +112,7 @@ impl Accumulator {
             run_id,
             groups: Mutex::default(),
             spare: Mutex::default(),
+            spare_logs: Mutex::default(),
             pending: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),
         }
@@ -146,6 +154,7 @@ impl Accumulator {
             }
             let batch = open.get_or_insert_with(|| self.batch(group));
             batch.raw_bytes += log.raw_bytes;
+            batch.taken_bytes += log.taken_bytes;
             batch.logs.push((log.stamp, log.payload_bytes));
             counted = log.end;
             if batch.raw_bytes >= self.limits.bytes || batch.logs.len() >= self.limits.logs {
@@ -169,23 +178,27 @@ impl Accumulator {
     }
 
     fn batch(&self, group: &Arc<Group>) -> Batch {
-        let body = lock(&self.spare).pop().unwrap_or_default();
-        Batch { group: group.clone(), body, logs: Vec::new(), raw_bytes: 0, opened: Instant::now() }
+        let most = self.limits.bytes.min(MOST_BATCH_BYTES);
+        let body = lock(&self.spare).pop().unwrap_or_else(|| Vec::with_capacity(most + most / ENCODING_SHARE));
+        let logs = lock(&self.spare_logs).pop().unwrap_or_default();
+        Batch { group: group.clone(), body, logs, raw_bytes: 0, taken_bytes: 0, opened: Instant::now() }
     }
 
-    /// Takes back the memory of a batch that has been compressed.
+    /// Takes back the memory of a batch that has been compressed. All of it is kept: there are no more buffers than the
+    /// budget has once let be full at the same time.
     pub fn recycle(&self, mut body: Vec<u8>) {
         body.clear();
-        let mut spare = lock(&self.spare);
-        if spare.len() < SPARE_BUFFERS {
-            spare.push(body);
+        if body.capacity() >= self.limits.bytes.min(MOST_BATCH_BYTES) {
+            lock(&self.spare).push(body);
         }
     }
 
-    /// Gives back what a batch of so many logs took.
-    pub fn settle(&self, logs: usize, raw_bytes: usize) {
-        self.pending.fetch_sub(logs as u64, Ordering::Relaxed);
-        self.budget.add_permits(raw_bytes);
+    /// Gives back what a batch of these logs took.
+    pub fn settle(&self, mut logs: Vec<(Stamp, u32)>, taken_bytes: usize) {
+        self.pending.fetch_sub(logs.len() as u64, Ordering::Relaxed);
+        logs.clear();
+        lock(&self.spare_logs).push(logs);
+        self.budget.add_permits(taken_bytes);
     }
 
     /// Queues each batch when it has lingered. Ends never; to be dropped.
@@ -257,7 +270,8 @@ mod tests {
         for (number, size) in sizes.iter().enumerate() {
             staged.bytes.extend(std::iter::repeat_n(number as u8, *size));
             let (end, stamp) = (staged.bytes.len(), Stamp::new(0, 0, 0, true));
-            staged.logs.push(StagedLog { end, raw_bytes: *size, stamp, payload_bytes: *size as u32 });
+            let payload_bytes = *size as u32;
+            staged.logs.push(StagedLog { end, raw_bytes: *size, taken_bytes: *size, stamp, payload_bytes });
         }
         accumulator.append(group, &mut staged);
     }
@@ -302,7 +316,8 @@ mod tests {
     #[test]
     fn a_log_is_unstaged_without_a_trace() {
         let mut staged = Staged::default();
-        let log = |end| StagedLog { end, raw_bytes: 1, stamp: Stamp::new(0, 0, 0, true), payload_bytes: 1 };
+        let stamp = Stamp::new(0, 0, 0, true);
+        let log = |end| StagedLog { end, raw_bytes: 1, taken_bytes: 1, stamp, payload_bytes: 1 };
         staged.bytes.extend([1, 2, 3]);
         staged.logs.extend([log(2), log(3)]);
         staged.unstage();

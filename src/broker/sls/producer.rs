@@ -52,20 +52,23 @@ impl SlsProducer {
         }
     }
 
-    /// Encodes a log into its group's stage, and returns the group's index and the log's weight.
+    /// Encodes a log into its group's stage, and returns the group's index and what the log takes in memory: what it weighs
+    /// as the service counts it, or its encoding, whichever is more.
     #[inline]
     fn stage(&mut self, outgoing: &Outgoing<'_>, unix_seconds: u32) -> (usize, usize) {
         self.record.read(outgoing.payload);
         let index = self.group(outgoing);
         let staged = &mut self.groups[index].1;
         let envelope = outgoing.envelope;
+        let begin = staged.bytes.len();
         let raw_bytes = write_log(&mut staged.bytes, &self.record, outgoing.payload, envelope, unix_seconds);
         if staged.logs.is_empty() {
             self.touched.push(index);
         }
         let (end, payload_bytes) = (staged.bytes.len(), outgoing.payload.len() as u32);
-        staged.logs.push(StagedLog { end, raw_bytes, stamp: outgoing.stamp, payload_bytes });
-        (index, raw_bytes)
+        let taken_bytes = raw_bytes.max(end - begin);
+        staged.logs.push(StagedLog { end, raw_bytes, taken_bytes, stamp: outgoing.stamp, payload_bytes });
+        (index, taken_bytes)
     }
 
     #[inline]
@@ -105,13 +108,13 @@ impl SlsProducer {
     }
 }
 
-/// Room for a log of that weight in the budget, once there is some.
+/// Room for a log of that size in the budget, once there is some.
 async fn room(
     accumulator: &Accumulator,
-    raw_bytes: usize,
+    taken_bytes: usize,
     max_block: Duration,
 ) -> Result<SemaphorePermit<'_>, SubmitError> {
-    let weight = u32::try_from(raw_bytes).unwrap_or(u32::MAX);
+    let weight = u32::try_from(taken_bytes).unwrap_or(u32::MAX);
     if let Ok(permit) = accumulator.budget.try_acquire_many(weight) {
         return Ok(permit);
     }
@@ -124,7 +127,7 @@ async fn room(
         _ => Err(SubmitError {
             class: FailureClass::QueueFull,
             message: format!(
-                "no room for {raw_bytes} bytes within {max_block:?}: `total_size` is full of logs whose outcome is not known"
+                "no room for {taken_bytes} bytes within {max_block:?}: `total_size` is full of logs whose outcome is not known"
             ),
         }),
     }
@@ -148,27 +151,21 @@ impl Producer for SlsProducer {
         self.reset();
         let Some((first, rest)) = batch.split_first() else { return Ok(0) };
         let unix_seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32);
-        let (index, raw_bytes) = self.stage(first, unix_seconds);
-        let encoded = self.groups[index].1.bytes.len();
+        let (_, taken_bytes) = self.stage(first, unix_seconds);
         let most = MOST_BATCH_BYTES.min(self.total_bytes);
-        if raw_bytes.max(encoded) > most {
+        if taken_bytes > most {
             self.reset();
-            let message = format!("a log of {} bytes: at most {most} can be sent", raw_bytes.max(encoded));
+            let message = format!("a log of {taken_bytes} bytes: at most {most} can be sent");
             return Err(SubmitError { class: FailureClass::TooLarge, message });
         }
         let accumulator = self.accumulator.clone();
-        let room = room(&accumulator, raw_bytes, self.max_block).await?;
+        let room = room(&accumulator, taken_bytes, self.max_block).await?;
         let mut taken = 1;
         // From here to the end nothing waits, so that nothing is taken by half.
         for outgoing in rest {
-            let before = |index: usize, groups: &[(Arc<Group>, Staged)]| {
-                let logs = &groups[index].1.logs;
-                if logs.len() < 2 { 0 } else { logs[logs.len() - 2].end }
-            };
-            let (index, raw_bytes) = self.stage(outgoing, unix_seconds);
-            let encoded = self.groups[index].1.bytes.len() - before(index, &self.groups);
-            let fits = raw_bytes.max(encoded) <= most;
-            match accumulator.budget.try_acquire_many(raw_bytes as u32) {
+            let (index, taken_bytes) = self.stage(outgoing, unix_seconds);
+            let fits = taken_bytes <= most;
+            match accumulator.budget.try_acquire_many(taken_bytes as u32) {
                 Ok(permit) if fits => permit.forget(),
                 _ => {
                     self.groups[index].1.unstage();

@@ -25,6 +25,8 @@ pub struct Sealed {
     pub shard_hash: Option<String>,
     pub logs: Vec<(Stamp, u32)>,
     pub raw_bytes: usize,
+    /// What its logs have taken from the budget.
+    pub taken_bytes: usize,
     /// Size of the body before compression.
     pub body_bytes: usize,
     pub body: Bytes,

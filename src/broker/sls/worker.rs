@@ -113,7 +113,7 @@ impl Worker {
             Ok(body) => body,
             Err(error) => {
                 let fault = Fault { code: "Compression".to_owned(), message: error.to_string() };
-                self.fail(&batch.logs, batch.raw_bytes, &fault);
+                self.fail(batch.take_logs(), batch.taken_bytes, &fault);
                 return None;
             }
         };
@@ -122,9 +122,9 @@ impl Worker {
             Some(_) => format!("/logstores/{}/shards/route", place.store),
         };
         let shard_hash = place.shard_hash.clone();
-        let (logs, raw_bytes) = (batch.take_logs(), batch.raw_bytes);
+        let (logs, raw_bytes, taken_bytes) = (batch.take_logs(), batch.raw_bytes, batch.taken_bytes);
         self.accumulator.recycle(batch.body);
-        Some(Sealed { path, shard_hash, logs, raw_bytes, body_bytes, body, retries: 0 })
+        Some(Sealed { path, shard_hash, logs, raw_bytes, taken_bytes, body_bytes, body, retries: 0 })
     }
 
     async fn send(&mut self, mut sealed: Sealed) {
@@ -139,7 +139,7 @@ impl Worker {
                     acks.acknowledged(stamp, payload_bytes as usize);
                 }
                 drop(acks);
-                self.accumulator.settle(sealed.logs.len(), sealed.raw_bytes);
+                self.accumulator.settle(sealed.logs, sealed.taken_bytes);
             }
             Err(fault) if fault.is_retriable() && sealed.retries < self.rule.retries => {
                 let pause = self.rule.pause(sealed.retries);
@@ -147,7 +147,7 @@ impl Worker {
                 self.traffic.retried.fetch_add(1, Ordering::Relaxed);
                 self.accumulator.queue.push_again(sealed, Instant::now() + pause);
             }
-            Err(fault) => self.fail(&sealed.logs, sealed.raw_bytes, &fault),
+            Err(fault) => self.fail(sealed.logs, sealed.taken_bytes, &fault),
         }
     }
 
@@ -176,13 +176,13 @@ impl Worker {
         answer.map(drop)
     }
 
-    fn fail(&self, logs: &[(Stamp, u32)], raw_bytes: usize, fault: &Fault) {
+    fn fail(&self, logs: Vec<(Stamp, u32)>, taken_bytes: usize, fault: &Fault) {
         let mut acks = self.recorder.batch();
-        for &(stamp, _) in logs {
+        for &(stamp, _) in &logs {
             acks.failed(stamp, fault.class(), || fault.to_string());
         }
         drop(acks);
-        self.accumulator.settle(logs.len(), raw_bytes);
+        self.accumulator.settle(logs, taken_bytes);
     }
 }
 
