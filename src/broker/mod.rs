@@ -17,6 +17,8 @@ use crate::scenario::{BrokerConfig, StartFrom};
 
 #[cfg(feature = "kafka")]
 pub mod kafka;
+#[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
+pub mod link;
 #[cfg(feature = "nsq")]
 pub mod nsq;
 pub mod null;

@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::codec::{Frame, HEARTBEAT, OK, command};
+use super::codec::{Frame, HEARTBEAT, OK, command, decode};
 use super::config::{NsqOptions, Single};
 use super::dial::{Dialer, Role, Session, text};
 use super::failure::class_of;
-use super::link::{Inbox, Link, Outbox};
+use crate::broker::link::{Inbox, Link, Outbox};
 use crate::broker::{FailureClass, Outgoing};
 use crate::measure::{AckRecorder, Stamp};
 
@@ -206,7 +206,7 @@ impl Shared {
         let filled = inbox.fill(link);
         let mut answered = 0;
         loop {
-            match inbox.next().map_err(io::Error::other)? {
+            match inbox.next(decode).map_err(io::Error::other)? {
                 Some(Frame::Response(OK)) => answered += 1,
                 Some(Frame::Response(HEARTBEAT)) => {
                     command::nothing(&mut self.state().outbox.bytes);

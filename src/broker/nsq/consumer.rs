@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-use super::codec::{Frame, HEARTBEAT, Message, OK, command};
+use super::codec::{Frame, HEARTBEAT, Message, OK, command, decode};
 use super::dial::{Dialer, Role, Session, text};
 use super::failure::{class_of, is_about_a_delivery};
-use super::link::{Inbox, Link, Outbox};
+use crate::broker::link::{Inbox, Link, Outbox};
 use crate::broker::{Consumer, FailureClass, LANE_WITHOUT_ORDER, ReceiveError, Received};
 
 /// Between tries to bring a lost connection back: doubled from the first to the last.
@@ -211,7 +211,7 @@ impl Up {
 
     fn decode(&mut self, taken: &mut usize, each: &mut impl FnMut(Received<'_>)) -> Result<(), Broken> {
         let malformed = |error: super::codec::Malformed| Broken::from(io::Error::other(error));
-        while let Some(frame) = self.inbox.next().map_err(malformed)? {
+        while let Some(frame) = self.inbox.next(decode).map_err(malformed)? {
             match frame {
                 Frame::Message(Message { attempts, id, body, .. }) => {
                     each(Received {

@@ -16,7 +16,7 @@ use super::bridge::{self, Agreed};
 use super::codec::{Frame, HEARTBEAT, MAGIC, Malformed, OK, command, decode};
 use super::config::{Compression, NsqOptions};
 use super::failure::class_of;
-use super::link::{Inbox, Link, Outbox};
+use crate::broker::link::{Inbox, Link, Outbox};
 use crate::broker::{BrokerError, FailureClass, tls};
 use crate::scenario::BrokerConfig;
 
@@ -263,7 +263,7 @@ async fn read_frame(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), most: us
 async fn answer(session: &mut Session, out: &mut Outbox) -> Result<Vec<u8>, DialError> {
     loop {
         flush(&session.link, out).await?;
-        match session.inbox.next()? {
+        match session.inbox.next(decode)? {
             Some(Frame::Response(data)) if data == HEARTBEAT => command::nothing(&mut out.bytes),
             Some(frame) => return respond(frame).map(<[u8]>::to_vec),
             None => {

@@ -4,7 +4,7 @@
 //! - `connection`, `producer`: a publishing connection, and what the engine's tasks hold of it.
 //! - `consumer`: a member of a channel, with a connection to each nsqd.
 //! - [`codec`]: the protocol's commands and frames.
-//! - `dial`, `bridge`, `link`: from an address to a connection, whatever lies between.
+//! - `dial`, `bridge`: from an address to a connection, whatever lies between.
 //! - `admin`: topics and channels over HTTP; `names`, `failure`: nsqd's words and ours.
 //!
 //! nsqd keep nothing in common: a topic of several is that many queues. `broker.connections` counts publishing connections
@@ -19,7 +19,6 @@ mod connection;
 mod consumer;
 mod dial;
 mod failure;
-mod link;
 mod names;
 mod producer;
 

@@ -11,7 +11,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::body;
 use super::codec::chunk::Chunk;
 use super::codec::command::{self, Offset, Request};
-use super::codec::frame::Frame;
+use super::codec::frame::{Frame, decode};
 use super::codec::{Malformed, code};
 use super::config::Body;
 use super::control::Control;
@@ -176,7 +176,7 @@ impl Feed {
 
     /// Whether [`Feed::take`] has something to do.
     fn is_filled(&self) -> bool {
-        self.ended.is_some() || !matches!(self.session.inbox.has_frame(), Ok(false))
+        self.ended.is_some() || !matches!(self.session.inbox.has_next(decode), Ok(false))
     }
 
     /// Hands over what has come.
@@ -189,7 +189,7 @@ impl Feed {
         each: &mut impl FnMut(Received<'_>),
     ) -> Result<(), ReceiveError> {
         let Session { link, inbox, outbox, .. } = &mut self.session;
-        while let Some(frame) = inbox.next().map_err(|error| other(error.to_string()))? {
+        while let Some(frame) = inbox.next(decode).map_err(|error| other(error.to_string()))? {
             match frame {
                 Frame::Deliver { subscription, chunk } => {
                     let number = self.sources.get(usize::from(subscription));

@@ -5,20 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use tokio::net::TcpStream;
+use rustls::pki_types::ServerName;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 use super::codec::command::{self, Request, read_pairs, read_strings};
-use super::codec::frame::Frame;
+use super::codec::frame::{Frame, decode};
 use super::codec::{Malformed, code};
 use super::config::RabbitmqStreamOptions;
 use super::failure::class_of;
-use super::link::{Inbox, Link, Outbox};
+use crate::broker::link::{Inbox, Link, Outbox};
 use crate::broker::{BrokerError, FailureClass, tls};
 use crate::scenario::BrokerConfig;
 
 /// The user that every new server has, who may connect from the server's own host only.
 const GUEST: &str = "guest";
+
+/// Larger than any chunk a server keeps: it ends one when it has this much to write or 4096 entries.
+const MOST_FRAME_BYTES: usize = 512 << 20;
 
 /// Connects, always in the same way.
 pub struct Dialer {
@@ -135,12 +141,12 @@ impl Dialer {
             None => Link::Direct(stream),
             Some(tls) => {
                 let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
-                Link::encrypt(stream, host, tls.clone()).await?
+                encrypt(stream, host, tls.clone()).await?
             }
         };
         let mut session = Session {
             link,
-            inbox: Inbox::default(),
+            inbox: Inbox::new(MOST_FRAME_BYTES),
             outbox: Outbox::default(),
             frame_max: 0,
             heartbeat: None,
@@ -239,12 +245,26 @@ impl Session {
     /// When the connection fails.
     pub async fn next(&mut self) -> Result<Frame<'_>, DialError> {
         // Looked for twice: the borrow checker does not let go of a frame that was not returned.
-        while !self.inbox.has_frame()? {
+        while !self.inbox.has_next(decode)? {
             self.link.readable().await?;
             self.inbox.fill(&self.link)?;
         }
-        self.inbox.next()?.ok_or(DialError::Malformed(Malformed::Short { what: "frame" }))
+        self.inbox.next(decode)?.ok_or(DialError::Malformed(Malformed::Short { what: "frame" }))
     }
+}
+
+/// Shakes hands and starts the task that encrypts.
+///
+/// # Errors
+/// When the server does not shake hands or is not trusted.
+async fn encrypt(stream: TcpStream, host: &str, config: Arc<ClientConfig>) -> io::Result<Link> {
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| io::Error::other(format!("{host} is no name that a certificate can be for")))?;
+    let mut encrypted = TlsConnector::from(config).connect(name, stream).await?;
+    let (ours, mut theirs) = UnixStream::pair()?;
+    // Either end of it ends the other: the task lives as long as the connection.
+    tokio::spawn(async move { copy_bidirectional(&mut encrypted, &mut theirs).await });
+    Ok(Link::Bridged(ours))
 }
 
 impl DialError {

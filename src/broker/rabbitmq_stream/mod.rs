@@ -4,7 +4,7 @@
 //! - `connection`, `pending`, `producer`: a publishing connection, its messages in flight, and what the engine's tasks hold.
 //! - `consumer`, `tail`: a member of a group, and where it begins.
 //! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], `body`: what a message is inside.
-//! - `dial`, `link`: from an address to a connection.
+//! - `dial`: from an address to a connection.
 //! - `control`: streams and where they are; `routing`, `failure`: what other clients and other brokers call the same.
 //!
 //! A topic of one partition is a stream, one of several a super stream. Publishing connections go to the nodes that lead
@@ -20,7 +20,6 @@ mod consumer;
 mod control;
 mod dial;
 mod failure;
-mod link;
 mod pending;
 mod producer;
 mod routing;

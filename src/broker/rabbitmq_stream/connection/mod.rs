@@ -18,9 +18,9 @@ use self::serving::{Served, keep};
 use super::codec::command::Request;
 use super::codec::{Reader, code};
 use super::dial::{DialError, Dialer, Session};
-use super::link::{Link, Outbox};
 use super::pending::Pending;
 use crate::broker::FailureClass;
+use crate::broker::link::{Link, Outbox};
 use crate::measure::AckRecorder;
 
 /// While confirmations are outstanding, less than this waits for the task, which writes what has gathered until it runs.

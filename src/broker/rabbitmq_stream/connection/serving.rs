@@ -8,13 +8,13 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::super::codec::code;
 use super::super::codec::command::{self, Request};
-use super::super::codec::frame::Frame;
+use super::super::codec::frame::{Frame, decode};
 use super::super::dial::{DialError, Session};
 use super::super::failure::class_of;
-use super::super::link::{Inbox, Link};
 use super::super::pending::Settled;
 use super::{Lost, MOST_UNWRITTEN, Shared};
 use crate::broker::FailureClass;
+use crate::broker::link::{Inbox, Link};
 
 /// Between tries to bring a lost connection or stream back: doubled from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -149,7 +149,7 @@ impl Shared {
         let mut state = self.state();
         let mut end = None;
         loop {
-            let frame = match served.inbox.next() {
+            let frame = match served.inbox.next(decode) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
                 Err(malformed) => {
