@@ -87,11 +87,10 @@ fn real_server_that_dies_ends_the_run_with_a_balanced_ledger() {
 #[test]
 fn real_server_that_comes_back_is_used_again_and_nothing_acknowledged_is_lost() {
     let server = kafka::server("returns", 19492);
-    // A session longer than the outage, however slow the machine: whoever's ended would have to wait for its old one.
-    let more = "[consumers]\nverify = true\n[consumers.properties]\n\"session.timeout.ms\" = 180000\n\
-                [run]\nduration = \"30s\"\ndrain_deadline = \"60s\"";
+    let more = "[consumers]\nverify = true\n[run]\nduration = \"30s\"\ndrain_deadline = \"40s\"";
     // Long enough for the server to come back, so that nothing fails for good.
     let text = scenario(&server.address(), more).replace("= 4000", "= 90000");
+    let text = text.replace("[topology]", "[topology]\nname = \"returns\"\nkeep = true");
     let bench = Bench::new(&text.replace("[broker.kafka]", "[broker.kafka]\nidempotence = true"));
     let mut running = bench.start(&[]);
     // A line with percentiles: messages have been acknowledged.
@@ -100,9 +99,10 @@ fn real_server_that_comes_back_is_used_again_and_nothing_acknowledged_is_lost() 
     server.restart();
     let record = running.finish(Duration::from_secs(180)).expect(0).record();
     assert_balanced(&record);
-    let verification = record.verification.as_ref().unwrap();
-    assert_eq!((verification.lost, verification.corrupt), (0, 0), "{verification:?}");
+    assert_eq!(record.verification.as_ref().unwrap().corrupt, 0);
     assert_eq!(record.counts.attempted, record.counts.acknowledged, "{:?}", record.errors);
+    // The server is asked, not our consumer: librdkafka's may take longer than the drain to find its partitions again.
+    assert_eq!(kafka::messages(&server.address(), "returns"), record.counts.acknowledged);
     // The outage is in the response time: it counts from when a message was due.
     assert!(record.latency.response.as_ref().unwrap().max_ns > 1_000_000_000);
 }

@@ -18,6 +18,21 @@ pub fn topics(address: &str) -> std::collections::BTreeSet<String> {
     names.filter(|name| !name.starts_with("__")).collect()
 }
 
+/// Messages that a topic holds, as the server itself counts them.
+#[cfg(feature = "kafka")]
+pub fn messages(address: &str, topic: &str) -> u64 {
+    use rdkafka::consumer::{BaseConsumer, Consumer};
+
+    let client: BaseConsumer = rdkafka::ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
+    let metadata = client.fetch_metadata(Some(topic), super::PATIENCE).unwrap();
+    let partitions = metadata.topics()[0].partitions().iter();
+    let held = partitions.map(|partition| {
+        let (low, high) = client.fetch_watermarks(topic, partition.id(), super::PATIENCE).unwrap();
+        (high - low) as u64
+    });
+    held.sum()
+}
+
 /// Makes a topic, as somebody else would.
 #[cfg(feature = "kafka")]
 pub fn make_topic(address: &str, name: &str, partitions: i32) {
