@@ -17,7 +17,7 @@ pub enum Endpoint {
     Kafka,
     /// Aliyun's log service: checks signatures and bodies, holds quotas, errs on request, and accounts for every log
     #[cfg(feature = "sls")]
-    Sls(SlsArguments),
+    Sls(Box<SlsArguments>),
 }
 
 /// What the emulated log service is told to do.
