@@ -5,7 +5,6 @@
 //! when its batch's outcome is known.
 
 use std::collections::HashMap;
-use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,15 +12,13 @@ use std::time::{Duration, Instant};
 use md5::{Digest, Md5};
 use tokio::sync::Semaphore;
 
+use super::chunks::{Chunks, SparePieces};
 use super::codec::Tag;
 use super::config::{MOST_BATCH_BYTES, MOST_BATCH_LOGS};
+use super::press::Presses;
 use super::queue::Queue;
 use super::sign::hex;
 use crate::measure::Stamp;
-
-/// What a batch's encoding may take beyond the logs' weight, of which a buffer is given this share of its size at once. One
-/// that grows step by step leaves holes in the heap as large as itself; one that is never filled costs nothing but addresses.
-const ENCODING_SHARE: usize = 8;
 
 /// Groups without a batch that are let go once there are so many.
 const MOST_IDLE_GROUPS: usize = 4096;
@@ -57,7 +54,7 @@ pub struct Group {
 pub struct Batch {
     pub group: Arc<Group>,
     /// The group's logs as protobuf, not yet closed.
-    pub body: Vec<u8>,
+    pub body: Chunks,
     /// Each log's stamp, and its payload's size.
     pub logs: Vec<(Stamp, u32)>,
     /// What the logs weigh as the service counts them.
@@ -94,7 +91,8 @@ pub struct Accumulator {
     pub queue: Queue,
     run_id: String,
     groups: Mutex<HashMap<Box<[u8]>, Arc<Group>>>,
-    spare: Mutex<Vec<Vec<u8>>>,
+    pub spare: SparePieces,
+    pub presses: Presses,
     spare_logs: Mutex<Vec<Vec<(Stamp, u32)>>>,
     /// Logs handed in whose outcome is not known.
     pub pending: AtomicU64,
@@ -111,7 +109,8 @@ impl Accumulator {
             queue: Queue::default(),
             run_id,
             groups: Mutex::default(),
-            spare: Mutex::default(),
+            spare: SparePieces::default(),
+            presses: Presses::default(),
             spare_logs: Mutex::default(),
             pending: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),
@@ -163,7 +162,7 @@ impl Accumulator {
             }
         }
         if let Some(batch) = open.as_mut() {
-            batch.body.extend_from_slice(&staged.bytes[copied..]);
+            batch.body.extend(&staged.bytes[copied..], &self.spare);
         }
         staged.logs.clear();
         staged.bytes.clear();
@@ -172,25 +171,15 @@ impl Accumulator {
     /// Queues the open batch, with its last bytes.
     fn leave(&self, open: &mut Option<Batch>, last: &[u8]) {
         if let Some(mut batch) = open.take() {
-            batch.body.extend_from_slice(last);
+            batch.body.extend(last, &self.spare);
             self.queue.push(batch);
         }
     }
 
     fn batch(&self, group: &Arc<Group>) -> Batch {
-        let most = self.limits.bytes.min(MOST_BATCH_BYTES);
-        let body = lock(&self.spare).pop().unwrap_or_else(|| Vec::with_capacity(most + most / ENCODING_SHARE));
         let logs = lock(&self.spare_logs).pop().unwrap_or_default();
-        Batch { group: group.clone(), body, logs, raw_bytes: 0, taken_bytes: 0, opened: Instant::now() }
-    }
-
-    /// Takes back the memory of a batch that has been compressed. All of it is kept: there are no more buffers than the
-    /// budget has once let be full at the same time.
-    pub fn recycle(&self, mut body: Vec<u8>) {
-        body.clear();
-        if body.capacity() >= self.limits.bytes.min(MOST_BATCH_BYTES) {
-            lock(&self.spare).push(body);
-        }
+        let (body, opened) = (Chunks::default(), Instant::now());
+        Batch { group: group.clone(), body, logs, raw_bytes: 0, taken_bytes: 0, opened }
     }
 
     /// Gives back what a batch of these logs took.
@@ -239,13 +228,6 @@ impl Staged {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.logs.clear();
-    }
-}
-
-impl Batch {
-    /// The stamps and sizes of its logs, which leave the batch.
-    pub fn take_logs(&mut self) -> Vec<(Stamp, u32)> {
-        mem::take(&mut self.logs)
     }
 }
 

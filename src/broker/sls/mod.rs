@@ -5,16 +5,19 @@
 //! - `config`: the `[broker.sls]` table.
 //! - `producer`: what the engine's tasks hold; encodes and takes the budget.
 //! - `accumulator`, `queue`, `worker`: batches, what waits to be sent, and the threads that send it.
+//! - `chunks`, `press`: a batch's memory while it is collected, and while it is compressed.
 //! - `consumer`: reads back what was written.
 //! - `codec`: the protobuf of logs.
 //! - `http`, `sign`, `fault`, `service`: one request and its answer; what may be asked.
 
 mod accumulator;
+mod chunks;
 mod codec;
 mod config;
 mod consumer;
 mod fault;
 mod http;
+mod press;
 mod producer;
 mod queue;
 mod service;

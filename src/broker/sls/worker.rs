@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::accumulator::{Accumulator, Batch};
@@ -83,14 +82,13 @@ impl Worker {
 
     async fn work(mut self) {
         let mut stop = self.stop.clone();
-        let mut compressor = Compressor::default();
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => {}
             () = async {
                 loop {
                     let sealed = match self.accumulator.queue.next().await {
-                        Job::Fresh(batch) => self.seal(batch, &mut compressor),
+                        Job::Fresh(batch) => self.seal(batch),
                         Job::Again(sealed) => Some(sealed),
                     };
                     if let Some(sealed) = sealed {
@@ -102,18 +100,21 @@ impl Worker {
     }
 
     /// Closes and compresses a batch; `None` if that failed, which has been told.
-    fn seal(&self, mut batch: Batch, compressor: &mut Compressor) -> Option<Sealed> {
-        let place = &batch.group.place;
-        let pack = batch.group.next_pack();
+    fn seal(&self, batch: Batch) -> Option<Sealed> {
+        let Batch { group, body, logs, raw_bytes, taken_bytes, .. } = batch;
+        let place = &group.place;
+        let pack = group.next_pack();
         let tags = self.accumulator.tags.iter().map(|tag| (&tag.key[..], &tag.value[..]));
         let tags = tags.chain([(PACK_TAG, pack.as_bytes())]);
-        close_group(&mut batch.body, &place.topic, &place.source, tags);
-        let body_bytes = batch.body.len();
-        let body = match compressor.compress(self.compression, &mut batch.body) {
-            Ok(body) => body,
+        let pressed = self.accumulator.presses.press(self.compression, |whole| {
+            body.gather(whole, &self.accumulator.spare);
+            close_group(whole, &place.topic, &place.source, tags);
+        });
+        let (body, body_bytes) = match pressed {
+            Ok(pressed) => pressed,
             Err(error) => {
                 let fault = Fault { code: "Compression".to_owned(), message: error.to_string() };
-                self.fail(batch.take_logs(), batch.taken_bytes, &fault);
+                self.fail(logs, taken_bytes, &fault);
                 return None;
             }
         };
@@ -122,8 +123,6 @@ impl Worker {
             Some(_) => format!("/logstores/{}/shards/route", place.store),
         };
         let shard_hash = place.shard_hash.clone();
-        let (logs, raw_bytes, taken_bytes) = (batch.take_logs(), batch.raw_bytes, batch.taken_bytes);
-        self.accumulator.recycle(batch.body);
         Some(Sealed { path, shard_hash, logs, raw_bytes, taken_bytes, body_bytes, body, retries: 0 })
     }
 
@@ -186,31 +185,6 @@ impl Worker {
     }
 }
 
-/// Keeps a compressor's memory from one batch to the next.
-#[derive(Default)]
-struct Compressor {
-    room: Vec<u8>,
-}
-
-impl Compressor {
-    /// The body as it is sent. Uncompressed, it is the buffer itself.
-    fn compress(&mut self, compression: Compression, body: &mut Vec<u8>) -> Result<Bytes, std::io::Error> {
-        match compression {
-            Compression::None => Ok(Bytes::from(std::mem::take(body))),
-            Compression::Lz4 => {
-                let most = lz4_flex::block::get_maximum_output_size(body.len());
-                if self.room.len() < most {
-                    // New memory that is zero already costs nothing until it is written to, and most of it never is.
-                    self.room = vec![0; most];
-                }
-                let size = lz4_flex::block::compress_into(body, &mut self.room).map_err(std::io::Error::other)?;
-                Ok(Bytes::copy_from_slice(&self.room[..size]))
-            }
-            Compression::Zstd => zstd::bulk::compress(body, 1).map(Bytes::from),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,20 +196,5 @@ mod tests {
         let pauses: Vec<u128> = (0..11).map(|retries| rule.pause(retries).as_millis()).collect();
         assert_eq!(pauses[..4], [100, 200, 400, 800]);
         assert_eq!(pauses[8..], [25_600, 50_000, 50_000]);
-    }
-
-    #[test]
-    fn what_was_compressed_comes_back() {
-        let mut compressor = Compressor::default();
-        let text = b"content_key_1abcdefgh".repeat(100);
-        for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
-            let sent = compressor.compress(compression, &mut text.clone()).unwrap();
-            let back = match compression {
-                Compression::None => sent.to_vec(),
-                Compression::Lz4 => lz4_flex::block::decompress(&sent, text.len()).unwrap(),
-                Compression::Zstd => zstd::bulk::decompress(&sent, text.len()).unwrap(),
-            };
-            assert_eq!(back, text);
-        }
     }
 }
