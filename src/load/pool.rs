@@ -213,6 +213,7 @@ mod tests {
     fn the_same_seed_gives_the_same_payloads_and_another_gives_others() {
         for content in [
             Content::Random { size: Size::Uniform { min: 10, max: 100 }, compressibility: 0.3 },
+            Content::MessagePack { size: Size::Fixed(10) },
             template("${random:0..1000000000}"),
             Content::Vector { dimension: 8 },
             Content::Log { range: 1_000_000_000 },

@@ -29,6 +29,10 @@ pub enum Content {
         size: Size,
         compressibility: f64,
     },
+    /// One MessagePack value of the type `bin`, of that many random bytes.
+    MessagePack {
+        size: Size,
+    },
     /// The lines of a text file, without their line ends; not empty.
     Lines {
         file: PathBuf,
@@ -49,13 +53,15 @@ pub enum Content {
 
 impl Payload {
     /// Whether every payload may carry the engine's envelope of [`ENVELOPE_BYTES`] in itself; otherwise it travels as a
-    /// header, and a broker without headers is refused when the scenario is read. Lines, templates and logs are never
+    /// header, and a broker without headers is refused when the scenario is read. What others are to read is never
     /// altered.
     pub fn has_room_for_envelope(&self) -> bool {
         match &self.content {
             Content::Zeros { size } | Content::Random { size, .. } => size.smallest() >= ENVELOPE_BYTES,
             Content::Vector { dimension } => dimension * 4 >= ENVELOPE_BYTES,
-            Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => false,
+            Content::MessagePack { .. } | Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => {
+                false
+            }
         }
     }
 }

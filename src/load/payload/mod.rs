@@ -2,6 +2,7 @@
 
 mod lines;
 mod log;
+mod message_pack;
 mod size;
 mod template;
 mod vector;
@@ -21,6 +22,7 @@ pub(super) fn generate(payload: &Payload) -> Result<Draft, LoadError> {
         Content::Lines { file } => lines::lines(file, count),
         Content::Template { template } => template::template(&template.parts, count, seed),
         Content::Vector { dimension } => vector::vectors(*dimension, count, seed),
+        Content::MessagePack { size } => message_pack::message_pack(size, count, seed),
         Content::Log { range } => log::logs(*range, count, seed),
     }
 }

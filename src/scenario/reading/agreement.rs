@@ -160,7 +160,7 @@ fn envelope(scenario: &Scenario, descriptor: &Descriptor, problems: &Problems) {
             ),
             "let it be 8 or more, or set both `consumers.verify` and `consumers.end_to_end` to false".to_owned(),
         ),
-        Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => (
+        Content::MessagePack { .. } | Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => (
             "kind",
             format!("this payload must not be altered, and `{kind}` has no headers for what consumers check"),
             "set both `consumers.verify` and `consumers.end_to_end` to false, or send `zeros` or `random`".to_owned(),

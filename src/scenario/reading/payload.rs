@@ -38,15 +38,17 @@ pub(super) struct LineSizes {
 enum Kind {
     Zeros,
     Random,
+    MessagePack,
     Lines,
     Template,
     Vector,
     Log,
 }
 
-const KINDS: [(&str, Kind); 6] = [
+const KINDS: [(&str, Kind); 7] = [
     ("zeros", Kind::Zeros),
     ("random", Kind::Random),
+    ("message_pack", Kind::MessagePack),
     ("lines", Kind::Lines),
     ("template", Kind::Template),
     ("vector", Kind::Vector),
@@ -55,7 +57,11 @@ const KINDS: [(&str, Kind); 6] = [
 
 /// Keys that only some kinds have, and how to say which.
 const SPECIAL_KEYS: [(&str, &[Kind], &str); 6] = [
-    ("size", &[Kind::Zeros, Kind::Random], "only `zeros` and `random` payloads have a `size`"),
+    (
+        "size",
+        &[Kind::Zeros, Kind::Random, Kind::MessagePack],
+        "only `zeros`, `random` and `message_pack` payloads have a `size`",
+    ),
     ("compressibility", &[Kind::Random], "only `random` payloads have a `compressibility`"),
     ("file", &[Kind::Lines, Kind::Template], "only `lines` and `template` payloads come from a `file`"),
     ("text", &[Kind::Template], "only `template` payloads have a `text`"),
@@ -106,6 +112,21 @@ fn content(kind: Kind, fields: &Fields<'_>, context: &Context<'_>) -> Option<(Co
                 .get("compressibility")
                 .map(|field| field.number(|share| (0.0..=1.0).contains(&share), "it is a share from 0 to 1"));
             (Content::Random { size, compressibility: share.unwrap_or(Some(0.0))? }, sizes, default_pool(sizes))
+        }
+        Kind::MessagePack => {
+            let size = size()?;
+            let head = |bytes: usize| {
+                if bytes < 1 << 8 {
+                    2
+                } else if bytes < 1 << 16 {
+                    3
+                } else {
+                    5
+                }
+            };
+            let (mean, largest) = (size.mean(), size.largest());
+            let sizes = Sizes { mean: Some(mean + head(mean as usize) as f64), largest: Some(largest + head(largest)) };
+            (Content::MessagePack { size }, sizes, default_pool(sizes))
         }
         Kind::Vector => {
             let most = usize::try_from(LARGEST / 4).unwrap_or(usize::MAX);
