@@ -57,10 +57,17 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    #[inline]
     pub fn value(&mut self) -> Result<Value<'a>, DecodeError> {
+        let mut value = Value::Null;
+        self.read(&mut value)?;
+        Ok(value)
+    }
+
+    /// Reads a value to where it is to be: returned, each would be copied several times.
+    #[inline]
+    fn read(&mut self, into: &mut Value<'a>) -> Result<(), DecodeError> {
         let [code] = self.array()?;
-        self.content(code)
+        self.content(code, into)
     }
 
     /// The bytes of the next value, which is not looked into.
@@ -92,8 +99,8 @@ impl<'a> Decoder<'a> {
     }
 
     #[inline]
-    pub fn content(&mut self, code: u8) -> Result<Value<'a>, DecodeError> {
-        Ok(match code {
+    fn content(&mut self, code: u8, into: &mut Value<'a>) -> Result<(), DecodeError> {
+        *into = match code {
             format::DESCRIBED => {
                 let (descriptor, value) = self.deeper(|decoder| Ok((decoder.value()?, decoder.value()?)))?;
                 Value::Described(Box::new((descriptor, value)))
@@ -142,7 +149,8 @@ impl<'a> Decoder<'a> {
             format::MAP_8 | format::MAP_32 => Value::Map(self.compound(code == format::MAP_8, Self::map)?),
             format::ARRAY_8 | format::ARRAY_32 => Value::Array(self.compound(code == format::ARRAY_8, Self::elements)?),
             code => return Err(DecodeError::UnknownType(code)),
-        })
+        };
+        Ok(())
     }
 
     /// What has a size and a count: `read` is given as many bytes as the size says, and the count.
@@ -165,9 +173,9 @@ impl<'a> Decoder<'a> {
         if count > self.rest.len() {
             return Err(DecodeError::Short);
         }
-        let mut list = Vec::with_capacity(count);
-        for _ in 0..count {
-            list.push(self.value()?);
+        let mut list = vec![Value::Null; count];
+        for value in &mut list {
+            self.read(value)?;
         }
         Ok(list)
     }
@@ -179,9 +187,10 @@ impl<'a> Decoder<'a> {
         if !count.is_multiple_of(2) {
             return Err(DecodeError::Senseless("map"));
         }
-        let mut map = Vec::with_capacity(count / 2);
-        for _ in 0..count / 2 {
-            map.push((self.value()?, self.value()?));
+        let mut map = vec![(Value::Null, Value::Null); count / 2];
+        for (key, value) in &mut map {
+            self.read(key)?;
+            self.read(value)?;
         }
         Ok(map)
     }
@@ -202,7 +211,8 @@ impl<'a> Decoder<'a> {
         }
         let mut elements = Vec::with_capacity(count);
         for _ in 0..count {
-            let element = self.content(code)?;
+            let mut element = Value::Null;
+            self.content(code, &mut element)?;
             elements.push(match &descriptor {
                 None => element,
                 Some(descriptor) => Value::Described(Box::new((descriptor.clone(), element))),
