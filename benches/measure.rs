@@ -175,7 +175,7 @@ fn arrivals(criterion: &mut Criterion) {
                     let begin = std::time::Instant::now();
                     let mut batch = recorder.batch();
                     for payload in &messages {
-                        batch.received(Received { payload, envelope: None, lane: 0, redelivered: false });
+                        batch.received(Received { payload, envelope: None, lane: 0, position: 0, redelivered: false });
                     }
                     drop(batch);
                     spent += begin.elapsed();

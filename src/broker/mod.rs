@@ -62,6 +62,13 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// What the client library and the broker say of themselves.
     fn identity(&self) -> Identity;
 
+    /// For each lane of `topic`, the position that the next message to be written there will have; `None`: the broker has no
+    /// positions, or did not answer in time.
+    fn ends(&self, topic: &Topic) -> impl Future<Output = Option<Vec<u64>>> + Send {
+        let _ = topic;
+        std::future::ready(None)
+    }
+
     /// What the client library has seen of its own queues and of the broker's answers since the last call.
     fn telemetry(&self) -> Telemetry {
         Telemetry::default()
@@ -98,6 +105,37 @@ pub trait Consumer: Send + 'static {
     /// # Errors
     /// When receiving failed after as many messages as were handed over.
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError>;
+
+    /// Says of each lane that all messages before the position are done: a member that starts anew begins there. With
+    /// `confirmed` it waits, for a few seconds at most, until the broker has taken note. Only of members with
+    /// [`Progress::Kept`] or [`Progress::OfTheTrial`], and of brokers with the capability `positions`.
+    ///
+    /// # Errors
+    /// When the broker did not take note.
+    fn commit(&mut self, done: &[(u32, u64)], confirmed: bool) -> Result<(), ReceiveError> {
+        let _ = (done, confirmed);
+        Ok(())
+    }
+
+    /// The lanes that the group has given to this member, each with the position of the next message it will take, where
+    /// that is known by now; `None`: the broker has no positions.
+    fn lanes(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
+        None
+    }
+
+    /// Whether the group has decided which lanes this member has, be it none.
+    fn has_joined(&self) -> bool {
+        true
+    }
+
+    /// Whether the group wants this member's lanes back. Until [`Consumer::let_go`] the group waits; what is taken from
+    /// them and not committed by then, another member will take again. Only of members that commit.
+    fn is_asked_to_let_go(&self) -> bool {
+        false
+    }
+
+    /// Lets the lanes go that the group wants back.
+    fn let_go(&mut self) {}
 }
 
 /// What a broker is given to connect with.
@@ -139,6 +177,18 @@ pub struct Subscription {
     pub member: usize,
     /// The scenario's `consumers.properties`.
     pub properties: Vec<(String, String)>,
+    pub progress: Progress,
+}
+
+/// What becomes of a group's progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Nobody asks for it.
+    Unsaid,
+    /// Its members commit, and it is removed with the trial.
+    OfTheTrial,
+    /// Its members commit, and another run goes on from there.
+    Kept,
 }
 
 /// A message on its way out.

@@ -18,6 +18,8 @@ pub struct Received<'a> {
     /// Numbers the stretches within which the broker promises order (a partition), from 0 per topic;
     /// [`LANE_WITHOUT_ORDER`]: it promises none.
     pub lane: u32,
+    /// Where in its lane the message is; 0 from a broker without positions.
+    pub position: u64,
     /// The broker itself says that it delivered this message before.
     pub redelivered: bool,
 }
@@ -157,9 +159,14 @@ pub struct ArrivalBatch<'a> {
 }
 
 impl ArrivalBatch<'_> {
-    /// Counts, opens and verifies one message.
+    /// When this batch arrived, in nanoseconds since the trial's epoch; 0 before the first message.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Counts, opens and verifies one message; its envelope, if it is one of this trial and intact.
     #[inline]
-    pub fn received(&mut self, message: Received<'_>) {
+    pub fn received(&mut self, message: Received<'_>) -> Option<Envelope> {
         if self.now_ns == 0 {
             self.now_ns = self.shared.clock.now_ns();
         }
@@ -188,6 +195,7 @@ impl ArrivalBatch<'_> {
                         reception.foreign += 1;
                     }
                 }
+                return Some(envelope);
             }
             Opened::Corrupt => {
                 self.received += 1;
@@ -195,6 +203,7 @@ impl ArrivalBatch<'_> {
             }
             Opened::Foreign => reception.foreign += 1,
         }
+        None
     }
 }
 
@@ -230,7 +239,7 @@ mod tests {
         {
             let mut batch = recorder.batch();
             for payload in &messages {
-                batch.received(Received { payload, envelope: None, lane: 0, redelivered: false });
+                batch.received(Received { payload, envelope: None, lane: 0, position: 0, redelivered: false });
             }
         }
         let mut reception = Reception::default();
@@ -253,7 +262,7 @@ mod tests {
             let intended_ns = clock.now_ns();
             Envelope { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns }.seal(&mut message, checksum);
             while clock.now_ns() < intended_ns + 10_000 {}
-            batch.received(Received { payload: &message, envelope: None, lane: 0, redelivered: false });
+            batch.received(Received { payload: &message, envelope: None, lane: 0, position: 0, redelivered: false });
         }
         let mut reception = Reception::default();
         arrivals.collect(&mut reception, &mut Reception::default());
@@ -267,7 +276,7 @@ mod tests {
         for sequence in [1, 0] {
             let payload = &sealed(1, sequence);
             let lane = LANE_WITHOUT_ORDER;
-            recorder.batch().received(Received { payload, envelope: None, lane, redelivered: false });
+            recorder.batch().received(Received { payload, envelope: None, lane, position: 0, redelivered: false });
         }
         let mut reception = Reception::default();
         arrivals.collect(&mut reception, &mut Reception::default());
@@ -282,7 +291,7 @@ mod tests {
         let payload = br#"{"a": 1}"#;
         Envelope { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns: 0 }
             .seal(&mut envelope, crc32fast::hash(payload));
-        let message = Received { payload, envelope: Some(&envelope), lane: 0, redelivered: false };
+        let message = Received { payload, envelope: Some(&envelope), lane: 0, position: 0, redelivered: false };
         recorder.batch().received(message);
         recorder.batch().received(Received { payload: br#"{"a": 2}"#, ..message });
         let mut reception = Reception::default();

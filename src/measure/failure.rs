@@ -22,6 +22,8 @@ pub enum FailureClass {
     Refused,
     /// Another producer has taken this one's place.
     Fenced,
+    /// The server has no room left.
+    Full,
     /// Failed on purpose, by the null broker's script.
     Injected,
     /// Anything else; the message of the error is in the record.
@@ -29,7 +31,7 @@ pub enum FailureClass {
 }
 
 impl FailureClass {
-    pub const ALL: [FailureClass; 10] = [
+    pub const ALL: [FailureClass; 11] = [
         FailureClass::Timeout,
         FailureClass::QueueFull,
         FailureClass::TooLarge,
@@ -38,6 +40,7 @@ impl FailureClass {
         FailureClass::ConnectionLost,
         FailureClass::Refused,
         FailureClass::Fenced,
+        FailureClass::Full,
         FailureClass::Injected,
         FailureClass::Other,
     ];
@@ -53,6 +56,7 @@ impl FailureClass {
             FailureClass::ConnectionLost => "connection_lost",
             FailureClass::Refused => "refused",
             FailureClass::Fenced => "fenced",
+            FailureClass::Full => "full",
             FailureClass::Injected => "injected",
             FailureClass::Other => "other",
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::native::{Client, ConsumerQueue, class_of, name_of};
-use crate::broker::{BrokerError, Consumer, ReceiveError, Received, Subscription};
+use super::native::{Client, ConsumerQueue, Membership, class_of, name_of};
+use crate::broker::{BrokerError, Consumer, Progress, ReceiveError, Received, Subscription};
 
 /// The group's events are served at least so often, as `max.poll.interval.ms` demands of a living member.
 const SERVE: Duration = Duration::from_millis(500);
@@ -18,6 +18,9 @@ pub struct KafkaConsumer {
     arrived: Arc<Notify>,
     /// Whether the queue may hold more than the last notification told of.
     unread: bool,
+    topic: String,
+    /// Of a member that commits.
+    membership: Option<Arc<Membership>>,
 }
 
 impl KafkaConsumer {
@@ -29,8 +32,16 @@ impl KafkaConsumer {
     ) -> Result<Self, BrokerError> {
         let topic = &subscription.topic;
         let cannot = |reason: String| BrokerError::Topic { topic: topic.name.clone(), action: "consumed", reason };
-        let mut queue = ConsumerQueue::subscribe(client, &topic.name).map_err(|code| cannot(name_of(code)))?;
+        let membership = client.membership();
+        let mut queue =
+            ConsumerQueue::subscribe(client, &topic.name, membership.clone()).map_err(|code| cannot(name_of(code)))?;
         let arrived = queue.arrived();
+        let joined =
+            |queue, arrived| KafkaConsumer { queue, arrived, unread: true, topic: topic.name.clone(), membership };
+        if subscription.progress != Progress::Unsaid {
+            // It begins where the group has got to, whenever it is given its partitions, and may not throw messages away.
+            return Ok(joined(queue, arrived));
+        }
         let deadline = Instant::now() + deadline;
         while queue.assigned() == 0 {
             if subscription.member >= topic.partitions as usize {
@@ -49,7 +60,7 @@ impl KafkaConsumer {
                 let _ = timeout(Duration::from_millis(20), arrived.notified()).await;
             }
         }
-        Ok(KafkaConsumer { queue, arrived, unread: true })
+        Ok(joined(queue, arrived))
     }
 }
 
@@ -87,5 +98,27 @@ impl Consumer for KafkaConsumer {
             None => Ok(taken.messages),
             Some(code) => Err(ReceiveError { class: class_of(code), message: name_of(code) }),
         }
+    }
+
+    fn commit(&mut self, done: &[(u32, u64)], confirmed: bool) -> Result<(), ReceiveError> {
+        let commit = || self.queue.commit(&self.topic, done, confirmed);
+        let committed = if confirmed { tokio::task::block_in_place(commit) } else { commit() };
+        committed.map_err(|code| ReceiveError { class: class_of(code), message: name_of(code) })
+    }
+
+    fn lanes(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
+        Some(self.queue.positions())
+    }
+
+    fn has_joined(&self) -> bool {
+        self.membership.as_ref().is_none_or(|membership| membership.has_joined())
+    }
+
+    fn is_asked_to_let_go(&self) -> bool {
+        self.membership.as_ref().is_some_and(|membership| membership.is_asked_to_let_go())
+    }
+
+    fn let_go(&mut self) {
+        self.queue.let_go();
     }
 }

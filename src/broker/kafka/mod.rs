@@ -29,12 +29,20 @@ use self::native::{Client, Role, TopicHandle, name_of};
 use self::producer::KafkaProducer;
 use self::topics::Topics;
 use super::registry::{Capabilities, Descriptor};
-use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, Identity, Progress, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::scenario::StartFrom;
 
 /// One try at the cluster's metadata; between tries the client's trouble is looked at.
 const METADATA_TRY: Duration = Duration::from_millis(500);
+
+/// What a member that commits must have: it wants to know where a partition ends, to tell how far behind it is, and gets or
+/// gives back all its partitions at a time.
+const MEMBER: &[(&str, &str)] =
+    &[("enable.partition.eof", "true"), ("partition.assignment.strategy", "range,roundrobin")];
+
+/// How long a partition's end is asked for.
+const END: Duration = Duration::from_millis(500);
 
 /// How long a reason is waited for after every broker has been found to be down.
 const REASON: Duration = Duration::from_secs(5);
@@ -70,6 +78,7 @@ impl Broker for KafkaBroker {
             tls: cfg!(feature = "kafka-tls"),
             sasl: config::SASL_MECHANISMS,
             properties: true,
+            positions: true,
         },
         check_options: |options| options.try_into::<KafkaOptions>().map(drop),
     };
@@ -153,13 +162,29 @@ impl Broker for KafkaBroker {
 
     async fn consumer(&self, subscription: &Subscription) -> Result<KafkaConsumer, BrokerError> {
         let properties = self.properties.for_consumer(&subscription.group, &subscription.properties);
-        let client = Client::new(Role::Consumer, properties, None)
+        let (role, own) = match subscription.progress {
+            Progress::Unsaid => (Role::Consumer, &[][..]),
+            Progress::OfTheTrial | Progress::Kept => (Role::Member, MEMBER),
+        };
+        if subscription.progress == Progress::OfTheTrial {
+            lock(&self.committed_groups).entry(subscription.group.clone()).or_default();
+        }
+        let client = Client::new(role, properties.chain(own.iter().copied()), None)
             .map_err(|reason| BrokerError::Configuration { broker: "kafka", reason })?;
-        if subscription.from == StartFrom::Latest {
+        // A group that goes on begins where it has got to.
+        if subscription.from == StartFrom::Latest && subscription.progress != Progress::Kept {
             let committed = lock(&self.committed_groups).entry(subscription.group.clone()).or_default().clone();
             committed.get_or_try_init(async || begin_at_latest(&client, subscription, self.timeout)).await?;
         }
         KafkaConsumer::join(client, subscription, self.timeout).await
+    }
+
+    async fn ends(&self, topic: &Topic) -> Option<Vec<u64>> {
+        // Not over a consumer's connection, where the question would wait behind a fetch.
+        let connection = self.connections[0].clone();
+        let (name, partitions) = (topic.name.clone(), topic.partitions);
+        let ask = move || connection.client.ends(&name, partitions, END).ok();
+        tokio::task::spawn_blocking(ask).await.ok().flatten()
     }
 
     fn identity(&self) -> Identity {

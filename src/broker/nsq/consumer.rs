@@ -218,6 +218,7 @@ impl Up {
                         payload: body,
                         envelope: None,
                         lane: LANE_WITHOUT_ORDER,
+                        position: 0,
                         redelivered: attempts > 1,
                     });
                     command::finish(&mut self.outbox.bytes, id);

@@ -92,6 +92,7 @@ impl Broker for NsqBroker {
             tls: true,
             sasl: &[],
             properties: false,
+            positions: false,
         },
         check_options: |options| options.try_into::<NsqOptions>().map(drop),
     };

@@ -145,7 +145,7 @@ impl Member {
         let messages = std::mem::take(&mut *lock(&self.queue));
         for (lane, message) in &messages {
             let envelope = message.envelope.as_deref();
-            each(Received { payload: &message.payload, envelope, lane: *lane, redelivered: false });
+            each(Received { payload: &message.payload, envelope, lane: *lane, position: 0, redelivered: false });
         }
         self.backlog.messages.fetch_sub(messages.len(), Ordering::AcqRel);
         self.backlog.room.notify_waiters();

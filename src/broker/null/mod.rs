@@ -51,6 +51,7 @@ impl Broker for NullBroker {
             tls: false,
             sasl: &[],
             properties: false,
+            positions: false,
         },
         check_options: |options| options.try_into::<NullOptions>().map(drop),
     };

@@ -71,6 +71,7 @@ impl Broker for PulsarBroker {
             tls: true,
             sasl: &[],
             properties: false,
+            positions: false,
         },
         check_options: config::check,
     };

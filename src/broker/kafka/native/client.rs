@@ -8,6 +8,7 @@ use std::time::Duration;
 use rdkafka::bindings as rd;
 use rdkafka::types::RDKafkaConfRes;
 
+use super::membership::Membership;
 use crate::load::PayloadPool;
 
 /// What a client instance is for.
@@ -16,6 +17,8 @@ pub enum Role {
     /// Delivery reports, errors and statistics come as events.
     Producer,
     Consumer,
+    /// A consumer that is told when its group takes partitions away.
+    Member,
 }
 
 /// Owns a `rd_kafka_t`. librdkafka's functions on it may be called from any thread.
@@ -23,6 +26,8 @@ pub struct Client {
     client: NonNull<rd::rd_kafka_t>,
     /// Messages may point into the pool as long as the client lives: fields are dropped after it is destroyed.
     payloads: Option<Arc<PayloadPool>>,
+    /// What the group's callback is given, for as long as the client lives.
+    membership: Option<Arc<Membership>>,
 }
 
 // SAFETY: librdkafka's client is thread-safe ("fully thread-safe", INTRODUCTION.md, "Threads and callbacks").
@@ -41,6 +46,7 @@ impl Client {
         properties: impl IntoIterator<Item = (&'p str, &'p str)>,
         payloads: Option<Arc<PayloadPool>>,
     ) -> Result<Self, String> {
+        let membership: Option<Arc<Membership>> = (role == Role::Member).then(Arc::default);
         // SAFETY: has no preconditions.
         let configuration = unsafe { rd::rd_kafka_conf_new() };
         for (key, value) in properties {
@@ -63,16 +69,49 @@ impl Client {
                     rd::rd_kafka_type_t::RD_KAFKA_PRODUCER
                 }
                 Role::Consumer => rd::rd_kafka_type_t::RD_KAFKA_CONSUMER,
+                Role::Member => {
+                    let membership = membership.as_ref().map_or(std::ptr::null(), Arc::as_ptr);
+                    rd::rd_kafka_conf_set_opaque(configuration, membership.cast_mut().cast());
+                    rd::rd_kafka_conf_set_rebalance_cb(configuration, Some(super::membership::rebalance));
+                    rd::rd_kafka_type_t::RD_KAFKA_CONSUMER
+                }
             };
             let client = rd::rd_kafka_new(kind, configuration, reason.as_mut_ptr(), reason.len());
             match NonNull::new(client) {
-                Some(client) => Ok(Client { client, payloads }),
+                Some(client) => Ok(Client { client, payloads, membership }),
                 None => {
                     rd::rd_kafka_conf_destroy(configuration);
                     Err(text(&reason))
                 }
             }
         }
+    }
+
+    /// Of a [`Role::Member`], what its group asks of it.
+    pub fn membership(&self) -> Option<Arc<Membership>> {
+        self.membership.clone()
+    }
+
+    /// The end of every partition of `topic`, as its brokers say within `timeout` each.
+    ///
+    /// # Errors
+    /// librdkafka's code when one does not.
+    pub fn ends(&self, topic: &str, partitions: u32, timeout: Duration) -> Result<Vec<u64>, rd::rd_kafka_resp_err_t> {
+        let name = CString::new(topic).map_err(|_| rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
+        let timeout = timeout.as_millis() as i32;
+        let one = |partition| {
+            let (mut begin, mut end) = (0, 0);
+            let (begin, last) = (&mut begin, &mut end);
+            // SAFETY: the client is alive, the name terminated, and both numbers are there to be written to.
+            let code = unsafe {
+                rd::rd_kafka_query_watermark_offsets(self.as_ptr(), name.as_ptr(), partition, begin, last, timeout)
+            };
+            match code {
+                rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(end.max(0) as u64),
+                code => Err(code),
+            }
+        };
+        (0..partitions as i32).map(one).collect()
     }
 
     pub(super) fn as_ptr(&self) -> *mut rd::rd_kafka_t {

@@ -11,10 +11,14 @@ use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use tokio::sync::Notify;
 
 use super::client::Client;
+use super::membership::Membership;
 use crate::broker::{ENVELOPE_HEADER, Received};
 
 /// How many messages are taken at a time.
 const FETCH: usize = 1024;
+
+/// How long the answer to a commit is waited for.
+const CONFIRM: Duration = Duration::from_secs(5);
 
 /// The queue of a member of a group.
 pub struct ConsumerQueue {
@@ -23,6 +27,11 @@ pub struct ConsumerQueue {
     arrived: Arc<Notify>,
     envelope_header: CString,
     messages: Vec<*mut rd::rd_kafka_message_t>,
+    /// Partitions that were read to their end, with the position of it: told of members that ask for
+    /// `enable.partition.eof`.
+    ended: Vec<(u32, u64)>,
+    /// Of a member that commits.
+    membership: Option<Arc<Membership>>,
 }
 
 // SAFETY: librdkafka's queues may be used from any thread, and `messages` is empty between calls.
@@ -33,7 +42,7 @@ impl ConsumerQueue {
     ///
     /// # Errors
     /// librdkafka's code when it cannot subscribe.
-    pub fn subscribe(client: Client, topic: &str) -> Result<Self, Code> {
+    pub fn subscribe(client: Client, topic: &str, membership: Option<Arc<Membership>>) -> Result<Self, Code> {
         let name = CString::new(topic).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
         let envelope_header = CString::new(ENVELOPE_HEADER).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
         let arrived = Arc::new(Notify::new());
@@ -51,8 +60,15 @@ impl ConsumerQueue {
             rd::rd_kafka_topic_partition_list_destroy(list);
             let opaque = Arc::as_ptr(&arrived).cast_mut().cast();
             rd::rd_kafka_queue_cb_event_enable(queue.as_ptr(), Some(notify), opaque);
-            let consumer =
-                ConsumerQueue { queue, client, arrived, envelope_header, messages: Vec::with_capacity(FETCH) };
+            let consumer = ConsumerQueue {
+                queue,
+                client,
+                arrived,
+                envelope_header,
+                messages: Vec::with_capacity(FETCH),
+                ended: Vec::new(),
+                membership,
+            };
             if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(consumer) } else { Err(code) }
         }
     }
@@ -133,7 +149,9 @@ impl ConsumerQueue {
                         each(received(message, &self.envelope_header));
                         taken.messages += 1;
                     }
-                    Code::RD_KAFKA_RESP_ERR__PARTITION_EOF => {}
+                    Code::RD_KAFKA_RESP_ERR__PARTITION_EOF => {
+                        self.ended.push(((*message).partition.max(0) as u32, (*message).offset.max(0) as u64));
+                    }
                     code => {
                         taken.error.get_or_insert(code);
                     }
@@ -142,6 +160,65 @@ impl ConsumerQueue {
             }
         }
         taken
+    }
+
+    /// The partitions of this member, each with the position of the next message to take, where that is known.
+    pub fn positions(&mut self) -> Vec<(u32, Option<u64>)> {
+        let mut list = ptr::null_mut();
+        let mut positions = Vec::new();
+        // SAFETY: the client is alive; the list is the caller's, its elements are as many as it says, and it is destroyed
+        // after its last use.
+        unsafe {
+            if rd::rd_kafka_assignment(self.client.as_ptr(), &mut list) != Code::RD_KAFKA_RESP_ERR_NO_ERROR {
+                return positions;
+            }
+            rd::rd_kafka_position(self.client.as_ptr(), list);
+            for index in 0..(*list).cnt as usize {
+                let element = &*(*list).elems.add(index);
+                let lane = element.partition.max(0) as u32;
+                // Of a partition from which nothing was taken, only its end may be known.
+                let ended = self.ended.iter().rev().find(|(ended, _)| *ended == lane).map(|(_, end)| *end);
+                positions.push((lane, u64::try_from(element.offset).ok().max(ended)));
+            }
+            rd::rd_kafka_topic_partition_list_destroy(list);
+        }
+        self.ended.retain(|(lane, _)| positions.iter().any(|(known, _)| known == lane));
+        self.ended.reverse();
+        let mut seen = std::collections::BTreeSet::new();
+        self.ended.retain(|(lane, _)| seen.insert(*lane));
+        self.ended.reverse();
+        positions
+    }
+
+    /// Commits, of each partition of `topic`, that all before the position is done; `confirmed`: waits for the answer.
+    ///
+    /// # Errors
+    /// librdkafka's code when it is not taken note of.
+    pub fn commit(&self, topic: &str, done: &[(u32, u64)], confirmed: bool) -> Result<(), Code> {
+        let name = CString::new(topic).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
+        // SAFETY: the client is alive, the name terminated; each element is written to before the next one is added, and
+        // the list is destroyed after its last use.
+        let code = unsafe {
+            let list = rd::rd_kafka_topic_partition_list_new(done.len() as i32);
+            for (lane, next) in done {
+                (*rd::rd_kafka_topic_partition_list_add(list, name.as_ptr(), *lane as i32)).offset = *next as i64;
+            }
+            let code = match confirmed {
+                true => commit_confirmed(self.client.as_ptr(), list),
+                false => rd::rd_kafka_commit(self.client.as_ptr(), list, 1),
+            };
+            rd::rd_kafka_topic_partition_list_destroy(list);
+            code
+        };
+        if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(()) } else { Err(code) }
+    }
+
+    /// Gives back the partitions that the group asks for.
+    pub fn let_go(&mut self) {
+        if let Some(membership) = &self.membership {
+            membership.let_go(&self.client);
+        }
+        self.ended.clear();
     }
 }
 
@@ -160,9 +237,37 @@ impl Drop for ConsumerQueue {
         // before the client is destroyed (fields are dropped after this).
         unsafe {
             rd::rd_kafka_queue_cb_event_enable(self.queue.as_ptr(), None, ptr::null_mut());
+            if let Some(membership) = &self.membership {
+                membership.leave(&self.client);
+            }
             rd::rd_kafka_consumer_close(self.client.as_ptr());
             rd::rd_kafka_queue_destroy(self.queue.as_ptr());
         }
+    }
+}
+
+/// Commits and waits for the answer, but no longer than [`CONFIRM`].
+///
+/// # Safety
+/// Both must be valid.
+unsafe fn commit_confirmed(
+    client: *mut rd::rd_kafka_t,
+    list: *const rd::rd_kafka_topic_partition_list_t,
+) -> Code {
+    // SAFETY: by the caller's promise; queue and event are made here and destroyed after their last use. An answer that
+    // comes later finds its queue gone, for which librdkafka keeps a reference of its own.
+    unsafe {
+        let queue = rd::rd_kafka_queue_new(client);
+        let mut code = rd::rd_kafka_commit_queue(client, list, queue, None, ptr::null_mut());
+        if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR {
+            let event = rd::rd_kafka_queue_poll(queue, CONFIRM.as_millis() as i32);
+            code = if event.is_null() { Code::RD_KAFKA_RESP_ERR__TIMED_OUT } else { rd::rd_kafka_event_error(event) };
+            if !event.is_null() {
+                rd::rd_kafka_event_destroy(event);
+            }
+        }
+        rd::rd_kafka_queue_destroy(queue);
+        code
     }
 }
 
@@ -179,7 +284,13 @@ unsafe fn received<'a>(message: *const rd::rd_kafka_message_t, envelope_header: 
             && rd::rd_kafka_header_get_last(headers, envelope_header.as_ptr(), &mut value, &mut length)
                 == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
         let envelope = found.then(|| bytes(value, length));
-        Received { payload, envelope, lane: (*message).partition.max(0) as u32, redelivered: false }
+        Received {
+            payload,
+            envelope,
+            lane: (*message).partition.max(0) as u32,
+            position: (*message).offset.max(0) as u64,
+            redelivered: false,
+        }
     }
 }
 

@@ -8,10 +8,12 @@ mod client;
 mod consume;
 mod error;
 mod events;
+mod membership;
 mod produce;
 
 pub use client::{Client, Role};
 pub use consume::ConsumerQueue;
 pub use error::{class_of, name_of};
 pub use events::{Deliveries, Event};
+pub use membership::Membership;
 pub use produce::{Handed, Space, TopicHandle};

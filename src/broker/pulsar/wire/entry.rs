@@ -169,6 +169,7 @@ pub fn read(
             payload,
             envelope: head.envelope.as_ref().map(<[u8; ENVELOPE_BYTES]>::as_slice),
             lane,
+            position: 0,
             redelivered,
         });
         return Ok(1);
@@ -182,6 +183,7 @@ pub fn read(
             payload: content,
             envelope: inner.envelope.as_ref().map(<[u8; ENVELOPE_BYTES]>::as_slice),
             lane,
+            position: 0,
             redelivered,
         });
         payload = behind;
