@@ -22,6 +22,7 @@
 //! - [`load`]: when messages are due and what they carry, as pure functions of a seed and a clock.
 //! - [`broker`]: the traits a broker implements, the registry of brokers, and one module per broker.
 //! - [`engine`]: runs one trial through its phases.
+//! - [`pipeline`]: consumers that parse what they receive and write it to databases.
 //! - [`measure`]: the clock, what is recorded per message, and what the machine was doing.
 //! - [`conclude`]: the record's figures, and whether they can be trusted, with the evidence.
 //! - [`record`]: the versioned result and the directory it lies in.
@@ -38,5 +39,6 @@ pub mod emulator;
 pub mod engine;
 pub mod load;
 pub mod measure;
+pub mod pipeline;
 pub mod record;
 pub mod scenario;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use brokermark::broker::registry::{Capabilities, Descriptor, find};
 use brokermark::scenario::{
-    Confirm, Content, Keys, Load, OutputFormat, Placement, Plan, SaslMechanism, Scenario, ScenarioError, Schedule,
-    Secret, Size, StartFrom, parse_for,
+    CommitPolicy, Confirm, Content, Feed, Keys, Load, OutputFormat, Placement, Plan, SaslMechanism, Scenario,
+    ScenarioError, Schedule, Secret, Size, StartFrom, parse_for,
 };
 use serde::Deserialize;
 
@@ -51,6 +51,7 @@ const KINDS: [Descriptor; 2] = [
             tls: true,
             sasl: &[SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512],
             properties: true,
+            positions: true,
         },
         check_options: |table| table.try_into::<RichOptions>().map(drop),
     },
@@ -69,6 +70,7 @@ const KINDS: [Descriptor; 2] = [
             tls: false,
             sasl: &[],
             properties: false,
+            positions: false,
         },
         check_options: |table| table.try_into::<PlainOptions>().map(drop),
     },
@@ -606,6 +608,65 @@ fn refusals_read_well() {
         })
         .collect();
     insta::assert_snapshot!("refusals", shown.join("\n"));
+}
+
+#[test]
+fn a_pipeline_is_a_group_of_consumers() {
+    let scenario = scenario(&format!(
+        "{RICH}[pipeline]\ninstances = 8\ntimestamp = \"t\"\nlinger = \"5ms\"\n[consumers.properties]\na = 1\n[run]\nmessages = 1\n"
+    ));
+    let (consumers, pipeline) = (scenario.consumers.unwrap(), scenario.pipeline.unwrap());
+    assert_eq!((consumers.groups, consumers.members, consumers.verify), (1, 8, true));
+    assert_eq!(consumers.properties, [("a".to_owned(), "1".to_owned())]);
+    assert_eq!((pipeline.batch, pipeline.writers, pipeline.linger), (3000, 2, Duration::from_millis(5)));
+    assert_eq!((pipeline.commit, pipeline.feed), (CommitPolicy::AfterWrite, Feed::Together));
+}
+
+#[test]
+fn what_a_pipeline_cannot_have_is_refused_with_its_line() {
+    let refused = |pipeline: &str| {
+        let text = format!("{RICH}[run]\nmessages = 1\n[pipeline]\n{pipeline}\n");
+        plan_with(&text, &[]).unwrap_err().to_string()
+    };
+    for (pipeline, words) in [
+        ("instanses = 8", &["try.toml:7", "did you mean `instances`?"][..]),
+        ("writers = 0", &["try.toml:7", "`pipeline.writers` cannot be 0"]),
+        ("feed = \"none\"", &["topology.name", "run.duration"]),
+        ("commit = \"afterwrite\"", &["try.toml:7", "did you mean `after_write`?"]),
+        ("parse = \"none\"\ntimestamp = \"t\"", &["try.toml:8", "there are no fields"]),
+        ("[[pipeline.sinks]]\nkind = \"cassandra\"", &["try.toml:8", "no sink of kind \"cassandra\""]),
+        ("[[pipeline.sinks]]\nkey = 1", &["`kind` is missing"]),
+        ("group = \"g\"\n[consumers]\nverify = true", &["try.toml:9", "others may send or receive"]),
+        ("[consumers]\nmembers = 3", &["try.toml:8", "pipeline.instances"]),
+        ("[topology]\ntopics = 2", &["try.toml:8", "a pipeline reads one topic"]),
+        ("[thresholds]\nrequire = [\"written_per_second > 1\"]", &["try.toml:8", "nothing is written"]),
+    ] {
+        let refusal = refused(pipeline);
+        for word in words {
+            assert!(refusal.contains(word), "no '{word}' in:\n{refusal}");
+        }
+    }
+    let plain = "broker.kind = \"echo\"\npayload.kind = \"random\"\nrun.messages = 1\npipeline.instances = 2\n";
+    let refusal = plan_with(plain, &[]).unwrap_err().to_string();
+    assert!(refusal.contains("let `pipeline.commit` be \"on_receipt\""), "{refusal}");
+    assert!(plan_with(plain, &["pipeline.commit=on_receipt"]).is_ok());
+}
+
+#[cfg(all(feature = "redis", feature = "mongodb"))]
+#[test]
+fn a_sink_checks_its_own_keys_and_its_secrets_are_masked() {
+    let text = |sink: &str| format!("{RICH}[run]\nmessages = 1\n[pipeline]\n[[pipeline.sinks]]\n{sink}\n");
+    let refused = |sink: &str| plan_with(&text(sink), &[]).unwrap_err().to_string();
+    let refusal = refused("kind = \"redis\"\naddres = \"h:1\"\nkey = \"a\"");
+    assert!(refusal.contains("try.toml:9") && refusal.contains("did you mean `address`?"), "{refusal}");
+    assert!(refused("kind = \"redis\"\naddress = \"h:1\"").contains("needs a `key`"));
+    let both = text(
+        "kind = \"mongodb\"\naddress = \"h:1\"\ndatabase = \"d\"\ncollection = \"c\"\nfields = [\"a\"]\nusername = \"u\"\npassword = \"hunter2\"",
+    );
+    let plan = plan(&both);
+    assert_eq!(plan.trials[0].scenario.pipeline.as_ref().unwrap().sinks[0].fields, ["a"]);
+    assert!(!plan.text.contains("hunter2") && !plan.trials[0].document.to_string().contains("hunter2"));
+    assert!(!format!("{:?}", plan.trials[0].scenario).contains("hunter2"));
 }
 
 #[test]

@@ -101,6 +101,8 @@ fn a_second_is_valid_and_an_altered_one_is_not() {
         failed: 0,
         payload_bytes: 900,
         consumed: None,
+        finished: None,
+        lag: None,
         in_flight: 1,
         p50_ns: Some(1),
         p99_ns: None,

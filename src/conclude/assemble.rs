@@ -42,6 +42,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.errors = errors(&outcome.totals.outcomes.errors);
     record.receive_errors = errors(&outcome.receive_errors);
     record.verification = verification(trial, outcome);
+    record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
     record.wire = wire(outcome, &record);
     record.host_load = outcome.usage.system.map(|load| HostLoad { system_cpu_busy: load.busy, steal: load.steal });
@@ -83,6 +84,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         receive_errors: Vec::new(),
         verification: None,
         wire: None,
+        pipeline: None,
         client: Client::default(),
         host_load: None,
         verdict: Verdict::pending(),
@@ -136,12 +138,12 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
     }
 }
 
-fn latency(distribution: &Distribution) -> Option<Latency> {
+pub(super) fn latency(distribution: &Distribution) -> Option<Latency> {
     Latency::from_histogram(distribution.histogram(), distribution.beyond_range())
 }
 
 /// Most frequent first.
-fn errors_by_class(errors: &Errors, begin_ns: u64) -> Vec<ErrorCount> {
+pub(super) fn errors_by_class(errors: &Errors, begin_ns: u64) -> Vec<ErrorCount> {
     let count = |(class, tally): (_, &ErrorTally)| {
         let (at_ns, message) = tally.first.clone().unwrap_or_default();
         ErrorCount { class, count: tally.count, first_message: message, first_at_ns: at_ns.saturating_sub(begin_ns) }
@@ -247,6 +249,8 @@ fn series(trial: &Trial, outcome: &Outcome) -> Vec<SeriesRow> {
         failed: second.failed,
         payload_bytes: second.payload_bytes,
         consumed: consumers.then_some(second.consumed),
+        finished: second.finished,
+        lag: second.lag,
         in_flight: second.in_flight,
         p50_ns: second.p50_ns,
         p99_ns: second.p99_ns,

@@ -3,6 +3,7 @@
 mod assemble;
 mod command_line;
 mod environment;
+mod pipeline;
 mod threshold;
 pub mod verdict;
 

@@ -57,6 +57,15 @@ fn measured(metric: Metric, record: &Record) -> Result<f64, String> {
         Metric::ConsumedPerSecond => {
             record.throughput.consumed_per_second.ok_or("nothing was consumed: add a [consumers] table".to_owned())
         }
+        Metric::WrittenPerSecond => {
+            let sinks = record.pipeline.iter().flat_map(|pipeline| &pipeline.sinks);
+            let slowest = sinks.map(|sink| sink.written_per_second).reduce(f64::min);
+            slowest.ok_or("nothing was written: add `[[pipeline.sinks]]`".to_owned())
+        }
+        Metric::Lag => {
+            let lag = record.pipeline.as_ref().and_then(|pipeline| pipeline.lag_at_end);
+            lag.map(|lag| lag as f64).ok_or("nobody could tell how far the pipeline was behind".to_owned())
+        }
         Metric::Failed => Ok(record.counts.failed as f64),
         Metric::Unresolved => Ok(record.counts.unresolved as f64),
         Metric::Lost => verification().map(|found| found.lost as f64),
@@ -103,9 +112,12 @@ fn at_quantile(latency: &Latency, quantile: f64) -> Result<Option<f64>, String> 
 fn readable_figure(metric: Metric, value: f64) -> String {
     match metric {
         Metric::Latency(..) | Metric::CpuPerMessage => readable::duration(value),
-        Metric::MessagesPerSecond | Metric::ConsumedPerSecond => format!("{}/s", readable::rate(value)),
+        Metric::MessagesPerSecond | Metric::ConsumedPerSecond | Metric::WrittenPerSecond => {
+            format!("{}/s", readable::rate(value))
+        }
         Metric::PayloadBytesPerSecond => format!("{}/s", readable::bytes(value)),
-        Metric::Failed
+        Metric::Lag
+        | Metric::Failed
         | Metric::Unresolved
         | Metric::Lost
         | Metric::Duplicated

@@ -13,12 +13,21 @@ pub struct Collector {
     load_start_ns: u64,
     last_ns: u64,
     last_submitted: u64,
+    /// What the pipeline had finished at the last look.
+    last_finished: u64,
     host: HostSampler,
     interval: Interval,
     reception: Reception,
     spare_interval: Interval,
     spare_reception: Reception,
     totals: Totals,
+}
+
+/// Where a pipeline stands: messages it has finished so far, and how many it is behind.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing {
+    pub finished: u64,
+    pub lag: Option<u64>,
 }
 
 /// What a trial came to.
@@ -39,6 +48,7 @@ impl Collector {
             load_start_ns,
             last_ns: load_start_ns,
             last_submitted: 0,
+            last_finished: 0,
             host: HostSampler::begin(),
             interval: Interval::default(),
             reception: Reception::default(),
@@ -49,15 +59,27 @@ impl Collector {
     }
 
     /// Takes what has come since the last look and tells `observer`.
-    pub fn look(&mut self, phase: Phase, broker: &impl Broker, observer: &mut dyn Observer) {
+    pub fn look(
+        &mut self,
+        phase: Phase,
+        broker: &impl Broker,
+        pipeline: Option<Standing>,
+        observer: &mut dyn Observer,
+    ) {
         self.acks.collect(&mut self.interval, &mut self.spare_interval);
-        self.account(phase, broker.telemetry(), observer);
+        self.account(phase, broker.telemetry(), pipeline, observer);
     }
 
     /// The last look: what comes later stays unresolved.
-    pub fn close(mut self, phase: Phase, broker: &impl Broker, observer: &mut dyn Observer) -> Totals {
+    pub fn close(
+        mut self,
+        phase: Phase,
+        broker: &impl Broker,
+        pipeline: Option<Standing>,
+        observer: &mut dyn Observer,
+    ) -> Totals {
         self.acks.close(&mut self.interval, &mut self.spare_interval);
-        self.account(phase, broker.telemetry(), observer);
+        self.account(phase, broker.telemetry(), pipeline, observer);
         self.totals
     }
 
@@ -66,11 +88,11 @@ impl Collector {
         self.totals.outcomes.measured.acknowledged + self.totals.outcomes.warm_up.acknowledged
     }
 
-    fn account(&mut self, phase: Phase, telemetry: Telemetry, observer: &mut dyn Observer) {
+    fn account(&mut self, phase: Phase, telemetry: Telemetry, pipeline: Option<Standing>, observer: &mut dyn Observer) {
         if let Some(arrivals) = &self.arrivals {
             arrivals.collect(&mut self.reception, &mut self.spare_reception);
         }
-        let second = self.second(phase, telemetry);
+        let second = self.second(phase, telemetry, pipeline);
         observer.second(&second, &self.interval, &self.reception);
         self.totals.seconds.push(second);
         self.totals.outcomes.merge(&self.interval);
@@ -80,7 +102,7 @@ impl Collector {
         self.reception.clear();
     }
 
-    fn second(&mut self, phase: Phase, telemetry: Telemetry) -> Second {
+    fn second(&mut self, phase: Phase, telemetry: Telemetry, pipeline: Option<Standing>) -> Second {
         let now_ns = self.acks.clock().now_ns().max(self.last_ns + 1);
         let submitted = self.acks.submitted();
         let (interval, reception) = (&self.interval, &self.reception);
@@ -95,6 +117,8 @@ impl Collector {
             failed: interval.measured.failed + interval.warm_up.failed,
             payload_bytes: interval.measured.payload_bytes + interval.warm_up.payload_bytes,
             consumed: reception.messages,
+            finished: pipeline.map(|pipeline| pipeline.finished - self.last_finished),
+            lag: pipeline.and_then(|pipeline| pipeline.lag),
             in_flight: self.acks.in_flight(),
             p50_ns: at(0.5),
             p99_ns: at(0.99),
@@ -103,6 +127,7 @@ impl Collector {
         };
         self.last_ns = now_ns;
         self.last_submitted = submitted;
+        self.last_finished = pipeline.map_or(0, |pipeline| pipeline.finished);
         second
     }
 }

@@ -34,7 +34,9 @@ pub async fn consume<C: Consumer>(
         };
         let taken = ready.and_then(|()| {
             let mut batch = recorder.batch();
-            consumer.take(|message| batch.received(message))
+            consumer.take(|message| {
+                batch.received(message);
+            })
         });
         pause = match taken {
             Ok(_) => Duration::ZERO,

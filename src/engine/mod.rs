@@ -45,6 +45,8 @@ pub enum EngineError {
     Load(#[from] LoadError),
     #[error(transparent)]
     Broker(#[from] BrokerError),
+    #[error("the pipeline cannot begin: {0}")]
+    Pipeline(String),
     #[error("a producer task crashed ({0}): this is a bug of brokermark, please report it")]
     Crashed(String),
 }

@@ -7,6 +7,7 @@ use super::sender::Attempted;
 use crate::broker::Identity;
 use crate::measure::host::HostUsage;
 use crate::measure::{Distribution, Errors, Found, Interval, Tally};
+use crate::pipeline;
 
 /// How a trial ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Outcome {
     pub found: Vec<Found>,
     /// What went wrong while receiving; each was retried.
     pub receive_errors: Errors,
+    /// What the pipeline did, where there is one.
+    pub pipeline: Option<pipeline::Outcome>,
     /// How late wake-ups came; `None` in a closed loop, which has none.
     pub lag: Option<Distribution>,
     /// Of the measured phase and the drain.

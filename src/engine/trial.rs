@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::collector::Collector;
+use super::collector::{Collector, Standing};
 use super::consuming::consume;
 use super::course::Course;
 use super::observer::{Observer, Phase};
@@ -19,11 +19,12 @@ use super::quota::Quota;
 use super::rounds::Rounds;
 use super::sender::{Attempted, EnvelopeMode, Sender, Shared};
 use super::{EngineError, TrialIdentity};
-use crate::broker::{Broker, Producer, Setup, Subscription, Topic};
+use crate::broker::{Broker, Producer, Progress, Setup, Subscription, Topic};
 use crate::load::{KeySource, PayloadPool, Timetable};
 use crate::measure::host::{self, HostSampler};
 use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, Errors};
-use crate::scenario::{Load, Placement, Producers, Scenario};
+use crate::pipeline::Pipeline;
+use crate::scenario::{Feed, Load, Placement, Producers, Scenario};
 
 /// How long connecting, preparing and closing may each take.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -105,40 +106,85 @@ impl Running<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
         let (stop_consumers, consumers_stop) = watch::channel(false);
-        let consumers = self.consumers(broker, consumers_stop).await?;
-        let producers = self.producers(broker).await?;
-
         let clock = self.acks.clock();
+        let feed = self.scenario.pipeline.as_ref().map(|pipeline| pipeline.feed);
+        let mut pipeline = match &self.scenario.pipeline {
+            Some(config) => Some(Pipeline::begin(config, clock).await.map_err(EngineError::Pipeline)?),
+            None => None,
+        };
+        let mut consumers = JoinSet::new();
+        if feed != Some(Feed::Beforehand) {
+            consumers = self.consumers(broker, consumers_stop.clone(), pipeline.as_mut()).await?;
+        }
+        let producers = if feed == Some(Feed::None) { Vec::new() } else { self.producers(broker).await? };
+
         let limits = &self.scenario.run;
         let load_start_ns = clock.now_ns() + RUN_UP.as_nanos() as u64;
         let course = Arc::new(Course::new(self.acks.clone(), load_start_ns, limits.warm_up, limits.stop.duration));
         let pacer = self.open.then(|| Arc::new(Pacer::start(clock, self.scenario.producers.count)));
         let tasks = self.start(producers, &course, pacer.as_ref());
         let collector = Collector::new(self.acks.clone(), self.arrivals.clone(), self.open, load_start_ns);
-        let mut look = Look { collector, broker, observer, ticks: ticks(clock.instant(load_start_ns)) };
+        let ticks = ticks(clock.instant(load_start_ns));
+        let mut look =
+            Look { collector, broker, observer, ticks, pipeline, topic: &self.topics[0], ends: None, lag: None };
 
-        let load = self.load(tasks, &course, pacer.as_deref(), interrupted, &mut look).await?;
-        let deadline = Instant::now() + limits.drain_deadline;
+        let load = self.load(tasks, &course, pacer.as_deref(), interrupted.clone(), &mut look).await?;
+        let finished = |pipeline: &Pipeline| (look.collector.acknowledged(), pipeline.finished());
+        let at_load_end = look.pipeline.as_ref().filter(|_| feed == Some(Feed::Together)).map(finished);
+        let mut deadline = Instant::now() + limits.drain_deadline;
         look.observer.phase(Phase::Drain);
         while self.acks.in_flight() > 0 && Instant::now() < deadline {
             look.wait(Phase::Drain).await;
         }
         let usage = load.usage.usage();
         let mut last_phase = Phase::Drain;
-        if let Some(arrivals) = &self.arrivals {
+        if look.pipeline.is_some() {
+            (last_phase, deadline) = match feed {
+                Some(Feed::None) => {
+                    let longest = limits.stop.duration.unwrap_or(limits.drain_deadline);
+                    (Phase::Measure, Instant::now() + longest)
+                }
+                Some(Feed::Beforehand) => {
+                    consumers = self.consumers(broker, consumers_stop, look.pipeline.as_mut()).await?;
+                    (Phase::Verify, Instant::now() + limits.drain_deadline)
+                }
+                _ => (Phase::Verify, deadline),
+            };
+            look.observer.phase(last_phase);
+            look.look(if last_phase == Phase::Measure { Phase::Measure } else { Phase::Drain }).await;
+            // A signal ends the load; a second wait ends by it only where that was no load.
+            let stop = || feed == Some(Feed::None) && *interrupted.borrow();
+            while !self.is_worked_off(&mut look).await && Instant::now() < deadline && !stop() {
+                look.wait(last_phase).await;
+            }
+            if feed == Some(Feed::None) {
+                // What has been taken is still written.
+                deadline = deadline.max(Instant::now() + limits.drain_deadline);
+            }
+        } else if let Some(arrivals) = &self.arrivals {
             last_phase = Phase::Verify;
             look.observer.phase(Phase::Verify);
             let groups = self.scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups as u64);
-            look.collector.look(Phase::Drain, broker, look.observer);
+            look.look(Phase::Drain).await;
             while arrivals.received() < look.collector.acknowledged() * groups && Instant::now() < deadline {
                 look.wait(Phase::Verify).await;
             }
         }
         stop_consumers.send_replace(true);
+        if let Some(pipeline) = &look.pipeline {
+            pipeline.finish(deadline);
+        }
         let receive_errors = join(consumers).await;
-        let totals = look.collector.close(last_phase, broker, look.observer);
+        look.measure_lag().await;
+        let standing = look.standing();
+        let totals = look.collector.close(last_phase, broker, standing, look.observer);
+        let pipeline = match look.pipeline {
+            Some(pipeline) => Some(pipeline.outcome(look.lag, at_load_end).await),
+            None => None,
+        };
+        let end = if feed == Some(Feed::None) && *interrupted.borrow() { End::Interrupted } else { load.end };
         Ok(Outcome {
-            end: load.end,
+            end,
             started_at: SystemTime::UNIX_EPOCH,
             open_loop: self.open,
             ledger: Ledger::settle(load.attempted, &totals.outcomes, self.acks.in_flight()),
@@ -152,6 +198,7 @@ impl Running<'_> {
             totals,
             found: self.arrivals.as_ref().map(Arrivals::found).unwrap_or_default(),
             receive_errors,
+            pipeline,
             lag: pacer.map(|pacer| pacer.lag()),
             usage,
             identity: broker.identity(),
@@ -196,12 +243,12 @@ impl Running<'_> {
                     None => break,
                 },
                 () = tokio::time::sleep_until(at(course.measure_start_ns)), if phase == Phase::WarmUp => {
-                    look.collector.look(phase, look.broker, look.observer);
+                    look.look(phase).await;
                     phase = Phase::Measure;
                     usage = HostSampler::begin();
                     look.observer.phase(phase);
                 }
-                _ = look.ticks.tick() => look.collector.look(phase, look.broker, look.observer),
+                _ = look.ticks.tick() => look.look(phase).await,
                 () = tokio::time::sleep_until(load_ends), if limited && !course.is_stopped() => stop(),
                 Ok(_) = interrupted.wait_for(|interrupted| *interrupted), if end == End::Completed => {
                     end = End::Interrupted;
@@ -209,7 +256,7 @@ impl Running<'_> {
                 }
             }
         }
-        look.collector.look(phase, look.broker, look.observer);
+        look.look(phase).await;
         match crash {
             Some(crash) => Err(EngineError::Crashed(crash)),
             None => Ok(LoadEnd { end, attempted, usage, ended_ns: clock.now_ns() }),
@@ -222,6 +269,7 @@ impl Running<'_> {
         &self,
         broker: &B,
         stop: watch::Receiver<bool>,
+        mut pipeline: Option<&mut Pipeline>,
     ) -> Result<JoinSet<Errors>, EngineError> {
         let mut tasks = JoinSet::new();
         let (Some(consumers), Some(arrivals)) = (&self.scenario.consumers, &self.arrivals) else { return Ok(tasks) };
@@ -229,24 +277,69 @@ impl Running<'_> {
             let members = move |topic| (0..consumers.members).map(move |member| (group, topic, member));
             (0..self.topics.len()).flat_map(members)
         });
+        if let Some(pipeline) = &mut pipeline {
+            pipeline.start();
+        }
         let joining = places.map(|(group, topic, member)| async move {
             let subscription = Subscription {
-                // A group of its own for each topic: its members share one topic's partitions and nothing else.
-                group: format!("{}-{group}-{topic}", self.identity.run_id),
+                group: self.group(group, topic),
                 topic: self.topics[topic].clone(),
                 from: consumers.from,
                 members: consumers.members,
                 member,
                 properties: consumers.properties.clone(),
+                progress: self.progress(),
             };
-            Ok::<_, EngineError>((group, broker.consumer(&subscription).await?))
+            Ok::<_, EngineError>((group, member, broker.consumer(&subscription).await?))
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
-        while let Some((group, consumer)) = joined.try_next().await? {
-            tasks.spawn(consume(consumer, arrivals.recorder(group), self.acks.clock(), stop.clone()));
+        while let Some((group, member, consumer)) = joined.try_next().await? {
+            let recorder = arrivals.recorder(group);
+            match &pipeline {
+                None => tasks.spawn(consume(consumer, recorder, self.acks.clock(), stop.clone())),
+                Some(pipeline) => tasks.spawn(pipeline.instance(member, consumer, recorder)),
+            };
         }
         drop(joined);
+        // The load begins with a group that is complete; one that is not by then misses nothing.
+        let deadline = Instant::now() + CONTROL_TIMEOUT;
+        while pipeline.as_ref().is_some_and(|pipeline| !pipeline.has_joined()) && Instant::now() < deadline {
+            tokio::time::sleep(POLL).await;
+        }
         Ok(tasks)
+    }
+
+    /// A group of its own for each topic: its members share one topic's partitions and nothing else.
+    fn group(&self, group: usize, topic: usize) -> String {
+        let named = self.scenario.pipeline.as_ref().and_then(|pipeline| pipeline.group.clone());
+        named.unwrap_or_else(|| format!("{}-{group}-{topic}", self.identity.run_id))
+    }
+
+    fn progress(&self) -> Progress {
+        match &self.scenario.pipeline {
+            None => Progress::Unsaid,
+            Some(pipeline) if pipeline.group.is_some() => Progress::Kept,
+            Some(_) => Progress::OfTheTrial,
+        }
+    }
+
+    /// Whether the pipeline has nothing left to do: it has finished all that this trial sent, or, where others send or
+    /// receive too, all that is there for it.
+    async fn is_worked_off<B: Broker>(&self, look: &mut Look<'_, B>) -> bool {
+        let (Some(config), Some(arrivals)) = (&self.scenario.pipeline, &self.arrivals) else { return true };
+        if look.pipeline.as_ref().is_some_and(|pipeline| pipeline.in_hand() > 0) {
+            return false;
+        }
+        if config.feed != Feed::None && config.group.is_none() {
+            return arrivals.received() >= look.collector.acknowledged();
+        }
+        // Ends only grow: what is behind the ones of a while ago need not ask for new ones.
+        let behind = look.pipeline.as_ref().and_then(|pipeline| pipeline.lag(look.ends.as_deref()));
+        if behind.is_some_and(|lag| lag > 0) {
+            return false;
+        }
+        look.measure_lag().await;
+        look.lag == Some(0)
     }
 
     /// Makes all producers, in the order of their slots.
@@ -341,14 +434,36 @@ struct Look<'a, B> {
     broker: &'a B,
     observer: &'a mut dyn Observer,
     ticks: Interval,
+    pipeline: Option<Pipeline>,
+    /// What the pipeline reads, and how far it was behind when somebody last looked.
+    topic: &'a Topic,
+    ends: Option<Vec<u64>>,
+    lag: Option<u64>,
 }
 
 impl<B: Broker> Look<'_, B> {
+    async fn look(&mut self, phase: Phase) {
+        self.measure_lag().await;
+        let standing = self.standing();
+        self.collector.look(phase, self.broker, standing, self.observer);
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        self.pipeline.as_ref().map(|pipeline| Standing { finished: pipeline.finished(), lag: self.lag })
+    }
+
+    async fn measure_lag(&mut self) {
+        if let Some(pipeline) = &self.pipeline {
+            self.ends = tokio::time::timeout(LOOK, self.broker.ends(self.topic)).await.ok().flatten();
+            self.lag = pipeline.lag(self.ends.as_deref());
+        }
+    }
+
     /// Waits a little, and looks if it is time to.
     async fn wait(&mut self, phase: Phase) {
         tokio::select! {
             () = tokio::time::sleep(POLL) => {}
-            _ = self.ticks.tick() => self.collector.look(phase, self.broker, self.observer),
+            _ = self.ticks.tick() => self.look(phase).await,
         }
     }
 }

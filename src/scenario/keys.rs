@@ -1,7 +1,19 @@
 //! Every key of the language, by table: what is not here is refused.
 
-pub(super) const SCENARIO: [&str; 11] =
-    ["name", "broker", "topology", "producers", "load", "payload", "consumers", "run", "sweep", "thresholds", "output"];
+pub(super) const SCENARIO: [&str; 12] = [
+    "name",
+    "broker",
+    "topology",
+    "producers",
+    "load",
+    "payload",
+    "consumers",
+    "pipeline",
+    "run",
+    "sweep",
+    "thresholds",
+    "output",
+];
 /// Without the broker's own table, which is named as its kind.
 pub(super) const BROKER: [&str; 6] = ["kind", "address", "addresses", "connections", "properties", "security"];
 pub(super) const SECURITY: [&str; 2] = ["tls", "sasl"];
@@ -14,12 +26,15 @@ pub(super) const LOAD: [&str; 3] = ["model", "rate", "schedule"];
 pub(super) const PAYLOAD: [&str; 9] =
     ["kind", "size", "compressibility", "file", "text", "dimension", "range", "pool", "seed"];
 pub(super) const CONSUMERS: [&str; 6] = ["groups", "members", "from", "end_to_end", "verify", "properties"];
+/// Without the keys of each sink, which are its kind's own.
+pub(super) const PIPELINE: [&str; 11] =
+    ["parse", "timestamp", "batch", "linger", "writers", "instances", "group", "sinks_run", "commit", "feed", "sinks"];
 pub(super) const RUN: [&str; 5] = ["warm_up", "messages", "payload_bytes", "duration", "drain_deadline"];
 pub(super) const SWEEP: [&str; 5] = ["over", "trials", "order", "seed", "combine"];
 pub(super) const THRESHOLDS: [&str; 1] = ["require"];
 pub(super) const OUTPUT: [&str; 2] = ["directory", "formats"];
 
-const HOMES: [(&str, &[&str]); 13] = [
+const HOMES: [(&str, &[&str]); 14] = [
     ("broker", &BROKER),
     ("broker.security", &SECURITY),
     ("broker.security.tls", &TLS),
@@ -29,6 +44,7 @@ const HOMES: [(&str, &[&str]); 13] = [
     ("load", &LOAD),
     ("payload", &PAYLOAD),
     ("consumers", &CONSUMERS),
+    ("pipeline", &PIPELINE),
     ("run", &RUN),
     ("sweep", &SWEEP),
     ("thresholds", &THRESHOLDS),

@@ -34,4 +34,25 @@ pub struct Capabilities {
     pub sasl: &'static [SaslMechanism],
     /// Passes `broker.properties` to a client library.
     pub properties: bool,
+    /// Numbers the messages of a lane, and lets a consumer say up to which of them it is done.
+    pub positions: bool,
+}
+
+/// What a kind of sink is called and needs, known without connecting to it.
+#[derive(Debug, Clone, Copy)]
+pub struct SinkDescriptor {
+    /// As in `pipeline.sinks.kind`.
+    pub kind: &'static str,
+    /// Checks the sink's own keys without connecting. The error is serde's, so that it names the unknown key and those
+    /// that exist.
+    pub check_options: fn(toml::Table) -> Result<SinkNeeds, toml::de::Error>,
+}
+
+/// What a sink needs of messages.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SinkNeeds {
+    /// JSON fields.
+    pub fields: Vec<String>,
+    /// Whether every message must have a position in its lane.
+    pub positions: bool,
 }

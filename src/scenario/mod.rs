@@ -32,7 +32,7 @@ pub mod written;
 
 pub use content::{Content, ENVELOPE_BYTES, ENVELOPE_HEADER, Payload, Size};
 pub use error::ScenarioError;
-pub use kind::{Capabilities, Descriptor};
+pub use kind::{Capabilities, Descriptor, SinkDescriptor, SinkNeeds};
 pub use masking::{is_secret_name, mask_override};
 pub use model::*;
 pub use plan::parse_for;

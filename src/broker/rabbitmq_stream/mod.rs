@@ -77,6 +77,7 @@ impl Broker for RabbitmqStreamBroker {
             tls: true,
             sasl: &[SaslMechanism::Plain],
             properties: false,
+            positions: false,
         },
         check_options: |options| options.try_into::<RabbitmqStreamOptions>().map(drop),
     };

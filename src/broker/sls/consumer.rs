@@ -101,7 +101,7 @@ impl Consumer for SlsConsumer {
                 payload.clear();
                 rebuild(payload, group.topic, group.source, contents.iter().copied());
                 let envelope = envelope.as_ref().map(|bytes| &bytes[..]);
-                each(Received { payload, envelope, lane, redelivered: false });
+                each(Received { payload, envelope, lane, position: 0, redelivered: false });
                 count += 1;
             })
         });

@@ -92,6 +92,7 @@ impl Broker for SlsBroker {
             tls: true,
             sasl: &[],
             properties: false,
+            positions: false,
         },
         check_options: |options| SlsOptions::read(options).map(drop),
     };

@@ -105,6 +105,7 @@ fn figures(page: &mut Page, record: &Record) {
     errors(page, "errors", &record.errors);
     errors(page, "receiving", &record.receive_errors);
     verification(page, record);
+    super::pipeline::pipeline(page, record);
     thresholds(page, record);
 }
 
@@ -126,7 +127,7 @@ fn crossed(wire: &Wire) -> String {
     parts.join(", ")
 }
 
-fn errors(page: &mut Page, label: &str, errors: &[ErrorCount]) {
+pub(super) fn errors(page: &mut Page, label: &str, errors: &[ErrorCount]) {
     for (index, error) in errors.iter().enumerate() {
         let label = if index == 0 { label } else { "" };
         let text = format!(

@@ -14,6 +14,17 @@ pub(super) fn limited_by(evidence: &Evidence<'_>) -> LimitedBy {
 }
 
 fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
+    // Where nobody sent meanwhile, or more than it could take, the pipeline is what was measured.
+    let alone = evidence.pipeline.filter(|pipeline| {
+        evidence.status != Status::Failed
+            && pipeline.consumed > 0
+            && pipeline.consumer_kept_up.is_none_or(|kept_up| !kept_up.held)
+    });
+    if let Some(pipeline) = alone {
+        let stage = pipeline.bound_by.stage.as_deref();
+        let lead = stage.map(|stage| format!("The pipeline's stage `{stage}`. ")).unwrap_or_default();
+        return (Limiter::Pipeline, lead + &pipeline.bound_by.evidence);
+    }
     if evidence.status == Status::Failed || evidence.counts.acknowledged == 0 {
         return (Limiter::Unknown, "No message was measured.".to_owned());
     }

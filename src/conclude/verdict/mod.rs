@@ -8,11 +8,12 @@ mod finding;
 mod limiter;
 pub mod limits;
 mod pace;
+mod pipeline;
 mod resources;
 
 use crate::record::{
-    Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Record, SeriesRow, Status, Throughput, Verdict,
-    Verification, Wire,
+    Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Pipeline, Record, SeriesRow, Status, Throughput,
+    Verdict, Verification, Wire,
 };
 use finding::Finding;
 
@@ -37,6 +38,7 @@ pub struct Evidence<'a> {
     pub verification: Option<&'a Verification>,
     pub receive_errors: &'a [ErrorCount],
     pub wire: Option<&'a Wire>,
+    pub pipeline: Option<&'a Pipeline>,
     pub client: &'a Client,
     pub host_load: Option<&'a HostLoad>,
     /// The trial's seconds, in order.
@@ -87,6 +89,7 @@ impl<'a> Evidence<'a> {
             verification: record.verification.as_ref(),
             receive_errors: &record.receive_errors,
             wire: record.wire.as_ref(),
+            pipeline: record.pipeline.as_ref(),
             client: &record.client,
             host_load: record.host_load.as_ref(),
             series,
@@ -105,6 +108,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     if evidence.status != Status::Failed {
         findings.extend(resources::findings(evidence));
         findings.extend(pace::findings(evidence));
+        findings.extend(pipeline::findings(evidence));
     }
     let (mut reasons, mut notes) = (Vec::new(), Vec::new());
     for Finding { reason, against } in findings {

@@ -10,7 +10,11 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 }
 
 fn too_short(evidence: &Evidence<'_>) -> Option<Finding> {
-    let (duration_ns, messages) = (evidence.throughput.duration_ns, evidence.counts.acknowledged);
+    // Where nobody sends, the pipeline is what is measured.
+    let (duration_ns, messages, what) = match evidence.pipeline.filter(|_| evidence.counts.attempted == 0) {
+        Some(pipeline) => (pipeline.working_ns, pipeline.consumed, "consumed"),
+        None => (evidence.throughput.duration_ns, evidence.counts.acknowledged, "acknowledged"),
+    };
     let advice = match (duration_ns < limits::LEAST_DURATION_NS, messages < limits::LEAST_MESSAGES) {
         (false, false) => return None,
         (true, _) => {
@@ -22,9 +26,9 @@ fn too_short(evidence: &Evidence<'_>) -> Option<Finding> {
     };
     Some(against(
         TooShort,
-        format!("Only {} and {} acknowledged messages were measured.", duration(duration_ns as f64), count(messages)),
+        format!("Only {} and {} {what} messages were measured.", duration(duration_ns as f64), count(messages)),
         advice,
-        &[("duration_ns", duration_ns as f64), ("acknowledged", messages as f64)],
+        &[("duration_ns", duration_ns as f64), (what, messages as f64)],
     ))
 }
 

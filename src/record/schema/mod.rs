@@ -8,6 +8,7 @@ mod client;
 mod counts;
 mod environment;
 mod latency;
+mod pipeline;
 mod series;
 mod throughput;
 mod verdict;
@@ -22,6 +23,7 @@ pub use client::{Client, HostLoad, SendLoopLag};
 pub use counts::{Counts, ErrorCount, Verification, WarmUpCounts};
 pub use environment::Environment;
 pub use latency::{HistogramError, Latencies, Latency};
+pub use pipeline::{BoundBy, Held, KeptUp, Pipeline, Poisoned, Reconciliation, SeedFigures, SinkRecord, StageTime};
 pub use series::{Phase, SeriesRow};
 pub use throughput::Throughput;
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};
@@ -77,6 +79,9 @@ pub struct Record {
     /// What crossed the wire; absent where the client library does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<Wire>,
+    /// What the pipeline did; left out without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<Pipeline>,
     /// What the load generator itself used.
     pub client: Client,
     /// What the whole machine was doing meanwhile; `null` where the system does not tell.

@@ -29,6 +29,13 @@ pub struct SeriesRow {
     pub payload_bytes: u64,
     /// Messages received by all consumers; `null` without consumers.
     pub consumed: Option<u64>,
+    /// Messages that the pipeline was done with: written to every sink, or poison, or given up; left out without a pipeline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<u64>,
+    /// Messages that the pipeline was behind at the end of the second: in its lanes, and not done; left out without a
+    /// pipeline or where nobody could tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<u64>,
     /// Messages without outcome at the end of the second.
     pub in_flight: u64,
     /// Median of the headline latency of messages acknowledged in this second, in nanoseconds; `null` when there were none.

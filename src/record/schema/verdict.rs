@@ -63,6 +63,16 @@ pub enum ReasonKind {
     VerificationIncomplete,
     /// Consumers met errors while receiving.
     ReceiveErrors,
+    /// Not every message is in every database of the pipeline, or not once.
+    NotReconciled,
+    /// Databases had rows already.
+    WrittenTwice,
+    /// Writing to a database failed and was tried again.
+    SinkErrors,
+    /// Messages could not be read by the pipeline.
+    Poison,
+    /// The pipeline did not keep up with the producers.
+    FellBehind,
     /// Messages failed.
     Failures,
     /// Messages had no outcome when the drain deadline passed.
@@ -94,6 +104,11 @@ impl ReasonKind {
             ReasonKind::Reordered => "reordered",
             ReasonKind::VerificationIncomplete => "verification_incomplete",
             ReasonKind::ReceiveErrors => "receive_errors",
+            ReasonKind::NotReconciled => "not_reconciled",
+            ReasonKind::WrittenTwice => "written_twice",
+            ReasonKind::SinkErrors => "sink_errors",
+            ReasonKind::Poison => "poison",
+            ReasonKind::FellBehind => "fell_behind",
             ReasonKind::Failures => "failures",
             ReasonKind::Unresolved => "unresolved",
             ReasonKind::BeyondRange => "beyond_range",
@@ -128,6 +143,8 @@ pub enum Limiter {
     Schedule,
     /// The closed loop's window: messages waited for the answer to those before, with the queue never full.
     Window,
+    /// The pipeline behind the broker: `pipeline.bound_by` names the stage.
+    Pipeline,
     /// The evidence does not tell.
     Unknown,
 }
@@ -140,6 +157,7 @@ impl Limiter {
             Limiter::Broker => "broker",
             Limiter::Schedule => "schedule",
             Limiter::Window => "window",
+            Limiter::Pipeline => "pipeline",
             Limiter::Unknown => "unknown",
         }
     }

@@ -6,7 +6,8 @@ use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::Problems;
 use crate::scenario::{
-    Content, ENVELOPE_BYTES, Keys, LatencyKind, Load, Metric, Placement, Scenario, Schedule, Threshold,
+    CommitPolicy, Content, ENVELOPE_BYTES, Feed, Keys, LatencyKind, Load, Metric, Placement, Scenario, Schedule,
+    Threshold,
 };
 
 /// Windows are chosen so that all producers together have this many messages in flight, …
@@ -28,6 +29,7 @@ pub(super) fn settle(
     windows(&mut scenario, window, problems);
     capabilities(&scenario, descriptor, problems);
     stop(&scenario, root);
+    pipeline(&scenario, root, descriptor);
     if scenario.consumers.is_some() {
         envelope(&scenario, descriptor, problems);
     }
@@ -120,6 +122,58 @@ fn capabilities(scenario: &Scenario, descriptor: &Descriptor, problems: &Problem
     }
 }
 
+/// What a pipeline asks of its broker and of the run.
+fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
+    let Some(pipeline) = &scenario.pipeline else { return };
+    let problems = root.problems;
+    let kind = descriptor.kind;
+    let can = descriptor.capabilities.positions;
+    let written = root.get("pipeline").is_some_and(|field| field.value.get("commit").is_some());
+    if pipeline.commit == CommitPolicy::AfterWrite && !can {
+        let message = format!("a consumer of kind `{kind}` cannot say up to where its messages have been written");
+        let path = KeyPath::of(if written { &["pipeline", "commit"] } else { &["pipeline"] });
+        problems.value(path, message, "let `pipeline.commit` be \"on_receipt\", knowing that a crash loses messages");
+    }
+    for (index, sink) in pipeline.sinks.iter().enumerate() {
+        let needs = crate::pipeline::sink::needs(sink);
+        if needs.positions && !can {
+            let message = format!("messages from a broker of kind `{kind}` have no position to be told apart by");
+            let advice = "let `document_id` be \"generated\"";
+            problems.value(KeyPath::of(&["pipeline", "sinks"]).index(index), message, advice);
+        }
+    }
+    if scenario.topology.topics > 1 {
+        let message = format!("a pipeline reads one topic, not {}", scenario.topology.topics);
+        problems.value(KeyPath::of(&["topology", "topics"]), message, "let it be 1, and have more partitions");
+    }
+    if pipeline.group.is_some() && !can {
+        let message = format!("nothing of a group of kind `{kind}` outlives the run");
+        problems.value(KeyPath::of(&["pipeline", "group"]), message, "remove it");
+    }
+    if pipeline.feed == Feed::None {
+        if scenario.topology.name.is_none() {
+            let message = "without producers there is nothing to read in a topic of the run's own";
+            problems.value(KeyPath::of(&["pipeline", "feed"]), message, "name the topic to read: `topology.name`");
+        }
+        if scenario.run.stop.duration.is_none() {
+            let message = "without producers only `run.duration` bounds how long the pipeline may take";
+            problems.value(
+                KeyPath::of(&["pipeline", "feed"]),
+                message,
+                "give `run.duration`: it ends before, once there is nothing left to read",
+            );
+        }
+        if !can {
+            let message = format!("of a broker of kind `{kind}` nobody knows when nothing is left to read");
+            problems.value(
+                KeyPath::of(&["pipeline", "feed"]),
+                message,
+                "let the scenario's producers feed the pipeline",
+            );
+        }
+    }
+}
+
 fn stop(scenario: &Scenario, root: &Fields<'_>) {
     let stop = scenario.run.stop;
     if stop.messages.is_some() || stop.payload_bytes.is_some() || stop.duration.is_some() {
@@ -179,6 +233,10 @@ fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'s
         {
             ("nothing verifies what arrives", "add `[consumers]` with `verify = true`")
         }
+        Metric::WrittenPerSecond if scenario.pipeline.as_ref().is_none_or(|pipeline| pipeline.sinks.is_empty()) => {
+            ("nothing is written", "add `[[pipeline.sinks]]`")
+        }
+        Metric::Lag if scenario.pipeline.is_none() => ("nobody is behind", "add `[pipeline]`"),
         Metric::ConsumedPerSecond if consumers.is_none() => ("nothing is consumed", "add `[consumers]`"),
         Metric::Latency(LatencyKind::EndToEnd, _) if !consumers.is_some_and(|consumers| consumers.end_to_end) => {
             ("end-to-end latency is not measured", "add `[consumers]` with `end_to_end = true`")

@@ -11,6 +11,7 @@ mod load;
 mod options;
 mod output;
 mod payload;
+mod pipeline;
 mod producers;
 mod properties;
 mod run;
@@ -74,7 +75,8 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
     let (producers, window) = producers::read(&root);
     let (payload, sizes) = payload::read(&root, context);
     let load = load::read(&root, sizes);
-    let consumers = consumers::read(&root, context);
+    let pipeline = pipeline::read(&root, context);
+    let consumers = consumers::read(&root, context, pipeline.as_ref());
     let run = run::read(&root);
     let thresholds = thresholds::read(&root);
     let output = output::read(&root);
@@ -82,7 +84,8 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
         return None;
     }
     let (broker, descriptor) = broker?;
-    let scenario = Scenario { name, broker, topology, producers, load, payload, consumers, run, thresholds, output };
+    let scenario =
+        Scenario { name, broker, topology, producers, load, payload, consumers, pipeline, run, thresholds, output };
     Some(agreement::settle(scenario, window, &root, descriptor))
 }
 

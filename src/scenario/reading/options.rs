@@ -1,4 +1,4 @@
-//! `[broker.<kind>]`: the broker's own table, which only the broker itself can check.
+//! `[broker.<kind>]`: the broker's own table, which only the broker itself can check; and the same for a sink's own keys.
 
 use toml::{Table, Value};
 
@@ -7,6 +7,7 @@ use crate::scenario::Descriptor;
 use crate::scenario::fields::Fields;
 use crate::scenario::masking::is_secret_name;
 use crate::scenario::path::KeyPath;
+use crate::scenario::problem::Problems;
 use crate::scenario::suggestion::{closest, list};
 
 pub(super) fn read(fields: &Fields<'_>, descriptor: &Descriptor, context: &Context<'_>) -> Table {
@@ -15,14 +16,15 @@ pub(super) fn read(fields: &Fields<'_>, descriptor: &Descriptor, context: &Conte
         field.refuse(format!("`{}` should be a table", field.path), format!("write `[{}]`", field.path));
         return Table::new();
     };
-    if let Err(error) = (descriptor.check_options)(table.clone()) {
-        refuse(table, &field.path, fields, descriptor, &error);
+    let check = |table| (descriptor.check_options)(table);
+    if let Err(error) = check(table.clone()) {
+        refuse(table, &field.path, fields.problems, &check, &error);
     }
     with_files_found(table.clone(), context)
 }
 
 /// Lets the `{ file = "path" }` of a secret start at the scenario's own folder, as every path does.
-fn with_files_found(mut table: Table, context: &Context<'_>) -> Table {
+pub(super) fn with_files_found(mut table: Table, context: &Context<'_>) -> Table {
     for (_, value) in table.iter_mut().filter(|(key, _)| is_secret_name(key)) {
         if let Some(Value::String(path)) = value.as_table_mut().and_then(|secret| secret.get_mut("file")) {
             *path = context.resolve(path).display().to_string();
@@ -32,7 +34,13 @@ fn with_files_found(mut table: Table, context: &Context<'_>) -> Table {
 }
 
 /// Serde says what is wrong and what was expected, but not where: the key is found by its name, or by doing without it.
-fn refuse(table: &Table, path: &KeyPath, fields: &Fields<'_>, descriptor: &Descriptor, error: &toml::de::Error) {
+pub(super) fn refuse(
+    table: &Table,
+    path: &KeyPath,
+    problems: &Problems,
+    check: &dyn Fn(Table) -> Result<(), toml::de::Error>,
+    error: &toml::de::Error,
+) {
     let message = error.message();
     let (said, expected) = message.split_once(", expected ").unwrap_or((message, ""));
     let expected = quoted(expected);
@@ -46,10 +54,10 @@ fn refuse(table: &Table, path: &KeyPath, fields: &Fields<'_>, descriptor: &Descr
         && let Some(place) = find(table, path, written)
     {
         let message = format!("unknown key `{written}` in `{}`", place.parent());
-        fields.problems.key(place, message, advice.unwrap_or_else(|| "no key is known here".to_owned()));
+        problems.key(place, message, advice.unwrap_or_else(|| "no key is known here".to_owned()));
         return;
     }
-    let culprit = culprit(table, descriptor, message);
+    let culprit = culprit(table, check, message);
     let place = culprit.map_or_else(|| path.clone(), |key| path.key(key));
     // Serde repeats the offending value.
     let (shown, advice) = match culprit {
@@ -58,7 +66,7 @@ fn refuse(table: &Table, path: &KeyPath, fields: &Fields<'_>, descriptor: &Descr
         _ => (message, None),
     };
     let message = format!("`{place}`: {}", shown.trim_end());
-    fields.problems.add(crate::scenario::problem::Place::Value(place), message, advice);
+    problems.add(crate::scenario::problem::Place::Value(place), message, advice);
 }
 
 /// The words between backquotes.
@@ -80,11 +88,15 @@ fn find(table: &Table, path: &KeyPath, name: &str) -> Option<KeyPath> {
 }
 
 /// The key without which the broker complains no longer, or of something else.
-fn culprit<'a>(table: &'a Table, descriptor: &Descriptor, message: &str) -> Option<&'a str> {
+fn culprit<'a>(
+    table: &'a Table,
+    check: &dyn Fn(Table) -> Result<(), toml::de::Error>,
+    message: &str,
+) -> Option<&'a str> {
     table.keys().map(String::as_str).find(|key| {
         let mut without = table.clone();
         without.remove(*key);
-        match (descriptor.check_options)(without) {
+        match check(without) {
             Ok(()) => true,
             Err(error) => error.message() != message && !error.message().starts_with("missing field"),
         }

@@ -1,0 +1,180 @@
+//! What a pipeline measures: each instance and its writers fill one [`Figures`], locked once a batch.
+
+use std::collections::VecDeque;
+
+use super::parse::Poison;
+use crate::measure::{Distribution, ErrorTally, Errors};
+
+/// How many of the latest messages the seed's own figures are made from.
+const WINDOW: usize = 1000;
+
+/// What one instance, or all of them, came to.
+#[derive(Debug, Clone, Default)]
+pub struct Figures {
+    /// Messages received, and bytes of their payloads.
+    pub consumed: u64,
+    /// When the first and the last message arrived, in nanoseconds since the trial's epoch; 0: none did.
+    pub first_received_ns: u64,
+    pub last_received_ns: u64,
+    /// Received − intended, of measured messages whose intended time is known.
+    pub receipt: Distribution,
+    /// By class, in the order of [`Poison::ALL`].
+    pub poison: [ErrorTally; Poison::ALL.len()],
+    pub batches: u64,
+    /// Waiting for messages and taking them.
+    pub fetch: Stage,
+    pub parse: Stage,
+    /// Having batches that no writer could take.
+    pub held_up: Stage,
+    /// Between closed and taken by a writer.
+    pub wait: Stage,
+    pub commit: Stage,
+    pub commit_errors: Errors,
+    /// Rows that were given back to the group before they were written.
+    pub given_back: u64,
+    pub sinks: Vec<SinkFigures>,
+    pub latest: Latest,
+}
+
+/// The time spent in one stage.
+#[derive(Debug, Clone, Default)]
+pub struct Stage {
+    pub total_ns: u64,
+    pub per_batch: Distribution,
+}
+
+/// What one sink, or all connections to it, came to.
+#[derive(Debug, Clone, Default)]
+pub struct SinkFigures {
+    pub written: u64,
+    /// Rows that the database said it had already.
+    pub duplicates: u64,
+    /// Rows that it will never take.
+    pub refused: Errors,
+    /// What went wrong with batches; each was tried again.
+    pub errors: Errors,
+    pub retries: u64,
+    /// From the first attempt to the acknowledgement.
+    pub time: Stage,
+    /// Acknowledged − intended.
+    pub latency: Distribution,
+    pub last_written_ns: u64,
+}
+
+/// The seed's window: the latest messages' latencies, in nanoseconds.
+#[derive(Debug, Clone, Default)]
+pub struct Latest {
+    latencies: VecDeque<u64>,
+}
+
+impl Latest {
+    pub fn record(&mut self, latency_ns: u64) {
+        if self.latencies.len() == WINDOW {
+            self.latencies.pop_front();
+        }
+        self.latencies.push_back(latency_ns);
+    }
+
+    /// Their mean and 99th percentile, as numpy computes it (linear between neighbours).
+    pub fn mean_and_p99(&self) -> Option<(f64, f64)> {
+        let mut sorted: Vec<u64> = self.latencies.iter().copied().collect();
+        sorted.sort_unstable();
+        let last = sorted.len().checked_sub(1)?;
+        let mean = sorted.iter().map(|latency| *latency as f64).sum::<f64>() / sorted.len() as f64;
+        let rank = last as f64 * 0.99;
+        let (below, above) = (sorted[rank as usize] as f64, sorted[(rank as usize + 1).min(last)] as f64);
+        Some((mean, below + (above - below) * rank.fract()))
+    }
+}
+
+impl Stage {
+    pub fn record(&mut self, ns: u64) {
+        self.total_ns += ns;
+        self.per_batch.record(ns);
+    }
+
+    fn merge(&mut self, other: &Stage) {
+        self.total_ns += other.total_ns;
+        self.per_batch.merge(&other.per_batch);
+    }
+}
+
+impl Figures {
+    pub fn for_sinks(sinks: usize) -> Self {
+        Figures { sinks: vec![SinkFigures::default(); sinks], ..Figures::default() }
+    }
+
+    pub fn poison(&mut self, class: Poison, at_ns: u64, message: impl FnOnce() -> String) {
+        let tally = &mut self.poison[class as usize];
+        tally.count += 1;
+        if tally.first.is_none() {
+            tally.first = Some((at_ns, message()));
+        }
+    }
+
+    /// Adds all of `other`, but for the latest, which are of one instance.
+    pub fn merge(&mut self, other: &Figures) {
+        self.consumed += other.consumed;
+        self.first_received_ns = match (self.first_received_ns, other.first_received_ns) {
+            (0, one) | (one, 0) => one,
+            (one, another) => one.min(another),
+        };
+        self.last_received_ns = self.last_received_ns.max(other.last_received_ns);
+        self.receipt.merge(&other.receipt);
+        for (mine, theirs) in self.poison.iter_mut().zip(&other.poison) {
+            mine.count += theirs.count;
+            if mine.first.is_none() {
+                mine.first.clone_from(&theirs.first);
+            }
+        }
+        self.batches += other.batches;
+        self.fetch.merge(&other.fetch);
+        self.parse.merge(&other.parse);
+        self.held_up.merge(&other.held_up);
+        self.wait.merge(&other.wait);
+        self.commit.merge(&other.commit);
+        self.commit_errors.merge(&other.commit_errors);
+        self.given_back += other.given_back;
+        for (mine, theirs) in self.sinks.iter_mut().zip(&other.sinks) {
+            mine.merge(theirs);
+        }
+    }
+
+    pub fn poisoned(&self) -> u64 {
+        self.poison.iter().map(|tally| tally.count).sum()
+    }
+}
+
+impl SinkFigures {
+    fn merge(&mut self, other: &SinkFigures) {
+        self.written += other.written;
+        self.duplicates += other.duplicates;
+        self.refused.merge(&other.refused);
+        self.errors.merge(&other.errors);
+        self.retries += other.retries;
+        self.time.merge(&other.time);
+        self.latency.merge(&other.latency);
+        self.last_written_ns = self.last_written_ns.max(other.last_written_ns);
+    }
+
+    pub fn refused(&self) -> u64 {
+        self.refused.iter().map(|(_, tally)| tally.count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_s_window_is_the_last_thousand_with_numpy_s_percentile() {
+        let mut latest = Latest::default();
+        assert_eq!(latest.mean_and_p99(), None);
+        for latency in 0..5_000 {
+            latest.record(latency);
+        }
+        // numpy.percentile(range(4000, 5000), 99) is 4989.01
+        let (mean, p99) = latest.mean_and_p99().unwrap();
+        assert_eq!((mean, (p99 * 100.0).round()), (4499.5, 498_901.0));
+    }
+}

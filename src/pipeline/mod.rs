@@ -1,0 +1,239 @@
+//! Consumers that do work: they parse what they receive, gather it in batches and write it to databases.
+//!
+//! - `instance`: a member of the group; it receives, fills batches and commits. It has its `writer`s, each with a connection
+//!   to every sink.
+//! - `batch`, `parse`: messages side by side, and the fields that sinks need of them.
+//! - `commit`: up to where a lane is done, whatever order batches end in.
+//! - `retry`: a batch is tried until it is in, or the run ends.
+//! - [`sink`]: the databases.
+//! - `figures`: what is measured of all this.
+//!
+//! Nothing that was not written is committed (unless the scenario asks for it), so whatever ends this process, the next
+//! member of the group reads it again.
+
+mod batch;
+mod commit;
+mod figures;
+mod instance;
+mod parse;
+mod retry;
+pub mod sink;
+mod writer;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+pub use batch::{Batch, Field, Row};
+pub use figures::{Figures, Latest, SinkFigures, Stage};
+pub use parse::{Parser, Poison};
+use retry::Outlet;
+use sink::{Database, Held};
+
+use crate::broker::Consumer;
+use crate::measure::host::{HostSampler, HostUsage};
+use crate::measure::{ArrivalRecorder, Clock, Errors};
+use crate::scenario;
+
+/// How long a database is asked for its own count.
+const ASK: Duration = Duration::from_secs(5);
+
+/// What the instances are told.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    Work,
+    /// Finish what has been taken, until then at most.
+    Finish(Instant),
+}
+
+/// What all instances share.
+struct Shared {
+    clock: Clock,
+    config: scenario::Pipeline,
+    /// The fields that sinks need, each once.
+    columns: Vec<String>,
+    databases: Vec<Box<dyn Database>>,
+    figures: Vec<Arc<Mutex<Figures>>>,
+    standing: Vec<Mutex<Standing>>,
+    received: AtomicU64,
+    finished: AtomicU64,
+}
+
+/// Where an instance stands.
+#[derive(Debug, Clone, Default)]
+struct Standing {
+    /// The group has given it its lanes.
+    joined: bool,
+    /// Each with the first message that is not done.
+    lanes: Option<Vec<(u32, Option<u64>)>>,
+}
+
+/// A trial's pipeline.
+pub struct Pipeline {
+    shared: Arc<Shared>,
+    orders: watch::Sender<Order>,
+    held_before: Vec<Result<Held, String>>,
+    usage: HostSampler,
+    begin_ns: u64,
+}
+
+/// What a trial's pipeline came to.
+pub struct Outcome {
+    pub figures: Figures,
+    /// Of each instance: messages received, when the last one was, and its latest.
+    pub instances: Vec<(u64, u64, Latest)>,
+    pub columns: Vec<String>,
+    /// What each sink's database said that it holds, before and after.
+    pub held: Vec<(Result<Held, String>, Result<Held, String>)>,
+    /// Of this process while the pipeline worked.
+    pub usage: HostUsage,
+    /// When it began, in nanoseconds since the trial's epoch.
+    pub begin_ns: u64,
+    /// Messages it was behind at the end.
+    pub lag: Option<u64>,
+    /// When the load ended: messages that had been acknowledged, and those that were done.
+    pub at_load_end: Option<(u64, u64)>,
+}
+
+impl Pipeline {
+    /// Opens the sinks, without connecting, and asks their databases what they hold.
+    ///
+    /// # Errors
+    /// When a secret or a file cannot be read.
+    pub async fn begin(config: &scenario::Pipeline, clock: Clock) -> Result<Self, String> {
+        let mut columns: Vec<String> = Vec::new();
+        for field in config.sinks.iter().flat_map(|sink| &sink.fields) {
+            if !columns.contains(field) {
+                columns.push(field.clone());
+            }
+        }
+        let connections = config.instances * config.writers;
+        let open = |one| sink::open(one, &columns, clock, connections);
+        let databases = config.sinks.iter().map(open).collect::<Result<_, _>>()?;
+        let figures = || Arc::new(Mutex::new(Figures::for_sinks(config.sinks.len())));
+        let shared = Shared {
+            clock,
+            columns,
+            databases,
+            figures: (0..config.instances).map(|_| figures()).collect(),
+            standing: (0..config.instances).map(|_| Mutex::default()).collect(),
+            config: config.clone(),
+            received: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+        };
+        let mut pipeline = Pipeline {
+            shared: Arc::new(shared),
+            orders: watch::Sender::new(Order::Work),
+            held_before: Vec::new(),
+            usage: HostSampler::begin(),
+            begin_ns: 0,
+        };
+        pipeline.held_before = pipeline.held().await;
+        Ok(pipeline)
+    }
+
+    /// The clock of rates and of CPU time starts.
+    pub fn start(&mut self) {
+        self.usage = HostSampler::begin();
+        self.begin_ns = self.shared.clock.now_ns();
+    }
+
+    /// The work of one instance, until [`Pipeline::finish`]; returns what it met while receiving.
+    pub fn instance<C: Consumer>(
+        &self,
+        number: usize,
+        consumer: C,
+        recorder: ArrivalRecorder,
+    ) -> impl Future<Output = Errors> + Send + 'static + use<C> {
+        let writers = if self.shared.config.sinks.is_empty() { 0 } else { self.shared.config.writers };
+        let writers = (0..writers).map(|_| self.outlets()).collect();
+        let instance = instance::Instance::new(consumer, recorder, self.shared.clone(), number);
+        instance.work(writers, self.orders.subscribe())
+    }
+
+    fn outlets(&self) -> Vec<Outlet> {
+        let outlet = |database: &Box<dyn Database>| Outlet { sink: database.connection(), connected: false };
+        self.shared.databases.iter().map(outlet).collect()
+    }
+
+    /// What each sink's database says that it holds.
+    async fn held(&self) -> Vec<Result<Held, String>> {
+        let mut all = Vec::new();
+        for Outlet { mut sink, .. } in self.outlets() {
+            let ask = async {
+                sink.connect().await?;
+                sink.held().await
+            };
+            all.push(match timeout(ASK, ask).await {
+                Ok(held) => held.map_err(|error| error.message),
+                Err(_) => Err(format!("no answer within {ASK:?}")),
+            });
+        }
+        all
+    }
+
+    /// Whether the group has given every instance its lanes, be it none.
+    pub fn has_joined(&self) -> bool {
+        self.shared.standing.iter().all(|standing| lock(standing).joined)
+    }
+
+    /// Messages that have been taken and are neither written nor given up.
+    pub fn in_hand(&self) -> u64 {
+        let finished = self.finished();
+        self.shared.received.load(Ordering::Acquire).saturating_sub(finished)
+    }
+
+    /// Messages that nothing more is done with.
+    pub fn finished(&self) -> u64 {
+        self.shared.finished.load(Ordering::Acquire)
+    }
+
+    /// How far the lanes of these instances are behind their `ends`; `None`: that is not known right now.
+    pub fn lag(&self, ends: Option<&[u64]>) -> Option<u64> {
+        let ends = ends?;
+        let mut lag = 0;
+        for standing in &self.shared.standing {
+            let standing = lock(standing).clone();
+            for (lane, next) in standing.lanes.filter(|_| standing.joined)? {
+                lag += ends.get(lane as usize)?.saturating_sub(next?);
+            }
+        }
+        Some(lag)
+    }
+
+    /// Tells the instances to finish what they have taken, by `deadline` at the latest.
+    pub fn finish(&self, deadline: Instant) {
+        self.orders.send_replace(Order::Finish(deadline));
+    }
+
+    /// What it came to, after all instances have ended.
+    pub async fn outcome(self, lag: Option<u64>, at_load_end: Option<(u64, u64)>) -> Outcome {
+        let usage = self.usage.usage();
+        let after = self.held().await;
+        let mut figures = Figures::for_sinks(self.shared.config.sinks.len());
+        let mut instances = Vec::new();
+        for one in &self.shared.figures {
+            let one = lock(one);
+            figures.merge(&one);
+            instances.push((one.consumed, one.last_received_ns, one.latest.clone()));
+        }
+        Outcome {
+            figures,
+            instances,
+            columns: self.shared.columns.clone(),
+            held: self.held_before.into_iter().zip(after).collect(),
+            usage,
+            begin_ns: self.begin_ns,
+            lag,
+            at_load_end,
+        }
+    }
+}
+
+/// An instance that panicked leaves figures that are still true.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

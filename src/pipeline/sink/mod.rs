@@ -1,0 +1,139 @@
+//! Where batches are written to: a small trait, and the list of kinds at the end, to which a new one adds its lines.
+
+#[cfg(feature = "mongodb")]
+mod mongodb;
+#[cfg(feature = "redis")]
+mod redis;
+
+use futures_util::future::BoxFuture;
+
+use super::batch::Batch;
+use crate::measure::{Clock, FailureClass};
+use crate::scenario::{self, SinkDescriptor, SinkNeeds};
+
+/// A database, not yet connected to.
+pub trait Database: Send + Sync {
+    /// A connection that is to be made.
+    fn connection(&self) -> Box<dyn Sink>;
+}
+
+/// A connection to a database. Each writer has its own.
+pub trait Sink: Send {
+    /// Connects, or connects anew.
+    fn connect(&mut self) -> BoxFuture<'_, Result<(), SinkError>>;
+
+    /// Writes all rows of the batch; it resolves when the database has acknowledged them, each as written, as a duplicate
+    /// or as refused.
+    fn write<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Written, SinkError>>;
+
+    /// What the database itself says it holds. It is asked before the first row and after the last.
+    fn held(&mut self) -> BoxFuture<'_, Result<Held, SinkError>>;
+}
+
+/// What became of a batch's rows.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Written {
+    pub rows: u64,
+    /// Rows that the database has already.
+    pub duplicates: u64,
+    /// Rows that it will never take, each with the class and the database's words.
+    pub refused: Vec<(FailureClass, String)>,
+}
+
+/// The database's own count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    pub count: u64,
+    /// Of what, in words.
+    pub of: String,
+    /// Counts of another life of the database cannot be compared.
+    pub life: String,
+}
+
+/// A batch was not written, or nobody knows whether it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SinkError {
+    pub class: FailureClass,
+    pub message: String,
+    /// The same batch may pass later.
+    pub retriable: bool,
+    /// The connection is of no more use.
+    pub disconnected: bool,
+}
+
+impl SinkError {
+    /// The connection is gone, or was never there.
+    fn disconnected(class: FailureClass, message: impl Into<String>) -> Self {
+        SinkError { class, message: message.into(), retriable: true, disconnected: true }
+    }
+}
+
+/// What a sink is opened with.
+pub struct Opening<'a> {
+    pub options: &'a toml::Table,
+    /// For each of the fields that the sink needs, in its order, the batch's column.
+    pub columns: &'a [usize],
+    pub clock: Clock,
+    /// Writers of all instances.
+    pub connections: usize,
+}
+
+/// A kind of sink.
+struct Kind {
+    descriptor: SinkDescriptor,
+    open: fn(&Opening<'_>) -> Result<Box<dyn Database>, String>,
+}
+
+const KINDS: &[Kind] = &[
+    #[cfg(feature = "mongodb")]
+    Kind { descriptor: mongodb::DESCRIPTOR, open: mongodb::open },
+    #[cfg(feature = "redis")]
+    Kind { descriptor: redis::DESCRIPTOR, open: redis::open },
+];
+
+const DESCRIPTORS: [SinkDescriptor; KINDS.len()] = {
+    let mut all = [SinkDescriptor { kind: "", check_options: nothing }; KINDS.len()];
+    let mut index = 0;
+    while index < KINDS.len() {
+        all[index] = KINDS[index].descriptor;
+        index += 1;
+    }
+    all
+};
+
+fn nothing(_: toml::Table) -> Result<SinkNeeds, toml::de::Error> {
+    Ok(SinkNeeds::default())
+}
+
+/// All kinds of this build.
+pub fn descriptors() -> &'static [SinkDescriptor] {
+    const { &DESCRIPTORS }
+}
+
+/// The kind of that name, if this build has it.
+pub fn find(kind: &str) -> Option<&'static SinkDescriptor> {
+    descriptors().iter().find(|descriptor| descriptor.kind == kind)
+}
+
+/// What a sink of a scenario needs of messages.
+pub fn needs(sink: &scenario::Sink) -> SinkNeeds {
+    find(&sink.kind).and_then(|kind| (kind.check_options)(sink.options.clone()).ok()).unwrap_or_default()
+}
+
+/// Opens a sink of a scenario, without connecting; `columns` are those of the batch.
+///
+/// # Errors
+/// When a secret or a file cannot be read, or this build does not have the kind.
+pub fn open(
+    sink: &scenario::Sink,
+    columns: &[String],
+    clock: Clock,
+    connections: usize,
+) -> Result<Box<dyn Database>, String> {
+    let kind = KINDS.iter().find(|kind| kind.descriptor.kind == sink.kind);
+    let kind = kind.ok_or_else(|| format!("this build has no sink of kind '{}'", sink.kind))?;
+    let column = |field: &String| columns.iter().position(|name| name == field).unwrap_or_default();
+    let columns: Vec<usize> = sink.fields.iter().map(column).collect();
+    (kind.open)(&Opening { options: &sink.options, columns: &columns, clock, connections })
+}

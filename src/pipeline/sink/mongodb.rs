@@ -1,0 +1,476 @@
+//! MongoDB, or whatever speaks its protocol: each batch is one `insert` command.
+//!
+//! The documents are written as BSON straight from the batch (<https://bsonspec.org/spec.html>) and sent with the official
+//! driver's raw command, not its `insert_many`: that would build each document a second time, and hides which rows were
+//! duplicates in an ordered insert. The command: <https://www.mongodb.com/docs/manual/reference/command/insert/>.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::error::{Error, ErrorKind};
+use mongodb::options::{ClientOptions, Credential, ServerAddress, Tls, TlsOptions};
+use mongodb::{Client, Database as Handle};
+use serde::Deserialize;
+
+use super::{Database, Held, Opening, Sink, SinkError, Written};
+use crate::measure::{Clock, FailureClass};
+use crate::pipeline::batch::{Batch, Field, Row};
+use crate::scenario::written::{duration, secret};
+use crate::scenario::{Secret, SinkDescriptor, SinkNeeds};
+
+/// A command is a document, which is 16 MiB at most, and holds 100,000 rows at most.
+const MOST_BYTES: usize = 12 << 20;
+const MOST_ROWS: usize = 50_000;
+
+/// The row has an `_id` that is there already.
+const DUPLICATE_KEY: i64 = 11_000;
+
+pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
+    kind: "mongodb",
+    check_options: |options| {
+        let options = Options::read(options)?;
+        Ok(SinkNeeds { fields: options.fields, positions: options.document_id == DocumentId::Position })
+    },
+};
+
+/// The keys of a sink of this kind.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// `host:port` of one server, or of several of a replica set.
+    address: Option<String>,
+    #[serde(default)]
+    addresses: Vec<String>,
+    replica_set: Option<String>,
+    database: String,
+    collection: String,
+    /// The JSON fields that a document has.
+    fields: Vec<String>,
+    /// Whether it also has `producer_ts`, `consumer_ts` (seconds since 1970) and `latency` (seconds, at receipt).
+    #[serde(default = "yes")]
+    timestamps: bool,
+    #[serde(default = "yes")]
+    ordered: bool,
+    /// `"majority"`, or how many servers.
+    write_concern: Option<WriteConcern>,
+    #[serde(default)]
+    document_id: DocumentId,
+    username: Option<String>,
+    #[serde(default, deserialize_with = "secret")]
+    password: Option<Secret>,
+    #[serde(default)]
+    tls: bool,
+    /// PEM file of the authorities to trust; otherwise those of Mozilla.
+    ca: Option<PathBuf>,
+    #[serde(default = "ten_seconds", deserialize_with = "duration")]
+    timeout: Duration,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum WriteConcern {
+    Servers(i32),
+    Named(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum DocumentId {
+    /// `lane-position`, so that a message that is written again is told from a new one.
+    #[default]
+    Position,
+    /// The server's.
+    Generated,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
+}
+
+impl Options {
+    fn read(table: toml::Table) -> Result<Self, toml::de::Error> {
+        use serde::de::Error;
+        let options: Options = table.try_into()?;
+        let hosts: Vec<&String> = options.hosts().collect();
+        if hosts.is_empty() || hosts.iter().any(|host| ServerAddress::parse(host).is_err() || host.contains('@')) {
+            return Err(Error::custom("a mongodb sink needs an `address` or `addresses`, each `host:port`"));
+        }
+        if matches!(options.write_concern, Some(WriteConcern::Servers(..=0))) {
+            return Err(Error::custom("with a `write_concern` of 0 nobody would know whether a row was written"));
+        }
+        if options.username.is_some() != options.password.is_some() {
+            return Err(Error::custom("a `username` and its `password` go together"));
+        }
+        Ok(options)
+    }
+
+    fn hosts(&self) -> impl Iterator<Item = &String> {
+        self.address.iter().chain(&self.addresses)
+    }
+}
+
+pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
+    let options = Options::read(opening.options.clone()).map_err(|error| error.message().to_owned())?;
+    let told = |error: Error| format!("mongodb: {error}");
+    let hosts = options.hosts().map(ServerAddress::parse).collect::<Result<Vec<_>, _>>().map_err(told)?;
+    let mut client = ClientOptions::builder()
+        .direct_connection(options.replica_set.is_none().then_some(hosts.len() == 1))
+        .hosts(hosts)
+        .repl_set_name(options.replica_set.clone())
+        .connect_timeout(options.timeout)
+        .server_selection_timeout(options.timeout.min(Duration::from_secs(2)))
+        // One more to ask what it holds.
+        .max_pool_size(u32::try_from(opening.connections).unwrap_or(u32::MAX).saturating_add(1))
+        .build();
+    if let (Some(username), Some(password)) = (&options.username, &options.password) {
+        client.credential = Some(Credential::builder().username(username.clone()).password(password.reveal()?).build());
+    }
+    if options.tls {
+        client.tls = Some(Tls::Enabled(TlsOptions::builder().ca_file_path(options.ca.clone()).build()));
+    }
+    let client = Client::with_options(client).map_err(told)?;
+    Ok(Box::new(MongoDb(Collection {
+        database: client.database(&options.database),
+        columns: opening.columns.to_vec(),
+        clock: opening.clock,
+        options,
+    })))
+}
+
+/// What all connections share; the driver pools them.
+#[derive(Clone)]
+struct Collection {
+    database: Handle,
+    columns: Vec<usize>,
+    clock: Clock,
+    options: Options,
+}
+
+struct MongoDb(Collection);
+
+impl Database for MongoDb {
+    fn connection(&self) -> Box<dyn Sink> {
+        Box::new(self.0.clone())
+    }
+}
+
+impl Sink for Collection {
+    fn connect(&mut self) -> BoxFuture<'_, Result<(), SinkError>> {
+        async move { self.run(command(&doc! { "ping": 1 })?).await.map(drop) }.boxed()
+    }
+
+    fn write<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Written, SinkError>> {
+        async move {
+            let mut written = Written::default();
+            let mut next = 0;
+            let mut ordered = self.options.ordered;
+            while next < batch.rows.len() {
+                let (insert, end) = self.insert(batch, next, ordered);
+                let answer = self.run(raw(insert)?).await?;
+                let tried = account(&answer, end - next, ordered, &mut written)?;
+                // An ordered insert ends at the first row that is not taken. It is told of, and the others are not behind
+                // it any more.
+                ordered &= tried == end - next;
+                next += tried;
+            }
+            Ok(written)
+        }
+        .boxed()
+    }
+
+    fn held(&mut self) -> BoxFuture<'_, Result<Held, SinkError>> {
+        async move {
+            let collection = &self.options.collection;
+            let answer = self.run(command(&doc! { "count": collection })?).await?;
+            let of = format!("documents of {}.{collection}", self.options.database);
+            Ok(Held { count: number(answer.get("n")).unsigned_abs(), of, life: String::new() })
+        }
+        .boxed()
+    }
+}
+
+impl Collection {
+    async fn run(&self, command: RawDocumentBuf) -> Result<Document, SinkError> {
+        match tokio::time::timeout(self.options.timeout, self.database.run_raw_command(command)).await {
+            Ok(answer) => answer.map_err(|error| failure(&error)),
+            Err(_) => {
+                let message = format!("no answer within {:?}", self.options.timeout);
+                Err(SinkError::disconnected(FailureClass::Timeout, message))
+            }
+        }
+    }
+
+    /// The command for the rows from `first` on, and behind which row it ends.
+    fn insert(&self, batch: &Batch, first: usize, ordered: bool) -> (Vec<u8>, usize) {
+        let mut bson = Writer { bytes: Vec::with_capacity(batch.rows.len().min(MOST_ROWS) * 200 + 256) };
+        let mut end = first;
+        bson.document(|bson| {
+            bson.text("insert", &self.options.collection);
+            bson.boolean("ordered", ordered);
+            match &self.options.write_concern {
+                None => {}
+                Some(WriteConcern::Servers(servers)) => {
+                    bson.nested(DOCUMENT, "writeConcern", |bson| bson.integer("w", i64::from(*servers)))
+                }
+                Some(WriteConcern::Named(name)) => bson.nested(DOCUMENT, "writeConcern", |bson| bson.text("w", name)),
+            }
+            bson.nested(ARRAY, "documents", |bson| {
+                let mut index = String::new();
+                for (row, message) in batch.rows.iter().enumerate().skip(first).take(MOST_ROWS) {
+                    if bson.bytes.len() > MOST_BYTES {
+                        break;
+                    }
+                    index.clear();
+                    // Writing to a string cannot fail.
+                    let _ = std::fmt::Write::write_fmt(&mut index, format_args!("{}", row - first));
+                    bson.nested(DOCUMENT, &index, |bson| self.write_row(bson, batch, row, message));
+                    end = row + 1;
+                }
+            });
+        });
+        (bson.bytes, end)
+    }
+
+    fn write_row(&self, bson: &mut Writer, batch: &Batch, row: usize, message: &Row) {
+        if self.options.document_id == DocumentId::Position {
+            bson.key(TEXT, "_id");
+            bson.measured(|bytes| {
+                // Writing to memory cannot fail.
+                let _ = write!(bytes, "{}-{}", message.lane, message.position);
+            });
+        }
+        for (name, column) in self.options.fields.iter().zip(&self.columns) {
+            match batch.field(row, *column) {
+                Some(Field::Text(text)) => bson.text(name, text),
+                Some(Field::Integer(number)) => bson.integer(name, number),
+                Some(Field::Float(number)) => bson.float(name, number),
+                Some(Field::Boolean(value)) => bson.boolean(name, value),
+                Some(Field::Null) | None => bson.key(NULL, name),
+            }
+        }
+        if self.options.timestamps {
+            let epoch_ns = self.clock.epoch_unix_ns() as i64;
+            let seconds = |ns: i64| (epoch_ns + ns) as f64 / 1e9;
+            bson.float("consumer_ts", seconds(message.received_ns as i64));
+            if let Some(intended_ns) = message.intended_ns {
+                bson.float("producer_ts", seconds(intended_ns));
+                bson.float("latency", (message.received_ns as i64 - intended_ns) as f64 / 1e9);
+            }
+        }
+    }
+}
+
+/// Adds what the answer to an insert of `rows` says of them, and returns how many of them were tried.
+fn account(answer: &Document, rows: usize, ordered: bool, written: &mut Written) -> Result<usize, SinkError> {
+    if let Some(Bson::Document(concern)) = answer.get("writeConcernError") {
+        let message = concern.get_str("errmsg").unwrap_or("the write concern was not met").to_owned();
+        return Err(SinkError { class: FailureClass::Timeout, message, retriable: true, disconnected: false });
+    }
+    let errors = answer.get_array("writeErrors").map(Vec::as_slice).unwrap_or_default();
+    let errors: Vec<&Document> = errors.iter().filter_map(Bson::as_document).collect();
+    let tried = match errors.first().filter(|_| ordered) {
+        Some(error) => number(error.get("index")).unsigned_abs() as usize + 1,
+        None => rows,
+    };
+    let before = written.duplicates as usize + written.refused.len();
+    for error in &errors {
+        let message = error.get_str("errmsg").unwrap_or_default();
+        match number(error.get("code")) {
+            DUPLICATE_KEY => written.duplicates += 1,
+            // BSONObjectTooLarge, and what older servers say of it.
+            10_334 | 17_280 => written.refused.push((FailureClass::TooLarge, message.to_owned())),
+            code => match of_server(code, message) {
+                error if error.retriable => return Err(error),
+                error => written.refused.push((error.class, error.message)),
+            },
+        }
+    }
+    let missed = written.duplicates as usize + written.refused.len() - before;
+    written.rows += (tried - missed.min(tried)) as u64;
+    Ok(tried)
+}
+
+/// A number of whatever type.
+fn number(value: Option<&Bson>) -> i64 {
+    match value {
+        Some(Bson::Int32(number)) => i64::from(*number),
+        Some(Bson::Int64(number)) => *number,
+        Some(Bson::Double(number)) => *number as i64,
+        _ => 0,
+    }
+}
+
+fn failure(error: &Error) -> SinkError {
+    match error.kind.as_ref() {
+        ErrorKind::Command(command) => of_server(i64::from(command.code), &command.message),
+        ErrorKind::Authentication { .. } => SinkError::disconnected(FailureClass::Authorisation, error.to_string()),
+        ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } | ErrorKind::ServerSelection { .. } => {
+            SinkError::disconnected(FailureClass::ConnectionLost, error.to_string())
+        }
+        _ => SinkError::disconnected(FailureClass::Other, error.to_string()),
+    }
+}
+
+/// By the server's code: `src/mongo/base/error_codes.yml` of MongoDB. Some servers of the protocol say everything of
+/// their own with 1, InternalError.
+fn of_server(code: i64, message: &str) -> SinkError {
+    let is_full = |text: &str| text.contains("is full") || text.contains("No space left");
+    let (class, retriable) = match code {
+        14_031 => (FailureClass::Full, true),
+        1 | 8 if is_full(message) => (FailureClass::Full, true),
+        1 => (FailureClass::Other, true),
+        13 | 18 => (FailureClass::Authorisation, true),
+        50 | 262 => (FailureClass::Timeout, true),
+        // No primary right now: HostUnreachable, HostNotFound, shutting down, not the primary any more, being elected.
+        6 | 7 | 89 | 91 | 189 | 9_001 | 10_107 | 11_600 | 11_602 | 13_435 | 13_436 => {
+            (FailureClass::ConnectionLost, true)
+        }
+        _ => (FailureClass::Refused, false),
+    };
+    SinkError { class, message: message.to_owned(), retriable, disconnected: false }
+}
+
+fn command(document: &Document) -> Result<RawDocumentBuf, SinkError> {
+    RawDocumentBuf::try_from(document).map_err(|error| impossible(error.to_string()))
+}
+
+fn raw(bytes: Vec<u8>) -> Result<RawDocumentBuf, SinkError> {
+    RawDocumentBuf::from_bytes(bytes).map_err(|error| impossible(error.to_string()))
+}
+
+fn impossible(message: String) -> SinkError {
+    SinkError { class: FailureClass::Other, message, retriable: false, disconnected: false }
+}
+
+const FLOAT: u8 = 0x01;
+const TEXT: u8 = 0x02;
+const DOCUMENT: u8 = 0x03;
+const ARRAY: u8 = 0x04;
+const BOOLEAN: u8 = 0x08;
+const NULL: u8 = 0x0a;
+const INTEGER: u8 = 0x12;
+
+/// Writes BSON.
+struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// A key ends at a zero byte, so it cannot have one.
+    fn key(&mut self, kind: u8, name: &str) {
+        self.bytes.push(kind);
+        self.bytes.extend(name.bytes().filter(|byte| *byte != 0));
+        self.bytes.push(0);
+    }
+
+    fn document(&mut self, content: impl FnOnce(&mut Writer)) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        content(self);
+        self.bytes.push(0);
+        let length = (self.bytes.len() - begin) as u32;
+        self.bytes[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    fn nested(&mut self, kind: u8, name: &str, content: impl FnOnce(&mut Writer)) {
+        self.key(kind, name);
+        self.document(content);
+    }
+
+    /// A text's bytes, led by their number and followed by a zero, which counts.
+    fn measured(&mut self, content: impl FnOnce(&mut Vec<u8>)) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        content(&mut self.bytes);
+        self.bytes.push(0);
+        let length = (self.bytes.len() - begin - 4) as u32;
+        self.bytes[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        self.key(TEXT, name);
+        self.measured(|bytes| bytes.extend_from_slice(text.as_bytes()));
+    }
+
+    fn integer(&mut self, name: &str, number: i64) {
+        self.key(INTEGER, name);
+        self.bytes.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn float(&mut self, name: &str, number: f64) {
+        self.key(FLOAT, name);
+        self.bytes.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn boolean(&mut self, name: &str, value: bool) {
+        self.key(BOOLEAN, name);
+        self.bytes.push(u8::from(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn collection(more: &str) -> Collection {
+        let text = format!("address = '127.0.0.1:1'\ndatabase = 'd'\ncollection = 'c'\nfields = ['a', 'b']\n{more}");
+        let options = Options::read(text.parse().unwrap()).unwrap();
+        let hosts = options.hosts().map(ServerAddress::parse).collect::<Result<_, _>>().unwrap();
+        let client = Client::with_options(ClientOptions::builder().hosts::<Vec<_>>(hosts).build()).unwrap();
+        Collection { database: client.database("d"), columns: vec![0, 1], clock: Clock::start(), options }
+    }
+
+    #[tokio::test]
+    async fn the_command_is_what_the_driver_reads_as_bson() {
+        let batch = Batch::of(&[r#"{"a":"x\u00e9","b":1.5}"#, r#"{"b":null,"a":-7}"#], &["a", "b"]);
+        let collection = collection("write_concern = 'majority'\ntimestamps = false").await;
+        let (bytes, end) = collection.insert(&batch, 0, true);
+        let command = Document::try_from(raw(bytes).unwrap()).unwrap();
+        let expected = doc! {
+            "insert": "c",
+            "ordered": true,
+            "writeConcern": { "w": "majority" },
+            "documents": [
+                { "_id": "0-0", "a": "xé", "b": 1.5 },
+                { "_id": "0-1", "a": -7_i64, "b": Bson::Null },
+            ],
+        };
+        assert_eq!((command, end), (expected, 2));
+        let (rest, _) = collection.insert(&batch, 1, false);
+        let rest = Document::try_from(raw(rest).unwrap()).unwrap();
+        assert_eq!(rest.get_array("documents").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn answers_are_accounted_for_row_by_row() {
+        let error = |index: i32, code: i32| doc! { "index": index, "code": code, "errmsg": "no" };
+        let mut written = Written::default();
+        let answer = doc! { "n": 1, "writeErrors": [error(1, 11_000)] };
+        assert_eq!(account(&answer, 5, true, &mut written), Ok(2), "it ended at the second");
+        let answer = doc! { "n": 1, "writeErrors": [error(0, 11_000), error(2, 121)] };
+        assert_eq!(account(&answer, 3, false, &mut written), Ok(3));
+        assert_eq!((written.rows, written.duplicates, written.refused.len()), (2, 2, 1));
+        let away = doc! { "n": 0, "writeErrors": [error(0, 10_107)] };
+        assert!(account(&away, 1, false, &mut written).unwrap_err().retriable);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let refused = |text: &str| {
+            let text = format!("database = 'd'\ncollection = 'c'\nfields = []\n{text}");
+            Options::read(text.parse().unwrap()).unwrap_err().message().to_owned()
+        };
+        assert!(refused("").contains("address"));
+        assert!(refused("address = 'u:p@h:1'").contains("host:port"));
+        assert!(refused("address = 'h:1'\nwrite_concern = 0").contains("write_concern"));
+        assert!(refused("address = 'h:1'\nusername = 'u'").contains("password"));
+    }
+}

@@ -1,0 +1,360 @@
+//! Redis: each batch is one pipeline of commands, by default within MULTI and EXEC.
+//!
+//! Replies are read one by one, so that a row that Redis will not take is told from a server that cannot take any.
+//! Protocol: <https://redis.io/docs/latest/develop/interact/transactions/>.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError,
+    TlsCertificates, Value,
+};
+use serde::Deserialize;
+
+use super::{Database, Held, Opening, Sink, SinkError, Written};
+use crate::measure::FailureClass;
+use crate::pipeline::batch::{Batch, Field};
+use crate::scenario::written::{duration, secret};
+use crate::scenario::{Secret, SinkDescriptor, SinkNeeds};
+
+pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
+    kind: "redis",
+    check_options: |options| {
+        let options = Options::read(options)?;
+        Ok(SinkNeeds { fields: options.key.into_iter().collect(), positions: false })
+    },
+};
+
+/// The keys of a sink of this kind.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// `host:port`.
+    address: String,
+    #[serde(default)]
+    command: Command,
+    /// The JSON field that is the key, or, for `hset`, the field of the hash. `xadd` needs none.
+    key: Option<String>,
+    /// Stands before the key.
+    #[serde(default)]
+    prefix: String,
+    /// The hash that `hset` fills, the stream that `xadd` appends to.
+    name: Option<String>,
+    #[serde(default = "yes")]
+    transaction: bool,
+    #[serde(default)]
+    database: i64,
+    username: Option<String>,
+    #[serde(default, deserialize_with = "secret")]
+    password: Option<Secret>,
+    #[serde(default)]
+    tls: bool,
+    /// PEM file of the authorities to trust; otherwise those of the system.
+    ca: Option<std::path::PathBuf>,
+    #[serde(default = "ten_seconds", deserialize_with = "duration")]
+    timeout: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Command {
+    #[default]
+    Set,
+    Hset,
+    Xadd,
+}
+
+impl Options {
+    fn read(table: toml::Table) -> Result<Self, toml::de::Error> {
+        use serde::de::Error;
+        let options: Options = table.try_into()?;
+        if options.key.is_none() && options.command != Command::Xadd {
+            return Err(Error::custom("a redis sink needs a `key`: the JSON field that is the key of a row"));
+        }
+        if options.name.is_none() && options.command != Command::Set {
+            return Err(Error::custom("this command needs the `name` of its hash or stream"));
+        }
+        if !options.address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+            return Err(Error::custom("`address` is not `host:port`"));
+        }
+        Ok(options)
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
+}
+
+pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
+    let options = Options::read(opening.options.clone()).map_err(|error| error.message().to_owned())?;
+    let client = client(&options).map_err(|reason| format!("redis at {}: {reason}", options.address))?;
+    Ok(Box::new(Redis { client, options, column: opening.columns.first().copied() }))
+}
+
+fn client(options: &Options) -> Result<Client, String> {
+    let (host, port) = options.address.rsplit_once(':').ok_or("the address has no port")?;
+    let host = host.to_owned();
+    let port: u16 = port.parse().map_err(|_| "the address has no port".to_owned())?;
+    let addr = match options.tls {
+        false => ConnectionAddr::Tcp(host, port),
+        true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+    };
+    let mut login = RedisConnectionInfo::default().set_db(options.database);
+    if let Some(username) = &options.username {
+        login = login.set_username(username);
+    }
+    if let Some(password) = &options.password {
+        login = login.set_password(password.reveal()?);
+    }
+    let told = |error: RedisError| error.to_string();
+    let info = addr.into_connection_info().map_err(told)?.set_redis_settings(login);
+    if !options.tls {
+        return Client::open(info).map_err(told);
+    }
+    let read = |file: &std::path::PathBuf| {
+        std::fs::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))
+    };
+    let root_cert = options.ca.as_ref().map(read).transpose()?;
+    Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert }).map_err(told)
+}
+
+struct Redis {
+    client: Client,
+    options: Options,
+    column: Option<usize>,
+}
+
+impl Database for Redis {
+    fn connection(&self) -> Box<dyn Sink> {
+        Box::new(Connection {
+            client: self.client.clone(),
+            options: self.options.clone(),
+            column: self.column,
+            connection: None,
+        })
+    }
+}
+
+struct Connection {
+    client: Client,
+    options: Options,
+    column: Option<usize>,
+    connection: Option<MultiplexedConnection>,
+}
+
+impl Sink for Connection {
+    fn connect(&mut self) -> BoxFuture<'_, Result<(), SinkError>> {
+        async move {
+            self.connection = None;
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(self.options.timeout))
+                .set_response_timeout(Some(self.options.timeout));
+            let connection = self.client.get_multiplexed_async_connection_with_config(&config);
+            self.connection = Some(connection.await.map_err(lost)?);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn write<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Written, SinkError>> {
+        async move {
+            let pipeline = self.pipeline(batch);
+            let replies = self.connection()?.req_packed_commands(&pipeline, 0, pipeline.len()).await.map_err(lost)?;
+            self.account(replies)
+        }
+        .boxed()
+    }
+
+    fn held(&mut self) -> BoxFuture<'_, Result<Held, SinkError>> {
+        async move {
+            let name = self.command_name();
+            let connection = self.connection()?;
+            let ask = |section: &'static str| {
+                let mut command = redis::cmd("INFO");
+                command.arg(section);
+                command
+            };
+            let commands: String = ask("commandstats").query_async(connection).await.map_err(lost)?;
+            let server: String = ask("server").query_async(connection).await.map_err(lost)?;
+            let life = server.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().to_owned();
+            let of = format!("{name} commands that succeeded, whoever sent them");
+            Ok(Held { count: succeeded(&commands, name), of, life })
+        }
+        .boxed()
+    }
+}
+
+impl Connection {
+    fn connection(&mut self) -> Result<&mut MultiplexedConnection, SinkError> {
+        self.connection.as_mut().ok_or_else(|| SinkError::disconnected(FailureClass::ConnectionLost, "not connected"))
+    }
+
+    fn command_name(&self) -> &'static str {
+        match self.options.command {
+            Command::Set => "SET",
+            Command::Hset => "HSET",
+            Command::Xadd => "XADD",
+        }
+    }
+
+    fn pipeline(&self, batch: &Batch) -> Pipeline {
+        let mut pipeline = Pipeline::with_capacity(batch.rows.len() + 2);
+        if self.options.transaction {
+            pipeline.cmd("MULTI");
+        }
+        let name = self.options.name.as_deref().unwrap_or_default();
+        let command = self.command_name();
+        for (index, row) in batch.rows.iter().enumerate() {
+            let payload = batch.payload(row);
+            let command = pipeline.cmd(command);
+            match self.options.command {
+                Command::Set => command.arg(&*self.key(batch, index)).arg(payload),
+                Command::Hset => command.arg(name).arg(&*self.key(batch, index)).arg(payload),
+                Command::Xadd => command.arg(name).arg("*").arg("payload").arg(payload),
+            };
+        }
+        if self.options.transaction {
+            pipeline.cmd("EXEC");
+        }
+        pipeline
+    }
+
+    fn key<'a>(&self, batch: &'a Batch, row: usize) -> Cow<'a, str> {
+        let text = match self.column.and_then(|column| batch.field(row, column)) {
+            Some(Field::Text(text)) => Cow::Borrowed(text),
+            Some(Field::Integer(number)) => Cow::Owned(number.to_string()),
+            Some(Field::Float(number)) => Cow::Owned(number.to_string()),
+            Some(Field::Boolean(value)) => Cow::Owned(value.to_string()),
+            Some(Field::Null) | None => Cow::Borrowed("null"),
+        };
+        if self.options.prefix.is_empty() { text } else { Cow::Owned(format!("{}{text}", self.options.prefix)) }
+    }
+
+    /// From one reply for each command to what became of each row.
+    fn account(&self, mut replies: Vec<Value>) -> Result<Written, SinkError> {
+        if self.options.transaction {
+            let executed = replies.pop();
+            match executed {
+                Some(Value::Array(each)) => replies = each,
+                // Nothing was executed; the reason is with the command that was not queued.
+                executed => {
+                    let refused = replies.into_iter().chain(executed).find_map(error);
+                    return Err(refused.map_or_else(unintelligible, |refused| refused.of_a_batch()));
+                }
+            }
+        }
+        let mut written = Written::default();
+        for reply in replies {
+            match error(reply) {
+                None => written.rows += 1,
+                Some(refusal) if refusal.of_a_batch().retriable => return Err(refusal.of_a_batch()),
+                Some(refusal) => written.refused.push((FailureClass::Refused, refusal.0)),
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// What Redis says against a command: a word in capitals, and a sentence.
+struct Refusal(String);
+
+fn error(reply: Value) -> Option<Refusal> {
+    match reply {
+        Value::ServerError(error) => Some(Refusal(error.to_string())),
+        _ => None,
+    }
+}
+
+impl Refusal {
+    /// What it means when it concerns a whole batch. The words: <https://redis.io/docs/latest/develop/reference/protocol-spec/>
+    /// and `src/server.c` of Redis 7.
+    fn of_a_batch(&self) -> SinkError {
+        let says = |word: &str| self.0.contains(word);
+        let (class, retriable) = match () {
+            () if says("OOM") || says("maxmemory") => (FailureClass::Full, true),
+            () if says("MISCONF") => (FailureClass::Full, true),
+            () if says("NOAUTH") || says("WRONGPASS") || says("NOPERM") => (FailureClass::Authorisation, true),
+            () if says("LOADING") || says("BUSY") || says("READONLY") || says("MASTERDOWN") || says("NOREPLICAS") => {
+                (FailureClass::Refused, true)
+            }
+            () => (FailureClass::Refused, false),
+        };
+        SinkError { class, message: self.0.clone(), retriable, disconnected: false }
+    }
+}
+
+fn unintelligible() -> SinkError {
+    SinkError {
+        class: FailureClass::Other,
+        message: "Redis answered EXEC with something else than a list".to_owned(),
+        retriable: true,
+        disconnected: true,
+    }
+}
+
+fn lost(error: RedisError) -> SinkError {
+    let refusal = Refusal(error.to_string()).of_a_batch();
+    if error.is_timeout() {
+        return SinkError::disconnected(FailureClass::Timeout, error.to_string());
+    }
+    if error.is_io_error() || error.is_connection_dropped() || error.is_connection_refusal() {
+        return SinkError::disconnected(FailureClass::ConnectionLost, error.to_string());
+    }
+    // Logging in goes on being tried, for somebody may mend it.
+    SinkError { retriable: true, disconnected: true, ..refusal }
+}
+
+/// How often a command was executed without an error: `cmdstat_set:calls=3,…,rejected_calls=0,failed_calls=1`.
+fn succeeded(statistics: &str, command: &str) -> u64 {
+    let prefix = format!("cmdstat_{}:", command.to_lowercase());
+    let Some(line) = statistics.lines().find_map(|line| line.strip_prefix(&prefix)) else { return 0 };
+    let figure = |name: &str| {
+        let value = line.trim_end().split(',').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        value.and_then(|value| value.parse::<u64>().ok()).unwrap_or(0)
+    };
+    figure("calls").saturating_sub(figure("failed_calls"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Clock;
+
+    fn connection(options: &str) -> Result<Box<dyn Database>, String> {
+        let options: toml::Table = options.parse().unwrap();
+        open(&Opening { options: &options, columns: &[0], clock: Clock::start(), connections: 1 })
+    }
+
+    #[test]
+    fn a_batch_is_one_transaction() {
+        let options: Options = toml::from_str("address = 'h:1'\nkey = 'device_id'\nprefix = 'p:'").unwrap();
+        let client = client(&options).unwrap();
+        let connection = Connection { client, options, column: Some(0), connection: None };
+        let batch = Batch::of(&[r#"{"device_id":"a"}"#, r#"{"device_id":7}"#], &["device_id"]);
+        let packed = String::from_utf8(connection.pipeline(&batch).get_packed_pipeline()).unwrap();
+        let words: Vec<&str> = packed.split("\r\n").filter(|word| !word.starts_with(['$', '*'])).collect();
+        let expected = ["MULTI", "SET", "p:a", r#"{"device_id":"a"}"#, "SET", "p:7", r#"{"device_id":7}"#, "EXEC", ""];
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn what_redis_counts_is_what_succeeded() {
+        let text = "# Commandstats\r\ncmdstat_set:calls=10,usec=5,rejected_calls=2,failed_calls=3\r\n";
+        assert_eq!((succeeded(text, "SET"), succeeded(text, "HSET")), (7, 0));
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        assert!(connection("address = 'h:1'").err().unwrap().contains("key"));
+        assert!(connection("address = 'h:1'\nkey = 'a'\ncommand = 'hset'").err().unwrap().contains("name"));
+        assert!(connection("address = 'h'\nkey = 'a'").err().unwrap().contains("port"));
+    }
+}

@@ -1,0 +1,177 @@
+//! What a pipeline did: consumers that parse what they receive and write it to databases.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ErrorCount, Latency};
+
+/// A pipeline's figures, over all its instances in this process. Warm-up is in all counts and rates, but in no latency.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Pipeline {
+    /// Members of the group in this process.
+    pub instances: usize,
+    /// Messages received, repeated deliveries included.
+    pub consumed: u64,
+    /// From the first message received to the last, in nanoseconds: the divisor of `consumed_per_second`.
+    pub consuming_ns: u64,
+    /// Messages received per second.
+    pub consumed_per_second: f64,
+    /// From the first message received to the last row acknowledged by the last sink, in nanoseconds; without sinks, to the
+    /// last message received.
+    pub working_ns: u64,
+    /// Batches that were filled.
+    pub batches: u64,
+    /// CPU time of this process, while the pipeline worked, per message received, in nanoseconds. It has the producers'
+    /// in it where they send at the same time; `null` when nothing was received.
+    pub cpu_ns_per_message: Option<f64>,
+    /// Intended → received, of messages whose intended time is known: from this trial's own envelope, else from the
+    /// scenario's timestamp field.
+    pub receipt: Option<Latency>,
+    /// Messages that could not be read, by what is wrong with them. They are written nowhere and count as done.
+    pub poison: Vec<Poisoned>,
+    /// Where time went, in the order of the way of a message.
+    pub stages: Vec<StageTime>,
+    /// What bound the pipeline.
+    pub bound_by: BoundBy,
+    /// Whether the consumers kept up with the producers; `null` when they did not work at the same time.
+    pub consumer_kept_up: Option<KeptUp>,
+    /// Messages that the instances' lanes held and that were not done at the end; `null` when nobody could tell.
+    pub lag_at_end: Option<u64>,
+    /// What went wrong when progress was committed, by class.
+    pub commit_errors: Vec<ErrorCount>,
+    /// Each database, in the order of the scenario.
+    pub sinks: Vec<SinkRecord>,
+    /// Whether everything is where it belongs.
+    pub reconciliation: Reconciliation,
+    /// What the benchmark this pipeline is modelled on would have printed of this run.
+    pub as_the_seed_computes: SeedFigures,
+}
+
+/// Messages of one kind of poison.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Poisoned {
+    /// `not_json`, `not_an_object`, `field_missing` (one that a sink needs) or `field_nested` (it is a list or an object).
+    pub class: String,
+    /// How many.
+    #[schemars(range(min = 1))]
+    pub count: u64,
+    /// Where the first of them is.
+    pub first: String,
+}
+
+/// The time spent in one stage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct StageTime {
+    /// `fetch` (waiting for messages and taking them), `parse`, `held_up` (batches that no writer could take: nothing is
+    /// taken meanwhile), `wait` (a closed batch, for its writer), then each sink by name, and `commit`.
+    pub stage: String,
+    /// All together, over instances and writers, in nanoseconds.
+    pub total_ns: u64,
+    /// Share of the time of all instances, or for `wait` and sinks of all writers, that this took.
+    pub share: f64,
+    /// Of single batches, or for `commit` of single calls; `null` for `held_up`, and where there was none.
+    pub per_batch: Option<Latency>,
+}
+
+/// What bound the pipeline.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct BoundBy {
+    /// A stage by its name; `fetch` means that there was no more to receive, from the broker or its producers; `null`: the
+    /// evidence does not tell.
+    pub stage: Option<String>,
+    /// A sentence with the figures that point to it.
+    pub evidence: String,
+}
+
+/// Consumers against producers, while these sent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct KeptUp {
+    /// Whether, when the load ended, 99 % or more of what had been acknowledged was done.
+    pub held: bool,
+    /// Messages acknowledged when the load ended, warm-up included.
+    pub acknowledged: u64,
+    /// Messages that the pipeline was done with then.
+    pub finished: u64,
+    /// The latter as a share of the former.
+    pub share: f64,
+}
+
+/// What one sink came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct SinkRecord {
+    /// Its kind, with a number where there are several of it: `redis`, `redis-2`.
+    pub name: String,
+    /// Rows that the database acknowledged.
+    pub written: u64,
+    /// From the first message received to the last row acknowledged: rows per second.
+    pub written_per_second: f64,
+    /// Rows that the database had already: messages that were read again, or a batch whose first answer was lost.
+    pub duplicates: u64,
+    /// Rows that the database will never take.
+    pub refused: u64,
+    /// They by class.
+    pub refused_by_class: Vec<ErrorCount>,
+    /// Rows without outcome at the end: their messages are not committed.
+    pub not_written: u64,
+    /// What went wrong with whole batches, by class; each was tried again.
+    pub errors: Vec<ErrorCount>,
+    /// How often a batch was tried again.
+    pub retries: u64,
+    /// Intended → acknowledged by the database.
+    pub latency: Option<Latency>,
+    /// What the database itself says.
+    pub held: Held,
+}
+
+/// A database's own count.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Held {
+    /// What is counted; empty when the database was never there to be asked.
+    pub of: String,
+    /// Before the first row; `null` when the database was not there to be asked.
+    pub before: Option<u64>,
+    /// After the last row; `null` likewise.
+    pub after: Option<u64>,
+    /// The difference; `null` when it is not known, or the database was started anew in between.
+    pub gained: Option<u64>,
+    /// Why a count is missing.
+    pub error: Option<String>,
+}
+
+/// Produced = consumed = written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Reconciliation {
+    /// Messages of this trial that were acknowledged, warm-up included; `null` when nobody sent.
+    pub produced: Option<u64>,
+    /// Messages received.
+    pub consumed: u64,
+    /// Of them, poison.
+    pub poison: u64,
+    /// Messages that were taken, and given back to the group before they were written.
+    pub given_back: u64,
+    /// Whether nothing is lost or doubled as far as this process can tell: all that was produced was consumed once, every
+    /// sink has written each of them that is no poison, and its database says the same where it can be compared; `null`
+    /// when others may have sent or received as well.
+    pub balanced: Option<bool>,
+}
+
+/// Throughput as messages / time since the process began; latency as receipt − producer's timestamp (no write is in it), of
+/// the last 1000 messages of each instance only.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct SeedFigures {
+    /// Sum over instances of messages / (begin of the trial to their last message), per second.
+    pub messages_per_second: f64,
+    /// Mean over instances of the mean, in nanoseconds.
+    pub mean_ns: Option<f64>,
+    /// Mean over instances of the 99th percentile, in nanoseconds: a mean of percentiles is no percentile.
+    pub mean_of_p99s_ns: Option<f64>,
+}
