@@ -44,6 +44,28 @@ pub fn make_topic(address: &str, name: &str, partitions: i32) {
     super::eventually("the new topic is known", || topics(address).contains(name));
 }
 
+/// Up to where a group has committed, and where the partition ends, for each partition of a topic.
+#[cfg(feature = "kafka")]
+pub fn committed(address: &str, group: &str, topic: &str, partitions: i32) -> Vec<(u64, u64)> {
+    use rdkafka::consumer::{BaseConsumer, Consumer};
+    use rdkafka::{Offset, TopicPartitionList};
+
+    let mut config = rdkafka::ClientConfig::new();
+    let client: BaseConsumer = config.set("bootstrap.servers", address).set("group.id", group).create().unwrap();
+    let mut list = TopicPartitionList::new();
+    (0..partitions).for_each(|partition| drop(list.add_partition(topic, partition)));
+    let committed = client.committed_offsets(list, super::PATIENCE).unwrap();
+    let each = committed.elements().into_iter().map(|element| {
+        let (_, end) = client.fetch_watermarks(topic, element.partition(), super::PATIENCE).unwrap();
+        let done = match element.offset() {
+            Offset::Offset(offset) => offset as u64,
+            _ => 0,
+        };
+        (done, end as u64)
+    });
+    each.collect()
+}
+
 #[cfg(feature = "kafka")]
 pub fn remove_topic(address: &str, name: &str) {
     use rdkafka::admin::AdminOptions;

@@ -1,0 +1,306 @@
+//! Pipelines from a real Kafka to real databases: everything arrives once, or the record says what did not and why, and
+//! nothing is committed that was not written.
+#![cfg(all(feature = "kafka", feature = "redis", feature = "mongodb"))]
+
+mod harness;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use brokermark::broker::FailureClass;
+use brokermark::record::{ErrorCount, Pipeline, ReasonKind, Record};
+use harness::databases::{ask_redis, documents, mongodb, mongodb_server, redis, redis_server};
+use harness::kafka;
+use harness::{Bench, finding, reasons};
+
+const PARTITIONS: i32 = 4;
+
+/// Messages as the seed sends them, through a pipeline with these keys, to these sinks.
+fn scenario(load: &str, pipeline: &str, sinks: &[String], run: &str) -> String {
+    let address = kafka::address();
+    let sinks = sinks.concat();
+    format!(
+        r#"
+        [broker]
+        kind = "kafka"
+        address = "{address}"
+        kafka = {{ acks = "1", linger = "5ms" }}
+        [producers]
+        batch = 10
+        [payload]
+        kind = "template"
+        text = '{{"timestamp": ${{timestamp}}, "device_id": "dev-${{random:1..11}}", "value": ${{random:0.0..100.0}}}}'
+        [consumers.properties]
+        "session.timeout.ms" = 6000
+        "heartbeat.interval.ms" = 500
+        "fetch.wait.max.ms" = 20
+        {load}
+        [pipeline]
+        timestamp = "timestamp"
+        batch = 500
+        {pipeline}
+        {sinks}
+        {run}
+        "#
+    )
+}
+
+fn topology(name: &str) -> String {
+    format!("[topology]\npartitions = {PARTITIONS}\nname = \"{name}\"\nkeep = true")
+}
+
+fn to_redis(address: &str, more: &str) -> String {
+    format!("[[pipeline.sinks]]\nkind = \"redis\"\naddress = \"{address}\"\nkey = \"device_id\"\n{more}\n")
+}
+
+fn to_mongodb(address: &str, collection: &str, more: &str) -> String {
+    format!(
+        "[[pipeline.sinks]]\nkind = \"mongodb\"\naddress = \"{address}\"\ndatabase = \"tests\"\ncollection = \"{collection}\"\n\
+         fields = [\"device_id\", \"value\"]\n{more}\n"
+    )
+}
+
+/// A name that no other test and no earlier run has.
+fn unique(name: &str) -> String {
+    format!("pipeline-{name}-{}", std::process::id())
+}
+
+fn pipeline(record: &Record) -> &Pipeline {
+    record.pipeline.as_ref().unwrap()
+}
+
+fn of_class(errors: &[ErrorCount], class: FailureClass) -> u64 {
+    errors.iter().filter(|error| error.class == class).map(|error| error.count).sum()
+}
+
+/// Everything that was produced is in every sink once, and the databases say so themselves.
+fn assert_balanced(record: &Record, messages: u64) {
+    let pipeline = pipeline(record);
+    let sum = &pipeline.reconciliation;
+    assert_eq!((sum.produced, sum.consumed, sum.balanced), (Some(messages), messages, Some(true)), "{pipeline:#?}");
+    for sink in &pipeline.sinks {
+        let found = (sink.written, sink.refused, sink.not_written);
+        assert_eq!(found, (messages, 0, 0), "{sink:?}");
+    }
+    assert_eq!(finding(record, ReasonKind::NotReconciled), None);
+    assert_eq!(record.verification.as_ref().map(|found| (found.lost, found.duplicated)), Some((0, 0)));
+}
+
+#[test]
+fn real_clean_run_reconciles_in_both_databases() {
+    // Redis counts commands, whoever sends them: one of its own.
+    let server = redis_server("pipeline-clean", 16580, "");
+    let collection = unique("clean");
+    for (run, order) in ["in_order", "in_parallel"].into_iter().enumerate() {
+        let sinks = [to_redis(&server.address(), ""), to_mongodb(&mongodb(), &format!("{collection}-{run}"), "")];
+        let keys = format!("instances = 2\nsinks_run = \"{order}\"");
+        let load = "[topology]\npartitions = 4\n[load]\nrate = \"5k/s\"";
+        let text = scenario(
+            load,
+            &keys,
+            &sinks,
+            "[run]\nmessages = 10_000\n[thresholds]\nrequire = [\"lag = 0\", \"written_per_second > 1\"]",
+        );
+        let record = Bench::new(&text).run(&[]).expect(0).record();
+        assert_balanced(&record, 10_000);
+        let pipeline = pipeline(&record);
+        assert!(pipeline.sinks.iter().all(|sink| sink.held.gained == Some(10_000)), "{:?}", pipeline.sinks);
+        assert_eq!(pipeline.lag_at_end, Some(0));
+        // Receipt comes before any write, for every message.
+        let receipt = pipeline.receipt.as_ref().unwrap();
+        assert_eq!(receipt.count, 10_000);
+        for sink in &pipeline.sinks {
+            let written = sink.latency.as_ref().unwrap();
+            assert!(written.count == 10_000 && written.min_ns >= receipt.min_ns && written.mean_ns > receipt.mean_ns);
+        }
+        let stages: Vec<&str> = pipeline.stages.iter().map(|stage| stage.stage.as_str()).collect();
+        assert_eq!(stages, ["fetch", "parse", "held_up", "wait", "redis", "mongodb", "commit"]);
+        assert!(pipeline.as_the_seed_computes.mean_of_p99s_ns.is_some());
+    }
+}
+
+#[test]
+fn real_backlog_is_worked_off_by_eight_instances_without_databases() {
+    let load = "[topology]\npartitions = 8";
+    let text = scenario(load, "instances = 8\nfeed = \"beforehand\"", &[], "[run]\nmessages = 200_000");
+    let record = Bench::new(&text).run(&[]).expect(0).record();
+    assert_balanced(&record, 200_000);
+    assert_eq!(pipeline(&record).consumer_kept_up, None, "they did not work at the same time");
+}
+
+#[test]
+fn real_poison_is_counted_by_class_and_stops_nobody() {
+    let collection = unique("poison");
+    let text = scenario("", "", &[to_mongodb(&mongodb(), &collection, "")], "[run]\nmessages = 4000");
+    let (before, after) = text.split_once("text = '").unwrap();
+    let (_, after) = after.split_once('\n').unwrap();
+    let payloads = r#"text = '{"device_id": ${choice:1|[]|oops}, "${choice:value|worth}": 1}'"#;
+    let record = Bench::new(&format!("{before}{payloads}\n{after}")).run(&[]).expect(0).record();
+    let pipeline = pipeline(&record);
+    let classes: BTreeSet<&str> = pipeline.poison.iter().map(|poison| poison.class.as_str()).collect();
+    assert_eq!(classes, BTreeSet::from(["field_missing", "field_nested", "not_json"]));
+    let poison = pipeline.reconciliation.poison;
+    let written = pipeline.sinks[0].written;
+    assert_eq!((poison + written, pipeline.lag_at_end), (4000, Some(0)));
+    assert_eq!(documents(&mongodb(), "tests", &collection).len() as u64, written);
+    assert!(pipeline.poison[0].first.contains("position"), "{:?}", pipeline.poison);
+    assert!(finding(&record, ReasonKind::Poison).is_some());
+}
+
+/// Asserts that everything before the committed positions is written; returns where the partitions end.
+fn assert_committed_is_written(group: &str, topic: &str, collection: &str) -> (u64, u64) {
+    let written: BTreeSet<String> = documents(&mongodb(), "tests", collection).into_iter().collect();
+    let committed = kafka::committed(&kafka::address(), group, topic, PARTITIONS);
+    for (lane, (done, _)) in committed.iter().enumerate() {
+        let missing = (0..*done).find(|position| !written.contains(&format!("{lane}-{position}")));
+        assert_eq!(missing, None, "of lane {lane}, committed up to {done}");
+    }
+    committed.into_iter().fold((0, 0), |sum, (done, end)| (sum.0 + done, sum.1 + end))
+}
+
+#[test]
+fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
+    let topic = unique("killed");
+    let sinks = [to_mongodb(&mongodb(), &topic, "")];
+    let keys = format!("group = \"{topic}\"\ninstances = 2");
+    let load = format!("{}\n[load]\nrate = \"5k/s\"", topology(&topic));
+    let bench = Bench::new(&scenario(&load, &keys, &sinks, "[run]\nduration = \"60s\""));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    harness::eventually("something is committed", || {
+        kafka::committed(&kafka::address(), &topic, &topic, PARTITIONS).iter().any(|(done, _)| *done > 0)
+    });
+    // The end of the test's own process group: nothing of it is told.
+    running.signal(libc::SIGKILL);
+    drop(running);
+    let (done, end) = assert_committed_is_written(&topic, &topic, &topic);
+    assert!(done > 0 && done < end, "{done} of {end}");
+
+    let keys = format!("{keys}\nfeed = \"none\"");
+    let text = scenario(&topology(&topic), &keys, &sinks, "[run]\nduration = \"60s\"");
+    let record = Bench::new(&text).run(&[]).expect(0).record();
+    let rest = pipeline(&record);
+    assert_eq!((rest.lag_at_end, rest.consumed), (Some(0), end - done));
+    let sink = &rest.sinks[0];
+    assert_eq!((sink.written + sink.duplicates, sink.refused, sink.not_written), (end - done, 0, 0));
+    assert_eq!(documents(&mongodb(), "tests", &topic).len() as u64, end, "each once");
+    assert_eq!(sink.held.gained, Some(sink.written), "the database says the same");
+    assert!(rest.receipt.as_ref().is_some_and(|receipt| receipt.count == end - done), "by the message's own time");
+    assert_eq!(assert_committed_is_written(&topic, &topic, &topic), (end, end));
+    kafka::remove_topic(&kafka::address(), &topic);
+}
+
+#[test]
+fn real_eight_instances_in_two_processes_share_a_group() {
+    let topic = unique("shared");
+    let filled = format!("[broker]\nkind = \"kafka\"\naddress = \"{}\"\n{}\n", kafka::address(), topology(&topic));
+    let payload = "[payload]\nkind = \"template\"\ntext = '{\"device_id\": \"dev-${random:1..11}\", \"value\": 1}'\n";
+    Bench::new(&format!("{filled}{payload}[run]\nmessages = 60_000")).run(&[]).expect(0);
+    let keys = format!("group = \"{topic}\"\ninstances = 4\nfeed = \"none\"");
+    let sinks = [to_mongodb(&mongodb(), &topic, "")];
+    let bench = Bench::new(&scenario(&topology(&topic), &keys, &sinks, "[run]\nduration = \"90s\""));
+    let both = [bench.start(&[]), bench.start(&[])];
+    let records = both.map(|running| running.finish(Duration::from_secs(120)).expect(0).record());
+    let consumed: u64 = records.iter().map(|record| pipeline(record).consumed).sum();
+    let written: u64 = records.iter().map(|record| pipeline(record).sinks[0].written).sum();
+    let duplicates: u64 = records.iter().map(|record| pipeline(record).sinks[0].duplicates).sum();
+    assert_eq!((written, consumed), (60_000, 60_000 + duplicates));
+    assert_eq!(documents(&mongodb(), "tests", &topic).len(), 60_000);
+    assert_eq!(assert_committed_is_written(&topic, &topic, &topic), (60_000, 60_000));
+    kafka::remove_topic(&kafka::address(), &topic);
+}
+
+#[test]
+fn real_database_that_is_down_at_the_start_is_waited_for() {
+    let server = redis_server("pipeline-late", 16581, "");
+    server.kill();
+    let sinks = [to_redis(&server.address(), "")];
+    let text = scenario("[load]\nrate = \"2k/s\"", "", &sinks, "[run]\nmessages = 6000\ndrain_deadline = \"60s\"");
+    let bench = Bench::new(&text);
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    server.restart();
+    let record = running.finish(harness::PATIENCE).expect(0).record();
+    let sink = &pipeline(&record).sinks[0];
+    assert_eq!((sink.written, sink.not_written), (6000, 0));
+    assert!(of_class(&sink.errors, FailureClass::ConnectionLost) > 0, "{:?}", sink.errors);
+    assert!(sink.retries > 0 && sink.held.before.is_none() && sink.held.error.is_some(), "{sink:?}");
+    assert!(finding(&record, ReasonKind::SinkErrors).is_some());
+}
+
+#[test]
+fn real_database_that_dies_and_comes_back_has_every_row_once() {
+    let server = mongodb_server("pipeline-returns", 17218);
+    let collection = unique("returns");
+    let sinks = [to_mongodb(&server.address(), &collection, "timeout = \"2s\"")];
+    let text = scenario("[load]\nrate = \"1k/s\"", "", &sinks, "[run]\nmessages = 10_000\ndrain_deadline = \"90s\"");
+    let bench = Bench::new(&text);
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    server.kill();
+    server.restart();
+    let record = running.finish(Duration::from_secs(150)).expect(0).record();
+    let sink = &pipeline(&record).sinks[0];
+    assert_eq!((sink.written + sink.duplicates, sink.refused, sink.not_written), (10_000, 0, 0), "{sink:?}");
+    assert!(of_class(&sink.errors, FailureClass::ConnectionLost) > 0, "{:?}", sink.errors);
+    assert_eq!(documents(&server.address(), "tests", &collection).len(), 10_000);
+}
+
+#[test]
+fn real_slow_database_is_what_binds_the_pipeline() {
+    let server = redis_server("pipeline-slow", 16582, "");
+    let sinks = [to_redis(&server.address(), "timeout = \"500ms\"")];
+    let keys = "batch = 100\nwriters = 1".to_owned();
+    let text = scenario("[load]\nrate = \"2k/s\"", "", &sinks, "[run]\nmessages = 8000\ndrain_deadline = \"60s\"");
+    let bench = Bench::new(&text.replace("batch = 500", &keys));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    assert_eq!(ask_redis(&server.address(), "CLIENT PAUSE 4000 WRITE"), "+OK");
+    let record = running.finish(harness::PATIENCE).expect(0).record();
+    let found = pipeline(&record);
+    assert_eq!((found.sinks[0].written, found.sinks[0].not_written), (8000, 0));
+    assert!(of_class(&found.sinks[0].errors, FailureClass::Timeout) > 0, "{:?}", found.sinks[0].errors);
+    assert_eq!(found.bound_by.stage.as_deref(), Some("redis"), "{:?}", found.bound_by);
+    assert!(found.sinks[0].latency.as_ref().unwrap().max_ns > 2_000_000_000);
+}
+
+#[test]
+fn real_full_database_ends_the_run_in_time_and_nothing_is_committed() {
+    let server = redis_server("pipeline-full", 16583, "--maxmemory 1 --maxmemory-policy noeviction");
+    let topic = unique("full");
+    let keys = format!("group = \"{topic}\"");
+    let load = format!("{}\n[load]\nrate = \"2k/s\"", topology(&topic));
+    let sinks = [to_redis(&server.address(), "")];
+    let text = scenario(&load, &keys, &sinks, "[run]\nmessages = 4000\ndrain_deadline = \"3s\"");
+    let ended = Bench::new(&text).run(&[]).expect(0);
+    assert!(ended.took < Duration::from_secs(45), "{:?}", ended.took);
+    let record = ended.record();
+    let found = pipeline(&record);
+    let sink = &found.sinks[0];
+    assert_eq!((sink.written, sink.not_written), (0, found.consumed), "{sink:?}");
+    assert!(found.consumed > 0 && of_class(&sink.errors, FailureClass::Full) > 0, "{:?}", sink.errors);
+    assert!(found.lag_at_end.is_none_or(|lag| lag == 4000), "{:?}", found.lag_at_end);
+    assert!(reasons(&record).contains(&ReasonKind::NotReconciled));
+    let committed = kafka::committed(&kafka::address(), &topic, &topic, PARTITIONS);
+    assert!(committed.iter().all(|(done, _)| *done == 0), "{committed:?}");
+    kafka::remove_topic(&kafka::address(), &topic);
+}
+
+#[test]
+fn real_rows_that_a_database_refuses_are_counted_and_do_not_stop_the_others() {
+    let name = unique("refused");
+    assert_eq!(ask_redis(&redis(), &format!("SET {name} text")), "+OK");
+    let hash = to_redis(&redis(), &format!("command = \"hset\"\nname = \"{name}\""));
+    let stream = to_redis(&redis(), &format!("command = \"xadd\"\nname = \"{name}-stream\""));
+    let text = scenario("", "", &[hash, stream], "[run]\nmessages = 2000");
+    let record = Bench::new(&text).run(&[]).expect(0).record();
+    let found = pipeline(&record);
+    let [hash, stream] = &found.sinks[..] else { panic!("{found:?}") };
+    assert_eq!((hash.name.as_str(), stream.name.as_str()), ("redis", "redis-2"));
+    assert_eq!((hash.written, hash.refused, hash.not_written), (0, 2000, 0));
+    assert_eq!(of_class(&hash.refused_by_class, FailureClass::Refused), 2000);
+    assert!(hash.refused_by_class[0].first_message.contains("WRONGTYPE"), "{:?}", hash.refused_by_class);
+    assert_eq!((stream.written, found.lag_at_end), (2000, Some(0)), "what is refused counts as done");
+    assert_eq!(ask_redis(&redis(), &format!("XLEN {name}-stream")), ":2000");
+    assert!(reasons(&record).contains(&ReasonKind::NotReconciled));
+}
