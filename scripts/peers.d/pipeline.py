@@ -80,6 +80,7 @@ class Topic:
         text = re.sub(r"\n\[pipeline\]\n.*?\n\[run\]\n.*", "\n", scenario, flags=re.DOTALL)
         text += f'\n[run]\nmessages = {self.messages}\n'
         settings = {"broker.address": self.address, "topology.name": self.name, "topology.keep": True}
+        settings |= {"load.model": "closed", "producers.batch": 100}
         run_scenario(text, settings)
 
 

@@ -249,7 +249,7 @@ impl<C: Consumer> Instance<C> {
             }
             for row in batch.rows.iter().filter(|row| row.measured) {
                 if let Some(intended_ns) = row.intended_ns {
-                    let latency_ns = (row.received_ns as i64 - intended_ns).max(0) as u64;
+                    let latency_ns = (row.received_ns as i64).saturating_sub(intended_ns).max(0) as u64;
                     figures.receipt.record(latency_ns);
                     figures.latest.record(latency_ns);
                 }

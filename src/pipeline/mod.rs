@@ -155,8 +155,8 @@ impl Pipeline {
     }
 
     fn outlets(&self) -> Vec<Outlet> {
-        let outlet = |database: &Box<dyn Database>| Outlet { sink: database.connection(), connected: false };
-        self.shared.databases.iter().map(outlet).collect()
+        let connections = self.shared.databases.iter().map(|database| database.connection());
+        connections.map(|sink| Outlet { sink, connected: false }).collect()
     }
 
     /// What each sink's database says that it holds.

@@ -74,7 +74,7 @@ impl Parser {
                 return false;
             }
             if let Some(seconds) = scratch.get(self.needed).and_then(seconds) {
-                row.intended_ns = Some((seconds * 1e9) as i64 - epoch_unix_ns as i64);
+                row.intended_ns = Some(((seconds * 1e9) as i64).saturating_sub(epoch_unix_ns as i64));
             }
             values.extend(scratch[..self.needed].iter_mut().map(std::mem::take));
             true

@@ -84,7 +84,7 @@ impl Delivery {
         }
         for row in batch.rows.iter().filter(|row| row.measured) {
             if let Some(intended_ns) = row.intended_ns {
-                sink.latency.record((now_ns as i64 - intended_ns).max(0) as u64);
+                sink.latency.record((now_ns as i64).saturating_sub(intended_ns).max(0) as u64);
             }
         }
     }

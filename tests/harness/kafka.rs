@@ -53,7 +53,9 @@ pub fn committed(address: &str, group: &str, topic: &str, partitions: i32) -> Ve
     let mut config = rdkafka::ClientConfig::new();
     let client: BaseConsumer = config.set("bootstrap.servers", address).set("group.id", group).create().unwrap();
     let mut list = TopicPartitionList::new();
-    (0..partitions).for_each(|partition| drop(list.add_partition(topic, partition)));
+    for partition in 0..partitions {
+        list.add_partition(topic, partition);
+    }
     let committed = client.committed_offsets(list, super::PATIENCE).unwrap();
     let each = committed.elements().into_iter().map(|element| {
         let (_, end) = client.fetch_watermarks(topic, element.partition(), super::PATIENCE).unwrap();

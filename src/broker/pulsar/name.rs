@@ -48,8 +48,8 @@ mod tests {
     #[test]
     fn partitions_have_names_of_their_own() {
         let topic = TopicName::new("public/default", "orders");
-        assert_eq!(topic.parts(0), ["persistent://public/default/orders".into()]);
-        assert_eq!(topic.parts(2)[1], "persistent://public/default/orders-partition-1".into());
+        assert_eq!(topic.parts(0), [Arc::<str>::from("persistent://public/default/orders")]);
+        assert_eq!(&*topic.parts(2)[1], "persistent://public/default/orders-partition-1");
         assert_eq!(topic.admin_path(), "persistent/public/default/orders");
     }
 }

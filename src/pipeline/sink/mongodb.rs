@@ -258,11 +258,11 @@ impl Collection {
         }
         if self.options.timestamps {
             let epoch_ns = self.clock.epoch_unix_ns() as i64;
-            let seconds = |ns: i64| (epoch_ns + ns) as f64 / 1e9;
+            let seconds = |ns: i64| epoch_ns.saturating_add(ns) as f64 / 1e9;
             bson.float("consumer_ts", seconds(message.received_ns as i64));
             if let Some(intended_ns) = message.intended_ns {
                 bson.float("producer_ts", seconds(intended_ns));
-                bson.float("latency", (message.received_ns as i64 - intended_ns) as f64 / 1e9);
+                bson.float("latency", (message.received_ns as i64).saturating_sub(intended_ns) as f64 / 1e9);
             }
         }
     }
@@ -423,8 +423,8 @@ mod tests {
     async fn collection(more: &str) -> Collection {
         let text = format!("address = '127.0.0.1:1'\ndatabase = 'd'\ncollection = 'c'\nfields = ['a', 'b']\n{more}");
         let options = Options::read(text.parse().unwrap()).unwrap();
-        let hosts = options.hosts().map(ServerAddress::parse).collect::<Result<_, _>>().unwrap();
-        let client = Client::with_options(ClientOptions::builder().hosts::<Vec<_>>(hosts).build()).unwrap();
+        let hosts: Vec<ServerAddress> = options.hosts().map(|host| ServerAddress::parse(host).unwrap()).collect();
+        let client = Client::with_options(ClientOptions::builder().hosts(hosts).build()).unwrap();
         Collection { database: client.database("d"), columns: vec![0, 1], clock: Clock::start(), options }
     }
 

@@ -78,7 +78,7 @@ impl Options {
         if options.name.is_none() && options.command != Command::Set {
             return Err(Error::custom("this command needs the `name` of its hash or stream"));
         }
-        if !options.address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+        if options.address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
             return Err(Error::custom("`address` is not `host:port`"));
         }
         Ok(options)

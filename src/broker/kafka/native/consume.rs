@@ -250,10 +250,7 @@ impl Drop for ConsumerQueue {
 ///
 /// # Safety
 /// Both must be valid.
-unsafe fn commit_confirmed(
-    client: *mut rd::rd_kafka_t,
-    list: *const rd::rd_kafka_topic_partition_list_t,
-) -> Code {
+unsafe fn commit_confirmed(client: *mut rd::rd_kafka_t, list: *const rd::rd_kafka_topic_partition_list_t) -> Code {
     // SAFETY: by the caller's promise; queue and event are made here and destroyed after their last use. An answer that
     // comes later finds its queue gone, for which librdkafka keeps a reference of its own.
     unsafe {
