@@ -177,7 +177,8 @@ fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
     assert!(done > 0 && done < end, "{done} of {end}");
 
     let keys = format!("{keys}\nfeed = \"none\"");
-    let text = scenario(&topology(&topic), &keys, &sinks, "[run]\nduration = \"60s\"");
+    // With a schedule that nobody follows.
+    let text = scenario(&load, &keys, &sinks, "[run]\nduration = \"60s\"");
     let record = Bench::new(&text).run(&[]).expect(0).record();
     let rest = pipeline(&record);
     assert_eq!((rest.lag_at_end, rest.consumed), (Some(0), end - done));

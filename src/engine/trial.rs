@@ -414,6 +414,10 @@ impl Running<'_> {
     /// How many measured messages the schedule wanted out before the load ended.
     fn due(&self, course: &Course, ended_ns: u64) -> Option<u64> {
         let Load::Open(schedule) = &self.scenario.load else { return None };
+        // Where nobody sends, nothing is due.
+        if self.scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.feed == Feed::None) {
+            return None;
+        }
         let until = |at_ns: u64| schedule.count_until(Duration::from_nanos(at_ns - course.load_start_ns));
         let due = until(ended_ns.min(course.load_end_ns)) - until(course.measure_start_ns.min(ended_ns));
         Some(self.scenario.run.stop.messages.map_or(due, |messages| due.min(messages)))
