@@ -64,7 +64,7 @@ pub struct SinkError {
 
 impl SinkError {
     /// The connection is gone, or was never there.
-    fn disconnected(class: FailureClass, message: impl Into<String>) -> Self {
+    pub fn disconnected(class: FailureClass, message: impl Into<String>) -> Self {
         SinkError { class, message: message.into(), retriable: true, disconnected: true }
     }
 }
