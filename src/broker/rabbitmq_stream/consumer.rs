@@ -246,7 +246,13 @@ impl Source {
                 return;
             }
             let opened = body::open(body, message);
-            each(Received { payload: opened.payload, envelope: opened.envelope, lane: self.lane, position: 0, redelivered: false });
+            each(Received {
+                payload: opened.payload,
+                envelope: opened.envelope,
+                lane: self.lane,
+                position: 0,
+                redelivered: false,
+            });
             *taken += 1;
         })?;
         self.next = Some(begin.max(chunk.first_offset + u64::from(chunk.records)));
