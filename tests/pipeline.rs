@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use brokermark::broker::FailureClass;
-use brokermark::record::{ErrorCount, Pipeline, ReasonKind, Record};
-use harness::databases::{ask_redis, documents, mongodb, mongodb_server, redis, redis_server};
+use brokermark::record::{ErrorCount, Limiter, Pipeline, ReasonKind, Record, SeriesRow};
+use harness::databases::{ask_redis, documents, make_unique, mongodb, mongodb_server, redis, redis_server};
 use harness::kafka;
 use harness::{Bench, finding, reasons};
 
@@ -212,20 +212,24 @@ fn real_eight_instances_in_two_processes_share_a_group() {
 }
 
 #[test]
-fn real_database_that_is_down_at_the_start_is_waited_for() {
-    let server = redis_server("pipeline-late", 16581, "");
-    server.kill();
-    let sinks = [to_redis(&server.address(), "")];
-    let text = scenario("[load]\nrate = \"2k/s\"", "", &sinks, "[run]\nmessages = 6000\ndrain_deadline = \"60s\"");
+fn real_databases_that_are_down_at_the_start_are_waited_for() {
+    let (cache, store) = (redis_server("pipeline-late", 16581, ""), mongodb_server("pipeline-late", 17217));
+    let sinks = [to_redis(&cache.address(), ""), to_mongodb(&store.address(), "late", "timeout = \"300ms\"")];
+    cache.kill();
+    store.kill();
+    let keys = "sinks_run = \"in_parallel\"";
+    let text = scenario("[load]\nrate = \"2k/s\"", keys, &sinks, "[run]\nmessages = 6000\ndrain_deadline = \"60s\"");
     let bench = Bench::new(&text);
     let mut running = bench.start(&[]);
     running.await_stderr(" p99 ");
-    server.restart();
-    let record = running.finish(harness::PATIENCE).expect(0).record();
-    let sink = &pipeline(&record).sinks[0];
-    assert_eq!((sink.written, sink.not_written), (6000, 0));
-    assert!(of_class(&sink.errors, FailureClass::ConnectionLost) > 0, "{:?}", sink.errors);
-    assert!(sink.retries > 0 && sink.held.before.is_none() && sink.held.error.is_some(), "{sink:?}");
+    cache.restart();
+    store.restart();
+    let record = running.finish(Duration::from_secs(120)).expect(0).record();
+    for sink in &pipeline(&record).sinks {
+        assert_eq!((sink.written + sink.duplicates, sink.not_written), (6000, 0), "{sink:?}");
+        assert!(of_class(&sink.errors, FailureClass::ConnectionLost) > 0, "{:?}", sink.errors);
+        assert!(sink.retries > 0 && sink.held.before.is_none() && sink.held.error.is_some(), "{sink:?}");
+    }
     assert!(finding(&record, ReasonKind::SinkErrors).is_some());
 }
 
@@ -245,6 +249,7 @@ fn real_database_that_dies_and_comes_back_has_every_row_once() {
     assert_eq!((sink.written + sink.duplicates, sink.refused, sink.not_written), (10_000, 0, 0), "{sink:?}");
     assert!(of_class(&sink.errors, FailureClass::ConnectionLost) > 0, "{:?}", sink.errors);
     assert_eq!(documents(&server.address(), "tests", &collection).len(), 10_000);
+    assert_eq!(pipeline(&record).reconciliation.balanced, Some(true), "each is there once: {:#?}", pipeline(&record));
 }
 
 #[test]
@@ -263,27 +268,102 @@ fn real_slow_database_is_what_binds_the_pipeline() {
     assert!(of_class(&found.sinks[0].errors, FailureClass::Timeout) > 0, "{:?}", found.sinks[0].errors);
     assert_eq!(found.bound_by.stage.as_deref(), Some("redis"), "{:?}", found.bound_by);
     assert!(found.sinks[0].latency.as_ref().unwrap().max_ns > 2_000_000_000);
+    // The verdict says so, and what it came to for those who wait for their messages.
+    let kept_up = found.consumer_kept_up.unwrap();
+    assert!(!kept_up.held && kept_up.finished < kept_up.acknowledged, "{kept_up:?}");
+    assert!(finding(&record, ReasonKind::FellBehind).is_some());
+    let limited_by = &record.verdict.limited_by;
+    assert!(limited_by.limiter == Limiter::Pipeline && limited_by.evidence.contains("`redis`"), "{limited_by:?}");
+    let series = std::fs::read_to_string(bench.run_directory().join("series.jsonl")).unwrap();
+    let seconds: Vec<SeriesRow> = series.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(seconds.iter().filter_map(|second| second.finished).sum::<u64>(), 8000);
+    let lags: Vec<u64> = seconds.iter().filter_map(|second| second.lag).collect();
+    assert!(lags.iter().any(|lag| *lag > 1000) && lags.last() == Some(&0), "{lags:?}");
 }
 
 #[test]
-fn real_full_database_ends_the_run_in_time_and_nothing_is_committed() {
+fn real_full_database_ends_the_run_in_time_and_commits_are_as_the_policy_says() {
     let server = redis_server("pipeline-full", 16583, "--maxmemory 1 --maxmemory-policy noeviction");
-    let topic = unique("full");
-    let keys = format!("group = \"{topic}\"");
-    let load = format!("{}\n[load]\nrate = \"2k/s\"", topology(&topic));
-    let sinks = [to_redis(&server.address(), "")];
-    let text = scenario(&load, &keys, &sinks, "[run]\nmessages = 4000\ndrain_deadline = \"3s\"");
-    let ended = Bench::new(&text).run(&[]).expect(0);
-    assert!(ended.took < Duration::from_secs(45), "{:?}", ended.took);
-    let record = ended.record();
+    for (policy, expected) in [("after_write", 0), ("on_receipt", 4000)] {
+        let topic = unique(&format!("full-{policy}"));
+        // Room in the writers' hands for all that comes.
+        let keys = format!("group = \"{topic}\"\ncommit = \"{policy}\"\nwriters = 16");
+        let load = format!("{}\n[load]\nrate = \"2k/s\"", topology(&topic));
+        let sinks = [to_redis(&server.address(), "")];
+        let text = scenario(&load, &keys, &sinks, "[run]\nmessages = 4000\ndrain_deadline = \"3s\"");
+        let text = text.replace("batch = 500", "batch = 500\nlinger = \"1s\"");
+        let ended = Bench::new(&text).run(&[]).expect(0);
+        assert!(ended.took < Duration::from_secs(45), "{:?}", ended.took);
+        let record = ended.record();
+        let found = pipeline(&record);
+        let sink = &found.sinks[0];
+        assert_eq!((sink.written, sink.not_written, found.consumed), (0, 4000, 4000), "{sink:?}");
+        assert!(of_class(&sink.errors, FailureClass::Full) > 0, "{:?}", sink.errors);
+        assert!(reasons(&record).contains(&ReasonKind::NotReconciled));
+        let committed = kafka::committed(&kafka::address(), &topic, &topic, PARTITIONS);
+        assert_eq!(committed.iter().map(|(done, _)| done).sum::<u64>(), expected, "{policy}: {committed:?}");
+        kafka::remove_topic(&kafka::address(), &topic);
+    }
+}
+
+#[test]
+fn real_redis_is_sent_what_the_scenario_says() {
+    let server = redis_server("pipeline-commands", 16584, "--requirepass sesame");
+    let options = "password = \"sesame\"\n";
+    let sinks = [
+        to_redis(&server.address(), &format!("{options}prefix = \"plain:\"\ntransaction = false")),
+        to_redis(&server.address(), &format!("{options}command = \"hset\"\nname = \"hash\"\ndatabase = 1")),
+        to_redis(&server.address(), &format!("{options}command = \"xadd\"\nname = \"stream\"")),
+    ];
+    let record = Bench::new(&scenario("", "", &sinks, "[run]\nmessages = 2000")).run(&[]).expect(0).record();
+    assert_balanced(&record, 2000);
+    // Ten devices; each has its own key, or its field of the hash.
+    let ask = |select: u8, command: &str| {
+        ask_redis(&server.address(), &format!("AUTH sesame\r\nSELECT {select}\r\n{command}"))
+    };
+    assert_eq!((ask(0, "EXISTS plain:dev-1 plain:dev-10"), ask(1, "HLEN hash")), (":2".to_owned(), ":10".to_owned()));
+    assert_eq!((ask(0, "XLEN stream"), ask(0, "DBSIZE")), (":2000".to_owned(), ":11".to_owned()));
+
+    let wrong = [to_redis(&server.address(), "password = \"wrong\"")];
+    let text = scenario("", "", &wrong, "[run]\nmessages = 2000\ndrain_deadline = \"2s\"");
+    let record = Bench::new(&text).run(&[]).expect(0).record();
+    let sink = &pipeline(&record).sinks[0];
+    assert!(of_class(&sink.errors, FailureClass::Authorisation) > 0, "{:?}", sink.errors);
+    assert_eq!((sink.written, sink.not_written), (0, pipeline(&record).consumed));
+}
+
+#[test]
+fn real_mongodb_refuses_single_rows_and_takes_the_others() {
+    let collection = unique("unique");
+    make_unique(&mongodb(), "tests", &collection, "device_id");
+    let more = "ordered = false\nwrite_concern = \"majority\"\ndocument_id = \"generated\"";
+    let text = scenario("", "", &[to_mongodb(&mongodb(), &collection, more)], "[run]\nmessages = 1000");
+    let record = Bench::new(&text).run(&[]).expect(0).record();
     let found = pipeline(&record);
     let sink = &found.sinks[0];
-    assert_eq!((sink.written, sink.not_written), (0, found.consumed), "{sink:?}");
-    assert!(found.consumed > 0 && of_class(&sink.errors, FailureClass::Full) > 0, "{:?}", sink.errors);
-    assert!(found.lag_at_end.is_none_or(|lag| lag == 4000), "{:?}", found.lag_at_end);
+    let counts = (sink.written, sink.duplicates, sink.refused, sink.not_written);
+    assert_eq!(counts, (10, 0, 990, 0), "one of each device: {sink:?}");
+    assert_eq!((sink.held.gained, found.lag_at_end), (Some(10), Some(0)), "what is refused counts as done");
+    assert!(sink.refused_by_class[0].first_message.contains("E11000"), "{:?}", sink.refused_by_class);
     assert!(reasons(&record).contains(&ReasonKind::NotReconciled));
-    let committed = kafka::committed(&kafka::address(), &topic, &topic, PARTITIONS);
-    assert!(committed.iter().all(|(done, _)| *done == 0), "{committed:?}");
+}
+
+#[test]
+fn real_rows_that_are_there_already_are_counted_one_by_one_ordered_or_not() {
+    let topic = unique("twice");
+    let run = |group: &str, feed: &str, more: &str| {
+        let keys = format!("group = \"{topic}-{group}\"\nfeed = \"{feed}\"");
+        let run = if feed == "none" { "duration = \"60s\"" } else { "messages = 3000" };
+        let sinks = [to_mongodb(&mongodb(), &topic, more)];
+        let text = scenario(&topology(&topic), &keys, &sinks, &format!("[run]\n{run}"));
+        let record = Bench::new(&text).run(&[]).expect(0).record();
+        let sink = &pipeline(&record).sinks[0];
+        let counts = (sink.written, sink.duplicates, sink.refused, sink.not_written, sink.held.gained);
+        (counts, finding(&record, ReasonKind::WrittenTwice).is_some())
+    };
+    assert_eq!(run("first", "together", "write_concern = 1"), ((3000, 0, 0, 0, Some(3000)), false));
+    assert_eq!(run("ordered", "none", "ordered = true"), ((0, 3000, 0, 0, Some(0)), true));
+    assert_eq!(run("unordered", "none", "ordered = false"), ((0, 3000, 0, 0, Some(0)), true));
     kafka::remove_topic(&kafka::address(), &topic);
 }
 

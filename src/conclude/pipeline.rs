@@ -1,5 +1,7 @@
 //! The record's section on a pipeline.
 
+use std::time::Duration;
+
 use super::assemble::{errors_by_class, latency};
 use crate::engine::Outcome;
 use crate::measure::Errors;
@@ -12,7 +14,11 @@ use crate::scenario::{self, Feed, SinksRun, Trial};
 /// Share of what was acknowledged that must be done when the load ends: what is in hand then is no backlog.
 const KEPT_UP_SHARE: f64 = 0.99;
 
-/// Share of the instances' time without room at their writers from which the writers are taken to be the limit.
+/// What may be in hand when a short load ends: messages that wait for a batch to fill, and those being written.
+const IN_HAND: Duration = Duration::from_millis(250);
+
+/// Share of the instances' time without room at their writers, or of all time with writers alone at work, from which the
+/// writers are taken to be the limit.
 const HELD_UP_SHARE: f64 = 0.1;
 
 /// Share of the instances' time in one stage from which that is taken to be the limit.
@@ -27,6 +33,7 @@ pub(super) fn pipeline(trial: &Trial, outcome: &Outcome) -> Option<Pipeline> {
     let last_written = figures.sinks.iter().map(|sink| sink.last_written_ns).max().unwrap_or(0);
     let consuming_ns = figures.last_received_ns.saturating_sub(begin_ns);
     let working_ns = figures.last_received_ns.max(last_written).saturating_sub(begin_ns);
+    let load_ns = outcome.times.load_ended_ns.saturating_sub(outcome.times.load_start_ns);
     let stages = stages(config, figures, &names, working_ns);
     let sinks = names.iter().zip(&figures.sinks).zip(&measured.held);
     let sinks: Vec<SinkRecord> =
@@ -41,9 +48,9 @@ pub(super) fn pipeline(trial: &Trial, outcome: &Outcome) -> Option<Pipeline> {
         cpu_ns_per_message: cpu(&measured.usage, figures.consumed),
         receipt: latency(&figures.receipt),
         poison: poison(figures),
-        bound_by: bound_by(config, figures, &stages, &names),
+        bound_by: bound_by(config, figures, &stages, &names, trailing(consuming_ns, working_ns)),
         stages,
-        consumer_kept_up: measured.at_load_end.map(|(acknowledged, finished)| kept_up(acknowledged, finished)),
+        consumer_kept_up: measured.at_load_end.map(|(acknowledged, finished)| kept_up(acknowledged, finished, load_ns)),
         lag_at_end: measured.lag,
         commit_errors: by_class(&figures.commit_errors, outcome),
         reconciliation: reconciliation(config, outcome, figures, &sinks),
@@ -107,9 +114,21 @@ fn stages(config: &scenario::Pipeline, figures: &Figures, names: &[String], work
     stages
 }
 
-/// Writers are the limit where instances could not take because of them; then the sink in which they spent most of their
-/// time is. Otherwise it is what the instances themselves did most of the time.
-fn bound_by(config: &scenario::Pipeline, figures: &Figures, stages: &[StageTime], names: &[String]) -> BoundBy {
+/// The share of the work in which nothing came any more, and writers were still at it.
+fn trailing(consuming_ns: u64, working_ns: u64) -> f64 {
+    if working_ns == 0 { 0.0 } else { (working_ns - consuming_ns) as f64 / working_ns as f64 }
+}
+
+/// Writers are the limit where instances could not take because of them, or where they had much left to write when all had
+/// been taken; then the sink in which they spent most of their time is. Otherwise it is what the instances themselves did
+/// most of the time.
+fn bound_by(
+    config: &scenario::Pipeline,
+    figures: &Figures,
+    stages: &[StageTime],
+    names: &[String],
+    trailing: f64,
+) -> BoundBy {
     let find = |name: &str| stages.iter().find(|stage| stage.stage == name);
     let share = |name: &str| find(name).map_or(0.0, |stage| stage.share);
     let slowest = stages
@@ -117,7 +136,7 @@ fn bound_by(config: &scenario::Pipeline, figures: &Figures, stages: &[StageTime]
         .filter(|stage| names.contains(&stage.stage))
         .max_by(|one, other| one.total_ns.cmp(&other.total_ns));
     if let Some(sink) = slowest
-        && share("held_up") >= HELD_UP_SHARE
+        && share("held_up").max(trailing) >= HELD_UP_SHARE
     {
         let order = match config.sinks_run {
             SinksRun::InOrder => "one sink after the other",
@@ -127,8 +146,9 @@ fn bound_by(config: &scenario::Pipeline, figures: &Figures, stages: &[StageTime]
         return BoundBy {
             stage: Some(sink.stage.clone()),
             evidence: format!(
-                "Instances could take nothing for {} of their time, because no writer was free; the {} writers ({order}) spent {} of theirs in {}, where half of the batches took {} or longer.",
+                "Instances could take nothing for {} of their time, because no writer was free, and in the last {} of the time nothing was left but to write; the {} writers ({order}) spent {} of theirs in {}, where half of the batches took {} or longer.",
                 percent(share("held_up")),
+                percent(trailing),
                 count((config.instances * config.writers) as u64),
                 percent(sink.share.min(1.0)),
                 sink.stage,
@@ -150,9 +170,10 @@ fn bound_by(config: &scenario::Pipeline, figures: &Figures, stages: &[StageTime]
     }
 }
 
-fn kept_up(acknowledged: u64, finished: u64) -> KeptUp {
+fn kept_up(acknowledged: u64, finished: u64, load_ns: u64) -> KeptUp {
     let share = if acknowledged == 0 { 1.0 } else { finished as f64 / acknowledged as f64 };
-    KeptUp { held: share >= KEPT_UP_SHARE, acknowledged, finished, share }
+    let in_hand = IN_HAND.as_nanos() as f64 / load_ns.max(1) as f64;
+    KeptUp { held: share >= KEPT_UP_SHARE.min(1.0 - in_hand), acknowledged, finished, share }
 }
 
 fn sink(
@@ -211,8 +232,7 @@ fn reconciliation(
     let produced = (config.feed != Feed::None).then_some(measured.acknowledged + warm_up.acknowledged);
     let alone = config.feed != Feed::None && config.group.is_none();
     let rows = figures.consumed - figures.poisoned();
-    let in_sinks =
-        sinks.iter().all(|sink| sink.written == rows && sink.held.gained.is_none_or(|gained| gained == rows));
+    let in_sinks = sinks.iter().all(|sink| is_complete(sink, rows));
     Reconciliation {
         produced,
         consumed: figures.consumed,
@@ -220,6 +240,15 @@ fn reconciliation(
         given_back: figures.given_back,
         balanced: alone.then(|| produced == Some(figures.consumed) && in_sinks),
     }
+}
+
+/// A row that was there already may be one whose first answer was lost, or another's: only the database can tell.
+fn is_complete(sink: &SinkRecord, rows: u64) -> bool {
+    sink.written + sink.duplicates == rows
+        && match sink.held.gained {
+            Some(gained) => gained == rows,
+            None => sink.duplicates == 0,
+        }
 }
 
 fn as_the_seed_computes(measured: &pipeline::Outcome) -> SeedFigures {
@@ -232,5 +261,87 @@ fn as_the_seed_computes(measured: &pipeline::Outcome) -> SeedFigures {
         messages_per_second: active().map(|(consumed, last_ns, _)| per_second(*consumed, *last_ns)).sum(),
         mean_ns: mean(|(mean, _)| *mean),
         mean_of_p99s_ns: mean(|(_, p99)| *p99),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{CommitPolicy, Parse};
+
+    fn config() -> scenario::Pipeline {
+        let sink =
+            |kind: &str| scenario::Sink { kind: kind.to_owned(), options: Default::default(), fields: Vec::new() };
+        scenario::Pipeline {
+            parse: Parse::Json,
+            timestamp: None,
+            batch: 3000,
+            linger: Duration::from_millis(50),
+            writers: 2,
+            instances: 1,
+            group: None,
+            sinks_run: SinksRun::InOrder,
+            commit: CommitPolicy::AfterWrite,
+            feed: Feed::Together,
+            sinks: vec![sink("redis"), sink("mongodb"), sink("redis")],
+        }
+    }
+
+    fn figures(held_up_ns: u64, sinks: [u64; 3]) -> Figures {
+        let mut figures = Figures::for_sinks(3);
+        figures.consumed = 1;
+        figures.fetch.record(900);
+        figures.held_up.total_ns = held_up_ns;
+        for (sink, ns) in figures.sinks.iter_mut().zip(sinks) {
+            sink.time.record(ns);
+        }
+        figures
+    }
+
+    #[test]
+    fn the_slowest_sink_is_the_limit_where_writers_were_waited_for() {
+        let config = config();
+        let bound = |held_up_ns, consuming_ns| {
+            let figures = figures(held_up_ns, [10, 1500, 20]);
+            let stages = stages(&config, &figures, &names(&config), 1000);
+            bound_by(&config, &figures, &stages, &names(&config), trailing(consuming_ns, 1000)).stage.unwrap()
+        };
+        assert_eq!(bound(0, 1000), "fetch", "there was no more to receive");
+        assert_eq!(bound(100, 1000), "mongodb");
+        assert_eq!(bound(0, 900), "mongodb", "all was taken long before it was written");
+        assert_eq!(names(&config), ["redis", "mongodb", "redis-2"]);
+    }
+
+    #[test]
+    fn what_is_in_hand_at_the_end_of_a_short_load_is_no_backlog() {
+        const SECOND: u64 = 1_000_000_000;
+        assert!(kept_up(10_000, 9_900, 60 * SECOND).held);
+        assert!(!kept_up(10_000, 9_899, 60 * SECOND).held);
+        assert!(kept_up(10_000, 9_600, 5 * SECOND).held, "that is 200 ms");
+        assert!(!kept_up(10_000, 9_400, 5 * SECOND).held);
+        assert!(kept_up(0, 0, 0).held);
+    }
+
+    #[test]
+    fn a_row_that_was_there_already_is_accounted_for_if_the_database_counts_it_once() {
+        let sink = |written, duplicates, gained| SinkRecord {
+            name: String::new(),
+            written,
+            written_per_second: 0.0,
+            duplicates,
+            refused: 0,
+            refused_by_class: Vec::new(),
+            not_written: 0,
+            errors: Vec::new(),
+            retries: 0,
+            latency: None,
+            held: Held { gained, ..Held::default() },
+        };
+        assert!(is_complete(&sink(10, 0, None), 10));
+        assert!(is_complete(&sink(7, 3, Some(10)), 10), "an answer was lost");
+        assert!(!is_complete(&sink(7, 3, None), 10), "nobody knows whose they are");
+        assert!(!is_complete(&sink(7, 3, Some(7)), 10), "they are another's");
+        assert!(!is_complete(&sink(9, 0, None), 10));
+        assert!(!is_complete(&sink(10, 0, Some(11)), 10));
     }
 }

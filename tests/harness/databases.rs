@@ -24,13 +24,12 @@ pub fn mongodb_server(instance: &str, port: u16) -> Server {
     Server::start("mongodb", instance, port, &[])
 }
 
-/// The first line of Redis's answer to an inline command.
-pub fn ask_redis(address: &str, command: &str) -> String {
+/// The first line of Redis's answer to an inline command; of several, one a line, to the last of them.
+pub fn ask_redis(address: &str, commands: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "{command}\r\n").unwrap();
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).unwrap();
-    line.trim_end().to_owned()
+    write!(stream, "{commands}\r\n").unwrap();
+    let answers = BufReader::new(stream).lines().take(commands.lines().count());
+    answers.last().unwrap().unwrap()
 }
 
 /// The `_id` of every document.
@@ -48,4 +47,21 @@ pub fn documents(address: &str, database: &str, collection: &str) -> Vec<String>
         found.iter().map(|document| document.get_str("_id").unwrap().to_owned()).collect()
     };
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(read)
+}
+
+/// Lets a collection have each value of a field once.
+#[cfg(feature = "mongodb")]
+pub fn make_unique(address: &str, database: &str, collection: &str, field: &str) {
+    use mongodb::IndexModel;
+    use mongodb::bson::{Document, doc};
+    use mongodb::options::IndexOptions;
+
+    let make = async {
+        let client =
+            mongodb::Client::with_uri_str(format!("mongodb://{address}/?directConnection=true")).await.unwrap();
+        let options = IndexOptions::builder().unique(true).build();
+        let index = IndexModel::builder().keys(doc! { field: 1 }).options(options).build();
+        client.database(database).collection::<Document>(collection).create_index(index).await.unwrap();
+    };
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(make);
 }

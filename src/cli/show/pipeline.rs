@@ -62,9 +62,9 @@ pub(super) fn pipeline(page: &mut Page, record: &Record) {
     let seed = &pipeline.as_the_seed_computes;
     if let (Some(mean), Some(p99)) = (seed.mean_ns, seed.mean_of_p99s_ns) {
         page.labelled(
-            "as the seed",
+            "as published",
             &format!(
-                "computes: {}/s since the trial began; of the last 1,000 messages of each instance received {} on average, mean of p99s {}",
+                "(the seed's way of computing) {}/s since the trial began; of the last 1,000 messages of each instance, received {} after they were due on average, mean of p99s {}",
                 rate(seed.messages_per_second),
                 duration(mean),
                 duration(p99)

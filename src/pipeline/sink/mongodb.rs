@@ -26,7 +26,7 @@ use crate::scenario::{Secret, SinkDescriptor, SinkNeeds};
 const MOST_BYTES: usize = 12 << 20;
 const MOST_ROWS: usize = 50_000;
 
-/// The row has an `_id` that is there already.
+/// The row has an `_id`, or a value of another unique index, that is there already.
 const DUPLICATE_KEY: i64 = 11_000;
 
 pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
@@ -175,7 +175,7 @@ impl Sink for Collection {
             while next < batch.rows.len() {
                 let (insert, end) = self.insert(batch, next, ordered);
                 let answer = self.run(raw(insert)?).await?;
-                let tried = account(&answer, end - next, ordered, &mut written)?;
+                let tried = account(&answer, end - next, ordered, self.options.document_id, &mut written)?;
                 // An ordered insert ends at the first row that is not taken. It is told of, and the others are not behind
                 // it any more.
                 ordered &= tried == end - next;
@@ -269,22 +269,30 @@ impl Collection {
 }
 
 /// Adds what the answer to an insert of `rows` says of them, and returns how many of them were tried.
-fn account(answer: &Document, rows: usize, ordered: bool, written: &mut Written) -> Result<usize, SinkError> {
+fn account(
+    answer: &Document,
+    rows: usize,
+    ordered: bool,
+    ids: DocumentId,
+    written: &mut Written,
+) -> Result<usize, SinkError> {
     if let Some(Bson::Document(concern)) = answer.get("writeConcernError") {
         let message = concern.get_str("errmsg").unwrap_or("the write concern was not met").to_owned();
         return Err(SinkError { class: FailureClass::Timeout, message, retriable: true, disconnected: false });
     }
     let errors = answer.get_array("writeErrors").map(Vec::as_slice).unwrap_or_default();
-    let errors: Vec<&Document> = errors.iter().filter_map(Bson::as_document).collect();
-    let tried = match errors.first().filter(|_| ordered) {
-        Some(error) => number(error.get("index")).unsigned_abs() as usize + 1,
-        None => rows,
-    };
+    let mut errors: Vec<&Document> = errors.iter().filter_map(Bson::as_document).collect();
+    let mut tried = rows;
+    if let Some(first) = errors.first().filter(|_| ordered) {
+        tried = (number(first.get("index")).unsigned_abs() as usize + 1).min(rows);
+        // FerretDB goes on behind it, but not with every row: what is there already will be found to be.
+        errors.truncate(1);
+    }
     let before = written.duplicates as usize + written.refused.len();
     for error in &errors {
         let message = error.get_str("errmsg").unwrap_or_default();
         match number(error.get("code")) {
-            DUPLICATE_KEY => written.duplicates += 1,
+            DUPLICATE_KEY if ids == DocumentId::Position && is_of_id(error) => written.duplicates += 1,
             // BSONObjectTooLarge, and what older servers say of it.
             10_334 | 17_280 => written.refused.push((FailureClass::TooLarge, message.to_owned())),
             code => match of_server(code, message) {
@@ -296,6 +304,16 @@ fn account(answer: &Document, rows: usize, ordered: bool, written: &mut Written)
     let missed = written.duplicates as usize + written.refused.len() - before;
     written.rows += (tried - missed.min(tried)) as u64;
     Ok(tried)
+}
+
+/// Whether it is the `_id` that is there already. Servers say by which index; FerretDB does not, where only the `_id` is
+/// likely.
+fn is_of_id(error: &Document) -> bool {
+    match (error.get_document("keyPattern"), error.get_str("errmsg").unwrap_or_default().split_once(" index: ")) {
+        (Ok(keys), _) => keys.contains_key("_id"),
+        (_, Some((_, index))) => index.starts_with("_id"),
+        _ => true,
+    }
 }
 
 /// A number of whatever type.
@@ -452,14 +470,37 @@ mod tests {
     #[test]
     fn answers_are_accounted_for_row_by_row() {
         let error = |index: i32, code: i32| doc! { "index": index, "code": code, "errmsg": "no" };
+        let ids = DocumentId::Position;
         let mut written = Written::default();
         let answer = doc! { "n": 1, "writeErrors": [error(1, 11_000)] };
-        assert_eq!(account(&answer, 5, true, &mut written), Ok(2), "it ended at the second");
+        assert_eq!(account(&answer, 5, true, ids, &mut written), Ok(2), "it ended at the second");
+        assert_eq!((written.rows, written.duplicates), (1, 1));
+        let answer = doc! { "n": 200, "writeErrors": [error(0, 11_000), error(100, 11_000)] };
+        let mut first = Written::default();
+        assert_eq!(account(&answer, 300, true, ids, &mut first), Ok(1));
+        assert_eq!((first.rows, first.duplicates), (0, 1), "the others are asked for again");
         let answer = doc! { "n": 1, "writeErrors": [error(0, 11_000), error(2, 121)] };
-        assert_eq!(account(&answer, 3, false, &mut written), Ok(3));
+        assert_eq!(account(&answer, 3, false, ids, &mut written), Ok(3));
         assert_eq!((written.rows, written.duplicates, written.refused.len()), (2, 2, 1));
         let away = doc! { "n": 0, "writeErrors": [error(0, 10_107)] };
-        assert!(account(&away, 1, false, &mut written).unwrap_err().retriable);
+        assert!(account(&away, 1, false, ids, &mut written).unwrap_err().retriable);
+    }
+
+    #[test]
+    fn a_value_that_may_be_there_once_only_is_no_duplicate_of_the_row() {
+        let counts = |ids, keys: Option<Document>, text: &str| {
+            let mut error = doc! { "index": 0, "code": 11_000, "errmsg": text };
+            error.extend(keys.map(|keys| ("keyPattern".to_owned(), Bson::Document(keys))));
+            let mut written = Written::default();
+            account(&doc! { "n": 0, "writeErrors": [error] }, 1, true, ids, &mut written).unwrap();
+            (written.duplicates, written.refused.len())
+        };
+        use DocumentId::*;
+        assert_eq!(counts(Position, Some(doc! { "_id": 1 }), "E11000"), (1, 0));
+        assert_eq!(counts(Position, Some(doc! { "value": 1 }), "E11000"), (0, 1));
+        assert_eq!(counts(Position, None, "E11000 duplicate key error collection: d.c index: _id_ dup key"), (1, 0));
+        assert_eq!(counts(Position, None, "E11000 duplicate key error collection: d.c index: value_1 dup key"), (0, 1));
+        assert_eq!(counts(Generated, None, "E11000 duplicate key error collection: d.c"), (0, 1));
     }
 
     #[test]

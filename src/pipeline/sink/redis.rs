@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError,
-    TlsCertificates, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline, RedisConnectionInfo,
+    RedisError, TlsCertificates, Value,
 };
 use serde::Deserialize;
 
@@ -308,8 +308,12 @@ fn lost(error: RedisError) -> SinkError {
     if error.is_io_error() || error.is_connection_dropped() || error.is_connection_refusal() {
         return SinkError::disconnected(FailureClass::ConnectionLost, error.to_string());
     }
+    let class = match error.kind() {
+        ErrorKind::AuthenticationFailed => FailureClass::Authorisation,
+        _ => refusal.class,
+    };
     // Logging in goes on being tried, for somebody may mend it.
-    SinkError { retriable: true, disconnected: true, ..refusal }
+    SinkError { class, retriable: true, disconnected: true, ..refusal }
 }
 
 /// How often a command was executed without an error: `cmdstat_set:calls=3,…,rejected_calls=0,failed_calls=1`.

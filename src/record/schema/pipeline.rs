@@ -44,7 +44,7 @@ pub struct Pipeline {
     pub sinks: Vec<SinkRecord>,
     /// Whether everything is where it belongs.
     pub reconciliation: Reconciliation,
-    /// What the benchmark this pipeline is modelled on would have printed of this run.
+    /// What the benchmark this pipeline is modelled on would have printed of this run: to be compared *as published*.
     pub as_the_seed_computes: SeedFigures,
 }
 
@@ -91,7 +91,8 @@ pub struct BoundBy {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct KeptUp {
-    /// Whether, when the load ended, 99 % or more of what had been acknowledged was done.
+    /// Whether, when the load ended, 99 % or more of what had been acknowledged was done, or all but what came in the last
+    /// 250 ms, at the load's mean rate.
     pub held: bool,
     /// Messages acknowledged when the load ended, warm-up included.
     pub acknowledged: u64,
@@ -158,8 +159,8 @@ pub struct Reconciliation {
     /// Messages that were taken, and given back to the group before they were written.
     pub given_back: u64,
     /// Whether nothing is lost or doubled as far as this process can tell: all that was produced was consumed once, every
-    /// sink has written each of them that is no poison, and its database says the same where it can be compared; `null`
-    /// when others may have sent or received as well.
+    /// sink has written each of them that is no poison (or found it there, when an answer had been lost), and its database
+    /// counts each once where it can be compared; `null` when others may have sent or received as well.
     pub balanced: Option<bool>,
 }
 
