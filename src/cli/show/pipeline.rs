@@ -98,7 +98,7 @@ fn sink(page: &mut Page, sink: &SinkRecord) {
         .map(|(name, number)| format!(", {} {name}", count(*number)))
         .collect();
     let held = match (sink.held.gained, &sink.held.error) {
-        (Some(gained), _) => format!("; it counts {} {} more itself", count(gained), sink.held.of),
+        (Some(gained), _) => format!("; its own count grew by {} ({})", count(gained), sink.held.of),
         (None, Some(error)) => format!("; its own count is not known: {error}"),
         (None, None) => String::new(),
     };
