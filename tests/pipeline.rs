@@ -185,7 +185,9 @@ fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
     let sink = &rest.sinks[0];
     assert_eq!((sink.written + sink.duplicates, sink.refused, sink.not_written), (end - done, 0, 0));
     assert_eq!(documents(&mongodb(), "tests", &topic).len() as u64, end, "each once");
-    assert_eq!(sink.held.gained, Some(sink.written), "the database says the same");
+    // The database may still have been at what the killed process sent last when it was asked how much it holds.
+    let gained = sink.held.gained.unwrap();
+    assert!((sink.written..=sink.written + sink.duplicates).contains(&gained), "the database says the same: {sink:?}");
     assert!(rest.receipt.as_ref().is_some_and(|receipt| receipt.count == end - done), "by the message's own time");
     assert_eq!(assert_committed_is_written(&topic, &topic, &topic), (end, end));
     kafka::remove_topic(&kafka::address(), &topic);

@@ -11,6 +11,7 @@ mod collector;
 mod consuming;
 mod course;
 mod dispatch;
+mod look;
 mod observer;
 mod outcome;
 mod pacer;

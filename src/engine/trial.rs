@@ -6,11 +6,12 @@ use std::time::{Duration, SystemTime};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::Instant;
 
-use super::collector::{Collector, Standing};
+use super::collector::Collector;
 use super::consuming::consume;
 use super::course::Course;
+use super::look::{Look, POLL};
 use super::observer::{Observer, Phase};
 use super::outcome::{End, Ledger, Outcome, Times};
 use super::pacer::Pacer;
@@ -37,11 +38,6 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// How many producers or consumers are made at the same time.
 const AT_ONCE: usize = 256;
-
-/// How often the end of a wait is looked for.
-const POLL: Duration = Duration::from_millis(5);
-
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs one trial on broker `B`.
 ///
@@ -124,9 +120,8 @@ impl Running<'_> {
         let pacer = self.open.then(|| Arc::new(Pacer::start(clock, self.scenario.producers.count)));
         let tasks = self.start(producers, &course, pacer.as_ref());
         let collector = Collector::new(self.acks.clone(), self.arrivals.clone(), self.open, load_start_ns);
-        let ticks = ticks(clock.instant(load_start_ns));
         let mut look =
-            Look { collector, broker, observer, ticks, pipeline, topic: &self.topics[0], ends: None, lag: None };
+            Look::begin(collector, broker, observer, pipeline, &self.topics[0], clock.instant(load_start_ns));
 
         let load = self.load(tasks, &course, pacer.as_deref(), interrupted.clone(), &mut look).await?;
         let finished = |pipeline: &Pipeline| (look.collector.acknowledged(), pipeline.finished());
@@ -151,7 +146,7 @@ impl Running<'_> {
                 _ => (Phase::Verify, deadline),
             };
             look.observer.phase(last_phase);
-            look.look(if last_phase == Phase::Measure { Phase::Measure } else { Phase::Drain }).await;
+            look.look(if last_phase == Phase::Measure { Phase::Measure } else { Phase::Drain });
             // A signal ends the load; a second wait ends by it only where that was no load.
             let stop = || feed == Some(Feed::None) && *interrupted.borrow();
             while !self.is_worked_off(&mut look).await && Instant::now() < deadline && !stop() {
@@ -165,7 +160,7 @@ impl Running<'_> {
             last_phase = Phase::Verify;
             look.observer.phase(Phase::Verify);
             let groups = self.scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups as u64);
-            look.look(Phase::Drain).await;
+            look.look(Phase::Drain);
             while arrivals.received() < look.collector.acknowledged() * groups && Instant::now() < deadline {
                 look.wait(Phase::Verify).await;
             }
@@ -175,11 +170,11 @@ impl Running<'_> {
             pipeline.finish(deadline);
         }
         let receive_errors = join(consumers).await;
-        look.measure_lag().await;
+        let lag = look.measure_lag().await;
         let standing = look.standing();
         let totals = look.collector.close(last_phase, broker, standing, look.observer);
         let pipeline = match look.pipeline {
-            Some(pipeline) => Some(pipeline.outcome(look.lag, at_load_end).await),
+            Some(pipeline) => Some(pipeline.outcome(lag, at_load_end).await),
             None => None,
         };
         let end = if feed == Some(Feed::None) && *interrupted.borrow() { End::Interrupted } else { load.end };
@@ -243,12 +238,12 @@ impl Running<'_> {
                     None => break,
                 },
                 () = tokio::time::sleep_until(at(course.measure_start_ns)), if phase == Phase::WarmUp => {
-                    look.look(phase).await;
+                    look.look(phase);
                     phase = Phase::Measure;
                     usage = HostSampler::begin();
                     look.observer.phase(phase);
                 }
-                _ = look.ticks.tick() => look.look(phase).await,
+                () = look.is_due() => look.look(phase),
                 () = tokio::time::sleep_until(load_ends), if limited && !course.is_stopped() => stop(),
                 Ok(_) = interrupted.wait_for(|interrupted| *interrupted), if end == End::Completed => {
                     end = End::Interrupted;
@@ -256,7 +251,7 @@ impl Running<'_> {
                 }
             }
         }
-        look.look(phase).await;
+        look.look(phase);
         match crash {
             Some(crash) => Err(EngineError::Crashed(crash)),
             None => Ok(LoadEnd { end, attempted, usage, ended_ns: clock.now_ns() }),
@@ -333,13 +328,7 @@ impl Running<'_> {
         if config.feed != Feed::None && config.group.is_none() {
             return arrivals.received() >= look.collector.acknowledged();
         }
-        // Ends only grow: what is behind the ones of a while ago need not ask for new ones.
-        let behind = look.pipeline.as_ref().and_then(|pipeline| pipeline.lag(look.ends.as_deref()));
-        if behind.is_some_and(|lag| lag > 0) {
-            return false;
-        }
-        look.measure_lag().await;
-        look.lag == Some(0)
+        !look.is_known_to_be_behind() && look.measure_lag().await == Some(0)
     }
 
     /// Makes all producers, in the order of their slots.
@@ -430,52 +419,6 @@ struct LoadEnd {
     attempted: Attempted,
     usage: HostSampler,
     ended_ns: u64,
-}
-
-/// Looks at the recorders once a second, whatever else is waited for.
-struct Look<'a, B> {
-    collector: Collector,
-    broker: &'a B,
-    observer: &'a mut dyn Observer,
-    ticks: Interval,
-    pipeline: Option<Pipeline>,
-    /// What the pipeline reads, and how far it was behind when somebody last looked.
-    topic: &'a Topic,
-    ends: Option<Vec<u64>>,
-    lag: Option<u64>,
-}
-
-impl<B: Broker> Look<'_, B> {
-    async fn look(&mut self, phase: Phase) {
-        self.measure_lag().await;
-        let standing = self.standing();
-        self.collector.look(phase, self.broker, standing, self.observer);
-    }
-
-    fn standing(&self) -> Option<Standing> {
-        self.pipeline.as_ref().map(|pipeline| Standing { finished: pipeline.finished(), lag: self.lag })
-    }
-
-    async fn measure_lag(&mut self) {
-        if let Some(pipeline) = &self.pipeline {
-            self.ends = tokio::time::timeout(LOOK, self.broker.ends(self.topic)).await.ok().flatten();
-            self.lag = pipeline.lag(self.ends.as_deref());
-        }
-    }
-
-    /// Waits a little, and looks if it is time to.
-    async fn wait(&mut self, phase: Phase) {
-        tokio::select! {
-            () = tokio::time::sleep(POLL) => {}
-            _ = self.ticks.tick() => self.look(phase).await,
-        }
-    }
-}
-
-fn ticks(load_start: std::time::Instant) -> Interval {
-    let mut ticks = tokio::time::interval_at(Instant::from_std(load_start) + LOOK, LOOK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks
 }
 
 async fn join(consumers: JoinSet<Errors>) -> Errors {

@@ -41,9 +41,6 @@ const METADATA_TRY: Duration = Duration::from_millis(500);
 const MEMBER: &[(&str, &str)] =
     &[("enable.partition.eof", "true"), ("partition.assignment.strategy", "range,roundrobin")];
 
-/// How long a partition's end is asked for.
-const END: Duration = Duration::from_millis(500);
-
 /// How long a reason is waited for after every broker has been found to be down.
 const REASON: Duration = Duration::from_secs(5);
 
@@ -180,11 +177,7 @@ impl Broker for KafkaBroker {
     }
 
     async fn ends(&self, topic: &Topic) -> Option<Vec<u64>> {
-        // Not over a consumer's connection, where the question would wait behind a fetch.
-        let connection = self.connections[0].clone();
-        let (name, partitions) = (topic.name.clone(), topic.partitions);
-        let ask = move || connection.client.ends(&name, partitions, END).ok();
-        tokio::task::spawn_blocking(ask).await.ok().flatten()
+        self.topics.ends(topic).await.ok()
     }
 
     fn identity(&self) -> Identity {

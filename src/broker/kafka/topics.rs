@@ -1,5 +1,6 @@
 //! Topics and groups: what is there, what is made, and what is removed again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
@@ -16,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Makes and removes topics, and removes groups.
 pub struct Topics {
-    admin: AdminClient<DefaultClientContext>,
+    admin: Arc<AdminClient<DefaultClientContext>>,
     timeout: Duration,
 }
 
@@ -31,7 +32,7 @@ impl Topics {
         let admin = config
             .create()
             .map_err(|error| BrokerError::Configuration { broker: "kafka", reason: error.to_string() })?;
-        Ok(Topics { admin, timeout })
+        Ok(Topics { admin: Arc::new(admin), timeout })
     }
 
     /// Makes those of `topics` that do not exist, waits until all have leaders, and names those it made.
@@ -50,6 +51,24 @@ impl Topics {
         self.make(&missing).await?;
         self.wait_for_leaders(topics).await?;
         Ok(missing.into_iter().map(|topic| topic.name.clone()).collect())
+    }
+
+    /// The end of every partition of `topic`.
+    ///
+    /// Asked over a connection of its own: a consumer's answers after the fetches before it, and on a producer's a question
+    /// that takes too long would end the connection, and with it what is on its way.
+    ///
+    /// # Errors
+    /// When one of them is not told.
+    pub async fn ends(&self, topic: &Topic) -> Result<Vec<u64>, KafkaError> {
+        let (admin, timeout) = (self.admin.clone(), self.timeout);
+        let (name, partitions) = (topic.name.clone(), topic.partitions);
+        let end = move |partition| {
+            let (_, end) = admin.inner().fetch_watermarks(&name, partition, timeout)?;
+            Ok(u64::try_from(end).unwrap_or(0))
+        };
+        let ask = move || (0..partitions as i32).map(end).collect();
+        tokio::task::spawn_blocking(ask).await.unwrap_or(Err(KafkaError::Canceled))
     }
 
     /// Removes topics by name.

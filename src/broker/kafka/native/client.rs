@@ -92,28 +92,6 @@ impl Client {
         self.membership.clone()
     }
 
-    /// The end of every partition of `topic`, as its brokers say within `timeout` each.
-    ///
-    /// # Errors
-    /// librdkafka's code when one does not.
-    pub fn ends(&self, topic: &str, partitions: u32, timeout: Duration) -> Result<Vec<u64>, rd::rd_kafka_resp_err_t> {
-        let name = CString::new(topic).map_err(|_| rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
-        let timeout = timeout.as_millis() as i32;
-        let one = |partition| {
-            let (mut begin, mut end) = (0, 0);
-            let (begin, last) = (&mut begin, &mut end);
-            // SAFETY: the client is alive, the name terminated, and both numbers are there to be written to.
-            let code = unsafe {
-                rd::rd_kafka_query_watermark_offsets(self.as_ptr(), name.as_ptr(), partition, begin, last, timeout)
-            };
-            match code {
-                rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(end.max(0) as u64),
-                code => Err(code),
-            }
-        };
-        (0..partitions as i32).map(one).collect()
-    }
-
     pub(super) fn as_ptr(&self) -> *mut rd::rd_kafka_t {
         self.client.as_ptr()
     }
