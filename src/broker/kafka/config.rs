@@ -102,7 +102,9 @@ impl Properties {
 
     /// For a member of `group`. Offsets are not committed unless the user's properties ask for it: a group that has
     /// committed nothing leaves nothing behind on the broker. A broker that comes back is found within a second: with
-    /// librdkafka's own 10 s a member may outlive its session meanwhile, and wait for that of its former self to end.
+    /// librdkafka's own 10 s a member may outlive its session meanwhile, and wait for that of its former self to end. And a
+    /// queue that has been full is filled again 5 ms later, not a second: with that, one member of eight partitions got 125,000
+    /// messages/s of a backlog instead of 674,000, and it was not the broker that had no more.
     pub fn for_consumer<'a>(
         &'a self,
         group: &'a str,
@@ -114,6 +116,7 @@ impl Properties {
             ("auto.offset.reset", "earliest"),
             ("topic.metadata.refresh.interval.ms", "10000"),
             ("reconnect.backoff.max.ms", "1000"),
+            ("fetch.queue.backoff.ms", "5"),
         ];
         let connection = self.user.iter().filter(|(key, _)| concerns_the_connection(key));
         own.into_iter()
