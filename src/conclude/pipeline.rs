@@ -93,24 +93,24 @@ fn poison(figures: &Figures) -> Vec<Poisoned> {
 }
 
 fn stages(config: &scenario::Pipeline, figures: &Figures, names: &[String], working_ns: u64) -> Vec<StageTime> {
-    let time = |name: &str, stage: &Stage, tasks: usize| {
-        let all = working_ns as f64 * tasks as f64;
-        StageTime {
-            stage: name.to_owned(),
-            total_ns: stage.total_ns,
-            share: if all > 0.0 { stage.total_ns as f64 / all } else { 0.0 },
-            per_batch: latency(&stage.per_batch),
-        }
+    let time = |name: &str, stage: &Stage, all_ns: f64| StageTime {
+        stage: name.to_owned(),
+        total_ns: stage.total_ns,
+        // Instances that are held up until the deadline are so for longer than anything was at work.
+        share: if all_ns > 0.0 { (stage.total_ns as f64 / all_ns).min(1.0) } else { 0.0 },
+        per_batch: latency(&stage.per_batch),
     };
-    let writers = config.instances * config.writers;
+    let instances_ns = working_ns as f64 * config.instances as f64;
+    let writers_ns = instances_ns * config.writers as f64;
+    let in_sinks_ns: u64 = figures.sinks.iter().map(|sink| sink.time.total_ns).sum();
     let mut stages = vec![
-        time("fetch", &figures.fetch, config.instances),
-        time("parse", &figures.parse, config.instances),
-        time("held_up", &figures.held_up, config.instances),
-        time("wait", &figures.wait, writers),
+        time("fetch", &figures.fetch, instances_ns),
+        time("parse", &figures.parse, instances_ns),
+        time("held_up", &figures.held_up, instances_ns),
+        time("wait", &figures.wait, (figures.wait.total_ns + in_sinks_ns) as f64),
     ];
-    stages.extend(names.iter().zip(&figures.sinks).map(|(name, sink)| time(name, &sink.time, writers)));
-    stages.push(time("commit", &figures.commit, config.instances));
+    stages.extend(names.iter().zip(&figures.sinks).map(|(name, sink)| time(name, &sink.time, writers_ns)));
+    stages.push(time("commit", &figures.commit, instances_ns));
     stages
 }
 
@@ -150,7 +150,7 @@ fn bound_by(
                 percent(share("held_up")),
                 percent(trailing),
                 count((config.instances * config.writers) as u64),
-                percent(sink.share.min(1.0)),
+                percent(sink.share),
                 sink.stage,
                 duration(each as f64)
             ),
@@ -162,7 +162,7 @@ fn bound_by(
             stage: Some(name.to_owned()),
             evidence: format!(
                 "Instances spent {} of their time in {name}, and {} with full batches that no writer could take.",
-                percent(share(name).min(1.0)),
+                percent(share(name)),
                 percent(share("held_up"))
             ),
         },

@@ -39,7 +39,7 @@ use crate::measure::{ArrivalRecorder, Clock, Errors};
 use crate::scenario;
 
 /// How long a database is asked for its own count.
-const ASK: Duration = Duration::from_secs(20);
+const ASK: Duration = Duration::from_secs(60);
 
 /// What the instances are told.
 #[derive(Debug, Clone, Copy)]

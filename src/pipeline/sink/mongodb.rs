@@ -16,7 +16,7 @@ use mongodb::options::{ClientOptions, Credential, ServerAddress, Tls, TlsOptions
 use mongodb::{Client, Database as Handle};
 use serde::Deserialize;
 
-use super::{Database, Held, Opening, Sink, SinkError, Written};
+use super::{CONNECT, Database, Held, Opening, Sink, SinkError, Written};
 use crate::measure::{Clock, FailureClass};
 use crate::pipeline::batch::{Batch, Field, Row};
 use crate::scenario::written::{duration, secret};
@@ -66,7 +66,7 @@ struct Options {
     tls: bool,
     /// PEM file of the authorities to trust; otherwise those of Mozilla.
     ca: Option<PathBuf>,
-    #[serde(default = "ten_seconds", deserialize_with = "duration")]
+    #[serde(default = "a_minute", deserialize_with = "duration")]
     timeout: Duration,
 }
 
@@ -91,8 +91,8 @@ fn yes() -> bool {
     true
 }
 
-fn ten_seconds() -> Duration {
-    Duration::from_secs(10)
+fn a_minute() -> Duration {
+    Duration::from_secs(60)
 }
 
 impl Options {
@@ -125,7 +125,7 @@ pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
         .direct_connection(options.replica_set.is_none().then_some(hosts.len() == 1))
         .hosts(hosts)
         .repl_set_name(options.replica_set.clone())
-        .connect_timeout(options.timeout)
+        .connect_timeout(options.timeout.min(CONNECT))
         .server_selection_timeout(options.timeout.min(Duration::from_secs(2)))
         // One more to ask what it holds.
         .max_pool_size(u32::try_from(opening.connections).unwrap_or(u32::MAX).saturating_add(1))
@@ -189,9 +189,17 @@ impl Sink for Collection {
     fn held(&mut self) -> BoxFuture<'_, Result<Held, SinkError>> {
         async move {
             let collection = &self.options.collection;
-            let answer = self.run(command(&doc! { "count": collection })?).await?;
+            // From what the server knows of the collection. `count` goes through all documents in some servers of the
+            // protocol, which takes FerretDB minutes and gigabytes where there are millions.
+            let ask = doc! { "aggregate": collection, "pipeline": [{ "$collStats": { "count": {} } }], "cursor": {} };
             let of = format!("documents of {}.{collection}", self.options.database);
-            Ok(Held { count: number(answer.get("n")).unsigned_abs(), of, life: String::new() })
+            let held = |count| Held { count, of, life: String::new() };
+            let answer = match self.database.run_raw_command(command(&ask)?).await {
+                Ok(answer) => answer,
+                Err(error) if is_of_no_collection(&error) => return Ok(held(0)),
+                Err(error) => return Err(failure(&error)),
+            };
+            Ok(held(counted(&answer)))
         }
         .boxed()
     }
@@ -314,6 +322,18 @@ fn is_of_id(error: &Document) -> bool {
         (_, Some((_, index))) => index.starts_with("_id"),
         _ => true,
     }
+}
+
+/// What `$collStats` counted: a sharded collection has a document of each shard.
+fn counted(answer: &Document) -> u64 {
+    let batch = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    let shards = batch.map(Vec::as_slice).unwrap_or_default().iter().filter_map(Bson::as_document);
+    shards.map(|shard| number(shard.get("count")).unsigned_abs()).sum()
+}
+
+/// NamespaceNotFound: nothing has been written to it.
+fn is_of_no_collection(error: &Error) -> bool {
+    matches!(error.kind.as_ref(), ErrorKind::Command(command) if command.code == 26)
 }
 
 /// A number of whatever type.

@@ -15,7 +15,7 @@ use redis::{
 };
 use serde::Deserialize;
 
-use super::{Database, Held, Opening, Sink, SinkError, Written};
+use super::{CONNECT, Database, Held, Opening, Sink, SinkError, Written};
 use crate::measure::FailureClass;
 use crate::pipeline::batch::{Batch, Field};
 use crate::scenario::written::{duration, secret};
@@ -55,7 +55,7 @@ struct Options {
     tls: bool,
     /// PEM file of the authorities to trust; otherwise those of the system.
     ca: Option<std::path::PathBuf>,
-    #[serde(default = "ten_seconds", deserialize_with = "duration")]
+    #[serde(default = "a_minute", deserialize_with = "duration")]
     timeout: Duration,
 }
 
@@ -89,8 +89,8 @@ fn yes() -> bool {
     true
 }
 
-fn ten_seconds() -> Duration {
-    Duration::from_secs(10)
+fn a_minute() -> Duration {
+    Duration::from_secs(60)
 }
 
 pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
@@ -155,7 +155,7 @@ impl Sink for Connection {
         async move {
             self.connection = None;
             let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(self.options.timeout))
+                .set_connection_timeout(Some(self.options.timeout.min(CONNECT)))
                 .set_response_timeout(Some(self.options.timeout));
             let connection = self.client.get_multiplexed_async_connection_with_config(&config);
             self.connection = Some(connection.await.map_err(lost)?);

@@ -70,7 +70,8 @@ pub struct StageTime {
     pub stage: String,
     /// All together, over instances and writers, in nanoseconds.
     pub total_ns: u64,
-    /// Share of the time of all instances, or for `wait` and sinks of all writers, that this took.
+    /// Share of the time of all instances that this took; for sinks, of all writers; for `wait`, of the time of batches
+    /// between their closing and their last sink's answer.
     pub share: f64,
     /// Of single batches, or for `commit` of single calls; `null` for `held_up`, and where there was none.
     pub per_batch: Option<Latency>,
