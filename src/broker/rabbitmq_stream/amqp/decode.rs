@@ -63,7 +63,7 @@ impl<'a> Decoder<'a> {
         Ok(value)
     }
 
-    /// Reads a value to where it is to be: returned, each would be copied several times.
+    /// Reads a value to where it is to be, in the place of a null: returned, each would be copied several times.
     #[inline]
     fn read(&mut self, into: &mut Value<'a>) -> Result<(), DecodeError> {
         let [code] = self.array()?;
@@ -100,57 +100,77 @@ impl<'a> Decoder<'a> {
 
     #[inline]
     fn content(&mut self, code: u8, into: &mut Value<'a>) -> Result<(), DecodeError> {
-        *into = match code {
+        // Each arm puts its value there itself: gathered behind them, all would take the way of the largest.
+        match code {
+            format::NULL => Ok(()),
+            format::TRUE => self.fixed(into, |[]| Value::Boolean(true)),
+            format::FALSE => self.fixed(into, |[]| Value::Boolean(false)),
+            format::BOOLEAN => match self.array()? {
+                [0] => self.fixed(into, |[]| Value::Boolean(false)),
+                [1] => self.fixed(into, |[]| Value::Boolean(true)),
+                _ => Err(DecodeError::Senseless("boolean")),
+            },
+            format::UBYTE => self.fixed(into, |bytes| Value::Ubyte(u8::from_be_bytes(bytes))),
+            format::USHORT => self.fixed(into, |bytes| Value::Ushort(u16::from_be_bytes(bytes))),
+            format::UINT => self.fixed(into, |bytes| Value::Uint(u32::from_be_bytes(bytes))),
+            format::SMALL_UINT => self.fixed(into, |[byte]| Value::Uint(u32::from(byte))),
+            format::UINT_0 => self.fixed(into, |[]| Value::Uint(0)),
+            format::ULONG => self.fixed(into, |bytes| Value::Ulong(u64::from_be_bytes(bytes))),
+            format::SMALL_ULONG => self.fixed(into, |[byte]| Value::Ulong(u64::from(byte))),
+            format::ULONG_0 => self.fixed(into, |[]| Value::Ulong(0)),
+            format::BYTE => self.fixed(into, |bytes| Value::Byte(i8::from_be_bytes(bytes))),
+            format::SHORT => self.fixed(into, |bytes| Value::Short(i16::from_be_bytes(bytes))),
+            format::INT => self.fixed(into, |bytes| Value::Int(i32::from_be_bytes(bytes))),
+            format::SMALL_INT => self.fixed(into, |bytes| Value::Int(i32::from(i8::from_be_bytes(bytes)))),
+            format::LONG => self.fixed(into, |bytes| Value::Long(i64::from_be_bytes(bytes))),
+            format::SMALL_LONG => self.fixed(into, |bytes| Value::Long(i64::from(i8::from_be_bytes(bytes)))),
+            format::FLOAT => self.fixed(into, |bytes| Value::Float(f32::from_be_bytes(bytes))),
+            format::DOUBLE => self.fixed(into, |bytes| Value::Double(f64::from_be_bytes(bytes))),
+            format::DECIMAL_32 => self.fixed(into, Value::Decimal32),
+            format::DECIMAL_64 => self.fixed(into, Value::Decimal64),
+            format::DECIMAL_128 => self.fixed(into, Value::Decimal128),
+            format::CHAR => {
+                let number = self.array().map(u32::from_be_bytes)?;
+                let character = char::from_u32(number).ok_or(DecodeError::Senseless("character"))?;
+                put(Value::Char(character), into)
+            }
+            format::TIMESTAMP => self.fixed(into, |bytes| Value::Timestamp(i64::from_be_bytes(bytes))),
+            format::UUID => self.fixed(into, Value::Uuid),
+            format::BINARY_8 => put(Value::Binary(self.narrow().and_then(|length| self.bytes(length))?), into),
+            format::BINARY_32 => put(Value::Binary(self.wide().and_then(|length| self.bytes(length))?), into),
+            format::STRING_8 => put(Value::String(self.narrow().and_then(|length| self.text(length))?), into),
+            format::STRING_32 => put(Value::String(self.wide().and_then(|length| self.text(length))?), into),
+            format::SYMBOL_8 => put(Value::Symbol(self.narrow().and_then(|length| self.symbol(length))?), into),
+            format::SYMBOL_32 => put(Value::Symbol(self.wide().and_then(|length| self.symbol(length))?), into),
+            code => self.values(code, into),
+        }
+    }
+
+    /// A value of a fixed number of bytes.
+    #[inline]
+    fn fixed<const N: usize>(
+        &mut self,
+        into: &mut Value<'a>,
+        make: impl FnOnce([u8; N]) -> Value<'a>,
+    ) -> Result<(), DecodeError> {
+        put(make(self.array()?), into)
+    }
+
+    /// What has values in it. Apart from the others, which are read with less ado so.
+    #[inline(never)]
+    fn values(&mut self, code: u8, into: &mut Value<'a>) -> Result<(), DecodeError> {
+        let value = match code {
             format::DESCRIBED => {
                 let (descriptor, value) = self.deeper(|decoder| Ok((decoder.value()?, decoder.value()?)))?;
                 Value::Described(Box::new((descriptor, value)))
             }
-            format::NULL => Value::Null,
-            format::TRUE => Value::Boolean(true),
-            format::FALSE => Value::Boolean(false),
-            format::BOOLEAN => match self.array()? {
-                [0] => Value::Boolean(false),
-                [1] => Value::Boolean(true),
-                _ => return Err(DecodeError::Senseless("boolean")),
-            },
-            format::UBYTE => Value::Ubyte(self.array().map(u8::from_be_bytes)?),
-            format::USHORT => Value::Ushort(self.array().map(u16::from_be_bytes)?),
-            format::UINT => Value::Uint(self.array().map(u32::from_be_bytes)?),
-            format::SMALL_UINT => Value::Uint(u32::from(self.array().map(u8::from_be_bytes)?)),
-            format::UINT_0 => Value::Uint(0),
-            format::ULONG => Value::Ulong(self.array().map(u64::from_be_bytes)?),
-            format::SMALL_ULONG => Value::Ulong(u64::from(self.array().map(u8::from_be_bytes)?)),
-            format::ULONG_0 => Value::Ulong(0),
-            format::BYTE => Value::Byte(self.array().map(i8::from_be_bytes)?),
-            format::SHORT => Value::Short(self.array().map(i16::from_be_bytes)?),
-            format::INT => Value::Int(self.array().map(i32::from_be_bytes)?),
-            format::SMALL_INT => Value::Int(i32::from(self.array().map(i8::from_be_bytes)?)),
-            format::LONG => Value::Long(self.array().map(i64::from_be_bytes)?),
-            format::SMALL_LONG => Value::Long(i64::from(self.array().map(i8::from_be_bytes)?)),
-            format::FLOAT => Value::Float(self.array().map(f32::from_be_bytes)?),
-            format::DOUBLE => Value::Double(self.array().map(f64::from_be_bytes)?),
-            format::DECIMAL_32 => Value::Decimal32(self.array()?),
-            format::DECIMAL_64 => Value::Decimal64(self.array()?),
-            format::DECIMAL_128 => Value::Decimal128(self.array()?),
-            format::CHAR => {
-                let number = self.array().map(u32::from_be_bytes)?;
-                Value::Char(char::from_u32(number).ok_or(DecodeError::Senseless("character"))?)
-            }
-            format::TIMESTAMP => Value::Timestamp(self.array().map(i64::from_be_bytes)?),
-            format::UUID => Value::Uuid(self.array()?),
-            format::BINARY_8 => Value::Binary(self.narrow().and_then(|length| self.bytes(length))?),
-            format::BINARY_32 => Value::Binary(self.wide().and_then(|length| self.bytes(length))?),
-            format::STRING_8 => Value::String(self.narrow().and_then(|length| self.text(length))?),
-            format::STRING_32 => Value::String(self.wide().and_then(|length| self.text(length))?),
-            format::SYMBOL_8 => Value::Symbol(self.narrow().and_then(|length| self.symbol(length))?),
-            format::SYMBOL_32 => Value::Symbol(self.wide().and_then(|length| self.symbol(length))?),
             format::LIST_0 => Value::List(Vec::new()),
             format::LIST_8 | format::LIST_32 => Value::List(self.compound(code == format::LIST_8, Self::list)?),
             format::MAP_8 | format::MAP_32 => Value::Map(self.compound(code == format::MAP_8, Self::map)?),
             format::ARRAY_8 | format::ARRAY_32 => Value::Array(self.compound(code == format::ARRAY_8, Self::elements)?),
             code => return Err(DecodeError::UnknownType(code)),
         };
-        Ok(())
+        put(value, into)
     }
 
     /// What has a size and a count: `read` is given as many bytes as the size says, and the count.
@@ -173,7 +193,8 @@ impl<'a> Decoder<'a> {
         if count > self.rest.len() {
             return Err(DecodeError::Short);
         }
-        let mut list = vec![Value::Null; count];
+        let mut list = Vec::with_capacity(count);
+        list.resize_with(count, || Value::Null);
         for value in &mut list {
             self.read(value)?;
         }
@@ -187,7 +208,8 @@ impl<'a> Decoder<'a> {
         if !count.is_multiple_of(2) {
             return Err(DecodeError::Senseless("map"));
         }
-        let mut map = vec![(Value::Null, Value::Null); count / 2];
+        let mut map = Vec::with_capacity(count / 2);
+        map.resize_with(count / 2, || (Value::Null, Value::Null));
         for (key, value) in &mut map {
             self.read(key)?;
             self.read(value)?;
@@ -258,11 +280,30 @@ impl<'a> Decoder<'a> {
 
     #[inline]
     fn text(&mut self, length: usize) -> Result<&'a str, DecodeError> {
-        std::str::from_utf8(self.bytes(length)?).map_err(|_| DecodeError::Senseless("string"))
+        let bytes = self.bytes(length)?;
+        match ascii(bytes) {
+            Some(text) => Ok(text),
+            None => std::str::from_utf8(bytes).map_err(|_| DecodeError::Senseless("string")),
+        }
     }
 
     fn symbol(&mut self, length: usize) -> Result<&'a str, DecodeError> {
-        let text = self.text(length)?;
-        if text.is_ascii() { Ok(text) } else { Err(DecodeError::Senseless("symbol")) }
+        ascii(self.bytes(length)?).ok_or(DecodeError::Senseless("symbol"))
     }
+}
+
+/// Puts `value` in the place of a null, of which there is nothing to drop.
+#[inline]
+fn put<'a>(value: Value<'a>, into: &mut Value<'a>) -> Result<(), DecodeError> {
+    debug_assert_eq!(*into, Value::Null);
+    std::mem::forget(std::mem::replace(into, value));
+    Ok(())
+}
+
+/// The text, if it is of ASCII alone: of short texts that is known long before `from_utf8` has gone through them byte by
+/// byte.
+#[inline]
+fn ascii(bytes: &[u8]) -> Option<&str> {
+    // SAFETY: ASCII is UTF-8.
+    bytes.is_ascii().then(|| unsafe { std::str::from_utf8_unchecked(bytes) })
 }

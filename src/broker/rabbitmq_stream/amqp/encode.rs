@@ -13,8 +13,8 @@ pub enum EncodeError {
     TooLarge,
 }
 
-/// A compound's code, size and count in their wide form.
-const WIDE_HEAD: usize = 9;
+/// A compound's code, size and count in their narrow form.
+const NARROW_HEAD: usize = 3;
 
 /// Appends `value` to `out`. After an error `out` may hold a part of it.
 ///
@@ -91,7 +91,7 @@ fn narrow_or_wide(narrow_code: u8, bytes: &[u8], out: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-/// Writes what has a size and a count. The wide head is written first, and what turns out to fit moves forward: that is
+/// Writes what has a size and a count. The narrow head is written first, and what turns out not to fit moves back: that is
 /// less work than to go through the value twice.
 fn compound(
     narrow_code: u8,
@@ -100,23 +100,19 @@ fn compound(
     content: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
 ) -> Result<(), EncodeError> {
     let begin = out.len();
-    out.extend_from_slice(&[0; WIDE_HEAD]);
+    out.extend_from_slice(&[narrow_code, 0, 0]);
     content(out)?;
-    let length = out.len() - begin - WIDE_HEAD;
-    match (u8::try_from(length + 1), u8::try_from(count)) {
-        (Ok(size), Ok(count)) => {
-            out[begin..begin + 3].copy_from_slice(&[narrow_code, size, count]);
-            out.copy_within(begin + WIDE_HEAD.., begin + 3);
-            out.truncate(begin + 3 + length);
-        }
-        _ => {
-            let size = u32::try_from(length + 4).map_err(|_| EncodeError::TooLarge)?;
-            let count = u32::try_from(count).map_err(|_| EncodeError::TooLarge)?;
-            out[begin] = narrow_code | 0x10;
-            out[begin + 1..begin + 5].copy_from_slice(&size.to_be_bytes());
-            out[begin + 5..begin + 9].copy_from_slice(&count.to_be_bytes());
-        }
+    let length = out.len() - begin - NARROW_HEAD;
+    if let (Ok(narrow_size), Ok(narrow_count)) = (u8::try_from(length + 1), u8::try_from(count)) {
+        out[begin + 1] = narrow_size;
+        out[begin + 2] = narrow_count;
+        return Ok(());
     }
+    let size = u32::try_from(length + 4).map_err(|_| EncodeError::TooLarge)?.to_be_bytes();
+    let count = u32::try_from(count).map_err(|_| EncodeError::TooLarge)?.to_be_bytes();
+    let code = narrow_code | 0x10;
+    let head = [code, size[0], size[1], size[2], size[3], count[0], count[1], count[2], count[3]];
+    out.splice(begin..begin + NARROW_HEAD, head);
     Ok(())
 }
 
