@@ -152,7 +152,7 @@ fn assert_committed_is_written(group: &str, topic: &str, collection: &str) -> (u
     let written: BTreeSet<String> = documents(&mongodb(), "tests", collection).into_iter().collect();
     let committed = kafka::committed(&kafka::address(), group, topic, PARTITIONS);
     for (lane, (done, _)) in committed.iter().enumerate() {
-        let missing = (0..*done).find(|position| !written.contains(&format!("{lane}-{position}")));
+        let missing = (0..*done).find(|position| !written.contains(&format!("{topic}/{lane}-{position}")));
         assert_eq!(missing, None, "of lane {lane}, committed up to {done}");
     }
     committed.into_iter().fold((0, 0), |sum, (done, end)| (sum.0 + done, sum.1 + end))

@@ -105,7 +105,10 @@ impl Running<'_> {
         let clock = self.acks.clock();
         let feed = self.scenario.pipeline.as_ref().map(|pipeline| pipeline.feed);
         let mut pipeline = match &self.scenario.pipeline {
-            Some(config) => Some(Pipeline::begin(config, clock).await.map_err(EngineError::Pipeline)?),
+            Some(config) => {
+                let pipeline = Pipeline::begin(config, &self.topics[0].name, clock);
+                Some(pipeline.await.map_err(EngineError::Pipeline)?)
+            }
             None => None,
         };
         let mut consumers = JoinSet::new();

@@ -99,11 +99,11 @@ pub struct Outcome {
 }
 
 impl Pipeline {
-    /// Opens the sinks, without connecting, and asks their databases what they hold.
+    /// Opens the sinks for messages of `topic`, without connecting, and asks their databases what they hold.
     ///
     /// # Errors
     /// When a secret or a file cannot be read.
-    pub async fn begin(config: &scenario::Pipeline, clock: Clock) -> Result<Self, String> {
+    pub async fn begin(config: &scenario::Pipeline, topic: &str, clock: Clock) -> Result<Self, String> {
         let mut columns: Vec<String> = Vec::new();
         for field in config.sinks.iter().flat_map(|sink| &sink.fields) {
             if !columns.contains(field) {
@@ -111,7 +111,7 @@ impl Pipeline {
             }
         }
         let connections = config.instances * config.writers;
-        let open = |one| sink::open(one, &columns, clock, connections);
+        let open = |one| sink::open(one, &columns, topic, clock, connections);
         let databases = config.sinks.iter().map(open).collect::<Result<_, _>>()?;
         let figures = || Arc::new(Mutex::new(Figures::for_sinks(config.sinks.len())));
         let shared = Shared {

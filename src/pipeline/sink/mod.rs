@@ -79,6 +79,8 @@ pub struct Opening<'a> {
     pub options: &'a toml::Table,
     /// For each of the fields that the sink needs, in its order, the batch's column.
     pub columns: &'a [usize],
+    /// What the messages are of.
+    pub topic: &'a str,
     pub clock: Clock,
     /// Writers of all instances.
     pub connections: usize,
@@ -133,6 +135,7 @@ pub fn needs(sink: &scenario::Sink) -> SinkNeeds {
 pub fn open(
     sink: &scenario::Sink,
     columns: &[String],
+    topic: &str,
     clock: Clock,
     connections: usize,
 ) -> Result<Box<dyn Database>, String> {
@@ -140,5 +143,5 @@ pub fn open(
     let kind = kind.ok_or_else(|| format!("this build has no sink of kind '{}'", sink.kind))?;
     let column = |field: &String| columns.iter().position(|name| name == field).unwrap_or_default();
     let columns: Vec<usize> = sink.fields.iter().map(column).collect();
-    (kind.open)(&Opening { options: &sink.options, columns: &columns, clock, connections })
+    (kind.open)(&Opening { options: &sink.options, columns: &columns, topic, clock, connections })
 }

@@ -80,7 +80,7 @@ enum WriteConcern {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum DocumentId {
-    /// `lane-position`, so that a message that is written again is told from a new one.
+    /// `topic/lane-position`, so that a message that is written again is told from a new one.
     #[default]
     Position,
     /// The server's.
@@ -140,6 +140,7 @@ pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
     Ok(Box::new(MongoDb(Collection {
         database: client.database(&options.database),
         columns: opening.columns.to_vec(),
+        topic: opening.topic.to_owned(),
         clock: opening.clock,
         options,
     })))
@@ -150,6 +151,7 @@ pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
 struct Collection {
     database: Handle,
     columns: Vec<usize>,
+    topic: String,
     clock: Clock,
     options: Options,
 }
@@ -252,7 +254,7 @@ impl Collection {
             bson.key(TEXT, "_id");
             bson.measured(|bytes| {
                 // Writing to memory cannot fail.
-                let _ = write!(bytes, "{}-{}", message.lane, message.position);
+                let _ = write!(bytes, "{}/{}-{}", self.topic, message.lane, message.position);
             });
         }
         for (name, column) in self.options.fields.iter().zip(&self.columns) {
@@ -463,7 +465,8 @@ mod tests {
         let options = Options::read(text.parse().unwrap()).unwrap();
         let hosts: Vec<ServerAddress> = options.hosts().map(|host| ServerAddress::parse(host).unwrap()).collect();
         let client = Client::with_options(ClientOptions::builder().hosts(hosts).build()).unwrap();
-        Collection { database: client.database("d"), columns: vec![0, 1], clock: Clock::start(), options }
+        let (database, topic) = (client.database("d"), "t".to_owned());
+        Collection { database, columns: vec![0, 1], topic, clock: Clock::start(), options }
     }
 
     #[tokio::test]
@@ -477,8 +480,8 @@ mod tests {
             "ordered": true,
             "writeConcern": { "w": "majority" },
             "documents": [
-                { "_id": "0-0", "a": "xé", "b": 1.5 },
-                { "_id": "0-1", "a": -7_i64, "b": Bson::Null },
+                { "_id": "t/0-0", "a": "xé", "b": 1.5 },
+                { "_id": "t/0-1", "a": -7_i64, "b": Bson::Null },
             ],
         };
         assert_eq!((command, end), (expected, 2));

@@ -334,7 +334,7 @@ mod tests {
 
     fn connection(options: &str) -> Result<Box<dyn Database>, String> {
         let options: toml::Table = options.parse().unwrap();
-        open(&Opening { options: &options, columns: &[0], clock: Clock::start(), connections: 1 })
+        open(&Opening { options: &options, columns: &[0], topic: "t", clock: Clock::start(), connections: 1 })
     }
 
     #[test]
