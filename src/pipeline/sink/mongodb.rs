@@ -80,7 +80,8 @@ enum WriteConcern {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum DocumentId {
-    /// `topic/lane-position`, so that a message that is written again is told from a new one.
+    /// `topic/lane-position`, so that a message that is written again is told from a new one. The topic is its CRC-32, as
+    /// eight hexadecimal digits: with whole names, which are long, FerretDB took a fifth fewer rows.
     #[default]
     Position,
     /// The server's.
@@ -140,7 +141,7 @@ pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
     Ok(Box::new(MongoDb(Collection {
         database: client.database(&options.database),
         columns: opening.columns.to_vec(),
-        topic: opening.topic.to_owned(),
+        topic: crc32fast::hash(opening.topic.as_bytes()),
         clock: opening.clock,
         options,
     })))
@@ -151,7 +152,7 @@ pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
 struct Collection {
     database: Handle,
     columns: Vec<usize>,
-    topic: String,
+    topic: u32,
     clock: Clock,
     options: Options,
 }
@@ -254,7 +255,7 @@ impl Collection {
             bson.key(TEXT, "_id");
             bson.measured(|bytes| {
                 // Writing to memory cannot fail.
-                let _ = write!(bytes, "{}/{}-{}", self.topic, message.lane, message.position);
+                let _ = write!(bytes, "{:08x}/{}-{}", self.topic, message.lane, message.position);
             });
         }
         for (name, column) in self.options.fields.iter().zip(&self.columns) {
@@ -465,7 +466,7 @@ mod tests {
         let options = Options::read(text.parse().unwrap()).unwrap();
         let hosts: Vec<ServerAddress> = options.hosts().map(|host| ServerAddress::parse(host).unwrap()).collect();
         let client = Client::with_options(ClientOptions::builder().hosts(hosts).build()).unwrap();
-        let (database, topic) = (client.database("d"), "t".to_owned());
+        let (database, topic) = (client.database("d"), 42);
         Collection { database, columns: vec![0, 1], topic, clock: Clock::start(), options }
     }
 
@@ -480,8 +481,8 @@ mod tests {
             "ordered": true,
             "writeConcern": { "w": "majority" },
             "documents": [
-                { "_id": "t/0-0", "a": "xé", "b": 1.5 },
-                { "_id": "t/0-1", "a": -7_i64, "b": Bson::Null },
+                { "_id": "0000002a/0-0", "a": "xé", "b": 1.5 },
+                { "_id": "0000002a/0-1", "a": -7_i64, "b": Bson::Null },
             ],
         };
         assert_eq!((command, end), (expected, 2));
