@@ -99,6 +99,9 @@ fn scenario(text: &str) -> Scenario {
 const MINIMAL: &str = "broker.kind = \"plain\"\nrun.messages = 1\n";
 const RICH: &str = "[broker]\nkind = \"rich\"\naddress = \"localhost:9092\"\n";
 
+/// Payloads that a pipeline can parse.
+const JSON: &str = "[payload]\nkind = \"template\"\ntext = '{\"a\": 1}'\n";
+
 #[test]
 fn defaults_are_those_of_the_reference() {
     let scenario = scenario(MINIMAL);
@@ -613,7 +616,7 @@ fn refusals_read_well() {
 #[test]
 fn a_pipeline_is_a_group_of_consumers() {
     let scenario = scenario(&format!(
-        "{RICH}[pipeline]\ninstances = 8\ntimestamp = \"t\"\nlinger = \"5ms\"\n[consumers.properties]\na = 1\n[run]\nmessages = 1\n"
+        "{RICH}{JSON}[pipeline]\ninstances = 8\ntimestamp = \"t\"\nlinger = \"5ms\"\n[consumers.properties]\na = 1\n[run]\nmessages = 1\n"
     ));
     let (consumers, pipeline) = (scenario.consumers.unwrap(), scenario.pipeline.unwrap());
     assert_eq!((consumers.groups, consumers.members, consumers.verify), (1, 8, true));
@@ -625,7 +628,7 @@ fn a_pipeline_is_a_group_of_consumers() {
 #[test]
 fn what_a_pipeline_cannot_have_is_refused_with_its_line() {
     let refused = |pipeline: &str| {
-        let text = format!("{RICH}[run]\nmessages = 1\n[pipeline]\n{pipeline}\n");
+        let text = format!("{RICH}[run]\nmessages = 1\n[pipeline]\n{pipeline}\n{JSON}");
         plan_with(&text, &[]).unwrap_err().to_string()
     };
     for (pipeline, words) in [
@@ -646,16 +649,18 @@ fn what_a_pipeline_cannot_have_is_refused_with_its_line() {
             assert!(refusal.contains(word), "no '{word}' in:\n{refusal}");
         }
     }
-    let plain = "broker.kind = \"echo\"\npayload.kind = \"random\"\nrun.messages = 1\npipeline.instances = 2\n";
+    let plain = "broker.kind = \"echo\"\npayload.kind = \"random\"\nrun.messages = 1\npipeline.parse = \"none\"\n";
     let refusal = plan_with(plain, &[]).unwrap_err().to_string();
     assert!(refusal.contains("let `pipeline.commit` be \"on_receipt\""), "{refusal}");
     assert!(plan_with(plain, &["pipeline.commit=on_receipt"]).is_ok());
+    let refusal = plan_with(plain, &["pipeline.commit=on_receipt", "pipeline.parse=json"]).unwrap_err().to_string();
+    assert!(refusal.contains("try.toml:2") && refusal.contains("no JSON"), "{refusal}");
 }
 
 #[cfg(all(feature = "redis", feature = "mongodb"))]
 #[test]
 fn a_sink_checks_its_own_keys_and_its_secrets_are_masked() {
-    let text = |sink: &str| format!("{RICH}[run]\nmessages = 1\n[pipeline]\n[[pipeline.sinks]]\n{sink}\n");
+    let text = |sink: &str| format!("{RICH}[run]\nmessages = 1\n[pipeline]\n[[pipeline.sinks]]\n{sink}\n{JSON}");
     let refused = |sink: &str| plan_with(&text(sink), &[]).unwrap_err().to_string();
     let refusal = refused("kind = \"redis\"\naddres = \"h:1\"\nkey = \"a\"");
     assert!(refusal.contains("try.toml:9") && refusal.contains("did you mean `address`?"), "{refusal}");

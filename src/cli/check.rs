@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Exit;
 use crate::broker::registry;
 use crate::record::point_values;
-use crate::scenario::{self, Load, Plan, Scenario, Schedule};
+use crate::scenario::{self, Feed, Load, Pipeline, Plan, Scenario, Schedule, SinksRun};
 
 #[derive(Debug, Args)]
 pub struct CheckArguments {
@@ -89,6 +89,9 @@ fn describe(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
         let verify = if consumers.verify { ", verified" } else { "" };
         writeln!(out, "  consumers  {} group(s) of {} per topic{verify}", consumers.groups, consumers.members)?;
     }
+    if let Some(pipeline) = &scenario.pipeline {
+        writeln!(out, "  pipeline   {}", self::pipeline(pipeline))?;
+    }
     let limits = [
         run.stop.messages.map(|messages| format!("{messages} messages")),
         run.stop.payload_bytes.map(|bytes| format!("{bytes} payload bytes")),
@@ -106,6 +109,22 @@ fn describe(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  require    {}", threshold.text)?;
     }
     Ok(())
+}
+
+fn pipeline(pipeline: &Pipeline) -> String {
+    let Pipeline { instances, batch, linger, writers, .. } = pipeline;
+    let kinds: Vec<&str> = pipeline.sinks.iter().map(|sink| sink.kind.as_str()).collect();
+    let sinks = match pipeline.sinks_run {
+        _ if kinds.is_empty() => "to no database".to_owned(),
+        SinksRun::InOrder => format!("by {writers} writer(s) each to {}", kinds.join(", then ")),
+        SinksRun::InParallel => format!("by {writers} writer(s) each to {}", kinds.join(" and ")),
+    };
+    let fed = match pipeline.feed {
+        Feed::Together => "while the producers send",
+        Feed::Beforehand => "after the producers have sent",
+        Feed::None => "of what is there, no producers",
+    };
+    format!("{instances} instance(s), batches of {batch} or of {linger:?}, {sinks}, {fed}")
 }
 
 fn load(load: &Load) -> String {

@@ -6,8 +6,8 @@ use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::Problems;
 use crate::scenario::{
-    CommitPolicy, Content, ENVELOPE_BYTES, Feed, Keys, LatencyKind, Load, Metric, Placement, Scenario, Schedule,
-    Threshold,
+    CommitPolicy, Content, ENVELOPE_BYTES, Feed, Keys, LatencyKind, Load, Metric, Parse, Payload, Placement, Scenario,
+    Schedule, Threshold,
 };
 
 /// Windows are chosen so that all producers together have this many messages in flight, …
@@ -150,6 +150,11 @@ fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
         let message = format!("nothing of a group of kind `{kind}` outlives the run");
         problems.value(KeyPath::of(&["pipeline", "group"]), message, "remove it");
     }
+    if pipeline.feed != Feed::None && pipeline.parse == Parse::Json && !may_be_json(&scenario.payload) {
+        let message = "payloads of this kind are no JSON: the pipeline would take every message for poison";
+        let advice = "send `template` or `lines`, or let `pipeline.parse` be \"none\"";
+        problems.value(KeyPath::of(&["payload"]), message, advice);
+    }
     if pipeline.feed == Feed::None {
         if scenario.topology.name.is_none() {
             let message = "without producers there is nothing to read in a topic of the run's own";
@@ -171,6 +176,13 @@ fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
                 "let the scenario's producers feed the pipeline",
             );
         }
+    }
+}
+
+fn may_be_json(payload: &Payload) -> bool {
+    match payload.content {
+        Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => true,
+        Content::Zeros { .. } | Content::Random { .. } | Content::MessagePack { .. } | Content::Vector { .. } => false,
     }
 }
 
