@@ -184,7 +184,7 @@ fn sink(
     outcome: &Outcome,
 ) -> SinkRecord {
     let refused = sink.refused();
-    let rows = figures.consumed - figures.poisoned();
+    let rows = figures.consumed.saturating_sub(figures.poisoned() + figures.given_back);
     let working_ns = sink.last_written_ns.saturating_sub(figures.first_received_ns);
     SinkRecord {
         name: name.to_owned(),
@@ -231,14 +231,15 @@ fn reconciliation(
     let (measured, warm_up) = (outcome.ledger.measured, outcome.ledger.warm_up);
     let produced = (config.feed != Feed::None).then_some(measured.acknowledged + warm_up.acknowledged);
     let alone = config.feed != Feed::None && config.group.is_none();
-    let rows = figures.consumed - figures.poisoned();
+    let consumed = figures.consumed.saturating_sub(figures.given_back);
+    let rows = consumed.saturating_sub(figures.poisoned());
     let in_sinks = sinks.iter().all(|sink| is_complete(sink, rows));
     Reconciliation {
         produced,
         consumed: figures.consumed,
         poison: figures.poisoned(),
         given_back: figures.given_back,
-        balanced: alone.then(|| produced == Some(figures.consumed) && in_sinks),
+        balanced: alone.then(|| produced == Some(consumed) && in_sinks),
     }
 }
 

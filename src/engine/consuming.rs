@@ -25,7 +25,10 @@ pub async fn consume<C: Consumer>(
     let mut pause = Duration::ZERO;
     loop {
         let round = async {
-            tokio::time::sleep(pause).await;
+            // Even a pause of nothing would last until the timer's next millisecond.
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
             consumer.ready().await
         };
         let ready = tokio::select! {

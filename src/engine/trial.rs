@@ -329,7 +329,10 @@ impl Running<'_> {
             return false;
         }
         if config.feed != Feed::None && config.group.is_none() {
-            return arrivals.received() >= look.collector.acknowledged();
+            // What was given back to the group is received twice: the broker knows whether something is left.
+            return arrivals.received() >= look.collector.acknowledged()
+                && !look.is_known_to_be_behind()
+                && look.measure_lag().await.is_none_or(|lag| lag == 0);
         }
         !look.is_known_to_be_behind() && look.measure_lag().await == Some(0)
     }

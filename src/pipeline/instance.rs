@@ -104,7 +104,10 @@ impl<C: Consumer> Instance<C> {
             let may_take = self.full.is_empty();
             let begin_ns = self.shared.clock.now_ns();
             let round = async {
-                sleep(pause).await;
+                // Even a pause of nothing would last until the timer's next millisecond.
+                if !pause.is_zero() {
+                    sleep(pause).await;
+                }
                 self.consumer.ready().await
             };
             let mut ready = None;
@@ -324,6 +327,13 @@ impl<C: Consumer> Instance<C> {
         orders: &mut watch::Receiver<Order>,
     ) {
         self.close();
+        if self.shared.config.commit == CommitPolicy::OnReceipt {
+            // Nobody will read it again: it is still written.
+            self.commit(true);
+            self.commits.clear();
+            self.consumer.let_go();
+            return self.stand();
+        }
         tokio::select! {
             () = self.work_off(queue, done, Instant::now() + RELEASE) => {}
             _ = orders.wait_for(|order| matches!(order, Order::Finish(_))) => {}

@@ -39,9 +39,10 @@ impl Poison {
 /// Reads the fields of some names.
 #[derive(Debug, Clone)]
 pub struct Parser {
-    /// What sinks need, in the order of a batch's columns; behind them, the timestamp.
+    /// What sinks need, in the order of a batch's columns; behind them, the timestamp, if they do not need it.
     names: Vec<String>,
     needed: usize,
+    timestamp: Option<usize>,
     scratch: Vec<Value>,
 }
 
@@ -50,8 +51,14 @@ impl Parser {
     pub fn new(needed: Vec<String>, timestamp: Option<String>) -> Self {
         let columns = needed.len();
         let mut names = needed;
-        names.extend(timestamp);
-        Parser { scratch: vec![Value::Absent; names.len()], names, needed: columns }
+        let timestamp = timestamp.map(|name| {
+            let place = names.iter().position(|known| *known == name).unwrap_or(columns);
+            if place == columns {
+                names.push(name);
+            }
+            place
+        });
+        Parser { scratch: vec![Value::Absent; names.len()], names, needed: columns, timestamp }
     }
 
     /// Reads every row, takes those out that are poison, and tells `each` of them. Of rows whose intended time is not
@@ -73,7 +80,9 @@ impl Parser {
                 each(row, poison);
                 return false;
             }
-            if let Some(seconds) = scratch.get(self.needed).and_then(seconds) {
+            if row.intended_ns.is_none()
+                && let Some(seconds) = self.timestamp.and_then(|place| seconds(scratch.get(place)?))
+            {
                 row.intended_ns = Some(((seconds * 1e9) as i64).saturating_sub(epoch_unix_ns as i64));
             }
             values.extend(scratch[..self.needed].iter_mut().map(std::mem::take));
@@ -274,6 +283,12 @@ mod tests {
             assert_eq!(batch.rows[row].intended_ns, Some(1_499_999_000));
         }
         assert!(batch.unescaped.is_empty());
+    }
+
+    #[test]
+    fn a_sink_may_need_the_timestamp_too() {
+        let (batch, _) = parsed(&[br#"{"t": 2, "a": 1}"#], &["t", "a"], Some("t"));
+        assert_eq!((batch.field(0, 0), batch.rows[0].intended_ns), (Some(Field::Integer(2)), Some(1_999_999_000)));
     }
 
     #[test]

@@ -82,7 +82,8 @@ impl Delivery {
         if written.rows > 0 {
             sink.last_written_ns = now_ns;
         }
-        for row in batch.rows.iter().filter(|row| row.measured) {
+        let taken = written.rows + written.duplicates > 0;
+        for row in batch.rows.iter().filter(|row| taken && row.measured) {
             if let Some(intended_ns) = row.intended_ns {
                 sink.latency.record((now_ns as i64).saturating_sub(intended_ns).max(0) as u64);
             }

@@ -38,8 +38,13 @@ const METADATA_TRY: Duration = Duration::from_millis(500);
 
 /// What a member that commits must have: it wants to know where a partition ends, to tell how far behind it is, and gets or
 /// gives back all its partitions at a time.
-const MEMBER: &[(&str, &str)] =
-    &[("enable.partition.eof", "true"), ("partition.assignment.strategy", "range,roundrobin")];
+const MEMBER: &[(&str, &str)] = &[
+    ("enable.partition.eof", "true"),
+    ("partition.assignment.strategy", "range,roundrobin"),
+    // Whatever the user's properties say: it would commit what has been taken, written or not.
+    ("enable.auto.commit", "false"),
+    ("enable.auto.offset.store", "false"),
+];
 
 /// How long a reason is waited for after every broker has been found to be down.
 const REASON: Duration = Duration::from_secs(5);

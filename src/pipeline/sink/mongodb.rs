@@ -177,7 +177,16 @@ impl Sink for Collection {
             let mut ordered = self.options.ordered;
             while next < batch.rows.len() {
                 let (insert, end) = self.insert(batch, next, ordered);
-                let answer = self.run(raw(insert)?).await?;
+                let answer = match self.run(raw(insert)?).await {
+                    Ok(answer) => answer,
+                    Err(error) if error.retriable => return Err(error),
+                    // It will never take these; what came before is there, and what follows is tried.
+                    Err(error) => {
+                        written.refused.extend(vec![(error.class, error.message); end - next]);
+                        next = end;
+                        continue;
+                    }
+                };
                 let tried = account(&answer, end - next, ordered, self.options.document_id, &mut written)?;
                 // An ordered insert ends at the first row that is not taken. It is told of, and the others are not behind
                 // it any more.
@@ -236,7 +245,9 @@ impl Collection {
             bson.nested(ARRAY, "documents", |bson| {
                 let mut index = String::new();
                 for (row, message) in batch.rows.iter().enumerate().skip(first).take(MOST_ROWS) {
-                    if bson.bytes.len() > MOST_BYTES {
+                    // A row that is too large is alone in its command, so that no other is refused with it.
+                    let payload = batch.payload(message).len();
+                    if row > first && bson.bytes.len().max(payload).saturating_add(payload) > MOST_BYTES {
                         break;
                     }
                     index.clear();
@@ -351,7 +362,12 @@ fn number(value: Option<&Bson>) -> i64 {
 
 fn failure(error: &Error) -> SinkError {
     match error.kind.as_ref() {
-        ErrorKind::Command(command) => of_server(i64::from(command.code), &command.message),
+        ErrorKind::Command(command) => {
+            let code = i64::from(command.code);
+            let error = of_server(code, &command.message);
+            // What a server says against a whole command passes, mostly; against its rows it speaks in the answer.
+            SinkError { retriable: error.retriable || !NEVER.contains(&code), ..error }
+        }
         ErrorKind::Authentication { .. } => SinkError::disconnected(FailureClass::Authorisation, error.to_string()),
         ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } | ErrorKind::ServerSelection { .. } => {
             SinkError::disconnected(FailureClass::ConnectionLost, error.to_string())
@@ -359,6 +375,10 @@ fn failure(error: &Error) -> SinkError {
         _ => SinkError::disconnected(FailureClass::Other, error.to_string()),
     }
 }
+
+/// What stays so however often a command is tried: BadValue, FailedToParse, TypeMismatch, CommandNotFound, InvalidNamespace,
+/// InvalidOptions, UnknownReplWriteConcern, CommandNotSupported, CommandNotSupportedOnView, and a document that is too large.
+const NEVER: [i64; 11] = [2, 9, 14, 59, 72, 73, 79, 115, 166, 10_334, 17_280];
 
 /// By the server's code: `src/mongo/base/error_codes.yml` of MongoDB. Some servers of the protocol say everything of
 /// their own with 1, InternalError.

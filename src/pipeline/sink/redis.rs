@@ -78,7 +78,9 @@ impl Options {
         if options.name.is_none() && options.command != Command::Set {
             return Err(Error::custom("this command needs the `name` of its hash or stream"));
         }
-        if options.address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+        let (host, port) = options.address.rsplit_once(':').unwrap_or_default();
+        // No URL either: a password in it would be shown.
+        if host.is_empty() || host.contains(['@', '/']) || port.parse::<u16>().is_err() {
             return Err(Error::custom("`address` is not `host:port`"));
         }
         Ok(options)
@@ -263,12 +265,17 @@ impl Connection {
     }
 }
 
+/// With these words Redis cannot take anything right now.
+const AWAY: [&str; 7] = ["LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN"];
+
 /// What Redis says against a command: a word in capitals, and a sentence.
 struct Refusal(String);
 
 fn error(reply: Value) -> Option<Refusal> {
     match reply {
-        Value::ServerError(error) => Some(Refusal(error.to_string())),
+        Value::ServerError(error) => {
+            Some(Refusal(format!("{} {}", error.code(), error.details().unwrap_or_default()).trim_end().to_owned()))
+        }
         _ => None,
     }
 }
@@ -282,9 +289,7 @@ impl Refusal {
             () if says("OOM") || says("maxmemory") => (FailureClass::Full, true),
             () if says("MISCONF") => (FailureClass::Full, true),
             () if says("NOAUTH") || says("WRONGPASS") || says("NOPERM") => (FailureClass::Authorisation, true),
-            () if says("LOADING") || says("BUSY") || says("READONLY") || says("MASTERDOWN") || says("NOREPLICAS") => {
-                (FailureClass::Refused, true)
-            }
+            () if AWAY.into_iter().any(says) => (FailureClass::Refused, true),
             () => (FailureClass::Refused, false),
         };
         SinkError { class, message: self.0.clone(), retriable, disconnected: false }
@@ -301,7 +306,8 @@ fn unintelligible() -> SinkError {
 }
 
 fn lost(error: RedisError) -> SinkError {
-    let refusal = Refusal(error.to_string()).of_a_batch();
+    let said = [error.code(), error.detail()].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let refusal = Refusal(if said.is_empty() { error.to_string() } else { said }).of_a_batch();
     if error.is_timeout() {
         return SinkError::disconnected(FailureClass::Timeout, error.to_string());
     }
@@ -350,6 +356,29 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_cannot_take_anything_right_now_is_told_from_a_row_that_it_never_takes() {
+        let account = |transaction: bool, replies: &str| {
+            let text = format!("address = 'h:1'\nkey = 'a'\ntransaction = {transaction}");
+            let options: Options = toml::from_str(&text).unwrap();
+            let connection =
+                Connection { client: client(&options).unwrap(), options, column: Some(0), connection: None };
+            connection.account(
+                replies.split_inclusive("\r\n").map(|one| redis::parse_redis_value(one.as_bytes()).unwrap()).collect(),
+            )
+        };
+        for word in ["LOADING", "READONLY", "MASTERDOWN", "NOPERM", "OOM", "NOAUTH", "BUSY", "CLUSTERDOWN"] {
+            let error = account(false, &format!("+OK\r\n-{word} says why\r\n")).unwrap_err();
+            assert!(error.retriable && error.message.contains(word), "{error:?}");
+            let aborted = format!("+OK\r\n-{word} says why\r\n-EXECABORT Transaction discarded\r\n");
+            let error = account(true, &aborted).unwrap_err();
+            assert!(error.retriable && error.message.contains(word), "{error:?}");
+        }
+        let written = account(false, "+OK\r\n-WRONGTYPE it is a list\r\n").unwrap();
+        assert_eq!(written.rows, 1);
+        assert_eq!(written.refused, [(FailureClass::Refused, "WRONGTYPE it is a list".to_owned())]);
+    }
+
+    #[test]
     fn what_redis_counts_is_what_succeeded() {
         let text = "# Commandstats\r\ncmdstat_set:calls=10,usec=5,rejected_calls=2,failed_calls=3\r\n";
         assert_eq!((succeeded(text, "SET"), succeeded(text, "HSET")), (7, 0));
@@ -360,5 +389,6 @@ mod tests {
         assert!(connection("address = 'h:1'").err().unwrap().contains("key"));
         assert!(connection("address = 'h:1'\nkey = 'a'\ncommand = 'hset'").err().unwrap().contains("name"));
         assert!(connection("address = 'h'\nkey = 'a'").err().unwrap().contains("port"));
+        assert!(connection("address = 'redis://:pw@h:1'\nkey = 'a'").err().unwrap().contains("host:port"));
     }
 }

@@ -235,14 +235,16 @@ impl Drop for ConsumerQueue {
     fn drop(&mut self) {
         // SAFETY: disables the callback before its argument goes, leaves the group, and gives back the queue's reference
         // before the client is destroyed (fields are dropped after this).
-        unsafe {
+        let leave = || unsafe {
             rd::rd_kafka_queue_cb_event_enable(self.queue.as_ptr(), None, ptr::null_mut());
             if let Some(membership) = &self.membership {
                 membership.leave(&self.client);
             }
             rd::rd_kafka_consumer_close(self.client.as_ptr());
             rd::rd_kafka_queue_destroy(self.queue.as_ptr());
-        }
+        };
+        // Without a coordinator that takes as long as a session, in which the other tasks go on.
+        tokio::task::block_in_place(leave);
     }
 }
 
