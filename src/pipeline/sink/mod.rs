@@ -5,8 +5,6 @@ mod mongodb;
 #[cfg(feature = "redis")]
 mod redis;
 
-use std::time::Duration;
-
 use futures_util::future::BoxFuture;
 
 use super::batch::Batch;
@@ -14,7 +12,8 @@ use crate::measure::{Clock, FailureClass};
 use crate::scenario::{self, SinkDescriptor, SinkNeeds};
 
 /// How long connecting may take at most.
-const CONNECT: Duration = Duration::from_secs(10);
+#[cfg(any(feature = "mongodb", feature = "redis"))]
+const CONNECT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A database, not yet connected to.
 pub trait Database: Send + Sync {
