@@ -1,9 +1,10 @@
 //! Real RabbitMQ servers: the one that `scripts/test` starts, and further ones for tests that kill them.
 
-use std::io::{self, Read as _, Write};
+use std::io::{Read as _, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -76,6 +77,8 @@ fn string(text: &str) -> Vec<u8> {
 pub struct Detour {
     port: u16,
     open: Arc<Mutex<Vec<TcpStream>>>,
+    /// Bytes that the server has sent since connections were last cut.
+    heard: Arc<AtomicU64>,
 }
 
 impl Detour {
@@ -83,22 +86,19 @@ impl Detour {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let open = Arc::new(Mutex::new(Vec::new()));
-        let (opened, server) = (open.clone(), address());
+        let heard = Arc::new(AtomicU64::new(0));
+        let (opened, counted, server) = (open.clone(), heard.clone(), address());
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = TcpStream::connect(&server).unwrap();
-                for (from, to) in [(&client, &server), (&server, &client)] {
-                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    // Until either end has gone; the other learns of it.
-                    thread::spawn(move || {
-                        let _ = io::copy(&mut from, &mut to);
-                        let _ = to.shutdown(Shutdown::Both);
-                    });
+                for (from, to, counted) in [(&client, &server, None), (&server, &client, Some(counted.clone()))] {
+                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    thread::spawn(move || pass_on(from, to, counted.as_deref()));
                 }
                 opened.lock().unwrap().push(client);
             }
         });
-        Detour { port, open }
+        Detour { port, open, heard }
     }
 
     pub fn address(&self) -> String {
@@ -108,7 +108,27 @@ impl Detour {
     /// Ends all connections there are; new ones are let through.
     pub fn cut(&self) {
         self.open.lock().unwrap().drain(..).for_each(|stream| stream.shutdown(Shutdown::Both).unwrap_or(()));
+        self.heard.store(0, Ordering::Relaxed);
     }
+
+    /// How many bytes the server has sent since the last cut.
+    pub fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
+    }
+}
+
+/// Until either end has gone; the other learns of it.
+fn pass_on(mut from: TcpStream, mut to: TcpStream, counted: Option<&AtomicU64>) {
+    let mut bytes = [0; 16 << 10];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        if to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+        if let Some(counted) = counted {
+            counted.fetch_add(count as u64, Ordering::Relaxed);
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
 }
 
 /// A message as another client read it.

@@ -1,13 +1,12 @@
 //! Where publishers and consumers begin, and where they go on.
 
-use std::thread::sleep;
 use std::time::Duration;
 
 use brokermark::record::Record;
 
 use super::harness::rabbitmq::{Detour, Stranger};
 use super::harness::scripted_rabbitmq::{Reaction, Scripted, confirm};
-use super::harness::{Bench, assert_acknowledged, assert_balanced, assert_delivered, record_of};
+use super::harness::{Bench, assert_acknowledged, assert_balanced, assert_delivered, eventually, record_of};
 use super::{BATCHES, broker, real, refused};
 
 /// A stream that outlives runs, until the test ends.
@@ -51,10 +50,10 @@ impl Drop for Stream {
 fn real_consumers_begin_where_they_are_told() {
     let stream = Stream::new("begins");
     stream.fill();
-    // The server finds a time by chunk, and chunks of both runs must not be of the same time.
-    sleep(Duration::from_millis(50));
+    // The server finds a time by chunk and in milliseconds: the second run's chunks are to be of a later one.
+    let filled = jiff::Timestamp::now();
+    eventually("a millisecond has passed", || jiff::Timestamp::now().as_millisecond() > filled.as_millisecond());
     let between = jiff::Timestamp::now();
-    sleep(Duration::from_millis(50));
     stream.fill();
     // What was there before is read, and is not of the run. Each run adds its own 500.
     let foreign = |start: &str| stream.read_from(start).verification.unwrap().foreign;
@@ -96,7 +95,7 @@ fn real_consumers_go_on_where_they_were_when_the_connection_was_cut() {
         running.await_stderr("measuring");
         for _ in 0..8 {
             detour.cut();
-            sleep(Duration::from_millis(300));
+            eventually("messages come through again", || detour.heard() > 20_000);
         }
         let record = running.finish(Duration::from_secs(60)).record();
         assert_balanced(&record);
