@@ -28,9 +28,17 @@ class Brokermark:
             subprocess.run(["cargo", "build", "--release", "--locked"], cwd=REPOSITORY, check=True)
 
     def run(self, workload: Workload) -> tuple[float, str, Process]:
-        settings = self.settings | {"run.messages": workload.messages}
+        record, process = self.record(self.scenario, self.settings | {"run.messages": workload.messages})
+        acknowledged = record["counts"]["acknowledged"]
+        if acknowledged != workload.messages:
+            raise PeerError(f"brokermark had {acknowledged} of {workload.messages} messages acknowledged")
+        said = json.dumps({part: record[part] for part in ("counts", "throughput", "client")})
+        return record["throughput"]["messages_per_second"], said, process
+
+    def record(self, scenario: Path, settings: dict[str, object]) -> tuple[dict, Process]:
+        """Runs a scenario of one trial, and reads the record it leaves."""
         with tempfile.TemporaryDirectory(prefix="brokermark-compare-") as results:
-            command = [str(self.program), "run", str(self.scenario), "--quiet", "--output", results]
+            command = [str(self.program), "run", str(scenario), "--quiet", "--output", results]
             for key, value in settings.items():
                 command += ["--set", f"{key}={json.dumps(value)}"]
             process = measure.run(command)
@@ -41,9 +49,4 @@ class Brokermark:
             ]
         if len(records) != 1:
             raise PeerError(f"brokermark left {len(records)} records instead of one")
-        record = records[0]
-        acknowledged = record["counts"]["acknowledged"]
-        if acknowledged != workload.messages:
-            raise PeerError(f"brokermark had {acknowledged} of {workload.messages} messages acknowledged")
-        said = json.dumps({part: record[part] for part in ("counts", "throughput", "client")})
-        return record["throughput"]["messages_per_second"], said, process
+        return records[0], process

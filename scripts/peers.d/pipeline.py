@@ -46,7 +46,7 @@ def comparison(messages: int, environment: dict[str, str], name: str = "parse") 
         batch_bytes=32 * 1024,
         queue_messages=BATCH,
     )
-    topic = Topic(environment, messages)
+    topic = Topic(environment["BROKERMARK_KAFKA"], messages)
     databases = name == "databases"
     ours = Ours(REPOSITORY / f"configs/seeds/{WORKLOADS[name]}.toml", environment, topic)
     python = PythonConsumer(environment, topic, databases)
@@ -56,16 +56,15 @@ def comparison(messages: int, environment: dict[str, str], name: str = "parse") 
         setting=f"{name}: a backlog of JSON of some {workload.payload_bytes} B in 8 partitions, batches of {BATCH}, {what}",
         workload=workload,
         peers=[ours, python],
-        warm_up=topic.fill,
+        warm_up=ours.fill,
     )
 
 
 class Topic:
     """What all tools read. It is removed with the server, or by hand where that stays up."""
 
-    def __init__(self, server: dict[str, str], messages: int):
-        self.server = server
-        self.address = server["BROKERMARK_KAFKA"]
+    def __init__(self, address: str, messages: int):
+        self.address = address
         self.messages = messages
         self.name = f"compare-pipeline-{os.getpid()}"
         self.runs = 0
@@ -73,30 +72,6 @@ class Topic:
     def group(self) -> str:
         self.runs += 1
         return f"{self.name}-{self.runs}"
-
-    def fill(self) -> None:
-        """Without envelopes, which would be a cost that only brokermark's own messages have."""
-        scenario = (REPOSITORY / "configs/seeds/pipeline-no-database.toml").read_text()
-        text = re.sub(r"\n\[pipeline\]\n.*?\n\[run\]\n.*", "\n", scenario, flags=re.DOTALL)
-        text += f'\n[run]\nmessages = {self.messages}\n'
-        settings = {"broker.address": self.address, "topology.name": self.name, "topology.keep": True}
-        settings |= {"load.model": "closed", "producers.batch": 100}
-        run_scenario(text, settings)
-
-
-def run_scenario(text: str, settings: dict[str, object]) -> tuple[dict, Process]:
-    program = Path(os.environ.get("BROKERMARK", REPOSITORY / "target/release/brokermark"))
-    with tempfile.TemporaryDirectory(prefix="brokermark-compare-") as folder:
-        scenario = Path(folder) / "pipeline.toml"
-        scenario.write_text(text)
-        command = [str(program), "run", str(scenario), "--quiet", "--output", f"{folder}/results"]
-        for key, value in settings.items():
-            command += ["--set", f"{key}={json.dumps(value)}"]
-        process = measure.run(command)
-        lines = [line for file in Path(folder).glob("results/*/records.jsonl") for line in file.read_text().splitlines()]
-    if len(lines) != 1:
-        raise PeerError(f"brokermark left {len(lines)} records instead of one")
-    return json.loads(lines[0]), process
 
 
 class Ours(Brokermark):
@@ -107,21 +82,28 @@ class Ours(Brokermark):
         self.server = server
         self.topic = topic
 
+    def fill(self) -> None:
+        """Fills the topic, without envelopes, which would be a cost that only brokermark's own messages have."""
+        scenario = (REPOSITORY / "configs/seeds/pipeline-no-database.toml").read_text()
+        text = re.sub(r"\n\[pipeline\]\n.*?\n\[run\]\n.*", "\n", scenario, flags=re.DOTALL)
+        text += f"\n[run]\nmessages = {self.topic.messages}\n"
+        self.record_of(text, {"load.model": "closed", "producers.batch": 100})
+
+    def record_of(self, text: str, settings: dict[str, object]) -> tuple[dict, Process]:
+        settings |= {"broker.address": self.topic.address, "topology.name": self.topic.name, "topology.keep": True}
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as scenario:
+            scenario.write(text)
+            scenario.flush()
+            return self.record(Path(scenario.name), settings)
+
     def run(self, workload: Workload) -> tuple[float, str, Process]:
         group = self.topic.group()
         text = self.scenario.read_text()
         text = text.replace("127.0.0.1:16379", self.server["BROKERMARK_REDIS"])
         text = text.replace("127.0.0.1:17017", self.server["BROKERMARK_MONGODB"])
         text = text.replace('collection = "records"', f'collection = "{group}"')
-        settings = {
-            "broker.address": self.topic.address,
-            "topology.name": self.topic.name,
-            "topology.keep": True,
-            "pipeline.feed": "none",
-            "pipeline.group": group,
-            "run.duration": "10min",
-        }
-        record, process = run_scenario(text, settings)
+        settings = {"pipeline.feed": "none", "pipeline.group": group, "run.duration": "10min"}
+        record, process = self.record_of(text, settings)
         pipeline = record["pipeline"]
         written = [sink["written"] for sink in pipeline["sinks"]]
         if pipeline["consumed"] != workload.messages or any(rows != workload.messages for rows in written):
