@@ -9,6 +9,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::pause::ReceivePause;
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Stamp};
 pub use crate::measure::{FailureClass, LANE_WITHOUT_ORDER, Received};
@@ -22,6 +23,7 @@ pub mod link;
 #[cfg(feature = "nsq")]
 pub mod nsq;
 pub mod null;
+mod pause;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
 #[cfg(feature = "rabbitmq-stream")]

@@ -1,18 +1,9 @@
 //! The consumer task: takes what arrives and records it, until it is told to stop.
 
-use std::time::Duration;
-
 use tokio::sync::watch;
 
-use crate::broker::{Consumer, ReceiveError};
+use crate::broker::{Consumer, ReceiveError, ReceivePause};
 use crate::measure::{ArrivalRecorder, Clock, Errors};
-
-/// The first pause after an error. It doubles while errors follow each other, so that a broker that is away keeps no core
-/// busy, and ends with the first that succeeds.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
-
-/// A broker that comes back is read from again at most this much later.
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Receives until `stop` says so, through whatever errors; returns those it met.
 pub async fn consume<C: Consumer>(
@@ -22,13 +13,10 @@ pub async fn consume<C: Consumer>(
     mut stop: watch::Receiver<bool>,
 ) -> Errors {
     let mut errors = Errors::default();
-    let mut pause = Duration::ZERO;
+    let mut pause = ReceivePause::default();
     loop {
         let round = async {
-            // Even a pause of nothing would last until the timer's next millisecond.
-            if !pause.is_zero() {
-                tokio::time::sleep(pause).await;
-            }
+            pause.rest().await;
             consumer.ready().await
         };
         let ready = tokio::select! {
@@ -41,13 +29,13 @@ pub async fn consume<C: Consumer>(
                 batch.received(message);
             })
         });
-        pause = match taken {
-            Ok(_) => Duration::ZERO,
+        match taken {
+            Ok(_) => pause.succeeded(),
             Err(ReceiveError { class, message }) => {
                 errors.record(class, clock.now_ns(), || message);
-                (pause * 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+                pause.failed();
             }
-        };
+        }
         tokio::task::coop::consume_budget().await;
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::batch::{Batch, Row};
 use super::commit::Commits;
@@ -18,7 +18,7 @@ use super::parse::{Parser, Poison};
 use super::retry::{Delivery, Outlet};
 use super::writer::{self, Done};
 use super::{Order, Shared, Standing};
-use crate::broker::{Consumer, LANE_WITHOUT_ORDER, ReceiveError};
+use crate::broker::{Consumer, LANE_WITHOUT_ORDER, ReceiveError, ReceivePause};
 use crate::measure::{ArrivalRecorder, Errors};
 use crate::scenario::{CommitPolicy, Parse};
 
@@ -27,10 +27,6 @@ const RELEASE: Duration = Duration::from_secs(10);
 
 /// How often an instance says where it stands.
 const STANDING: Duration = Duration::from_millis(100);
-
-/// The pauses after an error of the broker, as a plain consumer makes them.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// One member at work.
 pub struct Instance<C> {
@@ -54,6 +50,7 @@ pub struct Instance<C> {
     spare: Vec<Batch>,
     commits: Commits,
     errors: Errors,
+    pause: ReceivePause,
 }
 
 impl<C: Consumer> Instance<C> {
@@ -79,6 +76,7 @@ impl<C: Consumer> Instance<C> {
             spare: Vec::new(),
             commits: Commits::default(),
             errors: Errors::default(),
+            pause: ReceivePause::default(),
             shared,
         }
     }
@@ -94,7 +92,6 @@ impl<C: Consumer> Instance<C> {
             tasks.spawn(writer::work(next.clone(), finished.clone(), outlets, order, self.delivery.clone()));
         }
         drop(finished);
-        let mut pause = Duration::ZERO;
         let mut stands = tokio::time::interval(STANDING);
         loop {
             if self.consumer.is_asked_to_let_go() {
@@ -103,11 +100,9 @@ impl<C: Consumer> Instance<C> {
             self.commit(false);
             let may_take = self.full.is_empty();
             let begin_ns = self.shared.clock.now_ns();
+            let pause = self.pause;
             let round = async {
-                // Even a pause of nothing would last until the timer's next millisecond.
-                if !pause.is_zero() {
-                    sleep(pause).await;
-                }
+                pause.rest().await;
                 self.consumer.ready().await
             };
             let mut ready = None;
@@ -141,7 +136,7 @@ impl<C: Consumer> Instance<C> {
                 permit.send(batch);
             }
             if let Some(ready) = ready {
-                pause = self.take(ready, pause);
+                self.take(ready);
             }
             if self.closes.is_some_and(|closes| closes <= Instant::now()) {
                 self.close();
@@ -161,8 +156,8 @@ impl<C: Consumer> Instance<C> {
         self.errors
     }
 
-    /// Takes what is there, and returns how long to wait before the next attempt.
-    fn take(&mut self, ready: Result<(), ReceiveError>, pause: Duration) -> Duration {
+    /// Takes what is there.
+    fn take(&mut self, ready: Result<(), ReceiveError>) {
         let begin_ns = self.shared.clock.now_ns();
         let (size, linger) = (self.shared.config.batch, self.shared.config.linger);
         let (open, full, spare) = (&mut self.open, &mut self.full, &mut self.spare);
@@ -200,11 +195,11 @@ impl<C: Consumer> Instance<C> {
             Ok(messages) => {
                 self.begun |= messages > 0;
                 self.shared.received.fetch_add(messages as u64, Ordering::Relaxed);
-                Duration::ZERO
+                self.pause.succeeded();
             }
             Err(ReceiveError { class, message }) => {
                 self.errors.record(class, self.shared.clock.now_ns(), || message);
-                (pause * 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+                self.pause.failed();
             }
         }
     }
