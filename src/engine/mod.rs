@@ -19,6 +19,7 @@ mod producing;
 mod quota;
 mod rounds;
 mod sender;
+mod starting;
 mod trial;
 
 pub use collector::Totals;

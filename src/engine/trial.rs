@@ -3,41 +3,33 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::collector::Collector;
-use super::consuming::consume;
 use super::course::Course;
-use super::look::{Look, POLL};
+use super::look::Look;
 use super::observer::{Observer, Phase};
 use super::outcome::{End, Ledger, Outcome, Times};
 use super::pacer::Pacer;
-use super::producing::{WindowRule, closed_loop, in_rounds, open_loop};
-use super::quota::Quota;
-use super::rounds::Rounds;
-use super::sender::{Attempted, EnvelopeMode, Sender, Shared};
+use super::sender::Attempted;
 use super::{EngineError, TrialIdentity};
-use crate::broker::{Broker, Producer, Progress, Setup, Subscription, Topic};
-use crate::load::{KeySource, PayloadPool, Timetable};
+use crate::broker::{Broker, Setup, Topic};
+use crate::load::PayloadPool;
 use crate::measure::host::{self, HostSampler};
 use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, Errors};
 use crate::pipeline::Pipeline;
-use crate::scenario::{Feed, Load, Placement, Producers, Scenario};
+use crate::scenario::{Feed, Load, Scenario};
 
 /// How long connecting, preparing and closing may each take.
-const CONTROL_TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const CONTROL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Between starting the tasks and the first intended message.
 const RUN_UP: Duration = Duration::from_millis(20);
 
 /// How long after its last intended time an open loop may still send what is due: a wake-up's lateness, many times over.
 const CATCH_UP: Duration = Duration::from_secs(1);
-
-/// How many producers or consumers are made at the same time.
-const AT_ONCE: usize = 256;
 
 /// Runs one trial on broker `B`.
 ///
@@ -84,14 +76,15 @@ pub async fn run<B: Broker>(
     Ok(outcome)
 }
 
-struct Running<'a> {
-    scenario: &'a Scenario,
-    identity: &'a TrialIdentity,
-    topics: Vec<Topic>,
-    acks: Acks,
-    arrivals: Option<Arrivals>,
-    payloads: Arc<PayloadPool>,
-    open: bool,
+/// A trial that is prepared.
+pub(super) struct Running<'a> {
+    pub scenario: &'a Scenario,
+    pub identity: &'a TrialIdentity,
+    pub topics: Vec<Topic>,
+    pub acks: Acks,
+    pub arrivals: Option<Arrivals>,
+    pub payloads: Arc<PayloadPool>,
+    pub open: bool,
 }
 
 impl Running<'_> {
@@ -261,66 +254,6 @@ impl Running<'_> {
         }
     }
 
-    /// Makes all consumers at once: each may have to wait for its group. One that is ready begins to receive, as its group
-    /// may need it to before it lets the next one in.
-    async fn consumers<B: Broker>(
-        &self,
-        broker: &B,
-        stop: watch::Receiver<bool>,
-        mut pipeline: Option<&mut Pipeline>,
-    ) -> Result<JoinSet<Errors>, EngineError> {
-        let mut tasks = JoinSet::new();
-        let (Some(consumers), Some(arrivals)) = (&self.scenario.consumers, &self.arrivals) else { return Ok(tasks) };
-        let places = (0..consumers.groups).flat_map(|group| {
-            let members = move |topic| (0..consumers.members).map(move |member| (group, topic, member));
-            (0..self.topics.len()).flat_map(members)
-        });
-        if let Some(pipeline) = &mut pipeline {
-            pipeline.start();
-        }
-        let joining = places.map(|(group, topic, member)| async move {
-            let subscription = Subscription {
-                group: self.group(group, topic),
-                topic: self.topics[topic].clone(),
-                from: consumers.from,
-                members: consumers.members,
-                member,
-                properties: consumers.properties.clone(),
-                progress: self.progress(),
-            };
-            Ok::<_, EngineError>((group, member, broker.consumer(&subscription).await?))
-        });
-        let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
-        while let Some((group, member, consumer)) = joined.try_next().await? {
-            let recorder = arrivals.recorder(group);
-            match &pipeline {
-                None => tasks.spawn(consume(consumer, recorder, self.acks.clock(), stop.clone())),
-                Some(pipeline) => tasks.spawn(pipeline.instance(member, consumer, recorder)),
-            };
-        }
-        drop(joined);
-        // The load begins with a group that is complete; one that is not by then misses nothing.
-        let deadline = Instant::now() + CONTROL_TIMEOUT;
-        while pipeline.as_ref().is_some_and(|pipeline| !pipeline.has_joined()) && Instant::now() < deadline {
-            tokio::time::sleep(POLL).await;
-        }
-        Ok(tasks)
-    }
-
-    /// A group of its own for each topic: its members share one topic's partitions and nothing else.
-    fn group(&self, group: usize, topic: usize) -> String {
-        let named = self.scenario.pipeline.as_ref().and_then(|pipeline| pipeline.group.clone());
-        named.unwrap_or_else(|| format!("{}-{group}-{topic}", self.identity.run_id))
-    }
-
-    fn progress(&self) -> Progress {
-        match &self.scenario.pipeline {
-            None => Progress::Unsaid,
-            Some(pipeline) if pipeline.group.is_some() => Progress::Kept,
-            Some(_) => Progress::OfTheTrial,
-        }
-    }
-
     /// Whether the pipeline has nothing left to do: it has finished all that this trial sent, or, where others send or
     /// receive too, all that is there for it.
     async fn is_worked_off<B: Broker>(&self, look: &mut Look<'_, B>) -> bool {
@@ -335,75 +268,6 @@ impl Running<'_> {
                 && look.measure_lag().await.is_none_or(|lag| lag == 0);
         }
         !look.is_known_to_be_behind() && look.measure_lag().await == Some(0)
-    }
-
-    /// Makes all producers, in the order of their slots.
-    async fn producers<B: Broker>(&self, broker: &B) -> Result<Vec<B::Producer>, EngineError> {
-        let Producers { count, placement, .. } = self.scenario.producers;
-        let making = (0..count).map(|slot| {
-            let topic = match placement {
-                Placement::Blocks => slot / (count / self.topics.len()),
-                Placement::RoundRobin => slot % self.topics.len(),
-            };
-            broker.producer(slot, &self.topics[topic])
-        });
-        Ok(stream::iter(making).buffered(AT_ONCE).try_collect().await?)
-    }
-
-    /// Starts one task per producer.
-    fn start<P: Producer>(
-        &self,
-        producers: Vec<P>,
-        course: &Arc<Course>,
-        pacer: Option<&Arc<Pacer>>,
-    ) -> JoinSet<Attempted> {
-        let settings = &self.scenario.producers;
-        let quota = Quota::new(&self.scenario.run.stop, self.payload_size());
-        let round = (settings.count * settings.batch) as u64;
-        let quota = Arc::new(if settings.round_barrier { quota.in_rounds_of(round) } else { quota });
-        let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), course.clone()));
-        let shared = Arc::new(Shared {
-            acks: self.acks.clone(),
-            course: course.clone(),
-            quota,
-            payloads: self.payloads.clone(),
-            envelope: self.envelope(),
-            run_tag: self.identity.tag,
-            producers: settings.count as u64,
-        });
-        let rule = WindowRule {
-            in_flight: settings.in_flight as u64,
-            batch: settings.batch as u64,
-            confirm: settings.confirm,
-        };
-        let mut tasks = JoinSet::new();
-        for (slot, producer) in producers.into_iter().enumerate() {
-            let keys = KeySource::new(settings.keys, slot, settings.count, self.scenario.payload.seed);
-            let sender = Sender::new(producer, slot, shared.clone(), keys);
-            match (&self.scenario.load, pacer) {
-                (Load::Open(schedule), Some(pacer)) => {
-                    let timetable = Timetable::new(schedule, slot, settings.count);
-                    tasks.spawn(open_loop(sender, rule, timetable, pacer.clone()))
-                }
-                _ if settings.round_barrier => tasks.spawn(in_rounds(sender, rule, rounds.clone())),
-                _ => tasks.spawn(closed_loop(sender, rule)),
-            };
-        }
-        tasks
-    }
-
-    /// The size that all payloads share, if they do.
-    fn payload_size(&self) -> Option<usize> {
-        (self.payloads.smallest() == self.payloads.largest()).then(|| self.payloads.largest())
-    }
-
-    /// Messages carry an envelope only where somebody opens it, and in the payload only where that is free to.
-    fn envelope(&self) -> EnvelopeMode {
-        match &self.scenario.consumers {
-            None => EnvelopeMode::None,
-            Some(_) if self.scenario.payload.has_room_for_envelope() => EnvelopeMode::InPayload,
-            Some(_) => EnvelopeMode::Beside,
-        }
     }
 
     /// How many measured messages the schedule wanted out before the load ended.

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -38,7 +39,7 @@ use crate::measure::host::{HostSampler, HostUsage};
 use crate::measure::{ArrivalRecorder, Clock, Errors};
 use crate::scenario;
 
-/// How long a database is asked for its own count.
+/// How long databases are asked for their own counts, all at the same time.
 const ASK: Duration = Duration::from_secs(60);
 
 /// What the instances are told.
@@ -161,18 +162,17 @@ impl Pipeline {
 
     /// What each sink's database says that it holds.
     async fn held(&self) -> Vec<Result<Held, String>> {
-        let mut all = Vec::new();
-        for Outlet { mut sink, .. } in self.outlets() {
-            let ask = async {
+        let ask = |Outlet { mut sink, .. }: Outlet| async move {
+            let held = async {
                 sink.connect().await?;
                 sink.held().await
             };
-            all.push(match timeout(ASK, ask).await {
+            match timeout(ASK, held).await {
                 Ok(held) => held.map_err(|error| error.message),
                 Err(_) => Err(format!("no answer within {ASK:?}")),
-            });
-        }
-        all
+            }
+        };
+        join_all(self.outlets().into_iter().map(ask)).await
     }
 
     /// Whether the group has given every instance its lanes, be it none.

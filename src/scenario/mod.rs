@@ -19,6 +19,7 @@ mod masking;
 mod model;
 mod overrides;
 mod path;
+mod pipeline;
 mod plan;
 mod problem;
 mod reading;
@@ -35,6 +36,7 @@ pub use error::ScenarioError;
 pub use kind::{Capabilities, Descriptor, SinkDescriptor, SinkNeeds};
 pub use masking::{is_secret_name, mask_override};
 pub use model::*;
+pub use pipeline::{CommitPolicy, Feed, Parse, Pipeline, Sink, SinksRun};
 pub use plan::parse_for;
 pub use secret::Secret;
 

@@ -4,18 +4,22 @@
 //! driver's raw command, not its `insert_many`: that would build each document a second time, and hides which rows were
 //! duplicates in an ordered insert. The command: <https://www.mongodb.com/docs/manual/reference/command/insert/>.
 
+mod answer;
+mod bson;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
-use mongodb::error::{Error, ErrorKind};
+use mongodb::bson::{Document, RawDocumentBuf, doc};
+use mongodb::error::Error;
 use mongodb::options::{ClientOptions, Credential, ServerAddress, Tls, TlsOptions};
 use mongodb::{Client, Database as Handle};
 use serde::Deserialize;
 
+use self::bson::{ARRAY, DOCUMENT, NULL, TEXT, Writer};
 use super::{CONNECT, Database, Held, Opening, Sink, SinkError, Written};
 use crate::measure::{Clock, FailureClass};
 use crate::pipeline::batch::{Batch, Field, Row};
@@ -25,9 +29,6 @@ use crate::scenario::{Secret, SinkDescriptor, SinkNeeds};
 /// A command is a document, which is 16 MiB at most, and holds 100,000 rows at most.
 const MOST_BYTES: usize = 12 << 20;
 const MOST_ROWS: usize = 50_000;
-
-/// The row has an `_id`, or a value of another unique index, that is there already.
-const DUPLICATE_KEY: i64 = 11_000;
 
 pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
     kind: "mongodb",
@@ -187,7 +188,7 @@ impl Sink for Collection {
                         continue;
                     }
                 };
-                let tried = account(&answer, end - next, ordered, self.options.document_id, &mut written)?;
+                let tried = answer::account(&answer, end - next, ordered, self.options.document_id, &mut written)?;
                 // An ordered insert ends at the first row that is not taken. It is told of, and the others are not behind
                 // it any more.
                 ordered &= tried == end - next;
@@ -208,10 +209,10 @@ impl Sink for Collection {
             let held = |count| Held { count, of, life: String::new() };
             let answer = match self.database.run_raw_command(command(&ask)?).await {
                 Ok(answer) => answer,
-                Err(error) if is_of_no_collection(&error) => return Ok(held(0)),
-                Err(error) => return Err(failure(&error)),
+                Err(error) if answer::is_of_no_collection(&error) => return Ok(held(0)),
+                Err(error) => return Err(answer::failure(&error)),
             };
-            Ok(held(counted(&answer)))
+            Ok(held(answer::counted(&answer)))
         }
         .boxed()
     }
@@ -220,7 +221,7 @@ impl Sink for Collection {
 impl Collection {
     async fn run(&self, command: RawDocumentBuf) -> Result<Document, SinkError> {
         match tokio::time::timeout(self.options.timeout, self.database.run_raw_command(command)).await {
-            Ok(answer) => answer.map_err(|error| failure(&error)),
+            Ok(answer) => answer.map_err(|error| answer::failure(&error)),
             Err(_) => {
                 let message = format!("no answer within {:?}", self.options.timeout);
                 Err(SinkError::disconnected(FailureClass::Timeout, message))
@@ -246,8 +247,7 @@ impl Collection {
                 let mut index = String::new();
                 for (row, message) in batch.rows.iter().enumerate().skip(first).take(MOST_ROWS) {
                     // A row that is too large is alone in its command, so that no other is refused with it.
-                    let payload = batch.payload(message).len();
-                    if row > first && bson.bytes.len().max(payload).saturating_add(payload) > MOST_BYTES {
+                    if row > first && bson.bytes.len() + batch.payload(message).len() > MOST_BYTES {
                         break;
                     }
                     index.clear();
@@ -290,115 +290,6 @@ impl Collection {
     }
 }
 
-/// Adds what the answer to an insert of `rows` says of them, and returns how many of them were tried.
-fn account(
-    answer: &Document,
-    rows: usize,
-    ordered: bool,
-    ids: DocumentId,
-    written: &mut Written,
-) -> Result<usize, SinkError> {
-    if let Some(Bson::Document(concern)) = answer.get("writeConcernError") {
-        let message = concern.get_str("errmsg").unwrap_or("the write concern was not met").to_owned();
-        return Err(SinkError { class: FailureClass::Timeout, message, retriable: true, disconnected: false });
-    }
-    let errors = answer.get_array("writeErrors").map(Vec::as_slice).unwrap_or_default();
-    let mut errors: Vec<&Document> = errors.iter().filter_map(Bson::as_document).collect();
-    let mut tried = rows;
-    if let Some(first) = errors.first().filter(|_| ordered) {
-        tried = (number(first.get("index")).unsigned_abs() as usize + 1).min(rows);
-        // FerretDB goes on behind it, but not with every row: what is there already will be found to be.
-        errors.truncate(1);
-    }
-    let before = written.duplicates as usize + written.refused.len();
-    for error in &errors {
-        let message = error.get_str("errmsg").unwrap_or_default();
-        match number(error.get("code")) {
-            DUPLICATE_KEY if ids == DocumentId::Position && is_of_id(error) => written.duplicates += 1,
-            // BSONObjectTooLarge, and what older servers say of it.
-            10_334 | 17_280 => written.refused.push((FailureClass::TooLarge, message.to_owned())),
-            code => match of_server(code, message) {
-                error if error.retriable => return Err(error),
-                error => written.refused.push((error.class, error.message)),
-            },
-        }
-    }
-    let missed = written.duplicates as usize + written.refused.len() - before;
-    written.rows += (tried - missed.min(tried)) as u64;
-    Ok(tried)
-}
-
-/// Whether it is the `_id` that is there already. Servers say by which index; FerretDB does not, where only the `_id` is
-/// likely.
-fn is_of_id(error: &Document) -> bool {
-    match (error.get_document("keyPattern"), error.get_str("errmsg").unwrap_or_default().split_once(" index: ")) {
-        (Ok(keys), _) => keys.contains_key("_id"),
-        (_, Some((_, index))) => index.starts_with("_id"),
-        _ => true,
-    }
-}
-
-/// What `$collStats` counted: a sharded collection has a document of each shard.
-fn counted(answer: &Document) -> u64 {
-    let batch = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
-    let shards = batch.map(Vec::as_slice).unwrap_or_default().iter().filter_map(Bson::as_document);
-    shards.map(|shard| number(shard.get("count")).unsigned_abs()).sum()
-}
-
-/// NamespaceNotFound: nothing has been written to it.
-fn is_of_no_collection(error: &Error) -> bool {
-    matches!(error.kind.as_ref(), ErrorKind::Command(command) if command.code == 26)
-}
-
-/// A number of whatever type.
-fn number(value: Option<&Bson>) -> i64 {
-    match value {
-        Some(Bson::Int32(number)) => i64::from(*number),
-        Some(Bson::Int64(number)) => *number,
-        Some(Bson::Double(number)) => *number as i64,
-        _ => 0,
-    }
-}
-
-fn failure(error: &Error) -> SinkError {
-    match error.kind.as_ref() {
-        ErrorKind::Command(command) => {
-            let code = i64::from(command.code);
-            let error = of_server(code, &command.message);
-            // What a server says against a whole command passes, mostly; against its rows it speaks in the answer.
-            SinkError { retriable: error.retriable || !NEVER.contains(&code), ..error }
-        }
-        ErrorKind::Authentication { .. } => SinkError::disconnected(FailureClass::Authorisation, error.to_string()),
-        ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } | ErrorKind::ServerSelection { .. } => {
-            SinkError::disconnected(FailureClass::ConnectionLost, error.to_string())
-        }
-        _ => SinkError::disconnected(FailureClass::Other, error.to_string()),
-    }
-}
-
-/// What stays so however often a command is tried: BadValue, FailedToParse, TypeMismatch, CommandNotFound, InvalidNamespace,
-/// InvalidOptions, UnknownReplWriteConcern, CommandNotSupported, CommandNotSupportedOnView, and a document that is too large.
-const NEVER: [i64; 11] = [2, 9, 14, 59, 72, 73, 79, 115, 166, 10_334, 17_280];
-
-/// By the server's code: `src/mongo/base/error_codes.yml` of MongoDB. Some servers of the protocol say everything of
-/// their own with 1, InternalError.
-fn of_server(code: i64, message: &str) -> SinkError {
-    let is_full = |text: &str| text.contains("is full") || text.contains("No space left");
-    let (class, retriable) = match code {
-        14_031 => (FailureClass::Full, true),
-        1 | 8 if is_full(message) => (FailureClass::Full, true),
-        1 => (FailureClass::Other, true),
-        13 | 18 => (FailureClass::Authorisation, true),
-        50 | 262 => (FailureClass::Timeout, true),
-        // No primary right now: HostUnreachable, HostNotFound, shutting down, not the primary any more, being elected.
-        6 | 7 | 89 | 91 | 189 | 9_001 | 10_107 | 11_600 | 11_602 | 13_435 | 13_436 => {
-            (FailureClass::ConnectionLost, true)
-        }
-        _ => (FailureClass::Refused, false),
-    };
-    SinkError { class, message: message.to_owned(), retriable, disconnected: false }
-}
-
 fn command(document: &Document) -> Result<RawDocumentBuf, SinkError> {
     RawDocumentBuf::try_from(document).map_err(|error| impossible(error.to_string()))
 }
@@ -411,75 +302,10 @@ fn impossible(message: String) -> SinkError {
     SinkError { class: FailureClass::Other, message, retriable: false, disconnected: false }
 }
 
-const FLOAT: u8 = 0x01;
-const TEXT: u8 = 0x02;
-const DOCUMENT: u8 = 0x03;
-const ARRAY: u8 = 0x04;
-const BOOLEAN: u8 = 0x08;
-const NULL: u8 = 0x0a;
-const INTEGER: u8 = 0x12;
-
-/// Writes BSON.
-struct Writer {
-    bytes: Vec<u8>,
-}
-
-impl Writer {
-    /// A key ends at a zero byte, so it cannot have one.
-    fn key(&mut self, kind: u8, name: &str) {
-        self.bytes.push(kind);
-        self.bytes.extend(name.bytes().filter(|byte| *byte != 0));
-        self.bytes.push(0);
-    }
-
-    fn document(&mut self, content: impl FnOnce(&mut Writer)) {
-        let begin = self.bytes.len();
-        self.bytes.extend_from_slice(&[0; 4]);
-        content(self);
-        self.bytes.push(0);
-        let length = (self.bytes.len() - begin) as u32;
-        self.bytes[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
-    }
-
-    fn nested(&mut self, kind: u8, name: &str, content: impl FnOnce(&mut Writer)) {
-        self.key(kind, name);
-        self.document(content);
-    }
-
-    /// A text's bytes, led by their number and followed by a zero, which counts.
-    fn measured(&mut self, content: impl FnOnce(&mut Vec<u8>)) {
-        let begin = self.bytes.len();
-        self.bytes.extend_from_slice(&[0; 4]);
-        content(&mut self.bytes);
-        self.bytes.push(0);
-        let length = (self.bytes.len() - begin - 4) as u32;
-        self.bytes[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
-    }
-
-    fn text(&mut self, name: &str, text: &str) {
-        self.key(TEXT, name);
-        self.measured(|bytes| bytes.extend_from_slice(text.as_bytes()));
-    }
-
-    fn integer(&mut self, name: &str, number: i64) {
-        self.key(INTEGER, name);
-        self.bytes.extend_from_slice(&number.to_le_bytes());
-    }
-
-    fn float(&mut self, name: &str, number: f64) {
-        self.key(FLOAT, name);
-        self.bytes.extend_from_slice(&number.to_le_bytes());
-    }
-
-    fn boolean(&mut self, name: &str, value: bool) {
-        self.key(BOOLEAN, name);
-        self.bytes.push(u8::from(value));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mongodb::bson::Bson;
 
     async fn collection(more: &str) -> Collection {
         let text = format!("address = '127.0.0.1:1'\ndatabase = 'd'\ncollection = 'c'\nfields = ['a', 'b']\n{more}");
@@ -509,42 +335,6 @@ mod tests {
         let (rest, _) = collection.insert(&batch, 1, false);
         let rest = Document::try_from(raw(rest).unwrap()).unwrap();
         assert_eq!(rest.get_array("documents").unwrap().len(), 1);
-    }
-
-    #[test]
-    fn answers_are_accounted_for_row_by_row() {
-        let error = |index: i32, code: i32| doc! { "index": index, "code": code, "errmsg": "no" };
-        let ids = DocumentId::Position;
-        let mut written = Written::default();
-        let answer = doc! { "n": 1, "writeErrors": [error(1, 11_000)] };
-        assert_eq!(account(&answer, 5, true, ids, &mut written), Ok(2), "it ended at the second");
-        assert_eq!((written.rows, written.duplicates), (1, 1));
-        let answer = doc! { "n": 200, "writeErrors": [error(0, 11_000), error(100, 11_000)] };
-        let mut first = Written::default();
-        assert_eq!(account(&answer, 300, true, ids, &mut first), Ok(1));
-        assert_eq!((first.rows, first.duplicates), (0, 1), "the others are asked for again");
-        let answer = doc! { "n": 1, "writeErrors": [error(0, 11_000), error(2, 121)] };
-        assert_eq!(account(&answer, 3, false, ids, &mut written), Ok(3));
-        assert_eq!((written.rows, written.duplicates, written.refused.len()), (2, 2, 1));
-        let away = doc! { "n": 0, "writeErrors": [error(0, 10_107)] };
-        assert!(account(&away, 1, false, ids, &mut written).unwrap_err().retriable);
-    }
-
-    #[test]
-    fn a_value_that_may_be_there_once_only_is_no_duplicate_of_the_row() {
-        let counts = |ids, keys: Option<Document>, text: &str| {
-            let mut error = doc! { "index": 0, "code": 11_000, "errmsg": text };
-            error.extend(keys.map(|keys| ("keyPattern".to_owned(), Bson::Document(keys))));
-            let mut written = Written::default();
-            account(&doc! { "n": 0, "writeErrors": [error] }, 1, true, ids, &mut written).unwrap();
-            (written.duplicates, written.refused.len())
-        };
-        use DocumentId::*;
-        assert_eq!(counts(Position, Some(doc! { "_id": 1 }), "E11000"), (1, 0));
-        assert_eq!(counts(Position, Some(doc! { "value": 1 }), "E11000"), (0, 1));
-        assert_eq!(counts(Position, None, "E11000 duplicate key error collection: d.c index: _id_ dup key"), (1, 0));
-        assert_eq!(counts(Position, None, "E11000 duplicate key error collection: d.c index: value_1 dup key"), (0, 1));
-        assert_eq!(counts(Generated, None, "E11000 duplicate key error collection: d.c"), (0, 1));
     }
 
     #[test]
