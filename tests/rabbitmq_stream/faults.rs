@@ -44,41 +44,47 @@ fn refusals_of_messages_are_counted_by_class() {
 
 #[test]
 fn a_server_that_hangs_up_is_connected_to_again() {
-    let server = Scripted::start(0, |published| Reaction {
-        // The first two connections end without an answer to their first frame, one of them with a word.
-        hang_up: published.connection < 2,
-        frames: match published.connection {
-            0 => vec![close(1, "maintenance")],
-            1 => Vec::new(),
-            _ => vec![confirm(&published.ids)],
-        },
-    });
-    let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), "")));
-    assert_balanced(&record);
-    assert_eq!(record.counts.unresolved, 0);
-    let lost = failed(&record, FailureClass::ConnectionLost);
-    assert!((20..=40).contains(&lost) && lost == record.counts.failed, "{:?}", record.errors);
-    assert!(record.errors[0].first_message.contains("maintenance"), "{:?}", record.errors);
-    assert_eq!(server.publishing_connections(), 3);
+    for options in ["", "busy_poll = true"] {
+        let server = Scripted::start(0, |published| Reaction {
+            // The first two connections end without an answer to their first frame, one of them with a word.
+            hang_up: published.connection < 2,
+            frames: match published.connection {
+                0 => vec![close(1, "maintenance")],
+                1 => Vec::new(),
+                _ => vec![confirm(&published.ids)],
+            },
+        });
+        let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), options)));
+        assert_balanced(&record);
+        assert_eq!(record.counts.unresolved, 0);
+        let lost = failed(&record, FailureClass::ConnectionLost);
+        assert!((20..=40).contains(&lost) && lost == record.counts.failed, "{:?}", record.errors);
+        assert!(record.errors[0].first_message.contains("maintenance"), "{:?}", record.errors);
+        assert_eq!(server.publishing_connections(), 3);
+    }
 }
 
 #[test]
 fn a_stream_whose_leader_is_gone_is_published_to_again() {
-    let server = Scripted::start(0, |published| Reaction {
-        frames: match published.connection {
-            // "stream not available", which is also what a new leader is announced with.
-            0 => vec![metadata_update(0x06, "leaderless")],
-            _ => vec![confirm(&published.ids)],
-        },
-        hang_up: false,
-    });
-    let topology = "[topology]\nname = \"leaderless\"\nkeep = true\n";
-    let record = record_of(&format!("{}{topology}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), "")));
-    assert_balanced(&record);
-    assert_eq!(record.counts.unresolved, 0);
-    let failed = failed(&record, FailureClass::UnknownTopic);
-    assert!((10..=20).contains(&failed) && failed == record.counts.failed, "{:?}", record.errors);
-    assert_eq!(server.publishing_connections(), 2, "the publisher is declared once more");
+    // "stream not available", which is also what a new leader is announced with; or nothing but "publisher does not exist".
+    for announced in [true, false] {
+        let server = Scripted::start(0, move |published| Reaction {
+            frames: match published.connection {
+                0 if announced => vec![metadata_update(0x06, "leaderless")],
+                0 => vec![error(&published.ids, 0x12)],
+                _ => vec![confirm(&published.ids)],
+            },
+            hang_up: false,
+        });
+        let topology = "[topology]\nname = \"leaderless\"\nkeep = true\n";
+        let load = format!("{topology}{BATCHES}[run]\nmessages = 1000\n");
+        let record = record_of(&format!("{}{load}", broker(server.address(), "")));
+        assert_balanced(&record);
+        assert_eq!(record.counts.unresolved, 0);
+        let failed = failed(&record, FailureClass::UnknownTopic);
+        assert!((10..=20).contains(&failed) && failed == record.counts.failed, "{:?}", record.errors);
+        assert_eq!(server.publishing_connections(), 2, "the publisher is declared once more");
+    }
 }
 
 #[test]
@@ -123,7 +129,10 @@ fn real_server_that_dies_and_comes_back_is_used_again() {
     let record = running.finish(Duration::from_secs(120)).record();
     assert_balanced(&record);
     let counts = &record.counts;
-    assert_eq!(failed(&record, FailureClass::ConnectionLost), counts.failed, "{:?}", record.errors);
+    assert!(failed(&record, FailureClass::ConnectionLost) > 0, "{:?}", record.errors);
+    // While it starts, it may take the stream away again for a moment.
+    let classes = [FailureClass::ConnectionLost, FailureClass::UnknownTopic];
+    assert_eq!(classes.map(|class| failed(&record, class)).iter().sum::<u64>(), counts.failed, "{:?}", record.errors);
     // More than had been acknowledged when it died, which was in the first seconds.
     assert!(counts.acknowledged > 30_000, "{counts:?}");
     assert_eq!(counts.unresolved, 0, "{counts:?}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brokermark::record::Record;
 
-use super::harness::rabbitmq::{Detour, Stranger};
+use super::harness::rabbitmq::{self, Detour, Stranger};
 use super::harness::scripted_rabbitmq::{Reaction, Scripted, confirm};
 use super::harness::{Bench, assert_acknowledged, assert_balanced, assert_delivered, eventually, record_of};
 use super::{BATCHES, broker, real, refused};
@@ -16,6 +16,8 @@ struct Stream {
 
 impl Stream {
     fn new(name: &str) -> Self {
+        // Asked here, where it may say what is missing: it cannot when a test that failed drops the stream.
+        rabbitmq::address();
         Stream { name: format!("{name}-{}", std::process::id()) }
     }
 

@@ -12,7 +12,7 @@ use super::super::codec::frame::{Frame, decode};
 use super::super::dial::{DialError, Session};
 use super::super::failure::class_of;
 use super::super::pending::Settled;
-use super::{Lost, MOST_UNWRITTEN, Shared};
+use super::{Lost, MOST_UNWRITTEN, Publisher, Shared};
 use crate::broker::FailureClass;
 use crate::broker::link::{Inbox, Link};
 
@@ -127,9 +127,9 @@ async fn declare_again(shared: Arc<Shared>, number: u8) {
             Err(DialError::Refused { code: code @ code::STREAM_DOES_NOT_EXIST, .. }) => {
                 let mut state = shared.state();
                 let publisher = &mut state.publishers[usize::from(number)];
-                let since = publisher.lost.as_ref().map_or_else(Instant::now, |lost| lost.since);
-                let reason = format!("{}: {}", publisher.stream, code::name(code));
-                publisher.lost = Some(Lost { since, class: class_of(code), reason, for_good: true });
+                let gone = publisher.gone(code);
+                let since = publisher.lost.as_ref().map_or(gone.since, |lost| lost.since);
+                publisher.lost = Some(Lost { since, for_good: true, ..gone });
                 drop(state);
                 shared.room.notify_waiters();
                 return;
@@ -138,6 +138,24 @@ async fn declare_again(shared: Arc<Shared>, number: u8) {
             Err(DialError::Io(_)) => return,
             Err(_) => pause = (pause * 2).min(LAST_PAUSE),
         }
+    }
+}
+
+impl Publisher {
+    /// The server does not know it any more: what awaits a confirmation will have none. Whether nobody is at work yet to
+    /// bring it back.
+    fn lose(&mut self, code: u16, settled: &mut Vec<Settled>) -> bool {
+        self.pending.settle_all(code, settled);
+        let news = self.lost.is_none();
+        if news {
+            self.lost = Some(self.gone(code));
+        }
+        news
+    }
+
+    fn gone(&self, code: u16) -> Lost {
+        let reason = format!("{}: {}", self.stream, code::name(code));
+        Lost { since: Instant::now(), class: class_of(code), reason, for_good: false }
     }
 }
 
@@ -164,8 +182,15 @@ impl Shared {
                     }
                 }
                 Frame::PublishError { publisher, errors } => {
-                    if let Some(publisher) = state.publishers.get_mut(usize::from(publisher)) {
+                    let number = publisher;
+                    if let Some(publisher) = state.publishers.get_mut(usize::from(number)) {
+                        let before = settled.len();
                         errors.iter().for_each(|(id, code)| publisher.pending.settle(id, code, settled));
+                        // That it was taken away was said while it was being declared, or not at all.
+                        let unknown = |one: &Settled| one.code == code::PUBLISHER_DOES_NOT_EXIST;
+                        if settled[before..].iter().any(unknown) {
+                            lost.extend(publisher.lose(code::PUBLISHER_DOES_NOT_EXIST, settled).then_some(number));
+                        }
                     }
                 }
                 Frame::Response { correlation, code, rest, .. } => {
@@ -177,17 +202,7 @@ impl Shared {
                 Frame::MetadataUpdate { code, stream } => {
                     let gone = state.publishers.iter_mut().enumerate().filter(|(_, one)| one.stream == stream);
                     for (number, publisher) in gone {
-                        publisher.pending.settle_all(code, settled);
-                        // Of one that is lost already, somebody is at work to bring it back.
-                        if publisher.lost.is_none() {
-                            publisher.lost = Some(Lost {
-                                since: Instant::now(),
-                                class: class_of(code),
-                                reason: format!("{stream}: {}", code::name(code)),
-                                for_good: false,
-                            });
-                            lost.push(number as u8);
-                        }
+                        lost.extend(publisher.lose(code, settled).then_some(number as u8));
                     }
                 }
                 Frame::Close { correlation, code, reason } => {
@@ -266,12 +281,8 @@ impl Shared {
             match self.dialer.within(session.ask(&request, "the publisher")).await {
                 Ok(_) => self.declared(number as u8, 0),
                 Err(DialError::Refused { code, .. }) => {
-                    self.state().publishers[number].lost = Some(Lost {
-                        since: Instant::now(),
-                        class: class_of(code),
-                        reason: format!("{stream}: {}", code::name(code)),
-                        for_good: false,
-                    });
+                    let publisher = &mut self.state().publishers[number];
+                    publisher.lost = Some(publisher.gone(code));
                     gone.push(number as u8);
                 }
                 Err(error) => return Err(error),
