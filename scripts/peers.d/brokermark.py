@@ -14,11 +14,11 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Brokermark:
-    name = "brokermark"
     rate = "the record's throughput.messages_per_second"
 
-    def __init__(self, scenario: str, settings: dict[str, object]):
+    def __init__(self, scenario: str, settings: dict[str, object], name: str = "brokermark"):
         """`settings` are the scenario's keys to override, as TOML values that JSON writes the same way."""
+        self.name = name
         self.scenario = REPOSITORY / scenario
         self.settings = settings
         self.program = Path(os.environ.get("BROKERMARK", REPOSITORY / "target/release/brokermark"))

@@ -53,7 +53,7 @@ class Peer(Protocol):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The tools for one broker, brokermark first."""
+    """The tools for one broker, brokermark first, in one way or several."""
 
     broker: str
     setting: str  # of the broker and the tools, one line for people

@@ -29,6 +29,19 @@ PROGRAM = Path(__file__).with_name("rabbitmq_publish.py")
 RUST = Path(__file__).with_name("rabbitmq-rust")
 PERF_TEST = Path(__file__).with_name("rabbitmq_perf_test.xml")
 WORKLOADS = {"batch": 100, "single": 1, "pipelined": 10_000}  # messages that await their confirmation
+POLLING = {"broker.rabbitmq-stream.busy_poll": True}
+SUB_ENTRIES = {"broker.rabbitmq-stream.sub_entry": 100}
+# Where each answer is awaited, brokermark can sleep or poll, and write a batch as entries or as one sub-entry. The others sleep
+# and write entries.
+WAYS: dict[str, dict[tuple[str, ...], dict[str, object]]] = {
+    "single": {(): {}, ("polling",): POLLING},
+    "batch": {
+        (): {},
+        ("polling",): POLLING,
+        ("sub-entries",): SUB_ENTRIES,
+        ("polling", "sub-entries"): POLLING | SUB_ENTRIES,
+    },
+}
 EXPECTED_RATE = 600_000  # messages/s, to choose stream-perf-test's first time
 
 
@@ -46,11 +59,18 @@ def comparison(messages: int, server: dict[str, str], side: str = "batch") -> Co
     )
     address = server["BROKERMARK_RABBITMQ"]
     if side == "pipelined":
-        ours = Brokermark("configs/examples/rabbitmq-throughput.toml", {"broker.address": address})
+        ours = [Brokermark("configs/examples/rabbitmq-throughput.toml", {"broker.address": address})]
         peers = [RustClient(side, address), StreamPerfTest(address)]
         setting = f"10 B as AMQP 1.0, batches of 100, at most {WORKLOADS[side]:,} messages in flight, one publisher"
     else:
-        ours = Brokermark(f"configs/seeds/rabbitmq-{side}.toml", {"broker.address": address, "sweep.trials": 1})
+        ours = [
+            Brokermark(
+                f"configs/seeds/rabbitmq-{side}.toml",
+                {"broker.address": address, "sweep.trials": 1} | settings,
+                ", ".join(["brokermark", *name]),
+            )
+            for name, settings in WAYS[side].items()
+        ]
         python = server["BROKERMARK_RABBITMQ_PYTHON"]
         peers = [*(PythonClient(name, python, side, address) for name in ("rbfly", "rstream")), RustClient(side, address)]
         setting = f"{side}: 10 B as AMQP 1.0, batches of {WORKLOADS[side]}, one outstanding, named publisher"
@@ -58,8 +78,8 @@ def comparison(messages: int, server: dict[str, str], side: str = "batch") -> Co
         broker="rabbitmq",
         setting=setting,
         workload=workload,
-        peers=[ours, *peers],
-        warm_up=lambda: ours.run(workload) and None,
+        peers=[*ours, *peers],
+        warm_up=lambda: ours[0].run(workload) and None,
     )
 
 

@@ -1,4 +1,4 @@
-"""From runs to a table: medians with their range, and brokermark's ratio to each peer."""
+"""From runs to a table: medians with their range, and the ratio of each of brokermark's ways to each peer."""
 
 from statistics import median
 from typing import Callable
@@ -28,11 +28,11 @@ def per_tool(runs: list[Run]) -> dict[str, dict[str, dict[str, float]]]:
     }
 
 
-def ratios(runs: list[Run], of: str) -> dict[str, dict[str, dict[str, float]]]:
+def ratios(runs: list[Run], of: str, ours: list[str]) -> dict[str, dict[str, dict[str, float]]]:
     """Peer → column → `of` / peer. The ratio is taken within each round, where both met the same machine."""
     found = {(run.tool, run.round): run for run in runs}
     result: dict[str, dict[str, dict[str, float]]] = {}
-    for peer in dict.fromkeys(run.tool for run in runs if run.tool != of):
+    for peer in dict.fromkeys(run.tool for run in runs if run.tool not in ours):
         rounds = [number for tool, number in found if tool == peer and (of, number) in found]
         if rounds:
             result[peer] = {
@@ -42,19 +42,20 @@ def ratios(runs: list[Run], of: str) -> dict[str, dict[str, dict[str, float]]]:
     return result
 
 
-def markdown(runs: list[Run], of: str) -> str:
-    """Both tables. The plain text of a Markdown table is good enough for the terminal too."""
+def markdown(runs: list[Run], ours: list[str]) -> str:
+    """A table of all, and one of ratios for each of `ours`. The plain text of a Markdown table is good enough for the terminal too."""
     titles = [title for title, _, _ in COLUMNS]
     formats = [write for _, _, write in COLUMNS]
     rows = [["tool", *titles]]
     for tool, columns in per_tool(runs).items():
         rows.append([tool, *(text(columns[title], write) for title, write in zip(titles, formats))])
     tables = [table(rows)]
-    rows = [[f"{of} /", *titles]]
-    for peer, columns in ratios(runs, of).items():
-        rows.append([peer, *(text(columns[title], lambda value: f"{value:.2f}") for title in titles)])
-    if len(rows) > 1:
-        tables.append(table(rows))
+    for of in ours:
+        rows = [[f"{of} /", *titles]]
+        for peer, columns in ratios(runs, of, ours).items():
+            rows.append([peer, *(text(columns[title], lambda value: f"{value:.2f}") for title in titles)])
+        if len(rows) > 1:
+            tables.append(table(rows))
     return "\n\n".join(tables)
 
 
