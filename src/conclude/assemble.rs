@@ -220,6 +220,7 @@ fn used(usage: &HostUsage, acknowledged: u64) -> Client {
         cpu_seconds: cpu.as_secs_f64(),
         cpu_user_seconds: usage.process.cpu_user.as_secs_f64(),
         cpu_system_seconds: usage.process.cpu_system.as_secs_f64(),
+        polling_cpu_seconds: (!usage.polling.is_zero()).then_some(usage.polling.as_secs_f64()),
         cores_used: host::cores(cpu, usage.elapsed),
         cores_available: host::cores_available(),
         busiest_thread_cores: usage.busiest_thread.as_ref().map(|thread| thread.cores),

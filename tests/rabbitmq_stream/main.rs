@@ -54,6 +54,27 @@ fn real_tls_is_spoken_and_strangers_are_not_trusted() {
     assert_delivered(&record_of(&format!("{}{tls}{load}", broker(&address, ""))), 5000, 1);
     let said = refused(&format!("{}[broker.security]\ntls = true\n{load}", broker(&address, "")));
     assert!(said.contains("certificate"), "{said}");
+    let said = refused(&format!("{}{tls}{load}", broker(&address, "busy_poll = true")));
+    assert!(said.contains("without TLS"), "{said}");
+}
+
+#[test]
+fn real_connections_that_poll_deliver_as_others_do_and_their_polling_is_no_work() {
+    let small = "[producers]\ncount = 2\nin_flight = 1\n[payload]\nkind = \"random\"\nsize = \"50B\"\n";
+    // More than sockets hold, so that there is something to wait for when writing as well.
+    let large = "[producers]\nin_flight = 2000\nbatch = 20\n[payload]\nkind = \"random\"\nsize = \"30KiB\"\n";
+    for load in [small, large] {
+        let polled = |options| record_of(&format!("{}{load}[consumers]\n[run]\nmessages = 2000\n", real(options)));
+        let (polled, slept) = (polled("busy_poll = true"), polled(""));
+        assert_delivered(&polled, 2000, 1);
+        assert_delivered(&slept, 2000, 1);
+        assert_eq!(slept.client.polling_cpu_seconds, None);
+        let polling = polled.client.polling_cpu_seconds.unwrap();
+        assert!(0.0 < polling && polling < polled.client.cpu_seconds, "{:?}", polled.client);
+        let worked = polled.client.cores_used - polled.client.cores_polling();
+        // The clocks of the whole and of its parts do not tick together.
+        assert!(polled.client.busiest_thread_cores.unwrap() <= worked + 0.1, "{:?}", polled.client);
+    }
 }
 
 #[test]

@@ -54,6 +54,9 @@ pub struct RabbitmqStreamOptions {
     /// Largest frame that is written. Default: what the server allows, which is 1 MiB unless it is configured.
     #[serde(deserialize_with = "size")]
     pub frame_bytes: Option<u64>,
+    /// Connections are looked at without a pause instead of waited for: answers are seen at once, and a core is busy with
+    /// it. Default: no.
+    pub busy_poll: bool,
     /// How long producers wait for a lost connection or stream before their messages fail. Default: 30 s.
     #[serde(deserialize_with = "duration")]
     pub reconnect: Duration,
@@ -76,6 +79,7 @@ impl Default for RabbitmqStreamOptions {
             leader_locator: None,
             heartbeat: Duration::from_secs(60),
             frame_bytes: None,
+            busy_poll: false,
             reconnect: Duration::from_secs(30),
         }
     }

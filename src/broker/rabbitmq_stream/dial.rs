@@ -16,7 +16,7 @@ use super::codec::frame::{Frame, decode};
 use super::codec::{Malformed, code};
 use super::config::RabbitmqStreamOptions;
 use super::failure::class_of;
-use crate::broker::link::{Inbox, Link, Outbox};
+use crate::broker::link::{Inbox, Link, Outbox, PolledStream};
 use crate::broker::{BrokerError, FailureClass, tls};
 use crate::scenario::BrokerConfig;
 
@@ -90,6 +90,9 @@ impl Dialer {
         if username.len() + password.len() > usize::from(u16::MAX) || options.virtual_host.len() > 255 {
             return Err(refused("the user's name, the password or the virtual host is too long".to_owned()));
         }
+        if options.busy_poll && config.security.tls.is_some() {
+            return Err(refused("`busy_poll` is for connections without TLS".to_owned()));
+        }
         Ok(Dialer {
             options: options.clone(),
             tls: config
@@ -138,6 +141,7 @@ impl Dialer {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let link = match &self.tls {
+            None if self.options.busy_poll => Link::Polled(PolledStream::new(stream)?),
             None => Link::Direct(stream),
             Some(tls) => {
                 let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);

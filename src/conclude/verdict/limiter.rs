@@ -45,8 +45,7 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
         (None, Some(busy)) => return (Limiter::Client, busy),
         (None, None) => {}
     }
-    let idle =
-        format!("the client used {:.2} of {} cores", evidence.client.cores_used, evidence.client.cores_available);
+    let idle = resources::cores_used(evidence.client);
     let waiting = queue_full_share(evidence);
     if waiting >= limits::QUEUE_FULL_SHARE {
         let sentence = format!(

@@ -2,6 +2,7 @@
 
 use super::finding::{Finding, against, note};
 use super::{Evidence, limits};
+use crate::record::Client;
 use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
 
@@ -14,10 +15,12 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     let client = evidence.client;
     let available = client.cores_available as f64;
-    let used_share = if available > 0.0 { client.cores_used / available } else { 0.0 };
+    // Who polls could have worked instead.
+    let worked = client.cores_used - client.cores_polling();
+    let worked_share = if available > 0.0 { worked / available } else { 0.0 };
     let mut found = Vec::new();
-    if used_share >= limits::CLIENT_CPU_SHARE {
-        found.push(format!("the client used {:.2} of {} cores", client.cores_used, client.cores_available));
+    if worked_share >= limits::CLIENT_CPU_SHARE {
+        found.push(cores_used(client));
     }
     if let Some(cores) = client.busiest_thread_cores.filter(|cores| *cores >= limits::FULL_THREAD_CORES) {
         let name = client.busiest_thread.as_deref().unwrap_or("unnamed");
@@ -39,6 +42,7 @@ fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
         "The broker may carry more: run the load from a machine of its own or from several, batch more, use more connections, or send larger messages.",
         &[
             ("cores_used", client.cores_used),
+            ("cores_polling", client.cores_polling()),
             ("cores_available", available),
             ("busiest_thread_cores", client.busiest_thread_cores.unwrap_or(0.0)),
             ("pacing_lag_p99_ns", lag_ns as f64),
@@ -49,6 +53,15 @@ fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
 /// Whether [`client_bound`] finds something: what may not be blamed on the broker.
 pub(super) fn client_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
     client_bound(evidence).map(|finding| finding.reason.evidence)
+}
+
+/// The beginning of a sentence.
+pub(super) fn cores_used(client: &Client) -> String {
+    let polling = match client.cores_polling() {
+        0.0 => String::new(),
+        polling => format!(", {polling:.2} of them only to poll"),
+    };
+    format!("the client used {:.2} of {} cores{polling}", client.cores_used, client.cores_available)
 }
 
 fn host_contended(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -88,7 +101,7 @@ fn client_share_of_busy(evidence: &Evidence<'_>) -> f64 {
 mod tests {
     use super::super::sound::{notes, reasons};
     use super::*;
-    use crate::record::{HostLoad, SendLoopLag};
+    use crate::record::{self, HostLoad, SendLoopLag};
 
     #[test]
     fn all_cores_at_the_boundary() {
@@ -100,6 +113,23 @@ mod tests {
     fn one_thread_at_the_boundary() {
         assert_eq!(reasons(|record, _, _| record.client.busiest_thread_cores = Some(0.94)), []);
         assert_eq!(reasons(|record, _, _| record.client.busiest_thread_cores = Some(0.95)), [ClientBound]);
+    }
+
+    #[test]
+    fn what_polls_could_have_worked() {
+        let with = |polling: f64| {
+            reasons(move |record, _, _| {
+                (record.client.cpu_seconds, record.client.cores_used) = (40.0, 4.0);
+                record.client.polling_cpu_seconds = Some(polling);
+            })
+        };
+        assert_eq!(with(3.9), [ClientBound]);
+        assert_eq!(with(4.1), []);
+        let client =
+            Client { cpu_seconds: 40.0, cores_used: 4.0, cores_available: 4, ..record::sample::record().client };
+        let polling = Client { polling_cpu_seconds: Some(10.0), ..client.clone() };
+        assert_eq!(cores_used(&client), "the client used 4.00 of 4 cores");
+        assert_eq!(cores_used(&polling), "the client used 4.00 of 4 cores, 1.00 of them only to poll");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A [`HostSampler`] is begun with the measured window and asked at its end; everything is a difference of counters
 //! that the system keeps anyway, so sampling costs nothing in between. Off Linux, what cannot be known is `None`.
 
+pub mod polling;
 mod process;
 mod system;
 mod threads;
@@ -18,6 +19,7 @@ pub use threads::{BusiestThread, ThreadTimes};
 pub struct HostSampler {
     began: Instant,
     process: ProcessUsage,
+    polling: Duration,
     threads: ThreadTimes,
     system: Option<SystemTimes>,
     lap_began: Instant,
@@ -32,6 +34,7 @@ impl HostSampler {
         HostSampler {
             began,
             process,
+            polling: polling::total(),
             threads: ThreadTimes::now(),
             system: SystemTimes::now(),
             lap_began: began,
@@ -53,6 +56,7 @@ impl HostSampler {
         HostUsage {
             elapsed,
             process: ProcessUsage::now().since(self.process),
+            polling: polling::total().saturating_sub(self.polling),
             busiest_thread: ThreadTimes::now().busiest_since(&self.threads, elapsed),
             peak_memory_bytes: peak_memory_bytes(),
             system: SystemTimes::now().zip(self.system).and_then(|(now, begin)| now.load_since(begin)),
@@ -65,7 +69,9 @@ impl HostSampler {
 pub struct HostUsage {
     pub elapsed: Duration,
     pub process: ProcessUsage,
-    /// Threads that ended in between are not seen.
+    /// The part of its CPU time that went into [`polling`].
+    pub polling: Duration,
+    /// By its work, which [`polling`] is none of. Threads that ended in between are not seen.
     pub busiest_thread: Option<BusiestThread>,
     /// Since [`reset_peak_memory`] succeeded, else since the process began.
     pub peak_memory_bytes: Option<u64>,

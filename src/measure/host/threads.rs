@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
-/// CPU time of each thread that is alive.
+use super::polling;
+
+/// CPU time of each thread that is alive, but for what it spent on polling.
 #[derive(Debug, Clone, Default)]
 pub struct ThreadTimes(HashMap<u32, (String, Duration)>);
 
@@ -20,23 +22,30 @@ impl ThreadTimes {
     /// From `/proc/self/task`; empty where there is none.
     pub fn now() -> Self {
         let Ok(tasks) = fs::read_dir("/proc/self/task") else { return ThreadTimes::default() };
+        // Asked first: what is spent in between looks like work rather than the other way round.
+        let polling = polling::by_thread();
         let times = tasks.flatten().filter_map(|task| {
             let id = task.file_name().to_str()?.parse().ok()?;
             // The first field of schedstat is the time on a core in nanoseconds (kernel: scheduler/sched-stats).
             let on_core = fs::read_to_string(task.path().join("schedstat")).ok()?;
             let nanoseconds = on_core.split_whitespace().next()?.parse().ok()?;
             let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-            Some((id, (name.trim_end().to_owned(), Duration::from_nanos(nanoseconds))))
+            let polled = polling.get(&id).copied().unwrap_or_default();
+            let worked = Duration::from_nanos(nanoseconds).saturating_sub(polled);
+            Some((id, (name.trim_end().to_owned(), worked)))
         });
         ThreadTimes(times.collect())
     }
 
+    /// What a thread that is alive now has used since `begin`.
+    pub(super) fn time_since(&self, begin: &ThreadTimes, id: u32) -> Duration {
+        let of = |times: &ThreadTimes| times.0.get(&id).map_or(Duration::ZERO, |(_, time)| *time);
+        of(self).saturating_sub(of(begin))
+    }
+
     /// The thread alive now that used the most since `begin`; a thread begun since counts from its begin.
     pub fn busiest_since(&self, begin: &ThreadTimes, elapsed: Duration) -> Option<BusiestThread> {
-        let used = self.0.iter().map(|(id, (name, now))| {
-            let before = begin.0.get(id).map_or(Duration::ZERO, |(_, before)| *before);
-            (now.saturating_sub(before), name)
-        });
+        let used = self.0.iter().map(|(id, (name, _))| (self.time_since(begin, *id), name));
         let (time, name) = used.max()?;
         Some(BusiestThread { name: name.clone(), cores: super::cores(time, elapsed) })
     }

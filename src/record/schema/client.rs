@@ -15,12 +15,16 @@ pub struct Client {
     pub cpu_user_seconds: f64,
     /// CPU time in the kernel on behalf of this process, in seconds.
     pub cpu_system_seconds: f64,
+    /// The part of `cpu_seconds` in which connections were looked at without a pause, with nothing to do, as `busy_poll`
+    /// wants it; left out where nothing polled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub polling_cpu_seconds: Option<f64>,
     /// CPU time divided by elapsed time: how many cores were busy with this process, on average.
     pub cores_used: f64,
     /// Cores this process may use (affinity and container limits considered).
     pub cores_available: usize,
-    /// The busiest thread's CPU time divided by elapsed time: at 1 it could do no more, however idle the other cores;
-    /// `null` where the system does not tell.
+    /// The busiest thread's CPU time, but for polling, divided by elapsed time: at 1 it could do no more, however idle the
+    /// other cores; `null` where the system does not tell.
     pub busiest_thread_cores: Option<f64>,
     /// Name of that thread.
     pub busiest_thread: Option<String>,
@@ -45,6 +49,16 @@ pub struct Client {
     pub broker_round_trip_p50_ns: Option<u64>,
     /// 99th percentile of the same round trip, in nanoseconds.
     pub broker_round_trip_p99_ns: Option<u64>,
+}
+
+impl Client {
+    /// The part of `cores_used` that did nothing but poll.
+    pub fn cores_polling(&self) -> f64 {
+        match self.polling_cpu_seconds {
+            Some(polling) if self.cpu_seconds > 0.0 => self.cores_used * (polling / self.cpu_seconds).min(1.0),
+            _ => 0.0,
+        }
+    }
 }
 
 /// How late the pacing timer woke, one value per wake-up. It is part of the schedule delay.
