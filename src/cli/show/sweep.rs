@@ -12,6 +12,9 @@ use crate::record::{Phase, Record, SeriesRow, Status, standing_series};
 /// Columns of a sparkline in a row.
 const SPARKLINE_WIDTH: usize = 16;
 
+/// Trials of a point from which on its quartiles are shown.
+const LEAST_FOR_QUARTILES: usize = 5;
+
 pub(super) fn table(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
     heading(page, records);
     page.blank();
@@ -139,6 +142,15 @@ fn points(page: &mut Page, records: &[&Record]) {
         Column::KEEP,
         cells(&throughput, &|spread| rate(spread.median)),
     ));
+    // Of fewer, they are the lowest and the highest, or nearly.
+    if points.values().any(|trials| trials.len() >= LEAST_FOR_QUARTILES) {
+        columns.push(Column::new(
+            "quartiles",
+            Align::Right,
+            8,
+            cells(&throughput, &|spread| format!("{} … {}", rate(spread.lower_quartile), rate(spread.upper_quartile))),
+        ));
+    }
     columns.push(Column::new(
         "lowest … highest",
         Align::Right,
@@ -162,10 +174,12 @@ fn points(page: &mut Page, records: &[&Record]) {
     table::print(page, columns);
 }
 
-/// The middle and the ends of one figure over several trials.
+/// The middle, the middle half and the ends of one figure over several trials.
 struct Spread {
     lowest: f64,
+    lower_quartile: f64,
     median: f64,
+    upper_quartile: f64,
     highest: f64,
 }
 
@@ -173,10 +187,19 @@ impl Spread {
     fn of(mut figures: Vec<f64>) -> Option<Self> {
         figures.sort_by(f64::total_cmp);
         let (lowest, highest) = (*figures.first()?, *figures.last()?);
-        let middle = figures.len() / 2;
-        let median =
-            if figures.len() % 2 == 1 { figures[middle] } else { (figures[middle - 1] + figures[middle]) / 2.0 };
-        Some(Spread { lowest, median, highest })
+        // Type 7 of Hyndman and Fan, Sample Quantiles in Statistical Packages (1996): linear between the two nearest.
+        let quantile = |share: f64| {
+            let place = share * (figures.len() - 1) as f64;
+            let (below, above) = (figures[place.floor() as usize], figures[place.ceil() as usize]);
+            below + (above - below) * place.fract()
+        };
+        Some(Spread {
+            lowest,
+            lower_quartile: quantile(0.25),
+            median: quantile(0.5),
+            upper_quartile: quantile(0.75),
+            highest,
+        })
     }
 
     /// Highest minus lowest, as a share of the median.
@@ -223,9 +246,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+    fn quartiles_lie_between_the_nearest_two() {
         let spread = Spread::of(vec![4.0, 1.0, 3.0, 2.0]).unwrap();
         assert_eq!((spread.lowest, spread.median, spread.highest), (1.0, 2.5, 4.0));
+        // As numpy.percentile and R's quantile have it.
+        assert_eq!((spread.lower_quartile, spread.upper_quartile), (1.75, 3.25));
+        let spread = Spread::of((1..=5).map(f64::from).collect()).unwrap();
+        assert_eq!((spread.lower_quartile, spread.median, spread.upper_quartile), (2.0, 3.0, 4.0));
         assert_eq!(Spread::of(vec![7.0]).unwrap().share(), 0.0);
         assert!(Spread::of(Vec::new()).is_none());
     }

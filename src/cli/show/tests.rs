@@ -79,6 +79,20 @@ fn a_sweep_on_a_narrow_terminal() {
 }
 
 #[test]
+fn a_point_of_many_trials_has_quartiles_and_one_of_few_has_none() {
+    let records: Vec<Record> = (1..=5u32)
+        .map(|trial| {
+            let mut record = Record { trial, ..sample::record() };
+            record.throughput.messages_per_second = f64::from(trial) * 1000.0;
+            record
+        })
+        .collect();
+    let shown = render(&records, &[], PLAIN);
+    assert!(shown.contains("quartiles") && shown.contains("2,000 … 4,000"), "{shown}");
+    assert!(!render(&records[..4], &[], PLAIN).contains("quartiles"));
+}
+
+#[test]
 fn json_gives_the_records_as_they_are_and_text_tells_of_a_cut_off_one() {
     let directory = tempfile::tempdir().unwrap();
     let line = sample::record().to_line();
