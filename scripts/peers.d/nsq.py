@@ -1,8 +1,7 @@
 """NSQ: brokermark beside bench_writer and bench_reader, on one nsqd with one topic and two connections of each kind.
 
-BROKERMARK_NSQ_SIDE chooses what is compared: `writer` (the default) publishes only; `both` publishes and reads at the
-same time, which is how brokermark reads, and verifies what it reads. BROKERMARK_NSQ_SIZE is the message size in bytes,
-100 by default.
+The workload `writer` (the default) publishes only; `both` publishes and reads at the same time, which is how brokermark
+reads, and verifies what it reads. BROKERMARK_NSQ_SIZE is the message size in bytes, 100 by default.
 
 bench_writer and bench_reader run for a time, not for a number of messages: each run's time is chosen by the rate of the one
 before, so that the queue, and with it nsqd's own work, grows as much as in brokermark's runs. Their CPU time is scaled to the
@@ -23,13 +22,12 @@ from measure import PeerError, Process
 
 CONNECTIONS = 2
 BATCH = 200
-EXPECTED_RATE = {"writer": 1_500_000, "both": 500_000}  # messages/s, to choose the first time
+WORKLOADS = {"writer": 1_500_000, "both": 500_000}  # messages/s that are expected, to choose the first time
 
 
-def comparison(messages: int, server: dict[str, str]) -> Comparison:
-    side = os.environ.get("BROKERMARK_NSQ_SIDE", "writer")
-    if side not in EXPECTED_RATE:
-        raise PeerError(f"BROKERMARK_NSQ_SIDE is 'writer' or 'both', not '{side}'")
+def comparison(messages: int, server: dict[str, str], side: str = "writer") -> Comparison:
+    if side not in WORKLOADS:
+        raise PeerError(f"no workload '{side}'; there are: {', '.join(WORKLOADS)}")
     size = int(os.environ.get("BROKERMARK_NSQ_SIZE", "100"))
     workload = Workload(
         messages=messages,
@@ -81,7 +79,7 @@ class Bench:
         if side == "both":
             self.rate = "bench_reader's own line; CPU is of both programs"
         self.side, self.address, self.http, self.programs = side, address, http, programs
-        self.expected_rate = float(EXPECTED_RATE[side])
+        self.expected_rate = float(WORKLOADS[side])
         self.made = 0
 
     def install(self) -> None:
@@ -100,15 +98,19 @@ class Bench:
                 reader = [f"{self.programs}/bench_reader", *common]
                 process = measure.run(["bash", "-c", f"{' '.join(writer)} & {' '.join(reader)}; wait"])
         counted = "bench_writer" if self.side == "writer" else "bench_reader"
+        # Go writes durations as 336.8ms, 9.8s or 1m2.5s.
         line = re.search(
-            rf"^\[{counted}\] .* duration: ([\d.]+)s - [\d.]+mb/s - ([\d.]+)ops/s - .*$", process.output, re.MULTILINE
+            rf"^\[{counted}\] .* duration: (?:(\d+)m)?([\d.]+)(m?)s - [\d.]+mb/s - ([\d.]+)ops/s - .*$",
+            process.output,
+            re.MULTILINE,
         )
         if line is None:
             raise PeerError(f"{counted} printed no result:\n{process.output[-2000:]}")
-        duration, rate = map(float, line.groups())
-        self.expected_rate = rate
-        scale = workload.messages / (duration * rate)
-        return rate, line.group(0), dataclasses.replace(process, cpu_seconds=process.cpu_seconds * scale)
+        minutes, number, milli, rate = line.groups()
+        duration = int(minutes or 0) * 60 + float(number) / (1000 if milli else 1)
+        self.expected_rate = float(rate)
+        scale = workload.messages / (duration * self.expected_rate)
+        return self.expected_rate, line.group(0), dataclasses.replace(process, cpu_seconds=process.cpu_seconds * scale)
 
     @contextmanager
     def topic(self):
