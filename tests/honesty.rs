@@ -78,10 +78,7 @@ fn a_client_that_slept_sends_all_that_was_due_with_the_times_it_was_due_at() {
     let bench = Bench::new(&null("producers.count = 3\nload.rate = \"1k/s\"\nrun.duration = \"4s\""));
     let mut run = bench.start(&[]);
     run.await_stderr("measuring");
-    run.signal(libc::SIGSTOP);
-    // No wait for an event: the length of the fault.
-    std::thread::sleep(Duration::from_secs(1));
-    run.signal(libc::SIGCONT);
+    run.stall(Duration::from_secs(1));
     let record = run.finish(PATIENCE).expect(0).record();
     assert_acknowledged(&record, 4000);
     let delay = record.latency.schedule_delay.as_ref().unwrap();

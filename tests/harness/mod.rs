@@ -123,7 +123,7 @@ pub fn record_of(scenario: &str) -> Record {
     Bench::new(scenario).run(&[]).expect(0).record()
 }
 
-/// Waits until `condition` holds.
+/// Waits until `condition` holds: for what nobody announces, such as files, servers' answers and the clock.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::process;
 use super::server::variable;
 
 /// `host:port` of each nsqd that `scripts/test` starts.
@@ -73,14 +74,9 @@ impl Nsqd {
         self.child.wait().unwrap();
     }
 
-    /// Makes it stand still, and go on after `pause`.
-    pub fn stall(&self, pause: Duration) {
-        // SAFETY: sends a signal to a child that has not been waited for, so that its number is still its own.
-        let signal = |signal| assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
-        signal(libc::SIGSTOP);
-        // No wait for an event: the length of the fault.
-        std::thread::sleep(pause);
-        signal(libc::SIGCONT);
+    /// Makes it stand still for so long.
+    pub fn stall(&self, fault: Duration) {
+        process::stall(&self.child, fault);
     }
 
     /// Starts it again on the same data.

@@ -11,6 +11,20 @@ use brokermark::record::Record;
 
 use super::PATIENCE;
 
+/// Sends a signal to a child that nobody has waited for.
+fn signal(child: &Child, signal: libc::c_int) {
+    // SAFETY: the child has not been waited for, so that its id is still its own.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
+}
+
+/// Makes a child that nobody has waited for stand still for so long.
+pub fn stall(child: &Child, fault: Duration) {
+    signal(child, libc::SIGSTOP);
+    let begin = Instant::now();
+    super::eventually("the fault has lasted", || begin.elapsed() >= fault);
+    signal(child, libc::SIGCONT);
+}
+
 /// A process that is killed, with all that it started, when the test lets go of it.
 pub struct Running {
     child: Child,
@@ -52,8 +66,12 @@ impl Running {
     }
 
     pub fn signal(&self, signal: libc::c_int) {
-        // SAFETY: the child has not been waited for, so that its id is still its own.
-        assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
+        self::signal(&self.child, signal);
+    }
+
+    /// Makes it stand still for so long.
+    pub fn stall(&self, fault: Duration) {
+        stall(&self.child, fault);
     }
 
     /// Waits for the end of the process.
