@@ -21,6 +21,7 @@ use crate::measure::host::polling;
 /// For so long it is looked in one go; then the thread's other tasks have their turn.
 const TURN: Duration = Duration::from_micros(50);
 
+/// A connected socket, for one task to read.
 pub struct PolledStream {
     stream: net::TcpStream,
     /// Nothing was there when it was looked last, and the thread's other tasks have had their turn since.

@@ -210,10 +210,7 @@ fn course(page: &mut Page, record: &Record, series: &[SeriesRow]) {
 
 fn client(page: &mut Page, record: &Record) {
     let client = &record.client;
-    let mut parts = vec![format!("{:.2} of {} cores", client.cores_used, client.cores_available)];
-    if client.polling_cpu_seconds.is_some() {
-        parts.push(format!("{:.2} of them only to poll", client.cores_polling()));
-    }
+    let mut parts = vec![client.cores()];
     if let Some(cpu) = client.cpu_ns_per_message {
         parts.push(format!("{} CPU a message", duration(cpu)));
     }

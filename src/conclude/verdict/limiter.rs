@@ -45,7 +45,7 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
         (None, Some(busy)) => return (Limiter::Client, busy),
         (None, None) => {}
     }
-    let idle = resources::cores_used(evidence.client);
+    let idle = format!("the client used {}", evidence.client.cores());
     let waiting = queue_full_share(evidence);
     if waiting >= limits::QUEUE_FULL_SHARE {
         let sentence = format!(

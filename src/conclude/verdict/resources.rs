@@ -2,7 +2,6 @@
 
 use super::finding::{Finding, against, note};
 use super::{Evidence, limits};
-use crate::record::Client;
 use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
 
@@ -20,7 +19,7 @@ fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     let worked_share = if available > 0.0 { worked / available } else { 0.0 };
     let mut found = Vec::new();
     if worked_share >= limits::CLIENT_CPU_SHARE {
-        found.push(cores_used(client));
+        found.push(format!("the client used {}", client.cores()));
     }
     if let Some(cores) = client.busiest_thread_cores.filter(|cores| *cores >= limits::FULL_THREAD_CORES) {
         let name = client.busiest_thread.as_deref().unwrap_or("unnamed");
@@ -53,15 +52,6 @@ fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
 /// Whether [`client_bound`] finds something: what may not be blamed on the broker.
 pub(super) fn client_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
     client_bound(evidence).map(|finding| finding.reason.evidence)
-}
-
-/// The beginning of a sentence.
-pub(super) fn cores_used(client: &Client) -> String {
-    let polling = match client.cores_polling() {
-        0.0 => String::new(),
-        polling => format!(", {polling:.2} of them only to poll"),
-    };
-    format!("the client used {:.2} of {} cores{polling}", client.cores_used, client.cores_available)
 }
 
 fn host_contended(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -101,7 +91,7 @@ fn client_share_of_busy(evidence: &Evidence<'_>) -> f64 {
 mod tests {
     use super::super::sound::{notes, reasons};
     use super::*;
-    use crate::record::{self, HostLoad, SendLoopLag};
+    use crate::record::{HostLoad, SendLoopLag};
 
     #[test]
     fn all_cores_at_the_boundary() {
@@ -125,11 +115,6 @@ mod tests {
         };
         assert_eq!(with(3.9), [ClientBound]);
         assert_eq!(with(4.1), []);
-        let client =
-            Client { cpu_seconds: 40.0, cores_used: 4.0, cores_available: 4, ..record::sample::record().client };
-        let polling = Client { polling_cpu_seconds: Some(10.0), ..client.clone() };
-        assert_eq!(cores_used(&client), "the client used 4.00 of 4 cores");
-        assert_eq!(cores_used(&polling), "the client used 4.00 of 4 cores, 1.00 of them only to poll");
     }
 
     #[test]

@@ -59,6 +59,15 @@ impl Client {
             _ => 0.0,
         }
     }
+
+    /// In words: "1.02 of 2 cores, 0.85 of them only to poll".
+    pub fn cores(&self) -> String {
+        let polling = match self.cores_polling() {
+            0.0 => String::new(),
+            polling => format!(", {polling:.2} of them only to poll"),
+        };
+        format!("{:.2} of {} cores{polling}", self.cores_used, self.cores_available)
+    }
 }
 
 /// How late the pacing timer woke, one value per wake-up. It is part of the schedule delay.
@@ -83,4 +92,17 @@ pub struct HostLoad {
     /// Share (0 to 1) of all cores' time that the hypervisor gave to other guests although this one wanted it.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub steal: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_that_only_poll_are_told_apart() {
+        let client = Client { cpu_seconds: 40.0, cores_used: 4.0, cores_available: 4, ..Client::default() };
+        let polling = Client { polling_cpu_seconds: Some(10.0), ..client.clone() };
+        assert_eq!(client.cores(), "4.00 of 4 cores");
+        assert_eq!(polling.cores(), "4.00 of 4 cores, 1.00 of them only to poll");
+    }
 }

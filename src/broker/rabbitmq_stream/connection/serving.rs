@@ -181,8 +181,7 @@ impl Shared {
                         ids.iter().for_each(|id| publisher.pending.settle(id, code::OK, settled));
                     }
                 }
-                Frame::PublishError { publisher, errors } => {
-                    let number = publisher;
+                Frame::PublishError { publisher: number, errors } => {
                     if let Some(publisher) = state.publishers.get_mut(usize::from(number)) {
                         let before = settled.len();
                         errors.iter().for_each(|(id, code)| publisher.pending.settle(id, code, settled));
