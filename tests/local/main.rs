@@ -1,0 +1,13 @@
+//! Tests that need no server: the program as its users run it, what it reads and writes, and that its figures are true.
+//!
+//! One program, because each one links everything anew.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod cli;
+mod honesty;
+mod results;
+mod scenario;
+mod schema;
+mod shipped;

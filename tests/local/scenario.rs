@@ -1,0 +1,735 @@
+//! The scenario language as its users meet it: what is accepted and what it means, and how refusals read.
+
+use std::path::Path;
+use std::time::Duration;
+
+use brokermark::broker::registry::{Capabilities, Descriptor, find};
+use brokermark::scenario::{
+    CommitPolicy, Confirm, Content, Feed, Keys, Load, OutputFormat, Placement, Plan, SaslMechanism, Scenario,
+    ScenarioError, Schedule, Secret, Size, StartFrom, parse_for,
+};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+struct RichOptions {
+    acks: Option<Acks>,
+    #[serde(default, deserialize_with = "brokermark::scenario::written::duration")]
+    linger: Duration,
+    token: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Acks {
+    #[serde(rename = "0")]
+    None,
+    #[serde(rename = "1")]
+    Leader,
+    All,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlainOptions {}
+
+/// A kind that can do everything, and one that can do nothing but send.
+const KINDS: [Descriptor; 2] = [
+    Descriptor {
+        kind: "rich",
+        summary: "can do everything",
+        capabilities: Capabilities {
+            addresses: true,
+            embedded: true,
+            partitions: true,
+            replication: true,
+            keys: true,
+            headers: true,
+            consumers: true,
+            groups: true,
+            tls: true,
+            sasl: &[SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512],
+            properties: true,
+            positions: true,
+        },
+        check_options: |table| table.try_into::<RichOptions>().map(drop),
+    },
+    Descriptor {
+        kind: "plain",
+        summary: "only sends",
+        capabilities: Capabilities {
+            addresses: false,
+            embedded: false,
+            partitions: false,
+            replication: false,
+            keys: false,
+            headers: false,
+            consumers: false,
+            groups: false,
+            tls: false,
+            sasl: &[],
+            properties: false,
+            positions: false,
+        },
+        check_options: |table| table.try_into::<PlainOptions>().map(drop),
+    },
+];
+
+/// As `plain`, but what it takes can be received again.
+fn echo() -> Descriptor {
+    let capabilities = Capabilities { consumers: true, ..KINDS[1].capabilities };
+    Descriptor { kind: "echo", capabilities, ..KINDS[1] }
+}
+
+fn plan_with(text: &str, overrides: &[&str]) -> Result<Plan, ScenarioError> {
+    let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+    let kinds = [KINDS[0], KINDS[1], echo()];
+    parse_for(&kinds, text, "tests/try.toml", &overrides, Path::new(""))
+}
+
+fn plan(text: &str) -> Plan {
+    plan_with(text, &[]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn scenario(text: &str) -> Scenario {
+    plan(text).trials.remove(0).scenario
+}
+
+const MINIMAL: &str = "broker.kind = \"plain\"\nrun.messages = 1\n";
+const RICH: &str = "[broker]\nkind = \"rich\"\naddress = \"localhost:9092\"\n";
+
+/// Payloads that a pipeline can parse.
+const JSON: &str = "[payload]\nkind = \"template\"\ntext = '{\"a\": 1}'\n";
+
+#[test]
+fn defaults_are_those_of_the_reference() {
+    let scenario = scenario(MINIMAL);
+    assert_eq!(scenario.name, "try");
+    assert_eq!(scenario.broker.connections, 1);
+    assert_eq!((scenario.topology.topics, scenario.topology.partitions, scenario.topology.replication), (1, 1, 1));
+    assert!(!scenario.topology.keep);
+    let producers = scenario.producers;
+    assert_eq!((producers.count, producers.in_flight, producers.batch), (1, 1000, 1));
+    assert_eq!((producers.placement, producers.confirm), (Placement::RoundRobin, Confirm::Message));
+    assert_eq!((producers.keys, producers.round_barrier), (Keys::None, false));
+    assert_eq!(scenario.load, Load::Closed);
+    assert_eq!(scenario.payload.content, Content::Zeros { size: Size::Fixed(100) });
+    assert_eq!(scenario.consumers, None);
+    assert_eq!((scenario.run.warm_up, scenario.run.drain_deadline), (Duration::ZERO, Duration::from_secs(30)));
+    assert_eq!(scenario.output.directory, Path::new("results"));
+    assert_eq!(scenario.output.formats, [OutputFormat::Hlog]);
+}
+
+#[test]
+fn every_table_is_understood() {
+    let scenario = scenario(
+        r#"
+name = "orders"
+[broker]
+kind = "rich"
+addresses = ["localhost:9092", "[::1]:9093"]
+connections = 99
+[broker.properties]
+"linger.ms" = 5
+queue.buffering.max.ms = 1
+socket.nagle.disable = true
+[broker.rich]
+acks = "all"
+linger = "5ms"
+[broker.security]
+tls = true
+[broker.security.sasl]
+mechanism = "SCRAM-SHA-512"
+username = "me"
+password = { env = "PASSWORD" }
+[topology]
+topics = 2
+partitions = 3
+name = "orders"
+keep = true
+[producers]
+count = 4
+placement = "blocks"
+in_flight = "1k"
+batch = 10
+confirm = "batch"
+keys = { kind = "zipf", distinct = 1000, exponent = 1.1 }
+headers = { trace = "abc", version = 2 }
+[load]
+rate = "1MiB/s"
+[payload]
+kind = "random"
+size = { uniform = ["1KiB", "3KiB"] }
+compressibility = 0.5
+pool = 7
+seed = 3
+[consumers]
+groups = 2
+members = 3
+from = "latest"
+[run]
+warm_up = "5s"
+messages = "20M"
+payload_bytes = "2GiB"
+duration = "1min"
+[thresholds]
+require = ["p99 < 10ms", "lost = 0"]
+"#,
+    );
+    assert_eq!(scenario.broker.connections, 4, "no more connections than producers");
+    let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    assert_eq!(
+        scenario.broker.properties,
+        [pair("linger.ms", "5"), pair("queue.buffering.max.ms", "1"), pair("socket.nagle.disable", "true")]
+    );
+    assert_eq!(scenario.broker.security.sasl.unwrap().password, Secret::Env("PASSWORD".to_owned()));
+    assert!(scenario.broker.security.tls.unwrap().verify_host);
+    assert_eq!(scenario.producers.keys, Keys::Zipf { distinct: 1000, exponent: 1.1 });
+    assert_eq!(scenario.producers.headers, [pair("trace", "abc"), pair("version", "2")]);
+    assert_eq!(scenario.load, Load::Open(Schedule::Constant { rate: 512.0 }), "1 MiB/s of 2 KiB on average");
+    assert_eq!((scenario.payload.pool, scenario.payload.seed), (7, 3));
+    let consumers = scenario.consumers.unwrap();
+    assert_eq!((consumers.groups, consumers.members, consumers.from), (2, 3, StartFrom::Latest));
+    assert!(consumers.verify && consumers.end_to_end);
+    assert_eq!(scenario.run.stop.messages, Some(20_000_000));
+    assert_eq!(scenario.run.stop.payload_bytes, Some(2 << 30));
+    assert_eq!(scenario.run.stop.duration, Some(Duration::from_secs(60)));
+    assert_eq!(scenario.thresholds.len(), 2);
+}
+
+#[test]
+fn schedules_and_payloads() {
+    let with = |more: &str| scenario(&format!("{MINIMAL}{more}"));
+    let schedule = |text: &str| with(&format!("load.schedule = {text}")).load;
+    let seconds = Duration::from_secs;
+    assert_eq!(
+        schedule(r#"{ kind = "ramp", from = "1k/s", to = "2k/s", over = "30s" }"#),
+        Load::Open(Schedule::Ramp { from: 1e3, to: 2e3, over: seconds(30) })
+    );
+    assert_eq!(
+        schedule(r#"{ kind = "steps", steps = [{ rate = "1/s", for = "1s" }, { rate = "2/s", for = "2s" }] }"#),
+        Load::Open(Schedule::Steps(vec![(1.0, seconds(1)), (2.0, seconds(2))]))
+    );
+    assert_eq!(
+        schedule(r#"{ kind = "bursts", base = "1/s", burst = "9/s", every = "10s", for = "1s" }"#),
+        Load::Open(Schedule::Bursts { base: 1.0, burst: 9.0, every: seconds(10), length: seconds(1) })
+    );
+    assert_eq!(
+        schedule(r#"{ kind = "poisson", rate = "10k/s", seed = 7 }"#),
+        Load::Open(Schedule::Poisson { rate: 1e4, seed: 7 })
+    );
+    let size = |text: &str| match with(&format!("payload.size = {text}")).payload.content {
+        Content::Zeros { size } => size,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(size("32"), Size::Fixed(32));
+    assert_eq!(
+        size(r#"{ normal = { mean = "1KiB", deviation = "200B", max = "4KiB" } }"#),
+        Size::Normal { mean: 1024.0, deviation: 200.0, max: 4096 }
+    );
+    assert_eq!(size(r#"{ choices = [["100B", 9], ["10KiB", 1]] }"#), Size::Choices(vec![(100, 9.0), (10_240, 1.0)]));
+    let vector = with("payload.kind = \"vector\"\npayload.dimension = 1_048_576").payload;
+    assert_eq!(vector.content, Content::Vector { dimension: 1 << 20 });
+    assert_eq!(vector.pool, 16, "64 MiB of 4 MiB each");
+    let lines = with("payload.kind = \"lines\"\npayload.file = \"rustfmt.toml\"\nload.rate = \"1B/s\"");
+    assert!(matches!(lines.payload.content, Content::Lines { file } if file.ends_with("rustfmt.toml")));
+    assert_eq!(lines.payload.pool, 3);
+}
+
+#[test]
+fn windows_fit_the_load() {
+    let window = |more: &str| scenario(&format!("{MINIMAL}{more}")).producers.in_flight;
+    assert_eq!(window("producers.count = 8192"), 12);
+    assert_eq!(window("producers.batch = 5000"), 5000);
+    assert_eq!(window("producers.round_barrier = true"), 1);
+    assert_eq!(window("load.rate = \"1/s\""), 100_000);
+    assert_eq!(window("load.rate = \"1/s\"\nproducers.count = 4096"), 100);
+}
+
+#[test]
+fn sweeps_expand_in_order() {
+    let trials = |sweep: &str| -> Vec<String> {
+        let text = format!("{MINIMAL}[sweep]\n{sweep}");
+        plan(&text)
+            .trials
+            .iter()
+            .map(|trial| {
+                let producers = trial.scenario.producers.count;
+                let Content::Zeros { size } = &trial.scenario.payload.content else { panic!("zeros") };
+                assert_eq!(trial.document.get("sweep"), None);
+                format!("{}:{producers}×{}#{}", trial.point_index, size.largest(), trial.trial)
+            })
+            .collect()
+    };
+    let over = "[sweep.over]\n\"producers.count\" = { doubling = [1, 2] }\n\"payload.size\" = [\"1KiB\", \"2KiB\"]\n";
+    let expand = |keys: &str| trials(&format!("{keys}\n{over}"));
+    assert_eq!(expand(""), ["0:1×1024#1", "1:1×2048#1", "2:2×1024#1", "3:2×2048#1"]);
+    assert_eq!(expand("combine = \"zipped\""), ["0:1×1024#1", "1:2×2048#1"]);
+    assert_eq!(expand("combine = \"zipped\"\ntrials = 2")[1], "0:1×1024#2");
+    assert_eq!(expand("combine = \"zipped\"\ntrials = 2\norder = \"interleaved\"")[1], "1:2×2048#1");
+    let shuffled = expand("order = \"shuffled\"\ntrials = 3");
+    let mut sorted = shuffled.clone();
+    sorted.sort();
+    assert_eq!(shuffled, expand("order = \"shuffled\"\ntrials = 3"));
+    assert_ne!(shuffled, expand("order = \"shuffled\"\ntrials = 3\nseed = 2"));
+    assert_eq!(sorted, expand("trials = 3"));
+    assert_eq!(trials("trials = 2"), ["0:1×100#1", "0:1×100#2"]);
+}
+
+#[test]
+fn spans_keep_their_units() {
+    let values = |span: &str| -> Vec<String> {
+        let text = format!("{MINIMAL}[sweep.over]\nrun.drain_deadline = {span}\n");
+        plan(&text).trials.iter().map(|trial| trial.point["run.drain_deadline"].to_string()).collect()
+    };
+    assert_eq!(values("{ doubling = [\"1s\", \"9s\"] }"), ["\"1s\"", "\"2s\"", "\"4s\"", "\"8s\""]);
+    assert_eq!(values("{ from = \"0.1s\", to = \"0.3s\", step = \"0.1s\" }"), ["\"0.1s\"", "\"0.2s\"", "\"0.3s\""]);
+    let text = format!("{MINIMAL}[sweep.over]\n\"producers.count\" = {{ from = 1, to = 10, step = 3 }}\n");
+    let counts: Vec<usize> = plan(&text).trials.iter().map(|trial| trial.scenario.producers.count).collect();
+    assert_eq!(counts, [1, 4, 7, 10]);
+}
+
+#[test]
+fn swept_properties_replace_those_of_the_file() {
+    for written in ["linger.ms = 5", "\"linger.ms\" = 5"] {
+        let text = format!(
+            "{RICH}[broker.properties]\n{written}\n[run]\nmessages = 1\n[sweep.over]\n\"broker.properties.linger.ms\" = [0, 9]\n"
+        );
+        let properties: Vec<_> = plan(&text).trials.into_iter().map(|trial| trial.scenario.broker.properties).collect();
+        let linger = |value: &str| vec![("linger.ms".to_owned(), value.to_owned())];
+        assert_eq!(properties, [linger("0"), linger("9")]);
+    }
+}
+
+#[test]
+fn overrides_change_anything() {
+    let text =
+        format!("{RICH}[broker.properties]\n\"linger.ms\" = 5\n[run]\nmessages = 1\n[load]\nmodel = \"closed\"\n");
+    let plan = plan_with(
+        &text,
+        &[
+            "producers.count=512",
+            "run.duration=30s",
+            "broker.addresses=[\"other:1\"]",
+            "broker.properties.linger.ms=7",
+            "load.rate=1k/s",
+            "topology.name=2024-01-01",
+        ],
+    );
+    let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+    let scenario = &plan.trials[0].scenario;
+    assert_eq!(scenario.producers.count, 512);
+    assert_eq!(scenario.run.stop.duration, Some(Duration::from_secs(30)));
+    assert_eq!(scenario.broker.addresses, ["other:1"]);
+    assert_eq!(scenario.broker.properties, [("linger.ms".to_owned(), "7".to_owned())]);
+    assert_eq!(scenario.load, Load::Open(Schedule::Constant { rate: 1000.0 }));
+    assert_eq!(scenario.topology.name.as_deref(), Some("2024-01-01"));
+    insta::assert_snapshot!(plan.text, @r##"
+    [broker]
+    kind = "rich"
+    addresses = ["other:1"]
+    [broker.properties]
+    "linger.ms" = 7
+    [run]
+    messages = 1
+    duration = "30s"
+    [load]
+    rate = "1k/s"
+
+    [producers]
+    count = 512
+
+    [topology]
+    name = "2024-01-01"
+    "##);
+}
+
+#[test]
+fn overrides_reach_into_tables_however_they_are_written() {
+    let set = ["producers.count=2", "producers.keys.kind=random", "producers.keys.distinct=3", "run.duration=1s"];
+    for producers in ["", "producers.batch = 1", "producers = {}", "producers = { keys = {} }", "producers.keys = {}"] {
+        let tables = format!("{producers}\nbroker = {{ kind = \"rich\", address = \"a:1\" }}\n");
+        for run in ["run.messages = 1\n", "[run]\nmessages = 1\n"] {
+            let plan =
+                plan_with(&format!("{tables}{run}"), &set).unwrap_or_else(|error| panic!("{producers}: {error}"));
+            let scenario = &plan.trials[0].scenario;
+            assert_eq!((scenario.producers.count, scenario.producers.keys), (2, Keys::Random { distinct: 3 }));
+            let again = plan_with(&plan.text, &[]).unwrap_or_else(|error| panic!("{}\n{error}", plan.text));
+            assert_eq!(again.trials[0].scenario, *scenario);
+        }
+    }
+}
+
+#[test]
+fn an_override_pins_a_swept_key() {
+    let text = format!("{MINIMAL}[sweep.over]\n\"producers.count\" = [1, 2]\n\"producers.batch\" = [1, 2]\n");
+    let plan = plan_with(&text, &["producers.count=5"]).unwrap();
+    let counts: Vec<_> = plan.trials.iter().map(|trial| trial.scenario.producers.count).collect();
+    assert_eq!(counts, [5, 5]);
+    assert_eq!(plan.trials[0].point.keys().collect::<Vec<_>>(), ["producers.batch"]);
+}
+
+#[test]
+fn secrets_show_nowhere() {
+    let text = r#"
+[broker]
+kind = "rich"
+address = "localhost:9092"
+[broker.properties]
+sasl.password = "hunter2"
+[broker.security.sasl]
+mechanism = "PLAIN"
+username = "me"
+password = "hunter2"
+[run]
+messages = 1
+[sweep.over]
+"broker.properties.ssl.key.password" = ["hunter2", "hunter2"]
+"#;
+    let plan = plan_with(text, &["consumers.properties.\"sasl.password\"=hunter2"]).unwrap();
+    assert!(!format!("{plan:?}").contains("hunter2"), "{plan:#?}");
+    let sasl = plan.trials[0].scenario.broker.security.sasl.clone().unwrap();
+    assert_eq!(sasl.password.reveal().as_deref(), Ok("hunter2"));
+    assert_eq!(plan.trials[0].document["broker"]["security"]["sasl"]["password"], "***");
+
+    let broken =
+        text.replace("mechanism = \"PLAIN\"", "mechanism = \"PLAN\"").replace("\"me\"\npassword", "5\npassword");
+    let inline = "broker = { kind = \"rich\", security = { sasl = { password = \"hunter2\", mechanism = \"x\" } } }";
+    let unclosed = "[broker.security.sasl]\npassword = \"hunter2\n";
+    for text in [broken.as_str(), inline, unclosed] {
+        let error = plan_with(text, &["broker.security.sasl.passwort=hunter2"]).unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
+fn a_document_is_a_scenario_again() {
+    let text = format!(
+        "{RICH}[broker.properties]\na.b = 1\n[run]\nmessages = \"1k\"\n[sweep.over]\n\"producers.count\" = [3]\n"
+    );
+    let trial = plan(&text).trials.remove(0);
+    let again: toml::Table = serde_json::from_value(trial.document.clone()).unwrap();
+    assert_eq!(scenario(&again.to_string()), trial.scenario);
+}
+
+/// Each case is a scenario with what is wrong in it; what comes out is meant to be read.
+#[test]
+fn refusals_read_well() {
+    let run = "[run]\nmessages = 1\n";
+    let cases: Vec<(&str, String, Vec<&str>)> = vec![
+        ("not TOML", "[broker\nkind = 1".to_owned(), vec![]),
+        ("not TOML, twice the same key", "name = \"a\"\nname = \"b\"".to_owned(), vec![]),
+        ("nothing at all", String::new(), vec![]),
+        (
+            "unknown keys",
+            format!("{MINIMAL}colour = 1\n[producer]\ncount = 1\n[producers]\ncuont = 3\nrate = \"1/s\"\n"),
+            vec![],
+        ),
+        ("unknown kind", "broker.kind = \"rihc\"\nrun.messages = 1".to_owned(), vec![]),
+        ("no address", "[broker]\nkind = \"rich\"\n[run]\nmessages = 1".to_owned(), vec![]),
+        (
+            "wrong addresses",
+            format!(
+                "[broker]\nkind = \"rich\"\naddresses = [\"localhost\", \"host:99999\", \"kafka://host:1\"]\n{run}"
+            ),
+            vec![],
+        ),
+        ("address twice", format!("{RICH}addresses = [\"b:1\"]\n{run}"), vec![]),
+        (
+            "embedded where there is none",
+            format!("broker = {{ kind = \"plain\", address = \"embedded\" }}\n{run}"),
+            vec![],
+        ),
+        ("the broker's own table", format!("{RICH}{run}[broker.rich]\nakcs = \"1\"\n"), vec![]),
+        ("the broker's own values", format!("{RICH}{run}[broker.rich]\nacks = \"al\"\n"), vec![]),
+        (
+            "the broker's own units",
+            format!("{RICH}{run}[broker.rich]\nacks = \"all\"\nlinger = \"5 fortnights\"\n"),
+            vec![],
+        ),
+        ("a secret among the broker's own values", format!("{RICH}{run}[broker.rich]\ntoken = \"hunter2\"\n"), vec![]),
+        ("another broker's table", format!("{MINIMAL}[broker.rich]\nacks = \"all\"\n"), vec![]),
+        (
+            "numbers",
+            format!("{MINIMAL}[producers]\ncount = 0\nbatch = -1\nin_flight = \"many\"\nround_barrier = \"yes\"\n"),
+            vec![],
+        ),
+        ("too many producers", format!("{MINIMAL}producers.count = 20000\n"), vec![]),
+        ("blocks", format!("{MINIMAL}topology.topics = 4\n[producers]\ncount = 6\nplacement = \"blocks\"\n"), vec![]),
+        ("more topics than producers", format!("{MINIMAL}topology.topics = 4\n"), vec![]),
+        ("a batch beyond the window", format!("{MINIMAL}[producers]\nbatch = 100\nin_flight = 10\n"), vec![]),
+        ("choices", format!("{MINIMAL}[producers]\nplacement = \"block\"\nconfirm = \"never\"\n"), vec![]),
+        ("keys", format!("{RICH}{run}[producers]\nkeys = \"random\"\n"), vec![]),
+        (
+            "key exponents",
+            format!("{RICH}{run}[producers]\nkeys = {{ kind = \"random\", distinct = 0, exponent = 1 }}\n"),
+            vec![],
+        ),
+        (
+            "units",
+            format!("{MINIMAL}warm_up = 5\n")
+                .replace("run.messages", "[run]\nduration = \"30 secs\"\ndrain_deadline = \"400s\"\nmessages"),
+            vec![],
+        ),
+        ("rates", format!("{MINIMAL}[load]\nrate = \"100k\"\n"), vec![]),
+        ("a bare rate", format!("{MINIMAL}[load]\nrate = 100\n"), vec![]),
+        (
+            "rate and schedule",
+            format!("{MINIMAL}[load]\nrate = \"1/s\"\nschedule = {{ kind = \"constant\", rate = \"1/s\" }}\n"),
+            vec![],
+        ),
+        ("a closed loop with a rate", format!("{MINIMAL}[load]\nmodel = \"closed\"\nrate = \"1/s\"\n"), vec![]),
+        (
+            "schedules",
+            format!(
+                "{MINIMAL}[load]\nschedule = {{ kind = \"ramp\", from = \"1/s\", too = \"2/s\", over = \"1s\" }}\n"
+            ),
+            vec![],
+        ),
+        (
+            "endless bursts",
+            format!(
+                "{MINIMAL}[load.schedule]\nkind = \"bursts\"\nbase = \"1/s\"\nburst = \"2/s\"\nevery = \"1s\"\nfor = \"1s\"\n"
+            ),
+            vec![],
+        ),
+        ("no end", "broker.kind = \"plain\"\n".to_owned(), vec![]),
+        ("a rate without an end", "broker.kind = \"plain\"\n[load]\nrate = \"1k/s\"\n".to_owned(), vec![]),
+        (
+            "a barrier in an open loop",
+            format!("{MINIMAL}load.rate = \"1/s\"\n[producers]\nround_barrier = true\n"),
+            vec![],
+        ),
+        ("a vector's size", format!("{MINIMAL}[payload]\nkind = \"vector\"\nsize = \"1KiB\"\n"), vec![]),
+        ("compressibility", format!("{MINIMAL}[payload]\nkind = \"random\"\ncompressibility = 50\n"), vec![]),
+        ("sizes", format!("{MINIMAL}[payload]\nsize = {{ uniform = [\"1KiB\", \"1B\"] }}\n"), vec![]),
+        ("templates", format!("{MINIMAL}[payload]\nkind = \"template\"\ntext = 'id ${{cuonter}}'\n"), vec![]),
+        ("files", format!("{MINIMAL}[payload]\nkind = \"lines\"\nfile = \"nowhere.txt\"\n"), vec![]),
+        (
+            "bytes per second of a template",
+            format!("{MINIMAL}[load]\nrate = \"1MiB/s\"\n[payload]\nkind = \"template\"\ntext = '${{counter}}'\n"),
+            vec![],
+        ),
+        (
+            "capabilities",
+            format!(
+                "{MINIMAL}[topology]\npartitions = 4\nreplication = 3\n[producers]\nkeys = {{ kind = \"random\", distinct = 2 }}\nheaders = {{ a = 1 }}\n[consumers]\ngroups = 2\n"
+            ),
+            vec![],
+        ),
+        (
+            "security",
+            format!(
+                "{MINIMAL}[broker.security]\ntls = true\nsasl = {{ mechanism = \"SCRAM-SHA-266\", username = \"me\", password = \"hunter2\" }}\n"
+            ),
+            vec![],
+        ),
+        (
+            "no room for the envelope",
+            "broker.kind = \"echo\"\nrun.messages = 1\n[payload]\nsize = \"10B\"\n[consumers]\n".to_owned(),
+            vec![],
+        ),
+        (
+            "content that stays as it is",
+            "broker.kind = \"echo\"\nrun.messages = 1\n[payload]\nkind = \"log\"\n[consumers]\n".to_owned(),
+            vec![],
+        ),
+        (
+            "thresholds",
+            format!("{MINIMAL}[thresholds]\nrequire = [\"p101 < 1ms\", \"p99 < 10\", \"messages_per_secnd > 5\"]\n"),
+            vec![],
+        ),
+        (
+            "thresholds on what is not measured",
+            format!(
+                "{MINIMAL}[thresholds]\nrequire = [\n  \"lost = 0\",\n  \"end_to_end.p99 < 1s\",\n  \"response.p99 < 1s\",\n]\n"
+            ),
+            vec![],
+        ),
+        (
+            "a property's environment",
+            format!("{RICH}{run}[broker.properties]\n\"sasl.password\" = {{ env = \"BROKERMARK_TEST_UNSET\" }}\n"),
+            vec![],
+        ),
+        ("names", format!("name = \"a/b\"\n{MINIMAL}"), vec![]),
+        ("overrides", MINIMAL.to_owned(), vec!["producers.count=0"]),
+        ("overrides of unknown keys", MINIMAL.to_owned(), vec!["producers.cuont=5"]),
+        ("overrides that are none", MINIMAL.to_owned(), vec!["producers.count"]),
+        ("overrides that are half TOML", MINIMAL.to_owned(), vec!["broker.addresses=[a"]),
+        ("overrides through values", MINIMAL.to_owned(), vec!["broker.kind.x=1"]),
+        (
+            "an override's disagreement",
+            format!("{MINIMAL}[topology]\ntopics = 4\n[producers]\ncount = 8\nplacement = \"blocks\"\n"),
+            vec!["producers.count=9"],
+        ),
+        ("swept values", format!("{MINIMAL}[sweep.over]\n\"producers.count\" = [4, 0, 8]\n"), vec![]),
+        (
+            "a swept span",
+            format!("{MINIMAL}[sweep.over]\n\"producers.count\" = {{ from = 0, to = 4, step = 2 }}\n"),
+            vec![],
+        ),
+        ("swept keys", format!("{MINIMAL}[sweep.over]\n\"producers.cuont\" = [4, 8]\n"), vec![]),
+        (
+            "a point's disagreement",
+            format!(
+                "{MINIMAL}[producers]\nin_flight = 100\n[sweep.over]\n\"producers.batch\" = [10, 1000]\n\"producers.count\" = [1, 2]\n"
+            ),
+            vec![],
+        ),
+        (
+            "zipped axes",
+            format!(
+                "{MINIMAL}[sweep]\ncombine = \"zipped\"\n[sweep.over]\n\"producers.count\" = [4, 8]\n\"payload.size\" = [1, 2, 3]\n"
+            ),
+            vec![],
+        ),
+        ("spans", format!("{MINIMAL}[sweep.over]\n\"payload.size\" = {{ doubling = [\"1KiB\", \"1MiB\"] }}\n"), vec![]),
+        (
+            "what cannot be swept",
+            format!("{MINIMAL}[sweep.over]\n\"output.directory\" = [\"a\", \"b\"]\n\"producers.count\" = 4\n"),
+            vec![],
+        ),
+        (
+            "a run without end",
+            format!(
+                "{MINIMAL}[sweep]\ntrials = 1000\n[sweep.over]\n\"payload.size\" = {{ from = 1, to = 1000, step = 1 }}\n"
+            ),
+            vec![],
+        ),
+        (
+            "beyond ASCII",
+            format!("{MINIMAL}[producers]\nheaders = {{ \"größe\" = \"µ\" }}\n\t\"größe\" = 5 # é\n"),
+            vec![],
+        ),
+    ];
+    let shown: Vec<String> = cases
+        .into_iter()
+        .map(|(title, text, overrides)| match plan_with(&text, &overrides) {
+            Ok(_) => panic!("{title}: accepted"),
+            Err(error) => format!("── {title} ──\n{error}\n"),
+        })
+        .collect();
+    insta::assert_snapshot!("refusals", shown.join("\n"));
+}
+
+#[test]
+fn a_pipeline_is_a_group_of_consumers() {
+    let scenario = scenario(&format!(
+        "{RICH}{JSON}[pipeline]\ninstances = 8\ntimestamp = \"t\"\nlinger = \"5ms\"\n[consumers.properties]\na = 1\n[run]\nmessages = 1\n"
+    ));
+    let (consumers, pipeline) = (scenario.consumers.unwrap(), scenario.pipeline.unwrap());
+    assert_eq!((consumers.groups, consumers.members, consumers.verify), (1, 8, true));
+    assert_eq!(consumers.properties, [("a".to_owned(), "1".to_owned())]);
+    assert_eq!((pipeline.batch, pipeline.writers, pipeline.linger), (3000, 2, Duration::from_millis(5)));
+    assert_eq!((pipeline.commit, pipeline.feed), (CommitPolicy::AfterWrite, Feed::Together));
+}
+
+#[test]
+fn what_a_pipeline_cannot_have_is_refused_with_its_line() {
+    let refused = |pipeline: &str| {
+        let text = format!("{RICH}[run]\nmessages = 1\n[pipeline]\n{pipeline}\n{JSON}");
+        plan_with(&text, &[]).unwrap_err().to_string()
+    };
+    for (pipeline, words) in [
+        ("instanses = 8", &["try.toml:7", "did you mean `instances`?"][..]),
+        ("writers = 0", &["try.toml:7", "`pipeline.writers` cannot be 0"]),
+        ("feed = \"none\"", &["topology.name", "run.duration"]),
+        ("commit = \"afterwrite\"", &["try.toml:7", "did you mean `after_write`?"]),
+        ("parse = \"none\"\ntimestamp = \"t\"", &["try.toml:8", "there are no fields"]),
+        ("[[pipeline.sinks]]\nkind = \"cassandra\"", &["try.toml:8", "no sink of kind \"cassandra\""]),
+        ("[[pipeline.sinks]]\nkey = 1", &["`kind` is missing"]),
+        ("group = \"g\"\n[consumers]\nverify = true", &["try.toml:9", "others may send or receive"]),
+        ("[consumers]\nmembers = 3", &["try.toml:8", "pipeline.instances"]),
+        ("[topology]\ntopics = 2", &["try.toml:8", "a pipeline reads one topic"]),
+        ("[thresholds]\nrequire = [\"written_per_second > 1\"]", &["try.toml:8", "nothing is written"]),
+    ] {
+        let refusal = refused(pipeline);
+        for word in words {
+            assert!(refusal.contains(word), "no '{word}' in:\n{refusal}");
+        }
+    }
+    let plain = "broker.kind = \"echo\"\npayload.kind = \"random\"\nrun.messages = 1\npipeline.parse = \"none\"\n";
+    let refusal = plan_with(plain, &[]).unwrap_err().to_string();
+    assert!(refusal.contains("let `pipeline.commit` be \"on_receipt\""), "{refusal}");
+    assert!(plan_with(plain, &["pipeline.commit=on_receipt"]).is_ok());
+    let refusal = plan_with(plain, &["pipeline.commit=on_receipt", "pipeline.parse=json"]).unwrap_err().to_string();
+    assert!(refusal.contains("try.toml:2") && refusal.contains("no JSON"), "{refusal}");
+}
+
+#[cfg(all(feature = "redis", feature = "mongodb"))]
+#[test]
+fn a_sink_checks_its_own_keys_and_its_secrets_are_masked() {
+    let text = |sink: &str| format!("{RICH}[run]\nmessages = 1\n[pipeline]\n[[pipeline.sinks]]\n{sink}\n{JSON}");
+    let refused = |sink: &str| plan_with(&text(sink), &[]).unwrap_err().to_string();
+    let refusal = refused("kind = \"redis\"\naddres = \"h:1\"\nkey = \"a\"");
+    assert!(refusal.contains("try.toml:9") && refusal.contains("did you mean `address`?"), "{refusal}");
+    assert!(refused("kind = \"redis\"\naddress = \"h:1\"").contains("needs a `key`"));
+    let both = text(
+        "kind = \"mongodb\"\naddress = \"h:1\"\ndatabase = \"d\"\ncollection = \"c\"\nfields = [\"a\"]\nusername = \"u\"\npassword = \"hunter2\"",
+    );
+    let plan = plan(&both);
+    assert_eq!(plan.trials[0].scenario.pipeline.as_ref().unwrap().sinks[0].fields, ["a"]);
+    assert!(!plan.text.contains("hunter2") && !plan.trials[0].document.to_string().contains("hunter2"));
+    assert!(!format!("{:?}", plan.trials[0].scenario).contains("hunter2"));
+}
+
+#[test]
+fn the_table_of_a_missing_file() {
+    let error = brokermark::scenario::load(Path::new("nowhere.toml"), &[], &[]).unwrap_err().to_string();
+    assert!(error.starts_with("nowhere.toml: the scenario cannot be read"), "{error}");
+}
+
+/// The reference's own examples: every fenced block of TOML parses, and whole tables are accepted.
+#[test]
+fn the_reference_shows_keys_that_exist() {
+    let reference = include_str!("../../docs/SCENARIO.md");
+    let blocks = reference.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let mut tables = 0;
+    for block in blocks.filter(|block| block.starts_with('[')) {
+        // Alternatives to the same key stand below each other; each is tried by itself elsewhere.
+        let Ok(table) = toml::from_str::<toml::Table>(block) else { continue };
+        tables += 1;
+        let text = format!("{block}\n");
+        let mut overrides = Vec::new();
+        if !table.contains_key("broker") {
+            overrides.extend(["broker.kind=rich", "broker.address=embedded"].map(str::to_owned));
+        }
+        if table.contains_key("thresholds") {
+            overrides.push("consumers.verify=true".to_owned());
+        }
+        if !table.contains_key("run") {
+            overrides.push("run.messages=1".to_owned());
+        }
+        // A broker that is built in checks its own table.
+        let of_kind = |kind| find(kind).copied().unwrap_or(Descriptor { kind, check_options: |_| Ok(()), ..KINDS[0] });
+        let kinds = [of_kind("kafka"), of_kind("pulsar"), KINDS[0]];
+        let refused = match parse_for(&kinds, &text, "reference", &overrides, Path::new(".")) {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        assert!(!refused.contains("unknown key") && !refused.contains("cannot be"), "{block}\n{refused}");
+    }
+    assert!(tables >= 8, "{tables}");
+}
+
+proptest::proptest! {
+    /// Whatever happens to a scenario, it is accepted or refused in words.
+    #[test]
+    fn damaged_scenarios_never_panic(at: proptest::sample::Index, length in 0..20usize, inserted in "[\\[\\]{}=.\"'a-z0-9 \nµ-]{0,6}") {
+        let text = format!(
+            "{RICH}security = {{ sasl = {{ mechanism = \"PLAIN\", username = \"é\", password = \"hunter2\" }} }}\n\
+             [producers]\ncount = 4 # µ\nkeys = {{ kind = \"zipf\", distinct = 10 }}\n[load]\nrate = \"1MiB/s\"\n[run]\n\
+             duration = \"1s\"\n[sweep.over]\n\"payload.size\" = {{ doubling = [\"1KiB\", \"8KiB\"] }}\n\
+             [thresholds]\nrequire = [\"p99 < 10ms\"]\n"
+        );
+        let mut characters: Vec<char> = text.chars().collect();
+        let start = at.index(characters.len());
+        let end = (start + length).min(characters.len());
+        characters.splice(start..end, inserted.chars());
+        let damaged: String = characters.into_iter().collect();
+        if let Err(error) = plan_with(&damaged, &[]) {
+            proptest::prop_assert!(!error.to_string().is_empty());
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! From the sender to every receiver: nothing is lost, repeated, swapped or damaged, whatever the shape of the load.
+
+use super::Broker;
+use crate::harness::{assert_delivered, record_of, records_of};
+
+pub fn what_is_acknowledged_arrives_once_and_in_order(broker: &Broker) {
+    let record = record_of(&broker.scenario(
+        "topology.partitions = 3
+        [producers]
+        count = 4
+        [payload]
+        kind = \"random\"
+        size = \"200B\"
+        [consumers]
+        [run]
+        messages = 3000",
+    ));
+    assert_delivered(&record, 3000, 1);
+    assert_eq!(record.counts.payload_bytes_acknowledged, 3000 * 200);
+    let end_to_end = record.latency.end_to_end.as_ref().unwrap();
+    assert_eq!(end_to_end.count, 3000);
+    // Whoever receives a message cannot have it before it was sent.
+    assert!(end_to_end.min_ns > 0);
+}
+
+pub fn topics_partitions_placements_and_connections(broker: &Broker) {
+    let records = records_of(&broker.scenario(
+        "[topology]
+        topics = 3
+        partitions = 2
+        [producers]
+        count = 6
+        batch = 5
+        [consumers]
+        [run]
+        messages = 1200
+        [sweep.over]
+        \"producers.placement\" = [\"blocks\", \"round-robin\"]
+        \"broker.connections\" = [1, 3]",
+    ));
+    assert_eq!(records.len(), 4);
+    for record in &records {
+        assert_delivered(record, 1200, 1);
+    }
+}
+
+pub fn every_group_receives_everything_whatever_its_members(broker: &Broker) {
+    let records = records_of(&broker.scenario(
+        "topology.partitions = 4
+        producers.count = 2
+        [consumers]
+        [run]
+        messages = 800
+        [sweep]
+        combine = \"zipped\"
+        [sweep.over]
+        \"consumers.groups\" = [2, 1, 3]
+        \"consumers.members\" = [1, 3, 2]",
+    ));
+    assert_eq!(records.len(), 3);
+    for (record, groups) in records.iter().zip([2, 1, 3]) {
+        assert_delivered(record, 800, groups);
+    }
+}
+
+pub fn windows_of_messages_and_of_batches(broker: &Broker) {
+    let records = records_of(&broker.scenario(
+        "[producers]
+        count = 2
+        [consumers]
+        [run]
+        messages = 505
+        [sweep]
+        combine = \"zipped\"
+        [sweep.over]
+        \"producers.in_flight\" = [1, 25, 25, 1000]
+        \"producers.batch\" = [1, 10, 10, 100]
+        \"producers.confirm\" = [\"message\", \"message\", \"batch\", \"batch\"]",
+    ));
+    assert_eq!(records.len(), 4);
+    for record in &records {
+        assert_delivered(record, 505, 1);
+    }
+}

@@ -1,0 +1,152 @@
+//! What every broker must do, whatever it is: one list of expectations, run over every line of one table.
+//!
+//! To add a broker, add it to the table. Its servers come from the environment, see `scripts/test`; a broker that is not
+//! there is a failure, never a pass.
+
+mod carrying;
+mod delivery;
+mod ending;
+mod schedules;
+
+use crate::harness::Bench;
+use brokermark::broker::registry::{Capabilities, find};
+
+/// A broker as a scenario names it.
+struct Broker {
+    /// The keys that every scenario begins with.
+    keys: String,
+    /// `[consumers.properties]`, for scenarios that consume.
+    consumer_properties: &'static str,
+}
+
+impl Broker {
+    fn null() -> Self {
+        Broker { keys: "broker.kind = \"null\"".to_owned(), consumer_properties: "" }
+    }
+
+    #[cfg(feature = "kafka")]
+    fn embedded_kafka() -> Self {
+        Broker {
+            keys: "broker.kind = \"kafka\"\nbroker.address = \"embedded\"".to_owned(),
+            // It answers a fetch only when this time is over.
+            consumer_properties: "[consumers.properties]\n\"fetch.wait.max.ms\" = 5\n",
+        }
+    }
+
+    #[cfg(feature = "kafka")]
+    fn real_kafka() -> Self {
+        let address = crate::harness::kafka::address();
+        Broker { keys: format!("broker.kind = \"kafka\"\nbroker.address = \"{address}\""), consumer_properties: "" }
+    }
+
+    #[cfg(feature = "nsq")]
+    fn real_nsq() -> Self {
+        let (addresses, http) = (crate::harness::nsq::addresses(), crate::harness::nsq::http_addresses());
+        let keys = format!(
+            "broker.kind = \"nsq\"\nbroker.addresses = {addresses:?}\nbroker.nsq.http_addresses = {http:?}\nbroker.connections = 3"
+        );
+        Broker { keys, consumer_properties: "" }
+    }
+
+    #[cfg(feature = "pulsar")]
+    fn real_pulsar() -> Self {
+        let (address, admin) = (crate::harness::pulsar::address(), crate::harness::pulsar::admin());
+        let keys =
+            format!("broker.kind = \"pulsar\"\nbroker.address = \"{address}\"\nbroker.pulsar.admin = \"{admin}\"");
+        Broker { keys, consumer_properties: "" }
+    }
+
+    #[cfg(feature = "sls")]
+    fn embedded_sls() -> Self {
+        // One request at a time keeps the order of all batches, and a short linger keeps windows of one message moving.
+        let own = "broker.sls = { io_threads = 1, linger = \"2ms\", pull_interval = \"5ms\" }";
+        Broker { keys: format!("broker.kind = \"sls\"\nbroker.address = \"embedded\"\n{own}"), consumer_properties: "" }
+    }
+
+    #[cfg(feature = "rabbitmq-stream")]
+    fn real_rabbitmq_stream() -> Self {
+        let address = crate::harness::rabbitmq::address();
+        let keys = format!("broker.kind = \"rabbitmq-stream\"\nbroker.address = \"{address}\"");
+        Broker { keys, consumer_properties: "" }
+    }
+
+    /// What the broker says that it can do. What it cannot is refused, which is what is expected of it then.
+    fn can(&self) -> Capabilities {
+        let table: toml::Table = self.keys.parse().unwrap();
+        find(table["broker"]["kind"].as_str().unwrap()).unwrap().capabilities
+    }
+
+    /// `tables`, a scenario without its broker, for this broker; with one partition where it has no more.
+    fn scenario(&self, tables: &str) -> String {
+        let can = self.can();
+        let partitions =
+            |line: &str| ["partitions = ", "topology.partitions = "].iter().any(|key| line.starts_with(key));
+        let lines: Vec<&str> =
+            tables.lines().map(str::trim_start).filter(|line| can.partitions || !partitions(line)).collect();
+        let properties = if tables.contains("[consumers]") { self.consumer_properties } else { "" };
+        format!("{}\n{}\n{properties}", self.keys, lines.join("\n"))
+    }
+
+    /// Asserts that `tables` are refused, with `words`, before anything connects.
+    fn refuses(&self, tables: &str, words: &str) {
+        Bench::new(&self.scenario(tables)).run(&[]).expect(2).complains_of(&[words]);
+    }
+}
+
+/// Makes a test of each expectation for one broker.
+macro_rules! expect {
+    ($broker:ident: $($theme:ident::$expectation:ident),* $(,)?) => {
+        mod $broker {
+            $(
+                #[test]
+                fn $expectation() {
+                    super::$theme::$expectation(&super::Broker::$broker());
+                }
+            )*
+        }
+    };
+}
+
+/// The table: one line a broker, below the expectations that all of them are held to.
+macro_rules! conformance {
+    ($($(#[$condition:meta])* $broker:ident,)*) => {
+        $(
+            $(#[$condition])*
+            expect! {
+                $broker:
+                delivery::what_is_acknowledged_arrives_once_and_in_order,
+                delivery::topics_partitions_placements_and_connections,
+                delivery::every_group_receives_everything_whatever_its_members,
+                delivery::windows_of_messages_and_of_batches,
+                carrying::keys_of_every_kind,
+                carrying::payloads_of_every_kind,
+                carrying::sizes_of_every_distribution,
+                carrying::headers_beside_every_message,
+                ending::after_exactly_the_messages_asked_for,
+                ending::after_exactly_the_payload_bytes_asked_for,
+                ending::after_the_duration_asked_for,
+                ending::after_whole_rounds,
+                ending::at_the_first_signal_with_what_was_measured,
+                schedules::without_chance_are_kept_to_the_message,
+                schedules::with_chance_are_kept,
+                schedules::warm_up_is_not_measured,
+            }
+        )*
+    };
+}
+
+conformance! {
+    null,
+    #[cfg(feature = "kafka")]
+    embedded_kafka,
+    #[cfg(feature = "kafka")]
+    real_kafka,
+    #[cfg(feature = "nsq")]
+    real_nsq,
+    #[cfg(feature = "pulsar")]
+    real_pulsar,
+    #[cfg(feature = "sls")]
+    embedded_sls,
+    #[cfg(feature = "rabbitmq-stream")]
+    real_rabbitmq_stream,
+}

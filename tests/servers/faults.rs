@@ -1,0 +1,185 @@
+//! Brokers that are down, die, come back or refuse: the run ends by itself, and the ledger balances.
+#![cfg(feature = "kafka")]
+
+use std::time::Duration;
+
+use crate::harness::kafka;
+use crate::harness::server::variable;
+use crate::harness::{Bench, assert_balanced};
+use brokermark::broker::FailureClass;
+use brokermark::record::{Record, Status};
+
+/// An open loop on the server at `address`, which notices within a second that an answer does not come.
+fn scenario(address: &str, more: &str) -> String {
+    format!(
+        r#"
+        [broker]
+        kind = "kafka"
+        addresses = ["{address}"]
+        [broker.properties]
+        "message.timeout.ms" = 4000
+        "socket.timeout.ms" = 2000
+        "reconnect.backoff.max.ms" = 500
+        [broker.kafka]
+        acks = "all"
+        [topology]
+        partitions = 2
+        [producers]
+        count = 4
+        batch = 10
+        [load]
+        rate = "5k/s"
+        [payload]
+        kind = "random"
+        size = "100B"
+        {more}
+        "#
+    )
+}
+
+fn failed(record: &Record, class: FailureClass) -> u64 {
+    record.errors.iter().filter(|error| error.class == class).map(|error| error.count).sum()
+}
+
+#[test]
+fn nobody_listening_is_said_at_once_with_the_address_and_the_reason() {
+    let bench = Bench::new(&scenario("127.0.0.1:1", "[run]\nduration = \"60s\""));
+    let ended = bench.run(&[]).expect(1);
+    ended.complains_of(&["127.0.0.1:1", "cannot be reached", "Connection refused"]);
+    assert!(ended.took < Duration::from_secs(20), "{:?}", ended.took);
+    let record = ended.record();
+    assert_eq!(record.status, Status::Failed, "that it could not run is recorded, too");
+    assert!(record.error.unwrap().contains("Connection refused"));
+}
+
+#[test]
+fn a_name_that_does_not_resolve_is_named() {
+    let bench = Bench::new(&scenario("no-such-host.invalid:9092", "[run]\nduration = \"60s\""));
+    bench.run(&[]).expect(1).complains_of(&["no-such-host.invalid:9092", "resolve"]);
+}
+
+#[test]
+fn a_property_that_the_client_does_not_know_is_named() {
+    let text =
+        scenario("127.0.0.1:1", "[run]\nmessages = 1\n").replace("\"socket.timeout.ms\"", "\"no.such.property\"");
+    Bench::new(&text).run(&[]).expect(1).complains_of(&["configuration", "no.such.property"]);
+}
+
+#[test]
+fn real_server_that_dies_ends_the_run_with_a_balanced_ledger() {
+    let server = kafka::server("dies", 19392);
+    let more = "[run]\nduration = \"8s\"\ndrain_deadline = \"10s\"\n[sweep]\ntrials = 2";
+    let bench = Bench::new(&scenario(&server.address(), more));
+    let mut running = bench.start(&[]);
+    // A line with percentiles: messages have been acknowledged.
+    running.await_stderr(" p99 ");
+    server.kill();
+    // The rest of the load, the drain, and what closing and the second trial may take without a server.
+    let ended = running.finish(Duration::from_secs(75)).expect(1);
+    let record = &crate::harness::assert_survived(&ended, &server.address());
+    let counts = &record.counts;
+    assert_eq!(failed(record, FailureClass::Timeout), counts.failed, "{:?}", record.errors);
+    assert!(record.errors[0].first_message.contains("timed out"), "{:?}", record.errors);
+}
+
+#[test]
+fn real_server_that_comes_back_is_used_again_and_nothing_acknowledged_is_lost() {
+    let server = kafka::server("returns", 19492);
+    let more = "[consumers]\nverify = true\n[run]\nduration = \"30s\"\ndrain_deadline = \"40s\"";
+    // Long enough for the server to come back, so that nothing fails for good.
+    let text = scenario(&server.address(), more).replace("= 4000", "= 90000");
+    let text = text.replace("[topology]", "[topology]\nname = \"returns\"\nkeep = true");
+    let bench = Bench::new(&text.replace("[broker.kafka]", "[broker.kafka]\nidempotence = true"));
+    let mut running = bench.start(&[]);
+    // A line with percentiles: messages have been acknowledged.
+    running.await_stderr(" p99 ");
+    server.kill();
+    server.restart();
+    let record = running.finish(Duration::from_secs(180)).expect(0).record();
+    assert_balanced(&record);
+    assert_eq!(record.verification.as_ref().unwrap().corrupt, 0);
+    assert_eq!(record.counts.attempted, record.counts.acknowledged, "{:?}", record.errors);
+    // The server is asked, not our consumer: librdkafka's may take longer than the drain to find its partitions again.
+    assert_eq!(kafka::messages(&server.address(), "returns"), record.counts.acknowledged);
+    // The outage is in the response time: it counts from when a message was due.
+    assert!(record.latency.response.as_ref().unwrap().max_ns > 1_000_000_000);
+}
+
+#[test]
+fn real_messages_too_large_fail_one_by_one() {
+    let text = scenario(&kafka::address(), "[run]\nmessages = 100\n").replace("size = \"100B\"", "size = \"2MiB\"");
+    let record = Bench::new(&text.replace("[load]\n        rate = \"5k/s\"", "")).run(&[]).expect(1).record();
+    assert_balanced(&record);
+    assert_eq!((record.counts.attempted, record.counts.failed), (100, 100));
+    assert_eq!(failed(&record, FailureClass::TooLarge), 100, "{:?}", record.errors);
+}
+
+#[test]
+fn real_messages_beyond_the_clients_own_limit_fail_among_others_that_do_not() {
+    let sizes = "size = { choices = [[\"100B\", 1], [\"5KiB\", 1]] }";
+    let text = scenario(&kafka::address(), "[run]\nmessages = 400\n").replace("size = \"100B\"", sizes);
+    let text = text.replace("[broker.kafka]", "\"message.max.bytes\" = 2000\n[broker.kafka]");
+    let record = Bench::new(&text).run(&[]).expect(0).record();
+    assert_balanced(&record);
+    let counts = &record.counts;
+    assert_eq!((counts.attempted, counts.unresolved), (400, 0));
+    assert!(counts.failed > 100 && counts.acknowledged > 100, "{counts:?}");
+    assert_eq!(failed(&record, FailureClass::TooLarge), counts.failed, "{:?}", record.errors);
+    assert_eq!(counts.payload_bytes_acknowledged, counts.acknowledged * 100, "only the small ones");
+}
+
+#[test]
+fn real_topic_of_another_shape_is_refused_and_left_alone() {
+    let topic = format!("faults-shape-{}", std::process::id());
+    kafka::make_topic(&kafka::address(), &topic, 3);
+    let more = "[run]\nmessages = 100\n";
+    let text =
+        scenario(&kafka::address(), more).replace("partitions = 2", &format!("partitions = 2\nname = \"{topic}\""));
+    Bench::new(&text).run(&[]).expect(1).complains_of(&[&topic, "3 partition(s)", "2 partition(s)"]);
+    assert!(kafka::topics(&kafka::address()).contains(&topic));
+    kafka::remove_topic(&kafka::address(), &topic);
+}
+
+#[test]
+fn real_replication_beyond_the_cluster_is_refused_with_advice() {
+    let text = scenario(&kafka::address(), "[run]\nmessages = 1\n");
+    let text = text.replace("partitions = 2", "partitions = 2\nreplication = 3");
+    Bench::new(&text).run(&[]).expect(1).complains_of(&["cannot be made", "topology.replication"]);
+}
+
+#[test]
+fn real_wrong_protocol_on_a_port_ends_with_the_address() {
+    let address = variable("BROKERMARK_KAFKA_TLS");
+    let ended = Bench::new(&scenario(&address, "[run]\nmessages = 1\n")).run(&[]).expect(1);
+    ended.complains_of(&[&address, "cannot be reached"]);
+    let address = kafka::address();
+    let tls = format!("[broker.security.tls]\nca = \"{}\"\n", variable("BROKERMARK_KAFKA_CA"));
+    let ended = Bench::new(&scenario(&address, &format!("{tls}[run]\nmessages = 1\n"))).run(&[]).expect(1);
+    ended.complains_of(&[&address, "SSL"]);
+}
+
+#[test]
+fn real_server_whose_authority_is_unknown_is_not_trusted() {
+    let address = variable("BROKERMARK_KAFKA_TLS");
+    // Without `ca` the system's authorities are asked, and they have never heard of this one.
+    let ended =
+        Bench::new(&scenario(&address, "[broker.security]\ntls = true\n[run]\nmessages = 1\n")).run(&[]).expect(1);
+    ended.complains_of(&[&address, "certificate"]);
+}
+
+#[test]
+fn real_topic_deleted_in_the_middle_fails_what_follows_by_class() {
+    let topic = format!("faults-deleted-{}", std::process::id());
+    let text = scenario(&kafka::address(), "[run]\nduration = \"15s\"\ndrain_deadline = \"10s\"\n");
+    let text = text.replace("partitions = 2", &format!("partitions = 2\nname = \"{topic}\"\nkeep = true"));
+    let bench = Bench::new(&text.replace("\"socket", "\"topic.metadata.refresh.interval.ms\" = 1000\n\"socket"));
+    let mut running = bench.start(&[]);
+    running.await_stderr("measuring");
+    kafka::remove_topic(&kafka::address(), &topic);
+    let ended = running.finish(Duration::from_secs(90));
+    let record = ended.record();
+    assert_balanced(&record);
+    assert!(record.counts.failed > 0, "{:?}", record.counts);
+    let by_class = failed(&record, FailureClass::UnknownTopic) + failed(&record, FailureClass::Timeout);
+    assert_eq!(by_class, record.counts.failed, "{:?}", record.errors);
+}

@@ -1,0 +1,16 @@
+//! Tests against real servers, which `scripts/test` starts, and against scripted ones.
+//!
+//! One program, because each one links everything anew.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod conformance;
+mod faults;
+mod interchange;
+mod nsq;
+mod pipeline;
+mod pulsar;
+mod rabbitmq_stream;
+mod sls;
+mod topics;

@@ -1,0 +1,389 @@
+//! Pipelines from a real Kafka to real databases: everything arrives once, or the record says what did not and why, and
+//! nothing is committed that was not written.
+#![cfg(all(feature = "kafka", feature = "redis", feature = "mongodb"))]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::harness::databases::{ask_redis, documents, make_unique, mongodb, mongodb_server, redis, redis_server};
+use crate::harness::kafka;
+use crate::harness::{Bench, finding, reasons};
+use brokermark::broker::FailureClass;
+use brokermark::record::{ErrorCount, Limiter, Pipeline, ReasonKind, Record, SeriesRow};
+
+const PARTITIONS: i32 = 4;
+
+/// Messages as the seed sends them, through a pipeline with these keys, to these sinks.
+fn scenario(load: &str, pipeline: &str, sinks: &[String], run: &str) -> String {
+    let address = kafka::address();
+    let sinks = sinks.concat();
+    format!(
+        r#"
+        [broker]
+        kind = "kafka"
+        address = "{address}"
+        kafka = {{ acks = "1", linger = "5ms" }}
+        [producers]
+        batch = 10
+        [payload]
+        kind = "template"
+        text = '{{"timestamp": ${{timestamp}}, "device_id": "dev-${{random:1..11}}", "value": ${{random:0.0..100.0}}}}'
+        [consumers.properties]
+        "session.timeout.ms" = 6000
+        "heartbeat.interval.ms" = 500
+        "fetch.wait.max.ms" = 20
+        {load}
+        [pipeline]
+        timestamp = "timestamp"
+        batch = 500
+        {pipeline}
+        {sinks}
+        {run}
+        "#
+    )
+}
+
+fn topology(name: &str) -> String {
+    format!("[topology]\npartitions = {PARTITIONS}\nname = \"{name}\"\nkeep = true")
+}
+
+fn to_redis(address: &str, more: &str) -> String {
+    format!("[[pipeline.sinks]]\nkind = \"redis\"\naddress = \"{address}\"\nkey = \"device_id\"\n{more}\n")
+}
+
+fn to_mongodb(address: &str, collection: &str, more: &str) -> String {
+    format!(
+        "[[pipeline.sinks]]\nkind = \"mongodb\"\naddress = \"{address}\"\ndatabase = \"tests\"\ncollection = \"{collection}\"\n\
+         fields = [\"device_id\", \"value\"]\n{more}\n"
+    )
+}
+
+/// A name that no other test and no earlier run has.
+fn unique(name: &str) -> String {
+    format!("pipeline-{name}-{}", std::process::id())
+}
+
+fn pipeline(record: &Record) -> &Pipeline {
+    record.pipeline.as_ref().unwrap()
+}
+
+fn of_class(errors: &[ErrorCount], class: FailureClass) -> u64 {
+    errors.iter().filter(|error| error.class == class).map(|error| error.count).sum()
+}
+
+/// Everything that was produced is in every sink once, and the databases say so themselves.
+fn assert_balanced(record: &Record, messages: u64) {
+    let pipeline = pipeline(record);
+    let sum = &pipeline.reconciliation;
+    assert_eq!((sum.produced, sum.consumed, sum.balanced), (Some(messages), messages, Some(true)), "{pipeline:#?}");
+    for sink in &pipeline.sinks {
+        let found = (sink.written, sink.refused, sink.not_written);
+        assert_eq!(found, (messages, 0, 0), "{sink:?}");
+    }
+    assert_eq!(finding(record, ReasonKind::NotReconciled), None);
+    assert_eq!(record.verification.as_ref().map(|found| (found.lost, found.duplicated)), Some((0, 0)));
+}
+
+#[test]
+fn real_clean_run_reconciles_in_both_databases() {
+    // Redis counts commands, whoever sends them: one of its own.
+    let server = redis_server("pipeline-clean", 16580, "");
+    let collection = unique("clean");
+    for (run, order) in ["in_order", "in_parallel"].into_iter().enumerate() {
+        let sinks = [to_redis(&server.address(), ""), to_mongodb(&mongodb(), &format!("{collection}-{run}"), "")];
+        let keys = format!("instances = 2\nsinks_run = \"{order}\"");
+        let load = "[topology]\npartitions = 4\n[load]\nrate = \"5k/s\"";
+        let text = scenario(
+            load,
+            &keys,
+            &sinks,
+            "[run]\nmessages = 10_000\n[thresholds]\nrequire = [\"lag = 0\", \"written_per_second > 1\"]",
+        );
+        let record = Bench::new(&text).run(&[]).expect(0).record();
+        assert_balanced(&record, 10_000);
+        let pipeline = pipeline(&record);
+        assert!(pipeline.sinks.iter().all(|sink| sink.held.gained == Some(10_000)), "{:?}", pipeline.sinks);
+        assert_eq!(pipeline.lag_at_end, Some(0));
+        // Receipt comes before any write, for every message.
+        let receipt = pipeline.receipt.as_ref().unwrap();
+        assert_eq!(receipt.count, 10_000);
+        for sink in &pipeline.sinks {
+            let written = sink.latency.as_ref().unwrap();
+            assert!(written.count == 10_000 && written.min_ns >= receipt.min_ns && written.mean_ns > receipt.mean_ns);
+        }
+        let stages: Vec<&str> = pipeline.stages.iter().map(|stage| stage.stage.as_str()).collect();
+        assert_eq!(stages, ["fetch", "parse", "held_up", "wait", "redis", "mongodb", "commit"]);
+        assert!(pipeline.as_the_seed_computes.mean_of_p99s_ns.is_some());
+    }
+}
+
+#[test]
+fn real_backlog_is_worked_off_by_eight_instances_without_databases() {
+    let load = "[topology]\npartitions = 8";
+    let text = scenario(load, "instances = 8\nfeed = \"beforehand\"", &[], "[run]\nmessages = 200_000");
+    let record = Bench::new(&text).run(&[]).expect(0).record();
+    assert_balanced(&record, 200_000);
+    assert_eq!(pipeline(&record).consumer_kept_up, None, "they did not work at the same time");
+}
+
+#[test]
+fn real_poison_is_counted_by_class_and_stops_nobody() {
+    let collection = unique("poison");
+    let text = scenario("", "", &[to_mongodb(&mongodb(), &collection, "")], "[run]\nmessages = 4000");
+    let (before, after) = text.split_once("text = '").unwrap();
+    let (_, after) = after.split_once('\n').unwrap();
+    let payloads = r#"text = '{"device_id": ${choice:1|[]|oops}, "${choice:value|worth}": 1}'"#;
+    let record = Bench::new(&format!("{before}{payloads}\n{after}")).run(&[]).expect(0).record();
+    let pipeline = pipeline(&record);
+    let classes: BTreeSet<&str> = pipeline.poison.iter().map(|poison| poison.class.as_str()).collect();
+    assert_eq!(classes, BTreeSet::from(["field_missing", "field_nested", "not_json"]));
+    let poison = pipeline.reconciliation.poison;
+    let written = pipeline.sinks[0].written;
+    assert_eq!((poison + written, pipeline.lag_at_end), (4000, Some(0)));
+    assert_eq!(documents(&mongodb(), "tests", &collection).len() as u64, written);
+    assert!(pipeline.poison[0].first.contains("position"), "{:?}", pipeline.poison);
+    assert!(finding(&record, ReasonKind::Poison).is_some());
+}
+
+/// Asserts that everything before the committed positions is written; returns where the partitions end.
+fn assert_committed_is_written(group: &str, topic: &str, collection: &str) -> (u64, u64) {
+    let written = documents(&mongodb(), "tests", collection);
+    // Behind the topic.
+    let written: BTreeSet<&str> = written.iter().map(|id| id.split_once('/').unwrap().1).collect();
+    let committed = kafka::committed(&kafka::address(), group, topic, PARTITIONS);
+    for (lane, (done, _)) in committed.iter().enumerate() {
+        let missing = (0..*done).find(|position| !written.contains(format!("{lane}-{position}").as_str()));
+        assert_eq!(missing, None, "of lane {lane}, committed up to {done}");
+    }
+    committed.into_iter().fold((0, 0), |sum, (done, end)| (sum.0 + done, sum.1 + end))
+}
+
+#[test]
+fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
+    let topic = unique("killed");
+    let sinks = [to_mongodb(&mongodb(), &topic, "")];
+    let keys = format!("group = \"{topic}\"\ninstances = 2");
+    let load = format!("{}\n[load]\nrate = \"5k/s\"", topology(&topic));
+    let bench = Bench::new(&scenario(&load, &keys, &sinks, "[run]\nduration = \"60s\""));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    crate::harness::eventually("something is committed", || {
+        kafka::committed(&kafka::address(), &topic, &topic, PARTITIONS).iter().any(|(done, _)| *done > 0)
+    });
+    // The end of the test's own process group: nothing of it is told.
+    running.signal(libc::SIGKILL);
+    drop(running);
+    let (done, end) = assert_committed_is_written(&topic, &topic, &topic);
+    assert!(done > 0 && done < end, "{done} of {end}");
+
+    let keys = format!("{keys}\nfeed = \"none\"");
+    // With a schedule that nobody follows.
+    let text = scenario(&load, &keys, &sinks, "[run]\nduration = \"60s\"");
+    let record = Bench::new(&text).run(&[]).expect(0).record();
+    let rest = pipeline(&record);
+    assert_eq!((rest.lag_at_end, rest.consumed), (Some(0), end - done));
+    let sink = &rest.sinks[0];
+    assert_eq!((sink.written + sink.duplicates, sink.refused, sink.not_written), (end - done, 0, 0));
+    assert_eq!(documents(&mongodb(), "tests", &topic).len() as u64, end, "each once");
+    // The database may still have been at what the killed process sent last when it was asked how much it holds.
+    let gained = sink.held.gained.unwrap();
+    assert!((sink.written..=sink.written + sink.duplicates).contains(&gained), "the database says the same: {sink:?}");
+    assert!(rest.receipt.as_ref().is_some_and(|receipt| receipt.count == end - done), "by the message's own time");
+    assert_eq!(assert_committed_is_written(&topic, &topic, &topic), (end, end));
+    kafka::remove_topic(&kafka::address(), &topic);
+}
+
+#[test]
+fn real_eight_instances_in_two_processes_share_a_group() {
+    let topic = unique("shared");
+    let filled = format!("[broker]\nkind = \"kafka\"\naddress = \"{}\"\n{}\n", kafka::address(), topology(&topic));
+    let payload = "[payload]\nkind = \"template\"\ntext = '{\"device_id\": \"dev-${random:1..11}\", \"value\": 1}'\n";
+    Bench::new(&format!("{filled}{payload}[run]\nmessages = 60_000")).run(&[]).expect(0);
+    let keys = format!("group = \"{topic}\"\ninstances = 4\nfeed = \"none\"");
+    let sinks = [to_mongodb(&mongodb(), &topic, "")];
+    let bench = Bench::new(&scenario(&topology(&topic), &keys, &sinks, "[run]\nduration = \"90s\""));
+    let both = [bench.start(&[]), bench.start(&[])];
+    let records = both.map(|running| running.finish(Duration::from_secs(120)).expect(0).record());
+    let consumed: u64 = records.iter().map(|record| pipeline(record).consumed).sum();
+    let written: u64 = records.iter().map(|record| pipeline(record).sinks[0].written).sum();
+    let duplicates: u64 = records.iter().map(|record| pipeline(record).sinks[0].duplicates).sum();
+    assert_eq!((written, consumed), (60_000, 60_000 + duplicates));
+    assert_eq!(documents(&mongodb(), "tests", &topic).len(), 60_000);
+    assert_eq!(assert_committed_is_written(&topic, &topic, &topic), (60_000, 60_000));
+    kafka::remove_topic(&kafka::address(), &topic);
+}
+
+#[test]
+fn real_databases_that_are_down_at_the_start_are_waited_for() {
+    let (cache, store) = (redis_server("pipeline-late", 16581, ""), mongodb_server("pipeline-late", 17217));
+    let sinks = [to_redis(&cache.address(), ""), to_mongodb(&store.address(), "late", "timeout = \"300ms\"")];
+    cache.kill();
+    store.kill();
+    let keys = "sinks_run = \"in_parallel\"";
+    let text = scenario("[load]\nrate = \"2k/s\"", keys, &sinks, "[run]\nmessages = 6000\ndrain_deadline = \"60s\"");
+    let bench = Bench::new(&text);
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    cache.restart();
+    store.restart();
+    let record = running.finish(Duration::from_secs(120)).expect(0).record();
+    for sink in &pipeline(&record).sinks {
+        assert_eq!((sink.written + sink.duplicates, sink.not_written), (6000, 0), "{sink:?}");
+        assert!(of_class(&sink.errors, FailureClass::ConnectionLost) > 0, "{:?}", sink.errors);
+        assert!(sink.retries > 0 && sink.held.before.is_none() && sink.held.error.is_some(), "{sink:?}");
+    }
+    assert!(finding(&record, ReasonKind::SinkErrors).is_some());
+}
+
+#[test]
+fn real_database_that_dies_and_comes_back_has_every_row_once() {
+    let server = mongodb_server("pipeline-returns", 17218);
+    let collection = unique("returns");
+    let sinks = [to_mongodb(&server.address(), &collection, "timeout = \"2s\"")];
+    let text = scenario("[load]\nrate = \"1k/s\"", "", &sinks, "[run]\nmessages = 10_000\ndrain_deadline = \"90s\"");
+    let bench = Bench::new(&text);
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    server.kill();
+    server.restart();
+    let record = running.finish(Duration::from_secs(150)).expect(0).record();
+    let sink = &pipeline(&record).sinks[0];
+    assert_eq!((sink.written + sink.duplicates, sink.refused, sink.not_written), (10_000, 0, 0), "{sink:?}");
+    assert!(of_class(&sink.errors, FailureClass::ConnectionLost) > 0, "{:?}", sink.errors);
+    assert_eq!(documents(&server.address(), "tests", &collection).len(), 10_000);
+    assert_eq!(pipeline(&record).reconciliation.balanced, Some(true), "each is there once: {:#?}", pipeline(&record));
+}
+
+#[test]
+fn real_slow_database_is_what_binds_the_pipeline() {
+    let server = redis_server("pipeline-slow", 16582, "");
+    let sinks = [to_redis(&server.address(), "timeout = \"500ms\"")];
+    let keys = "batch = 100\nwriters = 1".to_owned();
+    let text = scenario("[load]\nrate = \"2k/s\"", "", &sinks, "[run]\nmessages = 8000\ndrain_deadline = \"60s\"");
+    let bench = Bench::new(&text.replace("batch = 500", &keys));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    assert_eq!(ask_redis(&server.address(), "CLIENT PAUSE 4000 WRITE"), "+OK");
+    let record = running.finish(crate::harness::PATIENCE).expect(0).record();
+    let found = pipeline(&record);
+    assert_eq!((found.sinks[0].written, found.sinks[0].not_written), (8000, 0));
+    assert!(of_class(&found.sinks[0].errors, FailureClass::Timeout) > 0, "{:?}", found.sinks[0].errors);
+    assert_eq!(found.bound_by.stage.as_deref(), Some("redis"), "{:?}", found.bound_by);
+    assert!(found.sinks[0].latency.as_ref().unwrap().max_ns > 2_000_000_000);
+    // The verdict says so, and what it came to for those who wait for their messages.
+    let kept_up = found.consumer_kept_up.unwrap();
+    assert!(!kept_up.held && kept_up.finished < kept_up.acknowledged, "{kept_up:?}");
+    assert!(finding(&record, ReasonKind::FellBehind).is_some());
+    let limited_by = &record.verdict.limited_by;
+    assert!(limited_by.limiter == Limiter::Pipeline && limited_by.evidence.contains("`redis`"), "{limited_by:?}");
+    let series = std::fs::read_to_string(bench.run_directory().join("series.jsonl")).unwrap();
+    let seconds: Vec<SeriesRow> = series.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(seconds.iter().filter_map(|second| second.finished).sum::<u64>(), 8000);
+    let lags: Vec<u64> = seconds.iter().filter_map(|second| second.lag).collect();
+    assert!(lags.iter().any(|lag| *lag > 1000) && lags.last() == Some(&0), "{lags:?}");
+}
+
+#[test]
+fn real_full_database_ends_the_run_in_time_and_commits_are_as_the_policy_says() {
+    let server = redis_server("pipeline-full", 16583, "--maxmemory 1 --maxmemory-policy noeviction");
+    for (policy, expected) in [("after_write", 0), ("on_receipt", 4000)] {
+        let topic = unique(&format!("full-{policy}"));
+        // Room in the writers' hands for all that comes.
+        let keys = format!("group = \"{topic}\"\ncommit = \"{policy}\"\nwriters = 16");
+        let load = format!("{}\n[load]\nrate = \"2k/s\"", topology(&topic));
+        let sinks = [to_redis(&server.address(), "")];
+        let text = scenario(&load, &keys, &sinks, "[run]\nmessages = 4000\ndrain_deadline = \"3s\"");
+        let text = text.replace("batch = 500", "batch = 500\nlinger = \"1s\"");
+        let ended = Bench::new(&text).run(&[]).expect(0);
+        assert!(ended.took < Duration::from_secs(45), "{:?}", ended.took);
+        let record = ended.record();
+        let found = pipeline(&record);
+        let sink = &found.sinks[0];
+        assert_eq!((sink.written, sink.not_written, found.consumed), (0, 4000, 4000), "{sink:?}");
+        assert!(of_class(&sink.errors, FailureClass::Full) > 0, "{:?}", sink.errors);
+        assert!(reasons(&record).contains(&ReasonKind::NotReconciled));
+        let committed = kafka::committed(&kafka::address(), &topic, &topic, PARTITIONS);
+        assert_eq!(committed.iter().map(|(done, _)| done).sum::<u64>(), expected, "{policy}: {committed:?}");
+        kafka::remove_topic(&kafka::address(), &topic);
+    }
+}
+
+#[test]
+fn real_redis_is_sent_what_the_scenario_says() {
+    let server = redis_server("pipeline-commands", 16584, "--requirepass sesame");
+    let options = "password = \"sesame\"\n";
+    let sinks = [
+        to_redis(&server.address(), &format!("{options}prefix = \"plain:\"\ntransaction = false")),
+        to_redis(&server.address(), &format!("{options}command = \"hset\"\nname = \"hash\"\ndatabase = 1")),
+        to_redis(&server.address(), &format!("{options}command = \"xadd\"\nname = \"stream\"")),
+    ];
+    let record = Bench::new(&scenario("", "", &sinks, "[run]\nmessages = 2000")).run(&[]).expect(0).record();
+    assert_balanced(&record, 2000);
+    // Ten devices; each has its own key, or its field of the hash.
+    let ask = |select: u8, command: &str| {
+        ask_redis(&server.address(), &format!("AUTH sesame\r\nSELECT {select}\r\n{command}"))
+    };
+    assert_eq!((ask(0, "EXISTS plain:dev-1 plain:dev-10"), ask(1, "HLEN hash")), (":2".to_owned(), ":10".to_owned()));
+    assert_eq!((ask(0, "XLEN stream"), ask(0, "DBSIZE")), (":2000".to_owned(), ":11".to_owned()));
+
+    let wrong = [to_redis(&server.address(), "password = \"wrong\"")];
+    let text = scenario("", "", &wrong, "[run]\nmessages = 2000\ndrain_deadline = \"2s\"");
+    let record = Bench::new(&text).run(&[]).expect(0).record();
+    let sink = &pipeline(&record).sinks[0];
+    assert!(of_class(&sink.errors, FailureClass::Authorisation) > 0, "{:?}", sink.errors);
+    assert_eq!((sink.written, sink.not_written), (0, pipeline(&record).consumed));
+}
+
+#[test]
+fn real_mongodb_refuses_single_rows_and_takes_the_others() {
+    let collection = unique("unique");
+    make_unique(&mongodb(), "tests", &collection, "device_id");
+    let more = "ordered = false\nwrite_concern = \"majority\"\ndocument_id = \"generated\"";
+    let text = scenario("", "", &[to_mongodb(&mongodb(), &collection, more)], "[run]\nmessages = 1000");
+    let record = Bench::new(&text).run(&[]).expect(0).record();
+    let found = pipeline(&record);
+    let sink = &found.sinks[0];
+    let counts = (sink.written, sink.duplicates, sink.refused, sink.not_written);
+    assert_eq!(counts, (10, 0, 990, 0), "one of each device: {sink:?}");
+    assert_eq!((sink.held.gained, found.lag_at_end), (Some(10), Some(0)), "what is refused counts as done");
+    assert!(sink.refused_by_class[0].first_message.contains("E11000"), "{:?}", sink.refused_by_class);
+    assert!(reasons(&record).contains(&ReasonKind::NotReconciled));
+}
+
+#[test]
+fn real_rows_that_are_there_already_are_counted_one_by_one_ordered_or_not() {
+    let topic = unique("twice");
+    let run = |group: &str, feed: &str, more: &str| {
+        let keys = format!("group = \"{topic}-{group}\"\nfeed = \"{feed}\"");
+        let run = if feed == "none" { "duration = \"60s\"" } else { "messages = 3000" };
+        let sinks = [to_mongodb(&mongodb(), &topic, more)];
+        let text = scenario(&topology(&topic), &keys, &sinks, &format!("[run]\n{run}"));
+        let record = Bench::new(&text).run(&[]).expect(0).record();
+        let sink = &pipeline(&record).sinks[0];
+        let counts = (sink.written, sink.duplicates, sink.refused, sink.not_written, sink.held.gained);
+        (counts, finding(&record, ReasonKind::WrittenTwice).is_some())
+    };
+    assert_eq!(run("first", "together", "write_concern = 1"), ((3000, 0, 0, 0, Some(3000)), false));
+    assert_eq!(run("ordered", "none", "ordered = true"), ((0, 3000, 0, 0, Some(0)), true));
+    assert_eq!(run("unordered", "none", "ordered = false"), ((0, 3000, 0, 0, Some(0)), true));
+    kafka::remove_topic(&kafka::address(), &topic);
+}
+
+#[test]
+fn real_rows_that_a_database_refuses_are_counted_and_do_not_stop_the_others() {
+    let name = unique("refused");
+    assert_eq!(ask_redis(&redis(), &format!("SET {name} text")), "+OK");
+    let hash = to_redis(&redis(), &format!("command = \"hset\"\nname = \"{name}\""));
+    let stream = to_redis(&redis(), &format!("command = \"xadd\"\nname = \"{name}-stream\""));
+    let text = scenario("", "", &[hash, stream], "[run]\nmessages = 2000");
+    let record = Bench::new(&text).run(&[]).expect(0).record();
+    let found = pipeline(&record);
+    let [hash, stream] = &found.sinks[..] else { panic!("{found:?}") };
+    assert_eq!((hash.name.as_str(), stream.name.as_str()), ("redis", "redis-2"));
+    assert_eq!((hash.written, hash.refused, hash.not_written), (0, 2000, 0));
+    assert_eq!(of_class(&hash.refused_by_class, FailureClass::Refused), 2000);
+    assert!(hash.refused_by_class[0].first_message.contains("WRONGTYPE"), "{:?}", hash.refused_by_class);
+    assert_eq!((stream.written, found.lag_at_end), (2000, Some(0)), "what is refused counts as done");
+    assert_eq!(ask_redis(&redis(), &format!("XLEN {name}-stream")), ":2000");
+    assert!(reasons(&record).contains(&ReasonKind::NotReconciled));
+}

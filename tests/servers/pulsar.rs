@@ -1,0 +1,365 @@
+//! What is Pulsar's own: ways to send, to subscribe and to be let in, and what goes wrong on the way.
+
+#![cfg(feature = "pulsar")]
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::harness::pulsar::{self, admin_of, call, has_topic, make_topic, remove_topic};
+use crate::harness::server::variable;
+use crate::harness::{Bench, assert_acknowledged, assert_balanced, assert_delivered, execute, record_of, records_of};
+use brokermark::broker::FailureClass;
+use brokermark::record::{Record, Status};
+
+/// A scenario on the server of `scripts/test`: `options` of `[broker.pulsar]`, and further tables.
+fn scenario(options: &str, tables: &str) -> String {
+    scenario_at(&pulsar::address(), &pulsar::admin(), options, tables)
+}
+
+fn scenario_at(address: &str, admin: &str, options: &str, tables: &str) -> String {
+    format!(
+        "[broker]\nkind = \"pulsar\"\naddress = \"{address}\"\n[broker.pulsar]\nadmin = \"{admin}\"\n{options}\n{tables}\n"
+    )
+}
+
+/// A name that no other run of these tests uses.
+fn named(name: &str) -> String {
+    format!("pulsar-{name}-{}", std::process::id())
+}
+
+fn failed(record: &Record, class: FailureClass) -> u64 {
+    record.errors.iter().filter(|error| error.class == class).map(|error| error.count).sum()
+}
+
+/// Three producers whose messages two groups receive and look at.
+const VERIFIED: &str = "
+    [producers]
+    count = 3
+    batch = 50
+    headers = { trace = \"abc\" }
+    [payload]
+    kind = \"random\"
+    size = \"300B\"
+    compressibility = 0.5
+    [consumers]
+    groups = 2
+    [run]
+    messages = 5000";
+
+#[test]
+fn real_messages_arrive_however_they_are_packed() {
+    let records = records_of(&scenario(
+        "",
+        &format!(
+            "{VERIFIED}\n[sweep.over]\n\"broker.pulsar.batching\" = [true, false]\n\
+             \"broker.pulsar.compression\" = [\"none\", \"lz4\", \"zlib\", \"zstd\", \"snappy\"]"
+        ),
+    ));
+    assert_eq!(records.len(), 10);
+    for record in &records {
+        assert_delivered(record, 5000, 2);
+    }
+}
+
+#[test]
+fn real_messages_arrive_by_every_kind_of_subscription_from_partitions_over_several_connections() {
+    let tables = VERIFIED.replace("batch = 50", "batch = 50\nkeys = { kind = \"round-robin\", distinct = 20 }");
+    let records = records_of(&scenario(
+        "",
+        &format!(
+            "{tables}\n[topology]\npartitions = 3\n[sweep]\ncombine = \"zipped\"\n[sweep.over]\n\
+             \"broker.connections\" = [1, 2, 3, 2]\n\"consumers.members\" = [1, 2, 2, 2]\n\
+             \"broker.pulsar.batch_by_key\" = [false, false, false, true]\n\
+             \"broker.pulsar.subscription\" = [\"exclusive\", \"failover\", \"shared\", \"key-shared\"]"
+        ),
+    ));
+    let [exclusive, failover, shared, key_shared] = &records[..] else { panic!("{} records", records.len()) };
+    assert_delivered(exclusive, 5000, 2);
+    assert_delivered(failover, 5000, 2);
+    // Members who share a partition keep no order among them, and neither do entries of one key each.
+    for record in [shared, key_shared] {
+        assert_acknowledged(record, 5000);
+        let found = record.verification.as_ref().unwrap();
+        assert_eq!((found.received, record.counts.consumed), (10_000, Some(10_000)));
+        let wrong = found.missing + found.lost + found.duplicated + found.corrupt + found.foreign;
+        assert_eq!(wrong, 0, "{found:?}");
+    }
+}
+
+#[test]
+fn real_exclusive_subscription_of_several_members_is_refused_with_advice() {
+    let tables = format!("{VERIFIED}\n").replace("groups = 2", "members = 2");
+    let ended = Bench::new(&scenario("subscription = \"exclusive\"", &tables)).run(&[]).expect(1);
+    ended.complains_of(&["exclusive", "consumers.members", "failover"]);
+}
+
+#[test]
+fn real_tls_and_a_token_let_us_in_and_wrong_ones_do_not() {
+    let tls = |authority: &str| format!("{VERIFIED}\n[broker.security]\ntls = {authority}");
+    let secure = |token: &str, authority: &str| {
+        scenario_at(&variable("BROKERMARK_PULSAR_TLS"), &pulsar::admin(), token, &tls(authority))
+    };
+    let authority = format!("{{ ca = \"{}\" }}", variable("BROKERMARK_PULSAR_CA"));
+    let by_file = Bench::new(&secure("token = { file = \"token\" }", &authority));
+    by_file.write("token", &variable("BROKERMARK_PULSAR_TOKEN"));
+    assert_delivered(&by_file.run(&[]).expect(0).record(), 5000, 2);
+
+    let wrong = variable("BROKERMARK_PULSAR_WRONG_TOKEN");
+    for token in ["token = { env = \"BROKERMARK_PULSAR_WRONG_TOKEN\" }", &format!("token = \"{wrong}\"")] {
+        let bench = Bench::new(&secure(token, &authority));
+        let ended = bench.run(&[]).expect(1);
+        ended.complains_of(&["refused the credentials"]);
+        let kept = std::fs::read_to_string(bench.run_directory().join("scenario.toml")).unwrap();
+        assert!(![&ended.stderr, &ended.stdout, &kept].iter().any(|text| text.contains(&wrong)), "the token was told");
+    }
+    // The system's authorities have never heard of this one.
+    Bench::new(&secure("", "true")).run(&[]).expect(1).complains_of(&["invalid peer certificate"]);
+}
+
+#[test]
+fn real_certificate_of_our_own_says_who_we_are() {
+    let folder = variable("BROKERMARK_PULSAR_CERTIFICATES");
+    let as_whom = |who: &str| {
+        let tables = format!(
+            "{VERIFIED}\n[broker.security.tls]\nca = \"{folder}/ca.pem\"\n\
+             certificate = \"{folder}/{who}.crt\"\nkey = \"{folder}/{who}.key\""
+        );
+        scenario_at(&variable("BROKERMARK_PULSAR_TLS"), &pulsar::admin(), "", &tables)
+    };
+    assert_delivered(&record_of(&as_whom("client")), 5000, 2);
+    Bench::new(&as_whom("stranger")).run(&[]).expect(1).complains_of(&["cannot be reached"]);
+}
+
+#[test]
+fn real_missing_namespace_is_named() {
+    let bench = Bench::new(&scenario("namespace = \"public/missing\"", "[run]\nmessages = 1"));
+    bench.run(&[]).expect(1).complains_of(&["does the namespace public/missing exist?", "broker.pulsar.namespace"]);
+}
+
+#[test]
+fn nobody_listening_is_said_at_once_with_the_address_and_the_reason() {
+    let bench = Bench::new(&scenario_at("127.0.0.1:1", "http://127.0.0.1:1", "", "[run]\nduration = \"60s\""));
+    let ended = bench.run(&[]).expect(1);
+    ended.complains_of(&["127.0.0.1:1", "cannot be reached", "Connection refused"]);
+    assert!(ended.took < Duration::from_secs(20), "{:?}", ended.took);
+    assert_eq!(ended.record().status, Status::Failed);
+}
+
+#[test]
+fn real_wrong_ports_are_named() {
+    let web = pulsar::admin().trim_start_matches("http://").to_owned();
+    let ended = Bench::new(&scenario_at(&web, &pulsar::admin(), "", "[run]\nmessages = 1")).run(&[]).expect(1);
+    ended.complains_of(&[&web, "cannot be reached"]);
+    let tls = variable("BROKERMARK_PULSAR_TLS");
+    let ended = Bench::new(&scenario_at(&tls, &pulsar::admin(), "", "[run]\nmessages = 1")).run(&[]).expect(1);
+    ended.complains_of(&[&tls, "cannot be reached"]);
+    let admin = "http://127.0.0.1:1";
+    let ended = Bench::new(&scenario_at(&pulsar::address(), admin, "", "[run]\nmessages = 1")).run(&[]).expect(1);
+    ended.complains_of(&[admin, "broker.pulsar.admin"]);
+}
+
+#[test]
+fn real_messages_too_large_fail_one_by_one_among_others_that_do_not() {
+    let tables = "[producers]\nbatch = 10\n[payload]\nkind = \"random\"\nsize = { choices = [[\"100B\", 1], [\"6MiB\", 1]] }\n\
+                  [run]\nmessages = 60";
+    let record = Bench::new(&scenario("", tables)).run(&[]).expect(0).record();
+    assert_balanced(&record);
+    let counts = &record.counts;
+    assert_eq!((counts.attempted, counts.unresolved), (60, 0));
+    assert!(counts.failed > 10 && counts.acknowledged > 10, "{counts:?}");
+    assert_eq!(failed(&record, FailureClass::TooLarge), counts.failed, "{:?}", record.errors);
+    assert_eq!(counts.payload_bytes_acknowledged, counts.acknowledged * 100, "only the small ones");
+}
+
+#[test]
+fn real_topic_of_another_shape_is_refused_and_left_alone_and_what_was_made_is_removed() {
+    let base = named("shape-");
+    make_topic(&format!("{base}1"));
+    let topology = format!("[topology]\nname = \"{base}\"\ntopics = 2\npartitions = 2\n[producers]\ncount = 2");
+    let ended = Bench::new(&scenario("", &format!("{topology}\n[run]\nmessages = 10"))).run(&[]).expect(1);
+    ended.complains_of(&[&format!("{base}1"), "1 partition(s)", "2 partition(s)"]);
+    assert!(has_topic(&format!("{base}1")));
+    assert!(!has_topic(&format!("{base}0-partition-0")), "made for nothing");
+    remove_topic(&format!("{base}1"));
+}
+
+#[test]
+fn real_topics_that_were_there_stay_and_others_do_not() {
+    let base = named("stays-");
+    make_topic(&format!("{base}1"));
+    let tables = format!(
+        "[topology]\nname = \"{base}\"\ntopics = 2\n[producers]\ncount = 2\n[consumers]\n[run]\nmessages = 100"
+    );
+    assert_delivered(&record_of(&scenario("", &tables)), 100, 1);
+    assert!(has_topic(&format!("{base}1")) && !has_topic(&format!("{base}0")));
+    let statistics = call("GET", &format!("{base}1/stats")).unwrap();
+    remove_topic(&format!("{base}1"));
+    assert!(statistics.contains("\"subscriptions\":{}"), "a subscription is left: {statistics}");
+}
+
+#[test]
+fn real_second_exclusive_producer_is_refused() {
+    let tables = "[producers]\ncount = 2\n[run]\nmessages = 10";
+    let ended = Bench::new(&scenario("access_mode = \"exclusive\"", tables)).run(&[]).expect(1);
+    ended.complains_of(&["cannot be written to", "Producer"]);
+    let tables = "[run]\nmessages = 10";
+    assert_acknowledged(&record_of(&scenario("access_mode = \"exclusive\"", tables)), 10);
+}
+
+/// Runs at a steady rate on a topic that is there, with `during` after the first acknowledgements.
+fn disturbed(topic: &str, options: &str, during: impl FnOnce()) -> Record {
+    make_topic(topic);
+    let tables = format!(
+        "[topology]\nname = \"{topic}\"\n[load]\nrate = \"2k/s\"\n[producers]\nbatch = 10\n[run]\nduration = \"8s\"\n\
+         drain_deadline = \"10s\""
+    );
+    let bench = Bench::new(&scenario(&format!("send_timeout = \"1s\"\n{options}"), &tables));
+    let mut running = bench.start(&[]);
+    // A line with percentiles: messages have been acknowledged.
+    running.await_stderr(" p99 ");
+    during();
+    let record = running.finish(Duration::from_secs(60)).record();
+    assert_balanced(&record);
+    assert!(record.counts.acknowledged > 0, "{:?}", record.counts);
+    assert_eq!(record.counts.unresolved, 0);
+    record
+}
+
+/// But for what was under way, which the broker refuses in its own words or by closing the connection, all failed like
+/// `those`.
+fn assert_few_under_way(record: &Record, those: u64) {
+    let others = record.errors.iter().filter(|error| error.count != those);
+    let mut classes = others.map(|error| error.class);
+    assert!(
+        classes.all(|class| matches!(class, FailureClass::ConnectionLost | FailureClass::Refused))
+            && record.counts.failed - those < 200,
+        "{:?}",
+        record.errors
+    );
+}
+
+#[test]
+fn real_topic_deleted_in_the_middle_fails_what_follows_by_class() {
+    let topic = named("deleted");
+    let record = disturbed(&topic, "", || remove_topic(&topic));
+    let unknown = failed(&record, FailureClass::UnknownTopic);
+    assert!(unknown > 0, "{:?}", record.errors);
+    assert_few_under_way(&record, unknown);
+}
+
+#[test]
+fn real_terminated_topic_refuses_what_follows() {
+    let topic = named("terminated");
+    let record = disturbed(&topic, "", || assert!(call("POST", &format!("{topic}/terminate")).is_some()));
+    remove_topic(&topic);
+    let refused = failed(&record, FailureClass::Refused);
+    assert!(refused > 0, "{:?}", record.errors);
+    assert_few_under_way(&record, refused);
+}
+
+#[test]
+fn real_fenced_producer_knows_it() {
+    let topic = named("fenced");
+    let record = disturbed(&topic, "access_mode = \"exclusive\"", || {
+        let tables = format!("[topology]\nname = \"{topic}\"\n[run]\nmessages = 1");
+        assert_acknowledged(&record_of(&scenario("access_mode = \"exclusive-with-fencing\"", &tables)), 1);
+    });
+    remove_topic(&topic);
+    let fenced = failed(&record, FailureClass::Fenced);
+    assert!(fenced > 0, "{:?}", record.errors);
+    assert_few_under_way(&record, fenced);
+}
+
+#[test]
+fn real_server_that_dies_ends_the_run_with_a_balanced_ledger() {
+    let server = pulsar::server("pulsar-dies", 16750);
+    let tables = "[topology]\npartitions = 2\n[producers]\ncount = 4\nbatch = 10\n[load]\nrate = \"2k/s\"\n[consumers]\n\
+                  [run]\nduration = \"8s\"\ndrain_deadline = \"10s\"\n[sweep]\ntrials = 2";
+    let bench = Bench::new(&scenario_at(&server.address(), &admin_of(&server), "send_timeout = \"2s\"", tables));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    server.kill();
+    // The rest of the load, the drain, and what closing and the second trial may take without a server.
+    let ended = running.finish(Duration::from_secs(60)).expect(1);
+    let record = &crate::harness::assert_survived(&ended, &server.address());
+    let counts = &record.counts;
+    assert_eq!((counts.unresolved, failed(record, FailureClass::ConnectionLost)), (0, counts.failed));
+}
+
+#[test]
+fn real_server_that_comes_back_is_used_again_and_nothing_acknowledged_is_lost() {
+    let server = pulsar::server("pulsar-returns", 16850);
+    // Windows small enough to tell what was under way from what was lost otherwise.
+    let tables = "[topology]\npartitions = 2\n[producers]\ncount = 4\nbatch = 10\nin_flight = 100\n\
+                  [load]\nrate = \"2k/s\"\n[consumers]\n[run]\nduration = \"75s\"\ndrain_deadline = \"40s\"";
+    let bench = Bench::new(&scenario_at(&server.address(), &admin_of(&server), "send_timeout = \"120s\"", tables));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    server.kill();
+    server.restart();
+    let record = running.finish(Duration::from_secs(150)).record();
+    assert_balanced(&record);
+    let verification = record.verification.as_ref().unwrap();
+    assert_eq!((verification.lost, verification.corrupt), (0, 0), "{verification:?}");
+    // Only what was under way when it was killed: that may have arrived, and is not sent again.
+    let counts = &record.counts;
+    assert_eq!((counts.unresolved, failed(&record, FailureClass::ConnectionLost)), (0, counts.failed));
+    assert!(counts.failed < 1000 && counts.acknowledged > 140_000, "{counts:?}");
+    // The outage is in the response time: it counts from when a message was due.
+    assert!(record.latency.response.as_ref().unwrap().max_ns > 1_000_000_000);
+}
+
+/// The distribution's own consumer reads as many messages as were acknowledged.
+#[test]
+fn real_pulsar_perf_reads_exactly_what_was_acknowledged() {
+    let topic = named("perf");
+    make_topic(&topic);
+    for (compression, batching) in [("none", true), ("lz4", true), ("zstd", true), ("snappy", false), ("zlib", true)] {
+        let options = format!("compression = \"{compression}\"\nbatching = {batching}");
+        let tables = format!("[topology]\nname = \"{topic}\"\n[producers]\nbatch = 100\n[run]\nmessages = 4000");
+        assert_acknowledged(&record_of(&scenario(&options, &tables)), 4000);
+    }
+    let output = Command::new(format!("{}/bin/pulsar-perf", variable("BROKERMARK_PULSAR_HOME")))
+        .args(["consume", "-u", &format!("pulsar://{}", pulsar::address())])
+        .args(["-sp", "Earliest", "-time", "15", &topic])
+        .output()
+        .unwrap();
+    remove_topic(&topic);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let read = said.lines().rev().find_map(|line| {
+        let (before, _) = line.split_once(" records received")?;
+        before.rsplit(' ').next()?.parse::<u64>().ok()
+    });
+    assert_eq!(read, Some(5 * 4000), "{said}");
+}
+
+/// The published test's first sweep, made small, and its own lines.
+#[test]
+fn real_throughput_test_can_be_repeated_and_printed_in_its_own_format() {
+    let sweep = format!("{}/configs/seeds/pulsar-topics.toml", env!("CARGO_MANIFEST_DIR"));
+    let bench = Bench::new(&std::fs::read_to_string(sweep).unwrap());
+    let set = |key: &str, value: &str| ["--set".to_owned(), format!("{key}={value}")];
+    let settings = [
+        set("broker.address", &format!("\"{}\"", pulsar::address())),
+        set("broker.pulsar.admin", &format!("\"{}\"", pulsar::admin())),
+        set("producers.count", "16"),
+        set("run.payload_bytes", "1MiB"),
+        set("sweep.trials", "2"),
+        set("sweep.over.\"topology.topics\"", "[1, 4, 16]"),
+    ];
+    let settings: Vec<&str> = settings.iter().flatten().map(String::as_str).collect();
+    let records = bench.run(&settings).expect(0).records();
+    assert_eq!(records.len(), 6);
+    records.iter().for_each(|record| assert_acknowledged(record, 512));
+    let directory = bench.run_directory().display().to_string();
+    let lines = execute(&["show", &directory, "--format", "seed"]).expect(0).stdout;
+    assert_eq!(lines.lines().count(), 6);
+    assert!(lines.starts_with("{\"TopicNum\":1,\"ProducerNum\":16,\"VectorDim\":512,\"MsgLength\":512,"), "{lines}");
+    let lines = execute(&["show", &directory, "--format", "seed-summary"]).expect(0).stdout;
+    assert_eq!(lines.lines().count(), 3);
+    assert!(lines.starts_with("{\"Trials\":2,\"Mean\":{\"TopicNum\":1,"), "{lines}");
+
+    let indivisible = [&settings[..], &["--set", "sweep.over.\"topology.topics\"=[5]"]].concat();
+    let refused = bench.run(&indivisible).expect(2);
+    refused.complains_of(&["16 producers cannot be placed on 5 topics in equal blocks"]);
+}

@@ -1,0 +1,168 @@
+//! Servers that misbehave, refuse, die, come back or take a stream away: the run ends in time, and the ledger balances.
+
+use std::time::Duration;
+
+use brokermark::broker::FailureClass;
+
+use super::{BATCHES, broker, failed, real, refused};
+use crate::harness::rabbitmq::{self, Stranger};
+use crate::harness::scripted_rabbitmq::{Reaction, Scripted, close, confirm, error, metadata_update};
+use crate::harness::{Bench, assert_acknowledged, assert_balanced, record_of};
+
+#[test]
+fn confirms_of_strangers_twice_in_any_order_and_in_pieces_settle_each_message_once() {
+    let server = Scripted::start(0, |published| {
+        let ids = published.ids;
+        let (first, rest) = ids.split_at(3);
+        let mut backwards: Vec<u64> = rest.iter().rev().copied().collect();
+        backwards.push(u64::MAX);
+        let late = [confirm(&backwards), confirm(first), confirm(first), confirm(&[])].concat();
+        // A frame that comes in two pieces.
+        let (head, tail) = late.split_at(17);
+        Reaction { frames: vec![confirm(&[1 << 40]), head.to_vec(), tail.to_vec()], hang_up: false }
+    });
+    let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), "")));
+    assert_acknowledged(&record, 1000);
+}
+
+#[test]
+fn refusals_of_messages_are_counted_by_class() {
+    let server = Scripted::start(0, |published| {
+        let ids = published.ids;
+        Reaction {
+            frames: vec![error(&ids[..2], 0x02), error(&ids[2..3], 0x10), error(&ids[3..4], 0x0f), confirm(&ids[4..])],
+            hang_up: false,
+        }
+    });
+    let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), "")));
+    assert_balanced(&record);
+    assert_eq!((record.counts.acknowledged, record.counts.failed), (600, 400));
+    assert_eq!(failed(&record, FailureClass::UnknownTopic), 200, "{:?}", record.errors);
+    assert_eq!(failed(&record, FailureClass::Authorisation), 100, "{:?}", record.errors);
+    assert_eq!(failed(&record, FailureClass::Refused), 100, "{:?}", record.errors);
+}
+
+#[test]
+fn a_server_that_hangs_up_is_connected_to_again() {
+    for options in ["", "busy_poll = true"] {
+        let server = Scripted::start(0, |published| Reaction {
+            // The first two connections end without an answer to their first frame, one of them with a word.
+            hang_up: published.connection < 2,
+            frames: match published.connection {
+                0 => vec![close(1, "maintenance")],
+                1 => Vec::new(),
+                _ => vec![confirm(&published.ids)],
+            },
+        });
+        let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), options)));
+        assert_balanced(&record);
+        assert_eq!(record.counts.unresolved, 0);
+        let lost = failed(&record, FailureClass::ConnectionLost);
+        assert!((20..=40).contains(&lost) && lost == record.counts.failed, "{:?}", record.errors);
+        assert!(record.errors[0].first_message.contains("maintenance"), "{:?}", record.errors);
+        assert_eq!(server.publishing_connections(), 3);
+    }
+}
+
+#[test]
+fn a_stream_whose_leader_is_gone_is_published_to_again() {
+    // "stream not available", which is also what a new leader is announced with; or nothing but "publisher does not exist".
+    for announced in [true, false] {
+        let server = Scripted::start(0, move |published| Reaction {
+            frames: match published.connection {
+                0 if announced => vec![metadata_update(0x06, "leaderless")],
+                0 => vec![error(&published.ids, 0x12)],
+                _ => vec![confirm(&published.ids)],
+            },
+            hang_up: false,
+        });
+        let topology = "[topology]\nname = \"leaderless\"\nkeep = true\n";
+        let load = format!("{topology}{BATCHES}[run]\nmessages = 1000\n");
+        let record = record_of(&format!("{}{load}", broker(server.address(), "")));
+        assert_balanced(&record);
+        assert_eq!(record.counts.unresolved, 0);
+        let failed = failed(&record, FailureClass::UnknownTopic);
+        assert!((10..=20).contains(&failed) && failed == record.counts.failed, "{:?}", record.errors);
+        assert_eq!(server.publishing_connections(), 2, "the publisher is declared once more");
+    }
+}
+
+#[test]
+fn a_server_without_a_heartbeat_is_given_up() {
+    let server = Scripted::start(1, |published| Reaction {
+        frames: if published.connection == 0 { Vec::new() } else { vec![confirm(&published.ids)] },
+        hang_up: false,
+    });
+    let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), "")));
+    assert_balanced(&record);
+    assert_eq!(failed(&record, FailureClass::ConnectionLost), 20, "{:?}", record.errors);
+    assert!(record.errors[0].first_message.contains("no sign of life"), "{:?}", record.errors);
+}
+
+#[test]
+fn a_server_that_confirms_nothing_leaves_messages_unresolved_in_time() {
+    let server = Scripted::start(0, |_| Reaction { frames: Vec::new(), hang_up: false });
+    let run = "[run]\nduration = \"1s\"\ndrain_deadline = \"1s\"\n";
+    let ended = Bench::new(&format!("{}{BATCHES}{run}", broker(server.address(), ""))).run(&[]);
+    let record = ended.record();
+    assert_balanced(&record);
+    assert_eq!((record.counts.attempted, record.counts.unresolved), (20, 20));
+    assert!(ended.took < Duration::from_secs(20), "{:?}", ended.took);
+}
+
+#[test]
+fn nobody_listening_is_said_at_once() {
+    let said = refused(&format!("{}{BATCHES}[run]\nmessages = 1\n", broker("127.0.0.1:1", "")));
+    assert!(said.contains("127.0.0.1:1") && said.contains("refused"), "{said}");
+}
+
+#[test]
+fn real_server_that_dies_and_comes_back_is_used_again() {
+    let server = rabbitmq::server("rabbitmq-returns", 15652);
+    let load = "[load]\nrate = \"5k/s\"\n[producers]\nbatch = 10\nin_flight = 20000\n[consumers]\n[run]\nduration = \"12s\"\ndrain_deadline = \"30s\"\n";
+    let bench = Bench::new(&format!("{}{load}", broker(&server.address(), "").replace("2s", "30s")));
+    let mut running = bench.start(&[]);
+    // A line with percentiles: messages have been acknowledged.
+    running.await_stderr(" p99 ");
+    server.kill();
+    server.restart();
+    let record = running.finish(Duration::from_secs(120)).record();
+    assert_balanced(&record);
+    let counts = &record.counts;
+    assert!(failed(&record, FailureClass::ConnectionLost) > 0, "{:?}", record.errors);
+    // While it starts, it may take the stream away again for a moment.
+    let classes = [FailureClass::ConnectionLost, FailureClass::UnknownTopic];
+    assert_eq!(classes.map(|class| failed(&record, class)).iter().sum::<u64>(), counts.failed, "{:?}", record.errors);
+    // More than had been acknowledged when it died, which was in the first seconds.
+    assert!(counts.acknowledged > 30_000, "{counts:?}");
+    assert_eq!(counts.unresolved, 0, "{counts:?}");
+}
+
+#[test]
+fn real_server_that_stays_away_ends_the_run_in_time() {
+    let server = rabbitmq::server("rabbitmq-dies", 15752);
+    let load = "[load]\nrate = \"5k/s\"\n[producers]\nbatch = 10\n[run]\nduration = \"6s\"\ndrain_deadline = \"5s\"\n";
+    let bench = Bench::new(&format!("{}{load}", broker(&server.address(), "")));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    server.kill();
+    let record = running.finish(Duration::from_secs(60)).record();
+    assert_balanced(&record);
+    assert!(record.counts.acknowledged > 0 && record.counts.failed > 0, "{:?}", record.counts);
+    assert_eq!(failed(&record, FailureClass::ConnectionLost), record.counts.failed, "{:?}", record.errors);
+}
+
+#[test]
+fn real_stream_deleted_in_the_middle_fails_what_follows_by_class() {
+    let name = format!("deleted-{}", std::process::id());
+    let topology = format!("[topology]\nname = \"{name}\"\n");
+    let load = "[load]\nrate = \"2k/s\"\n[producers]\nbatch = 10\n[consumers]\n[run]\nduration = \"5s\"\ndrain_deadline = \"5s\"\n";
+    let bench = Bench::new(&format!("{}{topology}{load}", real("")));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    Stranger::arrive().delete_stream(&name);
+    let record = running.finish(Duration::from_secs(60)).record();
+    assert_balanced(&record);
+    assert!(record.counts.acknowledged > 0 && record.counts.failed > 0, "{:?}", record.counts);
+    assert_eq!(failed(&record, FailureClass::UnknownTopic), record.counts.failed, "{:?}", record.errors);
+}
