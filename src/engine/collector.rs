@@ -1,7 +1,7 @@
-//! Looks at all recorders once a second and adds up what they saw.
+//! Adds up what all recorders saw, from one look at them to the next.
 
 use super::observer::{Observer, Phase, Second};
-use crate::broker::{Broker, Telemetry};
+use crate::broker::{Telemetry, Wire};
 use crate::measure::host::HostSampler;
 use crate::measure::{Acks, Arrivals, Interval, Reception};
 
@@ -12,6 +12,8 @@ pub struct Collector {
     open_loop: bool,
     load_start_ns: u64,
     last_ns: u64,
+    /// How long it is from one look to the next, unless a phase ends in between.
+    pub intended_length_ns: u64,
     last_submitted: u64,
     /// What the pipeline had finished at the last look.
     last_finished: u64,
@@ -37,6 +39,48 @@ pub struct Totals {
     pub arrivals: Reception,
     pub seconds: Vec<Second>,
     pub telemetry: Telemetry,
+    pub window: WindowTotals,
+}
+
+/// What happened inside the measured window, whatever message it happened to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WindowTotals {
+    /// When the window began and ended, in nanoseconds since the load began; both 0: it has not begun.
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// Messages handed over, acknowledged and received for the first time, and their payload.
+    pub attempted: u64,
+    pub acknowledged: u64,
+    pub payload_bytes: u64,
+    pub consumed: u64,
+    pub queue_full_ns: u64,
+    pub wire: Option<Wire>,
+}
+
+impl WindowTotals {
+    pub fn length_ns(&self) -> u64 {
+        self.end_ns - self.begin_ns
+    }
+
+    fn add(&mut self, second: &Second, telemetry: Telemetry) {
+        if self.end_ns == 0 {
+            self.begin_ns = second.begin_ns;
+        }
+        self.end_ns = second.end_ns;
+        self.attempted += second.attempted;
+        self.acknowledged += second.acknowledged;
+        self.payload_bytes += second.payload_bytes;
+        self.consumed += second.consumed;
+        self.queue_full_ns += telemetry.queue_full_ns;
+        self.wire = added(self.wire, telemetry.wire);
+    }
+}
+
+fn added(sum: Option<Wire>, latest: Option<Wire>) -> Option<Wire> {
+    match (sum, latest) {
+        (Some(sum), Some(latest)) => Some(sum.plus(latest)),
+        (sum, latest) => sum.or(latest),
+    }
 }
 
 impl Collector {
@@ -47,6 +91,7 @@ impl Collector {
             open_loop,
             load_start_ns,
             last_ns: load_start_ns,
+            intended_length_ns: 0,
             last_submitted: 0,
             last_finished: 0,
             host: HostSampler::begin(),
@@ -62,24 +107,24 @@ impl Collector {
     pub fn look(
         &mut self,
         phase: Phase,
-        broker: &impl Broker,
+        telemetry: Telemetry,
         pipeline: Option<Standing>,
         observer: &mut dyn Observer,
     ) {
         self.acks.collect(&mut self.interval, &mut self.spare_interval);
-        self.account(phase, broker.telemetry(), pipeline, observer);
+        self.account(phase, telemetry, pipeline, observer);
     }
 
     /// The last look: what comes later stays unresolved.
     pub fn close(
         mut self,
         phase: Phase,
-        broker: &impl Broker,
+        telemetry: Telemetry,
         pipeline: Option<Standing>,
         observer: &mut dyn Observer,
     ) -> Totals {
         self.acks.close(&mut self.interval, &mut self.spare_interval);
-        self.account(phase, broker.telemetry(), pipeline, observer);
+        self.account(phase, telemetry, pipeline, observer);
         self.totals
     }
 
@@ -94,6 +139,9 @@ impl Collector {
         }
         let second = self.second(phase, telemetry, pipeline);
         observer.second(&second, &self.interval, &self.reception);
+        if phase == Phase::Measure {
+            self.totals.window.add(&second, telemetry);
+        }
         self.totals.seconds.push(second);
         self.totals.outcomes.merge(&self.interval);
         self.totals.arrivals.merge(&self.reception);
@@ -112,6 +160,7 @@ impl Collector {
             phase,
             begin_ns: self.last_ns - self.load_start_ns,
             end_ns: now_ns - self.load_start_ns,
+            intended_length_ns: self.intended_length_ns,
             attempted: submitted.saturating_sub(self.last_submitted),
             acknowledged: interval.measured.acknowledged + interval.warm_up.acknowledged,
             failed: interval.measured.failed + interval.warm_up.failed,
@@ -139,10 +188,6 @@ fn merged(sum: Telemetry, latest: Telemetry, phase: Phase) -> Telemetry {
         round_trip_p50_ns: latest.round_trip_p50_ns.or(sum.round_trip_p50_ns),
         round_trip_p99_ns: latest.round_trip_p99_ns.or(sum.round_trip_p99_ns),
         queue_full_ns: sum.queue_full_ns + latest.queue_full_ns,
-        wire: match (sum.wire, latest.wire) {
-            (sum, _) if phase == Phase::WarmUp => sum,
-            (Some(sum), Some(latest)) => Some(sum.plus(latest)),
-            (sum, latest) => sum.or(latest),
-        },
+        wire: if phase == Phase::WarmUp { sum.wire } else { added(sum.wire, latest.wire) },
     }
 }

@@ -24,4 +24,4 @@ pub use error::LoadError;
 pub use keys::KeySource;
 pub use live::LiveFields;
 pub use pool::{PayloadPool, checksum_beyond};
-pub use timetable::Timetable;
+pub use timetable::{Timetable, due_by};

@@ -34,6 +34,11 @@ pub struct NullOptions {
     /// Never answered.
     #[serde(deserialize_with = "share")]
     pub ignore: f64,
+    /// Answered `late_by` after the others.
+    #[serde(deserialize_with = "share")]
+    pub late: f64,
+    #[serde(deserialize_with = "duration")]
+    pub late_by: Duration,
 }
 
 /// A stretch in which nothing is acknowledged.
@@ -70,7 +75,7 @@ pub struct Fate {
 /// The options at work: deals fates to all connections' messages together.
 pub struct Script {
     pub options: NullOptions,
-    dealt: [AtomicU64; 6],
+    dealt: [AtomicU64; 7],
 }
 
 impl Script {
@@ -85,7 +90,7 @@ impl Script {
 
     /// Whether acknowledgements wait for their time.
     pub fn takes_time(&self) -> bool {
-        !self.options.service_time.is_zero() || !self.options.stalls.is_empty()
+        !self.options.service_time.is_zero() || !self.options.stalls.is_empty() || self.options.late > 0.0
     }
 
     /// The next message's fate. Only messages that are delivered are dealt a fate of delivery, so that each share is
@@ -116,6 +121,11 @@ impl Script {
         }
         let before = self.dealt[dealer].fetch_add(1, Ordering::Relaxed);
         ((before + 1) as f64 * share).floor() > (before as f64 * share).floor()
+    }
+
+    /// How long after the others the next message is answered.
+    pub fn lateness(&self) -> Duration {
+        if self.picks(6, self.options.late) { self.options.late_by } else { Duration::ZERO }
     }
 
     /// When a message is acknowledged that was handed over at `accepted_ns`, both since the first message.

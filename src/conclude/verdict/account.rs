@@ -44,10 +44,14 @@ fn ledger(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let warm_up = counts.warm_up;
+    let differ = match counts.producers_that_differ {
+        0 => String::new(),
+        producers => format!(" {} producers' own accounts do not add up.", count(producers)),
+    };
     Some(against(
         LedgerMismatch,
         format!(
-            "{} messages were attempted, but {} acknowledged + {} failed + {} unresolved are accounted for (in the warm-up: {} against {} + {} + {}).",
+            "{} messages were attempted, but {} acknowledged + {} failed + {} unresolved are accounted for (in the warm-up: {} against {} + {} + {}).{differ}",
             count(counts.attempted),
             count(counts.acknowledged),
             count(counts.failed),
@@ -74,6 +78,12 @@ fn status(evidence: &Evidence<'_>) -> Option<Finding> {
             Interrupted,
             "The trial was stopped by a signal before its stop condition.".to_owned(),
             "Run it to its end; --resume repeats this trial and goes on from there.",
+            &[],
+        )),
+        Status::Stalled => Some(against(
+            Stalled,
+            "Nothing moved for `run.stall_deadline`: no message was sent and none had its outcome, so the load was ended before its stop condition.".to_owned(),
+            "See the series for when the broker stopped answering, and `errors` for what clients said; `run.duration` ends a load that may stand still.",
             &[],
         )),
         Status::Failed => Some(against(

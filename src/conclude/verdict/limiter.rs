@@ -91,13 +91,13 @@ fn quota(evidence: &Evidence<'_>) -> Option<(f64, String)> {
 
 /// Share of all producers' time that they were kept waiting for the client's queue.
 fn queue_full_share(evidence: &Evidence<'_>) -> f64 {
-    let all = evidence.throughput.duration_ns as f64 * evidence.producers as f64;
+    let all = evidence.throughput.window_ns as f64 * evidence.producers as f64;
     if all > 0.0 { (evidence.client.queue_full_ns as f64 / all).min(1.0) } else { 0.0 }
 }
 
 /// Messages in flight on average over the measured seconds, and as a share of the window.
 fn in_flight(evidence: &Evidence<'_>) -> Option<(f64, f64)> {
-    let seconds: Vec<f64> = evidence.measured_seconds().map(|row| row.in_flight as f64).collect();
+    let seconds: Vec<f64> = evidence.measured_rows().map(|row| row.in_flight as f64).collect();
     if seconds.is_empty() || evidence.window == 0 {
         return None;
     }
@@ -166,7 +166,7 @@ mod tests {
         let with = |share: f64| {
             limiter(move |record, _, _| {
                 closed(record);
-                record.client.queue_full_ns = (record.throughput.duration_ns as f64 * 4.0 * share) as u64 + 1;
+                record.client.queue_full_ns = (record.throughput.window_ns as f64 * 4.0 * share) as u64 + 1;
             })
         };
         assert_eq!((with(0.1), with(0.099)), (Limiter::Broker, Limiter::Unknown));

@@ -25,7 +25,7 @@ pub use environment::Environment;
 pub use latency::{HistogramError, Latencies, Latency};
 pub use pipeline::{BoundBy, Held, KeptUp, Pipeline, Poisoned, Reconciliation, SeedFigures, SinkRecord, StageTime};
 pub use series::{Phase, SeriesRow};
-pub use throughput::Throughput;
+pub use throughput::{Completion, ProducerShares, Throughput};
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};
 pub use wire::Wire;
 
@@ -131,6 +131,8 @@ pub enum Status {
     Completed,
     /// It was stopped by a signal; what had been measured until then is kept.
     Interrupted,
+    /// Nothing moved for `run.stall_deadline`, so the load was ended before its stop condition.
+    Stalled,
     /// It could not run, or not to its end; `error` says why.
     Failed,
 }

@@ -51,6 +51,8 @@ pub enum ReasonKind {
     Failed,
     /// The trial was stopped by a signal.
     Interrupted,
+    /// Nothing moved for `run.stall_deadline`.
+    Stalled,
     /// The broker ran in this process, so no throughput of it means anything.
     Embedded,
     /// brokermark was built without optimisation.
@@ -85,8 +87,10 @@ pub enum ReasonKind {
     ClientBound,
     /// The machine was short of CPU for reasons outside this process.
     HostContended,
-    /// Throughput was not steady over the measurement.
+    /// Throughput or latency was not steady over the measurement.
     NotSteady,
+    /// The rate inside the window and the rate until the last acknowledgement differ.
+    RatesDiffer,
     /// Too little was measured.
     TooShort,
 }
@@ -98,6 +102,7 @@ impl ReasonKind {
             ReasonKind::LedgerMismatch => "ledger_mismatch",
             ReasonKind::Failed => "failed",
             ReasonKind::Interrupted => "interrupted",
+            ReasonKind::Stalled => "stalled",
             ReasonKind::Embedded => "embedded",
             ReasonKind::DebugBuild => "debug_build",
             ReasonKind::Losses => "losses",
@@ -116,6 +121,7 @@ impl ReasonKind {
             ReasonKind::ClientBound => "client_bound",
             ReasonKind::HostContended => "host_contended",
             ReasonKind::NotSteady => "not_steady",
+            ReasonKind::RatesDiffer => "rates_differ",
             ReasonKind::TooShort => "too_short",
         }
     }
