@@ -7,12 +7,14 @@ use jiff::Timestamp;
 use super::environment::environment;
 use super::threshold::evaluate;
 use super::verdict::{Evidence, LoadShape, judge};
-use crate::engine::{self, End, Outcome, Second};
+use crate::engine::{self, End, Outcome, PartTotals, Second};
+use crate::load::PartKind;
 use crate::measure::host::{self, HostUsage};
 use crate::measure::{Distribution, ErrorTally, Errors};
 use crate::record::{
     Client, Completion, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Phase, ProducerShares, Record,
-    SCHEMA, SendLoopLag, SeriesRow, Status, Throughput, Verdict, Verification, WarmUpCounts, Wire, point_values,
+    SCHEMA, SchedulePart, SchedulePartKind, SendLoopLag, SeriesRow, Status, Throughput, Verdict, Verification,
+    WarmUpCounts, Wire, point_values,
 };
 use crate::scenario::{Load, Schedule, Trial};
 
@@ -41,6 +43,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
             .filter(|consumers| consumers.end_to_end)
             .and_then(|_| latency(&outcome.totals.arrivals.end_to_end)),
     };
+    record.parts = outcome.totals.parts.iter().map(part).collect();
     let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
     record.errors = errors(&outcome.totals.outcomes.errors);
     record.receive_errors = errors(&outcome.receive_errors);
@@ -83,6 +86,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         counts: Counts::default(),
         throughput: Throughput::default(),
         latency: Latencies::default(),
+        parts: Vec::new(),
         errors: Vec::new(),
         receive_errors: Vec::new(),
         verification: None,
@@ -147,6 +151,24 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
         until_last_arrival: consumers
             .and_then(|_| Completion::of(since_begin(arrivals.last_received_ns), arrivals.measured, received_bytes)),
         producer_shares: ProducerShares::of(outcome.sent.iter().map(|sent| sent.attempted.measured)),
+    }
+}
+
+fn part(totals: &PartTotals) -> SchedulePart {
+    let per_second = |count: u64| count as f64 * 1e9 / totals.length_ns as f64;
+    SchedulePart {
+        kind: match totals.part.kind {
+            PartKind::Step => SchedulePartKind::Step,
+            PartKind::Ramp => SchedulePartKind::Ramp,
+            PartKind::Burst => SchedulePartKind::Burst,
+            PartKind::Base => SchedulePartKind::Base,
+        },
+        begin_ns: totals.part.begin_ns,
+        duration_ns: totals.length_ns,
+        target_per_second: per_second(totals.due),
+        sent_per_second: per_second(totals.attempted),
+        messages_per_second: per_second(totals.acknowledged),
+        response: latency(&totals.response),
     }
 }
 

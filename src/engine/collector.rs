@@ -1,9 +1,14 @@
 //! Adds up what all recorders saw, from one look at them to the next.
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
 use super::observer::{Observer, Phase, Second};
 use crate::broker::{Telemetry, Wire};
+use crate::load::Part;
 use crate::measure::host::HostSampler;
-use crate::measure::{Acks, Arrivals, Interval, Reception};
+use crate::measure::{Acks, Arrivals, Distribution, Interval, Reception};
+use crate::scenario::{Load, Schedule};
 
 /// Adds up a trial, second by second.
 pub struct Collector {
@@ -23,6 +28,9 @@ pub struct Collector {
     spare_interval: Interval,
     spare_reception: Reception,
     totals: Totals,
+    schedule: Option<Schedule>,
+    /// What is left of the schedule's parts, in their order.
+    parts: VecDeque<Part>,
 }
 
 /// Where a pipeline stands: messages it has finished so far, and how many it is behind.
@@ -40,6 +48,22 @@ pub struct Totals {
     pub seconds: Vec<Second>,
     pub telemetry: Telemetry,
     pub window: WindowTotals,
+    /// Of a schedule that changes its rate, one for each result that its parts belong to, in their order.
+    pub parts: Vec<PartTotals>,
+}
+
+/// What happened while the schedule was in one of its parts.
+#[derive(Debug, Clone)]
+pub struct PartTotals {
+    /// The first of the parts that belong to this result.
+    pub part: Part,
+    pub length_ns: u64,
+    /// Messages due, handed over and acknowledged.
+    pub due: u64,
+    pub attempted: u64,
+    pub acknowledged: u64,
+    /// Response times of the measured messages that were acknowledged meanwhile.
+    pub response: Distribution,
 }
 
 /// What happened inside the measured window, whatever message it happened to.
@@ -84,11 +108,16 @@ fn added(sum: Option<Wire>, latest: Option<Wire>) -> Option<Wire> {
 }
 
 impl Collector {
-    pub fn new(acks: Acks, arrivals: Option<Arrivals>, open_loop: bool, load_start_ns: u64) -> Self {
+    /// `parts`: those of the load's schedule, if it changes its rate.
+    pub fn new(acks: Acks, arrivals: Option<Arrivals>, load: &Load, parts: Vec<Part>, load_start_ns: u64) -> Self {
+        let schedule = match load {
+            Load::Open(schedule) => Some(schedule.clone()),
+            Load::Closed => None,
+        };
         Collector {
             acks,
             arrivals,
-            open_loop,
+            open_loop: schedule.is_some(),
             load_start_ns,
             last_ns: load_start_ns,
             intended_length_ns: 0,
@@ -100,6 +129,8 @@ impl Collector {
             spare_interval: Interval::default(),
             spare_reception: Reception::default(),
             totals: Totals::default(),
+            schedule,
+            parts: parts.into(),
         }
     }
 
@@ -141,6 +172,7 @@ impl Collector {
         observer.second(&second, &self.interval, &self.reception);
         if phase == Phase::Measure {
             self.totals.window.add(&second, telemetry);
+            self.add_to_part(&second);
         }
         self.totals.seconds.push(second);
         self.totals.outcomes.merge(&self.interval);
@@ -148,6 +180,28 @@ impl Collector {
         self.totals.telemetry = merged(self.totals.telemetry, telemetry, phase);
         self.interval.clear();
         self.reception.clear();
+    }
+
+    /// A look is taken where a part ends, so that what was seen belongs to the part in which most of it lies.
+    fn add_to_part(&mut self, second: &Second) {
+        let middle_ns = second.begin_ns + (second.end_ns - second.begin_ns) / 2;
+        while self.parts.front().is_some_and(|part| part.end_ns <= middle_ns) {
+            self.parts.pop_front();
+        }
+        let (Some(part), Some(schedule)) = (self.parts.front(), &self.schedule) else { return };
+        let due_by = |offset_ns| schedule.count_until(Duration::from_nanos(offset_ns));
+        let totals = &mut self.totals.parts;
+        let index = totals.iter().position(|totals| totals.part.result == part.result).unwrap_or_else(|| {
+            let response = Distribution::new();
+            totals.push(PartTotals { part: *part, length_ns: 0, due: 0, attempted: 0, acknowledged: 0, response });
+            totals.len() - 1
+        });
+        let totals = &mut totals[index];
+        totals.length_ns += second.end_ns - second.begin_ns;
+        totals.due += due_by(second.end_ns) - due_by(second.begin_ns);
+        totals.attempted += second.attempted;
+        totals.acknowledged += second.acknowledged;
+        totals.response.merge(&self.interval.response);
     }
 
     fn second(&mut self, phase: Phase, telemetry: Telemetry, pipeline: Option<Standing>) -> Second {

@@ -1,5 +1,6 @@
 //! Looks at the recorders once a second, or more often in a short trial, whatever else is waited for.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -22,9 +23,11 @@ const EARLY_LOOK: Duration = Duration::from_millis(500);
 const EARLY: Duration = Duration::from_secs(10);
 
 /// When is looked.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Rhythm {
     next: Instant,
+    /// Where the schedule's parts end, in their order: a look is taken at each.
+    ends_of_parts: VecDeque<Instant>,
     measure_start: Instant,
     /// How long the window will be, where that is known.
     window: Option<Duration>,
@@ -32,9 +35,15 @@ pub(super) struct Rhythm {
 
 impl Rhythm {
     /// Of a load that begins at `load_start` and is measured from `measure_start` on.
-    pub fn new(load_start: std::time::Instant, measure_start: std::time::Instant, window: Option<Duration>) -> Self {
+    pub fn new(
+        load_start: std::time::Instant,
+        measure_start: std::time::Instant,
+        window: Option<Duration>,
+        ends_of_parts: impl Iterator<Item = std::time::Instant>,
+    ) -> Self {
         let measure_start = Instant::from_std(measure_start);
-        let mut rhythm = Rhythm { next: Instant::from_std(load_start), measure_start, window };
+        let ends_of_parts = ends_of_parts.map(Instant::from_std).collect();
+        let mut rhythm = Rhythm { next: Instant::from_std(load_start), ends_of_parts, measure_start, window };
         rhythm.next += rhythm.pause_after(rhythm.next);
         rhythm
     }
@@ -56,8 +65,14 @@ impl Rhythm {
 
     /// Resolves when it is time to look. Nothing is lost when this is dropped before.
     async fn due(&mut self) {
-        tokio::time::sleep_until(self.next).await;
+        let end_of_part = self.ends_of_parts.front().copied();
+        tokio::time::sleep_until(end_of_part.map_or(self.next, |end| end.min(self.next))).await;
         let now = Instant::now();
+        if let Some(end) = end_of_part.filter(|end| *end <= now) {
+            // Looks count anew from here, so that the rows of a part are whole.
+            self.ends_of_parts.pop_front();
+            self.next = end;
+        }
         self.next += self.pause_after(self.next);
         if self.next <= now {
             self.next = now + self.pause_after(now);

@@ -24,7 +24,7 @@ mod stall;
 mod starting;
 mod trial;
 
-pub use collector::{Totals, WindowTotals};
+pub use collector::{PartTotals, Totals, WindowTotals};
 pub use dispatch::run_scenario;
 pub use observer::{Observer, Phase, Second};
 pub use outcome::{Account, End, Ledger, Outcome, Times};

@@ -125,9 +125,19 @@ impl Running<'_> {
         let course = Arc::new(course);
         let pacer = self.open.then(|| Arc::new(Pacer::start(clock, self.scenario.producers.count)));
         let tasks = self.start(producers, &course, quota, pacer.as_ref());
-        let collector = Collector::new(self.acks.clone(), self.arrivals.clone(), self.open, load_start_ns);
+        let parts = match (&self.scenario.load, course.nominal_end_ns()) {
+            (Load::Open(schedule), Some(end_ns)) => {
+                schedule.parts(course.measure_start_ns - load_start_ns, end_ns - load_start_ns)
+            }
+            _ => Vec::new(),
+        };
+        let ends_of_parts: Vec<u64> = parts.iter().map(|part| part.end_ns).collect();
+        let load = &self.scenario.load;
+        let collector = Collector::new(self.acks.clone(), self.arrivals.clone(), load, parts, load_start_ns);
         let window = course.nominal_end_ns().map(|end_ns| Duration::from_nanos(end_ns - course.measure_start_ns));
-        let rhythm = Rhythm::new(clock.instant(load_start_ns), clock.instant(course.measure_start_ns), window);
+        let ends_of_parts = ends_of_parts.iter().map(|end_ns| clock.instant(load_start_ns + end_ns));
+        let (load_start, measure_start) = (clock.instant(load_start_ns), clock.instant(course.measure_start_ns));
+        let rhythm = Rhythm::new(load_start, measure_start, window, ends_of_parts);
         let mut look = Look::begin(collector, broker, observer, pipeline, &self.topics[0], rhythm);
 
         let load = self.load(tasks, &course, pacer.as_deref(), interrupted.clone(), &mut look).await?;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use brokermark::record::{ReasonKind, Record, Status};
+use brokermark::record::{ReasonKind, Record, SchedulePart, Status};
 
 use crate::harness::{Bench, assert_acknowledged, assert_balanced, finding, reasons, record_of};
 
@@ -155,4 +155,41 @@ fn producers_that_starve_are_seen() {
     let even = record_of(&null("producers.count = 4\nload.rate = \"1k/s\"\nrun.messages = 1000"));
     let shares = even.throughput.producer_shares.unwrap();
     assert_eq!((shares.smallest_messages, shares.largest_messages, shares.jain_index), (250, 250, 1.0));
+}
+
+#[test]
+fn every_step_of_a_schedule_has_a_result_of_its_own() {
+    let record = record_of(&null(
+        "broker.null.service_time = \"1ms\"
+        producers.in_flight = 100_000
+        load.schedule = { kind = \"steps\", steps = [{ rate = \"1k/s\", for = \"2s\" }, { rate = \"3k/s\", for = \"2s\" }] }
+        [run]
+        warm_up = \"500ms\"
+        duration = \"3s\"",
+    ));
+    let [first, second] = &record.parts[..] else { panic!("{:?}", record.parts) };
+    assert!(near(first.duration_ns as f64, 1.5e9, 3.0) && near(second.duration_ns as f64, 1.5e9, 3.0));
+    assert!(near(first.target_per_second, 1_000.0, 3.0) && near(first.messages_per_second, 1_000.0, 5.0), "{first:?}");
+    assert!(
+        near(second.target_per_second, 3_000.0, 3.0) && near(second.messages_per_second, 3_000.0, 5.0),
+        "{second:?}"
+    );
+    let counted = |part: &SchedulePart| part.response.as_ref().map_or(0, |response| response.count);
+    let all = record.latency.response.as_ref().unwrap().count;
+    // What is answered after the window belongs to no part.
+    assert!(counted(first) + counted(second) <= all && counted(first) + counted(second) > all - 300, "{all}");
+    assert!(!reasons(&record).contains(&ReasonKind::NotSteady), "a step is no unsteadiness: {:?}", record.verdict);
+}
+
+#[test]
+fn growing_latency_at_a_constant_rate_is_not_steady() {
+    let record = record_of(&null(
+        "broker.null = { service_time = \"5ms\", service_time_grows = \"2ms\" }
+        load.rate = \"2k/s\"
+        [run]
+        duration = \"6s\"",
+    ));
+    let found = finding(&record, ReasonKind::NotSteady).unwrap();
+    assert!(found.figures["p50_change_ns"] > 9e6, "{found:?}");
+    assert!(found.evidence.contains("median of the response time grew"), "{found:?}");
 }

@@ -14,6 +14,9 @@ pub struct NullOptions {
     /// From handed over to acknowledged.
     #[serde(deserialize_with = "duration")]
     pub service_time: Duration,
+    /// By how much that grows each second.
+    #[serde(deserialize_with = "duration")]
+    pub service_time_grows: Duration,
     /// Stretches in which nothing is acknowledged.
     pub stalls: Vec<Stall>,
     /// Answered with a refusal.
@@ -90,7 +93,11 @@ impl Script {
 
     /// Whether acknowledgements wait for their time.
     pub fn takes_time(&self) -> bool {
-        !self.options.service_time.is_zero() || !self.options.stalls.is_empty() || self.options.late > 0.0
+        let NullOptions { service_time, service_time_grows, .. } = &self.options;
+        !service_time.is_zero()
+            || !service_time_grows.is_zero()
+            || !self.options.stalls.is_empty()
+            || self.options.late > 0.0
     }
 
     /// The next message's fate. Only messages that are delivered are dealt a fate of delivery, so that each share is
@@ -130,7 +137,8 @@ impl Script {
 
     /// When a message is acknowledged that was handed over at `accepted_ns`, both since the first message.
     pub fn acknowledged_at(&self, accepted_ns: u64) -> u64 {
-        let mut due = accepted_ns + self.options.service_time.as_nanos() as u64;
+        let grown = self.options.service_time_grows.mul_f64(accepted_ns as f64 / 1e9);
+        let mut due = accepted_ns + (self.options.service_time + grown).as_nanos() as u64;
         for stall in &self.options.stalls {
             let begin = stall.at.as_nanos() as u64;
             let end = begin + stall.length.as_nanos() as u64;

@@ -122,6 +122,7 @@ fn figures(page: &mut Page, record: &Record) {
     }
     page.blank();
     latency::table(page, record);
+    super::parts::table(page, record);
     page.blank();
     errors(page, "errors", &record.errors);
     errors(page, "receiving", &record.receive_errors);

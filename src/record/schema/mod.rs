@@ -8,6 +8,7 @@ mod client;
 mod counts;
 mod environment;
 mod latency;
+mod part;
 mod pipeline;
 mod series;
 mod throughput;
@@ -23,6 +24,7 @@ pub use client::{Client, HostLoad, SendLoopLag};
 pub use counts::{Counts, ErrorCount, Verification, WarmUpCounts};
 pub use environment::Environment;
 pub use latency::{HistogramError, Latencies, Latency};
+pub use part::{SchedulePart, SchedulePartKind};
 pub use pipeline::{BoundBy, Held, KeptUp, Pipeline, Poisoned, Reconciliation, SeedFigures, SinkRecord, StageTime};
 pub use series::{Phase, SeriesRow};
 pub use throughput::{Completion, ProducerShares, Throughput};
@@ -68,6 +70,9 @@ pub struct Record {
     pub throughput: Throughput,
     /// How long messages took.
     pub latency: Latencies,
+    /// The parts of a schedule that changes its rate, in their order; left out where it does not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<SchedulePart>,
     /// Failed messages by class, most frequent first; empty when none failed. Warm-up is not in it.
     pub errors: Vec<ErrorCount>,
     /// Errors the consumers met while receiving, by class, most frequent first, warm-up and verification included; each
