@@ -4,6 +4,8 @@ mod assemble;
 mod command_line;
 mod environment;
 mod pipeline;
+#[cfg(test)]
+mod simulation;
 mod threshold;
 pub mod verdict;
 

@@ -24,6 +24,8 @@ mod stall;
 mod starting;
 mod trial;
 
+#[cfg(test)]
+pub(crate) use collector::Collector;
 pub use collector::{PartTotals, Totals, WindowTotals};
 pub use dispatch::run_scenario;
 pub use observer::{Observer, Phase, Second};

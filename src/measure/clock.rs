@@ -1,5 +1,7 @@
 //! The one clock of a trial: nanoseconds since an epoch that all its threads share.
 
+#[cfg(test)]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Tells the time since the trial's epoch, from the monotonic clock of the machine.
@@ -7,18 +9,36 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub struct Clock {
     epoch: Instant,
     epoch_unix_ns: u64,
+    /// What it tells instead of the time.
+    #[cfg(test)]
+    set_ns: Option<&'static AtomicU64>,
 }
 
 impl Clock {
     /// A clock whose epoch is now.
     pub fn start() -> Self {
         let since_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { epoch: Instant::now(), epoch_unix_ns: since_unix.as_nanos() as u64 }
+        Clock {
+            epoch: Instant::now(),
+            epoch_unix_ns: since_unix.as_nanos() as u64,
+            #[cfg(test)]
+            set_ns: None,
+        }
+    }
+
+    /// A clock that tells what it is set to, in nanoseconds since its epoch.
+    #[cfg(test)]
+    pub(crate) fn set_by(set_ns: &'static AtomicU64) -> Self {
+        Clock { set_ns: Some(set_ns), ..Clock::start() }
     }
 
     /// Nanoseconds since the epoch.
     #[inline]
     pub fn now_ns(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(set_ns) = self.set_ns {
+            return set_ns.load(Ordering::Relaxed);
+        }
         self.epoch.elapsed().as_nanos() as u64
     }
 

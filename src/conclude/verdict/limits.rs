@@ -47,15 +47,26 @@ pub const LEAST_BINS_FOR_STEADINESS: usize = 5;
 /// Full rows needed to judge a trend: with fewer, no order of them is rarer than 1 in 1,000 by chance.
 pub const LEAST_BINS_FOR_TREND: usize = 10;
 
-/// Largest change of the median response time from begin to end of an open loop, as a share of it. A comparison of two runs
-/// that hopes to tell 5 % apart cannot bear more within one.
-pub const LARGEST_LATENCY_DRIFT: f64 = 0.04;
+/// Largest change of the median response time from begin to end of an open loop, as a share of it: two runs cannot be told apart
+/// by 5 % when one of them changes by as much, and a change of 5 % must be found in spite of chance.
+pub const LARGEST_LATENCY_DRIFT: f64 = 0.025;
 
 /// The same for the 99th percentile of single rows, which rests on a hundredth of the messages.
 pub const LARGEST_TAIL_DRIFT: f64 = 0.25;
 
 /// Least change of a latency that is a drift, in nanoseconds: below it, timers and caches of the client are measured.
 pub const LEAST_DRIFT_NS: f64 = 50_000.0;
+
+/// Largest share of the window for which the broker of an open loop may stand still. The rates of single rows show a longer one
+/// only if it does not end in the row after the one in which it began.
+pub const LARGEST_STANDSTILL_SHARE: f64 = 0.03;
+
+/// Share of the messages due in the second half of a supposed standstill that must have waited for half of it, for it to be
+/// one. Less than all, for some may have been answered, and the rate may have been lower then.
+pub const STANDSTILL_WAITING_SHARE: f64 = 0.5;
+
+/// Rows whose due rates differ by less than this share are at the same rate: latency may change with the rate.
+pub const SAME_RATE_SHARE: f64 = 0.02;
 
 /// Least score of a trend, in standard deviations: chance alone reaches it once in 2,000 trials.
 pub const LEAST_TREND_SCORE: f64 = 3.5;

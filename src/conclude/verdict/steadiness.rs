@@ -7,7 +7,7 @@ use super::finding::{Finding, against};
 use super::trend::Trend;
 use super::{Evidence, limits};
 use crate::record::ReasonKind::*;
-use crate::record::readable::{duration, percent, rate};
+use crate::record::readable::{count, duration, percent, rate};
 use crate::record::{LoadModel, SeriesRow};
 
 pub(super) fn not_steady(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -26,6 +26,7 @@ pub(super) fn not_steady(evidence: &Evidence<'_>) -> Option<Finding> {
             found.extend(drift(&rows, name, percentile, largest, &mut figures));
         }
     }
+    found.extend(standstill(evidence, &mut figures));
     if found.is_empty() {
         return None;
     }
@@ -40,6 +41,11 @@ pub(super) fn not_steady(evidence: &Evidence<'_>) -> Option<Finding> {
 
 fn median_of(row: &SeriesRow) -> Option<u64> {
     row.p50_ns
+}
+
+fn same_rate(one: &SeriesRow, other: &SeriesRow) -> bool {
+    let due = |row: &SeriesRow| row.due.unwrap_or(0) as f64 / row.seconds();
+    (due(one) - due(other)).abs() <= limits::SAME_RATE_SHARE * due(one).max(due(other))
 }
 
 /// A stretch of time that is compared with the others.
@@ -120,18 +126,46 @@ fn drift(
     largest: f64,
     figures: &mut Vec<(&'static str, f64)>,
 ) -> Option<String> {
-    let values: Vec<f64> = rows.iter().filter_map(|row| percentile(row)).map(|value| value as f64).collect();
-    let trend = Trend::of(&values).filter(|_| values.len() >= limits::LEAST_BINS_FOR_TREND)?;
-    let far = trend.change.abs() / trend.median > largest && trend.change.abs() > limits::LEAST_DRIFT_NS;
+    // Latency may change with the rate, so only rows at one rate are compared.
+    let stretches: Vec<Vec<f64>> = rows
+        .chunk_by(|one, other| same_rate(one, other))
+        .map(|stretch| stretch.iter().filter_map(|row| percentile(row)).map(|value| value as f64).collect())
+        .collect();
+    let enough = stretches.iter().map(Vec::len).sum::<usize>() >= limits::LEAST_BINS_FOR_TREND;
+    let trend = Trend::of(&stretches).filter(|_| enough)?;
+    let far = trend.relative_change.abs() > largest && trend.change.abs() > limits::LEAST_DRIFT_NS;
     if !far || trend.score.abs() < limits::LEAST_TREND_SCORE {
         return None;
     }
     figures.push(if name == "median" { ("p50_change_ns", trend.change) } else { ("p99_change_ns", trend.change) });
     let way = if trend.change > 0.0 { "grew" } else { "fell" };
     Some(format!(
-        "the {name} of the response time {way} by {} ({}) from begin to end",
+        "the {name} of the response time {way} by {} ({}) while the rate was the same",
         duration(trend.change.abs()),
-        percent(trend.change.abs() / trend.median)
+        percent(trend.relative_change.abs())
+    ))
+}
+
+/// Whether the broker stood still for a good part of the window: then all that was due meanwhile waited, the first for as long as
+/// it lasted and half of it for half as long. A single late message does not look like that.
+fn standstill(evidence: &Evidence<'_>, figures: &mut Vec<(&'static str, f64)>) -> Option<String> {
+    let target = evidence.throughput.target_per_second?;
+    let response = evidence.latency.response.as_ref()?;
+    let longest_ns = response.max_ns as f64;
+    if longest_ns <= limits::LARGEST_STANDSTILL_SHARE * evidence.throughput.window_ns as f64 {
+        return None;
+    }
+    let histogram = response.decode_histogram().ok()?;
+    let waited_half = histogram.count_between(response.max_ns / 2, response.max_ns) as f64;
+    let due_in_half = target * longest_ns / 2.0 / 1e9;
+    if waited_half < limits::STANDSTILL_WAITING_SHARE * due_in_half {
+        return None;
+    }
+    figures.push(("standstill_ns", longest_ns));
+    Some(format!(
+        "nearly nothing was answered for about {}: {} messages waited for half of it or longer",
+        duration(longest_ns),
+        count(waited_half as u64)
     ))
 }
 
@@ -288,6 +322,15 @@ mod tests {
                 }
             })
         };
-        assert_eq!((drifting(30), drifting(50)), (vec![], vec![NotSteady]));
+        assert_eq!((drifting(20), drifting(30)), (vec![], vec![NotSteady]));
+        let kinds = reasons(|_, series, _| {
+            let rows = series.iter_mut().filter(|row| row.phase == Phase::Measure);
+            for (index, row) in rows.enumerate() {
+                (row.p50_ns, row.due) =
+                    (Some(2_000_000 + 500_000 * (index as u64 / 5)), Some([45_000, 55_000][index / 5]));
+                row.acknowledged = row.due.unwrap();
+            }
+        });
+        assert_eq!(kinds, [], "another rate may have another latency");
     }
 }

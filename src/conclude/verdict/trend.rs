@@ -2,40 +2,81 @@
 
 use std::cmp::Ordering;
 
-/// The trend of figures that are equally far apart in time.
+/// The common trend of one or several stretches of figures, which are equally far apart in time within each of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Trend {
-    pub(super) median: f64,
-    /// From the first figure to the last along the line through the median of all pairs' slopes (Sen, *J. Am. Stat. Assoc.*
-    /// 63, 1968).
+    /// From the begin of each stretch to its end along the line through the median of all pairs' slopes (Sen, *J. Am.
+    /// Stat. Assoc.* 63, 1968), as a share of the stretch's median; summed over the stretches.
+    pub(super) relative_change: f64,
+    /// The same in the figures' own unit.
     pub(super) change: f64,
-    /// The Mann–Kendall statistic in standard deviations (Mann, *Econometrica* 13, 1945): about a normal deviate where there
-    /// is no trend. Reduced by the correlation of neighbours, which makes chance look like a trend: `n` correlated figures are
-    /// worth `n·(1−ρ)/(1+ρ)` independent ones (Bayley and Hammersley, 1946, for a first-order autoregression).
+    /// The Mann–Kendall statistic in standard deviations (Mann, *Econometrica* 13, 1945; summed over stretches as Hirsch, Slack
+    /// and Smith do over seasons, *Water Resour. Res.* 18, 1982): about a normal deviate where there is no trend. Reduced by
+    /// the correlation of neighbours, which makes chance look like a trend: `n` correlated figures are worth
+    /// `n·(1−ρ)/(1+ρ)` independent ones (Bayley and Hammersley, 1946, for a first-order autoregression).
     pub(super) score: f64,
 }
 
 impl Trend {
-    /// Of three figures or more; `None` of fewer, or where their median is 0.
-    pub(super) fn of(values: &[f64]) -> Option<Self> {
-        let median = median(values.to_vec()).filter(|median| values.len() >= 3 && *median > 0.0)?;
+    /// Of all stretches of three figures or more; `None` where there is none, or a median is 0.
+    pub(super) fn of(stretches: &[Vec<f64>]) -> Option<Self> {
+        let stretches: Vec<Stretch> = stretches
+            .iter()
+            .filter(|values| values.len() >= 3)
+            .map(|values| Stretch::of(values))
+            .collect::<Option<_>>()?;
+        let sum = |figure: fn(&Stretch) -> f64| stretches.iter().map(figure).sum::<f64>();
+        // One correlation for all of them: a short stretch tells little of its own.
+        let squares = sum(|stretch| stretch.square);
+        let correlation = if squares > 0.0 { sum(|stretch| stretch.product) / squares } else { 0.0 }.clamp(0.0, 0.99);
+        let worth = (1.0 - correlation) / (1.0 + correlation);
+        let deviation = (sum(|stretch| stretch.variance) / worth).sqrt();
+        (deviation > 0.0).then(|| Trend {
+            relative_change: sum(|stretch| stretch.change / stretch.median),
+            change: sum(|stretch| stretch.change),
+            score: sum(|stretch| stretch.score) / deviation,
+        })
+    }
+}
+
+struct Stretch {
+    median: f64,
+    change: f64,
+    /// Pairs that grow less pairs that fall.
+    score: f64,
+    /// Of the score, where there is no trend and neighbours are not correlated.
+    variance: f64,
+    /// Of what the line leaves: the sum of products of neighbours, and the sum of squares, relative to the median.
+    product: f64,
+    square: f64,
+}
+
+impl Stretch {
+    fn of(values: &[f64]) -> Option<Self> {
+        let median = median(values.to_vec()).filter(|median| *median > 0.0)?;
         let n = values.len() as f64;
         let pairs = || (0..values.len()).flat_map(|second| (0..second).map(move |first| (first, second)));
         let slope = self::median(
             pairs().map(|(first, second)| (values[second] - values[first]) / (second - first) as f64).collect(),
         )?;
-        let sum: f64 = pairs()
+        let score = pairs()
             .map(|(first, second)| match values[second].total_cmp(&values[first]) {
                 Ordering::Greater => 1.0,
                 Ordering::Less => -1.0,
                 Ordering::Equal => 0.0,
             })
             .sum();
-        let deviation = (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
         let rest: Vec<f64> = values.iter().enumerate().map(|(index, value)| value - slope * index as f64).collect();
-        let correlation = correlation_of_neighbours(&rest).clamp(0.0, 0.99);
-        let worth = ((1.0 - correlation) / (1.0 + correlation)).sqrt();
-        Some(Trend { median, change: slope * (n - 1.0), score: sum / deviation * worth })
+        let mean = rest.iter().sum::<f64>() / n;
+        let rest: Vec<f64> = rest.iter().map(|value| (value - mean) / median).collect();
+        Some(Stretch {
+            median,
+            change: slope * n,
+            score,
+            variance: n * (n - 1.0) * (2.0 * n + 5.0) / 18.0,
+            product: rest.windows(2).map(|pair| pair[0] * pair[1]).sum(),
+            square: rest.iter().map(|value| value * value).sum(),
+        })
     }
 }
 
@@ -49,13 +90,6 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-fn correlation_of_neighbours(values: &[f64]) -> f64 {
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    let square: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let product: f64 = values.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
-    if square > 0.0 { product / square } else { 0.0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,17 +98,28 @@ mod tests {
     fn a_line_is_found_and_one_outlier_does_not_bend_it() {
         let mut values: Vec<f64> = (0..30).map(|index| 100.0 + f64::from(index)).collect();
         values[20] = 10_000.0;
-        let trend = Trend::of(&values).unwrap();
-        assert!((trend.change - 29.0).abs() < 0.5, "{trend:?}");
+        let trend = Trend::of(&[values]).unwrap();
+        assert!((trend.change - 30.0).abs() < 0.5, "{trend:?}");
         assert!(trend.score > 5.0, "{trend:?}");
     }
 
     #[test]
     fn what_only_wavers_has_no_trend() {
         let values: Vec<f64> = (0..40).map(|index| 100.0 + f64::from(index * 7 % 5)).collect();
-        let trend = Trend::of(&values).unwrap();
+        let trend = Trend::of(&[values]).unwrap();
         assert!(trend.change.abs() < 0.5 && trend.score.abs() < 1.0, "{trend:?}");
-        assert_eq!(Trend::of(&[1.0, 2.0]), None);
+        assert_eq!(Trend::of(&[vec![1.0, 2.0]]), None);
+    }
+
+    #[test]
+    fn stretches_at_different_levels_have_a_trend_together() {
+        let stretch = |level: f64| -> Vec<f64> {
+            (0..10).map(|index| level * (1.0 + 0.002 * f64::from(index) + 0.001 * f64::from(index * 7 % 5))).collect()
+        };
+        let alone = Trend::of(&[stretch(100.0)]).unwrap();
+        let both = Trend::of(&[stretch(100.0), stretch(300.0)]).unwrap();
+        assert!(both.score > alone.score * 1.3, "{alone:?} {both:?}");
+        assert!((both.relative_change / alone.relative_change - 2.0).abs() < 0.01, "{alone:?} {both:?}");
     }
 
     #[test]
@@ -82,7 +127,7 @@ mod tests {
         // A slow wave and a line look alike to a test that takes every figure for independent.
         let wave: Vec<f64> = (0..40).map(|index| 100.0 + (f64::from(index) / 40.0 * 4.0).sin() * 10.0).collect();
         let line: Vec<f64> = (0..40).map(|index| 100.0 + f64::from(index) / 4.0 + f64::from(index % 3)).collect();
-        assert!(Trend::of(&wave).unwrap().score.abs() < 2.0);
-        assert!(Trend::of(&line).unwrap().score > 5.0);
+        assert!(Trend::of(&[wave]).unwrap().score.abs() < 2.0);
+        assert!(Trend::of(&[line]).unwrap().score > 5.0);
     }
 }

@@ -1,0 +1,309 @@
+//! The verdict on simulated trials: sound ones are hardly ever called unsound, and staged faults are named.
+//!
+//! A trial's sends, answers and arrivals are drawn from a seed and go through the recorders, the collector, the ledger and the
+//! verdict, by a clock that is set. Nothing waits.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, LogNormal};
+
+use super::assemble;
+use crate::broker::{Identity, Telemetry};
+use crate::engine::{Attempted, Collector, End, Ledger, Observer, Outcome, Phase, Second, Sent, Times};
+use crate::load::Timetable;
+use crate::measure::host::{HostUsage, ProcessUsage};
+use crate::measure::{Acks, Clock, Errors, Interval, Reception, Stamp};
+use crate::record::{ReasonKind, Record};
+use crate::scenario::{Load, Trial};
+
+const SECOND: u64 = 1_000_000_000;
+const LOAD_START_NS: u64 = SECOND;
+const PRODUCERS: usize = 4;
+
+/// Median of the simulated service time.
+const SERVICE_NS: f64 = 20e6;
+
+/// What is wrong with a simulated trial.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    /// One stall that delays this share of all messages.
+    Stall(f64),
+    /// Messages leave at a rate that is lower by this share.
+    SlowClient(f64),
+    /// Service time grows by this share from begin to end.
+    Drift(f64),
+}
+
+/// How the broker of a trial answers.
+#[derive(Debug, Clone, Copy)]
+struct Answers {
+    /// Messages that the broker answers together, when the last of them has come.
+    batch: usize,
+    /// Whether it pauses now and then, for some time once it does.
+    pauses: bool,
+    fault: Fault,
+}
+
+struct Unwatched;
+
+impl Observer for Unwatched {
+    fn phase(&mut self, _: Phase) {}
+    fn second(&mut self, _: &Second, _: &Interval, _: &Reception) {}
+}
+
+/// One message: when it was intended, sent and answered, in nanoseconds since the load began.
+#[derive(Debug, Clone, Copy)]
+struct Message {
+    slot: usize,
+    intended_ns: u64,
+    sent_ns: u64,
+    answered_ns: u64,
+}
+
+fn trial(schedule: &str, seconds: u64, seed: u64) -> Trial {
+    let text = format!(
+        "broker.kind = \"null\"\nproducers.count = {PRODUCERS}\nrun.duration = \"{seconds}s\"\n{}",
+        schedule.replace("SEED", &seed.to_string())
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("simulated.toml");
+    std::fs::write(&file, text).unwrap();
+    crate::scenario::load(&file, &[], crate::broker::registry::descriptors()).unwrap().trials.remove(0)
+}
+
+fn messages(trial: &Trial, answers: Answers, seed: u64) -> Vec<Message> {
+    let Load::Open(schedule) = &trial.scenario.load else { panic!("only open loops are simulated") };
+    let length_ns = trial.scenario.run.stop.duration.unwrap().as_nanos() as u64;
+    let mut random = rand::rngs::Xoshiro256PlusPlus::seed_from_u64(seed);
+    let spread = LogNormal::new(0.0, 0.1).unwrap();
+    let mut messages: Vec<Message> = (0..PRODUCERS)
+        .flat_map(|slot| {
+            let mut timetable = Timetable::new(schedule, slot, PRODUCERS);
+            std::iter::from_fn(move || {
+                let intended_ns = timetable.peek();
+                timetable.advance();
+                (intended_ns < length_ns).then_some(Message { slot, intended_ns, sent_ns: 0, answered_ns: 0 })
+            })
+        })
+        .collect();
+    messages.sort_unstable_by_key(|message| message.intended_ns);
+    let stalls = stalls(answers, length_ns, &mut random);
+    for batch in messages.chunks_mut(answers.batch) {
+        for message in batch.iter_mut() {
+            let behind =
+                if let Fault::SlowClient(share) = answers.fault { message.intended_ns as f64 * share } else { 0.0 };
+            // The pacer wakes late by up to 200 µs, and half a millisecond now and then.
+            let late_ns = if random.random_bool(0.02) { 500_000 } else { random.random_range(0..200_000) };
+            message.sent_ns = message.intended_ns + late_ns + behind as u64;
+        }
+        let sent_ns = batch.iter().map(|message| message.sent_ns).max().unwrap();
+        let grown =
+            if let Fault::Drift(share) = answers.fault { share * sent_ns as f64 / length_ns as f64 } else { 0.0 };
+        let response_ns = SERVICE_NS * (1.0 + grown) * spread.sample(&mut random);
+        let mut answered_ns = sent_ns + response_ns as u64;
+        if let Some((_, end_ns)) = stalls.iter().find(|(begin_ns, end_ns)| (*begin_ns..*end_ns).contains(&answered_ns))
+        {
+            answered_ns = *end_ns;
+        }
+        batch.iter_mut().for_each(|message| message.answered_ns = answered_ns);
+    }
+    messages
+}
+
+/// Stretches in which nothing is answered.
+fn stalls(answers: Answers, length_ns: u64, random: &mut impl RngExt) -> Vec<(u64, u64)> {
+    const SLOT_NS: u64 = 20_000_000;
+    let mut stalls = Vec::new();
+    if let Fault::Stall(share) = answers.fault {
+        let begin_ns = random.random_range(length_ns / 10..length_ns / 2);
+        stalls.push((begin_ns, begin_ns + (length_ns as f64 * share) as u64));
+    }
+    if answers.pauses {
+        let mut pausing = false;
+        for slot in 0..length_ns / SLOT_NS {
+            // About one pause a second, which goes on for another 20 ms with a probability of a half.
+            pausing = random.random_bool(if pausing { 0.5 } else { 0.02 });
+            if pausing {
+                stalls.push((slot * SLOT_NS, (slot + 1) * SLOT_NS));
+            }
+        }
+        // What falls into several in a row is answered at the end of the last.
+        for index in (1..stalls.len()).rev() {
+            if stalls[index - 1].1 == stalls[index].0 {
+                stalls[index - 1].1 = stalls[index].1;
+            }
+        }
+    }
+    stalls
+}
+
+/// The record that the trial would have left.
+fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
+    let now: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+    let clock = Clock::set_by(now);
+    let acks = Acks::new(clock, PRODUCERS, true);
+    let recorder = acks.recorder();
+    let length_ns = trial.scenario.run.stop.duration.unwrap().as_nanos() as u64;
+    let mut collector = Collector::new(acks.clone(), None, &trial.scenario.load, Vec::new(), LOAD_START_NS);
+    collector.intended_length_ns = SECOND;
+    let mut in_order = messages(trial, answers, seed);
+    let mut attempted = [Attempted::default(); PRODUCERS];
+    for message in &in_order {
+        attempted[message.slot].measured += 1;
+    }
+    let mut sends: Vec<(u64, usize)> = in_order.iter().map(|message| (message.sent_ns, message.slot)).collect();
+    sends.sort_unstable();
+    in_order.sort_unstable_by_key(|message| message.answered_ns);
+    let (mut sends, mut answered) = (sends.into_iter().peekable(), in_order.into_iter().peekable());
+    // One look a second, and a last one when everything is answered.
+    for look_ns in (1..=length_ns / SECOND).map(|second| second * SECOND).chain([length_ns + 10 * SECOND]) {
+        while let Some((_, slot)) = sends.next_if(|(sent_ns, _)| *sent_ns < look_ns) {
+            acks.window(slot).submit(1);
+        }
+        while let Some(first) = answered.next_if(|message| message.answered_ns < look_ns) {
+            now.store(LOAD_START_NS + first.answered_ns, Ordering::Relaxed);
+            let mut batch = recorder.batch();
+            let mut next = Some(first);
+            while let Some(Message { slot, intended_ns, sent_ns, .. }) = next {
+                batch.acknowledged(Stamp::new(slot, LOAD_START_NS + sent_ns, sent_ns - intended_ns, true), 100);
+                next = answered.next_if(|message| message.answered_ns == first.answered_ns);
+            }
+        }
+        now.store(LOAD_START_NS + look_ns, Ordering::Relaxed);
+        let phase = if look_ns <= length_ns { Phase::Measure } else { Phase::Drain };
+        collector.look(phase, Telemetry::default(), None, &mut Unwatched);
+    }
+    let totals = collector.close(Phase::Drain, Telemetry::default(), None, &mut Unwatched);
+    let sent: Vec<Sent> = attempted
+        .iter()
+        .enumerate()
+        .map(|(slot, attempted)| Sent { slot, attempted: *attempted, due: Some(attempted.measured) })
+        .collect();
+    let outcome = Outcome {
+        end: End::Completed,
+        started_at: SystemTime::UNIX_EPOCH,
+        open_loop: true,
+        ledger: Ledger::settle(&sent, &totals.outcomes, &acks),
+        totals,
+        times: Times {
+            load_start_ns: LOAD_START_NS,
+            measure_start_ns: LOAD_START_NS,
+            load_ended_ns: LOAD_START_NS + length_ns,
+            load_end_ns: Some(LOAD_START_NS + length_ns),
+        },
+        sent,
+        found: Vec::new(),
+        receive_errors: Errors::default(),
+        pipeline: None,
+        lag: None,
+        usage: idle(Duration::from_nanos(length_ns)),
+        identity: Identity { client: "simulated".to_owned(), broker: None, embedded: false },
+        close_error: None,
+    };
+    assemble(trial, "simulated", &[], &outcome).0
+}
+
+/// A machine with nothing else to do.
+fn idle(elapsed: Duration) -> HostUsage {
+    HostUsage {
+        elapsed,
+        process: ProcessUsage::default(),
+        polling: Duration::ZERO,
+        busiest_thread: None,
+        peak_memory_bytes: None,
+        system: None,
+    }
+}
+
+const SCHEDULES: [(&str, &str); 3] = [
+    ("fixed", "load.rate = \"RATE\""),
+    ("poisson", "load.schedule = { kind = \"poisson\", rate = \"RATE\", seed = SEED }"),
+    (
+        "steps",
+        "load.schedule = { kind = \"steps\", steps = [{ rate = \"RATE\", for = \"15s\" }, { rate = \"FASTER\", for = \"15s\" }] }",
+    ),
+];
+
+/// Histories of one kind of load.
+#[derive(Debug, Clone, Copy)]
+struct Histories {
+    count: u64,
+    /// And that of a second step.
+    rates: [&'static str; 2],
+    seconds: u64,
+    fault: Fault,
+}
+
+/// In how many of the histories the verdict has a reason of one of the kinds (of any kind, where none is named).
+fn named(schedule: &str, histories: Histories, kinds: &[ReasonKind]) -> (u64, Vec<String>) {
+    let schedule = schedule.replace("RATE", histories.rates[0]).replace("FASTER", histories.rates[1]);
+    let mut examples = Vec::new();
+    let mut count = 0;
+    for seed in 0..histories.count {
+        let fault = histories.fault;
+        let answers = Answers { batch: if seed % 2 == 0 { 1 } else { 8 }, pauses: seed % 3 == 0, fault };
+        let record = record(&trial(&schedule, histories.seconds, seed), answers, seed);
+        let reasons = &record.verdict.reasons;
+        let named = reasons.iter().any(|reason| kinds.is_empty() || kinds.contains(&reason.kind));
+        count += u64::from(named);
+        if named == kinds.is_empty() {
+            examples.push(format!("seed {seed}: {reasons:?}"));
+        }
+    }
+    (count, examples)
+}
+
+fn first(examples: &[String]) -> &[String] {
+    &examples[..examples.len().min(3)]
+}
+
+fn a_sound_trial_is_valid(schedule: usize) {
+    let histories = Histories { count: 500, rates: ["400/s", "600/s"], seconds: 25, fault: Fault::None };
+    let (name, schedule) = SCHEDULES[schedule];
+    let (unsound, examples) = named(schedule, histories, &[]);
+    let examples = first(&examples);
+    assert!(unsound * 100 < histories.count, "{name}: {unsound} of {}, such as {examples:#?}", histories.count);
+}
+
+fn a_fault_is_named(fault: Fault, rates: [&'static str; 2], kinds: &[ReasonKind]) {
+    let histories = Histories { count: 100, rates, seconds: 30, fault };
+    for (name, schedule) in SCHEDULES {
+        let (found, examples) = named(schedule, histories, kinds);
+        let examples = first(&examples);
+        assert!(found * 100 >= 99 * histories.count, "{name}, {fault:?}: {found}, not {examples:#?}");
+    }
+}
+
+#[test]
+fn sound_trials_at_a_fixed_rate_are_valid() {
+    a_sound_trial_is_valid(0);
+}
+
+#[test]
+fn sound_trials_of_poisson_arrivals_are_valid() {
+    a_sound_trial_is_valid(1);
+}
+
+#[test]
+fn sound_trials_of_steps_are_valid() {
+    a_sound_trial_is_valid(2);
+}
+
+#[test]
+fn a_stall_that_delays_a_twentieth_is_named() {
+    a_fault_is_named(Fault::Stall(0.05), ["400/s", "600/s"], &[ReasonKind::NotSteady]);
+}
+
+#[test]
+fn a_rate_that_is_short_by_half_a_percent_is_named() {
+    a_fault_is_named(Fault::SlowClient(0.005), ["400/s", "600/s"], &[ReasonKind::RateMissed]);
+}
+
+/// Enough messages a second for the median of a second to tell so small a difference.
+#[test]
+fn a_latency_that_drifts_by_a_twentieth_is_named() {
+    a_fault_is_named(Fault::Drift(0.05), ["2k/s", "3k/s"], &[ReasonKind::NotSteady]);
+}
