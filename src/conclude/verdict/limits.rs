@@ -68,8 +68,9 @@ pub const STANDSTILL_WAITING_SHARE: f64 = 0.5;
 /// Rows whose due rates differ by less than this share are at the same rate: latency may change with the rate.
 pub const SAME_RATE_SHARE: f64 = 0.02;
 
-/// Least score of a trend, in standard deviations: chance alone reaches it once in 2,000 trials.
-pub const LEAST_TREND_SCORE: f64 = 3.5;
+/// Least score of a trend, in standard deviations: chance alone reaches it once in 370 trials, and seldom with
+/// a change that is large enough.
+pub const LEAST_TREND_SCORE: f64 = 3.0;
 
 /// Largest coefficient of variation of the throughput of single seconds: with it, ten seconds give a mean that is
 /// certain to about ±10 % (2 × 0.15 / √10), the same bound as [`LARGEST_HALVES_DIFFERENCE`].
