@@ -27,16 +27,17 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     };
     record.counts = counts(trial, outcome);
     record.throughput = throughput(trial, outcome);
+    let (outcomes, arrivals) = (&outcome.totals.outcomes, &outcome.totals.arrivals);
     record.latency = Latencies {
-        response: latency(&outcome.totals.outcomes.response),
-        service: latency(&outcome.totals.outcomes.service),
-        schedule_delay: latency(&outcome.totals.outcomes.schedule_delay),
+        response: independent(&outcomes.response, outcomes.moments),
+        service: independent(&outcomes.service, outcomes.moments),
+        schedule_delay: independent(&outcomes.schedule_delay, outcomes.moments),
         end_to_end: trial
             .scenario
             .consumers
             .as_ref()
             .filter(|consumers| consumers.end_to_end)
-            .and_then(|_| latency(&outcome.totals.arrivals.end_to_end)),
+            .and_then(|_| independent(&arrivals.end_to_end, arrivals.moments)),
     };
     let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
     record.errors = errors(&outcome.totals.outcomes.errors);
@@ -97,7 +98,8 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
 /// The verdict is made from all other figures, and thresholds may be about any of them.
 fn conclude(record: &mut Record, trial: &Trial, rows: &[SeriesRow]) {
     record.verdict = judge(&Evidence::of(record, rows, LoadShape::of(&trial.scenario)));
-    record.thresholds = evaluate(&trial.scenario.thresholds, record);
+    let groups = trial.scenario.consumers.as_ref().map_or(1, |consumers| consumers.groups as u64);
+    record.thresholds = evaluate(&trial.scenario.thresholds, record, groups);
 }
 
 fn counts(trial: &Trial, outcome: &Outcome) -> Counts {
@@ -138,8 +140,14 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
     }
 }
 
+/// The latency of messages whose ends became known at so many moments.
+pub(super) fn independent(distribution: &Distribution, moments: u64) -> Option<Latency> {
+    Latency::from_histogram(distribution.histogram(), distribution.beyond_range(), Some(moments))
+}
+
+/// The latency of what happened one by one.
 pub(super) fn latency(distribution: &Distribution) -> Option<Latency> {
-    Latency::from_histogram(distribution.histogram(), distribution.beyond_range())
+    Latency::from_histogram(distribution.histogram(), distribution.beyond_range(), None)
 }
 
 /// Most frequent first.

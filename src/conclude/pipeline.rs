@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::assemble::{errors_by_class, latency};
+use super::assemble::{errors_by_class, independent, latency};
 use crate::engine::Outcome;
 use crate::measure::Errors;
 use crate::measure::host::HostUsage;
@@ -46,7 +46,7 @@ pub(super) fn pipeline(trial: &Trial, outcome: &Outcome) -> Option<Pipeline> {
         working_ns,
         batches: figures.batches,
         cpu_ns_per_message: cpu(&measured.usage, figures.consumed),
-        receipt: latency(&figures.receipt),
+        receipt: independent(&figures.receipt, outcome.totals.arrivals.moments),
         poison: poison(figures),
         bound_by: bound_by(config, figures, &stages, &names, trailing(consuming_ns, working_ns)),
         stages,
@@ -196,7 +196,8 @@ fn sink(
         not_written: rows.saturating_sub(sink.written + sink.duplicates + refused),
         errors: by_class(&sink.errors, outcome),
         retries: sink.retries,
-        latency: latency(&sink.latency),
+        // The rows of a batch are acknowledged together.
+        latency: independent(&sink.latency, sink.time.per_batch.histogram().len()),
         held: self::held(held),
     }
 }

@@ -31,7 +31,7 @@ pub(super) const PIPELINE: [&str; 11] =
     ["parse", "timestamp", "batch", "linger", "writers", "instances", "group", "sinks_run", "commit", "feed", "sinks"];
 pub(super) const RUN: [&str; 5] = ["warm_up", "messages", "payload_bytes", "duration", "drain_deadline"];
 pub(super) const SWEEP: [&str; 5] = ["over", "trials", "order", "seed", "combine"];
-pub(super) const THRESHOLDS: [&str; 1] = ["require"];
+pub(super) const THRESHOLDS: [&str; 2] = ["require", "when_invalid"];
 pub(super) const OUTPUT: [&str; 2] = ["directory", "formats"];
 
 const HOMES: [(&str, &[&str]); 14] = [

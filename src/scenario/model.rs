@@ -30,6 +30,8 @@ pub struct Scenario {
     pub run: RunLimits,
     /// What must hold for the run to exit with 0.
     pub thresholds: Vec<Threshold>,
+    /// What a record whose figures cannot be trusted means where thresholds are set.
+    pub when_invalid: WhenInvalid,
     pub output: Output,
 }
 
@@ -283,6 +285,16 @@ pub struct Threshold {
     pub comparison: Comparison,
     /// In the metric's unit: nanoseconds, messages per second, bytes per second, or a count.
     pub value: f64,
+}
+
+/// What a record that is not valid does to a run with thresholds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhenInvalid {
+    /// The run exits as if a threshold had been missed: figures that cannot be trusted hold nothing.
+    #[default]
+    Fail,
+    /// The thresholds alone decide.
+    Ignore,
 }
 
 /// What a threshold may be about.

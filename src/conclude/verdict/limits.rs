@@ -7,8 +7,8 @@ pub const LEAST_DURATION_NS: u64 = 5_000_000_000;
 /// Fewest acknowledged messages: below it the 99.9th percentile is not one whole message.
 pub const LEAST_MESSAGES: u64 = 1_000;
 
-/// Largest share of messages that may fail or stay without outcome, each. A missing message is slower than all recorded
-/// ones; beyond this share the highest percentile a record states, the 99.99th, lies among the missing.
+/// Largest share of messages that may be missing from the latencies, for whatever reasons together. A missing message is
+/// slower than all recorded ones; beyond this share the highest percentile a record states, the 99.99th, lies among the missing.
 pub const LARGEST_MISSING_SHARE: f64 = 0.000_1;
 
 /// Least share of the schedule's rate that must have been sent. The end of a window cuts off less than one interval of

@@ -2,6 +2,7 @@
 
 use super::finding::{Finding, against};
 use super::{Evidence, limits};
+use crate::record::Latency;
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration, percent, rate};
 
@@ -37,7 +38,7 @@ pub(super) fn rate_missed(evidence: &Evidence<'_>) -> Option<Finding> {
     let target = evidence.throughput.target_per_second?;
     let sent = evidence.throughput.sent_per_second;
     let share = if target > 0.0 { sent / target } else { 1.0 };
-    let delay_ns = evidence.latency.schedule_delay.as_ref().map_or(0, |delay| delay.p99_ns);
+    let delay_ns = evidence.latency.schedule_delay.as_ref().map_or(0, p99_of_all);
     let evidence = match (share < limits::LEAST_RATE_SHARE, delay_ns > limits::LARGEST_SCHEDULE_DELAY_P99_NS) {
         (false, false) => return None,
         (true, _) => format!(
@@ -64,6 +65,13 @@ pub(super) fn rate_missed(evidence: &Evidence<'_>) -> Option<Finding> {
             ("schedule_delay_p99_ns", delay_ns as f64),
         ],
     ))
+}
+
+/// The 99th percentile of what was recorded, also where too few independent values lie beyond it to state it as a figure: that
+/// so many messages left late is a fact.
+fn p99_of_all(latency: &Latency) -> u64 {
+    let recorded = || latency.decode_histogram().map_or(0, |histogram| histogram.value_at_quantile(0.99));
+    latency.p99_ns.unwrap_or_else(recorded)
 }
 
 fn not_steady(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -173,8 +181,9 @@ mod tests {
     fn rate_missed_by_count_and_by_delay_at_their_boundaries() {
         assert_eq!(reasons(|record, _, _| record.throughput.sent_per_second = 49_950.0), []);
         assert_eq!(reasons(|record, _, _| record.throughput.sent_per_second = 49_949.0), [RateMissed]);
-        let delayed =
-            |delay: u64| reasons(move |record, _, _| record.latency.schedule_delay.as_mut().unwrap().p99_ns = delay);
+        let delayed = |delay: u64| {
+            reasons(move |record, _, _| record.latency.schedule_delay.as_mut().unwrap().p99_ns = Some(delay))
+        };
         assert_eq!((delayed(10_000_000), delayed(10_000_001)), (vec![], vec![RateMissed]));
     }
 

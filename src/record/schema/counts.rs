@@ -28,6 +28,12 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Measured messages that the broker did not acknowledge, for whatever reason. They are in no latency, and each
+    /// waited longer than any that is.
+    pub fn without_acknowledgement(&self) -> u64 {
+        self.failed + self.unresolved
+    }
+
     /// Whether the ledger, and that of the warm-up, adds up.
     pub fn balances(&self) -> bool {
         let sums = |attempted: u64, outcomes: [u64; 3]| {

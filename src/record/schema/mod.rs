@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use client::{Client, HostLoad, SendLoopLag};
 pub use counts::{Counts, ErrorCount, Verification, WarmUpCounts};
 pub use environment::Environment;
-pub use latency::{HistogramError, Latencies, Latency};
+pub use latency::{HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, independent_values_needed};
 pub use pipeline::{BoundBy, Held, KeptUp, Pipeline, Poisoned, Reconciliation, SeedFigures, SinkRecord, StageTime};
 pub use series::{Phase, SeriesRow};
 pub use throughput::Throughput;

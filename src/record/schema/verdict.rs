@@ -73,10 +73,9 @@ pub enum ReasonKind {
     Poison,
     /// The pipeline did not keep up with the producers.
     FellBehind,
-    /// Messages failed.
-    Failures,
-    /// Messages had no outcome when the drain deadline passed.
-    Unresolved,
+    /// Messages are missing from the latencies: they failed, or had no outcome when the drain deadline passed.
+    #[serde(alias = "failures", alias = "unresolved")]
+    MissingMessages,
     /// Latencies were too large for the histogram.
     BeyondRange,
     /// The schedule's rate was not reached, or not in time.
@@ -109,8 +108,7 @@ impl ReasonKind {
             ReasonKind::SinkErrors => "sink_errors",
             ReasonKind::Poison => "poison",
             ReasonKind::FellBehind => "fell_behind",
-            ReasonKind::Failures => "failures",
-            ReasonKind::Unresolved => "unresolved",
+            ReasonKind::MissingMessages => "missing_messages",
             ReasonKind::BeyondRange => "beyond_range",
             ReasonKind::RateMissed => "rate_missed",
             ReasonKind::ClientBound => "client_bound",
