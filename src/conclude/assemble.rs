@@ -9,8 +9,8 @@ use crate::engine::{self, End, Outcome, Second};
 use crate::measure::host::{self, HostUsage};
 use crate::measure::{Distribution, ErrorTally, Errors};
 use crate::record::{
-    Client, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Phase, Record, SCHEMA, SendLoopLag, SeriesRow,
-    Status, Throughput, Verdict, Verification, WarmUpCounts, Wire, point_values,
+    Client, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Pauses, Phase, Record, SCHEMA, SendLoopLag,
+    SeriesRow, Status, Throughput, Verdict, Verification, WarmUpCounts, Wire, point_values,
 };
 use crate::scenario::{Load, Trial};
 
@@ -39,6 +39,8 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
             .filter(|consumers| consumers.end_to_end)
             .and_then(|_| independent(&arrivals.end_to_end, arrivals.moments)),
     };
+    let service = record.latency.service.as_ref();
+    record.throughput.in_flight_by_littles_law = service.map(|service| record.throughput.in_flight(service.mean_ns));
     let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
     record.errors = errors(&outcome.totals.outcomes.errors);
     record.receive_errors = errors(&outcome.receive_errors);
@@ -46,7 +48,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
     record.wire = wire(outcome, &record);
-    record.host_load = outcome.usage.system.map(|load| HostLoad { system_cpu_busy: load.busy, steal: load.steal });
+    record.host_load = host_load(&outcome.usage);
     record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));
     conclude(&mut record, trial, &rows);
     (record, rows)
@@ -235,10 +237,35 @@ fn used(usage: &HostUsage, acknowledged: u64) -> Client {
         busiest_thread: usage.busiest_thread.as_ref().map(|thread| thread.name.clone()),
         cpu_ns_per_message: (acknowledged > 0).then(|| cpu.as_nanos() as f64 / acknowledged as f64),
         peak_memory_bytes: usage.peak_memory_bytes,
+        pauses: pauses(&usage.pauses),
         voluntary_context_switches: usage.process.voluntary_context_switches,
         involuntary_context_switches: usage.process.involuntary_context_switches,
         ..Client::default()
     }
+}
+
+/// `None` when there is not one value, and no thread to note any.
+fn pauses(lateness: &Distribution) -> Option<Pauses> {
+    let histogram = Some(lateness).filter(|lateness| !lateness.is_empty()).map(Distribution::histogram)?;
+    Some(Pauses {
+        count: histogram.len(),
+        p50_ns: histogram.value_at_quantile(0.5),
+        p99_ns: histogram.value_at_quantile(0.99),
+        p99_9_ns: histogram.value_at_quantile(0.999),
+        max_ns: histogram.max(),
+    })
+}
+
+fn host_load(usage: &HostUsage) -> Option<HostLoad> {
+    let cores = host::cores_available() as f64;
+    usage.system.map(|load| HostLoad {
+        system_cpu_busy: load.busy,
+        steal: load.steal,
+        cgroup_throttled_share: usage.throttled.map(|time| (host::cores(time, usage.elapsed) / cores).min(1.0)),
+        cpu_pressure_share: usage.pressure.cpu,
+        memory_pressure_share: usage.pressure.memory,
+        io_pressure_share: usage.pressure.io,
+    })
 }
 
 fn series(trial: &Trial, outcome: &Outcome) -> Vec<SeriesRow> {

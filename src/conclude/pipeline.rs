@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::assemble::{errors_by_class, independent, latency};
 use crate::engine::Outcome;
 use crate::measure::Errors;
-use crate::measure::host::HostUsage;
+use crate::measure::host::ProcessUsage;
 use crate::pipeline::{self, Figures, Poison, SinkFigures, Stage};
 use crate::record::readable::{count, duration, percent};
 use crate::record::{BoundBy, Held, KeptUp, Pipeline, Poisoned, Reconciliation, SeedFigures, SinkRecord, StageTime};
@@ -73,8 +73,8 @@ fn per_second(count: u64, ns: u64) -> f64 {
     if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 }
 }
 
-fn cpu(usage: &HostUsage, messages: u64) -> Option<f64> {
-    (messages > 0).then(|| usage.process.cpu().as_nanos() as f64 / messages as f64)
+fn cpu(usage: &ProcessUsage, messages: u64) -> Option<f64> {
+    (messages > 0).then(|| usage.cpu().as_nanos() as f64 / messages as f64)
 }
 
 fn by_class(errors: &Errors, outcome: &Outcome) -> Vec<crate::record::ErrorCount> {

@@ -2,7 +2,7 @@
 
 use super::observer::{Observer, Phase, Second};
 use crate::broker::{Broker, Telemetry};
-use crate::measure::host::HostSampler;
+use crate::measure::host::CpuLaps;
 use crate::measure::{Acks, Arrivals, Interval, Reception};
 
 /// Adds up a trial, second by second.
@@ -15,7 +15,7 @@ pub struct Collector {
     last_submitted: u64,
     /// What the pipeline had finished at the last look.
     last_finished: u64,
-    host: HostSampler,
+    cpu: CpuLaps,
     interval: Interval,
     reception: Reception,
     spare_interval: Interval,
@@ -49,7 +49,7 @@ impl Collector {
             last_ns: load_start_ns,
             last_submitted: 0,
             last_finished: 0,
-            host: HostSampler::begin(),
+            cpu: CpuLaps::begin(),
             interval: Interval::default(),
             reception: Reception::default(),
             spare_interval: Interval::default(),
@@ -123,7 +123,7 @@ impl Collector {
             p50_ns: at(0.5),
             p99_ns: at(0.99),
             queue_messages: telemetry.queue_messages,
-            cpu_cores: self.host.lap(),
+            cpu_cores: self.cpu.lap(),
         };
         self.last_ns = now_ns;
         self.last_submitted = submitted;

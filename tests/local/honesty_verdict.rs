@@ -1,8 +1,12 @@
 //! Proof that a run is not passed by what it did not measure: thresholds, tails, the machine's own part.
 
+use std::time::Duration;
+
 use brokermark::record::{ReasonKind, Record};
 
-use crate::harness::{Bench, assert_balanced, finding, reasons};
+use crate::harness::{Bench, PATIENCE, assert_balanced, finding, reasons, record_of};
+
+const MILLISECOND: u64 = 1_000_000;
 
 fn null(tables: &str) -> String {
     format!("broker.kind = \"null\"\n{tables}")
@@ -113,4 +117,48 @@ fn a_word_on_invalid_records_without_thresholds_is_refused() {
         .run(&[])
         .expect(2)
         .complains_of(&["`require` is missing", "when_invalid"]);
+}
+
+#[test]
+fn a_pause_of_the_machine_is_seen_in_a_closed_loop_too_and_speaks_against_its_latency() {
+    let bench = Bench::new(&null("broker.null.service_time = \"1ms\"\nrun.duration = \"3s\""));
+    let mut run = bench.start(&[]);
+    run.await_stderr("measuring");
+    run.stall(Duration::from_secs(1));
+    let record = run.finish(PATIENCE).expect(0).record();
+    let pauses = record.client.pauses.unwrap();
+    assert!(pauses.count > 2_500, "one for each millisecond, those of the pause included: {pauses:?}");
+    assert!(pauses.max_ns > 900 * MILLISECOND, "{pauses:?}");
+    assert!(pauses.p99_ns > 800 * MILLISECOND, "a third of the time was a pause: {pauses:?}");
+    let found = finding(&record, ReasonKind::OwnDelay).unwrap();
+    assert!(reasons(&record).contains(&ReasonKind::OwnDelay), "{found:?}");
+}
+
+/// The null broker answers at once, so its response time is the tool's own.
+#[test]
+fn a_response_time_that_is_the_tool_s_own_delay_is_marked() {
+    let record = record_of(&null("load.rate = \"2k/s\"\nrun.duration = \"2s\""));
+    let found = finding(&record, ReasonKind::OwnDelay).unwrap();
+    assert!(found.evidence.contains("of the response p99 it reports"), "{}", found.evidence);
+    assert!(reasons(&record).contains(&ReasonKind::OwnDelay));
+}
+
+#[test]
+fn messages_in_flight_are_known_by_littles_law() {
+    let record = record_of(&null(
+        "broker.null.service_time = \"20ms\"\nproducers = { count = 2, in_flight = 50 }\nrun.duration = \"2s\"",
+    ));
+    // Each of the two keeps its window full, but for the time until it is woken to send again.
+    let in_flight = record.throughput.in_flight_by_littles_law.unwrap();
+    assert!((50.0..=101.0).contains(&in_flight), "{in_flight} of 100");
+}
+
+#[test]
+fn a_slow_start_that_nothing_warmed_up_is_noted() {
+    let record = record_of(&null(
+        "broker.null.stalls = [{ at = \"0s\", for = \"500ms\" }]\nload.rate = \"500/s\"\nrun.duration = \"6500ms\"",
+    ));
+    let found = finding(&record, ReasonKind::ColdStart).unwrap();
+    assert!(found.figures["first_second_p99_ns"] > 400e6, "{found:?}");
+    assert!(!reasons(&record).contains(&ReasonKind::ColdStart), "it is worth knowing, and no more");
 }

@@ -1,13 +1,14 @@
 //! Findings from the pace of the trial: was it long enough, at the rate it should have, and steady.
 
-use super::finding::{Finding, against};
+use super::finding::{Finding, against, note};
 use super::{Evidence, limits};
 use crate::record::Latency;
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration, percent, rate};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
-    [too_short(evidence), rate_missed(evidence), not_steady(evidence)].into_iter().flatten().collect()
+    let all = [too_short, rate_missed, cold_start, not_steady];
+    all.into_iter().filter_map(|find| find(evidence)).collect()
 }
 
 fn too_short(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -119,6 +120,36 @@ fn not_steady(evidence: &Evidence<'_>) -> Option<Finding> {
     ))
 }
 
+/// Whether the slowest messages are those of the first second because nothing had been warmed up: connections, caches, code
+/// that is compiled when it is first used. The first second counts as the tail if its 99th percentile is the highest of all
+/// seconds, and not by chance.
+fn cold_start(evidence: &Evidence<'_>) -> Option<Finding> {
+    if !evidence.even_load || evidence.counts.warm_up.attempted > 0 {
+        return None;
+    }
+    let seconds: Vec<u64> = evidence.measured_seconds().filter_map(|row| row.p99_ns).collect();
+    if seconds.len() < limits::LEAST_SECONDS_FOR_STEADINESS {
+        return None;
+    }
+    let (first, mut later) = (seconds[0], seconds[1..].to_vec());
+    later.sort_unstable();
+    let (median, highest) = (later[later.len() / 2], later[later.len() - 1]);
+    if first <= highest || (first as f64) < limits::COLD_START_FACTOR * median as f64 {
+        return None;
+    }
+    Some(note(
+        ColdStart,
+        format!(
+            "Nothing was warmed up, and the slowest messages are those of the first second: its p99 was {}, that of the others {} (median; at most {}).",
+            duration(first as f64),
+            duration(median as f64),
+            duration(highest as f64)
+        ),
+        "Set `run.warm_up` to a few seconds, unless first contacts are what is to be measured.",
+        &[("first_second_p99_ns", first as f64), ("later_seconds_p99_ns", median as f64)],
+    ))
+}
+
 /// How the throughput of seconds is spread.
 struct Steadiness {
     mean: f64,
@@ -160,7 +191,7 @@ impl Steadiness {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sound::{judged, reasons};
+    use super::super::sound::{judged, notes, reasons};
     use super::*;
     use crate::record::{LoadModel, Phase, SeriesRow};
 
@@ -195,6 +226,26 @@ mod tests {
             record.throughput.sent_per_second = 1.0;
         });
         assert_eq!(kinds, []);
+    }
+
+    #[test]
+    fn a_slow_first_second_is_noted_where_nothing_was_warmed_up() {
+        use crate::record::WarmUpCounts;
+        let with = |first: u64, worst_later: u64, warmed_up: bool| {
+            notes(move |record, series, _| {
+                if !warmed_up {
+                    record.counts.warm_up = WarmUpCounts::default();
+                }
+                let mut rows = series.iter_mut().filter(|row| row.phase == Phase::Measure);
+                rows.next().unwrap().p99_ns = Some(first);
+                rows.by_ref().for_each(|row| row.p99_ns = Some(1_000_000));
+                series[7].p99_ns = Some(worst_later);
+            })
+        };
+        assert_eq!(with(2_000_000, 1_999_999, false), [ColdStart]);
+        assert_eq!(with(1_999_999, 1_000_000, false), [], "seconds differ by chance");
+        assert_eq!(with(2_000_000, 2_000_000, false), [], "a later second is as slow");
+        assert_eq!(with(9_000_000, 1_000_000, true), []);
     }
 
     fn measured(series: &mut [SeriesRow], acknowledged: &[u64]) {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use client::{Client, HostLoad, SendLoopLag};
+pub use client::{Client, HostLoad, Pauses, SendLoopLag};
 pub use counts::{Counts, ErrorCount, Verification, WarmUpCounts};
 pub use environment::Environment;
 pub use latency::{HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, independent_values_needed};

@@ -21,6 +21,10 @@ pub struct Throughput {
     /// Measured messages received per second by all consumers together, from the begin of the measured phase to the last
     /// of them; `null` without consumers.
     pub consumed_per_second: Option<f64>,
+    /// Acknowledged messages that were in flight on average: by Little's law, `messages_per_second` × the mean service time.
+    /// `null` when none was acknowledged.
+    #[serde(default)]
+    pub in_flight_by_littles_law: Option<f64>,
 }
 
 impl Throughput {
@@ -33,5 +37,11 @@ impl Throughput {
             payload_bytes_per_second: per_second(payload_bytes_acknowledged),
             ..Throughput::default()
         }
+    }
+
+    /// Acknowledged messages that were in flight on average, by Little's law (J. D. C. Little, A Proof for the Queuing Formula
+    /// L = λW, 1961): so many came per second, and each stayed for its service time.
+    pub fn in_flight(&self, mean_service_ns: f64) -> f64 {
+        self.messages_per_second * mean_service_ns / 1e9
     }
 }

@@ -82,8 +82,14 @@ pub enum ReasonKind {
     RateMissed,
     /// The load generator itself was the limit.
     ClientBound,
-    /// The machine was short of CPU for reasons outside this process.
+    /// Time was withheld from the machine or from this process.
+    TimeWithheld,
+    /// A good part of the latency is the load generator's own delay.
+    OwnDelay,
+    /// The machine was short of CPU, or its tasks waited for disks, for reasons outside this process.
     HostContended,
+    /// Nothing was warmed up, and the slowest messages are those of the first second.
+    ColdStart,
     /// Throughput was not steady over the measurement.
     NotSteady,
     /// Too little was measured.
@@ -112,7 +118,10 @@ impl ReasonKind {
             ReasonKind::BeyondRange => "beyond_range",
             ReasonKind::RateMissed => "rate_missed",
             ReasonKind::ClientBound => "client_bound",
+            ReasonKind::TimeWithheld => "time_withheld",
+            ReasonKind::OwnDelay => "own_delay",
             ReasonKind::HostContended => "host_contended",
+            ReasonKind::ColdStart => "cold_start",
             ReasonKind::NotSteady => "not_steady",
             ReasonKind::TooShort => "too_short",
         }
@@ -135,6 +144,9 @@ pub struct LimitedBy {
 pub enum Limiter {
     /// The load generator: it had no more CPU to send with.
     Client,
+    /// The machine of the load generator: its cores were all busy, with the load generator and with other processes. A broker
+    /// on the same machine is usually among them.
+    Machine,
     /// The broker, or the network to it: messages waited for it while the client was idle.
     Broker,
     /// The schedule asked for no more, and got it.
@@ -152,6 +164,7 @@ impl Limiter {
     pub fn name(self) -> &'static str {
         match self {
             Limiter::Client => "client",
+            Limiter::Machine => "machine",
             Limiter::Broker => "broker",
             Limiter::Schedule => "schedule",
             Limiter::Window => "window",
