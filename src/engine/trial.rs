@@ -113,7 +113,9 @@ impl Running<'_> {
         let limits = &self.scenario.run;
         let load_start_ns = clock.now_ns() + RUN_UP.as_nanos() as u64;
         let course = Arc::new(Course::new(self.acks.clone(), load_start_ns, limits.warm_up, limits.stop.duration));
-        let pacer = self.open.then(|| Arc::new(Pacer::start(clock, self.scenario.producers.count)));
+        let counted = course.measure_start_ns..course.load_end_ns;
+        let pacing = self.scenario.pacing;
+        let pacer = self.open.then(|| Arc::new(Pacer::start(clock, self.scenario.producers.count, counted, pacing)));
         let tasks = self.start(producers, &course, pacer.as_ref());
         let collector = Collector::new(self.acks.clone(), self.arrivals.clone(), self.open, load_start_ns);
         let mut look =

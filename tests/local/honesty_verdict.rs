@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brokermark::record::{ReasonKind, Record};
 
-use crate::harness::{Bench, PATIENCE, assert_balanced, finding, reasons, record_of};
+use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_balanced, finding, reasons, record_of};
 
 const MILLISECOND: u64 = 1_000_000;
 
@@ -161,4 +161,21 @@ fn a_slow_start_that_nothing_warmed_up_is_noted() {
     let found = finding(&record, ReasonKind::ColdStart).unwrap();
     assert!(found.figures["first_second_p99_ns"] > 400e6, "{found:?}");
     assert!(!reasons(&record).contains(&ReasonKind::ColdStart), "it is worth knowing, and no more");
+}
+
+/// What comes due while a producer may not be woken waits, and is late by as much.
+#[test]
+fn a_producer_is_woken_no_more_often_than_the_scenario_says() {
+    let record = record_of(&null(
+        "load = { rate = \"10k/s\", pacing = { wake_interval = \"50ms\", spin = true } }\nrun.duration = \"2s\"",
+    ));
+    assert_acknowledged(&record, 20_000);
+    let delay = record.latency.schedule_delay.unwrap();
+    assert!(delay.p50_ns > 15 * MILLISECOND, "half of 50 ms, were it not for the machine: {}", delay.p50_ns);
+}
+
+#[test]
+fn a_closed_loop_has_nothing_to_pace() {
+    let bench = Bench::new(&null("load.pacing.spin = true\nrun.messages = 1"));
+    bench.run(&[]).expect(2).complains_of(&["load.pacing", "no intended times"]);
 }

@@ -56,16 +56,17 @@ impl HostSampler {
     /// What was used since the begin.
     pub fn usage(&self) -> HostUsage {
         let elapsed = self.began.elapsed();
+        let noted = self.pauses.noted();
         HostUsage {
             elapsed,
-            process: ProcessUsage::now().since(self.process),
+            process: ProcessUsage::now().since(self.process).since(noted.own),
             polling: polling::total().saturating_sub(self.polling),
             busiest_thread: ThreadTimes::now().busiest_since(&self.threads, elapsed),
             peak_memory_bytes: peak_memory_bytes(),
             system: SystemTimes::now().zip(self.system).and_then(|(now, begin)| now.load_since(begin)),
             throttled: throttled().zip(self.throttled).map(|(now, begin)| now.saturating_sub(begin)),
             pressure: PressureTotals::now().since(self.pressure, elapsed),
-            pauses: self.pauses.lateness(),
+            pauses: noted.lateness,
         }
     }
 }
@@ -96,6 +97,7 @@ impl CpuLaps {
 #[derive(Debug, Clone)]
 pub struct HostUsage {
     pub elapsed: Duration,
+    /// Without the probe for [`HostUsage::pauses`], which is no part of the load.
     pub process: ProcessUsage,
     /// The part of its CPU time that went into [`polling`].
     pub polling: Duration,

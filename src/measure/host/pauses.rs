@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::Distribution;
-use super::timers;
+use super::{ProcessUsage, timers};
 
 /// From one wake-up to the next.
 const INTERVAL: Duration = Duration::from_millis(1);
@@ -22,8 +22,17 @@ pub struct PauseProbe {
 
 #[derive(Debug, Default)]
 struct Shared {
-    lateness: Mutex<Distribution>,
+    noted: Mutex<Noted>,
     ended: AtomicBool,
+}
+
+/// What a probe has noted.
+#[derive(Debug, Clone, Default)]
+pub struct Noted {
+    /// How late it woke, in nanoseconds: one value for each millisecond.
+    pub lateness: Distribution,
+    /// What its own thread used for it.
+    pub own: ProcessUsage,
 }
 
 impl PauseProbe {
@@ -36,8 +45,8 @@ impl PauseProbe {
         PauseProbe { shared }
     }
 
-    /// How late it woke so far, in nanoseconds: one value for each millisecond.
-    pub fn lateness(&self) -> Distribution {
+    /// What it noted so far.
+    pub fn noted(&self) -> Noted {
         self.shared.lock().clone()
     }
 }
@@ -55,19 +64,20 @@ impl Shared {
         while !self.ended.load(Ordering::Relaxed) {
             thread::sleep(due.saturating_duration_since(Instant::now()));
             let woken = Instant::now();
-            let mut lateness = self.lock();
+            let mut noted = self.lock();
+            noted.own = ProcessUsage::of_this_thread();
             // After a long pause each millisecond in it counts, with what was left of it: a pause of 100 ms is not one late
             // wake-up among thousands, but 100 of them.
             while due <= woken {
-                lateness.record((woken - due).as_nanos() as u64);
+                noted.lateness.record((woken - due).as_nanos() as u64);
                 due += INTERVAL;
             }
         }
     }
 
     /// A thread that panicked leaves values that are still true.
-    fn lock(&self) -> MutexGuard<'_, Distribution> {
-        self.lateness.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,7 +94,7 @@ mod tests {
     #[test]
     fn every_millisecond_is_one_value() {
         let (probe, begin) = (PauseProbe::begin(), Instant::now());
-        wait_for(|| probe.lateness().histogram().len() >= 50);
+        wait_for(|| probe.noted().lateness.histogram().len() >= 50);
         // A millisecond that the probe began before, and one that it has noted meanwhile.
         assert!(begin.elapsed() >= 48 * INTERVAL, "{:?}", begin.elapsed());
     }
@@ -92,14 +102,14 @@ mod tests {
     #[test]
     fn a_pause_counts_for_each_millisecond_that_it_lasts() {
         let probe = PauseProbe::begin();
-        wait_for(|| !probe.lateness().is_empty());
+        wait_for(|| !probe.noted().lateness.is_empty());
         let held = probe.shared.lock();
         let begin = Instant::now();
         wait_for(|| begin.elapsed() >= 100 * INTERVAL);
         drop(held);
         let before = begin.elapsed().as_millis() as u64;
-        wait_for(|| probe.lateness().histogram().len() >= before);
-        let lateness = probe.lateness();
+        wait_for(|| probe.noted().lateness.histogram().len() >= before);
+        let lateness = probe.noted().lateness;
         assert!(lateness.histogram().max() >= 95_000_000, "{}", lateness.histogram().max());
         let long = lateness.histogram().count_between(45_000_000, u64::MAX);
         assert!(long >= 50, "half of the pause was left for half of its milliseconds: {long}");

@@ -74,7 +74,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
     let topology = topology::read(&root);
     let (producers, window) = producers::read(&root);
     let (payload, sizes) = payload::read(&root, context);
-    let load = load::read(&root, sizes);
+    let (load, pacing) = load::read(&root, sizes);
     let pipeline = pipeline::read(&root, context);
     let consumers = consumers::read(&root, context, pipeline.as_ref());
     let run = run::read(&root);
@@ -90,6 +90,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
         topology,
         producers,
         load,
+        pacing,
         payload,
         consumers,
         pipeline,
