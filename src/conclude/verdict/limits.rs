@@ -57,7 +57,7 @@ pub const NOTED_IO_PRESSURE_SHARE: f64 = 0.1;
 pub const LARGEST_PAUSE_P99_NS: u64 = 10_000_000;
 
 /// Largest part of the headline's 99th percentile that may be the load generator's own delay: how late it woke to send, or how
-/// late a thread wakes at all. Beyond a fifth the second digit of the figure is the tool's.
+/// late a thread wakes at all. Beyond a fifth the first digit of the figure may be the tool's.
 pub const LARGEST_OWN_DELAY_SHARE: f64 = 0.2;
 
 /// Lateness of a thread that wakes, in nanoseconds, below which it is not held against a latency: so much does an idle core take

@@ -122,7 +122,11 @@ fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
             duration(reported_ns as f64)
         ),
     };
-    Some(against(
+    // A closed loop is there for its throughput; its service time tells of the window and of the machine's load as well as of
+    // the broker.
+    let long = pause_ns > limits::LARGEST_PAUSE_P99_NS;
+    let finding = if open_loop(evidence) || long { against } else { note };
+    Some(finding(
         OwnDelay,
         format!("{part}: {}.", found.join("; ")),
         "Leave a core idle for the load generator: lower the load, or run the broker on another machine; for latencies below a millisecond, see `load.pacing`.",
@@ -280,6 +284,20 @@ mod tests {
         let pause = |client: &mut crate::record::Client, p99_ns| client.pauses.as_mut().unwrap().p99_ns = p99_ns;
         assert_eq!((with(lag, 600_000), with(lag, 600_001)), (vec![], vec![OwnDelay]));
         assert_eq!((with(pause, 600_000), with(pause, 600_001)), (vec![], vec![OwnDelay]));
+    }
+
+    #[test]
+    fn a_closed_loop_is_told_of_its_pauses_and_condemned_for_long_ones() {
+        let closed = |record: &mut crate::record::Record, pause: u64| {
+            record.load_model = LoadModel::Closed;
+            record.throughput.target_per_second = None;
+            record.latency.service.as_mut().unwrap().p99_ns = Some(10_000_000);
+            record.client.pauses.as_mut().unwrap().p99_ns = pause;
+        };
+        assert_eq!(notes(|record, _, _| closed(record, 2_000_000)), []);
+        assert_eq!(notes(|record, _, _| closed(record, 2_000_001)), [OwnDelay]);
+        assert_eq!(reasons(|record, _, _| closed(record, 10_000_000)), []);
+        assert_eq!(reasons(|record, _, _| closed(record, 10_000_001)), [OwnDelay]);
     }
 
     #[test]
