@@ -100,7 +100,10 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
 /// The verdict is made from all other figures, and thresholds may be about any of them.
 fn conclude(record: &mut Record, trial: &Trial, rows: &[SeriesRow]) {
     record.verdict = judge(&Evidence::of(record, rows, LoadShape::of(&trial.scenario)));
-    let groups = trial.scenario.consumers.as_ref().map_or(1, |consumers| consumers.groups as u64);
+    // A group that others may join is owed no message: they receive a part.
+    let shared = trial.scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.group.is_some());
+    let consumers = trial.scenario.consumers.as_ref().filter(|_| !shared);
+    let groups = consumers.map_or(0, |consumers| consumers.groups as u64);
     record.thresholds = evaluate(&trial.scenario.thresholds, record, groups);
 }
 

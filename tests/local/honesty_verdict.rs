@@ -179,3 +179,17 @@ fn a_closed_loop_has_nothing_to_pace() {
     let bench = Bench::new(&null("load.pacing.spin = true\nrun.messages = 1"));
     bench.run(&[]).expect(2).complains_of(&["load.pacing", "no intended times"]);
 }
+
+/// Fields are added and reasons are named anew; what was measured before is still there to be compared with.
+#[test]
+fn every_record_that_is_kept_can_still_be_read() {
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/results"));
+    let brokers = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    let runs = brokers.flat_map(|broker| std::fs::read_dir(broker).unwrap().map(|entry| entry.unwrap().path()));
+    let mut records = 0;
+    for run in runs.filter(|run| run.join("records.jsonl").exists()) {
+        let read = brokermark::record::read_records(&run).unwrap_or_else(|error| panic!("{}: {error}", run.display()));
+        records += read.records.len();
+    }
+    assert!(records > 0);
+}

@@ -72,7 +72,7 @@ fn trials(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
     columns.push(column(&format!("{headline} p50"), 6, at(|latency| stated(latency, 0.5, latency.p50_ns)).collect()));
     columns.push(column("p99", 8, at(|latency| stated(latency, 0.99, latency.p99_ns)).collect()));
     columns.push(column("max", 5, at(|latency| duration(latency.max_ns as f64)).collect()));
-    columns.push(column("failed", 3, each(&|record| count(record.counts.failed + record.counts.unresolved))));
+    columns.push(column("failed", 3, each(&|record| count(record.counts.without_acknowledgement()))));
     columns.push(column(
         "CPU/msg",
         2,

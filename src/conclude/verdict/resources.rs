@@ -257,10 +257,10 @@ mod tests {
 
     #[test]
     fn time_that_was_withheld_is_a_reason_at_each_boundary() {
-        let with = |change: fn(&mut HostLoad, f64), share: f64| {
-            reasons(move |record, _, _| change(record.host_load.as_mut().unwrap(), share))
-        };
-        let kinds: [(fn(&mut HostLoad, f64), f64); 3] = [
+        type Change = fn(&mut HostLoad, f64);
+        let with =
+            |change: Change, share: f64| reasons(move |record, _, _| change(record.host_load.as_mut().unwrap(), share));
+        let kinds: [(Change, f64); 3] = [
             (|load, share| load.steal = share, 0.02),
             (|load, share| load.cgroup_throttled_share = Some(share), 0.01),
             (|load, share| load.memory_pressure_share = Some(share), 0.01),
