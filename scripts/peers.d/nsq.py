@@ -65,11 +65,11 @@ class Ours(Brokermark):
         super().__init__(scenario, settings | {"run.duration": "10min"})
         self.side = side
         if side == "both":
-            self.rate = "the record's throughput.consumed_per_second; CPU is of publishing, reading and verifying"
+            self.rate = "the record's throughput.until_last_arrival.messages_per_second; CPU is of publishing, reading and verifying"
 
     def run(self, workload: Workload) -> tuple[float, str, Process]:
         rate, said, process = super().run(workload)
-        return (json.loads(said)["throughput"]["consumed_per_second"] if self.side == "both" else rate), said, process
+        return (json.loads(said)["throughput"]["until_last_arrival"]["messages_per_second"] if self.side == "both" else rate), said, process
 
 
 class Bench:

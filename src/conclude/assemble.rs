@@ -1,21 +1,25 @@
 //! From what a trial measured to its record. No figure is made elsewhere.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::environment::environment;
 use super::threshold::evaluate;
 use super::verdict::{Evidence, LoadShape, judge};
-use crate::engine::{self, End, Outcome, Second};
+use crate::engine::{self, End, Outcome, PartTotals, Second};
+use crate::load::PartKind;
 use crate::measure::host::{self, HostUsage};
 use crate::measure::{Distribution, ErrorTally, Errors};
 use crate::record::{
-    Client, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Pauses, Phase, Record, SCHEMA, SendLoopLag,
-    SeriesRow, Status, Throughput, Verdict, Verification, WarmUpCounts, Wire, point_values,
+    Client, Completion, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Pauses, Phase, ProducerShares,
+    Record, SCHEMA, SchedulePart, SchedulePartKind, SendLoopLag, SeriesRow, Status, Throughput, Verdict, Verification,
+    WarmUpCounts, Wire, point_values,
 };
-use crate::scenario::{Load, Trial};
+use crate::scenario::{Load, Schedule, Trial};
 
-/// A row shorter than this is cut off by the end of a phase, and its counts are no rate.
-const FULL_SECOND_NS: u64 = 950_000_000;
+/// A row that lasted less than this share of what was intended is cut off by the end of a phase.
+const FULL_SHARE: f64 = 0.95;
 
 /// The record of a trial that ran, and its seconds.
 pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Outcome) -> (Record, Vec<SeriesRow>) {
@@ -24,6 +28,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.status = match outcome.end {
         End::Completed => Status::Completed,
         End::Interrupted => Status::Interrupted,
+        End::Stalled => Status::Stalled,
     };
     record.counts = counts(trial, outcome);
     record.throughput = throughput(trial, outcome);
@@ -41,6 +46,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     };
     let service = record.latency.service.as_ref();
     record.throughput.in_flight_by_littles_law = service.map(|service| record.throughput.in_flight(service.mean_ns));
+    record.parts = outcome.totals.parts.iter().map(part).collect();
     let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
     record.errors = errors(&outcome.totals.outcomes.errors);
     record.receive_errors = errors(&outcome.receive_errors);
@@ -83,6 +89,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         counts: Counts::default(),
         throughput: Throughput::default(),
         latency: Latencies::default(),
+        parts: Vec::new(),
         errors: Vec::new(),
         receive_errors: Vec::new(),
         verification: None,
@@ -114,6 +121,8 @@ fn counts(trial: &Trial, outcome: &Outcome) -> Counts {
         acknowledged: measured.acknowledged,
         failed: measured.failed,
         unresolved: measured.unresolved,
+        unsent: outcome.due().map_or(0, |due| due.saturating_sub(measured.attempted)),
+        producers_that_differ: outcome.ledger.producers_that_differ,
         payload_bytes_acknowledged: outcome.totals.outcomes.measured.payload_bytes,
         consumed: trial.scenario.consumers.as_ref().map(|_| outcome.totals.arrivals.measured),
         warm_up: WarmUpCounts {
@@ -126,22 +135,48 @@ fn counts(trial: &Trial, outcome: &Outcome) -> Counts {
 }
 
 fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
-    let begin_ns = outcome.times.measure_start_ns;
-    let measured = outcome.ledger.measured;
-    let duration_ns = outcome.totals.outcomes.last_acknowledged_ns.saturating_sub(begin_ns);
-    let sent_until_ns = outcome.times.load_ended_ns.min(outcome.times.load_end_ns.unwrap_or(u64::MAX));
-    let sending_ns = sent_until_ns.saturating_sub(begin_ns);
-    let per_second = |count: u64, ns: u64| if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 };
-    let arrivals = &outcome.totals.arrivals;
+    let window = &outcome.totals.window;
+    let window_ns = window.length_ns();
+    let per_second = |count: u64| if window_ns == 0 { 0.0 } else { count as f64 * 1e9 / window_ns as f64 };
+    let (measured, arrivals) = (outcome.totals.outcomes.measured, &outcome.totals.arrivals);
+    let since_begin = |last_ns: u64| last_ns.saturating_sub(outcome.times.measure_start_ns);
+    // Payload of what arrives is counted for all of it, so that of the measured ones is taken to have the mean size.
+    let received_bytes = arrivals.payload_bytes as f64 * arrivals.measured as f64 / arrivals.messages.max(1) as f64;
+    let consumers = trial.scenario.consumers.as_ref();
     Throughput {
-        sent_per_second: per_second(measured.attempted, sending_ns),
-        target_per_second: outcome.due.map(|due| per_second(due, sending_ns)),
-        consumed_per_second: trial
-            .scenario
-            .consumers
-            .as_ref()
-            .map(|_| per_second(arrivals.measured, arrivals.last_received_ns.saturating_sub(begin_ns))),
-        ..Throughput::from_counts(duration_ns, measured.acknowledged, outcome.totals.outcomes.measured.payload_bytes)
+        window_ns,
+        messages_per_second: per_second(window.acknowledged),
+        payload_bytes_per_second: per_second(window.payload_bytes),
+        sent_per_second: per_second(window.attempted),
+        target_per_second: outcome.due().map(per_second),
+        consumed_per_second: consumers.map(|_| per_second(window.consumed)),
+        until_last_acknowledgement: Completion::of(
+            since_begin(outcome.totals.outcomes.last_acknowledged_ns),
+            measured.acknowledged,
+            measured.payload_bytes as f64,
+        ),
+        until_last_arrival: consumers
+            .and_then(|_| Completion::of(since_begin(arrivals.last_received_ns), arrivals.measured, received_bytes)),
+        in_flight_by_littles_law: None,
+        producer_shares: ProducerShares::of(outcome.sent.iter().map(|sent| sent.attempted.measured)),
+    }
+}
+
+fn part(totals: &PartTotals) -> SchedulePart {
+    let per_second = |count: u64| count as f64 * 1e9 / totals.length_ns as f64;
+    SchedulePart {
+        kind: match totals.part.kind {
+            PartKind::Step => SchedulePartKind::Step,
+            PartKind::Ramp => SchedulePartKind::Ramp,
+            PartKind::Burst => SchedulePartKind::Burst,
+            PartKind::Base => SchedulePartKind::Base,
+        },
+        begin_ns: totals.part.begin_ns,
+        duration_ns: totals.length_ns,
+        target_per_second: per_second(totals.due),
+        sent_per_second: per_second(totals.attempted),
+        messages_per_second: per_second(totals.acknowledged),
+        response: independent(&totals.response, totals.moments),
     }
 }
 
@@ -195,7 +230,7 @@ fn client(outcome: &Outcome) -> Client {
     let telemetry = outcome.totals.telemetry;
     let lag = outcome.lag.as_ref().filter(|lag| !lag.is_empty()).map(Distribution::histogram);
     Client {
-        queue_full_ns: telemetry.queue_full_ns,
+        queue_full_ns: outcome.totals.window.queue_full_ns,
         queue_messages_max: telemetry.queue_messages,
         send_loop_lag: lag.map(|lag| SendLoopLag {
             p50_ns: lag.value_at_quantile(0.5),
@@ -204,14 +239,15 @@ fn client(outcome: &Outcome) -> Client {
         }),
         broker_round_trip_p50_ns: telemetry.round_trip_p50_ns,
         broker_round_trip_p99_ns: telemetry.round_trip_p99_ns,
-        ..used(&outcome.usage, outcome.ledger.measured.acknowledged)
+        ..used(&outcome.usage, outcome.totals.window.acknowledged)
     }
 }
 
 fn wire(outcome: &Outcome, record: &Record) -> Option<Wire> {
     let seen = outcome.totals.telemetry.wire?;
     let over = |bytes: u64, divisor: f64| (divisor > 0.0).then(|| bytes as f64 / divisor);
-    let seconds = record.throughput.duration_ns as f64 / 1e9;
+    let inside = outcome.totals.window.wire.unwrap_or_default();
+    let seconds = record.throughput.window_ns as f64 / 1e9;
     Some(Wire {
         requests: seen.requests,
         retried: seen.retried,
@@ -220,9 +256,9 @@ fn wire(outcome: &Outcome, record: &Record) -> Option<Wire> {
         body_bytes: seen.body_bytes,
         sent_bytes: seen.sent_bytes,
         compression_ratio: over(seen.body_bytes, seen.sent_bytes as f64),
-        raw_bytes_per_second: over(seen.raw_bytes, seconds).unwrap_or_default(),
-        sent_bytes_per_second: over(seen.sent_bytes, seconds).unwrap_or_default(),
-        raw_bytes_per_cpu_second: over(seen.raw_bytes, record.client.cpu_seconds),
+        raw_bytes_per_second: over(inside.raw_bytes, seconds).unwrap_or_default(),
+        sent_bytes_per_second: over(inside.sent_bytes, seconds).unwrap_or_default(),
+        raw_bytes_per_cpu_second: over(inside.raw_bytes, record.client.cpu_seconds),
     })
 }
 
@@ -273,16 +309,27 @@ fn host_load(usage: &HostUsage) -> Option<HostLoad> {
 
 fn series(trial: &Trial, outcome: &Outcome) -> Vec<SeriesRow> {
     let consumers = trial.scenario.consumers.is_some();
+    let until = |schedule: &Schedule, offset_ns| schedule.count_until(Duration::from_nanos(offset_ns));
+    let nominal_end_ns = outcome.times.load_end_ns.map(|end_ns| end_ns.saturating_sub(outcome.times.load_start_ns));
+    let due = |second: &Second| match &trial.scenario.load {
+        Load::Open(schedule) => {
+            let end_ns = nominal_end_ns.map_or(second.end_ns, |end_ns| end_ns.clamp(second.begin_ns, second.end_ns));
+            Some(until(schedule, end_ns) - until(schedule, second.begin_ns))
+        }
+        Load::Closed => None,
+    };
     let row = |second: &Second| SeriesRow {
         point_index: trial.point_index,
         trial: trial.trial,
         second: second.begin_ns / 1_000_000_000,
+        length_ns: second.end_ns - second.begin_ns,
+        due: due(second),
         phase: match second.phase {
             engine::Phase::Prepare | engine::Phase::WarmUp => Phase::WarmUp,
             engine::Phase::Measure => Phase::Measure,
             engine::Phase::Drain | engine::Phase::Verify => Phase::Drain,
         },
-        full: second.end_ns - second.begin_ns >= FULL_SECOND_NS,
+        full: (second.end_ns - second.begin_ns) as f64 >= FULL_SHARE * second.intended_length_ns as f64,
         attempted: second.attempted,
         acknowledged: second.acknowledged,
         failed: second.failed,

@@ -15,7 +15,7 @@ pub fn evaluate(thresholds: &[Threshold], record: &Record, groups: u64) -> Vec<T
 fn evaluate_one(threshold: &Threshold, record: &Record, groups: u64) -> ThresholdOutcome {
     let found = match record.status {
         Status::Failed => Err("the trial failed".to_owned()),
-        Status::Completed | Status::Interrupted => measured(threshold.metric, record, groups),
+        Status::Completed | Status::Interrupted | Status::Stalled => measured(threshold.metric, record, groups),
     };
     let (held, explanation) = match &found {
         Ok(value) => {
@@ -100,7 +100,7 @@ fn missing(record: &Record, kind: LatencyKind, groups: u64) -> Missing {
     match kind {
         LatencyKind::EndToEnd => {
             let received = record.latency.end_to_end.as_ref().map_or(0, |latency| latency.count + latency.beyond_range);
-            let owed = record.counts.attempted.saturating_mul(groups);
+            let owed = (record.counts.attempted + record.counts.unsent).saturating_mul(groups);
             Missing { messages: owed.saturating_sub(received), what: "were not received" }
         }
         _ => Missing { messages: record.counts.without_acknowledgement(), what: "had no acknowledgement" },

@@ -1,9 +1,14 @@
-//! Looks at all recorders once a second and adds up what they saw.
+//! Adds up what all recorders saw, from one look at them to the next.
+
+use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::observer::{Observer, Phase, Second};
-use crate::broker::{Broker, Telemetry};
+use crate::broker::{Telemetry, Wire};
+use crate::load::Part;
 use crate::measure::host::CpuLaps;
-use crate::measure::{Acks, Arrivals, Interval, Reception};
+use crate::measure::{Acks, Arrivals, Distribution, Interval, Reception};
+use crate::scenario::{Load, Schedule};
 
 /// Adds up a trial, second by second.
 pub struct Collector {
@@ -12,6 +17,8 @@ pub struct Collector {
     open_loop: bool,
     load_start_ns: u64,
     last_ns: u64,
+    /// How long it is from one look to the next, unless a phase ends in between.
+    pub intended_length_ns: u64,
     last_submitted: u64,
     /// What the pipeline had finished at the last look.
     last_finished: u64,
@@ -21,6 +28,9 @@ pub struct Collector {
     spare_interval: Interval,
     spare_reception: Reception,
     totals: Totals,
+    schedule: Option<Schedule>,
+    /// What is left of the schedule's parts, in their order.
+    parts: VecDeque<Part>,
 }
 
 /// Where a pipeline stands: messages it has finished so far, and how many it is behind.
@@ -37,16 +47,82 @@ pub struct Totals {
     pub arrivals: Reception,
     pub seconds: Vec<Second>,
     pub telemetry: Telemetry,
+    pub window: WindowTotals,
+    /// Of a schedule that changes its rate, one for each result that its parts belong to, in their order.
+    pub parts: Vec<PartTotals>,
+}
+
+/// What happened while the schedule was in one of its parts.
+#[derive(Debug, Clone)]
+pub struct PartTotals {
+    /// The first of the parts that belong to this result.
+    pub part: Part,
+    pub length_ns: u64,
+    /// Messages due, handed over and acknowledged.
+    pub due: u64,
+    pub attempted: u64,
+    pub acknowledged: u64,
+    /// Response times of the measured messages that were acknowledged meanwhile.
+    pub response: Distribution,
+    /// As in [`Interval::moments`].
+    pub moments: u64,
+}
+
+/// What happened inside the measured window, whatever message it happened to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WindowTotals {
+    /// When the window began and ended, in nanoseconds since the load began; both 0: it has not begun.
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// Messages handed over, acknowledged and received for the first time, and their payload.
+    pub attempted: u64,
+    pub acknowledged: u64,
+    pub payload_bytes: u64,
+    pub consumed: u64,
+    pub queue_full_ns: u64,
+    pub wire: Option<Wire>,
+}
+
+impl WindowTotals {
+    pub fn length_ns(&self) -> u64 {
+        self.end_ns - self.begin_ns
+    }
+
+    fn add(&mut self, second: &Second, telemetry: Telemetry) {
+        if self.end_ns == 0 {
+            self.begin_ns = second.begin_ns;
+        }
+        self.end_ns = second.end_ns;
+        self.attempted += second.attempted;
+        self.acknowledged += second.acknowledged;
+        self.payload_bytes += second.payload_bytes;
+        self.consumed += second.consumed;
+        self.queue_full_ns += telemetry.queue_full_ns;
+        self.wire = added(self.wire, telemetry.wire);
+    }
+}
+
+fn added(sum: Option<Wire>, latest: Option<Wire>) -> Option<Wire> {
+    match (sum, latest) {
+        (Some(sum), Some(latest)) => Some(sum.plus(latest)),
+        (sum, latest) => sum.or(latest),
+    }
 }
 
 impl Collector {
-    pub fn new(acks: Acks, arrivals: Option<Arrivals>, open_loop: bool, load_start_ns: u64) -> Self {
+    /// `parts`: those of the load's schedule, if it changes its rate.
+    pub fn new(acks: Acks, arrivals: Option<Arrivals>, load: &Load, parts: Vec<Part>, load_start_ns: u64) -> Self {
+        let schedule = match load {
+            Load::Open(schedule) => Some(schedule.clone()),
+            Load::Closed => None,
+        };
         Collector {
             acks,
             arrivals,
-            open_loop,
+            open_loop: schedule.is_some(),
             load_start_ns,
             last_ns: load_start_ns,
+            intended_length_ns: 0,
             last_submitted: 0,
             last_finished: 0,
             cpu: CpuLaps::begin(),
@@ -55,6 +131,8 @@ impl Collector {
             spare_interval: Interval::default(),
             spare_reception: Reception::default(),
             totals: Totals::default(),
+            schedule,
+            parts: parts.into(),
         }
     }
 
@@ -62,24 +140,24 @@ impl Collector {
     pub fn look(
         &mut self,
         phase: Phase,
-        broker: &impl Broker,
+        telemetry: Telemetry,
         pipeline: Option<Standing>,
         observer: &mut dyn Observer,
     ) {
         self.acks.collect(&mut self.interval, &mut self.spare_interval);
-        self.account(phase, broker.telemetry(), pipeline, observer);
+        self.account(phase, telemetry, pipeline, observer);
     }
 
     /// The last look: what comes later stays unresolved.
     pub fn close(
         mut self,
         phase: Phase,
-        broker: &impl Broker,
+        telemetry: Telemetry,
         pipeline: Option<Standing>,
         observer: &mut dyn Observer,
     ) -> Totals {
         self.acks.close(&mut self.interval, &mut self.spare_interval);
-        self.account(phase, broker.telemetry(), pipeline, observer);
+        self.account(phase, telemetry, pipeline, observer);
         self.totals
     }
 
@@ -94,12 +172,47 @@ impl Collector {
         }
         let second = self.second(phase, telemetry, pipeline);
         observer.second(&second, &self.interval, &self.reception);
+        if phase == Phase::Measure {
+            self.totals.window.add(&second, telemetry);
+            self.add_to_part(&second);
+        }
         self.totals.seconds.push(second);
         self.totals.outcomes.merge(&self.interval);
         self.totals.arrivals.merge(&self.reception);
         self.totals.telemetry = merged(self.totals.telemetry, telemetry, phase);
         self.interval.clear();
         self.reception.clear();
+    }
+
+    /// A look is taken where a part ends, so that what was seen belongs to the part in which most of it lies.
+    fn add_to_part(&mut self, second: &Second) {
+        let middle_ns = second.begin_ns + (second.end_ns - second.begin_ns) / 2;
+        while self.parts.front().is_some_and(|part| part.end_ns <= middle_ns) {
+            self.parts.pop_front();
+        }
+        let (Some(part), Some(schedule)) = (self.parts.front(), &self.schedule) else { return };
+        let due_by = |offset_ns| schedule.count_until(Duration::from_nanos(offset_ns));
+        let totals = &mut self.totals.parts;
+        let index = totals.iter().position(|totals| totals.part.result == part.result).unwrap_or_else(|| {
+            let response = Distribution::new();
+            totals.push(PartTotals {
+                part: *part,
+                length_ns: 0,
+                due: 0,
+                attempted: 0,
+                acknowledged: 0,
+                response,
+                moments: 0,
+            });
+            totals.len() - 1
+        });
+        let totals = &mut totals[index];
+        totals.length_ns += second.end_ns - second.begin_ns;
+        totals.due += due_by(second.end_ns) - due_by(second.begin_ns);
+        totals.attempted += second.attempted;
+        totals.acknowledged += second.acknowledged;
+        totals.response.merge(&self.interval.response);
+        totals.moments += self.interval.moments;
     }
 
     fn second(&mut self, phase: Phase, telemetry: Telemetry, pipeline: Option<Standing>) -> Second {
@@ -112,6 +225,7 @@ impl Collector {
             phase,
             begin_ns: self.last_ns - self.load_start_ns,
             end_ns: now_ns - self.load_start_ns,
+            intended_length_ns: self.intended_length_ns,
             attempted: submitted.saturating_sub(self.last_submitted),
             acknowledged: interval.measured.acknowledged + interval.warm_up.acknowledged,
             failed: interval.measured.failed + interval.warm_up.failed,
@@ -139,10 +253,6 @@ fn merged(sum: Telemetry, latest: Telemetry, phase: Phase) -> Telemetry {
         round_trip_p50_ns: latest.round_trip_p50_ns.or(sum.round_trip_p50_ns),
         round_trip_p99_ns: latest.round_trip_p99_ns.or(sum.round_trip_p99_ns),
         queue_full_ns: sum.queue_full_ns + latest.queue_full_ns,
-        wire: match (sum.wire, latest.wire) {
-            (sum, _) if phase == Phase::WarmUp => sum,
-            (Some(sum), Some(latest)) => Some(sum.plus(latest)),
-            (sum, latest) => sum.or(latest),
-        },
+        wire: if phase == Phase::WarmUp { sum.wire } else { added(sum.wire, latest.wire) },
     }
 }

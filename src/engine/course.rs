@@ -15,20 +15,35 @@ pub struct Course {
     pub load_start_ns: u64,
     /// Messages intended from here on are measured.
     pub measure_start_ns: u64,
-    /// Nothing is intended from here on; `u64::MAX` where the load is not limited in time.
+    /// Nothing is intended from here on: where the scenario's duration ends, or, in an open loop bounded by messages, right
+    /// after its last one is due. `u64::MAX` in a closed loop that is not limited in time.
     pub load_end_ns: u64,
     stop: watch::Sender<bool>,
 }
 
 impl Course {
-    pub fn new(acks: Acks, load_start_ns: u64, warm_up: Duration, duration: Option<Duration>) -> Self {
+    /// `due_by_ns`: when a bounded schedule has its last message due, since the load's begin.
+    pub fn new(
+        acks: Acks,
+        load_start_ns: u64,
+        warm_up: Duration,
+        duration: Option<Duration>,
+        due_by_ns: Option<u64>,
+    ) -> Self {
         let measure_start_ns = load_start_ns + warm_up.as_nanos() as u64;
-        let load_end_ns = duration.map_or(u64::MAX, |duration| measure_start_ns + duration.as_nanos() as u64);
+        let by_duration = duration.map_or(u64::MAX, |duration| measure_start_ns + duration.as_nanos() as u64);
+        let by_messages = due_by_ns.map_or(u64::MAX, |due_by_ns| load_start_ns.saturating_add(due_by_ns));
+        let load_end_ns = by_duration.min(by_messages);
         Course { acks, load_start_ns, measure_start_ns, load_end_ns, stop: watch::Sender::new(false) }
     }
 
     pub fn clock(&self) -> Clock {
         self.acks.clock()
+    }
+
+    /// When nothing more is intended; `None` where that is not known before the load has ended.
+    pub fn nominal_end_ns(&self) -> Option<u64> {
+        Some(self.load_end_ns).filter(|end_ns| *end_ns != u64::MAX)
     }
 
     /// Whether a message intended at `at_ns` may be sent.

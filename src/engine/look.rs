@@ -1,18 +1,89 @@
-//! Looks at the recorders once a second, whatever else is waited for.
+//! Looks at the recorders once a second, or more often in a short trial, whatever else is waited for.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, Interval, MissedTickBehavior, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::collector::{Collector, Standing};
 use super::observer::{Observer, Phase};
 use crate::broker::{Broker, Topic};
 use crate::pipeline::Pipeline;
 
-/// How often is looked.
+/// How often is looked, and how long the broker has to say where a topic ends.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Into how many parts a short window is divided, so that its steadiness can be judged.
+const LEAST_LOOKS: u32 = 10;
+
+/// A window of unknown length is looked at so often while it is still short.
+const EARLY_LOOK: Duration = Duration::from_millis(500);
+const EARLY: Duration = Duration::from_secs(10);
+
+/// When is looked.
+#[derive(Debug, Clone)]
+pub(super) struct Rhythm {
+    next: Instant,
+    /// Where the schedule's parts end, in their order: a look is taken at each.
+    ends_of_parts: VecDeque<Instant>,
+    measure_start: Instant,
+    /// How long the window will be, where that is known.
+    window: Option<Duration>,
+}
+
+impl Rhythm {
+    /// Of a load that begins at `load_start` and is measured from `measure_start` on.
+    pub fn new(
+        load_start: std::time::Instant,
+        measure_start: std::time::Instant,
+        window: Option<Duration>,
+        ends_of_parts: impl Iterator<Item = std::time::Instant>,
+    ) -> Self {
+        let measure_start = Instant::from_std(measure_start);
+        let ends_of_parts = ends_of_parts.map(Instant::from_std).collect();
+        let mut rhythm = Rhythm { next: Instant::from_std(load_start), ends_of_parts, measure_start, window };
+        rhythm.next += rhythm.pause_after(rhythm.next);
+        rhythm
+    }
+
+    fn pause_after(&self, now: Instant) -> Duration {
+        match self.window {
+            _ if now < self.measure_start => LOOK,
+            Some(window) => (window / LEAST_LOOKS).clamp(POLL, LOOK),
+            None if now < self.measure_start + EARLY => EARLY_LOOK,
+            None => LOOK,
+        }
+    }
+
+    /// From one look to the next, at the moment.
+    fn length(&self) -> Duration {
+        // Of the row that ends now: the next look is one such pause away, or closer.
+        self.pause_after(self.next - Duration::from_nanos(1))
+    }
+
+    /// Resolves when it is time to look. Nothing is lost when this is dropped before.
+    async fn due(&mut self) {
+        let end_of_part = self.ends_of_parts.front().copied();
+        tokio::time::sleep_until(end_of_part.map_or(self.next, |end| end.min(self.next))).await;
+        let now = Instant::now();
+        if let Some(end) = end_of_part.filter(|end| *end <= now) {
+            // Looks count anew from here, so that the rows of a part are whole.
+            self.ends_of_parts.pop_front();
+            self.next = end;
+        }
+        self.next += self.pause_after(self.next);
+        if self.next <= now {
+            self.next = now + self.pause_after(now);
+        }
+    }
+
+    /// Looks were taken out of turn, at the begin of the window: the next ones count from there.
+    pub fn begin_window(&mut self) {
+        self.next = self.measure_start + self.pause_after(self.measure_start);
+    }
+}
 
 /// How often the end of a wait is looked for.
 pub(super) const POLL: Duration = Duration::from_millis(5);
@@ -23,7 +94,7 @@ pub(super) struct Look<'a, B> {
     pub observer: &'a mut dyn Observer,
     pub pipeline: Option<Pipeline>,
     broker: &'a B,
-    ticks: Interval,
+    pub rhythm: Rhythm,
     /// What the pipeline reads.
     topic: &'a Topic,
     /// A question for the topic's ends that has not been answered.
@@ -35,24 +106,23 @@ pub(super) struct Look<'a, B> {
 }
 
 impl<'a, B: Broker> Look<'a, B> {
-    /// Looks every second from `load_start` on.
+    /// Looks when the rhythm says so.
     pub fn begin(
         collector: Collector,
         broker: &'a B,
         observer: &'a mut dyn Observer,
         pipeline: Option<Pipeline>,
         topic: &'a Topic,
-        load_start: std::time::Instant,
+        rhythm: Rhythm,
     ) -> Self {
-        let mut ticks = tokio::time::interval_at(Instant::from_std(load_start) + LOOK, LOOK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Look { collector, observer, pipeline, broker, ticks, topic, asked: None, ends: None, lag: None }
+        Look { collector, observer, pipeline, broker, rhythm, topic, asked: None, ends: None, lag: None }
     }
 
     /// Looks at everything.
     pub fn look(&mut self, phase: Phase) {
         let standing = self.standing();
-        self.collector.look(phase, self.broker, standing, self.observer);
+        self.collector.intended_length_ns = self.rhythm.length().as_nanos() as u64;
+        self.collector.look(phase, self.broker.telemetry(), standing, self.observer);
     }
 
     /// Where the pipeline stands. Its lag is told once: it is that of the moment at which it was asked for.
@@ -65,7 +135,7 @@ impl<'a, B: Broker> Look<'a, B> {
     /// not said so a second later is not waited for. Nothing is lost when this is dropped before.
     pub async fn is_due(&mut self) {
         if self.asked.is_none() {
-            self.ticks.tick().await;
+            self.rhythm.due().await;
             if self.pipeline.is_none() {
                 return;
             }
@@ -74,7 +144,7 @@ impl<'a, B: Broker> Look<'a, B> {
         tokio::select! {
             biased;
             ends = asked => self.answered(ends),
-            _ = self.ticks.tick() => {}
+            () = self.rhythm.due() => {}
         }
     }
 

@@ -4,7 +4,8 @@
 //! - `producing`: the producer task's three loops, one per kind of load; `sender` is what they share.
 //! - `consuming`: the consumer task.
 //! - `course`, `quota`, `rounds`, `pacer`: when to send, how much is left, together or alone.
-//! - `collector`: looks at all recorders once a second; an [`Observer`] is told.
+//! - `stall`: notices a load that no longer moves.
+//! - `look`, `collector`: look at all recorders once a second and add up; an [`Observer`] is told.
 //! - [`Outcome`]: what it came to.
 
 mod collector;
@@ -19,13 +20,15 @@ mod producing;
 mod quota;
 mod rounds;
 mod sender;
+mod stall;
 mod starting;
 mod trial;
 
-pub use collector::Totals;
+pub use collector::{PartTotals, Totals, WindowTotals};
 pub use dispatch::run_scenario;
 pub use observer::{Observer, Phase, Second};
 pub use outcome::{Account, End, Ledger, Outcome, Times};
+pub use sender::{Attempted, Sent};
 pub use trial::run;
 
 use crate::broker::BrokerError;

@@ -15,13 +15,15 @@ pub enum Phase {
     Verify,
 }
 
-/// What happened since the last look, about a second ago.
+/// What happened since the last look: a second ago, or less in a short trial.
 #[derive(Debug, Clone)]
 pub struct Second {
     pub phase: Phase,
     /// When it began and ended, in nanoseconds since the load began; an interval that began before is cut off at 0.
     pub begin_ns: u64,
     pub end_ns: u64,
+    /// How long it would have lasted, had no phase ended.
+    pub intended_length_ns: u64,
     /// Messages handed over, acknowledged, failed and received, warm-up included.
     pub attempted: u64,
     pub acknowledged: u64,

@@ -3,10 +3,10 @@
 use std::time::SystemTime;
 
 use super::collector::Totals;
-use super::sender::Attempted;
+use super::sender::{Attempted, Sent};
 use crate::broker::Identity;
 use crate::measure::host::HostUsage;
-use crate::measure::{Distribution, Errors, Found, Interval, Tally};
+use crate::measure::{Acks, Distribution, Errors, Found, Interval, Tally};
 use crate::pipeline;
 
 /// How a trial ended.
@@ -16,6 +16,15 @@ pub enum End {
     Completed,
     /// The user did.
     Interrupted,
+    /// Nothing had moved for as long as the scenario allows.
+    Stalled,
+}
+
+impl Outcome {
+    /// Measured messages that the schedule had due; `None` in a closed loop.
+    pub fn due(&self) -> Option<u64> {
+        self.sent.iter().filter_map(|sent| sent.due).reduce(|sum, due| sum + due)
+    }
 }
 
 /// Everything one trial measured.
@@ -26,8 +35,8 @@ pub struct Outcome {
     pub ledger: Ledger,
     pub totals: Totals,
     pub times: Times,
-    /// Measured messages that the schedule wanted out; `None` in a closed loop.
-    pub due: Option<u64>,
+    /// What each producer did, in the order of their slots.
+    pub sent: Vec<Sent>,
     /// What each group's verification found; empty when nothing is verified.
     pub found: Vec<Found>,
     /// What went wrong while receiving; each was retried.
@@ -36,7 +45,7 @@ pub struct Outcome {
     pub pipeline: Option<pipeline::Outcome>,
     /// How late wake-ups came; `None` in a closed loop, which has none.
     pub lag: Option<Distribution>,
-    /// Of the measured phase and the drain.
+    /// Of the measured window.
     pub usage: HostUsage,
     pub identity: Identity,
     /// What went wrong when topics were removed and connections closed.
@@ -61,6 +70,8 @@ pub struct Times {
 pub struct Ledger {
     pub measured: Account,
     pub warm_up: Account,
+    /// Producers whose own books differ: so that an error with one cannot cancel an error with another.
+    pub producers_that_differ: u64,
 }
 
 /// `attempted = acknowledged + failed + unresolved`.
@@ -75,11 +86,23 @@ pub struct Account {
 impl Ledger {
     /// Draws up the account. `in_flight` is what the windows say, measured and warm-up together: of the warm-up's share
     /// only its own ledger can tell, so the rest is the measured messages'.
-    pub fn settle(attempted: Attempted, outcomes: &Interval, in_flight: u64) -> Self {
+    pub fn settle(sent: &[Sent], outcomes: &Interval, acks: &Acks) -> Self {
+        let mut attempted = Attempted::default();
+        sent.iter().for_each(|sent| attempted.add(sent.attempted));
+        let differs = |sent: &&Sent| {
+            let window = acks.window(sent.slot);
+            sent.attempted.all() != window.submitted() || window.resolved() > window.submitted()
+        };
+        let producers_that_differ = sent.iter().filter(differs).count() as u64;
+        Ledger { producers_that_differ, ..Ledger::draw_up(attempted, outcomes, acks.in_flight()) }
+    }
+
+    fn draw_up(attempted: Attempted, outcomes: &Interval, in_flight: u64) -> Self {
         let of_warm_up = attempted.warm_up.saturating_sub(outcomes.warm_up.resolved()).min(in_flight);
         Ledger {
             measured: Account::new(attempted.measured, outcomes.measured, in_flight - of_warm_up),
             warm_up: Account::new(attempted.warm_up, outcomes.warm_up, of_warm_up),
+            producers_that_differ: 0,
         }
     }
 }
@@ -98,7 +121,7 @@ mod tests {
         let tally = |acknowledged| Tally { acknowledged, failed: 1, payload_bytes: 0 };
         let outcomes = Interval { measured: tally(measured.1), warm_up: tally(warm_up.1), ..Interval::default() };
         let attempted = Attempted { measured: measured.0, warm_up: warm_up.0 };
-        let ledger = Ledger::settle(attempted, &outcomes, in_flight);
+        let ledger = Ledger::draw_up(attempted, &outcomes, in_flight);
         let balances =
             |account: Account| account.attempted == account.acknowledged + account.failed + account.unresolved;
         (balances(ledger.measured) && balances(ledger.warm_up), ledger)
@@ -114,4 +137,26 @@ mod tests {
         assert!(!settle((5, 3), (10, 7), 4).0, "a window never opened");
         assert!(!settle((5, 4), (10, 10), 0).0, "an outcome was told twice");
     }
+
+    #[test]
+    fn errors_with_two_producers_do_not_cancel() {
+        let acks = Acks::new(Clock::start(), 2, false);
+        let attempted = Attempted { measured: 10, warm_up: 0 };
+        let sent = [0, 1].map(|slot| Sent { slot, attempted, due: None });
+        let (submitted, resolved) = ([10, 10], [11, 9]);
+        for slot in 0..2 {
+            acks.window(slot).submit(submitted[slot]);
+            acks.window(slot).resolve(resolved[slot]);
+        }
+        let tally = Tally { acknowledged: 19, ..Tally::default() };
+        let outcomes = Interval { measured: tally, ..Interval::default() };
+        let ledger = Ledger::settle(&sent, &outcomes, &acks);
+        let Account { attempted, acknowledged, failed, unresolved } = ledger.measured;
+        assert_eq!(attempted, acknowledged + failed + unresolved, "together they balance");
+        assert_eq!(ledger.producers_that_differ, 1, "one had more outcomes than messages");
+        acks.window(1).submit(1);
+        assert_eq!(Ledger::settle(&sent, &outcomes, &acks).producers_that_differ, 2);
+    }
+
+    use crate::measure::Clock;
 }

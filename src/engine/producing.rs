@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::course::Course;
 use super::pacer::Pacer;
 use super::rounds::Rounds;
-use super::sender::{Attempted, Sender};
+use super::sender::{Sender, Sent};
 use crate::broker::Producer;
 use crate::load::Timetable;
 use crate::scenario::Confirm;
@@ -33,7 +33,7 @@ impl WindowRule {
 }
 
 /// Sends as fast as the window allows.
-pub async fn closed_loop<P: Producer>(mut sender: Sender<P>, rule: WindowRule) -> Attempted {
+pub async fn closed_loop<P: Producer>(mut sender: Sender<P>, rule: WindowRule) -> Sent {
     let shared = sender.shared().clone();
     let course: &Course = &shared.course;
     let window = shared.acks.window(sender.slot());
@@ -55,11 +55,11 @@ pub async fn closed_loop<P: Producer>(mut sender: Sender<P>, rule: WindowRule) -
         // Where nothing ever waits (a broker in this process), other tasks must still get their turn.
         tokio::task::coop::consume_budget().await;
     }
-    sender.attempted()
+    sender.sent(None)
 }
 
 /// Sends a batch in every round, then waits for its acknowledgements and for everybody else.
-pub async fn in_rounds<P: Producer>(mut sender: Sender<P>, rule: WindowRule, rounds: Arc<Rounds>) -> Attempted {
+pub async fn in_rounds<P: Producer>(mut sender: Sender<P>, rule: WindowRule, rounds: Arc<Rounds>) -> Sent {
     let shared = sender.shared().clone();
     let window = shared.acks.window(sender.slot());
     let mut finished = 0;
@@ -80,24 +80,26 @@ pub async fn in_rounds<P: Producer>(mut sender: Sender<P>, rule: WindowRule, rou
         }
         tokio::task::coop::consume_budget().await;
     }
-    sender.attempted()
+    sender.sent(None)
 }
 
-/// Sends by a timetable that waits for nobody: what is due late goes out at once, with its own intended time.
+/// Sends by a timetable that waits for nothing: what is due late goes out at once, with its own intended time.
 pub async fn open_loop<P: Producer>(
     mut sender: Sender<P>,
     rule: WindowRule,
     mut timetable: Timetable,
     pacer: Arc<Pacer>,
-) -> Attempted {
+) -> Sent {
     let shared = sender.shared().clone();
     let course: &Course = &shared.course;
     let window = shared.acks.window(sender.slot());
     let mut due = Vec::with_capacity(rule.batch as usize);
+    // Measured messages that were due, whether they could be sent or not.
+    let mut measured_due = 0;
     let mut woken_ns = 0;
-    'load: loop {
+    loop {
         let mut now_ns = course.clock().now_ns();
-        let next_ns = course.load_start_ns + timetable.peek();
+        let next_ns = course.load_start_ns.saturating_add(timetable.peek());
         if !course.is_open(next_ns) {
             break;
         }
@@ -108,7 +110,7 @@ pub async fn open_loop<P: Producer>(
         }
         due.clear();
         while (due.len() as u64) < rule.batch {
-            let intended_ns = course.load_start_ns + timetable.peek();
+            let intended_ns = course.load_start_ns.saturating_add(timetable.peek());
             if intended_ns > now_ns || intended_ns >= course.load_end_ns {
                 break;
             }
@@ -117,15 +119,17 @@ pub async fn open_loop<P: Producer>(
                 break;
             }
             due.push((intended_ns, measured));
+            measured_due += u64::from(measured);
             timetable.advance();
         }
         if due.is_empty() {
-            break;
+            // The quota is used up: what comes later is not due any more.
+            return sender.sent(Some(measured_due));
         }
         let needed = rule.needed(window.submitted(), due.len() as u64);
         if window.resolved() < needed {
             if !window.resolved_reaches(needed, shared.acks.stopped()).await {
-                break 'load;
+                break;
             }
             now_ns = course.clock().now_ns();
         }
@@ -134,7 +138,11 @@ pub async fn open_loop<P: Producer>(
         }
         tokio::task::coop::consume_budget().await;
     }
-    sender.attempted()
+    // What the timetable still had due before the load ended, or before it was stopped.
+    let ended_ns = course.load_end_ns.min(course.clock().now_ns());
+    timetable.skip_until(course.measure_start_ns.min(ended_ns).saturating_sub(course.load_start_ns));
+    measured_due += timetable.skip_until(ended_ns.saturating_sub(course.load_start_ns));
+    sender.sent(Some(measured_due))
 }
 
 #[cfg(test)]

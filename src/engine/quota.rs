@@ -33,6 +33,11 @@ impl Quota {
         Quota { messages: AtomicU64::new(rounded), ..self }
     }
 
+    /// The messages that may still be sent; `None`: without a limit in messages.
+    pub fn messages(&self) -> Option<u64> {
+        Some(self.messages.load(Ordering::Relaxed)).filter(|messages| *messages != u64::MAX)
+    }
+
     /// Takes up to `wanted` messages: 0 means that the load has ended.
     #[inline]
     pub fn take(&self, wanted: u64) -> u64 {

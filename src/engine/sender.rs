@@ -48,6 +48,19 @@ impl Attempted {
         self.measured += other.measured;
         self.warm_up += other.warm_up;
     }
+
+    pub fn all(self) -> u64 {
+        self.measured + self.warm_up
+    }
+}
+
+/// What became of one producer's part of the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    pub slot: usize,
+    pub attempted: Attempted,
+    /// Measured messages that the schedule had due for this producer until the load ended; `None` in a closed loop.
+    pub due: Option<u64>,
 }
 
 /// One producer at work.
@@ -101,9 +114,9 @@ impl<P: Producer> Sender<P> {
         &self.shared
     }
 
-    /// What was handed over so far.
-    pub fn attempted(&self) -> Attempted {
-        self.attempted
+    /// What was handed over, of `due` measured messages.
+    pub fn sent(&self, due: Option<u64>) -> Sent {
+        Sent { slot: self.slot, attempted: self.attempted, due }
     }
 
     /// Sends `count` messages that are all intended now, as in a closed loop.

@@ -15,7 +15,7 @@ use super::pacer::Pacer;
 use super::producing::{WindowRule, closed_loop, in_rounds, open_loop};
 use super::quota::Quota;
 use super::rounds::Rounds;
-use super::sender::{Attempted, EnvelopeMode, Sender, Shared};
+use super::sender::{EnvelopeMode, Sender, Sent, Shared};
 use super::trial::{CONTROL_TIMEOUT, Running};
 use crate::broker::{Broker, Producer, Progress, Subscription};
 use crate::load::{KeySource, Timetable};
@@ -100,17 +100,24 @@ impl Running<'_> {
         Ok(stream::iter(making).buffered(AT_ONCE).try_collect().await?)
     }
 
+    /// How much the scenario lets all producers send together.
+    pub fn quota(&self) -> Quota {
+        let settings = &self.scenario.producers;
+        let quota = Quota::new(&self.scenario.run.stop, self.payload_size());
+        let round = (settings.count * settings.batch) as u64;
+        if settings.round_barrier { quota.in_rounds_of(round) } else { quota }
+    }
+
     /// Starts one task per producer.
     pub fn start<P: Producer>(
         &self,
         producers: Vec<P>,
         course: &Arc<Course>,
+        quota: Quota,
         pacer: Option<&Arc<Pacer>>,
-    ) -> JoinSet<Attempted> {
+    ) -> JoinSet<Sent> {
         let settings = &self.scenario.producers;
-        let quota = Quota::new(&self.scenario.run.stop, self.payload_size());
-        let round = (settings.count * settings.batch) as u64;
-        let quota = Arc::new(if settings.round_barrier { quota.in_rounds_of(round) } else { quota });
+        let quota = Arc::new(quota);
         let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), course.clone()));
         let shared = Arc::new(Shared {
             acks: self.acks.clone(),

@@ -9,15 +9,16 @@ use tokio::time::Instant;
 
 use super::collector::Collector;
 use super::course::Course;
-use super::look::Look;
+use super::look::{Look, Rhythm};
 use super::observer::{Observer, Phase};
 use super::outcome::{End, Ledger, Outcome, Times};
 use super::pacer::Pacer;
-use super::sender::Attempted;
+use super::sender::Sent;
+use super::stall::StallWatch;
 use super::{EngineError, TrialIdentity};
 use crate::broker::{Broker, Setup, Topic};
-use crate::load::PayloadPool;
-use crate::measure::host::{self, HostSampler};
+use crate::load::{PayloadPool, due_by};
+use crate::measure::host::{self, HostSampler, HostUsage};
 use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, Errors};
 use crate::pipeline::Pipeline;
 use crate::scenario::{Feed, Load, Scenario};
@@ -111,15 +112,35 @@ impl Running<'_> {
         let producers = if feed == Some(Feed::None) { Vec::new() } else { self.producers(broker).await? };
 
         let limits = &self.scenario.run;
+        let quota = self.quota();
+        let due_by_ns = match (&self.scenario.load, quota.messages()) {
+            (Load::Open(schedule), Some(messages)) => {
+                let warm_up_ns = limits.warm_up.as_nanos() as u64;
+                Some(due_by(schedule, self.scenario.producers.count, warm_up_ns, messages))
+            }
+            _ => None,
+        };
         let load_start_ns = clock.now_ns() + RUN_UP.as_nanos() as u64;
-        let course = Arc::new(Course::new(self.acks.clone(), load_start_ns, limits.warm_up, limits.stop.duration));
-        let counted = course.measure_start_ns..course.load_end_ns;
+        let course = Course::new(self.acks.clone(), load_start_ns, limits.warm_up, limits.stop.duration, due_by_ns);
+        let course = Arc::new(course);
+        let counted = course.measure_start_ns..course.nominal_end_ns().unwrap_or(u64::MAX);
         let pacing = self.scenario.pacing;
         let pacer = self.open.then(|| Arc::new(Pacer::start(clock, self.scenario.producers.count, counted, pacing)));
-        let tasks = self.start(producers, &course, pacer.as_ref());
-        let collector = Collector::new(self.acks.clone(), self.arrivals.clone(), self.open, load_start_ns);
-        let mut look =
-            Look::begin(collector, broker, observer, pipeline, &self.topics[0], clock.instant(load_start_ns));
+        let tasks = self.start(producers, &course, quota, pacer.as_ref());
+        let parts = match (&self.scenario.load, course.nominal_end_ns()) {
+            (Load::Open(schedule), Some(end_ns)) => {
+                schedule.parts(course.measure_start_ns - load_start_ns, end_ns - load_start_ns)
+            }
+            _ => Vec::new(),
+        };
+        let ends_of_parts: Vec<u64> = parts.iter().map(|part| part.end_ns).collect();
+        let load = &self.scenario.load;
+        let collector = Collector::new(self.acks.clone(), self.arrivals.clone(), load, parts, load_start_ns);
+        let window = course.nominal_end_ns().map(|end_ns| Duration::from_nanos(end_ns - course.measure_start_ns));
+        let ends_of_parts = ends_of_parts.iter().map(|end_ns| clock.instant(load_start_ns + end_ns));
+        let (load_start, measure_start) = (clock.instant(load_start_ns), clock.instant(course.measure_start_ns));
+        let rhythm = Rhythm::new(load_start, measure_start, window, ends_of_parts);
+        let mut look = Look::begin(collector, broker, observer, pipeline, &self.topics[0], rhythm);
 
         let load = self.load(tasks, &course, pacer.as_deref(), interrupted.clone(), &mut look).await?;
         let finished = |pipeline: &Pipeline| (look.collector.acknowledged(), pipeline.finished());
@@ -129,7 +150,6 @@ impl Running<'_> {
         while self.acks.in_flight() > 0 && Instant::now() < deadline {
             look.wait(Phase::Drain).await;
         }
-        let usage = load.usage.usage();
         let mut last_phase = Phase::Drain;
         if look.pipeline.is_some() {
             (last_phase, deadline) = match feed {
@@ -170,7 +190,7 @@ impl Running<'_> {
         let receive_errors = join(consumers).await;
         let lag = look.measure_lag().await;
         let standing = look.standing();
-        let totals = look.collector.close(last_phase, broker, standing, look.observer);
+        let totals = look.collector.close(last_phase, broker.telemetry(), standing, look.observer);
         let pipeline = match look.pipeline {
             Some(pipeline) => Some(pipeline.outcome(lag, at_load_end).await),
             None => None,
@@ -180,29 +200,30 @@ impl Running<'_> {
             end,
             started_at: SystemTime::UNIX_EPOCH,
             open_loop: self.open,
-            ledger: Ledger::settle(load.attempted, &totals.outcomes, self.acks.in_flight()),
-            due: self.due(&course, load.ended_ns),
+            ledger: Ledger::settle(&load.sent, &totals.outcomes, &self.acks),
+            sent: load.sent,
             times: Times {
                 load_start_ns,
                 measure_start_ns: course.measure_start_ns,
                 load_ended_ns: load.ended_ns,
-                load_end_ns: limits.stop.duration.map(|_| course.load_end_ns),
+                load_end_ns: course.nominal_end_ns(),
             },
             totals,
             found: self.arrivals.as_ref().map(Arrivals::found).unwrap_or_default(),
             receive_errors,
             pipeline,
             lag: pacer.map(|pacer| pacer.lag()),
-            usage,
+            usage: HostUsage { peak_memory_bytes: host::peak_memory_bytes(), ..load.usage },
             identity: broker.identity(),
             close_error: None,
         })
     }
 
-    /// Keeps the load going until every producer has ended.
+    /// Keeps the load going until every producer has ended. The measured window ends when nothing more is intended, be it that
+    /// producers are still late with what was.
     async fn load<B: Broker>(
         &self,
-        mut tasks: JoinSet<Attempted>,
+        mut tasks: JoinSet<Sent>,
         course: &Course,
         pacer: Option<&Pacer>,
         mut interrupted: watch::Receiver<bool>,
@@ -210,13 +231,16 @@ impl Running<'_> {
     ) -> Result<LoadEnd, EngineError> {
         let clock = course.clock();
         let at = |offset_ns| Instant::from_std(clock.instant(offset_ns));
+        let window_ends = course.nominal_end_ns().map(at);
         let grace = if self.open { CATCH_UP } else { Duration::ZERO };
-        let limited = self.scenario.run.stop.duration.is_some();
-        let load_ends = if limited { at(course.load_end_ns) + grace } else { Instant::now() };
-        let mut phase = if self.scenario.run.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp };
+        let limits = &self.scenario.run;
+        let load_ends = limits.stop.duration.map(|duration| at(course.measure_start_ns) + duration + grace);
+        let mut stall = StallWatch::new(&self.scenario.load, limits);
+        let mut phase = if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp };
         look.observer.phase(phase);
-        let mut usage = HostSampler::begin();
-        let mut attempted = Attempted::default();
+        let mut sampler = HostSampler::begin();
+        let mut usage = None;
+        let mut sent = Vec::with_capacity(tasks.len());
         let mut end = End::Completed;
         let mut crash = None;
         let stop = || {
@@ -228,7 +252,7 @@ impl Running<'_> {
         loop {
             tokio::select! {
                 finished = tasks.join_next() => match finished {
-                    Some(Ok(one)) => attempted.add(one),
+                    Some(Ok(one)) => sent.push(one),
                     Some(Err(panic)) => {
                         crash = Some(panic.to_string());
                         stop();
@@ -237,12 +261,29 @@ impl Running<'_> {
                 },
                 () = tokio::time::sleep_until(at(course.measure_start_ns)), if phase == Phase::WarmUp => {
                     look.look(phase);
+                    look.rhythm.begin_window();
                     phase = Phase::Measure;
-                    usage = HostSampler::begin();
+                    sampler = HostSampler::begin();
                     look.observer.phase(phase);
                 }
-                () = look.is_due() => look.look(phase),
-                () = tokio::time::sleep_until(load_ends), if limited && !course.is_stopped() => stop(),
+                () = tokio::time::sleep_until(window_ends.unwrap_or_else(Instant::now)),
+                    if window_ends.is_some() && phase == Phase::Measure =>
+                {
+                    look.look(phase);
+                    usage = Some(sampler.usage());
+                    phase = Phase::Drain;
+                    look.observer.phase(phase);
+                }
+                () = look.is_due() => {
+                    look.look(phase);
+                    let moved = self.acks.submitted() + self.acks.resolved();
+                    if end == End::Completed && stall.is_stalled(moved, clock.now_ns() - course.load_start_ns) {
+                        end = End::Stalled;
+                        stop();
+                    }
+                }
+                () = tokio::time::sleep_until(load_ends.unwrap_or_else(Instant::now)),
+                    if load_ends.is_some() && !course.is_stopped() => stop(),
                 Ok(_) = interrupted.wait_for(|interrupted| *interrupted), if end == End::Completed => {
                     end = End::Interrupted;
                     stop();
@@ -250,9 +291,11 @@ impl Running<'_> {
             }
         }
         look.look(phase);
+        let usage = usage.unwrap_or_else(|| sampler.usage());
+        sent.sort_unstable_by_key(|sent| sent.slot);
         match crash {
             Some(crash) => Err(EngineError::Crashed(crash)),
-            None => Ok(LoadEnd { end, attempted, usage, ended_ns: clock.now_ns() }),
+            None => Ok(LoadEnd { end, sent, usage, ended_ns: clock.now_ns() }),
         }
     }
 
@@ -271,25 +314,14 @@ impl Running<'_> {
         }
         !look.is_known_to_be_behind() && look.measure_lag().await == Some(0)
     }
-
-    /// How many measured messages the schedule wanted out before the load ended.
-    fn due(&self, course: &Course, ended_ns: u64) -> Option<u64> {
-        let Load::Open(schedule) = &self.scenario.load else { return None };
-        // Where nobody sends, nothing is due.
-        if self.scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.feed == Feed::None) {
-            return None;
-        }
-        let until = |at_ns: u64| schedule.count_until(Duration::from_nanos(at_ns - course.load_start_ns));
-        let due = until(ended_ns.min(course.load_end_ns)) - until(course.measure_start_ns.min(ended_ns));
-        Some(self.scenario.run.stop.messages.map_or(due, |messages| due.min(messages)))
-    }
 }
 
 /// How the load came to its end.
 struct LoadEnd {
     end: End,
-    attempted: Attempted,
-    usage: HostSampler,
+    sent: Vec<Sent>,
+    /// Of the measured window.
+    usage: HostUsage,
     ended_ns: u64,
 }
 

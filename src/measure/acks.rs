@@ -66,6 +66,11 @@ impl Acks {
         self.shared.windows.iter().map(Window::in_flight).sum()
     }
 
+    /// Messages of all producers whose outcome is known.
+    pub fn resolved(&self) -> u64 {
+        self.shared.windows.iter().map(Window::resolved).sum()
+    }
+
     /// Messages that all producers have handed over.
     pub fn submitted(&self) -> u64 {
         self.shared.windows.iter().map(Window::submitted).sum()

@@ -22,6 +22,8 @@ pub fn series() -> Vec<SeriesRow> {
                 point_index: 0,
                 trial: 1,
                 second,
+                length_ns: 1_000_000_000,
+                due: (second < 12).then_some(50_000),
                 phase,
                 full,
                 attempted: if second == 12 { 0 } else { 50_000 },

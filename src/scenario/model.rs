@@ -286,6 +286,8 @@ pub struct RunLimits {
     pub stop: Stop,
     /// How long outcomes and consumers are waited for after the load has ended; under 400 s.
     pub drain_deadline: Duration,
+    /// How long nothing may move before a load that no duration ends is ended.
+    pub stall_deadline: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -159,7 +159,7 @@ fn a_slow_start_that_nothing_warmed_up_is_noted() {
         "broker.null.stalls = [{ at = \"0s\", for = \"500ms\" }]\nload.rate = \"500/s\"\nrun.duration = \"6500ms\"",
     ));
     let found = finding(&record, ReasonKind::ColdStart).unwrap();
-    assert!(found.figures["first_second_p99_ns"] > 400e6, "{found:?}");
+    assert!(found.figures["first_row_p99_ns"] > 400e6, "{found:?}");
     assert!(!reasons(&record).contains(&ReasonKind::ColdStart), "it is worth knowing, and no more");
 }
 

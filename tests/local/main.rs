@@ -8,6 +8,7 @@ mod harness;
 mod cli;
 mod honesty;
 mod honesty_verdict;
+mod honesty_window;
 mod results;
 mod scenario;
 mod schema;

@@ -92,6 +92,8 @@ fn a_second_is_valid_and_an_altered_one_is_not() {
         point_index: 0,
         trial: 1,
         second: 3,
+        length_ns: 1_000_000_000,
+        due: Some(50_000),
         phase: Phase::Measure,
         full: true,
         attempted: 10,

@@ -14,6 +14,9 @@ pub struct NullOptions {
     /// From handed over to acknowledged.
     #[serde(deserialize_with = "duration")]
     pub service_time: Duration,
+    /// By how much that grows each second.
+    #[serde(deserialize_with = "duration")]
+    pub service_time_grows: Duration,
     /// Stretches in which nothing is acknowledged.
     pub stalls: Vec<Stall>,
     /// Answered with a refusal.
@@ -34,6 +37,11 @@ pub struct NullOptions {
     /// Never answered.
     #[serde(deserialize_with = "share")]
     pub ignore: f64,
+    /// Answered `late_by` after the others.
+    #[serde(deserialize_with = "share")]
+    pub late: f64,
+    #[serde(deserialize_with = "duration")]
+    pub late_by: Duration,
 }
 
 /// A stretch in which nothing is acknowledged.
@@ -70,7 +78,7 @@ pub struct Fate {
 /// The options at work: deals fates to all connections' messages together.
 pub struct Script {
     pub options: NullOptions,
-    dealt: [AtomicU64; 6],
+    dealt: [AtomicU64; 7],
 }
 
 impl Script {
@@ -85,7 +93,11 @@ impl Script {
 
     /// Whether acknowledgements wait for their time.
     pub fn takes_time(&self) -> bool {
-        !self.options.service_time.is_zero() || !self.options.stalls.is_empty()
+        let NullOptions { service_time, service_time_grows, .. } = &self.options;
+        !service_time.is_zero()
+            || !service_time_grows.is_zero()
+            || !self.options.stalls.is_empty()
+            || self.options.late > 0.0
     }
 
     /// The next message's fate. Only messages that are delivered are dealt a fate of delivery, so that each share is
@@ -118,9 +130,15 @@ impl Script {
         ((before + 1) as f64 * share).floor() > (before as f64 * share).floor()
     }
 
+    /// How long after the others the next message is answered.
+    pub fn lateness(&self) -> Duration {
+        if self.picks(6, self.options.late) { self.options.late_by } else { Duration::ZERO }
+    }
+
     /// When a message is acknowledged that was handed over at `accepted_ns`, both since the first message.
     pub fn acknowledged_at(&self, accepted_ns: u64) -> u64 {
-        let mut due = accepted_ns + self.options.service_time.as_nanos() as u64;
+        let grown = self.options.service_time_grows.mul_f64(accepted_ns as f64 / 1e9);
+        let mut due = accepted_ns + (self.options.service_time + grown).as_nanos() as u64;
         for stall in &self.options.stalls {
             let begin = stall.at.as_nanos() as u64;
             let end = begin + stall.length.as_nanos() as u64;

@@ -74,7 +74,11 @@ impl Server {
             let message = delivered.then(|| Message::new(outgoing));
             let fate = self.script.deal();
             let message = Some((outgoing.stamp, outgoing.payload.len(), fate, message));
-            queue.pending.push_back(Pending { due_ns, delivery: delivery.clone(), message });
+            let due_ns = due_ns + self.script.lateness().as_nanos() as u64;
+            let pending = Pending { due_ns, delivery: delivery.clone(), message };
+            // Nearly always at the end: only what is late has others come before it.
+            let place = queue.pending.iter().rposition(|other| other.due_ns <= due_ns).map_or(0, |before| before + 1);
+            queue.pending.insert(place, pending);
         }
         drop(queue);
         self.changed.notify_one();

@@ -188,7 +188,7 @@ fn exit_of(record: &Record, when_invalid: WhenInvalid) -> Exit {
     let nothing_arrived = record.counts.attempted > 0 && record.counts.acknowledged == 0;
     match record.status {
         Status::Interrupted => Exit::Interrupted,
-        Status::Failed => Exit::Failure,
+        Status::Failed | Status::Stalled => Exit::Failure,
         Status::Completed if nothing_arrived || !record.counts.balances() => Exit::Failure,
         Status::Completed if record.missed_a_threshold() => Exit::ThresholdMissed,
         Status::Completed if when_invalid == WhenInvalid::Fail && holds_nothing(record) => Exit::ThresholdMissed,

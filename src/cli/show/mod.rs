@@ -4,6 +4,7 @@
 
 mod latency;
 mod page;
+mod parts;
 mod pipeline;
 mod sparkline;
 mod sweep;

@@ -19,10 +19,10 @@ fn one_trial_on_a_narrow_terminal() {
 #[test]
 fn a_trial_that_is_not_to_be_trusted() {
     let mut record = sample::record();
-    record.throughput.duration_ns = 2_000_000_000;
+    record.throughput.window_ns = 2_000_000_000;
     record.client.cores_used = 3.9;
     record.environment.embedded = true;
-    let shape = LoadShape { even_load: true, window: 4000, producers: 4 };
+    let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
     record.verdict = judge(&Evidence::of(&record, &[], shape));
     insta::assert_snapshot!(summary(&record, PLAIN));
 }
@@ -38,7 +38,7 @@ fn a_trial_that_failed() {
     record.errors.clear();
     record.verification = None;
     record.thresholds.clear();
-    let shape = LoadShape { even_load: true, window: 4000, producers: 4 };
+    let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
     record.verdict = judge(&Evidence::of(&record, &[], shape));
     insta::assert_snapshot!(render(&[record], &[], PLAIN));
 }
@@ -56,7 +56,7 @@ fn sweep() -> (Vec<Record>, Vec<SeriesRow>) {
             if (point_index, trial) == (2, 3) {
                 record.client.cores_used = 3.9;
                 record.thresholds[0].held = false;
-                let shape = LoadShape { even_load: true, window: 4000, producers: 4 };
+                let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
                 record.verdict = judge(&Evidence::of(&record, &[], shape));
             }
             records.push(record);

@@ -8,6 +8,9 @@ use super::sparkline::{Fold, sparkline};
 use crate::record::readable::{bytes, count, duration, percent, rate};
 use crate::record::{ErrorCount, HostLoad, LoadModel, Pauses, Phase, Reason, Record, SeriesRow, Status, Wire};
 
+/// From this fairness index on, producers' shares are not worth a line.
+const EVEN_SHARES: f64 = 0.99;
+
 /// Everything, with the course of throughput and latency over the seconds.
 pub(super) fn whole(page: &mut Page, record: &Record, series: &[SeriesRow]) {
     heading(page, record);
@@ -44,6 +47,7 @@ fn verdict(page: &mut Page, record: &Record) {
         (Status::Failed, _) => ("✗ failed  ", Tone::Bad, record.error.as_deref().unwrap_or_default()),
         (_, true) => ("✓ valid  ", Tone::Good, ""),
         (Status::Interrupted, false) => ("✗ interrupted  ", Tone::Bad, ""),
+        (Status::Stalled, false) => ("✗ stalled  ", Tone::Bad, ""),
         (Status::Completed, false) => ("✗ not to be trusted  ", Tone::Bad, ""),
     };
     let text = match record.status {
@@ -72,27 +76,44 @@ fn figures(page: &mut Page, record: &Record) {
         return;
     }
     page.blank();
-    page.labelled(
-        "messages",
-        &format!(
-            "{} attempted = {} acknowledged + {} failed + {} unresolved",
-            count(counts.attempted),
-            count(counts.acknowledged),
-            count(counts.failed),
-            count(counts.unresolved)
-        ),
+    let mut account = format!(
+        "{} attempted = {} acknowledged + {} failed + {} unresolved",
+        count(counts.attempted),
+        count(counts.acknowledged),
+        count(counts.failed),
+        count(counts.unresolved)
     );
+    if counts.unsent > 0 {
+        account += &format!("; {} were due and never sent", count(counts.unsent));
+    }
+    page.labelled("messages", &account);
     let throughput = &record.throughput;
     let mut carried = format!(
-        "{} messages/s, {}/s of payload, over {}",
+        "{} messages/s, {}/s of payload, in a window of {}",
         rate(throughput.messages_per_second),
         bytes(throughput.payload_bytes_per_second),
-        duration(throughput.duration_ns as f64)
+        duration(throughput.window_ns as f64)
     );
     if let Some(target) = throughput.target_per_second {
         carried += &format!("; wanted {}/s, sent {}/s", rate(target), rate(throughput.sent_per_second));
     }
+    if let Some(whole) = &throughput.until_last_acknowledgement {
+        carried += &format!(
+            "; {}/s over the {} until the last acknowledgement",
+            rate(whole.messages_per_second),
+            duration(whole.duration_ns as f64)
+        );
+    }
     page.labelled("throughput", &carried);
+    if let Some(shares) = throughput.producer_shares.filter(|shares| shares.jain_index < EVEN_SHARES) {
+        let text = format!(
+            "producers sent from {} to {} messages each (Jain's fairness index {:.3})",
+            count(shares.smallest_messages),
+            count(shares.largest_messages),
+            shares.jain_index
+        );
+        page.labelled("", &text);
+    }
     if let Some(wire) = &record.wire {
         page.labelled("wire", &crossed(wire));
     }
@@ -101,6 +122,7 @@ fn figures(page: &mut Page, record: &Record) {
     }
     page.blank();
     latency::table(page, record);
+    super::parts::table(page, record);
     page.blank();
     errors(page, "errors", &record.errors);
     errors(page, "receiving", &record.receive_errors);
@@ -189,7 +211,7 @@ fn course(page: &mut Page, record: &Record, series: &[SeriesRow]) {
         return;
     }
     let width = page.width().saturating_sub(LABEL_WIDTH + 32).max(10);
-    let throughput: Vec<Option<f64>> = rows.iter().map(|row| Some(row.acknowledged as f64)).collect();
+    let throughput: Vec<Option<f64>> = rows.iter().map(|row| Some(row.acknowledged_per_second())).collect();
     let slowest: Vec<Option<f64>> = rows.iter().map(|row| row.p99_ns.map(|value| value as f64)).collect();
     let range = |figures: &[Option<f64>], text: fn(f64) -> String| {
         let known = || figures.iter().flatten().copied();

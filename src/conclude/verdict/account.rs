@@ -43,10 +43,14 @@ fn ledger(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let warm_up = counts.warm_up;
+    let differ = match counts.producers_that_differ {
+        0 => String::new(),
+        producers => format!(" {} producers' own accounts do not add up.", count(producers)),
+    };
     Some(against(
         LedgerMismatch,
         format!(
-            "{} messages were attempted, but {} acknowledged + {} failed + {} unresolved are accounted for (in the warm-up: {} against {} + {} + {}).",
+            "{} messages were attempted, but {} acknowledged + {} failed + {} unresolved are accounted for (in the warm-up: {} against {} + {} + {}).{differ}",
             count(counts.attempted),
             count(counts.acknowledged),
             count(counts.failed),
@@ -75,6 +79,12 @@ fn status(evidence: &Evidence<'_>) -> Option<Finding> {
             "Run it to its end; --resume repeats this trial and goes on from there.",
             &[],
         )),
+        Status::Stalled => Some(against(
+            Stalled,
+            "Nothing moved for `run.stall_deadline`: no message was sent and none had its outcome, so the load was ended before its stop condition.".to_owned(),
+            "See the series for when the broker stopped answering, and `errors` for what clients said; `run.duration` ends a load that may stand still.",
+            &[],
+        )),
         Status::Failed => Some(against(
             Failed,
             format!("The trial failed: {}.", evidence.error.unwrap_or("no cause was recorded").trim_end_matches('.')),
@@ -88,7 +98,7 @@ fn status(evidence: &Evidence<'_>) -> Option<Finding> {
 fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
     let counts = evidence.counts;
     // Acknowledged messages that were lost are a reason of their own, however few.
-    let kinds = [("failed", counts.failed), ("unresolved", counts.unresolved)];
+    let kinds = [("failed", counts.failed), ("unresolved", counts.unresolved), ("unsent", counts.unsent)];
     let messages = counts.without_acknowledgement();
     if messages == 0 {
         return None;
@@ -108,9 +118,10 @@ fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
         percent(share),
         listed.join(", ")
     );
-    let advice = match (counts.failed > 0, counts.unresolved > 0) {
-        (true, false) => "`errors` has the failures by class, each with the client's first message.",
-        (false, true) => "Lower the load, or raise `run.drain_deadline` if the broker is known to answer later.",
+    let advice = match (counts.failed > 0, counts.unresolved > 0, counts.unsent > 0) {
+        (true, false, false) => "`errors` has the failures by class, each with the client's first message.",
+        (false, true, false) => "Lower the load, or raise `run.drain_deadline` if the broker is known to answer later.",
+        (false, false, true) => "Lower the rate, or raise `producers.in_flight` if the broker answers late.",
         _ => {
             "`errors` has the failures by class; lower the load, or raise `run.drain_deadline` if the broker is known to answer later."
         }
@@ -231,6 +242,8 @@ mod tests {
         for (failed, unresolved) in [(51, 0), (0, 51), (26, 25)] {
             assert_eq!(reasons(|record, _, _| shift(record, failed, unresolved)), [MissingMessages]);
         }
+        assert_eq!(notes(|record, _, _| record.counts.unsent = 50), [MissingMessages]);
+        assert_eq!(reasons(|record, _, _| record.counts.unsent = 51), [MissingMessages]);
         let verdict = judged(|record, _, _| shift(record, 40, 30));
         assert!(verdict.reasons[0].evidence.contains("40 failed, 30 unresolved"), "{verdict:?}");
     }

@@ -94,7 +94,7 @@ fn quota(evidence: &Evidence<'_>) -> Option<(f64, String)> {
 
 /// Share of all producers' time that they were kept waiting for the client's queue.
 fn queue_full_share(evidence: &Evidence<'_>) -> f64 {
-    let all = evidence.throughput.duration_ns as f64 * evidence.producers as f64;
+    let all = evidence.throughput.window_ns as f64 * evidence.producers as f64;
     if all > 0.0 { (evidence.client.queue_full_ns as f64 / all).min(1.0) } else { 0.0 }
 }
 
@@ -108,14 +108,14 @@ struct InFlight {
 }
 
 impl InFlight {
-    /// By Little's law, which counts every acknowledged message for as long as it was in flight. The counts at the seconds' ends
+    /// By Little's law, which counts every acknowledged message for as long as it was in flight. The counts at the rows' ends
     /// are few, and a load that pulses with the clock is always met in the same state; but they see messages that were never
     /// acknowledged too, so they are believed where such are many.
     fn of(evidence: &Evidence<'_>) -> Option<Self> {
         if evidence.window == 0 {
             return None;
         }
-        let seconds: Vec<f64> = evidence.measured_seconds().map(|row| row.in_flight as f64).collect();
+        let seconds: Vec<f64> = evidence.measured_rows().map(|row| row.in_flight as f64).collect();
         let counted = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
         let service = evidence.latency.service.as_ref();
         let by_law = service.map(|service| evidence.throughput.in_flight(service.mean_ns));
@@ -129,7 +129,7 @@ impl InFlight {
         Some(InFlight {
             messages,
             share: messages / evidence.window as f64,
-            sources: format!("{} by Little's law, {} at the seconds' ends", told(by_law), told(counted)),
+            sources: format!("{} by Little's law, {} at the rows' ends", told(by_law), told(counted)),
         })
     }
 }
@@ -225,7 +225,7 @@ mod tests {
         let with = |share: f64| {
             limiter(move |record, _, _| {
                 closed(record);
-                record.client.queue_full_ns = (record.throughput.duration_ns as f64 * 4.0 * share) as u64 + 1;
+                record.client.queue_full_ns = (record.throughput.window_ns as f64 * 4.0 * share) as u64 + 1;
             })
         };
         assert_eq!((with(0.1), with(0.099)), (Limiter::Broker, Limiter::Unknown));
@@ -268,7 +268,7 @@ mod tests {
         };
         let full = with(3_000.0, 10, 0);
         assert_eq!(full.limiter, Limiter::Window);
-        assert!(full.evidence.contains("3,000 by Little's law, 10 at the seconds' ends"), "{}", full.evidence);
+        assert!(full.evidence.contains("3,000 by Little's law, 10 at the rows' ends"), "{}", full.evidence);
         assert_eq!(with(10.0, 3_000, 0).limiter, Limiter::Unknown);
         assert_eq!(with(10.0, 3_000, 1_000).limiter, Limiter::Window);
     }

@@ -64,8 +64,28 @@ pub const LARGEST_OWN_DELAY_SHARE: f64 = 0.2;
 /// to wake, and a latency that small (of the null broker) does not contain a wake-up.
 pub const LEAST_PAUSE_P99_NS: u64 = 100_000;
 
-/// Full seconds needed to judge steadiness.
-pub const LEAST_SECONDS_FOR_STEADINESS: usize = 5;
+/// Largest difference between the rate inside the window and that until the last acknowledgement, as a share of the larger
+/// one, that is not worth a note: what is in flight when a load of 5 s ends, at an answer time of 100 ms.
+pub const LARGEST_RATE_DIFFERENCE: f64 = 0.02;
+
+/// Full rows needed to judge how steady throughput was. A window that is known to be short is divided into ten.
+pub const LEAST_BINS_FOR_STEADINESS: usize = 5;
+
+/// Full rows needed to judge a trend: with fewer, no order of them is rarer than 1 in 1,000 by chance.
+pub const LEAST_BINS_FOR_TREND: usize = 10;
+
+/// Largest change of the median response time from begin to end of an open loop, as a share of it. A comparison of two runs
+/// that hopes to tell 5 % apart cannot bear more within one.
+pub const LARGEST_LATENCY_DRIFT: f64 = 0.04;
+
+/// The same for the 99th percentile of single rows, which rests on a hundredth of the messages.
+pub const LARGEST_TAIL_DRIFT: f64 = 0.25;
+
+/// Least change of a latency that is a drift, in nanoseconds: below it, timers and caches of the client are measured.
+pub const LEAST_DRIFT_NS: f64 = 50_000.0;
+
+/// Least score of a trend, in standard deviations: chance alone reaches it once in 2,000 trials.
+pub const LEAST_TREND_SCORE: f64 = 3.5;
 
 /// Largest coefficient of variation of the throughput of single seconds: with it, ten seconds give a mean that is
 /// certain to about ±10 % (2 × 0.15 / √10), the same bound as [`LARGEST_HALVES_DIFFERENCE`].
@@ -75,13 +95,13 @@ pub const LARGEST_VARIATION: f64 = 0.15;
 /// figure depends on how long was measured.
 pub const LARGEST_HALVES_DIFFERENCE: f64 = 0.10;
 
-/// How many times the usual 99th percentile of a second that of the first must be for a cold start to be noted: single seconds
-/// differ by tens of per cent without a cause.
+/// How many times the usual 99th percentile of a row that of the first must be for a cold start to be noted: single rows differ
+/// by tens of per cent without a cause.
 pub const COLD_START_FACTOR: f64 = 2.0;
 
-/// Messages per second below which a second without an acknowledgement may be chance: at 10 it has a probability of
-/// e⁻¹⁰, 1 in 22,000, even if messages come independently.
-pub const LEAST_RATE_FOR_EMPTY_SECONDS: f64 = 10.0;
+/// Messages expected in a row below which a row without an acknowledgement may be chance: at 10 it has a probability of e⁻¹⁰,
+/// 1 in 22,000, even if messages come independently.
+pub const LEAST_EXPECTED_OF_EMPTY: f64 = 10.0;
 
 /// Share of the requests that a quota refused from which the quota is taken to be the limit: a client that is refused waits
 /// before it tries again, so a few refusals already mean that it was held back.

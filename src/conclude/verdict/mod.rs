@@ -10,6 +10,8 @@ pub mod limits;
 mod pace;
 mod pipeline;
 mod resources;
+mod steadiness;
+mod trend;
 
 use crate::record::{
     Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Pipeline, Record, SeriesRow, Status, Throughput,
@@ -24,8 +26,8 @@ pub struct Evidence<'a> {
     /// Why it failed, if it did.
     pub error: Option<&'a str>,
     pub load_model: LoadModel,
-    /// Whether the load is meant to be the same in every second: not so for ramps, steps and bursts.
-    pub even_load: bool,
+    /// After how long the schedule repeats itself, in nanoseconds; `None` unless it has bursts.
+    pub period_ns: Option<u64>,
     /// Messages that all producers together may have in flight.
     pub window: u64,
     /// Producers of the trial.
@@ -41,15 +43,15 @@ pub struct Evidence<'a> {
     pub pipeline: Option<&'a Pipeline>,
     pub client: &'a Client,
     pub host_load: Option<&'a HostLoad>,
-    /// The trial's seconds, in order.
+    /// The rows of the trial's series, in order.
     pub series: &'a [SeriesRow],
 }
 
 /// What the record does not say of its scenario in a typed form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadShape {
-    /// As in [`Evidence::even_load`].
-    pub even_load: bool,
+    /// As in [`Evidence::period_ns`].
+    pub period_ns: Option<u64>,
     /// As in [`Evidence::window`].
     pub window: u64,
     /// As in [`Evidence::producers`].
@@ -61,9 +63,9 @@ impl LoadShape {
     pub fn of(scenario: &crate::scenario::Scenario) -> Self {
         use crate::scenario::{Load, Schedule};
         LoadShape {
-            even_load: match &scenario.load {
-                Load::Closed | Load::Open(Schedule::Constant { .. } | Schedule::Poisson { .. }) => true,
-                Load::Open(Schedule::Ramp { .. } | Schedule::Steps(_) | Schedule::Bursts { .. }) => false,
+            period_ns: match &scenario.load {
+                Load::Open(Schedule::Bursts { every, .. }) => u64::try_from(every.as_nanos()).ok(),
+                _ => None,
             },
             window: (scenario.producers.count as u64).saturating_mul(scenario.producers.in_flight as u64),
             producers: scenario.producers.count,
@@ -78,7 +80,7 @@ impl<'a> Evidence<'a> {
             status: record.status,
             error: record.error.as_deref(),
             load_model: record.load_model,
-            even_load: shape.even_load,
+            period_ns: shape.period_ns,
             window: shape.window,
             producers: shape.producers,
             embedded: record.environment.embedded,
@@ -96,7 +98,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    fn measured_seconds(&self) -> impl Iterator<Item = &'a SeriesRow> {
+    fn measured_rows(&self) -> impl Iterator<Item = &'a SeriesRow> {
         self.series.iter().filter(|row| row.phase == Phase::Measure && row.full)
     }
 }
@@ -129,7 +131,7 @@ mod sound {
         let (mut record, mut series) = (sample::record(), sample::series());
         record.counts.acknowledged += record.counts.failed;
         record.counts.failed = 0;
-        let mut shape = LoadShape { even_load: true, window: 4000, producers: 4 };
+        let mut shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
         spoil(&mut record, &mut series, &mut shape);
         judge(&Evidence::of(&record, &series, shape))
     }
@@ -157,7 +159,7 @@ mod tests {
     #[test]
     fn the_gravest_reason_comes_first_and_every_one_has_words_and_figures() {
         let verdict = sound::judged(|record, _, _| {
-            record.throughput.duration_ns = 1_000_000_000;
+            record.throughput.window_ns = 1_000_000_000;
             record.environment.embedded = true;
             record.counts.attempted += 1;
         });

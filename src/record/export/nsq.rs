@@ -36,9 +36,12 @@ fn sides(record: &Record) -> Vec<Side> {
     let (counts, throughput) = (&record.counts, &record.throughput);
     let acknowledged = counts.acknowledged as f64;
     let bytes = counts.payload_bytes_acknowledged as f64;
-    let seconds = Duration::from_nanos(throughput.duration_ns).as_secs_f64();
+    // Its tools divide by the time until the last answer.
+    let seconds = Duration::from_nanos(throughput.completion_ns()).as_secs_f64();
     let mut sides = vec![Side { name: "bench_writer", seconds, messages: acknowledged, bytes }];
-    if let (Some(consumed), Some(rate)) = (counts.consumed, throughput.consumed_per_second) {
+    let rate =
+        throughput.until_last_arrival.map(|arrival| arrival.messages_per_second).or(throughput.consumed_per_second);
+    if let (Some(consumed), Some(rate)) = (counts.consumed, rate) {
         let consumed = consumed as f64;
         // Bodies are counted where they are published; what is read has the same mean size.
         let read = if acknowledged > 0.0 { bytes / acknowledged * consumed } else { 0.0 };

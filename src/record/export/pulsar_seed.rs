@@ -57,7 +57,7 @@ fn row(record: &Record) -> Result<Row, ExportError> {
     let is_vector = scenario["payload"]["kind"] == "vector";
     let dimension = scenario["payload"]["dimension"].as_u64().filter(|_| is_vector);
     let vector_dim = dimension.ok_or_else(|| lacks("vector dimension", "run it with `payload.kind = \"vector\"`"))?;
-    let seconds = record.throughput.duration_ns as f64 / 1e9;
+    let seconds = record.throughput.completion_ns() as f64 / 1e9;
     if seconds == 0.0 {
         return Err(lacks("duration", "nothing was acknowledged"));
     }
@@ -67,7 +67,7 @@ fn row(record: &Record) -> Result<Row, ExportError> {
         producer_num: scenario["producers"]["count"].as_u64().unwrap_or(1),
         vector_dim,
         msg_length: count,
-        duration_in_milliseconds: record.throughput.duration_ns / 1_000_000,
+        duration_in_milliseconds: record.throughput.completion_ns() / 1_000_000,
         speed_in_counter: count as f64 / seconds,
         speed_in_bytes: (count * vector_dim * ELEMENT_BYTES) as f64 / seconds,
     })
@@ -103,7 +103,8 @@ mod tests {
         let mut record = sample::record();
         (record.point_index, record.trial) = (point_index, trial);
         record.counts.acknowledged = 1_048_576;
-        record.throughput.duration_ns = duration_ns;
+        record.throughput.window_ns = duration_ns;
+        record.throughput.until_last_acknowledgement = None;
         record.scenario = json!({
             "topology": { "topics": 4 }, "producers": { "count": 512 }, "payload": { "kind": "vector", "dimension": 512 },
         });

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Use of resources by this process during the measured window and the drain.
+/// Use of resources by this process during the measured window.
 ///
 /// When the broker is embedded it runs in this process too, and its use is in these figures.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -28,7 +28,7 @@ pub struct Client {
     pub busiest_thread_cores: Option<f64>,
     /// Name of that thread.
     pub busiest_thread: Option<String>,
-    /// CPU time per acknowledged message, in nanoseconds; `null` when none was acknowledged.
+    /// CPU time per message acknowledged inside the window, in nanoseconds; `null` when none was.
     pub cpu_ns_per_message: Option<f64>,
     /// Most memory resident at once, in bytes, since the trial began where the system can tell, else since the process
     /// began; `null` where the system does not tell.
@@ -38,7 +38,7 @@ pub struct Client {
     /// Times a thread was made to give up its core; `null` where the system does not tell.
     pub involuntary_context_switches: Option<u64>,
     /// Time for which producers were kept waiting because the client library's queue was full, summed over producers,
-    /// in nanoseconds.
+    /// in nanoseconds; inside the window.
     pub queue_full_ns: u64,
     /// Most messages seen waiting in the client library's queues; `null` when the library does not tell.
     pub queue_messages_max: Option<u64>,
@@ -103,7 +103,7 @@ pub struct Pauses {
     pub max_ns: u64,
 }
 
-/// What the whole machine did during the measured window and the drain, all processes together.
+/// What the whole machine did during the measured window, all processes together.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct HostLoad {

@@ -8,6 +8,7 @@ mod client;
 mod counts;
 mod environment;
 mod latency;
+mod part;
 mod pipeline;
 mod series;
 mod throughput;
@@ -23,9 +24,10 @@ pub use client::{Client, HostLoad, Pauses, SendLoopLag};
 pub use counts::{Counts, ErrorCount, Verification, WarmUpCounts};
 pub use environment::Environment;
 pub use latency::{HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, independent_values_needed};
+pub use part::{SchedulePart, SchedulePartKind};
 pub use pipeline::{BoundBy, Held, KeptUp, Pipeline, Poisoned, Reconciliation, SeedFigures, SinkRecord, StageTime};
 pub use series::{Phase, SeriesRow};
-pub use throughput::Throughput;
+pub use throughput::{Completion, ProducerShares, Throughput};
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};
 pub use wire::Wire;
 
@@ -68,6 +70,9 @@ pub struct Record {
     pub throughput: Throughput,
     /// How long messages took.
     pub latency: Latencies,
+    /// The parts of a schedule that changes its rate, in their order; left out where it does not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<SchedulePart>,
     /// Failed messages by class, most frequent first; empty when none failed. Warm-up is not in it.
     pub errors: Vec<ErrorCount>,
     /// Errors the consumers met while receiving, by class, most frequent first, warm-up and verification included; each
@@ -131,6 +136,8 @@ pub enum Status {
     Completed,
     /// It was stopped by a signal; what had been measured until then is kept.
     Interrupted,
+    /// Nothing moved for `run.stall_deadline`, so the load was ended before its stop condition.
+    Stalled,
     /// It could not run, or not to its end; `error` says why.
     Failed,
 }

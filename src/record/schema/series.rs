@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What happened during one second, by when it happened.
+/// What happened during one second, or a part of one in a short trial, by when it happened.
 ///
 /// Unlike the record, whose counts go by intended time, a row counts events in the second in which they occurred.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -15,9 +15,15 @@ pub struct SeriesRow {
     pub trial: u32,
     /// Full seconds between the trial's begin and the begin of this one.
     pub second: u64,
+    /// How long the row lasted, in nanoseconds; 0 in rows of an earlier build, which lasted a second where `full` is true.
+    #[serde(default)]
+    pub length_ns: u64,
+    /// Messages that the schedule had due in it, before chance in a Poisson process; left out in a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<u64>,
     /// The phase the second began in.
     pub phase: Phase,
-    /// Whether the whole second lies in one phase; rates of a second that does not are not comparable.
+    /// Whether it lies in one phase and lasted as long as was intended: a second, or a tenth of a shorter window.
     pub full: bool,
     /// Messages handed to the client.
     pub attempted: u64,
@@ -49,6 +55,16 @@ pub struct SeriesRow {
 }
 
 impl SeriesRow {
+    /// How long the row lasted, in seconds.
+    pub fn seconds(&self) -> f64 {
+        if self.length_ns == 0 { 1.0 } else { self.length_ns as f64 / 1e9 }
+    }
+
+    /// Messages acknowledged, per second.
+    pub fn acknowledged_per_second(&self) -> f64 {
+        self.acknowledged as f64 / self.seconds()
+    }
+
     /// The row as a line of `series.jsonl`, with its line end.
     pub fn to_line(&self) -> String {
         super::line(self)

@@ -3,45 +3,116 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Rates over the measured messages. A megabyte is never written: bytes are bytes.
+/// Rates inside the measured window. A megabyte is never written: bytes are bytes.
+///
+/// A rate counts what happened inside the window, whichever message it happened to, divided by the window's length, so that
+/// no single late message can decide it.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Throughput {
-    /// From the begin of the measured phase to the last measured acknowledgement, in nanoseconds: the divisor of
-    /// `messages_per_second` and `payload_bytes_per_second`.
-    pub duration_ns: u64,
-    /// Acknowledged messages per second.
+    /// Length of the measured window in nanoseconds: from the end of the warm-up until nothing more is intended, or until
+    /// the last message was sent where a closed loop is bounded by messages or bytes.
+    #[serde(alias = "duration_ns")]
+    pub window_ns: u64,
+    /// Messages acknowledged inside the window, per second.
     pub messages_per_second: f64,
-    /// Payload bytes of acknowledged messages per second.
+    /// Payload bytes of the messages acknowledged inside the window, per second.
     pub payload_bytes_per_second: f64,
-    /// Measured messages handed to the client per second, from the begin of the measured phase to the end of the load.
+    /// Messages handed to the client inside the window, per second.
     pub sent_per_second: f64,
-    /// Messages per second that the schedule wanted, on average over the measured window; `null` in a closed loop.
+    /// Messages that the schedule had due in the window, per second; `null` in a closed loop.
     pub target_per_second: Option<f64>,
-    /// Measured messages received per second by all consumers together, from the begin of the measured phase to the last
-    /// of them; `null` without consumers.
+    /// Messages received inside the window by all consumers together, per second; `null` without consumers.
     pub consumed_per_second: Option<f64>,
     /// Acknowledged messages that were in flight on average: by Little's law, `messages_per_second` × the mean service time.
     /// `null` when none was acknowledged.
     #[serde(default)]
     pub in_flight_by_littles_law: Option<f64>,
+    /// What the measured messages took until the last of them was acknowledged: what tools report that divide messages by
+    /// total time. `null` when none was acknowledged.
+    #[serde(default)]
+    pub until_last_acknowledgement: Option<Completion>,
+    /// The same until the last measured message was received; `null` without consumers or when none was received.
+    #[serde(default)]
+    pub until_last_arrival: Option<Completion>,
+    /// How evenly producers sent; `null` when nothing was sent.
+    #[serde(default)]
+    pub producer_shares: Option<ProducerShares>,
+}
+
+/// Measured messages from the begin of the window to the last of them.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Completion {
+    /// From the begin of the measured window to the last message, in nanoseconds.
+    pub duration_ns: u64,
+    /// All of the messages, divided by that.
+    pub messages_per_second: f64,
+    /// Their payload bytes, divided by that.
+    pub payload_bytes_per_second: f64,
+}
+
+/// The measured messages of single producers.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct ProducerShares {
+    /// Messages that the producer with the fewest handed over.
+    pub smallest_messages: u64,
+    /// Messages that the producer with the most handed over.
+    pub largest_messages: u64,
+    /// Jain's fairness index, `(Σx)² / (n·Σx²)`: 1 when all sent the same, 1/n when one sent everything (Jain, Chiu and
+    /// Hawe, DEC-TR-301, 1984).
+    pub jain_index: f64,
+}
+
+impl Completion {
+    /// Of `messages` with `payload_bytes`; `None` when no time passed.
+    pub fn of(duration_ns: u64, messages: u64, payload_bytes: f64) -> Option<Self> {
+        let seconds = duration_ns as f64 / 1e9;
+        (duration_ns > 0).then(|| Completion {
+            duration_ns,
+            messages_per_second: messages as f64 / seconds,
+            payload_bytes_per_second: payload_bytes / seconds,
+        })
+    }
+}
+
+impl ProducerShares {
+    /// Of each producer's messages; `None` when there are none.
+    pub fn of(messages: impl Iterator<Item = u64> + Clone) -> Option<Self> {
+        let sum: f64 = messages.clone().map(|messages| messages as f64).sum();
+        let squares: f64 = messages.clone().map(|messages| (messages as f64).powi(2)).sum();
+        (sum > 0.0).then(|| ProducerShares {
+            smallest_messages: messages.clone().min().unwrap_or(0),
+            largest_messages: messages.clone().max().unwrap_or(0),
+            jain_index: sum * sum / (messages.count() as f64 * squares),
+        })
+    }
 }
 
 impl Throughput {
-    /// The rates that follow from counts and a duration; 0 where no time passed.
-    pub fn from_counts(duration_ns: u64, acknowledged: u64, payload_bytes_acknowledged: u64) -> Self {
-        let per_second = |count: u64| if duration_ns == 0 { 0.0 } else { count as f64 * 1e9 / duration_ns as f64 };
-        Throughput {
-            duration_ns,
-            messages_per_second: per_second(acknowledged),
-            payload_bytes_per_second: per_second(payload_bytes_acknowledged),
-            ..Throughput::default()
-        }
+    /// The time that other tools divide by: until the last acknowledgement, or the window where nothing else is known.
+    pub fn completion_ns(&self) -> u64 {
+        self.until_last_acknowledgement.map_or(self.window_ns, |completion| completion.duration_ns)
     }
 
     /// Acknowledged messages that were in flight on average, by Little's law (J. D. C. Little, A Proof for the Queuing Formula
     /// L = λW, 1961): so many came per second, and each stayed for its service time.
     pub fn in_flight(&self, mean_service_ns: f64) -> f64 {
         self.messages_per_second * mean_service_ns / 1e9
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_tell_starvation() {
+        let shares = |messages: &[u64]| ProducerShares::of(messages.iter().copied());
+        assert_eq!(shares(&[5, 5, 5, 5]).unwrap().jain_index, 1.0);
+        let starved = shares(&[20, 0, 0, 0]).unwrap();
+        assert_eq!((starved.smallest_messages, starved.largest_messages, starved.jain_index), (0, 20, 0.25));
+        assert_eq!(shares(&[0, 0]), None);
     }
 }

@@ -51,6 +51,8 @@ pub enum ReasonKind {
     Failed,
     /// The trial was stopped by a signal.
     Interrupted,
+    /// Nothing moved for `run.stall_deadline`.
+    Stalled,
     /// The broker ran in this process, so no throughput of it means anything.
     Embedded,
     /// brokermark was built without optimisation.
@@ -73,7 +75,8 @@ pub enum ReasonKind {
     Poison,
     /// The pipeline did not keep up with the producers.
     FellBehind,
-    /// Messages are missing from the latencies: they failed, or had no outcome when the drain deadline passed.
+    /// Messages are missing from the latencies: they failed, had no outcome when the drain deadline passed, or were due and never
+    /// sent.
     #[serde(alias = "failures", alias = "unresolved")]
     MissingMessages,
     /// Latencies were too large for the histogram.
@@ -88,10 +91,12 @@ pub enum ReasonKind {
     OwnDelay,
     /// The machine was short of CPU, or its tasks waited for disks, for reasons outside this process.
     HostContended,
-    /// Nothing was warmed up, and the slowest messages are those of the first second.
+    /// Nothing was warmed up, and the slowest messages are those of the begin.
     ColdStart,
-    /// Throughput was not steady over the measurement.
+    /// Throughput or latency was not steady over the measurement.
     NotSteady,
+    /// The rate inside the window and the rate until the last acknowledgement differ.
+    RatesDiffer,
     /// Too little was measured.
     TooShort,
 }
@@ -103,6 +108,7 @@ impl ReasonKind {
             ReasonKind::LedgerMismatch => "ledger_mismatch",
             ReasonKind::Failed => "failed",
             ReasonKind::Interrupted => "interrupted",
+            ReasonKind::Stalled => "stalled",
             ReasonKind::Embedded => "embedded",
             ReasonKind::DebugBuild => "debug_build",
             ReasonKind::Losses => "losses",
@@ -123,6 +129,7 @@ impl ReasonKind {
             ReasonKind::HostContended => "host_contended",
             ReasonKind::ColdStart => "cold_start",
             ReasonKind::NotSteady => "not_steady",
+            ReasonKind::RatesDiffer => "rates_differ",
             ReasonKind::TooShort => "too_short",
         }
     }

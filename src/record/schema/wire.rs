@@ -22,10 +22,10 @@ pub struct Wire {
     pub sent_bytes: u64,
     /// `body_bytes` / `sent_bytes`; `null` when nothing was sent.
     pub compression_ratio: Option<f64>,
-    /// `raw_bytes` / `throughput.duration_ns`.
+    /// Raw bytes of what was taken inside the measured window, per second.
     pub raw_bytes_per_second: f64,
-    /// `sent_bytes` / `throughput.duration_ns`.
+    /// Bytes sent of what was taken inside the measured window, per second.
     pub sent_bytes_per_second: f64,
-    /// `raw_bytes` / `client.cpu_seconds`: what one core of the client carries; `null` when no CPU time was seen.
+    /// Raw bytes taken inside the measured window, per second of `client.cpu_seconds`: what one core of the client carries; `null` when no CPU time was seen.
     pub raw_bytes_per_cpu_second: Option<f64>,
 }

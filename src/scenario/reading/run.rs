@@ -11,7 +11,12 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(400);
 const _: () = assert!(LONGEST_DRAIN.as_nanos() < MAX_LATENCY_NS as u128);
 
 pub(super) fn read(root: &Fields<'_>) -> RunLimits {
-    let mut run = RunLimits { warm_up: Duration::ZERO, stop: Stop::default(), drain_deadline: Duration::from_secs(30) };
+    let mut run = RunLimits {
+        warm_up: Duration::ZERO,
+        stop: Stop::default(),
+        drain_deadline: Duration::from_secs(30),
+        stall_deadline: Duration::from_secs(60),
+    };
     let Some(fields) = root.get("run").and_then(|field| field.fields(&keys::RUN)) else { return run };
     if let Some(warm_up) = fields.get("warm_up").and_then(|field| field.duration()) {
         run.warm_up = warm_up;
@@ -28,6 +33,9 @@ pub(super) fn read(root: &Fields<'_>) -> RunLimits {
             field.refuse("`run.drain_deadline` is too long", "it is below 400s: beyond that no latency can be told");
         }
         run.drain_deadline = deadline;
+    }
+    if let Some(deadline) = fields.get("stall_deadline").and_then(|field| field.duration_above_zero()) {
+        run.stall_deadline = deadline;
     }
     run
 }

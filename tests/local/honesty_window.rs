@@ -1,0 +1,195 @@
+//! Rates are of the measured window: neither a straggler nor a long drain decides them, and a load that stands still ends.
+
+use std::time::{Duration, Instant};
+
+use brokermark::record::{ReasonKind, Record, SchedulePart, Status};
+
+use crate::harness::{Bench, assert_acknowledged, assert_balanced, finding, reasons, record_of};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn null(tables: &str) -> String {
+    format!("broker.kind = \"null\"\n{tables}")
+}
+
+/// Whether `value` is within `percent` of `expected`.
+fn near(value: f64, expected: f64, percent: f64) -> bool {
+    (value - expected).abs() <= expected * percent / 100.0
+}
+
+/// Two seconds at 2,000/s, of which one message in 4,000 is answered 3 s later.
+fn straggler() -> Record {
+    record_of(&null(
+        "broker.null = { service_time = \"1ms\", late = 0.00025, late_by = \"3s\" }
+        [load]
+        rate = \"2k/s\"
+        [run]
+        duration = \"2s\"",
+    ))
+}
+
+#[test]
+fn one_straggler_does_not_decide_the_throughput() {
+    let record = straggler();
+    assert_acknowledged(&record, 4_000);
+    let throughput = &record.throughput;
+    assert!(near(throughput.window_ns as f64, 2.0 * SECOND as f64, 5.0), "{throughput:?}");
+    assert!(near(throughput.messages_per_second, 2_000.0, 5.0), "{throughput:?}");
+    assert!(near(throughput.payload_bytes_per_second, throughput.messages_per_second * 100.0, 60.0), "{throughput:?}");
+    let whole = throughput.until_last_acknowledgement.unwrap();
+    assert!(whole.duration_ns > 3 * SECOND, "the last message was due in the window and 3 s late: {whole:?}");
+    assert!(whole.messages_per_second < 1_400.0, "{whole:?}");
+    let note = record.verdict.notes.iter().find(|note| note.kind == ReasonKind::RatesDiffer).unwrap();
+    assert!(note.figures["duration_until_last_acknowledgement_ns"] > 3e9, "{note:?}");
+}
+
+#[test]
+fn the_client_s_cpu_is_that_of_the_window_and_not_of_the_drain() {
+    let record = record_of(&null(
+        "broker.null = { service_time = \"100us\", late = 0.0001, late_by = \"4s\" }
+        [producers]
+        in_flight = 1000
+        [run]
+        duration = \"1s\"
+        drain_deadline = \"10s\"",
+    ));
+    let whole = record.throughput.until_last_acknowledgement.unwrap();
+    assert!(whole.duration_ns > 3 * SECOND, "the drain was long: {whole:?}");
+    let elapsed = record.client.cpu_seconds / record.client.cores_used;
+    assert!(near(elapsed * 1e9, record.throughput.window_ns as f64, 10.0), "{elapsed} s of {whole:?}");
+    assert!(near(record.throughput.window_ns as f64, SECOND as f64, 20.0), "{:?}", record.throughput);
+    let inside = record.client.cpu_seconds * 1e9 / (record.throughput.messages_per_second * elapsed);
+    assert!(near(record.client.cpu_ns_per_message.unwrap(), inside, 10.0), "{:?}", record.client);
+}
+
+#[test]
+fn a_rate_that_is_not_reached_is_missed_with_a_bound_in_messages_too() {
+    // One message in flight that takes 2 ms: 500/s of the 2,000/s that are asked for.
+    let record = record_of(&null(
+        "broker.null.service_time = \"2ms\"
+        producers.in_flight = 1
+        load.rate = \"2k/s\"
+        run.messages = 2_000",
+    ));
+    assert_acknowledged(&record, 2_000);
+    let throughput = &record.throughput;
+    assert!(near(throughput.target_per_second.unwrap(), 2_000.0, 3.0), "{throughput:?}");
+    assert!(throughput.sent_per_second < 600.0, "{throughput:?}");
+    assert!(near(throughput.window_ns as f64, SECOND as f64, 3.0), "the last message is due after 1 s: {throughput:?}");
+    assert!(reasons(&record).contains(&ReasonKind::RateMissed), "{:?}", record.verdict);
+}
+
+#[test]
+fn what_was_due_and_never_sent_is_counted() {
+    // One message in flight, and the second one is never answered: the other 1,998 are never sent.
+    let record = Bench::new(&null(
+        "broker.null.ignore = 0.5
+        producers.in_flight = 1
+        load.rate = \"1k/s\"
+        [run]
+        duration = \"2s\"
+        drain_deadline = \"200ms\"",
+    ))
+    .run(&[])
+    .expect(0)
+    .record();
+    assert_balanced(&record);
+    let counts = &record.counts;
+    assert_eq!((counts.attempted, counts.acknowledged, counts.unresolved, counts.unsent), (2, 1, 1, 1_998));
+    assert_eq!(finding(&record, ReasonKind::RateMissed).unwrap().figures["unsent"], 1_998.0);
+}
+
+#[test]
+fn a_poisson_schedule_is_measured_against_its_own_arrivals() {
+    for seed in [1, 2, 3] {
+        let record = record_of(&null(&format!(
+            "load.schedule = {{ kind = \"poisson\", rate = \"500/s\", seed = {seed} }}
+            run.duration = \"2s\""
+        )));
+        let (counts, throughput) = (&record.counts, &record.throughput);
+        assert_eq!(counts.unsent, 0, "{throughput:?}");
+        let due = throughput.target_per_second.unwrap() * throughput.window_ns as f64 / 1e9;
+        assert!((due - counts.attempted as f64).abs() < 0.5, "{due} due, {counts:?}");
+    }
+}
+
+#[test]
+fn a_load_whose_broker_stops_answering_ends_and_says_why() {
+    for load in ["", "load.rate = \"1k/s\"\n"] {
+        let begin = Instant::now();
+        let record = Bench::new(&null(&format!(
+            "broker.null.ignore = 0.5
+            {load}producers.in_flight = 10
+            [run]
+            messages = 10_000
+            stall_deadline = \"1s\"
+            drain_deadline = \"300ms\""
+        )))
+        .run(&[])
+        .expect(1)
+        .record();
+        assert!(begin.elapsed() >= Duration::from_secs(1));
+        assert_balanced(&record);
+        assert_eq!(record.status, Status::Stalled);
+        let counts = &record.counts;
+        assert_eq!((counts.unresolved, counts.acknowledged), (10, counts.attempted - 10), "{counts:?}");
+        assert!(reasons(&record).contains(&ReasonKind::Stalled));
+    }
+}
+
+#[test]
+fn a_load_that_a_duration_ends_sits_a_silent_broker_out() {
+    let record = record_of(&null(
+        "broker.null = { service_time = \"1ms\", stalls = [{ at = \"200ms\", for = \"2s\" }] }
+        producers.in_flight = 10
+        [run]
+        duration = \"3s\"
+        stall_deadline = \"500ms\"",
+    ));
+    assert_eq!(record.status, Status::Completed);
+    assert!(record.counts.acknowledged > 100, "{:?}", record.counts);
+}
+
+#[test]
+fn producers_that_starve_are_seen() {
+    let even = record_of(&null("producers.count = 4\nload.rate = \"1k/s\"\nrun.messages = 1000"));
+    let shares = even.throughput.producer_shares.unwrap();
+    assert_eq!((shares.smallest_messages, shares.largest_messages, shares.jain_index), (250, 250, 1.0));
+}
+
+#[test]
+fn every_step_of_a_schedule_has_a_result_of_its_own() {
+    let record = record_of(&null(
+        "broker.null.service_time = \"1ms\"
+        producers.in_flight = 100_000
+        load.schedule = { kind = \"steps\", steps = [{ rate = \"1k/s\", for = \"2s\" }, { rate = \"3k/s\", for = \"2s\" }] }
+        [run]
+        warm_up = \"500ms\"
+        duration = \"3s\"",
+    ));
+    let [first, second] = &record.parts[..] else { panic!("{:?}", record.parts) };
+    assert!(near(first.duration_ns as f64, 1.5e9, 3.0) && near(second.duration_ns as f64, 1.5e9, 3.0));
+    assert!(near(first.target_per_second, 1_000.0, 3.0) && near(first.messages_per_second, 1_000.0, 5.0), "{first:?}");
+    assert!(
+        near(second.target_per_second, 3_000.0, 3.0) && near(second.messages_per_second, 3_000.0, 5.0),
+        "{second:?}"
+    );
+    let counted = |part: &SchedulePart| part.response.as_ref().map_or(0, |response| response.count);
+    let all = record.latency.response.as_ref().unwrap().count;
+    // What is answered after the window belongs to no part.
+    assert!(counted(first) + counted(second) <= all && counted(first) + counted(second) > all - 300, "{all}");
+    assert!(!reasons(&record).contains(&ReasonKind::NotSteady), "a step is no unsteadiness: {:?}", record.verdict);
+}
+
+#[test]
+fn growing_latency_at_a_constant_rate_is_not_steady() {
+    let record = record_of(&null(
+        "broker.null = { service_time = \"5ms\", service_time_grows = \"2ms\" }
+        load.rate = \"2k/s\"
+        [run]
+        duration = \"6s\"",
+    ));
+    let found = finding(&record, ReasonKind::NotSteady).unwrap();
+    assert!(found.figures["p50_change_ns"] > 9e6, "{found:?}");
+    assert!(found.evidence.contains("median of the response time grew"), "{found:?}");
+}
