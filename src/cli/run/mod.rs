@@ -191,14 +191,14 @@ fn exit_of(record: &Record, when_invalid: WhenInvalid) -> Exit {
         Status::Failed | Status::Stalled => Exit::Failure,
         Status::Completed if nothing_arrived || !record.counts.balances() => Exit::Failure,
         Status::Completed if record.missed_a_threshold() => Exit::ThresholdMissed,
-        Status::Completed if when_invalid == WhenInvalid::Fail && holds_nothing(record) => Exit::ThresholdMissed,
+        Status::Completed if when_invalid == WhenInvalid::Fail && cannot_be_trusted(record) => Exit::ThresholdMissed,
         Status::Completed => Exit::Success,
     }
 }
 
-/// Whether thresholds were set and the figures they held by cannot be trusted. A broker in this process is there to try a
-/// scenario out; no record of it is ever valid.
-fn holds_nothing(record: &Record) -> bool {
+/// Whether thresholds were set, and the figures that they were judged by cannot be trusted. An embedded broker is exempt: it is
+/// there to try a scenario out, and no record of it is ever valid.
+fn cannot_be_trusted(record: &Record) -> bool {
     !record.thresholds.is_empty() && !record.verdict.valid && !record.environment.embedded
 }
 

@@ -51,7 +51,7 @@ pub const LARGEST_MEMORY_PRESSURE_SHARE: f64 = 0.01;
 /// machine that writes to its disk waits for it, and that is what is measured.
 pub const NOTED_IO_PRESSURE_SHARE: f64 = 0.1;
 
-/// Largest 99th percentile of how late a thread woke that wanted nothing else, in nanoseconds: as for
+/// Largest 99th percentile of how late a thread woke that only sleeps, in nanoseconds: as for
 /// [`LARGEST_SCHEDULE_DELAY_P99_NS`], 1 wake-up in 100 is as late as that. Waiting for a core as such (`/proc/pressure/cpu`) has no
 /// limit: with more threads than cores some thread always waits, and only what the client's own threads wait is in its figures.
 pub const LARGEST_PAUSE_P99_NS: u64 = 10_000_000;
@@ -60,8 +60,8 @@ pub const LARGEST_PAUSE_P99_NS: u64 = 10_000_000;
 /// late a thread wakes at all. Beyond a fifth the first digit of the figure may be the tool's.
 pub const LARGEST_OWN_DELAY_SHARE: f64 = 0.2;
 
-/// Lateness of a thread that wakes, in nanoseconds, below which it is not held against a latency: so much does an idle core take
-/// to wake, and a latency that small (of the null broker) does not contain a wake-up.
+/// Lateness of a waking thread, in nanoseconds, that is not held against a latency: an idle core takes up to that long to wake,
+/// and a latency that small (of the null broker) does not contain a wake-up.
 pub const LEAST_PAUSE_P99_NS: u64 = 100_000;
 
 /// Largest difference between the rate inside the window and that until the last acknowledgement, as a share of the larger

@@ -56,8 +56,8 @@ pub(super) fn client_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
     client_bound(evidence).map(|finding| finding.reason.evidence)
 }
 
-/// What the system counted that kept this process, or the whole machine, from running. It is in every latency, and nothing in
-/// them tells it from the broker's.
+/// Time that was withheld from this process or from the whole machine, as the system counts it. It is in every latency, and
+/// cannot be told from the broker's time there.
 fn time_withheld(evidence: &Evidence<'_>) -> Option<Finding> {
     let load = evidence.host_load?;
     let (throttled, memory) = (load.cgroup_throttled_share.unwrap_or(0.0), load.memory_pressure_share.unwrap_or(0.0));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tool_s_own_delay_is_a_reason_from_a_fifth_of_the_headline_on() {
+    fn the_tool_s_own_delay_is_a_reason_beyond_a_fifth_of_the_headline() {
         let with = |change: fn(&mut crate::record::Client, u64), delay: u64| {
             reasons(move |record, _, _| {
                 record.latency.response.as_mut().unwrap().p99_ns = Some(3_000_000);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_loop_is_told_of_its_pauses_and_condemned_for_long_ones() {
+    fn pauses_are_a_note_on_a_closed_loop_and_long_ones_a_reason() {
         let closed = |record: &mut crate::record::Record, pause: u64| {
             record.load_model = LoadModel::Closed;
             record.throughput.target_per_second = None;

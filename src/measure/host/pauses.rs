@@ -1,7 +1,7 @@
-//! How long the machine keeps a thread waiting that only wants to wake: a thread that sleeps a millisecond at a time.
+//! How late a thread wakes that sleeps a millisecond at a time.
 //!
-//! It sees what stops this process without its doing: other processes on its cores, a hypervisor, a quota, memory that is
-//! being reclaimed. What it waits, every thread of the client may wait as well, so that much of a latency may be the tool's own.
+//! It sees what keeps this process from running: other processes on its cores, a hypervisor, a quota, memory that is being
+//! reclaimed. Every thread of the client may have to wait as long, so that much of a latency may be the tool's own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
