@@ -12,8 +12,8 @@ use crate::load::PartKind;
 use crate::measure::host::{self, HostUsage};
 use crate::measure::{Distribution, ErrorTally, Errors};
 use crate::record::{
-    Client, Completion, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Phase, ProducerShares, Record,
-    SCHEMA, SchedulePart, SchedulePartKind, SendLoopLag, SeriesRow, Status, Throughput, Verdict, Verification,
+    Client, Completion, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Pauses, Phase, ProducerShares,
+    Record, SCHEMA, SchedulePart, SchedulePartKind, SendLoopLag, SeriesRow, Status, Throughput, Verdict, Verification,
     WarmUpCounts, Wire, point_values,
 };
 use crate::scenario::{Load, Schedule, Trial};
@@ -32,17 +32,20 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     };
     record.counts = counts(trial, outcome);
     record.throughput = throughput(trial, outcome);
+    let (outcomes, arrivals) = (&outcome.totals.outcomes, &outcome.totals.arrivals);
     record.latency = Latencies {
-        response: latency(&outcome.totals.outcomes.response),
-        service: latency(&outcome.totals.outcomes.service),
-        schedule_delay: latency(&outcome.totals.outcomes.schedule_delay),
+        response: independent(&outcomes.response, outcomes.moments),
+        service: independent(&outcomes.service, outcomes.moments),
+        schedule_delay: independent(&outcomes.schedule_delay, outcomes.moments),
         end_to_end: trial
             .scenario
             .consumers
             .as_ref()
             .filter(|consumers| consumers.end_to_end)
-            .and_then(|_| latency(&outcome.totals.arrivals.end_to_end)),
+            .and_then(|_| independent(&arrivals.end_to_end, arrivals.moments)),
     };
+    let service = record.latency.service.as_ref();
+    record.throughput.in_flight_by_littles_law = service.map(|service| record.throughput.in_flight(service.mean_ns));
     record.parts = outcome.totals.parts.iter().map(part).collect();
     let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
     record.errors = errors(&outcome.totals.outcomes.errors);
@@ -51,7 +54,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
     record.wire = wire(outcome, &record);
-    record.host_load = outcome.usage.system.map(|load| HostLoad { system_cpu_busy: load.busy, steal: load.steal });
+    record.host_load = host_load(&outcome.usage);
     record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));
     conclude(&mut record, trial, &rows);
     (record, rows)
@@ -104,7 +107,11 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
 /// The verdict is made from all other figures, and thresholds may be about any of them.
 fn conclude(record: &mut Record, trial: &Trial, rows: &[SeriesRow]) {
     record.verdict = judge(&Evidence::of(record, rows, LoadShape::of(&trial.scenario)));
-    record.thresholds = evaluate(&trial.scenario.thresholds, record);
+    // A group that others may join is owed no message: they receive a part.
+    let shared = trial.scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.group.is_some());
+    let consumers = trial.scenario.consumers.as_ref().filter(|_| !shared);
+    let groups = consumers.map_or(0, |consumers| consumers.groups as u64);
+    record.thresholds = evaluate(&trial.scenario.thresholds, record, groups);
 }
 
 fn counts(trial: &Trial, outcome: &Outcome) -> Counts {
@@ -150,6 +157,7 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
         ),
         until_last_arrival: consumers
             .and_then(|_| Completion::of(since_begin(arrivals.last_received_ns), arrivals.measured, received_bytes)),
+        in_flight_by_littles_law: None,
         producer_shares: ProducerShares::of(outcome.sent.iter().map(|sent| sent.attempted.measured)),
     }
 }
@@ -168,12 +176,18 @@ fn part(totals: &PartTotals) -> SchedulePart {
         target_per_second: per_second(totals.due),
         sent_per_second: per_second(totals.attempted),
         messages_per_second: per_second(totals.acknowledged),
-        response: latency(&totals.response),
+        response: independent(&totals.response, totals.moments),
     }
 }
 
+/// The latency of messages whose ends became known at so many moments.
+pub(super) fn independent(distribution: &Distribution, moments: u64) -> Option<Latency> {
+    Latency::from_histogram(distribution.histogram(), distribution.beyond_range(), Some(moments))
+}
+
+/// The latency of what happened one by one.
 pub(super) fn latency(distribution: &Distribution) -> Option<Latency> {
-    Latency::from_histogram(distribution.histogram(), distribution.beyond_range())
+    Latency::from_histogram(distribution.histogram(), distribution.beyond_range(), None)
 }
 
 /// Most frequent first.
@@ -262,10 +276,35 @@ fn used(usage: &HostUsage, acknowledged: u64) -> Client {
         busiest_thread: usage.busiest_thread.as_ref().map(|thread| thread.name.clone()),
         cpu_ns_per_message: (acknowledged > 0).then(|| cpu.as_nanos() as f64 / acknowledged as f64),
         peak_memory_bytes: usage.peak_memory_bytes,
+        pauses: pauses(&usage.pauses),
         voluntary_context_switches: usage.process.voluntary_context_switches,
         involuntary_context_switches: usage.process.involuntary_context_switches,
         ..Client::default()
     }
+}
+
+/// `None` when there is not one value, and no thread to note any.
+fn pauses(lateness: &Distribution) -> Option<Pauses> {
+    let histogram = Some(lateness).filter(|lateness| !lateness.is_empty()).map(Distribution::histogram)?;
+    Some(Pauses {
+        count: histogram.len(),
+        p50_ns: histogram.value_at_quantile(0.5),
+        p99_ns: histogram.value_at_quantile(0.99),
+        p99_9_ns: histogram.value_at_quantile(0.999),
+        max_ns: histogram.max(),
+    })
+}
+
+fn host_load(usage: &HostUsage) -> Option<HostLoad> {
+    let cores = host::cores_available() as f64;
+    usage.system.map(|load| HostLoad {
+        system_cpu_busy: load.busy,
+        steal: load.steal,
+        cgroup_throttled_share: usage.throttled.map(|time| (host::cores(time, usage.elapsed) / cores).min(1.0)),
+        cpu_pressure_share: usage.pressure.cpu,
+        memory_pressure_share: usage.pressure.memory,
+        io_pressure_share: usage.pressure.io,
+    })
 }
 
 fn series(trial: &Trial, outcome: &Outcome) -> Vec<SeriesRow> {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::assemble::{errors_by_class, latency};
+use super::assemble::{errors_by_class, independent, latency};
 use crate::engine::Outcome;
 use crate::measure::Errors;
-use crate::measure::host::HostUsage;
+use crate::measure::host::ProcessUsage;
 use crate::pipeline::{self, Figures, Poison, SinkFigures, Stage};
 use crate::record::readable::{count, duration, percent};
 use crate::record::{BoundBy, Held, KeptUp, Pipeline, Poisoned, Reconciliation, SeedFigures, SinkRecord, StageTime};
@@ -46,7 +46,7 @@ pub(super) fn pipeline(trial: &Trial, outcome: &Outcome) -> Option<Pipeline> {
         working_ns,
         batches: figures.batches,
         cpu_ns_per_message: cpu(&measured.usage, figures.consumed),
-        receipt: latency(&figures.receipt),
+        receipt: independent(&figures.receipt, outcome.totals.arrivals.moments),
         poison: poison(figures),
         bound_by: bound_by(config, figures, &stages, &names, trailing(consuming_ns, working_ns)),
         stages,
@@ -73,8 +73,8 @@ fn per_second(count: u64, ns: u64) -> f64 {
     if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 }
 }
 
-fn cpu(usage: &HostUsage, messages: u64) -> Option<f64> {
-    (messages > 0).then(|| usage.process.cpu().as_nanos() as f64 / messages as f64)
+fn cpu(usage: &ProcessUsage, messages: u64) -> Option<f64> {
+    (messages > 0).then(|| usage.cpu().as_nanos() as f64 / messages as f64)
 }
 
 fn by_class(errors: &Errors, outcome: &Outcome) -> Vec<crate::record::ErrorCount> {
@@ -196,7 +196,8 @@ fn sink(
         not_written: rows.saturating_sub(sink.written + sink.duplicates + refused),
         errors: by_class(&sink.errors, outcome),
         retries: sink.retries,
-        latency: latency(&sink.latency),
+        // The rows of a batch are acknowledged together.
+        latency: independent(&sink.latency, sink.time.per_batch.histogram().len()),
         held: self::held(held),
     }
 }

@@ -13,7 +13,7 @@ use super::assemble;
 use crate::broker::{Identity, Telemetry};
 use crate::engine::{Attempted, Collector, End, Ledger, Observer, Outcome, Phase, Second, Sent, Times};
 use crate::load::Timetable;
-use crate::measure::host::{HostUsage, ProcessUsage};
+use crate::measure::host::{HostUsage, Pressure, ProcessUsage};
 use crate::measure::{Acks, Clock, Errors, Interval, Reception, Stamp};
 use crate::record::{ReasonKind, Record};
 use crate::scenario::{Load, Trial};
@@ -215,6 +215,9 @@ fn idle(elapsed: Duration) -> HostUsage {
         busiest_thread: None,
         peak_memory_bytes: None,
         system: None,
+        throttled: None,
+        pressure: Pressure::default(),
+        pauses: crate::measure::Distribution::default(),
     }
 }
 

@@ -2,20 +2,20 @@
 //!
 //! A figure that the record does not have never holds: silence is no success.
 
-use crate::record::{Latency, Record, Status, ThresholdOutcome, readable};
+use crate::record::{Latency, Record, Status, ThresholdOutcome, independent_values_needed, readable};
 use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold};
 
-/// One outcome for each threshold, in their order.
+/// One outcome for each threshold, in their order. `groups` is how many groups of consumers were owed each message.
 ///
 /// A failed trial holds no threshold. An interrupted one is judged by what had been measured.
-pub fn evaluate(thresholds: &[Threshold], record: &Record) -> Vec<ThresholdOutcome> {
-    thresholds.iter().map(|threshold| evaluate_one(threshold, record)).collect()
+pub fn evaluate(thresholds: &[Threshold], record: &Record, groups: u64) -> Vec<ThresholdOutcome> {
+    thresholds.iter().map(|threshold| evaluate_one(threshold, record, groups)).collect()
 }
 
-fn evaluate_one(threshold: &Threshold, record: &Record) -> ThresholdOutcome {
+fn evaluate_one(threshold: &Threshold, record: &Record, groups: u64) -> ThresholdOutcome {
     let found = match record.status {
         Status::Failed => Err("the trial failed".to_owned()),
-        Status::Completed | Status::Interrupted | Status::Stalled => measured(threshold.metric, record),
+        Status::Completed | Status::Interrupted | Status::Stalled => measured(threshold.metric, record, groups),
     };
     let (held, explanation) = match &found {
         Ok(value) => {
@@ -38,7 +38,7 @@ fn compare(measured: f64, comparison: Comparison, limit: f64) -> bool {
 }
 
 /// The metric's figure, or why the record has none.
-fn measured(metric: Metric, record: &Record) -> Result<f64, String> {
+fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f64, String> {
     let verification = || {
         record.verification.ok_or("nothing was verified: set `consumers.verify = true`".to_owned()).and_then(|found| {
             match (found.saturated, metric) {
@@ -51,7 +51,7 @@ fn measured(metric: Metric, record: &Record) -> Result<f64, String> {
         })
     };
     match metric {
-        Metric::Latency(kind, statistic) => latency(record, kind, statistic),
+        Metric::Latency(kind, statistic) => latency(record, kind, statistic, groups),
         Metric::MessagesPerSecond => Ok(record.throughput.messages_per_second),
         Metric::PayloadBytesPerSecond => Ok(record.throughput.payload_bytes_per_second),
         Metric::ConsumedPerSecond => {
@@ -76,7 +76,7 @@ fn measured(metric: Metric, record: &Record) -> Result<f64, String> {
     }
 }
 
-fn latency(record: &Record, kind: LatencyKind, statistic: LatencyStatistic) -> Result<f64, String> {
+fn latency(record: &Record, kind: LatencyKind, statistic: LatencyStatistic, groups: u64) -> Result<f64, String> {
     let (latency, absent) = match kind {
         LatencyKind::Headline => (record.headline_latency(), "no message was acknowledged"),
         LatencyKind::Response => (record.latency.response.as_ref(), "a closed loop has no response time"),
@@ -87,26 +87,89 @@ fn latency(record: &Record, kind: LatencyKind, statistic: LatencyStatistic) -> R
             "no end-to-end latency was recorded: set `consumers.end_to_end = true`",
         ),
     };
-    let latency = latency.ok_or(absent)?;
-    let beyond = || format!("{} values lay beyond the histogram's range", readable::count(latency.beyond_range));
+    let population = Population { missing: missing(record, kind, groups), latency: latency.ok_or(absent)? };
     match statistic {
-        LatencyStatistic::Quantile(quantile) => at_quantile(latency, quantile)?.ok_or_else(beyond),
-        LatencyStatistic::Mean if latency.beyond_range == 0 => Ok(latency.mean_ns),
-        LatencyStatistic::Max if latency.beyond_range == 0 => Ok(latency.max_ns as f64),
-        LatencyStatistic::Mean | LatencyStatistic::Max => Err(beyond()),
+        LatencyStatistic::Quantile(quantile) if quantile < 1.0 => population.at_quantile(quantile),
+        LatencyStatistic::Quantile(_) | LatencyStatistic::Max => population.of_all(|latency| latency.max_ns as f64),
+        LatencyStatistic::Mean => population.of_all(|latency| latency.mean_ns),
     }
 }
 
-/// The value at a quantile of *all* values, those beyond the range counted as larger than the rest; `None` when it is
-/// among them.
-fn at_quantile(latency: &Latency, quantile: f64) -> Result<Option<f64>, String> {
-    let within = latency.count as f64;
-    let all = within + latency.beyond_range as f64;
-    if quantile * all > within {
-        return Ok(None);
+/// Messages that are not in a latency because its second moment never came.
+fn missing(record: &Record, kind: LatencyKind, groups: u64) -> Missing {
+    match kind {
+        LatencyKind::EndToEnd => {
+            let received = record.latency.end_to_end.as_ref().map_or(0, |latency| latency.count + latency.beyond_range);
+            let owed = (record.counts.attempted + record.counts.unsent).saturating_mul(groups);
+            Missing { messages: owed.saturating_sub(received), what: "were not received" }
+        }
+        _ => Missing { messages: record.counts.without_acknowledgement(), what: "had no acknowledgement" },
     }
-    let histogram = latency.decode_histogram().map_err(|error| error.to_string())?;
-    Ok(Some(histogram.value_at_quantile(quantile * all / within) as f64))
+}
+
+struct Missing {
+    messages: u64,
+    /// What did not become of them.
+    what: &'static str,
+}
+
+/// All messages that a latency is about, those that are missing from it included: each of them waited longer than any that is
+/// in it. A quantile of the others alone would be that of the survivors, and better the more messages fail.
+struct Population<'a> {
+    latency: &'a Latency,
+    missing: Missing,
+}
+
+impl Population<'_> {
+    fn messages(&self) -> u64 {
+        self.latency.count + self.latency.beyond_range + self.missing.messages
+    }
+
+    /// The value at a quantile of all messages, in nanoseconds; or why it is not known.
+    fn at_quantile(&self, quantile: f64) -> Result<f64, String> {
+        let (within, all) = (self.latency.count as f64, self.messages() as f64);
+        if quantile * all > within {
+            return Err(self.not_in_it());
+        }
+        // The messages that are missing count as the others do: as many for each moment.
+        let recorded = (self.latency.count + self.latency.beyond_range) as f64;
+        let independent = (self.latency.independent_values() as f64 * all / recorded).round() as u64;
+        let needed = independent_values_needed(quantile);
+        if independent < needed {
+            return Err(format!(
+                "p{} needs {} independent messages, so that ten are slower, and {} were measured (messages acknowledged or received together are one)",
+                round(quantile * 100.0),
+                readable::count(needed),
+                readable::count(independent),
+            ));
+        }
+        let histogram = self.latency.decode_histogram().map_err(|error| error.to_string())?;
+        Ok(histogram.value_at_quantile(quantile * all / within) as f64)
+    }
+
+    /// A figure that depends on every message; or why it is not known.
+    fn of_all(&self, figure: impl FnOnce(&Latency) -> f64) -> Result<f64, String> {
+        if self.messages() == self.latency.count { Ok(figure(self.latency)) } else { Err(self.not_in_it()) }
+    }
+
+    /// Which messages are not in the histogram.
+    fn not_in_it(&self) -> String {
+        let Missing { messages, what } = self.missing;
+        let share = |part: u64| readable::percent(part as f64 / self.messages() as f64);
+        let missing = || format!("{} of the messages {what}", share(messages));
+        let beyond =
+            || format!("{} values lay beyond the histogram's range", readable::count(self.latency.beyond_range));
+        match (messages > 0, self.latency.beyond_range > 0) {
+            (true, true) => format!("{}, and {}", missing(), beyond()),
+            (true, false) => missing(),
+            (false, _) => beyond(),
+        }
+    }
+}
+
+/// Without the noise of binary fractions: 99.99 rather than 99.99000000000001.
+fn round(percentile: f64) -> f64 {
+    (percentile * 1e9).round() / 1e9
 }
 
 fn readable_figure(metric: Metric, value: f64) -> String {
@@ -137,7 +200,7 @@ mod tests {
     }
 
     fn outcome(metric: Metric, comparison: Comparison, value: f64, record: &Record) -> ThresholdOutcome {
-        evaluate(&[threshold(metric, comparison, value)], record).remove(0)
+        evaluate(&[threshold(metric, comparison, value)], record, 1).remove(0)
     }
 
     #[test]
@@ -156,7 +219,7 @@ mod tests {
         let record = sample::record();
         let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(0.99));
         let outcome = outcome(metric, Comparison::Less, 1e9, &record);
-        assert_eq!(outcome.measured, Some(record.headline_latency().unwrap().p99_ns as f64));
+        assert_eq!(outcome.measured, Some(record.headline_latency().unwrap().p99_ns.unwrap() as f64));
         assert!(outcome.held);
     }
 
@@ -167,7 +230,8 @@ mod tests {
             histogram.record(value).unwrap();
         }
         let mut record = sample::record();
-        record.latency.response = Latency::from_histogram(&histogram, 10);
+        record.counts.failed = 0;
+        record.latency.response = Latency::from_histogram(&histogram, 10, None);
         let held = |quantile| {
             let metric = Metric::Latency(LatencyKind::Response, LatencyStatistic::Quantile(quantile));
             outcome(metric, Comparison::Less, 1e9, &record)
@@ -179,6 +243,48 @@ mod tests {
         assert!(unknown.explanation.contains("beyond"), "{}", unknown.explanation);
         let maximum = Metric::Latency(LatencyKind::Response, LatencyStatistic::Max);
         assert!(!outcome(maximum, Comparison::Less, 1e12, &record).held);
+    }
+
+    #[test]
+    fn a_message_without_an_acknowledgement_is_slower_than_every_other() {
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, 1_000_000, 3).unwrap();
+        for value in 1..=1_500 {
+            histogram.record(value).unwrap();
+        }
+        let mut record = sample::record();
+        record.latency.response = Latency::from_histogram(&histogram, 0, None);
+        let mut of = |failed, unresolved, statistic| {
+            (record.counts.failed, record.counts.unresolved) = (failed, unresolved);
+            outcome(Metric::Latency(LatencyKind::Response, statistic), Comparison::Less, 1e9, &record)
+        };
+        let median = LatencyStatistic::Quantile(0.5);
+        assert_eq!(of(0, 0, median).measured, Some(750.0));
+        assert_eq!(of(300, 200, median).measured, Some(1000.0), "the median of 2,000 messages");
+        assert_eq!(of(1_500, 0, median).measured, Some(1500.0));
+        let unknown = of(1_500, 1, median);
+        assert_eq!((unknown.measured, unknown.held), (None, false));
+        assert!(unknown.explanation.contains("50 % of the messages had no acknowledgement"), "{unknown:?}");
+        for of_all in [LatencyStatistic::Mean, LatencyStatistic::Max, LatencyStatistic::Quantile(1.0)] {
+            assert!(of(0, 0, of_all).held);
+            assert!(!of(1, 0, of_all).held && !of(0, 1, of_all).held);
+        }
+    }
+
+    #[test]
+    fn a_quantile_with_fewer_than_ten_independent_messages_beyond_it_is_not_known() {
+        let mut record = sample::record();
+        record.counts.failed = 0;
+        let mut of = |independent, quantile| {
+            record.latency.response.as_mut().unwrap().independent = independent;
+            let metric = Metric::Latency(LatencyKind::Response, LatencyStatistic::Quantile(quantile));
+            outcome(metric, Comparison::Less, 1e12, &record)
+        };
+        assert!(of(Some(10_000), 0.999).held);
+        let unknown = of(Some(9_999), 0.999);
+        assert_eq!((unknown.held, unknown.measured), (false, None));
+        assert!(unknown.explanation.contains("p99.9 needs 10,000 independent messages"), "{unknown:?}");
+        assert!(of(None, 0.9999).held, "of an older record, every message counts for one");
+        assert!(!of(None, 0.99999).held);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::observer::{Observer, Phase, Second};
 use crate::broker::{Telemetry, Wire};
 use crate::load::Part;
-use crate::measure::host::HostSampler;
+use crate::measure::host::CpuLaps;
 use crate::measure::{Acks, Arrivals, Distribution, Interval, Reception};
 use crate::scenario::{Load, Schedule};
 
@@ -22,7 +22,7 @@ pub struct Collector {
     last_submitted: u64,
     /// What the pipeline had finished at the last look.
     last_finished: u64,
-    host: HostSampler,
+    cpu: CpuLaps,
     interval: Interval,
     reception: Reception,
     spare_interval: Interval,
@@ -64,6 +64,8 @@ pub struct PartTotals {
     pub acknowledged: u64,
     /// Response times of the measured messages that were acknowledged meanwhile.
     pub response: Distribution,
+    /// As in [`Interval::moments`].
+    pub moments: u64,
 }
 
 /// What happened inside the measured window, whatever message it happened to.
@@ -123,7 +125,7 @@ impl Collector {
             intended_length_ns: 0,
             last_submitted: 0,
             last_finished: 0,
-            host: HostSampler::begin(),
+            cpu: CpuLaps::begin(),
             interval: Interval::default(),
             reception: Reception::default(),
             spare_interval: Interval::default(),
@@ -193,7 +195,15 @@ impl Collector {
         let totals = &mut self.totals.parts;
         let index = totals.iter().position(|totals| totals.part.result == part.result).unwrap_or_else(|| {
             let response = Distribution::new();
-            totals.push(PartTotals { part: *part, length_ns: 0, due: 0, attempted: 0, acknowledged: 0, response });
+            totals.push(PartTotals {
+                part: *part,
+                length_ns: 0,
+                due: 0,
+                attempted: 0,
+                acknowledged: 0,
+                response,
+                moments: 0,
+            });
             totals.len() - 1
         });
         let totals = &mut totals[index];
@@ -202,6 +212,7 @@ impl Collector {
         totals.attempted += second.attempted;
         totals.acknowledged += second.acknowledged;
         totals.response.merge(&self.interval.response);
+        totals.moments += self.interval.moments;
     }
 
     fn second(&mut self, phase: Phase, telemetry: Telemetry, pipeline: Option<Standing>) -> Second {
@@ -226,7 +237,7 @@ impl Collector {
             p50_ns: at(0.5),
             p99_ns: at(0.99),
             queue_messages: telemetry.queue_messages,
-            cpu_cores: self.host.lap(),
+            cpu_cores: self.cpu.lap(),
         };
         self.last_ns = now_ns;
         self.last_submitted = submitted;

@@ -6,7 +6,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::hint;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::thread::{self, JoinHandle};
@@ -14,11 +16,13 @@ use std::time::{Duration, Instant};
 
 use atomic_waker::AtomicWaker;
 
+use crate::measure::host::{polling, timers};
 use crate::measure::{Clock, Distribution};
+use crate::scenario::Pacing;
 
-/// A sleeping producer costs two context switches to wake, so one that is busy is woken at most this often; all that
-/// came due meanwhile is sent at once, each message with its own intended time.
-pub const LEAST_SLEEP_NS: u64 = 200_000;
+/// How long before a time that somebody asked for the thread begins to look at the clock without a pause, where it may: longer
+/// than a sleep usually overshoots.
+const SPIN_NS: u64 = 100_000;
 
 /// Wakes the producers of one trial. Dropping it ends its thread.
 pub struct Pacer {
@@ -28,6 +32,11 @@ pub struct Pacer {
 
 struct Shared {
     clock: Clock,
+    pacing: Pacing,
+    /// Wake-ups for times outside are not in the lag: those of the warm-up say nothing of the measured messages.
+    counted: Range<u64>,
+    /// The earliest time asked for, for the thread to see while it does not hold the state.
+    earliest_ns: AtomicU64,
     state: Mutex<State>,
     earlier: Condvar,
     sleepers: Box<[Sleeper]>,
@@ -47,16 +56,28 @@ struct Sleeper {
 }
 
 impl Pacer {
-    /// For `producers`, by `clock`.
-    pub fn start(clock: Clock, producers: usize) -> Self {
+    /// For `producers`, by `clock`. Of wake-ups for times in `counted` (nanoseconds since the trial's epoch), the lateness is kept.
+    pub fn start(clock: Clock, producers: usize, counted: Range<u64>, pacing: Pacing) -> Self {
         let sleepers = (0..producers).map(|_| Sleeper { due: AtomicBool::new(false), waker: AtomicWaker::new() });
-        let shared =
-            Arc::new(Shared { clock, state: Mutex::default(), earlier: Condvar::new(), sleepers: sleepers.collect() });
+        let shared = Arc::new(Shared {
+            clock,
+            pacing,
+            counted,
+            earliest_ns: AtomicU64::new(u64::MAX),
+            state: Mutex::default(),
+            earlier: Condvar::new(),
+            sleepers: sleepers.collect(),
+        });
         let thread = {
             let shared = shared.clone();
             thread::Builder::new().name("brokermark-pacer".into()).spawn(move || shared.run())
         };
         Pacer { shared, thread: thread.ok() }
+    }
+
+    /// A producer is woken at most once in this time.
+    pub fn wake_interval_ns(&self) -> u64 {
+        self.shared.pacing.wake_interval.as_nanos() as u64
     }
 
     /// Sleeps until `due_ns` since the trial's epoch and returns the time then; earlier if `stopped` is set and
@@ -71,6 +92,7 @@ impl Pacer {
             earliest
         };
         if earliest {
+            self.shared.earliest_ns.fetch_min(due_ns, Ordering::Relaxed);
             self.shared.earlier.notify_one();
         }
         poll_fn(|context| {
@@ -83,7 +105,7 @@ impl Pacer {
         })
         .await;
         let now_ns = self.shared.clock.now_ns();
-        if now_ns >= due_ns {
+        if now_ns >= due_ns && self.shared.counted.contains(&due_ns) {
             self.shared.lock().lag.record(now_ns - due_ns);
         }
         now_ns
@@ -94,7 +116,7 @@ impl Pacer {
         self.shared.sleepers.iter().for_each(|sleeper| sleeper.waker.wake());
     }
 
-    /// How late wake-ups came, in nanoseconds after the time asked for.
+    /// How late wake-ups came that count, in nanoseconds after the time asked for.
     pub fn lag(&self) -> Distribution {
         self.shared.lock().lag.clone()
     }
@@ -113,6 +135,7 @@ impl Drop for Pacer {
 
 impl Shared {
     fn run(&self) {
+        timers::be_exact();
         let mut state = self.lock();
         while !state.ended {
             let now_ns = self.clock.now_ns();
@@ -124,13 +147,32 @@ impl Shared {
                     sleeper.waker.wake();
                 }
                 Some(Reverse((due_ns, _))) => {
-                    let wait = self.clock.instant(*due_ns).saturating_duration_since(Instant::now());
+                    let due_ns = *due_ns;
+                    let slept_until_ns = if self.pacing.spin { due_ns.saturating_sub(SPIN_NS) } else { due_ns };
+                    if slept_until_ns <= now_ns {
+                        self.earliest_ns.store(due_ns, Ordering::Relaxed);
+                        drop(state);
+                        self.spin_until(due_ns);
+                        state = self.lock();
+                        continue;
+                    }
+                    let wait = self.clock.instant(slept_until_ns).saturating_duration_since(Instant::now());
                     let wait = wait.max(Duration::from_nanos(1));
                     state = self.earlier.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
                 }
                 None => state = self.earlier.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
         }
+    }
+
+    /// Looks at the clock until the time has come, or somebody asks for an earlier one. It is no work: a thread that does it is
+    /// not full.
+    fn spin_until(&self, due_ns: u64) {
+        polling::during(|| {
+            while self.clock.now_ns() < due_ns && self.earliest_ns.load(Ordering::Relaxed) >= due_ns {
+                hint::spin_loop();
+            }
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -142,10 +184,18 @@ impl Shared {
 mod tests {
     use super::*;
 
+    const ALWAYS: Range<u64> = 0..u64::MAX;
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn sleepers_wake_in_their_order_and_never_early() {
+        for spin in [false, true] {
+            wakes_in_order(Pacing { spin, ..Pacing::default() }).await;
+        }
+    }
+
+    async fn wakes_in_order(pacing: Pacing) {
         let clock = Clock::start();
-        let pacer = Arc::new(Pacer::start(clock, 3));
+        let pacer = Arc::new(Pacer::start(clock, 3, ALWAYS, pacing));
         let stopped = Arc::new(AtomicBool::new(false));
         let begin = clock.now_ns();
         let sleeps = [30, 10, 20].into_iter().enumerate().map(|(slot, milliseconds)| {
@@ -163,9 +213,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn only_wake_ups_of_the_measured_window_are_in_the_lag() {
+        let clock = Clock::start();
+        let begin = clock.now_ns();
+        let (first, last) = (begin + 5_000_000, begin + 10_000_000);
+        let pacer = Pacer::start(clock, 1, first..last, Pacing::default());
+        let stopped = AtomicBool::new(false);
+        for due in [first - 1, first, last - 1, last] {
+            pacer.sleep_until(0, due, &stopped).await;
+        }
+        assert_eq!(pacer.lag().histogram().len(), 2);
+    }
+
+    #[tokio::test]
     async fn a_stop_wakes_a_sleeper_before_its_time() {
         let clock = Clock::start();
-        let pacer = Arc::new(Pacer::start(clock, 1));
+        let pacer = Arc::new(Pacer::start(clock, 1, ALWAYS, Pacing::default()));
         let stopped = Arc::new(AtomicBool::new(false));
         let sleeping = {
             let (pacer, stopped) = (pacer.clone(), stopped.clone());

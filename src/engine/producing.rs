@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::course::Course;
-use super::pacer::{LEAST_SLEEP_NS, Pacer};
+use super::pacer::Pacer;
 use super::rounds::Rounds;
 use super::sender::{Sender, Sent};
 use crate::broker::Producer;
@@ -104,7 +104,7 @@ pub async fn open_loop<P: Producer>(
             break;
         }
         if next_ns > now_ns {
-            let alarm_ns = next_ns.max(woken_ns + LEAST_SLEEP_NS).min(course.load_end_ns);
+            let alarm_ns = next_ns.max(woken_ns + pacer.wake_interval_ns()).min(course.load_end_ns);
             woken_ns = pacer.sleep_until(sender.slot(), alarm_ns, shared.acks.stopped()).await;
             continue;
         }

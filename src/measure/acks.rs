@@ -134,6 +134,8 @@ pub struct AckBatch<'a> {
     shared: &'a Shared,
     shard: MutexGuard<'a, Shard>,
     run: Run,
+    /// Measured messages that had been acknowledged when the batch began.
+    acknowledged_before: u64,
 }
 
 /// Successive outcomes of one producer, told to its window at once.
@@ -144,7 +146,10 @@ struct Run {
 
 impl<'a> AckBatch<'a> {
     fn begin(shared: &'a Shared, shard: &'a Mutex<Shard>) -> Self {
-        AckBatch { now_ns: shared.clock.now_ns(), shared, shard: lock(shard), run: Run { slot: 0, resolved: 0 } }
+        let now_ns = shared.clock.now_ns();
+        let shard = lock(shard);
+        let acknowledged_before = shard.interval.measured.acknowledged;
+        AckBatch { now_ns, shared, shard, run: Run { slot: 0, resolved: 0 }, acknowledged_before }
     }
 
     /// The broker acknowledged a message of `payload_bytes`.
@@ -208,6 +213,8 @@ impl<'a> AckBatch<'a> {
 
 impl Drop for AckBatch<'_> {
     fn drop(&mut self) {
+        let interval = &mut self.shard.interval;
+        interval.moments += u64::from(interval.measured.acknowledged > self.acknowledged_before);
         self.tell_window();
     }
 }
@@ -260,6 +267,23 @@ mod tests {
         recorder.batch().acknowledged(Stamp::new(0, 0, 0, true), 1);
         assert_eq!(acks.in_flight(), 1);
         assert_eq!(collected(&acks).measured.resolved(), 0);
+    }
+
+    #[test]
+    fn messages_that_were_acknowledged_together_are_one_moment() {
+        let acks = Acks::new(Clock::start(), 1, false);
+        let recorder = acks.recorder();
+        for messages in [1, 500] {
+            let mut batch = recorder.batch();
+            for sent_ns in 0..messages {
+                batch.acknowledged(Stamp::new(0, sent_ns * 1_000, 0, true), 1);
+            }
+        }
+        recorder.batch().acknowledged(Stamp::new(0, 0, 0, false), 1);
+        recorder.batch().failed(Stamp::new(0, 0, 0, true), FailureClass::Timeout, String::new);
+        drop(recorder.batch());
+        let interval = collected(&acks);
+        assert_eq!((interval.measured.acknowledged, interval.moments), (501, 2));
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub struct Reception {
     pub payload_bytes: u64,
     /// Received − intended, of measured messages.
     pub end_to_end: Distribution,
+    /// Moments at which measured messages arrived: one for each [`ArrivalBatch`] that had some, as in
+    /// [`Interval::moments`](super::Interval::moments).
+    pub moments: u64,
     /// After a later one of the same producer in the same lane.
     pub reordered: u64,
     /// Verified, but for their order: the broker promises none.
@@ -55,6 +58,7 @@ impl Reception {
         self.measured += other.measured;
         self.payload_bytes += other.payload_bytes;
         self.end_to_end.merge(&other.end_to_end);
+        self.moments += other.moments;
         self.reordered += other.reordered;
         self.unordered += other.unordered;
         self.redelivered += other.redelivered;
@@ -135,13 +139,15 @@ impl ArrivalRecorder {
     /// Begins a batch of messages that have all arrived when the first of them is handed over, which is when the time is
     /// taken: not now, as they may still be fetched.
     pub fn batch(&mut self) -> ArrivalBatch<'_> {
+        let reception = lock(&self.shard);
         ArrivalBatch {
             now_ns: 0,
             shared: &self.shared,
             received: 0,
             verification: self.shared.groups.get(self.group),
             order: &mut self.order,
-            reception: lock(&self.shard),
+            measured_before: reception.measured,
+            reception,
         }
     }
 }
@@ -155,6 +161,8 @@ pub struct ArrivalBatch<'a> {
     received: u64,
     verification: Option<&'a Verification>,
     order: &'a mut LaneOrder,
+    /// Measured messages that had arrived when the batch began.
+    measured_before: u64,
     reception: MutexGuard<'a, Reception>,
 }
 
@@ -209,6 +217,7 @@ impl ArrivalBatch<'_> {
 
 impl Drop for ArrivalBatch<'_> {
     fn drop(&mut self) {
+        self.reception.moments += u64::from(self.reception.measured > self.measured_before);
         self.shared.received.fetch_add(self.received, Ordering::Release);
     }
 }

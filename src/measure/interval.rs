@@ -76,6 +76,9 @@ pub struct Interval {
     pub service: Distribution,
     /// Sent − intended; empty in a closed loop.
     pub schedule_delay: Distribution,
+    /// Moments at which measured messages were acknowledged: one for each [`AckBatch`](super::AckBatch) that had some. Messages
+    /// whose outcome became known at one moment share a fate, so this is how many of their latencies are independent.
+    pub moments: u64,
     /// Of measured messages.
     pub errors: Errors,
     /// When the last measured message was acknowledged, in nanoseconds since the trial's epoch; 0: none was.
@@ -90,6 +93,7 @@ impl Interval {
         self.response.merge(&other.response);
         self.service.merge(&other.service);
         self.schedule_delay.merge(&other.schedule_delay);
+        self.moments += other.moments;
         self.errors.merge(&other.errors);
         self.last_acknowledged_ns = self.last_acknowledged_ns.max(other.last_acknowledged_ns);
     }
@@ -101,6 +105,7 @@ impl Interval {
         self.response.clear();
         self.service.clear();
         self.schedule_delay.clear();
+        self.moments = 0;
         self.errors = Errors::default();
         self.last_acknowledged_ns = 0;
     }

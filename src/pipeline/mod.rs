@@ -35,7 +35,7 @@ use retry::Outlet;
 use sink::{Database, Held};
 
 use crate::broker::Consumer;
-use crate::measure::host::{HostSampler, HostUsage};
+use crate::measure::host::ProcessUsage;
 use crate::measure::{ArrivalRecorder, Clock, Errors};
 use crate::scenario;
 
@@ -77,7 +77,7 @@ pub struct Pipeline {
     shared: Arc<Shared>,
     orders: watch::Sender<Order>,
     held_before: Vec<Result<Held, String>>,
-    usage: HostSampler,
+    usage: ProcessUsage,
     begin_ns: u64,
 }
 
@@ -90,7 +90,7 @@ pub struct Outcome {
     /// What each sink's database said that it holds, before and after.
     pub held: Vec<(Result<Held, String>, Result<Held, String>)>,
     /// Of this process while the pipeline worked.
-    pub usage: HostUsage,
+    pub usage: ProcessUsage,
     /// When it began, in nanoseconds since the trial's epoch.
     pub begin_ns: u64,
     /// Messages it was behind at the end.
@@ -129,7 +129,7 @@ impl Pipeline {
             shared: Arc::new(shared),
             orders: watch::Sender::new(Order::Work),
             held_before: Vec::new(),
-            usage: HostSampler::begin(),
+            usage: ProcessUsage::now(),
             begin_ns: 0,
         };
         pipeline.held_before = pipeline.held().await;
@@ -138,7 +138,7 @@ impl Pipeline {
 
     /// The clock of rates and of CPU time starts.
     pub fn start(&mut self) {
-        self.usage = HostSampler::begin();
+        self.usage = ProcessUsage::now();
         self.begin_ns = self.shared.clock.now_ns();
     }
 
@@ -211,7 +211,7 @@ impl Pipeline {
 
     /// What it came to, after all instances have ended.
     pub async fn outcome(self, lag: Option<u64>, at_load_end: Option<(u64, u64)>) -> Outcome {
-        let usage = self.usage.usage();
+        let usage = ProcessUsage::now().since(self.usage);
         let after = self.held().await;
         let mut figures = Figures::for_sinks(self.shared.config.sinks.len());
         let mut instances = Vec::new();

@@ -22,7 +22,8 @@ pub(super) const SASL: [&str; 3] = ["mechanism", "username", "password"];
 pub(super) const TOPOLOGY: [&str; 5] = ["topics", "partitions", "replication", "name", "keep"];
 pub(super) const PRODUCERS: [&str; 8] =
     ["count", "placement", "in_flight", "batch", "confirm", "round_barrier", "keys", "headers"];
-pub(super) const LOAD: [&str; 3] = ["model", "rate", "schedule"];
+pub(super) const LOAD: [&str; 4] = ["model", "rate", "schedule", "pacing"];
+pub(super) const PACING: [&str; 2] = ["wake_interval", "spin"];
 pub(super) const PAYLOAD: [&str; 9] =
     ["kind", "size", "compressibility", "file", "text", "dimension", "range", "pool", "seed"];
 pub(super) const CONSUMERS: [&str; 6] = ["groups", "members", "from", "end_to_end", "verify", "properties"];
@@ -32,7 +33,7 @@ pub(super) const PIPELINE: [&str; 11] =
 pub(super) const RUN: [&str; 6] =
     ["warm_up", "messages", "payload_bytes", "duration", "drain_deadline", "stall_deadline"];
 pub(super) const SWEEP: [&str; 5] = ["over", "trials", "order", "seed", "combine"];
-pub(super) const THRESHOLDS: [&str; 1] = ["require"];
+pub(super) const THRESHOLDS: [&str; 2] = ["require", "when_invalid"];
 pub(super) const OUTPUT: [&str; 2] = ["directory", "formats"];
 
 const HOMES: [(&str, &[&str]); 14] = [

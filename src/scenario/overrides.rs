@@ -87,7 +87,9 @@ impl Override {
             ["broker", "addresses"] => &[["broker", "address"]],
             ["load", "rate"] => &[["load", "schedule"], ["load", "model"]],
             ["load", "schedule"] => &[["load", "rate"], ["load", "model"]],
-            ["load", "model"] if self.value.as_str() == Some("closed") => &[["load", "rate"], ["load", "schedule"]],
+            ["load", "model"] if self.value.as_str() == Some("closed") => {
+                &[["load", "rate"], ["load", "schedule"], ["load", "pacing"]]
+            }
             _ => &[],
         };
         all.iter().map(|keys| KeyPath::of(keys)).collect()

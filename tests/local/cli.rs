@@ -174,7 +174,9 @@ fn a_wrong_command_line_ends_with_2() {
 #[test]
 fn thresholds_decide_between_0_and_3() {
     let scenario = |require: &str| {
-        format!("broker.kind = \"null\"\nbroker.null.fail = 0.1\nrun.messages = 100\nthresholds.require = [{require}]")
+        format!(
+            "broker.kind = \"null\"\nbroker.null.fail = 0.1\nrun.messages = 100\nthresholds.require = [{require}]\nthresholds.when_invalid = \"ignore\""
+        )
     };
     let held = Bench::new(&scenario("\"failed = 10\", \"unresolved < 1\"")).run(&[]).expect(0).record();
     assert!(held.thresholds.iter().all(|threshold| threshold.held), "{:?}", held.thresholds);

@@ -7,6 +7,7 @@ mod harness;
 
 mod cli;
 mod honesty;
+mod honesty_verdict;
 mod honesty_window;
 mod results;
 mod scenario;

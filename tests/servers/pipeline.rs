@@ -97,7 +97,7 @@ fn real_clean_run_reconciles_in_both_databases() {
             load,
             &keys,
             &sinks,
-            "[run]\nmessages = 10_000\n[thresholds]\nrequire = [\"lag = 0\", \"written_per_second > 1\"]",
+            "[run]\nmessages = 10_000\n[thresholds]\nrequire = [\"lag = 0\", \"written_per_second > 1\"]\nwhen_invalid = \"ignore\"",
         );
         let record = Bench::new(&text).run(&[]).expect(0).record();
         assert_balanced(&record, 10_000);

@@ -95,7 +95,7 @@ fn a_quota_is_named_as_the_limit() {
     assert_eq!(limit.limiter, Limiter::Broker, "{wire:?} {limit:?}");
     assert!(limit.evidence.contains("quota"), "{wire:?} {limit:?}");
     // A second's worth was saved up, and each shard takes one more request on credit.
-    let seconds = record.throughput.duration_ns as f64 / 1e9;
+    let seconds = record.throughput.completion_ns() as f64 / 1e9;
     let [least, most] = [0.5 * seconds, seconds + 2.5].map(|seconds| 10.0 * 50_000.0 * seconds);
     let sent = wire.sent_bytes as f64;
     assert!(least < sent && sent < most, "{sent} bytes in {seconds} s");

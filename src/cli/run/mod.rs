@@ -21,7 +21,7 @@ use crate::broker::registry;
 use crate::conclude::{assemble, assemble_failed, mask_secrets};
 use crate::engine::{TrialIdentity, run_scenario};
 use crate::record::{CompletedTrial, DirectoryError, Record, RunDirectory, Status, probe};
-use crate::scenario::{self, Plan, Trial};
+use crate::scenario::{self, Plan, Trial, WhenInvalid};
 
 #[derive(Debug, Args)]
 pub struct RunArguments {
@@ -176,19 +176,42 @@ impl<'a> Session<'a> {
         if !self.arguments.quiet && record.status != Status::Failed {
             eprint!("{}", summary(&record, View::of_stderr()));
         }
-        Ok(exit_of(&record))
+        let exit = exit_of(&record, trial.scenario.when_invalid);
+        if exit == Exit::ThresholdMissed && !record.missed_a_threshold() {
+            eprintln!("error: {}", untrusted(&record));
+        }
+        Ok(exit)
     }
 }
 
-fn exit_of(record: &Record) -> Exit {
+fn exit_of(record: &Record, when_invalid: WhenInvalid) -> Exit {
     let nothing_arrived = record.counts.attempted > 0 && record.counts.acknowledged == 0;
     match record.status {
         Status::Interrupted => Exit::Interrupted,
         Status::Failed | Status::Stalled => Exit::Failure,
         Status::Completed if nothing_arrived || !record.counts.balances() => Exit::Failure,
         Status::Completed if record.missed_a_threshold() => Exit::ThresholdMissed,
+        Status::Completed if when_invalid == WhenInvalid::Fail && cannot_be_trusted(record) => Exit::ThresholdMissed,
         Status::Completed => Exit::Success,
     }
+}
+
+/// Whether thresholds were set, and the figures that they were judged by cannot be trusted. An embedded broker is exempt: it is
+/// there to try a scenario out, and no record of it is ever valid.
+fn cannot_be_trusted(record: &Record) -> bool {
+    !record.thresholds.is_empty() && !record.verdict.valid && !record.environment.embedded
+}
+
+/// Why a record that is not valid holds no threshold.
+fn untrusted(record: &Record) -> String {
+    let reasons = &record.verdict.reasons;
+    let kinds: Vec<&str> = reasons.iter().map(|reason| reason.kind.name()).collect();
+    let evidence = reasons.first().map_or("", |reason| &reason.evidence);
+    format!(
+        "trial {} is not valid ({}), so its thresholds prove nothing. {evidence} Set `thresholds.when_invalid = \"ignore\"` to go by the thresholds alone.",
+        record.trial,
+        kinds.join(", ")
+    )
 }
 
 /// Of several trials' ends the one that a script most needs to know.

@@ -5,8 +5,14 @@ use super::table::{self, Align, Column};
 use crate::record::readable::{count, duration};
 use crate::record::{Headline, Latency, Record};
 
-/// A figure of a latency, in nanoseconds.
-type Statistic = fn(&Latency) -> f64;
+/// A figure of a latency, in words.
+type Statistic = fn(&Latency) -> String;
+
+/// A percentile in words; a dash where too few independent values lie beyond it to state it.
+pub(super) fn stated(latency: &Latency, quantile: f64, value_ns: impl Into<Option<u64>>) -> String {
+    let value_ns = value_ns.into().filter(|_| latency.supports(quantile));
+    value_ns.map_or("–".to_owned(), |value_ns| duration(value_ns as f64))
+}
 
 /// Rows are latencies, columns percentiles; nothing where nothing was recorded.
 pub(super) fn table(page: &mut Page, record: &Record) {
@@ -30,18 +36,18 @@ pub(super) fn table(page: &mut Page, record: &Record) {
     let mut columns =
         vec![Column { title: "latency".to_owned(), cells: names.collect(), align: Align::Left, rank: Column::KEEP }];
     let statistics: [(&str, u8, Statistic); 7] = [
-        ("p50", 9, |latency| latency.p50_ns as f64),
-        ("p90", 3, |latency| latency.p90_ns as f64),
-        ("p99", 9, |latency| latency.p99_ns as f64),
-        ("p99.9", 8, |latency| latency.p99_9_ns as f64),
-        ("p99.99", 2, |latency| latency.p99_99_ns as f64),
-        ("max", 7, |latency| latency.max_ns as f64),
-        ("mean", 1, |latency| latency.mean_ns),
+        ("p50", 9, |latency| stated(latency, 0.5, latency.p50_ns)),
+        ("p90", 3, |latency| stated(latency, 0.9, latency.p90_ns)),
+        ("p99", 9, |latency| stated(latency, 0.99, latency.p99_ns)),
+        ("p99.9", 8, |latency| stated(latency, 0.999, latency.p99_9_ns)),
+        ("p99.99", 2, |latency| stated(latency, 0.9999, latency.p99_99_ns)),
+        ("max", 7, |latency| duration(latency.max_ns as f64)),
+        ("mean", 1, |latency| duration(latency.mean_ns)),
     ];
     for (title, rank, statistic) in statistics {
-        let cells = rows.iter().map(|(_, latency, headline)| {
-            (if *headline { Tone::Strong } else { Tone::Plain }, duration(statistic(latency)))
-        });
+        let cells = rows
+            .iter()
+            .map(|(_, latency, headline)| (if *headline { Tone::Strong } else { Tone::Plain }, statistic(latency)));
         columns.push(Column { title: format!("{title:>8}"), cells: cells.collect(), align: Align::Right, rank });
     }
     if rows.iter().any(|(_, latency, _)| latency.beyond_range > 0) {

@@ -1,5 +1,6 @@
 //! What a pipeline did.
 
+use super::latency::stated;
 use super::page::Page;
 use super::trial::errors;
 use crate::record::readable::{count, duration, percent, rate};
@@ -77,8 +78,8 @@ fn took(latency: Option<&Latency>) -> String {
     match latency {
         Some(latency) => format!(
             "p50 {}, p99 {}, max {} after it was due",
-            duration(latency.p50_ns as f64),
-            duration(latency.p99_ns as f64),
+            stated(latency, 0.5, latency.p50_ns),
+            stated(latency, 0.99, latency.p99_ns),
             duration(latency.max_ns as f64)
         ),
         None => "nobody knows when messages were due".to_owned(),

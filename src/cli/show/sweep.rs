@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::latency::stated;
 use super::page::{Page, Tone};
 use super::sparkline::{Fold, sparkline};
 use super::table::{self, Align, Column};
 use super::trial::plain;
 use crate::record::readable::{bytes, count, duration, percent, rate};
-use crate::record::{Phase, Record, SeriesRow, Status, standing_series};
+use crate::record::{Latency, Phase, Record, SeriesRow, Status, standing_series};
 
 /// Columns of a sparkline in a row.
 const SPARKLINE_WIDTH: usize = 16;
@@ -59,10 +60,8 @@ fn point_columns(records: &[&Record]) -> Vec<Column> {
 
 fn trials(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
     let headline = records.first().map_or("", |record| record.headline.name());
-    let at = |statistic: fn(&crate::record::Latency) -> u64| {
-        records.iter().map(move |record| {
-            record.headline_latency().map_or("–".to_owned(), |latency| duration(statistic(latency) as f64))
-        })
+    let at = |statistic: fn(&Latency) -> String| {
+        records.iter().map(move |record| record.headline_latency().map_or("–".to_owned(), statistic))
     };
     let column = |title: &str, rank, cells: Vec<String>| Column::new(title, Align::Right, rank, cells.into_iter());
     let each = |figure: &dyn Fn(&Record) -> String| records.iter().map(|record| figure(record)).collect::<Vec<_>>();
@@ -70,10 +69,10 @@ fn trials(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
     columns.push(column("trial", Column::KEEP, each(&|record| record.trial.to_string())));
     columns.push(column("messages/s", Column::KEEP, each(&|record| rate(record.throughput.messages_per_second))));
     columns.push(column("payload/s", 4, each(&|record| bytes(record.throughput.payload_bytes_per_second))));
-    columns.push(column(&format!("{headline} p50"), 6, at(|latency| latency.p50_ns).collect()));
-    columns.push(column("p99", 8, at(|latency| latency.p99_ns).collect()));
-    columns.push(column("max", 5, at(|latency| latency.max_ns).collect()));
-    columns.push(column("failed", 3, each(&|record| count(record.counts.failed + record.counts.unresolved))));
+    columns.push(column(&format!("{headline} p50"), 6, at(|latency| stated(latency, 0.5, latency.p50_ns)).collect()));
+    columns.push(column("p99", 8, at(|latency| stated(latency, 0.99, latency.p99_ns)).collect()));
+    columns.push(column("max", 5, at(|latency| duration(latency.max_ns as f64)).collect()));
+    columns.push(column("failed", 3, each(&|record| count(record.counts.without_acknowledgement()))));
     columns.push(column(
         "CPU/msg",
         2,
@@ -128,7 +127,7 @@ fn points(page: &mut Page, records: &[&Record]) {
         spreads.iter().map(|spread| spread.as_ref().map_or("–".to_owned(), text)).collect::<Vec<_>>().into_iter()
     };
     let throughput = spreads(&|record| Some(record.throughput.messages_per_second));
-    let slowest = spreads(&|record| record.headline_latency().map(|latency| latency.p99_ns as f64));
+    let slowest = spreads(&|record| stated_p99(record));
     let mut columns = point_columns(&firsts);
     columns.push(Column::new(
         "trials",
@@ -172,6 +171,12 @@ fn points(page: &mut Page, records: &[&Record]) {
     ));
     page.blank();
     table::print(page, columns);
+}
+
+/// The headline's 99th percentile, where enough values lie beyond it to state it.
+fn stated_p99(record: &Record) -> Option<f64> {
+    let latency = record.headline_latency().filter(|latency| latency.supports(0.99))?;
+    latency.p99_ns.map(|value_ns| value_ns as f64)
 }
 
 /// The middle, the middle half and the ends of one figure over several trials.

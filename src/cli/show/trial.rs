@@ -6,7 +6,7 @@ use super::latency;
 use super::page::{LABEL_WIDTH, Page, Tone};
 use super::sparkline::{Fold, sparkline};
 use crate::record::readable::{bytes, count, duration, percent, rate};
-use crate::record::{ErrorCount, LoadModel, Phase, Reason, Record, SeriesRow, Status, Wire};
+use crate::record::{ErrorCount, HostLoad, LoadModel, Pauses, Phase, Reason, Record, SeriesRow, Status, Wire};
 
 /// From this fairness index on, producers' shares are not worth a line.
 const EVEN_SHARES: f64 = 0.99;
@@ -247,11 +247,29 @@ fn client(page: &mut Page, record: &Record) {
     }
     page.labelled("client", &parts.join(", "));
     if let Some(load) = &record.host_load {
-        page.labelled(
-            "machine",
-            &format!("{} busy, {} withheld by the hypervisor", percent(load.system_cpu_busy), percent(load.steal)),
-        );
+        page.labelled("machine", &machine(load, client.pauses));
     }
+}
+
+fn machine(load: &HostLoad, pauses: Option<Pauses>) -> String {
+    let mut parts =
+        vec![format!("{} busy, {} withheld by the hypervisor", percent(load.system_cpu_busy), percent(load.steal))];
+    let waited = [
+        (load.cgroup_throttled_share, "withheld by a CPU quota"),
+        (load.cpu_pressure_share, "of the time a task waited for a core"),
+        (load.memory_pressure_share, "of it for memory"),
+        (load.io_pressure_share, "of it for disks"),
+    ];
+    let known = waited.into_iter().filter_map(|(share, what)| Some((share.filter(|share| *share > 0.0)?, what)));
+    parts.extend(known.map(|(share, what)| format!("{} {what}", percent(share))));
+    if let Some(pauses) = pauses {
+        parts.push(format!(
+            "1 in 100 wake-ups {} late or later, none over {}",
+            duration(pauses.p99_ns as f64),
+            duration(pauses.max_ns as f64)
+        ));
+    }
+    parts.join(", ")
 }
 
 fn place(page: &mut Page, record: &Record) {

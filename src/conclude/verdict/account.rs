@@ -10,8 +10,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(ledger(evidence));
     findings.extend(status(evidence));
-    findings.extend(failures(evidence));
-    findings.extend(unresolved(evidence));
+    findings.extend(missing(evidence));
     findings.extend(beyond_range(evidence));
     findings.extend(receive_errors(evidence));
     if let Some(verification) = evidence.verification {
@@ -95,48 +94,45 @@ fn status(evidence: &Evidence<'_>) -> Option<Finding> {
     }
 }
 
-fn failures(evidence: &Evidence<'_>) -> Option<Finding> {
-    let (failed, attempted) = (evidence.counts.failed, evidence.counts.attempted);
-    let sentence = |share| format!("{} of {} messages failed ({}).", count(failed), count(attempted), percent(share));
-    missing(failed, attempted, |share, found| {
-        found(
-            Failures,
-            sentence(share),
-            "`errors` has them by class, each with the client's first message.",
-            &[("failed", failed as f64), ("attempted", attempted as f64), ("share", share)],
-        )
-    })
-}
-
-fn unresolved(evidence: &Evidence<'_>) -> Option<Finding> {
-    let (unresolved, attempted) = (evidence.counts.unresolved, evidence.counts.attempted);
-    let sentence = |share| {
-        format!(
-            "{} of {} messages ({}) had no outcome when the drain deadline passed; they would be the slowest and are in no percentile.",
-            count(unresolved),
-            count(attempted),
-            percent(share)
-        )
-    };
-    missing(unresolved, attempted, |share, found| {
-        found(
-            Unresolved,
-            sentence(share),
-            "Lower the load, or raise `run.drain_deadline` if the broker is known to answer later.",
-            &[("unresolved", unresolved as f64), ("attempted", attempted as f64), ("share", share)],
-        )
-    })
-}
-
-type Found = fn(crate::record::ReasonKind, String, &str, &[(&str, f64)]) -> Finding;
-
-/// Messages that are missing from the percentiles: a note while they are few, else a reason.
-fn missing(messages: u64, attempted: u64, finding: impl FnOnce(f64, Found) -> Finding) -> Option<Finding> {
+/// Messages that are in no percentile, of every kind together: a note while they are few, else a reason.
+fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
+    let counts = evidence.counts;
+    // Acknowledged messages that were lost are a reason of their own, however few.
+    let kinds = [("failed", counts.failed), ("unresolved", counts.unresolved), ("unsent", counts.unsent)];
+    let messages = counts.without_acknowledgement();
     if messages == 0 {
         return None;
     }
-    let share = messages as f64 / attempted.max(1) as f64;
-    Some(finding(share, if share > limits::LARGEST_MISSING_SHARE { against } else { note }))
+    let all = counts.acknowledged + messages;
+    let share = messages as f64 / all as f64;
+    let found = if share > limits::LARGEST_MISSING_SHARE { against } else { note };
+    let listed: Vec<String> = kinds
+        .iter()
+        .filter(|(_, messages)| *messages > 0)
+        .map(|(kind, messages)| format!("{} {kind}", count(*messages)))
+        .collect();
+    let evidence = format!(
+        "{} of {} messages ({}) are in no percentile, where they would be the slowest: {}.",
+        count(messages),
+        count(all),
+        percent(share),
+        listed.join(", ")
+    );
+    let advice = match (counts.failed > 0, counts.unresolved > 0, counts.unsent > 0) {
+        (true, false, false) => "`errors` has the failures by class, each with the client's first message.",
+        (false, true, false) => "Lower the load, or raise `run.drain_deadline` if the broker is known to answer later.",
+        (false, false, true) => "Lower the rate, or raise `producers.in_flight` if the broker answers late.",
+        _ => {
+            "`errors` has the failures by class; lower the load, or raise `run.drain_deadline` if the broker is known to answer later."
+        }
+    };
+    let figures: Vec<(&str, f64)> = kinds.map(|(kind, messages)| (kind, messages as f64)).to_vec();
+    Some(found(
+        MissingMessages,
+        evidence,
+        advice,
+        &[&figures[..], &[("messages", all as f64), ("share", share)]].concat(),
+    ))
 }
 
 fn beyond_range(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -238,16 +234,18 @@ mod tests {
     }
 
     #[test]
-    fn few_failures_are_a_note_and_more_a_reason() {
-        assert_eq!(notes(|record, _, _| shift(record, 50, 0)), [Failures]);
-        assert_eq!(reasons(|record, _, _| shift(record, 50, 0)), []);
-        assert_eq!(reasons(|record, _, _| shift(record, 51, 0)), [Failures]);
-    }
-
-    #[test]
-    fn few_unresolved_are_a_note_and_more_a_reason() {
-        assert_eq!(notes(|record, _, _| shift(record, 0, 50)), [Unresolved]);
-        assert_eq!(reasons(|record, _, _| shift(record, 0, 51)), [Unresolved]);
+    fn few_missing_messages_are_a_note_and_more_a_reason_whatever_became_of_them() {
+        for (failed, unresolved) in [(50, 0), (0, 50), (25, 25)] {
+            assert_eq!(notes(|record, _, _| shift(record, failed, unresolved)), [MissingMessages]);
+            assert_eq!(reasons(|record, _, _| shift(record, failed, unresolved)), []);
+        }
+        for (failed, unresolved) in [(51, 0), (0, 51), (26, 25)] {
+            assert_eq!(reasons(|record, _, _| shift(record, failed, unresolved)), [MissingMessages]);
+        }
+        assert_eq!(notes(|record, _, _| record.counts.unsent = 50), [MissingMessages]);
+        assert_eq!(reasons(|record, _, _| record.counts.unsent = 51), [MissingMessages]);
+        let verdict = judged(|record, _, _| shift(record, 40, 30));
+        assert!(verdict.reasons[0].evidence.contains("40 failed, 30 unresolved"), "{verdict:?}");
     }
 
     #[test]

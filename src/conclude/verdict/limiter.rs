@@ -1,8 +1,8 @@
 //! What kept the throughput from being higher, as far as the evidence goes.
 //!
 //! The order of the questions matters: a schedule that was kept was the limit whatever else was near its own; a broker that
-//! refuses a good part of what it is sent says itself that it is the limit; and a client without CPU explains everything
-//! behind it, a few refusals included.
+//! refuses a good part of what it is sent says itself that it is the limit; and a client or a machine without CPU explains
+//! everything behind it, a few refusals included.
 
 use super::{Evidence, limits, pace, resources};
 use crate::record::readable::{bytes, count, duration, percent, rate};
@@ -36,13 +36,15 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
             format!("The schedule wanted {} messages/s, and {sent}/s were sent in time.", rate(target)),
         );
     }
-    match (quota(evidence), resources::client_is_the_limit(evidence)) {
+    let client = resources::client_is_the_limit(evidence).map(|busy| (Limiter::Client, busy));
+    let busy = client.or_else(|| resources::machine_is_the_limit(evidence).map(|busy| (Limiter::Machine, busy)));
+    match (quota(evidence), busy) {
         (Some((_, refused)), None) => return (Limiter::Broker, refused),
-        (Some((share, refused)), Some(busy)) if share >= limits::QUOTA_REFUSAL_SHARE_OF_A_BUSY_CLIENT => {
-            return (Limiter::Broker, format!("{refused} Beside that, too: {busy}"));
+        (Some((share, refused)), Some((_, busy))) if share >= limits::QUOTA_REFUSAL_SHARE_OF_A_BUSY_CLIENT => {
+            return (Limiter::Broker, format!("{refused} Also: {busy}"));
         }
-        (Some((_, refused)), Some(busy)) => return (Limiter::Client, format!("{busy} Beside that, too: {refused}")),
-        (None, Some(busy)) => return (Limiter::Client, busy),
+        (Some((_, refused)), Some((limiter, busy))) => return (limiter, format!("{busy} Also: {refused}")),
+        (None, Some((limiter, busy))) => return (limiter, busy),
         (None, None) => {}
     }
     let idle = format!("the client used {}", evidence.client.cores());
@@ -54,13 +56,14 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
         );
         return (Limiter::Broker, sentence);
     }
-    if let Some((in_flight, share)) = in_flight(evidence).filter(|(_, share)| *share >= limits::FULL_WINDOW_SHARE) {
+    if let Some(in_flight) = InFlight::of(evidence).filter(|in_flight| in_flight.share >= limits::FULL_WINDOW_SHARE) {
         let service = evidence.latency.service.as_ref().map_or(0, |service| service.p50_ns);
         let window = format!(
-            "{} of the {} messages that may be in flight were, on average ({}), and half of the answers took {} or longer, while {idle}",
-            count(in_flight.round() as u64),
+            "{} of the {} messages that may be in flight were, on average ({}; {}), and half of the answers took {} or longer, while {idle}",
+            count(in_flight.messages.round() as u64),
             count(evidence.window),
-            percent(share),
+            percent(in_flight.share),
+            in_flight.sources,
             duration(service as f64),
         );
         return match missed {
@@ -95,14 +98,40 @@ fn queue_full_share(evidence: &Evidence<'_>) -> f64 {
     if all > 0.0 { (evidence.client.queue_full_ns as f64 / all).min(1.0) } else { 0.0 }
 }
 
-/// Messages in flight on average over the measured seconds, and as a share of the window.
-fn in_flight(evidence: &Evidence<'_>) -> Option<(f64, f64)> {
-    let seconds: Vec<f64> = evidence.measured_rows().map(|row| row.in_flight as f64).collect();
-    if seconds.is_empty() || evidence.window == 0 {
-        return None;
+/// Messages in flight on average.
+struct InFlight {
+    messages: f64,
+    /// Of the window.
+    share: f64,
+    /// What was found in both ways.
+    sources: String,
+}
+
+impl InFlight {
+    /// By Little's law, which counts every acknowledged message for as long as it was in flight. The counts at the rows' ends
+    /// are few, and a load that pulses with the clock is always met in the same state; but they see messages that were never
+    /// acknowledged too, so they are believed where such are many.
+    fn of(evidence: &Evidence<'_>) -> Option<Self> {
+        if evidence.window == 0 {
+            return None;
+        }
+        let seconds: Vec<f64> = evidence.measured_rows().map(|row| row.in_flight as f64).collect();
+        let counted = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
+        let service = evidence.latency.service.as_ref();
+        let by_law = service.map(|service| evidence.throughput.in_flight(service.mean_ns));
+        let counts = evidence.counts;
+        let missing = counts.without_acknowledgement() as f64
+            > limits::LARGEST_MISSING_SHARE * (counts.acknowledged + counts.without_acknowledgement()) as f64;
+        let whole = !missing && service.is_some_and(|service| service.beyond_range == 0);
+        let messages = if whole { by_law.or(counted) } else { counted.or(by_law) }?;
+        let told =
+            |messages: Option<f64>| messages.map_or("unknown".to_owned(), |messages| count(messages.round() as u64));
+        Some(InFlight {
+            messages,
+            share: messages / evidence.window as f64,
+            sources: format!("{} by Little's law, {} at the rows' ends", told(by_law), told(counted)),
+        })
     }
-    let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
-    Some((mean, mean / evidence.window as f64))
 }
 
 #[cfg(test)]
@@ -161,6 +190,36 @@ mod tests {
         assert_eq!(found, Limiter::Client);
     }
 
+    /// The usual case: a broker on the same machine.
+    #[test]
+    fn a_full_machine_is_the_limit_before_broker_queue_and_window() {
+        let with = |busy: f64, steal: f64, spoil: fn(&mut Record)| {
+            judged(move |record, series, _| {
+                record.host_load = Some(crate::record::HostLoad { system_cpu_busy: busy, steal, ..Default::default() });
+                record.client.cores_used = 1.3;
+                record.client.queue_full_ns = u64::MAX / 2;
+                series.iter_mut().for_each(|row| row.in_flight = 4_000);
+                spoil(record);
+            })
+            .limited_by
+        };
+        let missed = |record: &mut Record| record.throughput.sent_per_second = 1_000.0;
+        for spoil in [closed, missed] {
+            let found = with(0.97, 0.0, spoil);
+            assert_eq!(found.limiter, Limiter::Machine, "{}", found.evidence);
+            assert!(found.evidence.contains("97 % busy") && found.evidence.contains("1.30 of 4 cores"), "{found:?}");
+            assert_eq!(with(0.95, 0.0, spoil).limiter, Limiter::Machine);
+            assert_eq!(with(0.94, 0.0, spoil).limiter, Limiter::Broker);
+            assert_eq!(with(0.80, 0.15, spoil).limiter, Limiter::Machine, "withheld cores are not idle");
+        }
+        assert_eq!(with(0.97, 0.0, |_| {}).limiter, Limiter::Schedule, "what was asked for was sent");
+        let client = with(0.97, 0.0, |record| {
+            closed(record);
+            record.client.cores_used = 3.7;
+        });
+        assert_eq!(client.limiter, Limiter::Client, "{}", client.evidence);
+    }
+
     #[test]
     fn a_full_queue_with_an_idle_client_is_the_broker_at_its_boundary() {
         let with = |share: f64| {
@@ -174,18 +233,44 @@ mod tests {
 
     #[test]
     fn a_full_window_is_the_limit_of_a_closed_loop_and_the_broker_s_of_an_open_one() {
-        let with = |in_flight: u64| {
-            limiter(move |record, series, _| {
+        let with = |in_flight: f64| {
+            limiter(move |record, _, _| {
                 closed(record);
-                series.iter_mut().for_each(|row| row.in_flight = in_flight);
+                hold(record, in_flight);
             })
         };
-        assert_eq!((with(2_000), with(1_999)), (Limiter::Window, Limiter::Unknown));
-        let open = limiter(|record, series, _| {
+        assert_eq!((with(2_000.0), with(1_999.0)), (Limiter::Window, Limiter::Unknown));
+        let open = limiter(|record, _, _| {
             record.throughput.sent_per_second = 1_000.0;
-            series.iter_mut().for_each(|row| row.in_flight = 4_000);
+            hold(record, 4_000.0);
         });
         assert_eq!(open, Limiter::Broker);
+    }
+
+    /// Lets so many messages be in flight by Little's law.
+    fn hold(record: &mut Record, in_flight: f64) {
+        let service = record.latency.service.as_mut().unwrap();
+        service.mean_ns = in_flight * 1e9 / record.throughput.messages_per_second;
+    }
+
+    /// A load that pulses once a second is always met in the same state at the seconds' ends.
+    #[test]
+    fn little_s_law_is_believed_before_the_seconds_ends_unless_messages_are_missing() {
+        let with = |by_law: f64, counted: u64, failed: u64| {
+            judged(move |record, series, _| {
+                closed(record);
+                hold(record, by_law);
+                series.iter_mut().for_each(|row| row.in_flight = counted);
+                record.counts.failed = failed;
+                record.counts.acknowledged -= failed;
+            })
+            .limited_by
+        };
+        let full = with(3_000.0, 10, 0);
+        assert_eq!(full.limiter, Limiter::Window);
+        assert!(full.evidence.contains("3,000 by Little's law, 10 at the rows' ends"), "{}", full.evidence);
+        assert_eq!(with(10.0, 3_000, 0).limiter, Limiter::Unknown);
+        assert_eq!(with(10.0, 3_000, 1_000).limiter, Limiter::Window);
     }
 
     #[test]

@@ -7,8 +7,8 @@ pub const LEAST_DURATION_NS: u64 = 5_000_000_000;
 /// Fewest acknowledged messages: below it the 99.9th percentile is not one whole message.
 pub const LEAST_MESSAGES: u64 = 1_000;
 
-/// Largest share of messages that may fail or stay without outcome, each. A missing message is slower than all recorded
-/// ones; beyond this share the highest percentile a record states, the 99.99th, lies among the missing.
+/// Largest share of messages that may be missing from the latencies, for whatever reasons together. A missing message is
+/// slower than all recorded ones; beyond this share the highest percentile a record states, the 99.99th, lies among the missing.
 pub const LARGEST_MISSING_SHARE: f64 = 0.000_1;
 
 /// Least share of the schedule's rate that must have been sent. The end of a window cuts off less than one interval of
@@ -31,11 +31,38 @@ pub const FULL_THREAD_CORES: f64 = 0.95;
 /// [`LARGEST_SCHEDULE_DELAY_P99_NS`], so that the client alone makes half of what makes a rate missed.
 pub const LARGEST_PACING_LAG_P99_NS: u64 = 5_000_000;
 
-/// Share of all cores' time at which the machine is taken to be out of CPU.
+/// Share of all cores' time, busy or withheld by a hypervisor, at which the machine is taken to be out of CPU: what is idle
+/// beyond it is the moments in which a thread has ended its work on one core and the next has not begun.
 pub const FULL_MACHINE_SHARE: f64 = 0.95;
 
-/// Largest share of time that a hypervisor may withhold before it is worth a note: it stretches every latency.
+/// Largest share of time that a hypervisor may withhold. It comes in slices of milliseconds, so at 2 % about 1 message in 50
+/// meets one, and the 99th percentile is made of them.
 pub const LARGEST_STEAL_SHARE: f64 = 0.02;
+
+/// Largest share of time for which a CPU quota may keep this process from running. Throttling lasts for the rest of a period
+/// of 100 ms, so at 1 % the 99th percentile can be made of it alone.
+pub const LARGEST_THROTTLED_SHARE: f64 = 0.01;
+
+/// Largest share of time during which tasks waited for memory to be reclaimed or read back: at 1 % the 99th percentile can be
+/// made of it alone, and a machine with enough memory has none.
+pub const LARGEST_MEMORY_PRESSURE_SHARE: f64 = 0.01;
+
+/// Share of time during which tasks waited for disks that is worth a note. It is not against the figures: a broker on this
+/// machine that writes to its disk waits for it, and that is what is measured.
+pub const NOTED_IO_PRESSURE_SHARE: f64 = 0.1;
+
+/// Largest 99th percentile of how late a thread woke that only sleeps, in nanoseconds: as for
+/// [`LARGEST_SCHEDULE_DELAY_P99_NS`], 1 wake-up in 100 is as late as that. Waiting for a core as such (`/proc/pressure/cpu`) has no
+/// limit: with more threads than cores some thread always waits, and only what the client's own threads wait is in its figures.
+pub const LARGEST_PAUSE_P99_NS: u64 = 10_000_000;
+
+/// Largest part of the headline's 99th percentile that may be the load generator's own delay: how late it woke to send, or how
+/// late a thread wakes at all. Beyond a fifth the first digit of the figure may be the tool's.
+pub const LARGEST_OWN_DELAY_SHARE: f64 = 0.2;
+
+/// Lateness of a waking thread, in nanoseconds, that is not held against a latency: an idle core takes up to that long to wake,
+/// and a latency that small (of the null broker) does not contain a wake-up.
+pub const LEAST_PAUSE_P99_NS: u64 = 100_000;
 
 /// Largest difference between the rate inside the window and that until the last acknowledgement, as a share of the larger
 /// one, that is not worth a note: what is in flight when a load of 5 s ends, at an answer time of 100 ms.
@@ -79,6 +106,10 @@ pub const LARGEST_VARIATION: f64 = 0.15;
 /// Largest difference of the throughput of both halves, as a share of the larger: beyond it there was a trend, and the
 /// figure depends on how long was measured.
 pub const LARGEST_HALVES_DIFFERENCE: f64 = 0.10;
+
+/// How many times the usual 99th percentile of a row that of the first must be for a cold start to be noted: single rows differ
+/// by tens of per cent without a cause.
+pub const COLD_START_FACTOR: f64 = 2.0;
 
 /// Messages expected in a row below which a row without an acknowledgement may be chance: at 10 it has a probability of e⁻¹⁰,
 /// 1 in 22,000, even if messages come independently.

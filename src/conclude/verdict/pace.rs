@@ -2,14 +2,13 @@
 
 use super::finding::{Finding, against, note};
 use super::{Evidence, limits, steadiness};
+use crate::record::Latency;
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration, percent, rate};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
-    [too_short(evidence), rate_missed(evidence), steadiness::not_steady(evidence), rates_differ(evidence)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let all = [too_short, rate_missed, cold_start, steadiness::not_steady, rates_differ];
+    all.into_iter().filter_map(|find| find(evidence)).collect()
 }
 
 fn too_short(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -45,7 +44,7 @@ pub(super) fn rate_missed(evidence: &Evidence<'_>) -> Option<Finding> {
     let unsent = evidence.counts.unsent;
     let due = evidence.counts.attempted + unsent;
     let unsent_share = if due > 0 { unsent as f64 / due as f64 } else { 0.0 };
-    let delay_ns = evidence.latency.schedule_delay.as_ref().map_or(0, |delay| delay.p99_ns);
+    let delay_ns = evidence.latency.schedule_delay.as_ref().map_or(0, p99_of_all);
     let seconds = evidence.throughput.window_ns as f64 / 1e9;
     let not_late = target * limits::LARGEST_SCHEDULE_DELAY_P99_NS as f64 / 1e9;
     let short = sent * seconds + not_late < limits::LEAST_RATE_SHARE * target * seconds;
@@ -83,6 +82,45 @@ pub(super) fn rate_missed(evidence: &Evidence<'_>) -> Option<Finding> {
             ("unsent", unsent as f64),
             ("schedule_delay_p99_ns", delay_ns as f64),
         ],
+    ))
+}
+
+/// The 99th percentile of what was recorded, also where too few independent values lie beyond it to state it as a figure: that
+/// so many messages left late is a fact.
+fn p99_of_all(latency: &Latency) -> u64 {
+    let recorded = || latency.decode_histogram().map_or(0, |histogram| histogram.value_at_quantile(0.99));
+    latency.p99_ns.unwrap_or_else(recorded)
+}
+
+/// Whether the slowest messages are those of the begin because nothing had been warmed up: connections, caches, code that is
+/// compiled when it is first used. The first row of the series counts as the tail if its 99th percentile is the highest of all
+/// rows, and not by chance.
+fn cold_start(evidence: &Evidence<'_>) -> Option<Finding> {
+    if evidence.period_ns.is_some() || evidence.counts.warm_up.attempted > 0 {
+        return None;
+    }
+    let begin = evidence.measured_rows().next()?;
+    let first = begin.p99_ns?;
+    let mut later: Vec<u64> = evidence.measured_rows().skip(1).filter_map(|row| row.p99_ns).collect();
+    if later.len() + 1 < limits::LEAST_BINS_FOR_STEADINESS {
+        return None;
+    }
+    later.sort_unstable();
+    let (median, highest) = (later[later.len() / 2], later[later.len() - 1]);
+    if first <= highest || (first as f64) < limits::COLD_START_FACTOR * median as f64 {
+        return None;
+    }
+    Some(note(
+        ColdStart,
+        format!(
+            "Nothing was warmed up, and the slowest messages are those of the first {}: their p99 was {}, that of later rows of the series {} (median; at most {}).",
+            duration(begin.length_ns as f64),
+            duration(first as f64),
+            duration(median as f64),
+            duration(highest as f64)
+        ),
+        "Set `run.warm_up` to a few seconds, unless first contacts are what is to be measured.",
+        &[("first_row_p99_ns", first as f64), ("later_rows_p99_ns", median as f64)],
     ))
 }
 
@@ -127,7 +165,7 @@ fn sentence(found: &[String]) -> String {
 mod tests {
     use super::super::sound::{notes, reasons};
     use super::*;
-    use crate::record::{Completion, LoadModel};
+    use crate::record::{Completion, LoadModel, Phase};
 
     #[test]
     fn too_short_at_its_boundaries() {
@@ -147,11 +185,13 @@ mod tests {
         // 50,000/s over 10 s: 1 in 1000 may be missing, and 10 ms of messages may be under way at the end.
         assert_eq!(reasons(|record, _, _| record.throughput.sent_per_second = 49_901.0), []);
         assert_eq!(reasons(|record, _, _| record.throughput.sent_per_second = 49_899.0), [RateMissed]);
-        let delayed =
-            |delay: u64| reasons(move |record, _, _| record.latency.schedule_delay.as_mut().unwrap().p99_ns = delay);
+        let delayed = |delay: u64| {
+            reasons(move |record, _, _| record.latency.schedule_delay.as_mut().unwrap().p99_ns = Some(delay))
+        };
         assert_eq!((delayed(10_000_000), delayed(10_000_001)), (vec![], vec![RateMissed]));
         let unsent = |unsent: u64| reasons(move |record, _, _| record.counts.unsent = unsent);
-        assert_eq!((unsent(500), unsent(501)), (vec![], vec![RateMissed]));
+        // So many are missing from the percentiles, too.
+        assert_eq!((unsent(500), unsent(501)), (vec![MissingMessages], vec![MissingMessages, RateMissed]));
     }
 
     #[test]
@@ -174,5 +214,25 @@ mod tests {
             record.throughput.sent_per_second = 1.0;
         });
         assert_eq!(kinds, []);
+    }
+
+    #[test]
+    fn a_slow_first_second_is_noted_where_nothing_was_warmed_up() {
+        use crate::record::WarmUpCounts;
+        let with = |first: u64, worst_later: u64, warmed_up: bool| {
+            notes(move |record, series, _| {
+                if !warmed_up {
+                    record.counts.warm_up = WarmUpCounts::default();
+                }
+                let mut rows = series.iter_mut().filter(|row| row.phase == Phase::Measure);
+                rows.next().unwrap().p99_ns = Some(first);
+                rows.by_ref().for_each(|row| row.p99_ns = Some(1_000_000));
+                series[7].p99_ns = Some(worst_later);
+            })
+        };
+        assert_eq!(with(2_000_000, 1_999_999, false), [ColdStart]);
+        assert_eq!(with(1_999_999, 1_000_000, false), [], "seconds differ by chance");
+        assert_eq!(with(2_000_000, 2_000_000, false), [], "a later second is as slow");
+        assert_eq!(with(9_000_000, 1_000_000, true), []);
     }
 }

@@ -1,12 +1,14 @@
-//! Findings from CPU: was the load generator itself the limit, or its machine short of CPU.
+//! Findings from the machine: was the load generator itself the limit, its machine short of CPU, or time withheld from it.
 
 use super::finding::{Finding, against, note};
 use super::{Evidence, limits};
+use crate::record::LoadModel;
 use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
-    [client_bound(evidence), host_contended(evidence)].into_iter().flatten().collect()
+    let all = [client_bound, time_withheld, own_delay, host_contended];
+    all.into_iter().filter_map(|find| find(evidence)).collect()
 }
 
 /// The client used up what CPU it could have: all of it, or one thread all of a core, or so much of a full machine that
@@ -54,30 +56,138 @@ pub(super) fn client_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
     client_bound(evidence).map(|finding| finding.reason.evidence)
 }
 
+/// Time that was withheld from this process or from the whole machine, as the system counts it. It is in every latency, and
+/// cannot be told from the broker's time there.
+fn time_withheld(evidence: &Evidence<'_>) -> Option<Finding> {
+    let load = evidence.host_load?;
+    let (throttled, memory) = (load.cgroup_throttled_share.unwrap_or(0.0), load.memory_pressure_share.unwrap_or(0.0));
+    let causes = [
+        (load.steal > limits::LARGEST_STEAL_SHARE)
+            .then(|| format!("the hypervisor withheld {} of the machine's time", percent(load.steal))),
+        (throttled > limits::LARGEST_THROTTLED_SHARE).then(|| {
+            format!("a CPU quota kept this process from running for {} of its cores' time", percent(throttled))
+        }),
+        (memory > limits::LARGEST_MEMORY_PRESSURE_SHARE)
+            .then(|| format!("tasks waited for memory for {} of the time", percent(memory))),
+    ];
+    let found: Vec<String> = causes.into_iter().flatten().collect();
+    (!found.is_empty()).then(|| {
+        against(
+            TimeWithheld,
+            format!("Time was withheld: {}.", found.join("; ")),
+            "Latencies contain it, and throughput lacks it: run on a machine whose cores and memory are not shared, or with a larger quota.",
+            &[("steal", load.steal), ("cgroup_throttled_share", throttled), ("memory_pressure_share", memory)],
+        )
+    })
+}
+
+/// What the load generator itself added to the latency that it reports.
+fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
+    let client = evidence.client;
+    let lag_ns = client.send_loop_lag.map_or(0, |lag| lag.p99_ns);
+    let pause_ns = client.pauses.map_or(0, |pauses| pauses.p99_ns);
+    let headline = match evidence.load_model {
+        LoadModel::Open => evidence.latency.response.as_ref(),
+        LoadModel::Closed => evidence.latency.service.as_ref(),
+    };
+    let reported_ns = headline.and_then(|latency| latency.p99_ns).unwrap_or(0);
+    let is_much =
+        |delay_ns: u64| reported_ns > 0 && delay_ns as f64 > limits::LARGEST_OWN_DELAY_SHARE * reported_ns as f64;
+    let late = open_loop(evidence) && is_much(lag_ns);
+    let paused = pause_ns > limits::LARGEST_PAUSE_P99_NS || pause_ns > limits::LEAST_PAUSE_P99_NS && is_much(pause_ns);
+    let mut found = Vec::new();
+    if late {
+        found.push(format!("1 in 100 pacing timers woke {} late or later", duration(lag_ns as f64)));
+    }
+    if paused {
+        found.push(format!(
+            "1 in 100 wake-ups of a thread that only sleeps came {} late or later",
+            duration(pause_ns as f64)
+        ));
+    }
+    if found.is_empty() {
+        return None;
+    }
+    let pressure = evidence.host_load.and_then(|load| load.cpu_pressure_share);
+    if let Some(pressure) = pressure.filter(|_| paused) {
+        found.push(format!("tasks waited for a core for {} of the time", percent(pressure)));
+    }
+    let delay_ns = late.then_some(lag_ns).max(paused.then_some(pause_ns)).unwrap_or(0);
+    let part = match reported_ns {
+        0 => "The tool's own delay is large".to_owned(),
+        reported_ns => format!(
+            "The tool's own delay is {} of the {} p99 it reports, {}",
+            percent((delay_ns as f64 / reported_ns as f64).min(1.0)),
+            evidence.load_model.headline().name(),
+            duration(reported_ns as f64)
+        ),
+    };
+    // A closed loop is there for its throughput; its service time tells of the window and of the machine's load as well as of
+    // the broker.
+    let long = pause_ns > limits::LARGEST_PAUSE_P99_NS;
+    let finding = if open_loop(evidence) || long { against } else { note };
+    Some(finding(
+        OwnDelay,
+        format!("{part}: {}.", found.join("; ")),
+        "Leave a core idle for the load generator: lower the load, or run the broker on another machine; for latencies below a millisecond, see `load.pacing`.",
+        &[
+            ("pacing_lag_p99_ns", lag_ns as f64),
+            ("pause_p99_ns", pause_ns as f64),
+            ("reported_p99_ns", reported_ns as f64),
+            ("cpu_pressure_share", pressure.unwrap_or(f64::NAN)),
+        ],
+    ))
+}
+
+/// What else ran or waited on the machine: the client's figures are right, but others had a part in them.
 fn host_contended(evidence: &Evidence<'_>) -> Option<Finding> {
     let load = evidence.host_load?;
-    let crowded = machine_is_full(evidence) && client_share_of_busy(evidence) <= 0.5;
-    let stolen = load.steal > limits::LARGEST_STEAL_SHARE;
-    let advice = "What else ran took CPU from client and broker, and stretched their latencies: run on a quiet machine, and the broker on another.";
-    let sentence = match (crowded, stolen) {
-        (false, false) => return None,
-        (true, false) => format!(
+    let waiting = load.io_pressure_share.unwrap_or(0.0);
+    let mut found = Vec::new();
+    if machine_is_full(evidence) && client_share_of_busy(evidence) <= 0.5 {
+        found.push(format!(
             "The machine's cores were {} busy, {} of that with other processes.",
             percent(load.system_cpu_busy),
             percent(1.0 - client_share_of_busy(evidence))
-        ),
-        (false, true) => format!("The hypervisor withheld {} of the machine's time.", percent(load.steal)),
-        (true, true) => format!(
-            "The machine's cores were {} busy, mostly with other processes, and the hypervisor withheld {} of their time.",
-            percent(load.system_cpu_busy),
-            percent(load.steal)
-        ),
-    };
-    Some(note(HostContended, sentence, advice, &[("system_cpu_busy", load.system_cpu_busy), ("steal", load.steal)]))
+        ));
+    }
+    if waiting > limits::NOTED_IO_PRESSURE_SHARE {
+        found.push(format!("Tasks of the machine waited for disks for {} of the time.", percent(waiting)));
+    }
+    (!found.is_empty()).then(|| {
+        note(
+            HostContended,
+            found.join(" "),
+            "What else ran took CPU or disks from client and broker, and stretched their latencies: run on a quiet machine, and the broker on another.",
+            &[("system_cpu_busy", load.system_cpu_busy), ("steal", load.steal), ("io_pressure_share", waiting)],
+        )
+    })
 }
 
+/// How the cores of a machine were used that had none left; `None` where some were idle.
+pub(super) fn machine_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
+    let load = evidence.host_load.filter(|_| machine_is_full(evidence))?;
+    let withheld = match load.steal > 0.0 {
+        true => format!(" and {} withheld by the hypervisor", percent(load.steal)),
+        false => String::new(),
+    };
+    let client_share = client_share_of_busy(evidence);
+    Some(format!(
+        "The machine's cores were {} busy{withheld}: {} of the busy time was the client's ({}), {} other processes'. A broker on this machine is among those and has the same cores: run it on another machine to see what it can carry.",
+        percent(load.system_cpu_busy),
+        percent(client_share),
+        evidence.client.cores(),
+        percent(1.0 - client_share),
+    ))
+}
+
+fn open_loop(evidence: &Evidence<'_>) -> bool {
+    evidence.load_model == LoadModel::Open
+}
+
+/// Withheld time counts as the machine's: the cores were wanted.
 fn machine_is_full(evidence: &Evidence<'_>) -> bool {
-    evidence.host_load.is_some_and(|load| load.system_cpu_busy >= limits::FULL_MACHINE_SHARE)
+    evidence.host_load.is_some_and(|load| load.system_cpu_busy + load.steal >= limits::FULL_MACHINE_SHARE)
 }
 
 /// The client's part of all CPU time spent. A container's quota below the machine's cores makes it look larger.
@@ -122,7 +232,8 @@ mod tests {
         let with = |lag: u64, busy: f64, cores: f64| {
             reasons(move |record, _, _| {
                 record.client.send_loop_lag = Some(SendLoopLag { p50_ns: 0, p99_ns: lag, max_ns: lag });
-                record.host_load = Some(HostLoad { system_cpu_busy: busy, steal: 0.0 });
+                record.latency.response.as_mut().unwrap().p99_ns = Some(1_000_000_000);
+                record.host_load = Some(HostLoad { system_cpu_busy: busy, ..HostLoad::default() });
                 record.client.cores_used = cores;
             })
         };
@@ -133,14 +244,74 @@ mod tests {
     }
 
     #[test]
-    fn others_load_and_stolen_time_are_notes_at_their_boundaries() {
-        let with = |busy: f64, steal: f64| {
-            notes(move |record, _, _| record.host_load = Some(HostLoad { system_cpu_busy: busy, steal }))
+    fn others_load_and_waiting_for_disks_are_notes_at_their_boundaries() {
+        let with = |busy: f64, io: f64| {
+            notes(move |record, _, _| {
+                record.host_load =
+                    Some(HostLoad { system_cpu_busy: busy, io_pressure_share: Some(io), ..HostLoad::default() });
+            })
         };
-        assert_eq!(with(0.95, 0.0), [HostContended]);
-        assert_eq!(with(0.94, 0.0), []);
-        assert_eq!(with(0.5, 0.02), []);
-        assert_eq!(with(0.5, 0.021), [HostContended]);
+        assert_eq!((with(0.95, 0.0), with(0.94, 0.0)), (vec![HostContended], vec![]));
+        assert_eq!((with(0.5, 0.11), with(0.5, 0.1)), (vec![HostContended], vec![]));
+    }
+
+    #[test]
+    fn time_that_was_withheld_is_a_reason_at_each_boundary() {
+        type Change = fn(&mut HostLoad, f64);
+        let with =
+            |change: Change, share: f64| reasons(move |record, _, _| change(record.host_load.as_mut().unwrap(), share));
+        let kinds: [(Change, f64); 3] = [
+            (|load, share| load.steal = share, 0.02),
+            (|load, share| load.cgroup_throttled_share = Some(share), 0.01),
+            (|load, share| load.memory_pressure_share = Some(share), 0.01),
+        ];
+        for (change, limit) in kinds {
+            assert_eq!((with(change, limit), with(change, limit + 0.001)), (vec![], vec![TimeWithheld]));
+        }
+        let pressed = with(|load, share| load.cpu_pressure_share = Some(share), 1.0);
+        assert_eq!(pressed, [], "some thread always waits where there are more threads than cores");
+    }
+
+    #[test]
+    fn the_tool_s_own_delay_is_a_reason_beyond_a_fifth_of_the_headline() {
+        let with = |change: fn(&mut crate::record::Client, u64), delay: u64| {
+            reasons(move |record, _, _| {
+                record.latency.response.as_mut().unwrap().p99_ns = Some(3_000_000);
+                change(&mut record.client, delay);
+            })
+        };
+        let lag = |client: &mut crate::record::Client, p99_ns| client.send_loop_lag.as_mut().unwrap().p99_ns = p99_ns;
+        let pause = |client: &mut crate::record::Client, p99_ns| client.pauses.as_mut().unwrap().p99_ns = p99_ns;
+        assert_eq!((with(lag, 600_000), with(lag, 600_001)), (vec![], vec![OwnDelay]));
+        assert_eq!((with(pause, 600_000), with(pause, 600_001)), (vec![], vec![OwnDelay]));
+    }
+
+    #[test]
+    fn pauses_are_a_note_on_a_closed_loop_and_long_ones_a_reason() {
+        let closed = |record: &mut crate::record::Record, pause: u64| {
+            record.load_model = LoadModel::Closed;
+            record.throughput.target_per_second = None;
+            record.latency.service.as_mut().unwrap().p99_ns = Some(10_000_000);
+            record.client.pauses.as_mut().unwrap().p99_ns = pause;
+        };
+        assert_eq!(notes(|record, _, _| closed(record, 2_000_000)), []);
+        assert_eq!(notes(|record, _, _| closed(record, 2_000_001)), [OwnDelay]);
+        assert_eq!(reasons(|record, _, _| closed(record, 10_000_000)), []);
+        assert_eq!(reasons(|record, _, _| closed(record, 10_000_001)), [OwnDelay]);
+    }
+
+    #[test]
+    fn a_pause_is_a_reason_by_itself_only_when_long_and_none_when_it_is_a_core_waking_up() {
+        let with = |headline: u64, pause: u64| {
+            reasons(move |record, _, _| {
+                record.latency.response.as_mut().unwrap().p99_ns = Some(headline);
+                record.client.send_loop_lag = None;
+                record.client.pauses.as_mut().unwrap().p99_ns = pause;
+            })
+        };
+        let second = 1_000_000_000;
+        assert_eq!((with(second, 10_000_000), with(second, 10_000_001)), (vec![], vec![OwnDelay]));
+        assert_eq!((with(2_000, 100_000), with(2_000, 100_001)), (vec![], vec![OwnDelay]));
     }
 
     #[test]

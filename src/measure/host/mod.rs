@@ -1,18 +1,28 @@
 //! What the machine and this process were doing during a measurement.
 //!
-//! A [`HostSampler`] is begun with the measured window and asked at its end; everything is a difference of counters
-//! that the system keeps anyway, so sampling costs nothing in between. Off Linux, what cannot be known is `None`.
+//! A [`HostSampler`] is begun with the measured window and asked at its end. But for its [`PauseProbe`], everything is a
+//! difference of counters that the system keeps anyway, so sampling costs nothing in between. Off Linux, what cannot be known
+//! is `None`.
 
+mod pauses;
 pub mod polling;
+mod pressure;
 mod process;
 mod system;
 mod threads;
+mod throttling;
+pub mod timers;
 
 use std::time::{Duration, Instant};
 
+pub use pauses::PauseProbe;
+pub use pressure::{Pressure, PressureTotals};
 pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory};
 pub use system::{SystemLoad, SystemTimes, kibibytes};
 pub use threads::{BusiestThread, ThreadTimes};
+pub use throttling::throttled;
+
+use super::Distribution;
 
 /// Counters at the begin of a stretch of time.
 #[derive(Debug)]
@@ -22,52 +32,72 @@ pub struct HostSampler {
     polling: Duration,
     threads: ThreadTimes,
     system: Option<SystemTimes>,
-    lap_began: Instant,
-    lap_cpu: Duration,
+    throttled: Option<Duration>,
+    pressure: PressureTotals,
+    pauses: PauseProbe,
 }
 
 impl HostSampler {
     /// Begins here and now.
     pub fn begin() -> Self {
         let process = ProcessUsage::now();
-        let began = Instant::now();
         HostSampler {
-            began,
+            began: Instant::now(),
             process,
             polling: polling::total(),
             threads: ThreadTimes::now(),
             system: SystemTimes::now(),
-            lap_began: began,
-            lap_cpu: process.cpu(),
+            throttled: throttled(),
+            pressure: PressureTotals::now(),
+            pauses: PauseProbe::begin(),
         }
-    }
-
-    /// Cores busy with this process since the last lap, or since the begin: one row of a series.
-    pub fn lap(&mut self) -> f64 {
-        let (now, cpu) = (Instant::now(), ProcessUsage::now().cpu());
-        let cores = cores(cpu.saturating_sub(self.lap_cpu), now - self.lap_began);
-        (self.lap_began, self.lap_cpu) = (now, cpu);
-        cores
     }
 
     /// What was used since the begin.
     pub fn usage(&self) -> HostUsage {
         let elapsed = self.began.elapsed();
+        let noted = self.pauses.noted();
         HostUsage {
             elapsed,
-            process: ProcessUsage::now().since(self.process),
+            process: ProcessUsage::now().since(self.process).since(noted.own),
             polling: polling::total().saturating_sub(self.polling),
             busiest_thread: ThreadTimes::now().busiest_since(&self.threads, elapsed),
             peak_memory_bytes: peak_memory_bytes(),
             system: SystemTimes::now().zip(self.system).and_then(|(now, begin)| now.load_since(begin)),
+            throttled: throttled().zip(self.throttled).map(|(now, begin)| now.saturating_sub(begin)),
+            pressure: PressureTotals::now().since(self.pressure, elapsed),
+            pauses: noted.lateness,
         }
     }
 }
 
+/// The process's use of cores, lap by lap.
+#[derive(Debug)]
+pub struct CpuLaps {
+    began: Instant,
+    cpu: Duration,
+}
+
+impl CpuLaps {
+    /// Begins here and now.
+    pub fn begin() -> Self {
+        CpuLaps { began: Instant::now(), cpu: ProcessUsage::now().cpu() }
+    }
+
+    /// Cores busy with this process since the last lap, or since the begin: one row of a series.
+    pub fn lap(&mut self) -> f64 {
+        let (now, cpu) = (Instant::now(), ProcessUsage::now().cpu());
+        let cores = cores(cpu.saturating_sub(self.cpu), now - self.began);
+        (self.began, self.cpu) = (now, cpu);
+        cores
+    }
+}
+
 /// What was used during a stretch of time.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct HostUsage {
     pub elapsed: Duration,
+    /// Without the probe for [`HostUsage::pauses`], which is no part of the load.
     pub process: ProcessUsage,
     /// The part of its CPU time that went into [`polling`].
     pub polling: Duration,
@@ -76,6 +106,12 @@ pub struct HostUsage {
     /// Since [`reset_peak_memory`] succeeded, else since the process began.
     pub peak_memory_bytes: Option<u64>,
     pub system: Option<SystemLoad>,
+    /// Time for which a CPU quota kept this process's control groups from running, summed over cores.
+    pub throttled: Option<Duration>,
+    /// Of the whole machine.
+    pub pressure: Pressure,
+    /// How late a thread woke that slept a millisecond at a time, in nanoseconds.
+    pub pauses: Distribution,
 }
 
 /// Cores this process may use: affinity and a container's quota are considered.
@@ -94,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_busy_thread_is_seen_by_process_thread_and_lap() {
-        let mut sampler = HostSampler::begin();
+        let (sampler, mut laps) = (HostSampler::begin(), CpuLaps::begin());
         let until = Instant::now() + Duration::from_millis(200);
         let mut sum = 0u64;
         while Instant::now() < until {
@@ -102,7 +138,8 @@ mod tests {
         }
         let usage = sampler.usage();
         assert!(usage.process.cpu() > Duration::from_millis(10), "{usage:?}");
-        assert!(sampler.lap() > 0.0);
+        assert!(laps.lap() > 0.0);
+        assert!(usage.pauses.histogram().len() >= 190, "one for each millisecond");
         if cfg!(target_os = "linux") {
             assert!(usage.peak_memory_bytes.unwrap() > 1 << 20);
             assert!(usage.busiest_thread.unwrap().cores > 0.0);

@@ -44,6 +44,10 @@ pub struct Client {
     pub queue_messages_max: Option<u64>,
     /// How late the sending loop woke for messages that were due; `null` in a closed loop.
     pub send_loop_lag: Option<SendLoopLag>,
+    /// How late a thread woke that slept a millisecond at a time: what every thread of the client may have to wait. `null` in
+    /// records of older builds.
+    #[serde(default)]
+    pub pauses: Option<Pauses>,
     /// Median round trip to the broker as the client library sees it, in nanoseconds, of its last window; `null` when
     /// the library does not tell.
     pub broker_round_trip_p50_ns: Option<u64>,
@@ -82,6 +86,23 @@ pub struct SendLoopLag {
     pub max_ns: u64,
 }
 
+/// How late a thread woke that slept a millisecond at a time, one value for each millisecond of the measured window. A pause of
+/// 100 ms is 100 of them, each with what was left of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Pauses {
+    /// Values.
+    pub count: u64,
+    /// Median, in nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile, in nanoseconds.
+    pub p99_ns: u64,
+    /// 99.9th percentile, in nanoseconds.
+    pub p99_9_ns: u64,
+    /// Largest, in nanoseconds.
+    pub max_ns: u64,
+}
+
 /// What the whole machine did during the measured window, all processes together.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -92,6 +113,26 @@ pub struct HostLoad {
     /// Share (0 to 1) of all cores' time that the hypervisor gave to other guests although this one wanted it.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub steal: f64,
+    /// Share (0 to 1) of the time of the cores that this process may use for which a CPU quota kept its control groups from
+    /// running (`throttled_usec` or `throttled_time` of their `cpu.stat`); `null` where the system does not tell.
+    #[serde(default)]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub cgroup_throttled_share: Option<f64>,
+    /// Share (0 to 1) of the time during which at least one task of the machine waited for a core (`some` of
+    /// `/proc/pressure/cpu`); `null` where the system does not tell.
+    #[serde(default)]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub cpu_pressure_share: Option<f64>,
+    /// Share (0 to 1) of the time during which at least one task waited for memory to be reclaimed or read back (`some` of
+    /// `/proc/pressure/memory`); `null` where the system does not tell.
+    #[serde(default)]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub memory_pressure_share: Option<f64>,
+    /// Share (0 to 1) of the time during which at least one task waited for disks (`some` of `/proc/pressure/io`); `null`
+    /// where the system does not tell.
+    #[serde(default)]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub io_pressure_share: Option<f64>,
 }
 
 #[cfg(test)]

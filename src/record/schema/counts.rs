@@ -34,6 +34,12 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Measured messages that the broker did not acknowledge, for whatever reason: those that were due and never sent are among
+    /// them. They are in no latency, and each waited longer than any that is.
+    pub fn without_acknowledgement(&self) -> u64 {
+        self.failed + self.unresolved + self.unsent
+    }
+
     /// Whether the ledger, and that of the warm-up, adds up.
     pub fn balances(&self) -> bool {
         let sums = |attempted: u64, outcomes: [u64; 3]| {

@@ -27,6 +27,10 @@ pub struct Latencies {
 pub struct Latency {
     /// Values in the histogram.
     pub count: u64,
+    /// Moments at which they became known: messages that were acknowledged (or received) together share a fate, so this
+    /// is how many values are independent of each other. `null` where it was not counted; `count` stands for it then.
+    #[serde(default)]
+    pub independent: Option<u64>,
     /// Smallest value, in nanoseconds.
     pub min_ns: u64,
     /// Arithmetic mean, in nanoseconds.
@@ -41,12 +45,12 @@ pub struct Latency {
     pub p90_ns: u64,
     /// 95th percentile, in nanoseconds.
     pub p95_ns: u64,
-    /// 99th percentile, in nanoseconds.
-    pub p99_ns: u64,
-    /// 99.9th percentile, in nanoseconds.
-    pub p99_9_ns: u64,
-    /// 99.99th percentile, in nanoseconds.
-    pub p99_99_ns: u64,
+    /// 99th percentile, in nanoseconds; `null` with fewer than ten independent values beyond it.
+    pub p99_ns: Option<u64>,
+    /// 99.9th percentile, in nanoseconds; `null` with fewer than ten independent values beyond it.
+    pub p99_9_ns: Option<u64>,
+    /// 99.99th percentile, in nanoseconds; `null` with fewer than ten independent values beyond it.
+    pub p99_99_ns: Option<u64>,
     /// Largest value, in nanoseconds, to the histogram's precision.
     pub max_ns: u64,
     /// Values too large for the histogram. They are in none of the other fields, so when there are any, every upper
@@ -57,17 +61,25 @@ pub struct Latency {
     pub histogram: String,
 }
 
+/// Fewest independent values beyond a percentile for it to be stated: the number of values beyond it varies by its square
+/// root, so with ten the percentile's rank is certain to about a third.
+pub const LEAST_EXCEEDANCES: u64 = 10;
+
 impl Latency {
     /// The latency that `histogram` (of nanoseconds, already merged) holds; `None` when there is not one value.
     ///
-    /// `beyond_range` counts the values that did not fit into the histogram.
-    pub fn from_histogram(histogram: &Histogram<u64>, beyond_range: u64) -> Option<Self> {
+    /// `beyond_range` counts the values that did not fit into the histogram. `independent` is as in
+    /// [`Latency::independent`].
+    pub fn from_histogram(histogram: &Histogram<u64>, beyond_range: u64, independent: Option<u64>) -> Option<Self> {
         if histogram.is_empty() && beyond_range == 0 {
             return None;
         }
         let at = |quantile| histogram.value_at_quantile(quantile);
+        let values = independent.unwrap_or(histogram.len() + beyond_range);
+        let known = |quantile| (values >= independent_values_needed(quantile)).then(|| at(quantile));
         Some(Latency {
             count: histogram.len(),
+            independent,
             min_ns: histogram.min(),
             mean_ns: histogram.mean(),
             stddev_ns: histogram.stdev(),
@@ -75,13 +87,23 @@ impl Latency {
             p75_ns: at(0.75),
             p90_ns: at(0.9),
             p95_ns: at(0.95),
-            p99_ns: at(0.99),
-            p99_9_ns: at(0.999),
-            p99_99_ns: at(0.9999),
+            p99_ns: known(0.99),
+            p99_9_ns: known(0.999),
+            p99_99_ns: known(0.9999),
             max_ns: histogram.max(),
             beyond_range,
             histogram: encode(histogram),
         })
+    }
+
+    /// Values that are independent of each other; all of them where that was not counted.
+    pub fn independent_values(&self) -> u64 {
+        self.independent.unwrap_or(self.count + self.beyond_range)
+    }
+
+    /// Whether at least [`LEAST_EXCEEDANCES`] independent values lie beyond `quantile` (0 to 1).
+    pub fn supports(&self, quantile: f64) -> bool {
+        self.independent_values() >= independent_values_needed(quantile)
     }
 
     /// The histogram that [`Latency::histogram`] encodes.
@@ -95,6 +117,16 @@ impl Latency {
         Deserializer::new()
             .deserialize(&mut std::io::Cursor::new(bytes))
             .map_err(|error| HistogramError(format!("{error:?}")))
+    }
+}
+
+/// How many independent values a distribution must have for ten of them to lie beyond `quantile` (0 to 1); none are enough
+/// for the maximum, beyond which nothing lies.
+pub fn independent_values_needed(quantile: f64) -> u64 {
+    // 1 − 0.9999 is not exactly 0.0001: rounded to where it makes no difference.
+    match ((1.0 - quantile) * 1e9).round() as u64 {
+        0 => u64::MAX,
+        beyond => (LEAST_EXCEEDANCES * 1_000_000_000).div_ceil(beyond),
     }
 }
 
@@ -122,19 +154,36 @@ mod tests {
         for value in 1..=10_000u64 {
             histogram.record(value * 1_000).unwrap();
         }
-        let latency = Latency::from_histogram(&histogram, 2).unwrap();
+        let latency = Latency::from_histogram(&histogram, 2, None).unwrap();
         assert_eq!(latency.count, 10_000);
         assert_eq!(latency.beyond_range, 2);
         assert!(latency.p50_ns.abs_diff(5_000_000) <= 5_000, "{}", latency.p50_ns);
-        assert!(latency.p99_ns.abs_diff(9_900_000) <= 9_900, "{}", latency.p99_ns);
+        assert!(latency.p99_ns.unwrap().abs_diff(9_900_000) <= 9_900, "{latency:?}");
         assert_eq!(latency.decode_histogram().unwrap(), histogram);
+    }
+
+    #[test]
+    fn a_percentile_needs_ten_independent_values_beyond_it() {
+        assert_eq!([0.5, 0.99, 0.999, 0.9999].map(independent_values_needed), [20, 1_000, 10_000, 100_000]);
+        assert_eq!(independent_values_needed(1.0), u64::MAX, "nothing lies beyond the maximum");
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, 1_000_000_000, 3).unwrap();
+        histogram.record_n(1_000_000, 200_000).unwrap();
+        let stated = |independent| {
+            let latency = Latency::from_histogram(&histogram, 0, independent).unwrap();
+            [latency.p99_ns, latency.p99_9_ns, latency.p99_99_ns].map(|value| value.is_some())
+        };
+        assert_eq!(stated(None), [true, true, true]);
+        assert_eq!(stated(Some(100_000)), [true, true, true]);
+        assert_eq!(stated(Some(99_999)), [true, true, false]);
+        assert_eq!(stated(Some(9_999)), [true, false, false]);
+        assert_eq!(stated(Some(999)), [false, false, false]);
     }
 
     #[test]
     fn nothing_recorded_is_no_latency_but_values_beyond_the_range_are() {
         let empty = Histogram::<u64>::new_with_bounds(1, 1_000_000, 3).unwrap();
-        assert_eq!(Latency::from_histogram(&empty, 0), None);
-        let beyond = Latency::from_histogram(&empty, 1).unwrap();
+        assert_eq!(Latency::from_histogram(&empty, 0, None), None);
+        let beyond = Latency::from_histogram(&empty, 1, None).unwrap();
         assert_eq!((beyond.count, beyond.beyond_range), (0, 1));
         assert!(beyond.mean_ns.is_finite() && beyond.stddev_ns.is_finite());
     }

@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use client::{Client, HostLoad, SendLoopLag};
+pub use client::{Client, HostLoad, Pauses, SendLoopLag};
 pub use counts::{Counts, ErrorCount, Verification, WarmUpCounts};
 pub use environment::Environment;
-pub use latency::{HistogramError, Latencies, Latency};
+pub use latency::{HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, independent_values_needed};
 pub use part::{SchedulePart, SchedulePartKind};
 pub use pipeline::{BoundBy, Held, KeptUp, Pipeline, Poisoned, Reconciliation, SeedFigures, SinkRecord, StageTime};
 pub use series::{Phase, SeriesRow};

@@ -24,6 +24,10 @@ pub struct Throughput {
     pub target_per_second: Option<f64>,
     /// Messages received inside the window by all consumers together, per second; `null` without consumers.
     pub consumed_per_second: Option<f64>,
+    /// Acknowledged messages that were in flight on average: by Little's law, `messages_per_second` × the mean service time.
+    /// `null` when none was acknowledged.
+    #[serde(default)]
+    pub in_flight_by_littles_law: Option<f64>,
     /// What the measured messages took until the last of them was acknowledged: what tools report that divide messages by
     /// total time. `null` when none was acknowledged.
     #[serde(default)]
@@ -90,6 +94,12 @@ impl Throughput {
     /// The time that other tools divide by: until the last acknowledgement, or the window where nothing else is known.
     pub fn completion_ns(&self) -> u64 {
         self.until_last_acknowledgement.map_or(self.window_ns, |completion| completion.duration_ns)
+    }
+
+    /// Acknowledged messages that were in flight on average, by Little's law (J. D. C. Little, A Proof for the Queuing Formula
+    /// L = λW, 1961): so many came per second, and each stayed for its service time.
+    pub fn in_flight(&self, mean_service_ns: f64) -> f64 {
+        self.messages_per_second * mean_service_ns / 1e9
     }
 }
 

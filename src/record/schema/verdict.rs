@@ -75,18 +75,24 @@ pub enum ReasonKind {
     Poison,
     /// The pipeline did not keep up with the producers.
     FellBehind,
-    /// Messages failed.
-    Failures,
-    /// Messages had no outcome when the drain deadline passed.
-    Unresolved,
+    /// Messages are missing from the latencies: they failed, had no outcome when the drain deadline passed, or were due and never
+    /// sent.
+    #[serde(alias = "failures", alias = "unresolved")]
+    MissingMessages,
     /// Latencies were too large for the histogram.
     BeyondRange,
     /// The schedule's rate was not reached, or not in time.
     RateMissed,
     /// The load generator itself was the limit.
     ClientBound,
-    /// The machine was short of CPU for reasons outside this process.
+    /// Time was withheld from the machine or from this process.
+    TimeWithheld,
+    /// A good part of the latency is the load generator's own delay.
+    OwnDelay,
+    /// The machine was short of CPU, or its tasks waited for disks, for reasons outside this process.
     HostContended,
+    /// Nothing was warmed up, and the slowest messages are those of the begin.
+    ColdStart,
     /// Throughput or latency was not steady over the measurement.
     NotSteady,
     /// The rate inside the window and the rate until the last acknowledgement differ.
@@ -114,12 +120,14 @@ impl ReasonKind {
             ReasonKind::SinkErrors => "sink_errors",
             ReasonKind::Poison => "poison",
             ReasonKind::FellBehind => "fell_behind",
-            ReasonKind::Failures => "failures",
-            ReasonKind::Unresolved => "unresolved",
+            ReasonKind::MissingMessages => "missing_messages",
             ReasonKind::BeyondRange => "beyond_range",
             ReasonKind::RateMissed => "rate_missed",
             ReasonKind::ClientBound => "client_bound",
+            ReasonKind::TimeWithheld => "time_withheld",
+            ReasonKind::OwnDelay => "own_delay",
             ReasonKind::HostContended => "host_contended",
+            ReasonKind::ColdStart => "cold_start",
             ReasonKind::NotSteady => "not_steady",
             ReasonKind::RatesDiffer => "rates_differ",
             ReasonKind::TooShort => "too_short",
@@ -143,6 +151,9 @@ pub struct LimitedBy {
 pub enum Limiter {
     /// The load generator: it had no more CPU to send with.
     Client,
+    /// The machine of the load generator: its cores were all busy, with the load generator and with other processes. A broker
+    /// on the same machine is usually among them.
+    Machine,
     /// The broker, or the network to it: messages waited for it while the client was idle.
     Broker,
     /// The schedule asked for no more, and got it.
@@ -160,6 +171,7 @@ impl Limiter {
     pub fn name(self) -> &'static str {
         match self {
             Limiter::Client => "client",
+            Limiter::Machine => "machine",
             Limiter::Broker => "broker",
             Limiter::Schedule => "schedule",
             Limiter::Window => "window",

@@ -3,7 +3,7 @@
 use super::payload::Sizes;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::units::Rate;
-use crate::scenario::{Load, Schedule, keys};
+use crate::scenario::{Load, Pacing, Schedule, keys};
 
 /// One message in each nanosecond: beyond it, no clock could tell two intended times apart.
 const FASTEST: f64 = 1e9;
@@ -33,8 +33,31 @@ const KINDS: [(&str, Kind); 5] = [
     ("poisson", Kind::Poisson),
 ];
 
-pub(super) fn read(root: &Fields<'_>, sizes: Sizes) -> Load {
-    let Some(fields) = root.get("load").and_then(|field| field.fields(&keys::LOAD)) else { return Load::Closed };
+pub(super) fn read(root: &Fields<'_>, sizes: Sizes) -> (Load, Pacing) {
+    match root.get("load").and_then(|field| field.fields(&keys::LOAD)) {
+        Some(fields) => (load(&fields, sizes), pacing(&fields)),
+        None => (Load::Closed, Pacing::default()),
+    }
+}
+
+fn pacing(fields: &Fields<'_>) -> Pacing {
+    let mut pacing = Pacing::default();
+    let Some(field) = fields.get("pacing") else { return pacing };
+    if !fields.has("rate") && !fields.has("schedule") {
+        let message = format!("a closed loop has no intended times, so it has no `{}`", field.path);
+        field.refuse(message, "remove it, or write a `rate`");
+    }
+    let Some(keys) = field.fields(&keys::PACING) else { return pacing };
+    if let Some(interval) = keys.get("wake_interval").and_then(|field| field.duration_above_zero()) {
+        pacing.wake_interval = interval;
+    }
+    if let Some(spin) = keys.get("spin").and_then(|field| field.boolean()) {
+        pacing.spin = spin;
+    }
+    pacing
+}
+
+fn load(fields: &Fields<'_>, sizes: Sizes) -> Load {
     let model = fields.get("model").and_then(|field| field.one_of(&[("closed", Model::Closed), ("open", Model::Open)]));
     fields.exclusive("rate", "schedule", "keep one of them: `rate` is short for a constant schedule");
     if model == Some(Model::Closed) {

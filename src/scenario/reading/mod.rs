@@ -74,18 +74,31 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
     let topology = topology::read(&root);
     let (producers, window) = producers::read(&root);
     let (payload, sizes) = payload::read(&root, context);
-    let load = load::read(&root, sizes);
+    let (load, pacing) = load::read(&root, sizes);
     let pipeline = pipeline::read(&root, context);
     let consumers = consumers::read(&root, context, pipeline.as_ref());
     let run = run::read(&root);
-    let thresholds = thresholds::read(&root);
+    let (thresholds, when_invalid) = thresholds::read(&root);
     let output = output::read(&root);
     if !problems.is_empty() {
         return None;
     }
     let (broker, descriptor) = broker?;
-    let scenario =
-        Scenario { name, broker, topology, producers, load, payload, consumers, pipeline, run, thresholds, output };
+    let scenario = Scenario {
+        name,
+        broker,
+        topology,
+        producers,
+        load,
+        pacing,
+        payload,
+        consumers,
+        pipeline,
+        run,
+        thresholds,
+        when_invalid,
+        output,
+    };
     Some(agreement::settle(scenario, window, &root, descriptor))
 }
 

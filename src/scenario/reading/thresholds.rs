@@ -3,7 +3,7 @@
 use super::super::suggestion::{closest, list};
 use super::super::units::{self, UnitError};
 use crate::scenario::fields::{Field, Fields};
-use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, keys};
+use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid, keys};
 
 const ADVICE: &str = "write `metric comparison value`, as in \"p99 < 10ms\" or \"messages_per_second > 50k\"";
 
@@ -39,15 +39,21 @@ const COMPARISONS: [(&str, Comparison); 6] = [
     ("=", Comparison::Equal),
 ];
 
-pub(super) fn read(root: &Fields<'_>) -> Vec<Threshold> {
+pub(super) fn read(root: &Fields<'_>) -> (Vec<Threshold>, WhenInvalid) {
     let Some(fields) = root.get("thresholds").and_then(|field| field.fields(&keys::THRESHOLDS)) else {
-        return Vec::new();
+        return Default::default();
     };
-    let Some(field) = fields.get("require") else { return Vec::new() };
+    let words = [("fail", WhenInvalid::Fail), ("ignore", WhenInvalid::Ignore)];
+    let when_invalid = fields.get("when_invalid").and_then(|field| field.one_of(&words)).unwrap_or_default();
+    let require = match fields.has("when_invalid") {
+        true => fields.require("require", "`when_invalid` does nothing without it: write `require = [\"p99 < 10ms\"]`"),
+        false => fields.get("require"),
+    };
+    let Some(field) = require else { return (Vec::new(), when_invalid) };
     // A single one needs no list, which is handy on the command line.
     let single = field.value.is_str();
     let each = if single { vec![field] } else { field.elements(ADVICE).unwrap_or_default() };
-    each.iter().filter_map(threshold).collect()
+    (each.iter().filter_map(threshold).collect(), when_invalid)
 }
 
 fn threshold(field: &Field<'_>) -> Option<Threshold> {

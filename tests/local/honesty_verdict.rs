@@ -1,0 +1,195 @@
+//! Proof that a run is not passed by what it did not measure: thresholds, tails, the machine's own part.
+
+use std::time::Duration;
+
+use brokermark::record::{ReasonKind, Record};
+
+use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_balanced, finding, reasons, record_of};
+
+const MILLISECOND: u64 = 1_000_000;
+
+fn null(tables: &str) -> String {
+    format!("broker.kind = \"null\"\n{tables}")
+}
+
+/// What each threshold came to: whether it held, and why.
+fn outcomes(record: &Record) -> Vec<(bool, &str)> {
+    record.thresholds.iter().map(|outcome| (outcome.held, outcome.explanation.as_str())).collect()
+}
+
+#[test]
+fn survivors_do_not_hold_a_threshold_for_the_messages_that_failed() {
+    let require = r#"["p50 < 10s", "p99 < 10s", "service.mean < 10s", "max < 10s"]"#;
+    for (fate, what) in [("fail", "failed"), ("ignore", "unresolved")] {
+        let bench = Bench::new(&null(&format!(
+            "broker.null.{fate} = 0.4
+            producers.in_flight = 10_000
+            run = {{ messages = 10_000, drain_deadline = \"300ms\" }}
+            thresholds = {{ require = {require}, when_invalid = \"ignore\" }}"
+        )));
+        let record = bench.run(&[]).expect(3).record();
+        assert_balanced(&record);
+        assert_eq!(record.counts.without_acknowledgement(), 4_000);
+        let [p50, p99, mean, max] = outcomes(&record)[..] else { panic!("{:?}", record.thresholds) };
+        assert!(p50.0, "the faster half was acknowledged: {p50:?}");
+        for (held, explanation) in [p99, mean, max] {
+            assert!(!held && explanation.contains("40 % of the messages had no acknowledgement"), "{explanation}");
+        }
+        let found = finding(&record, ReasonKind::MissingMessages).unwrap();
+        assert!(found.evidence.contains(&format!("4,000 {what}")), "{}", found.evidence);
+    }
+}
+
+#[test]
+fn messages_that_were_not_received_are_slower_than_those_that_were() {
+    let bench = Bench::new(&null(
+        "broker.null.lose = 0.05
+        consumers.groups = 2
+        run = { messages = 10_000, drain_deadline = \"300ms\" }
+        thresholds = { require = [\"end_to_end.p50 < 10s\", \"end_to_end.p99 < 10s\"], when_invalid = \"ignore\" }",
+    ));
+    let record = bench.run(&[]).expect(3).record();
+    let [half, most] = outcomes(&record)[..] else { panic!("{:?}", record.thresholds) };
+    assert!(!most.0 && most.1.contains("5.0 % of the messages were not received"), "{most:?}");
+    assert!(!half.1.contains("not received"), "{half:?}");
+}
+
+#[test]
+fn a_threshold_beyond_the_data_is_missed_and_says_how_many_messages_it_needs() {
+    let bench = Bench::new(&null(
+        "run.messages = 20_000\nthresholds = { require = [\"p99 < 10s\", \"p99.99 < 10s\"], when_invalid = \"ignore\" }",
+    ));
+    let record = bench.run(&[]).expect(3).record();
+    let [p99, p99_99] = outcomes(&record)[..] else { panic!("{:?}", record.thresholds) };
+    assert!(p99.0, "{p99:?}");
+    assert!(!p99_99.0 && p99_99.1.contains("100,000 independent messages"), "{p99_99:?}");
+    assert!(p99_99.1.contains("20,000 were measured"), "{p99_99:?}");
+}
+
+/// All messages of a batch are acknowledged together: 100 batches say no more of the slowest in 100 than 100 messages do.
+#[test]
+fn messages_of_one_request_count_once_for_a_tail() {
+    let bench = Bench::new(&null(
+        "producers.batch = 1_000
+        run.messages = 100_000
+        thresholds = { require = [\"p50 < 10s\", \"p99 < 10s\"], when_invalid = \"ignore\" }",
+    ));
+    let record = bench.run(&[]).expect(3).record();
+    let service = record.latency.service.as_ref().unwrap();
+    assert_eq!((service.count, service.independent), (100_000, Some(100)));
+    assert_eq!((service.p99_ns, service.p99_9_ns, service.p99_99_ns), (None, None, None));
+    let [p50, p99] = outcomes(&record)[..] else { panic!("{:?}", record.thresholds) };
+    assert!(p50.0, "{p50:?}");
+    assert!(!p99.0 && p99.1.contains("1,000 independent messages") && p99.1.contains("100 were measured"), "{p99:?}");
+    let shown = crate::harness::execute(&["show", bench.run_directory().to_str().unwrap()]).expect(0).stdout;
+    let row = shown.lines().find(|line| line.starts_with("service")).unwrap();
+    assert_eq!(row.matches('–').count(), 3, "p99, p99.9 and p99.99: {row}");
+}
+
+#[test]
+fn thresholds_that_hold_by_a_record_that_is_not_valid_do_not_pass() {
+    let scenario = |more: &str| {
+        Bench::new(&null(&format!("run.messages = 100\nthresholds = {{ require = [\"failed = 0\"]{more} }}")))
+    };
+    let ended = scenario("").run(&[]).expect(3);
+    ended.complains_of(&["not valid", "too_short", "when_invalid"]);
+    let record = ended.record();
+    assert!(reasons(&record).contains(&ReasonKind::TooShort));
+    assert!(record.thresholds[0].held, "it did hold, for what that is worth: {:?}", record.thresholds);
+    scenario(", when_invalid = \"ignore\"").run(&[]).expect(0);
+    Bench::new(&null("run.messages = 100")).run(&[]).expect(0);
+}
+
+#[test]
+#[cfg(feature = "kafka")]
+fn an_embedded_broker_is_there_to_try_thresholds_out() {
+    let bench = Bench::new(
+        "broker = { kind = \"kafka\", address = \"embedded\" }
+        run.messages = 100
+        thresholds.require = [\"failed = 0\"]",
+    );
+    assert!(!bench.run(&[]).expect(0).record().verdict.valid);
+}
+
+#[test]
+fn a_word_on_invalid_records_without_thresholds_is_refused() {
+    Bench::new(&null("run.messages = 100\nthresholds.when_invalid = \"ignore\""))
+        .run(&[])
+        .expect(2)
+        .complains_of(&["`require` is missing", "when_invalid"]);
+}
+
+#[test]
+fn a_pause_of_the_machine_is_seen_in_a_closed_loop_too_and_speaks_against_its_latency() {
+    let bench = Bench::new(&null("broker.null.service_time = \"1ms\"\nrun.duration = \"3s\""));
+    let mut run = bench.start(&[]);
+    run.await_stderr("measuring");
+    run.stall(Duration::from_secs(1));
+    let record = run.finish(PATIENCE).expect(0).record();
+    let pauses = record.client.pauses.unwrap();
+    assert!(pauses.count > 2_500, "one for each millisecond, those of the pause included: {pauses:?}");
+    assert!(pauses.max_ns > 900 * MILLISECOND, "{pauses:?}");
+    assert!(pauses.p99_ns > 800 * MILLISECOND, "a third of the time was a pause: {pauses:?}");
+    let found = finding(&record, ReasonKind::OwnDelay).unwrap();
+    assert!(reasons(&record).contains(&ReasonKind::OwnDelay), "{found:?}");
+}
+
+/// The null broker answers at once, so its response time is the tool's own.
+#[test]
+fn a_response_time_that_is_the_tool_s_own_delay_is_marked() {
+    let record = record_of(&null("load.rate = \"2k/s\"\nrun.duration = \"2s\""));
+    let found = finding(&record, ReasonKind::OwnDelay).unwrap();
+    assert!(found.evidence.contains("of the response p99 it reports"), "{}", found.evidence);
+    assert!(reasons(&record).contains(&ReasonKind::OwnDelay));
+}
+
+#[test]
+fn messages_in_flight_are_known_by_littles_law() {
+    let record = record_of(&null(
+        "broker.null.service_time = \"20ms\"\nproducers = { count = 2, in_flight = 50 }\nrun.duration = \"2s\"",
+    ));
+    // Each of the two keeps its window full, but for the time until it is woken to send again.
+    let in_flight = record.throughput.in_flight_by_littles_law.unwrap();
+    assert!((50.0..=101.0).contains(&in_flight), "{in_flight} of 100");
+}
+
+#[test]
+fn a_slow_start_that_nothing_warmed_up_is_noted() {
+    let record = record_of(&null(
+        "broker.null.stalls = [{ at = \"0s\", for = \"500ms\" }]\nload.rate = \"500/s\"\nrun.duration = \"6500ms\"",
+    ));
+    let found = finding(&record, ReasonKind::ColdStart).unwrap();
+    assert!(found.figures["first_row_p99_ns"] > 400e6, "{found:?}");
+    assert!(!reasons(&record).contains(&ReasonKind::ColdStart), "it is worth knowing, and no more");
+}
+
+/// What comes due while a producer may not be woken waits, and is late by as much.
+#[test]
+fn a_producer_is_woken_no_more_often_than_the_scenario_says() {
+    let record = record_of(&null(
+        "load = { rate = \"10k/s\", pacing = { wake_interval = \"50ms\", spin = true } }\nrun.duration = \"2s\"",
+    ));
+    assert_acknowledged(&record, 20_000);
+    let delay = record.latency.schedule_delay.unwrap();
+    assert!(delay.p50_ns > 15 * MILLISECOND, "half of 50 ms, were it not for the machine: {}", delay.p50_ns);
+}
+
+#[test]
+fn a_closed_loop_has_nothing_to_pace() {
+    let bench = Bench::new(&null("load.pacing.spin = true\nrun.messages = 1"));
+    bench.run(&[]).expect(2).complains_of(&["load.pacing", "no intended times"]);
+}
+
+/// Fields are added and reasons are named anew; what was measured before is still there to be compared with.
+#[test]
+fn every_record_that_is_kept_can_still_be_read() {
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/results"));
+    let brokers = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    let runs = brokers.flat_map(|broker| std::fs::read_dir(broker).unwrap().map(|entry| entry.unwrap().path()));
+    let mut records = 0;
+    for run in runs.filter(|run| run.join("records.jsonl").exists()) {
+        let read = brokermark::record::read_records(&run).unwrap_or_else(|error| panic!("{}: {error}", run.display()));
+        records += read.records.len();
+    }
+    assert!(records > 0);
+}
