@@ -5,9 +5,9 @@ use jiff::Timestamp;
 use super::environment::environment;
 use super::threshold::evaluate;
 use super::verdict::{Evidence, LoadShape, judge};
-use crate::engine::{self, End, Outcome, Second};
+use crate::engine::{self, End, EngineError, Outcome, Second};
 use crate::measure::host::{self, HostUsage};
-use crate::measure::{Distribution, ErrorTally, Errors};
+use crate::measure::{Distribution, ErrorTally, Errors, FailureClass};
 use crate::record::{
     Client, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Phase, Record, SCHEMA, SendLoopLag, SeriesRow,
     Status, Throughput, Verdict, Verification, WarmUpCounts, Wire, point_values,
@@ -17,13 +17,14 @@ use crate::scenario::{Load, Trial};
 /// A row shorter than this is cut off by the end of a phase, and its counts are no rate.
 const FULL_SECOND_NS: u64 = 950_000_000;
 
-/// The record of a trial that ran, and its seconds.
-pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Outcome) -> (Record, Vec<SeriesRow>) {
-    let rows = series(trial, outcome);
+/// The record of a trial that ran, or still runs.
+pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Outcome) -> Record {
+    let rows: Vec<SeriesRow> = outcome.totals.seconds.iter().map(|second| series_row(trial, second)).collect();
     let mut record = empty(trial, run_id, arguments, timestamp(outcome.started_at));
     record.status = match outcome.end {
         End::Completed => Status::Completed,
         End::Interrupted => Status::Interrupted,
+        End::Running => Status::Running,
     };
     record.counts = counts(trial, outcome);
     record.throughput = throughput(trial, outcome);
@@ -41,20 +42,28 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
     record.errors = errors(&outcome.totals.outcomes.errors);
     record.receive_errors = errors(&outcome.receive_errors);
+    record.receive_errors.extend(crashes(&outcome.consumer_crashes));
     record.verification = verification(trial, outcome);
+    if let (End::Running, Some(found)) = (outcome.end, &mut record.verification) {
+        // What is still on its way is not lost.
+        found.lost = 0;
+    }
     record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
     record.wire = wire(outcome, &record);
     record.host_load = outcome.usage.system.map(|load| HostLoad { system_cpu_busy: load.busy, steal: load.steal });
     record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));
     conclude(&mut record, trial, &rows);
-    (record, rows)
+    record
 }
 
 /// The record of a trial that could not run: failure is data, too.
-pub fn assemble_failed(trial: &Trial, run_id: &str, arguments: &[String], error: &str) -> Record {
+pub fn assemble_failed(trial: &Trial, run_id: &str, arguments: &[String], error: &EngineError) -> Record {
     let mut record = empty(trial, run_id, arguments, Timestamp::now());
-    record.error = Some(error.to_owned());
+    match error {
+        EngineError::Interrupted => record.status = Status::Interrupted,
+        error => record.error = Some(error.to_string()),
+    }
     conclude(&mut record, trial, &[]);
     record
 }
@@ -153,6 +162,12 @@ pub(super) fn errors_by_class(errors: &Errors, begin_ns: u64) -> Vec<ErrorCount>
     errors
 }
 
+/// When consumers crashed is not known.
+fn crashes(said: &[String]) -> Option<ErrorCount> {
+    let first_message = said.first()?.clone();
+    Some(ErrorCount { class: FailureClass::Crashed, count: said.len() as u64, first_message, first_at_ns: 0 })
+}
+
 /// Every group is owed every message, so all figures are sums over the groups.
 fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
     let consumers = trial.scenario.consumers.as_ref().filter(|consumers| consumers.verify)?;
@@ -233,9 +248,9 @@ fn used(usage: &HostUsage, acknowledged: u64) -> Client {
     }
 }
 
-fn series(trial: &Trial, outcome: &Outcome) -> Vec<SeriesRow> {
-    let consumers = trial.scenario.consumers.is_some();
-    let row = |second: &Second| SeriesRow {
+/// One second of a trial.
+pub fn series_row(trial: &Trial, second: &Second) -> SeriesRow {
+    SeriesRow {
         point_index: trial.point_index,
         trial: trial.trial,
         second: second.begin_ns / 1_000_000_000,
@@ -249,7 +264,7 @@ fn series(trial: &Trial, outcome: &Outcome) -> Vec<SeriesRow> {
         acknowledged: second.acknowledged,
         failed: second.failed,
         payload_bytes: second.payload_bytes,
-        consumed: consumers.then_some(second.consumed),
+        consumed: trial.scenario.consumers.is_some().then_some(second.consumed),
         finished: second.finished,
         lag: second.lag,
         in_flight: second.in_flight,
@@ -257,8 +272,7 @@ fn series(trial: &Trial, outcome: &Outcome) -> Vec<SeriesRow> {
         p99_ns: second.p99_ns,
         queue_messages: second.queue_messages,
         cpu_cores: second.cpu_cores,
-    };
-    outcome.totals.seconds.iter().map(row).collect()
+    }
 }
 
 fn timestamp(time: std::time::SystemTime) -> Timestamp {

@@ -15,7 +15,7 @@ pub fn evaluate(thresholds: &[Threshold], record: &Record) -> Vec<ThresholdOutco
 fn evaluate_one(threshold: &Threshold, record: &Record) -> ThresholdOutcome {
     let found = match record.status {
         Status::Failed => Err("the trial failed".to_owned()),
-        Status::Completed | Status::Interrupted => measured(threshold.metric, record),
+        Status::Completed | Status::Interrupted | Status::Running => measured(threshold.metric, record),
     };
     let (held, explanation) = match &found {
         Ok(value) => {

@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, Interval, MissedTickBehavior, timeout};
 
+use super::checkpoint::Checkpoints;
 use super::collector::{Collector, Standing};
 use super::observer::{Observer, Phase};
 use crate::broker::{Broker, Topic};
@@ -22,6 +23,7 @@ pub(super) struct Look<'a, B> {
     pub collector: Collector,
     pub observer: &'a mut dyn Observer,
     pub pipeline: Option<Pipeline>,
+    checkpoints: Checkpoints<'a>,
     broker: &'a B,
     ticks: Interval,
     /// What the pipeline reads.
@@ -41,18 +43,24 @@ impl<'a, B: Broker> Look<'a, B> {
         broker: &'a B,
         observer: &'a mut dyn Observer,
         pipeline: Option<Pipeline>,
+        checkpoints: Checkpoints<'a>,
         topic: &'a Topic,
         load_start: std::time::Instant,
     ) -> Self {
         let mut ticks = tokio::time::interval_at(Instant::from_std(load_start) + LOOK, LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Look { collector, observer, pipeline, broker, ticks, topic, asked: None, ends: None, lag: None }
+        Look { collector, observer, pipeline, checkpoints, broker, ticks, topic, asked: None, ends: None, lag: None }
     }
 
     /// Looks at everything.
     pub fn look(&mut self, phase: Phase) {
         let standing = self.standing();
         self.collector.look(phase, self.broker, standing, self.observer);
+        self.checkpoints.passed(phase);
+        if self.observer.wants_checkpoint() {
+            let tell = |so_far: &_| self.observer.checkpoint(so_far);
+            self.checkpoints.take(&mut self.collector, self.pipeline.as_ref(), self.broker, tell);
+        }
     }
 
     /// Where the pipeline stands. Its lag is told once: it is that of the moment at which it was asked for.

@@ -5,12 +5,16 @@
 //! - `consuming`: the consumer task.
 //! - `course`, `quota`, `rounds`, `pacer`: when to send, how much is left, together or alone.
 //! - `collector`: looks at all recorders once a second; an [`Observer`] is told.
+//! - `checkpoint`: the trial as if it had ended now, for an observer that wants to keep it.
+//! - [`Interruption`]: what the user's signals end.
 //! - [`Outcome`]: what it came to.
 
+mod checkpoint;
 mod collector;
 mod consuming;
 mod course;
 mod dispatch;
+mod interruption;
 mod look;
 mod observer;
 mod outcome;
@@ -24,6 +28,7 @@ mod trial;
 
 pub use collector::Totals;
 pub use dispatch::run_scenario;
+pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{Observer, Phase, Second};
 pub use outcome::{Account, End, Ledger, Outcome, Times};
 pub use trial::run;
@@ -49,6 +54,8 @@ pub enum EngineError {
     Broker(#[from] BrokerError),
     #[error("the pipeline cannot begin: {0}")]
     Pipeline(String),
+    #[error("it was interrupted before its load began")]
+    Interrupted,
     #[error("a producer task crashed ({0}): this is a bug of brokermark, please report it")]
     Crashed(String),
 }

@@ -1,5 +1,6 @@
 //! Who watches a trial while it runs: progress on a terminal, the interval log. The engine itself prints nothing.
 
+use super::Outcome;
 use crate::measure::{Interval, Reception};
 
 /// Where a trial stands.
@@ -49,4 +50,12 @@ pub trait Observer: Send {
 
     /// About once a second, and at the end of each phase of the load: the figures, and the histograms they come from.
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception);
+
+    /// Whether the trial so far should be handed to [`Observer::checkpoint`] now. Asked after every second.
+    fn wants_checkpoint(&self) -> bool {
+        false
+    }
+
+    /// The trial as if it had ended now.
+    fn checkpoint(&mut self, _so_far: &Outcome) {}
 }

@@ -16,6 +16,8 @@ pub enum End {
     Completed,
     /// The user did.
     Interrupted,
+    /// Nothing yet: this is a checkpoint of a trial that goes on.
+    Running,
 }
 
 /// Everything one trial measured.
@@ -32,6 +34,8 @@ pub struct Outcome {
     pub found: Vec<Found>,
     /// What went wrong while receiving; each was retried.
     pub receive_errors: Errors,
+    /// What consumers that crashed said of it.
+    pub consumer_crashes: Vec<String>,
     /// What the pipeline did, where there is one.
     pub pipeline: Option<pipeline::Outcome>,
     /// How late wake-ups came; `None` in a closed loop, which has none.
@@ -80,6 +84,19 @@ impl Ledger {
         Ledger {
             measured: Account::new(attempted.measured, outcomes.measured, in_flight - of_warm_up),
             warm_up: Account::new(attempted.warm_up, outcomes.warm_up, of_warm_up),
+        }
+    }
+
+    /// The account of a trial that goes on. Its books are not read at the same moment, so they cannot check each other:
+    /// what has no outcome is the rest.
+    pub fn so_far(attempted: Attempted, outcomes: &Interval) -> Self {
+        let account = |attempted: u64, outcomes: Tally| {
+            let attempted = attempted.max(outcomes.resolved());
+            Account::new(attempted, outcomes, attempted - outcomes.resolved())
+        };
+        Ledger {
+            measured: account(attempted.measured, outcomes.measured),
+            warm_up: account(attempted.warm_up, outcomes.warm_up),
         }
     }
 }

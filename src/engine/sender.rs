@@ -206,7 +206,12 @@ impl<P: Producer> Sender<P> {
         }
         let measured = self.parts.iter().filter(|parts| parts.stamp.measured()).count() as u64;
         self.attempted.measured += measured;
-        self.attempted.warm_up += self.parts.len() as u64 - measured;
+        let of_warm_up = self.parts.len() as u64 - measured;
+        if of_warm_up > 0 {
+            self.attempted.warm_up += of_warm_up;
+            // Before they are handed over, so that who reads both never takes them for measured ones.
+            window.set_warm_up(self.attempted.warm_up);
+        }
         window.submit(outgoing.len() as u64);
         shared.quota.spend(if measured > 0 { payload_bytes } else { 0 });
 
@@ -232,6 +237,7 @@ impl<P: Producer> Sender<P> {
             let measured = rest.iter().filter(|outgoing| outgoing.stamp.measured()).count() as u64;
             self.attempted.measured -= measured;
             self.attempted.warm_up -= withdrawn - measured;
+            window.set_warm_up(self.attempted.warm_up);
             window.withdraw(withdrawn);
             Err(Stopped)
         };

@@ -7,8 +7,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::checkpoint::Checkpoints;
 use super::collector::Collector;
 use super::course::Course;
+use super::interruption::{InterruptiblePhase, Interruption};
 use super::look::Look;
 use super::observer::{Observer, Phase};
 use super::outcome::{End, Ledger, Outcome, Times};
@@ -31,9 +33,14 @@ const RUN_UP: Duration = Duration::from_millis(20);
 /// How long after its last intended time an open loop may still send what is due: a wake-up's lateness, many times over.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
+/// After the second signal, how long consumers are waited for, databases asked and topics removed: a few seconds in all.
+const LAST_RECEIPT: Duration = Duration::from_secs(1);
+const LAST_ANSWER: Duration = Duration::from_millis(500);
+const LAST_REMOVAL: Duration = Duration::from_secs(2);
+
 /// Runs one trial on broker `B`.
 ///
-/// `interrupted` turns true when the user wants the load to end: what was measured until then is drained and kept.
+/// `interruption`: what the user's signals end. What was measured until then is kept.
 ///
 /// # Errors
 /// When the trial could not begin: bad payloads, or a broker that cannot be reached or prepared. Once the load has begun,
@@ -41,7 +48,7 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 pub async fn run<B: Broker>(
     scenario: &Scenario,
     identity: &TrialIdentity,
-    interrupted: watch::Receiver<bool>,
+    interruption: &Interruption,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, EngineError> {
     observer.phase(Phase::Prepare);
@@ -56,8 +63,10 @@ pub async fn run<B: Broker>(
     let arrivals = scenario.consumers.as_ref().map(|consumers| {
         Arrivals::new(clock, identity.tag, scenario.producers.count, consumers.groups, consumers.verify)
     });
-    let broker = B::connect(setup(scenario, identity, &acks, &payloads)).await?;
+    let preparation = interruption.phase();
+    let broker = unless_over(&preparation, B::connect(setup(scenario, identity, &acks, &payloads))).await?;
     let topics = topics(scenario, identity);
+    // Not given up for a signal: it would not be known which topics are there.
     let created = match broker.prepare(&topics).await {
         Ok(created) => created,
         Err(error) => {
@@ -67,12 +76,15 @@ pub async fn run<B: Broker>(
         }
     };
     let remove = if scenario.topology.keep { Vec::new() } else { created };
-    let trial = Running { scenario, identity, topics, acks, arrivals, payloads, open };
-    let result = trial.run(&broker, interrupted, observer).await;
-    let closed = broker.close(remove).await;
+    let trial = Running { scenario, identity, started_at, topics, acks, arrivals, payloads, open };
+    let result = trial.run(&broker, interruption, observer).await;
+    let left = remove.join(", ");
+    let closed = interruption.finish(broker.close(remove), LAST_REMOVAL).await;
     let mut outcome = result?;
-    outcome.started_at = started_at;
-    outcome.close_error = closed.err().map(|error| error.to_string());
+    outcome.close_error = match closed {
+        Some(closed) => closed.err().map(|error| error.to_string()),
+        None => Some(format!("the run was ended before the broker had removed its topics: {left}")),
+    };
     Ok(outcome)
 }
 
@@ -80,6 +92,7 @@ pub async fn run<B: Broker>(
 pub(super) struct Running<'a> {
     pub scenario: &'a Scenario,
     pub identity: &'a TrialIdentity,
+    pub started_at: SystemTime,
     pub topics: Vec<Topic>,
     pub acks: Acks,
     pub arrivals: Option<Arrivals>,
@@ -91,10 +104,11 @@ impl Running<'_> {
     async fn run<B: Broker>(
         self,
         broker: &B,
-        interrupted: watch::Receiver<bool>,
+        interruption: &Interruption,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
         let (stop_consumers, consumers_stop) = watch::channel(false);
+        let mut wait = interruption.phase();
         let clock = self.acks.clock();
         let feed = self.scenario.pipeline.as_ref().map(|pipeline| pipeline.feed);
         let mut pipeline = match &self.scenario.pipeline {
@@ -106,9 +120,10 @@ impl Running<'_> {
         };
         let mut consumers = JoinSet::new();
         if feed != Some(Feed::Beforehand) {
-            consumers = self.consumers(broker, consumers_stop.clone(), pipeline.as_mut()).await?;
+            consumers = unless_over(&wait, self.consumers(broker, consumers_stop.clone(), pipeline.as_mut())).await?;
         }
-        let producers = if feed == Some(Feed::None) { Vec::new() } else { self.producers(broker).await? };
+        let producers =
+            if feed == Some(Feed::None) { Vec::new() } else { unless_over(&wait, self.producers(broker)).await? };
 
         let limits = &self.scenario.run;
         let load_start_ns = clock.now_ns() + RUN_UP.as_nanos() as u64;
@@ -116,17 +131,21 @@ impl Running<'_> {
         let pacer = self.open.then(|| Arc::new(Pacer::start(clock, self.scenario.producers.count)));
         let tasks = self.start(producers, &course, pacer.as_ref());
         let collector = Collector::new(self.acks.clone(), self.arrivals.clone(), self.open, load_start_ns);
-        let mut look =
-            Look::begin(collector, broker, observer, pipeline, &self.topics[0], clock.instant(load_start_ns));
+        let checkpoints = Checkpoints::new(&self, course.clone(), pacer.clone());
+        let load_start = clock.instant(load_start_ns);
+        let mut look = Look::begin(collector, broker, observer, pipeline, checkpoints, &self.topics[0], load_start);
 
-        let load = self.load(tasks, &course, pacer.as_deref(), interrupted.clone(), &mut look).await?;
+        let load = self.load(tasks, &course, pacer.as_deref(), &wait, &mut look).await?;
+        wait = wait.next();
         let finished = |pipeline: &Pipeline| (look.collector.acknowledged(), pipeline.finished());
         let at_load_end = look.pipeline.as_ref().filter(|_| feed == Some(Feed::Together)).map(finished);
         let mut deadline = Instant::now() + limits.drain_deadline;
         look.observer.phase(Phase::Drain);
-        while self.acks.in_flight() > 0 && Instant::now() < deadline {
+        while self.acks.in_flight() > 0 && Instant::now() < deadline && !wait.is_over() {
             look.wait(Phase::Drain).await;
         }
+        let mut end = if wait.is_over() { End::Interrupted } else { load.end };
+        wait = wait.next();
         let usage = load.usage.usage();
         let mut last_phase = Phase::Drain;
         if look.pipeline.is_some() {
@@ -143,10 +162,13 @@ impl Running<'_> {
             };
             look.observer.phase(last_phase);
             look.look(if last_phase == Phase::Measure { Phase::Measure } else { Phase::Drain });
-            // A signal ends the load; a second wait ends by it only where that was no load.
-            let stop = || feed == Some(Feed::None) && *interrupted.borrow();
+            // Where nothing is sent, this is the phase that a signal before it would have ended.
+            let stop = || wait.is_over() || feed == Some(Feed::None) && interruption.is_requested();
             while !self.is_worked_off(&mut look).await && Instant::now() < deadline && !stop() {
                 look.wait(last_phase).await;
+            }
+            if stop() {
+                (end, deadline) = (End::Interrupted, Instant::now());
             }
             if feed == Some(Feed::None) {
                 // What has been taken is still written.
@@ -157,26 +179,33 @@ impl Running<'_> {
             look.observer.phase(Phase::Verify);
             let groups = self.scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups as u64);
             look.look(Phase::Drain);
-            while arrivals.received() < look.collector.acknowledged() * groups && Instant::now() < deadline {
+            let left = |look: &Look<'_, B>| arrivals.received() < look.collector.acknowledged() * groups;
+            while left(&look) && Instant::now() < deadline && !wait.is_over() {
                 look.wait(Phase::Verify).await;
+            }
+            if wait.is_over() {
+                end = End::Interrupted;
             }
         }
         stop_consumers.send_replace(true);
         if let Some(pipeline) = &look.pipeline {
             pipeline.finish(deadline);
         }
-        let receive_errors = join(consumers).await;
-        let lag = look.measure_lag().await;
+        let (receive_errors, consumer_crashes) =
+            join(consumers, look.pipeline.as_ref(), &wait.next(), interruption).await;
+        let lag = if interruption.is_urgent() { None } else { look.measure_lag().await };
         let standing = look.standing();
         let totals = look.collector.close(last_phase, broker, standing, look.observer);
         let pipeline = match look.pipeline {
-            Some(pipeline) => Some(pipeline.outcome(lag, at_load_end).await),
+            Some(pipeline) => {
+                let given_up = interruption.given_up(LAST_ANSWER);
+                Some(pipeline.outcome(lag, at_load_end, given_up).await)
+            }
             None => None,
         };
-        let end = if feed == Some(Feed::None) && *interrupted.borrow() { End::Interrupted } else { load.end };
         Ok(Outcome {
             end,
-            started_at: SystemTime::UNIX_EPOCH,
+            started_at: self.started_at,
             open_loop: self.open,
             ledger: Ledger::settle(load.attempted, &totals.outcomes, self.acks.in_flight()),
             due: self.due(&course, load.ended_ns),
@@ -189,6 +218,7 @@ impl Running<'_> {
             totals,
             found: self.arrivals.as_ref().map(Arrivals::found).unwrap_or_default(),
             receive_errors,
+            consumer_crashes,
             pipeline,
             lag: pacer.map(|pacer| pacer.lag()),
             usage,
@@ -203,7 +233,7 @@ impl Running<'_> {
         mut tasks: JoinSet<Attempted>,
         course: &Course,
         pacer: Option<&Pacer>,
-        mut interrupted: watch::Receiver<bool>,
+        interruptible: &InterruptiblePhase,
         look: &mut Look<'_, B>,
     ) -> Result<LoadEnd, EngineError> {
         let clock = course.clock();
@@ -241,7 +271,7 @@ impl Running<'_> {
                 }
                 () = look.is_due() => look.look(phase),
                 () = tokio::time::sleep_until(load_ends), if limited && !course.is_stopped() => stop(),
-                Ok(_) = interrupted.wait_for(|interrupted| *interrupted), if end == End::Completed => {
+                () = interruptible.over(), if end == End::Completed => {
                     end = End::Interrupted;
                     stop();
                 }
@@ -271,7 +301,7 @@ impl Running<'_> {
     }
 
     /// How many measured messages the schedule wanted out before the load ended.
-    fn due(&self, course: &Course, ended_ns: u64) -> Option<u64> {
+    pub(super) fn due(&self, course: &Course, ended_ns: u64) -> Option<u64> {
         let Load::Open(schedule) = &self.scenario.load else { return None };
         // Where nobody sends, nothing is due.
         if self.scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.feed == Feed::None) {
@@ -291,12 +321,48 @@ struct LoadEnd {
     ended_ns: u64,
 }
 
-async fn join(consumers: JoinSet<Errors>) -> Errors {
-    let mut errors = Errors::default();
-    for one in consumers.join_all().await {
-        errors.merge(&one);
+/// Does what must be done before the load, unless a signal ends it.
+async fn unless_over<T, E: Into<EngineError>>(
+    wait: &InterruptiblePhase,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, EngineError> {
+    tokio::select! {
+        biased;
+        done = work => done.map_err(Into::into),
+        () = wait.over() => Err(EngineError::Interrupted),
     }
-    errors
+}
+
+/// Waits until all consumers have ended: what they met, and what those that crashed said of it.
+async fn join(
+    mut consumers: JoinSet<Errors>,
+    pipeline: Option<&Pipeline>,
+    wait: &InterruptiblePhase,
+    interruption: &Interruption,
+) -> (Errors, Vec<String>) {
+    let mut met = Errors::default();
+    let mut crashes = Vec::new();
+    let mut hurried = false;
+    let ending = async {
+        loop {
+            tokio::select! {
+                ended = consumers.join_next() => match ended {
+                    Some(Ok(errors)) => met.merge(&errors),
+                    Some(Err(crash)) => crashes.push(crash.to_string()),
+                    None => break,
+                },
+                () = wait.over(), if !hurried => {
+                    hurried = true;
+                    if let Some(pipeline) = pipeline {
+                        pipeline.finish(Instant::now());
+                    }
+                }
+            }
+        }
+    };
+    // Those that do not even end then are dropped with the set.
+    let _ = interruption.finish(ending, LAST_RECEIPT).await;
+    (met, crashes)
 }
 
 fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &Arc<PayloadPool>) -> Setup {

@@ -71,6 +71,11 @@ impl Acks {
         self.shared.windows.iter().map(Window::submitted).sum()
     }
 
+    /// Of them, those of the warm-up.
+    pub fn submitted_in_warm_up(&self) -> u64 {
+        self.shared.windows.iter().map(Window::warm_up).sum()
+    }
+
     /// Records that the client did not take a message.
     pub fn reject(&self, stamp: Stamp, class: FailureClass, message: impl FnOnce() -> String) {
         AckBatch::begin(&self.shared, &self.shared.rejections).failed(stamp, class, message);

@@ -6,6 +6,7 @@
 mod harness;
 
 mod cli;
+mod durability;
 mod honesty;
 mod results;
 mod scenario;

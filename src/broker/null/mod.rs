@@ -26,6 +26,7 @@ use super::{
 pub struct NullBroker {
     servers: Vec<Arc<Server>>,
     topics: Mutex<BTreeMap<String, Arc<TopicLog>>>,
+    consumer_panics_after: Option<u64>,
 }
 
 impl NullBroker {
@@ -63,10 +64,11 @@ impl Broker for NullBroker {
         let options: NullOptions = setup.config.options.clone().try_into().map_err(|error: toml::de::Error| {
             BrokerError::Configuration { broker: "null", reason: error.to_string() }
         })?;
+        let consumer_panics_after = options.consumer_panics_after;
         let script = Arc::new(Script::new(options));
         let servers = (0..setup.config.connections)
             .map(|_| Server::start(script.clone(), setup.acks.recorder(), setup.acks.clock()));
-        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default() })
+        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default(), consumer_panics_after })
     }
 
     async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
@@ -82,7 +84,7 @@ impl Broker for NullBroker {
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<NullConsumer, BrokerError> {
-        Ok(NullConsumer { member: self.log(&subscription.topic).join(subscription) })
+        Ok(NullConsumer { member: self.log(&subscription.topic).join(subscription), left: self.consumer_panics_after })
     }
 
     fn identity(&self) -> Identity {
@@ -118,6 +120,8 @@ impl Drop for NullProducer {
 /// A member of a group on one topic of the scripted broker.
 pub struct NullConsumer {
     member: Arc<Member>,
+    /// Messages until it panics, if it is to.
+    left: Option<u64>,
 }
 
 impl Consumer for NullConsumer {
@@ -127,6 +131,11 @@ impl Consumer for NullConsumer {
     }
 
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        Ok(self.member.take(each))
+        let taken = self.member.take(each);
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(taken as u64);
+            assert!(*left > 0, "a consumer crashed as the null broker's script says");
+        }
+        Ok(taken)
     }
 }

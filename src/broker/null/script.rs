@@ -34,6 +34,8 @@ pub struct NullOptions {
     /// Never answered.
     #[serde(deserialize_with = "share")]
     pub ignore: f64,
+    /// Each consumer panics once it has handed over so many messages, as one with a bug would.
+    pub consumer_panics_after: Option<u64>,
 }
 
 /// A stretch in which nothing is acknowledged.

@@ -7,21 +7,20 @@ mod recording;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
-use tokio::sync::watch;
 
 use self::progress::Progress;
-use self::recording::Recording;
+use self::recording::{Recording, Run};
 use super::Exit;
 use super::show::{View, summary};
 use crate::broker::registry;
 use crate::conclude::{assemble, assemble_failed, mask_secrets};
-use crate::engine::{TrialIdentity, run_scenario};
+use crate::engine::{Interruption, TrialIdentity, run_scenario};
 use crate::record::{CompletedTrial, DirectoryError, Record, RunDirectory, Status, probe};
-use crate::scenario::{self, Plan, Trial};
+use crate::scenario::{self, Plan, Trial, units};
 
 #[derive(Debug, Args)]
 pub struct RunArguments {
@@ -43,6 +42,9 @@ pub struct RunArguments {
     /// Print each record as a line of JSON on standard output
     #[arg(long)]
     pub json: bool,
+    /// How often the record so far is written, for what a kill would leave
+    #[arg(long, value_name = "DURATION", hide = true, default_value = "1m", value_parser = units::parse_duration)]
+    pub checkpoint_every: Duration,
 }
 
 /// Runs the scenario.
@@ -109,8 +111,8 @@ impl<'a> Session<'a> {
     }
 
     async fn run(mut self, plan: &Plan, out: &mut dyn Write) -> Exit {
-        let interrupted = match interrupt::watch() {
-            Ok(interrupted) => interrupted,
+        let interruption = match interrupt::watch() {
+            Ok(interruption) => interruption,
             Err(error) => {
                 eprintln!("error: cannot listen for signals: {error}");
                 return Exit::Failure;
@@ -121,12 +123,12 @@ impl<'a> Session<'a> {
             if self.complete.contains(&(trial.point_index, trial.trial)) {
                 continue;
             }
-            if *interrupted.borrow() {
+            if interruption.is_requested() {
                 exit = Exit::Interrupted;
                 break;
             }
             let progress = Progress::new(self.arguments.quiet, plan, position);
-            match self.trial(trial, position, interrupted.clone(), progress, out).await {
+            match self.trial(trial, position, &interruption, progress, out).await {
                 Ok(ended) => exit = worse(exit, ended),
                 Err(error) => {
                     eprintln!("error: {error}");
@@ -145,26 +147,27 @@ impl<'a> Session<'a> {
         &mut self,
         trial: &Trial,
         position: usize,
-        interrupted: watch::Receiver<bool>,
+        interruption: &Interruption,
         progress: Progress,
         out: &mut dyn Write,
     ) -> Result<Exit, DirectoryError> {
         let identity = identity(&self.run_id, position);
-        let mut recording = Recording::new(&trial.scenario.output, progress);
-        let result = run_scenario(&trial.scenario, &identity, interrupted, &mut recording).await;
-        let lines = recording.finish();
-        let (record, rows) = match &result {
+        let run = Run {
+            id: &self.run_id,
+            command_line: &self.command_line,
+            checkpoint_every: self.arguments.checkpoint_every,
+        };
+        let mut recording = Recording::new(trial, run, self.directory.journal(), progress);
+        let result = run_scenario(&trial.scenario, &identity, interruption, &mut recording).await;
+        recording.finish();
+        let record = match &result {
             Ok(outcome) => assemble(trial, &self.run_id, &self.command_line, outcome),
             Err(error) => {
                 eprintln!("error: {error}");
-                (assemble_failed(trial, &self.run_id, &self.command_line, &error.to_string()), Vec::new())
+                assemble_failed(trial, &self.run_id, &self.command_line, error)
             }
         };
-        let kept = self
-            .directory
-            .append_series(&rows)
-            .and_then(|()| self.directory.append_hlog(&lines))
-            .and_then(|()| self.directory.append_record(&record));
+        let kept = self.directory.append_record(&record);
         if kept.is_err() || self.arguments.json {
             // Where the disk does not take it, the record must not be lost.
             let _ = out.write_all(record.to_line().as_bytes()).and_then(|()| out.flush());
@@ -184,7 +187,8 @@ fn exit_of(record: &Record) -> Exit {
     let nothing_arrived = record.counts.attempted > 0 && record.counts.acknowledged == 0;
     match record.status {
         Status::Interrupted => Exit::Interrupted,
-        Status::Failed => Exit::Failure,
+        // A checkpoint is no end.
+        Status::Failed | Status::Running => Exit::Failure,
         Status::Completed if nothing_arrived || !record.counts.balances() => Exit::Failure,
         Status::Completed if record.missed_a_threshold() => Exit::ThresholdMissed,
         Status::Completed => Exit::Success,

@@ -104,6 +104,14 @@ impl Progress {
         }
     }
 
+    /// Prints a line that does not concern progress, also where no progress is printed.
+    pub fn tell(&self, line: &str) {
+        match &self.display {
+            Display::Terminal(bar) => bar.suspend(|| eprintln!("{line}")),
+            Display::Quiet | Display::Plain { .. } => eprintln!("{line}"),
+        }
+    }
+
     pub fn finish(self) {
         if let Display::Terminal(bar) = self.display {
             bar.finish_and_clear();

@@ -43,6 +43,7 @@ fn verdict(page: &mut Page, record: &Record) {
     let (lead, tone, word) = match (record.status, record.verdict.valid) {
         (Status::Failed, _) => ("✗ failed  ", Tone::Bad, record.error.as_deref().unwrap_or_default()),
         (_, true) => ("✓ valid  ", Tone::Good, ""),
+        (Status::Running, false) => ("✗ unfinished  ", Tone::Bad, ""),
         (Status::Interrupted, false) => ("✗ interrupted  ", Tone::Bad, ""),
         (Status::Completed, false) => ("✗ not to be trusted  ", Tone::Bad, ""),
     };

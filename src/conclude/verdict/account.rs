@@ -2,8 +2,9 @@
 
 use super::finding::{Finding, against, note};
 use super::{Evidence, limits};
+use crate::measure::FailureClass;
 use crate::record::ReasonKind::*;
-use crate::record::readable::{count, percent};
+use crate::record::readable::{count, duration, percent};
 use crate::record::{Status, Verification};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
@@ -14,6 +15,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     findings.extend(unresolved(evidence));
     findings.extend(beyond_range(evidence));
     findings.extend(receive_errors(evidence));
+    findings.extend(crashes(evidence));
     if let Some(verification) = evidence.verification {
         findings.extend(losses(verification));
         findings.extend(order(verification));
@@ -74,6 +76,15 @@ fn status(evidence: &Evidence<'_>) -> Option<Finding> {
             Interrupted,
             "The trial was stopped by a signal before its stop condition.".to_owned(),
             "Run it to its end; --resume repeats this trial and goes on from there.",
+            &[],
+        )),
+        Status::Running => Some(against(
+            Unfinished,
+            format!(
+                "The trial had not ended when this was written: it is what had been measured after {}.",
+                duration(evidence.throughput.duration_ns as f64)
+            ),
+            "Let it run to its end; after a kill, --resume repeats this trial and goes on from there.",
             &[],
         )),
         Status::Failed => Some(against(
@@ -188,8 +199,9 @@ fn order(verification: &Verification) -> Option<Finding> {
 }
 
 fn receive_errors(evidence: &Evidence<'_>) -> Option<Finding> {
-    let [most, ..] = evidence.receive_errors else { return None };
-    let errors: u64 = evidence.receive_errors.iter().map(|error| error.count).sum();
+    let retried = || evidence.receive_errors.iter().filter(|error| error.class != FailureClass::Crashed);
+    let most = retried().next()?;
+    let errors: u64 = retried().map(|error| error.count).sum();
     Some(note(
         ReceiveErrors,
         format!(
@@ -200,6 +212,20 @@ fn receive_errors(evidence: &Evidence<'_>) -> Option<Finding> {
         ),
         "What they could not read before the drain deadline counts as missing, and as lost if it was acknowledged: see `receive_errors` before blaming the broker for a loss.",
         &[("errors", errors as f64)],
+    ))
+}
+
+fn crashes(evidence: &Evidence<'_>) -> Option<Finding> {
+    let crashed = evidence.receive_errors.iter().find(|error| error.class == FailureClass::Crashed)?;
+    Some(against(
+        ConsumerCrashed,
+        format!(
+            "{} consumer(s) crashed and received nothing more: {}.",
+            count(crashed.count),
+            crashed.first_message.trim_end_matches('.')
+        ),
+        "This is a bug of brokermark or of the client library: please report it. What was not received after the crash is not a loss of the broker's.",
+        &[("consumers", crashed.count as f64)],
     ))
 }
 
@@ -218,7 +244,7 @@ fn incomplete(verification: &Verification) -> Option<Finding> {
 mod tests {
     use super::super::sound::{judged, notes, reasons};
     use super::*;
-    use crate::record::{Record, Verification};
+    use crate::record::{ErrorCount, Record, Verification};
 
     /// Moves messages from acknowledged to failed or unresolved.
     fn shift(record: &mut Record, failed: u64, unresolved: u64) {
@@ -270,8 +296,23 @@ mod tests {
     }
 
     #[test]
+    fn a_crash_speaks_against_it_and_is_no_error_that_was_tried_again() {
+        let crash = ErrorCount {
+            class: FailureClass::Crashed,
+            count: 1,
+            first_message: "index out of bounds".to_owned(),
+            first_at_ns: 0,
+        };
+        let verdict = judged(|record, _, _| record.receive_errors = vec![crash]);
+        let kinds: Vec<_> = verdict.reasons.iter().chain(&verdict.notes).map(|reason| reason.kind).collect();
+        assert_eq!(kinds, [ConsumerCrashed]);
+        assert!(verdict.reasons[0].evidence.contains("1 consumer(s) crashed"), "{verdict:?}");
+    }
+
+    #[test]
     fn interruption_and_an_embedded_broker_speak_against_it_and_a_debug_build_is_noted() {
         assert_eq!(reasons(|record, _, _| record.status = Status::Interrupted), [Interrupted]);
+        assert_eq!(reasons(|record, _, _| record.status = Status::Running), [Unfinished]);
         assert_eq!(reasons(|record, _, _| record.environment.embedded = true), [Embedded]);
         assert_eq!(notes(|record, _, _| record.environment.debug_build = true), [DebugBuild]);
     }

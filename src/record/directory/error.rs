@@ -27,6 +27,8 @@ pub enum DirectoryError {
     UnknownSchema { path: PathBuf, line: usize, found: String, known: &'static str },
     #[error("{} and {attempts} directories numbered after it exist already: remove some, or choose another `output.directory`", path.display())]
     Taken { path: PathBuf, attempts: u32 },
+    #[error("{} took so long to write that {seconds} seconds of the series are missing: set `output.directory` to a faster disk", path.display())]
+    TooSlow { path: PathBuf, seconds: u64 },
     #[error("cannot {action} {}: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use super::read::read_lines;
+use super::read::{read_checkpoint, read_lines};
 use super::{DirectoryError, HLOG_FILE, RECORDS_FILE, RunDirectory, SCENARIO_FILE, SERIES_FILE};
 use crate::record::{Record, SeriesRow, Status};
 
@@ -21,7 +21,7 @@ pub struct Resumed {
     /// Trials with a completed record: they need not be run again. Interrupted and failed ones are not among them; their
     /// records stay, and the later record of the same trial stands.
     pub complete: BTreeSet<CompletedTrial>,
-    /// The run's id, so that its trials keep sharing one; `None` when it has no record yet.
+    /// The run's id, so that its trials keep sharing one; `None` when it has neither a record nor a checkpoint yet.
     pub run_id: Option<String>,
     /// What was repaired, one sentence each, for the user to read.
     pub repairs: Vec<String>,
@@ -44,6 +44,7 @@ impl RunDirectory {
         let records: Vec<Record> = mend(&path.join(RECORDS_FILE), &mut repairs)?;
         let _: Vec<SeriesRow> = mend(&path.join(SERIES_FILE), &mut repairs)?;
         mend_text(&path.join(HLOG_FILE), &mut repairs)?;
+        let checkpoint = read_checkpoint(path, &records)?;
         Ok(Resumed {
             directory,
             complete: records
@@ -51,7 +52,7 @@ impl RunDirectory {
                 .filter(|record| record.status == Status::Completed)
                 .map(|record| (record.point_index, record.trial))
                 .collect(),
-            run_id: records.last().map(|record| record.run_id.clone()),
+            run_id: records.last().or(checkpoint.as_ref()).map(|record| record.run_id.clone()),
             repairs,
         })
     }
@@ -129,14 +130,16 @@ fn name(file: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample;
+    use crate::record::{HlogLines, sample};
 
     const SCENARIO: &str = "name = 'load'\n[load]\nmodel = 'closed'\n";
 
     fn run(records: &[Record], tail: &str) -> (tempfile::TempDir, PathBuf) {
         let base = tempfile::tempdir().unwrap();
         let mut directory = RunDirectory::create(base.path(), "load", sample::record().started_at, SCENARIO).unwrap();
-        directory.append_series(&sample::series()).unwrap();
+        for row in sample::series() {
+            directory.journal().second(&row, HlogLines::default());
+        }
         for record in records {
             directory.append_record(record).unwrap();
         }

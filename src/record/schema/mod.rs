@@ -133,6 +133,9 @@ pub enum Status {
     Interrupted,
     /// It could not run, or not to its end; `error` says why.
     Failed,
+    /// It had not ended when this was written, once a minute: it still runs, or the run was killed. Only a checkpoint says
+    /// so.
+    Running,
 }
 
 /// What decided when messages were sent.

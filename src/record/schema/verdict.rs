@@ -51,6 +51,10 @@ pub enum ReasonKind {
     Failed,
     /// The trial was stopped by a signal.
     Interrupted,
+    /// The trial had not ended when the checkpoint was written.
+    Unfinished,
+    /// A consumer crashed: a bug of brokermark or of a client library.
+    ConsumerCrashed,
     /// The broker ran in this process, so no throughput of it means anything.
     Embedded,
     /// brokermark was built without optimisation.
@@ -98,6 +102,8 @@ impl ReasonKind {
             ReasonKind::LedgerMismatch => "ledger_mismatch",
             ReasonKind::Failed => "failed",
             ReasonKind::Interrupted => "interrupted",
+            ReasonKind::Unfinished => "unfinished",
+            ReasonKind::ConsumerCrashed => "consumer_crashed",
             ReasonKind::Embedded => "embedded",
             ReasonKind::DebugBuild => "debug_build",
             ReasonKind::Losses => "losses",

@@ -1,0 +1,90 @@
+//! The trial as if it had ended now: what is left of it when the process is killed.
+
+use std::sync::Arc;
+
+use super::collector::{Collector, Totals};
+use super::course::Course;
+use super::observer::Phase;
+use super::outcome::{End, Ledger, Outcome, Times};
+use super::pacer::Pacer;
+use super::sender::Attempted;
+use super::trial::Running;
+use crate::broker::Broker;
+use crate::measure::host::HostSampler;
+use crate::measure::{Arrivals, Errors};
+use crate::pipeline::Pipeline;
+
+/// What is needed besides the collector's totals.
+pub(super) struct Checkpoints<'a> {
+    trial: &'a Running<'a>,
+    course: Arc<Course>,
+    pacer: Option<Arc<Pacer>>,
+    /// Of the measured phase and what follows.
+    usage: HostSampler,
+    /// When the load was last seen going on, in nanoseconds since the trial's epoch.
+    loaded_until_ns: u64,
+}
+
+impl<'a> Checkpoints<'a> {
+    pub fn new(trial: &'a Running<'a>, course: Arc<Course>, pacer: Option<Arc<Pacer>>) -> Self {
+        let loaded_until_ns = course.load_start_ns;
+        Checkpoints { trial, course, pacer, usage: HostSampler::begin(), loaded_until_ns }
+    }
+
+    /// A second of `phase` has passed.
+    pub fn passed(&mut self, phase: Phase) {
+        if phase == Phase::WarmUp {
+            // The last second of the warm-up ends when the measured phase begins.
+            self.usage = HostSampler::begin();
+        }
+        if matches!(phase, Phase::WarmUp | Phase::Measure) {
+            self.loaded_until_ns = self.course.clock().now_ns();
+        }
+    }
+
+    /// The trial so far, lent to `tell`.
+    pub fn take<B: Broker>(
+        &self,
+        collector: &mut Collector,
+        pipeline: Option<&Pipeline>,
+        broker: &B,
+        tell: impl FnOnce(&Outcome),
+    ) {
+        collector.lend_totals(|totals| {
+            let outcome = self.outcome(totals, pipeline, broker);
+            tell(&outcome);
+            outcome.totals
+        });
+    }
+
+    fn outcome<B: Broker>(&self, totals: Totals, pipeline: Option<&Pipeline>, broker: &B) -> Outcome {
+        let (trial, course) = (self.trial, &self.course);
+        // In this order: a message counts for the warm-up before it counts as submitted.
+        let submitted = trial.acks.submitted();
+        let warm_up = trial.acks.submitted_in_warm_up().min(submitted);
+        let attempted = Attempted { measured: submitted - warm_up, warm_up };
+        Outcome {
+            end: End::Running,
+            started_at: trial.started_at,
+            open_loop: trial.open,
+            ledger: Ledger::so_far(attempted, &totals.outcomes),
+            due: trial.due(course, self.loaded_until_ns),
+            times: Times {
+                load_start_ns: course.load_start_ns,
+                measure_start_ns: course.measure_start_ns,
+                load_ended_ns: self.loaded_until_ns,
+                load_end_ns: trial.scenario.run.stop.duration.map(|_| course.load_end_ns),
+            },
+            totals,
+            found: trial.arrivals.as_ref().map(Arrivals::found).unwrap_or_default(),
+            // Consumers hand over what they met when they end.
+            receive_errors: Errors::default(),
+            consumer_crashes: Vec::new(),
+            pipeline: pipeline.map(|pipeline| pipeline.so_far(None)),
+            lag: self.pacer.as_ref().map(|pacer| pacer.lag()),
+            usage: self.usage.usage(),
+            identity: broker.identity(),
+            close_error: None,
+        }
+    }
+}
