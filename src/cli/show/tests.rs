@@ -92,6 +92,48 @@ fn a_point_of_many_trials_has_quartiles_and_one_of_few_has_none() {
     assert!(!render(&records[..4], &[], PLAIN).contains("quartiles"));
 }
 
+/// Trials of one point at 1,000, 2,000, … messages/s, of which some are not valid.
+fn trials(not_valid: &[u32], all: u32) -> Vec<Record> {
+    let trial = |trial| {
+        let mut record = Record { trial, ..sample::record() };
+        record.throughput.messages_per_second = f64::from(trial) * 1000.0;
+        record.verdict.valid = !not_valid.contains(&trial);
+        record
+    };
+    (1..=all).map(trial).collect()
+}
+
+/// The row of the table of points.
+fn row_of_points(records: &[Record]) -> String {
+    let shown = render(records, &[], PLAIN);
+    let heading = shown.lines().position(|line| line.contains("median messages/s")).expect("a table of points");
+    shown.lines().nth(heading + 1).expect("a row").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_trial_that_is_not_valid_stays_visible_and_is_in_no_median() {
+    let row = row_of_points(&trials(&[4, 5], 5));
+    assert!(row.starts_with("2 of 5 not valid 2,000 1,000 … 3,000"), "{row}");
+    let row = row_of_points(&trials(&[], 5));
+    assert!(row.starts_with("5 3,000 2,000 … 4,000 1,000 … 5,000"), "{row}");
+}
+
+#[test]
+fn a_failed_trial_counts_as_one_that_is_not_valid() {
+    let mut records = trials(&[3], 3);
+    records[2].status = crate::record::Status::Failed;
+    let row = row_of_points(&records);
+    assert!(row.starts_with("1 of 3 not valid 1,500 1,000 … 2,000"), "{row}");
+}
+
+#[test]
+fn a_point_without_a_valid_trial_shows_its_figures_as_not_to_be_trusted() {
+    let records = trials(&[1, 2, 3], 3);
+    let row = row_of_points(&records);
+    assert!(row.starts_with("3 of 3 not valid ✗ 2,000 ✗ 1,000 … 3,000"), "{row}");
+    assert!(render(&records, &[], PLAIN).contains("No trial of this point is valid"));
+}
+
 #[test]
 fn json_gives_the_records_as_they_are_and_text_tells_of_a_cut_off_one() {
     let directory = tempfile::tempdir().unwrap();
