@@ -30,7 +30,7 @@ pub(super) const CONSUMERS: [&str; 6] = ["groups", "members", "from", "end_to_en
 pub(super) const PIPELINE: [&str; 11] =
     ["parse", "timestamp", "batch", "linger", "writers", "instances", "group", "sinks_run", "commit", "feed", "sinks"];
 pub(super) const RUN: [&str; 5] = ["warm_up", "messages", "payload_bytes", "duration", "drain_deadline"];
-pub(super) const SWEEP: [&str; 5] = ["over", "trials", "order", "seed", "combine"];
+pub(super) const SWEEP: [&str; 6] = ["over", "trials", "order", "seed", "combine", "pause"];
 pub(super) const THRESHOLDS: [&str; 1] = ["require"];
 pub(super) const OUTPUT: [&str; 2] = ["directory", "formats"];
 

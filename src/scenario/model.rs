@@ -357,6 +357,11 @@ pub struct Plan {
     /// The scenario as run: overrides applied, secrets masked.
     pub text: String,
     pub output: Output,
+    /// The files that payloads are made from, by the path that the scenario has: what is in them is as much a part of the
+    /// load as its text.
+    pub payload_files: BTreeMap<String, PathBuf>,
+    /// Between two trials.
+    pub pause: Duration,
     pub trials: Vec<Trial>,
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brokermark::record::{Phase, ReasonKind, Record, Status, read_records, read_series};
 
@@ -197,4 +197,93 @@ fn a_consumer_that_crashes_leaves_the_record_of_its_trial() {
     assert!(reasons(&record).contains(&ReasonKind::ConsumerCrashed), "{:?}", reasons(&record));
     let said = record.receive_errors.iter().find(|error| error.first_message.contains("script")).unwrap();
     assert_eq!(said.count, 2, "both members crashed: {:?}", record.receive_errors);
+}
+
+/// A sweep of two trials that was killed after the first.
+fn half_a_run(tables: &str, files: &[(&str, &str)]) -> (Bench, std::path::PathBuf) {
+    let bench = Bench::new(&null(&format!("run.messages = 100\nsweep.trials = 2\n{tables}")));
+    for (name, contents) in files {
+        bench.write(name, contents);
+    }
+    assert!(bench.run(&[]).code.is_some_and(|code| code == 0 || code == 3));
+    let run = bench.run_directory();
+    let records = run.join("records.jsonl");
+    let first = text(&records).lines().next().unwrap().to_owned();
+    fs::write(&records, first + "\n").unwrap();
+    (bench, run)
+}
+
+/// `--resume` with another argument.
+fn resume(bench: &Bench, run: &Path, argument: &str) -> Finished {
+    let [scenario, run] = [bench.scenario(), run.to_owned()].map(|path| path.to_str().unwrap().to_owned());
+    execute(&["run", &scenario, "--json", "--quiet", "--resume", &run, argument])
+}
+
+#[test]
+fn a_run_is_not_resumed_by_another_build_unless_that_is_permitted() {
+    let (bench, run) = half_a_run("", &[]);
+    let records = run.join("records.jsonl");
+    let mut kept: Record = serde_json::from_str(&text(&records)).unwrap();
+    let now = kept.environment.brokermark_commit.replace("0ther".to_owned());
+    fs::write(&records, kept.to_line()).unwrap();
+    let refused = bench.resume(&run).expect(2);
+    refused.complains_of(&["(0ther, ", now.as_deref().unwrap_or("unknown commit"), "--resume-anyway"]);
+    assert_eq!((refused.stdout.as_str(), text(&records)), ("", kept.to_line()));
+    let permitted = resume(&bench, &run, "--resume-anyway").expect(0);
+    permitted.complains_of(&["warning", "(0ther, "]);
+    assert_eq!(permitted.records().len(), 1);
+    assert!(show(&run).contains("different builds of brokermark"));
+}
+
+#[test]
+fn a_run_is_not_resumed_with_other_payloads() {
+    for (payload, kind) in [("[payload]\nkind = \"lines\"", "lines"), ("[payload]\nkind = \"template\"", "template")] {
+        let scenario = format!("{payload}\nfile = \"sent.txt\"");
+        let (bench, run) = half_a_run(&scenario, &[("sent.txt", "one message\n")]);
+        bench.write("sent.txt", "two message\n");
+        bench.resume(&run).expect(2).complains_of(&["sent.txt", "--resume-anyway"]);
+        bench.write("sent.txt", "one message\n");
+        assert_eq!(bench.resume(&run).expect(0).records().len(), 1, "{kind}");
+    }
+}
+
+#[test]
+fn a_resumed_run_ends_as_the_whole_run_would() {
+    let missed = "thresholds.require = [\"messages_per_second > 1000000000\"]";
+    let (bench, run) = half_a_run(missed, &[]);
+    assert_eq!(bench.resume(&run).expect(3).records().len(), 1);
+    assert!(bench.resume(&run).expect(3).records().is_empty(), "nothing is left to do, and the thresholds were missed");
+}
+
+#[test]
+fn a_broker_that_is_another_one_after_a_resume_is_told() {
+    let (bench, run) = half_a_run("", &[]);
+    let records = run.join("records.jsonl");
+    let mut kept: Record = serde_json::from_str(&text(&records)).unwrap();
+    kept.environment.broker = Some("Another 1.0".to_owned());
+    fs::write(&records, kept.to_line()).unwrap();
+    bench.resume(&run).expect(0).complains_of(&["warning", "Another 1.0"]);
+}
+
+#[test]
+fn a_sweep_pauses_between_its_trials() {
+    let bench = Bench::new(&null("run.messages = 100\nsweep = { trials = 3, pause = \"1500ms\" }"));
+    let begin = Instant::now();
+    let records = bench.run(&[]).expect(0).records();
+    assert!(begin.elapsed() >= Duration::from_secs(3), "two pauses, and none before the first or after the last");
+    for pair in records.windows(2) {
+        let between = pair[1].started_at.duration_since(pair[0].started_at);
+        assert!(between.as_millis() >= 1500, "{between:?}");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_pause_and_the_run() {
+    let bench = Bench::new(&null("run.messages = 100\nsweep = { trials = 2, pause = \"100s\" }"));
+    let mut running = bench.start(&[]);
+    running.await_stderr("2/2 pausing");
+    running.signal(libc::SIGINT);
+    let ended = running.finish(PATIENCE).expect(130);
+    assert!(ended.took < AT_ONCE, "{:?}", ended.took);
+    assert_eq!(ended.record().status, Status::Completed, "the first trial; the second never began");
 }

@@ -4,10 +4,10 @@ pub(super) mod interrupt;
 mod progress;
 mod recording;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
@@ -17,9 +17,9 @@ use self::recording::{Recording, Run};
 use super::Exit;
 use super::show::{View, summary};
 use crate::broker::registry;
-use crate::conclude::{assemble, assemble_failed, mask_secrets};
+use crate::conclude::{assemble, assemble_failed, environment, mask_secrets};
 use crate::engine::{Interruption, TrialIdentity, run_scenario};
-use crate::record::{CompletedTrial, DirectoryError, Record, RunDirectory, Status, probe};
+use crate::record::{CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, probe};
 use crate::scenario::{self, Plan, Trial, units};
 
 #[derive(Debug, Args)]
@@ -36,6 +36,9 @@ pub struct RunArguments {
     /// Go on with the run in this directory: run the trials it has no completed record of
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub resume: Option<PathBuf>,
+    /// Go on also with another build of brokermark, or with payload files that have changed
+    #[arg(long, requires = "resume")]
+    pub resume_anyway: bool,
     /// Print no progress and no summary
     #[arg(long, short)]
     pub quiet: bool,
@@ -60,7 +63,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
         Ok(session) => session,
         Err(error) => {
             eprintln!("error: {error}");
-            return Exit::Failure;
+            return if error.is_another_run() { Exit::Usage } else { Exit::Failure };
         }
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().thread_name("brokermark-load").enable_all().build()
@@ -81,7 +84,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
 struct Session<'a> {
     arguments: &'a RunArguments,
     directory: RunDirectory,
-    complete: BTreeSet<CompletedTrial>,
+    complete: BTreeMap<CompletedTrial, Record>,
     run_id: String,
     command_line: Vec<String>,
 }
@@ -89,8 +92,13 @@ struct Session<'a> {
 impl<'a> Session<'a> {
     fn open(arguments: &'a RunArguments, plan: &Plan) -> Result<Self, DirectoryError> {
         let command_line = mask_secrets(std::env::args());
+        let files = InputFile::read_all(&plan.payload_files)?;
         if let Some(path) = &arguments.resume {
             let resumed = RunDirectory::open_for_resume(path, &plan.text)?;
+            match resumed.require_same_program(&environment([], None), &files) {
+                Err(error) if arguments.resume_anyway && error.is_another_run() => eprintln!("warning: {error}"),
+                checked => checked?,
+            }
             for repair in &resumed.repairs {
                 eprintln!("{repair}");
             }
@@ -106,8 +114,9 @@ impl<'a> Session<'a> {
         let base = arguments.output.as_ref().unwrap_or(&plan.output.directory);
         probe(base)?;
         let directory = RunDirectory::create(base, &plan.name, Timestamp::now(), &plan.text)?;
+        directory.keep_inputs(&files)?;
         let run_id = new_run_id(&plan.name);
-        Ok(Session { arguments, directory, complete: BTreeSet::new(), run_id, command_line })
+        Ok(Session { arguments, directory, complete: BTreeMap::new(), run_id, command_line })
     }
 
     async fn run(mut self, plan: &Plan, out: &mut dyn Write) -> Exit {
@@ -118,11 +127,15 @@ impl<'a> Session<'a> {
                 return Exit::Failure;
             }
         };
-        let mut exit = Exit::Success;
+        // What was measured before counts as if it had been measured now.
+        let mut exit = self.complete.values().map(exit_of).fold(Exit::Success, worse);
+        let mut pause = Duration::ZERO;
         for (position, trial) in plan.trials.iter().enumerate() {
-            if self.complete.contains(&(trial.point_index, trial.trial)) {
+            if self.complete.contains_key(&(trial.point_index, trial.trial)) {
                 continue;
             }
+            rest(pause, Progress::new(self.arguments.quiet, plan, position), &interruption).await;
+            pause = plan.pause;
             if interruption.is_requested() {
                 exit = Exit::Interrupted;
                 break;
@@ -176,10 +189,27 @@ impl<'a> Session<'a> {
         if let Some(error) = result.as_ref().ok().and_then(|outcome| outcome.close_error.as_ref()) {
             eprintln!("warning: after the trial, {error}");
         }
+        if let Some(warning) = self.other_broker(&record) {
+            eprintln!("warning: {warning}");
+        }
         if !self.arguments.quiet && record.status != Status::Failed {
             eprint!("{}", summary(&record, View::of_stderr()));
         }
         Ok(exit_of(&record))
+    }
+}
+
+impl Session<'_> {
+    /// Says so where a trial that was kept met another broker, or used another client, than `record`'s did.
+    fn other_broker(&self, record: &Record) -> Option<String> {
+        let met = |record: &Record| {
+            let environment = &record.environment;
+            environment.broker.iter().chain(&environment.client_library).cloned().collect::<Vec<_>>().join(", ")
+        };
+        let (now, mut kept) = (met(record), self.complete.values().map(met));
+        let connected = record.environment.client_library.is_some();
+        let other = kept.find(|kept| *kept != now).filter(|_| connected)?;
+        Some(format!("this trial ran on {now}, and trials that the run kept on {other}: they cannot be compared"))
     }
 }
 
@@ -193,6 +223,23 @@ fn exit_of(record: &Record) -> Exit {
         Status::Completed if record.missed_a_threshold() => Exit::ThresholdMissed,
         Status::Completed => Exit::Success,
     }
+}
+
+/// Waits before a trial, unless a signal comes.
+async fn rest(pause: Duration, mut progress: Progress, interruption: &Interruption) {
+    let (ends, signal) = (Instant::now() + pause, interruption.phase());
+    loop {
+        let left = ends.saturating_duration_since(Instant::now());
+        if left.is_zero() || signal.is_over() {
+            break;
+        }
+        progress.pausing(left);
+        tokio::select! {
+            () = tokio::time::sleep(left.min(Duration::from_secs(1))) => {}
+            () = signal.over() => {}
+        }
+    }
+    progress.finish();
 }
 
 /// Of several trials' ends the one that a script most needs to know.

@@ -1,6 +1,6 @@
 //! Several trials: a row for each, then each point's median and spread over its trials.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::page::{Page, Tone};
 use super::sparkline::{Fold, sparkline};
@@ -17,6 +17,7 @@ const LEAST_FOR_QUARTILES: usize = 5;
 
 pub(super) fn table(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
     heading(page, records);
+    mixed(page, records);
     page.blank();
     trials(page, records, series);
     points(page, records);
@@ -34,6 +35,22 @@ fn heading(page: &mut Page, records: &[&Record]) {
     let of_points = if points == 1 { "1 point".to_owned() } else { format!("{points} points") };
     let begun = first.started_at.strftime("%Y-%m-%d %H:%M:%S UTC");
     page.line(&format!("{name}  {verdict} · {of_points} · begun {begun}"));
+}
+
+/// Says so where not all trials were measured by the same program on the same broker.
+fn mixed(page: &mut Page, records: &[&Record]) {
+    let subjects: [(&str, fn(&Record) -> Option<String>); 3] = [
+        ("builds of brokermark", |record| Some(record.environment.build())),
+        ("client libraries", |record| record.environment.client_library.clone()),
+        ("brokers", |record| record.environment.broker.clone()),
+    ];
+    for (subject, of) in subjects {
+        let found: BTreeSet<String> = records.iter().filter_map(|record| of(record)).collect();
+        if found.len() > 1 {
+            let found: Vec<String> = found.into_iter().collect();
+            page.led("✗ mixed  ", Tone::Bad, &format!("The trials are of different {subject}: {}.", found.join("; ")));
+        }
+    }
 }
 
 fn by_point<'a>(records: &[&'a Record]) -> BTreeMap<usize, Vec<&'a Record>> {

@@ -119,6 +119,17 @@ fn a_trial_that_is_not_valid_stays_visible_and_is_in_no_median() {
 }
 
 #[test]
+fn trials_of_different_builds_or_brokers_are_said_to_be_mixed() {
+    let mut records = trials(&[], 3);
+    assert!(!render(&records, &[], PLAIN).contains("mixed"));
+    records[1].environment.brokermark_commit = Some("0ther".to_owned());
+    records[2].environment.broker = Some("Kafka 9".to_owned());
+    let shown = render(&records, &[], PLAIN);
+    assert!(shown.contains("different builds of brokermark") && shown.contains("(0ther, "), "{shown}");
+    assert!(shown.contains("different brokers") && shown.contains("Kafka 9"), "{shown}");
+}
+
+#[test]
 fn a_failed_trial_counts_as_one_that_is_not_valid() {
     let mut records = trials(&[3], 3);
     records[2].status = crate::record::Status::Failed;

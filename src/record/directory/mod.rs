@@ -6,6 +6,7 @@
 //! the record is still the caller's, who prints [`Record::to_line`] instead of losing it.
 
 mod error;
+mod inputs;
 mod journal;
 mod probe;
 mod read;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 pub use error::DirectoryError;
+pub use inputs::InputFile;
 pub use journal::Journal;
 pub use probe::probe;
 pub use read::{
@@ -35,6 +37,8 @@ pub const RECORDS_FILE: &str = "records.jsonl";
 pub const SERIES_FILE: &str = "series.jsonl";
 /// The latencies as an HdrHistogram interval log.
 pub const HLOG_FILE: &str = "latency.hlog";
+/// What was in the files that payloads are made from, one file a line; only where there are any.
+pub const INPUTS_FILE: &str = "inputs.jsonl";
 /// The record, so far, of the trial that is running or was when the run was killed.
 pub const CHECKPOINT_FILE: &str = "checkpoint.json";
 
