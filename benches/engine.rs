@@ -40,7 +40,8 @@ fn trial(runtime: &Runtime, text: &str, messages: u64) -> Duration {
     let identity = TrialIdentity { run_id: "bench".into(), tag: 1 };
     let (_signals, interrupted) = watch::channel(0);
     let interruption = Interruption::new(interrupted);
-    let trial = run_scenario(&plan.trials[0].scenario, &identity, &interruption, &mut Nobody);
+    let mut nobody = Nobody;
+    let trial = run_scenario(&plan.trials[0].scenario, &identity, &interruption, &mut nobody);
     let outcome = runtime.block_on(trial).expect("a trial");
     assert_eq!(outcome.ledger.measured.acknowledged, sent);
     let nanoseconds = outcome.totals.outcomes.last_acknowledged_ns - outcome.times.measure_start_ns;

@@ -26,6 +26,11 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
         End::Interrupted => Status::Interrupted,
         End::Running => Status::Running,
     };
+    if let Some(crash) = &outcome.crash {
+        record.status = Status::Failed;
+        record.error =
+            Some(format!("a producer task crashed ({crash}): this is a bug of brokermark, please report it"));
+    }
     record.counts = counts(trial, outcome);
     record.throughput = throughput(trial, outcome);
     record.latency = Latencies {

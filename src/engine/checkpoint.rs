@@ -59,15 +59,11 @@ impl<'a> Checkpoints<'a> {
 
     fn outcome<B: Broker>(&self, totals: Totals, pipeline: Option<&Pipeline>, broker: &B) -> Outcome {
         let (trial, course) = (self.trial, &self.course);
-        // In this order: a message counts for the warm-up before it counts as submitted.
-        let submitted = trial.acks.submitted();
-        let warm_up = trial.acks.submitted_in_warm_up().min(submitted);
-        let attempted = Attempted { measured: submitted - warm_up, warm_up };
         Outcome {
             end: End::Running,
             started_at: trial.started_at,
             open_loop: trial.open,
-            ledger: Ledger::so_far(attempted, &totals.outcomes),
+            ledger: Ledger::so_far(Attempted::by_windows(&trial.acks), &totals.outcomes),
             due: trial.due(course, self.loaded_until_ns),
             times: Times {
                 load_start_ns: course.load_start_ns,
@@ -80,6 +76,7 @@ impl<'a> Checkpoints<'a> {
             // Consumers hand over what they met when they end.
             receive_errors: Errors::default(),
             consumer_crashes: Vec::new(),
+            crash: None,
             pipeline: pipeline.map(|pipeline| pipeline.so_far(None)),
             lag: self.pacer.as_ref().map(|pacer| pacer.lag()),
             usage: self.usage.usage(),

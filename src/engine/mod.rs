@@ -56,6 +56,4 @@ pub enum EngineError {
     Pipeline(String),
     #[error("it was interrupted before its load began")]
     Interrupted,
-    #[error("a producer task crashed ({0}): this is a bug of brokermark, please report it")]
-    Crashed(String),
 }

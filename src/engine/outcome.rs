@@ -34,6 +34,8 @@ pub struct Outcome {
     pub found: Vec<Found>,
     /// What went wrong while receiving; each was retried.
     pub receive_errors: Errors,
+    /// What a producer that crashed said of it, which ended the load.
+    pub crash: Option<String>,
     /// What consumers that crashed said of it.
     pub consumer_crashes: Vec<String>,
     /// What the pipeline did, where there is one.

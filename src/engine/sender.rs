@@ -44,6 +44,15 @@ pub struct Attempted {
 }
 
 impl Attempted {
+    /// What the producers' windows say, also of those that still send or have crashed. While they send it may be a batch of
+    /// each behind.
+    pub fn by_windows(acks: &Acks) -> Self {
+        // In this order: a message counts for the warm-up before it counts as submitted.
+        let submitted = acks.submitted();
+        let warm_up = acks.submitted_in_warm_up().min(submitted);
+        Attempted { measured: submitted - warm_up, warm_up }
+    }
+
     pub fn add(&mut self, other: Attempted) {
         self.measured += other.measured;
         self.warm_up += other.warm_up;

@@ -135,7 +135,7 @@ impl Running<'_> {
         let load_start = clock.instant(load_start_ns);
         let mut look = Look::begin(collector, broker, observer, pipeline, checkpoints, &self.topics[0], load_start);
 
-        let load = self.load(tasks, &course, pacer.as_deref(), &wait, &mut look).await?;
+        let load = self.load(tasks, &course, pacer.as_deref(), &wait, &mut look).await;
         wait = wait.next();
         let finished = |pipeline: &Pipeline| (look.collector.acknowledged(), pipeline.finished());
         let at_load_end = look.pipeline.as_ref().filter(|_| feed == Some(Feed::Together)).map(finished);
@@ -219,6 +219,7 @@ impl Running<'_> {
             found: self.arrivals.as_ref().map(Arrivals::found).unwrap_or_default(),
             receive_errors,
             consumer_crashes,
+            crash: load.crash,
             pipeline,
             lag: pacer.map(|pacer| pacer.lag()),
             usage,
@@ -235,7 +236,7 @@ impl Running<'_> {
         pacer: Option<&Pacer>,
         interruptible: &InterruptiblePhase,
         look: &mut Look<'_, B>,
-    ) -> Result<LoadEnd, EngineError> {
+    ) -> LoadEnd {
         let clock = course.clock();
         let at = |offset_ns| Instant::from_std(clock.instant(offset_ns));
         let grace = if self.open { CATCH_UP } else { Duration::ZERO };
@@ -278,10 +279,11 @@ impl Running<'_> {
             }
         }
         look.look(phase);
-        match crash {
-            Some(crash) => Err(EngineError::Crashed(crash)),
-            None => Ok(LoadEnd { end, attempted, usage, ended_ns: clock.now_ns() }),
+        if crash.is_some() {
+            // It took its own count with it.
+            attempted = Attempted::by_windows(&self.acks);
         }
+        LoadEnd { end, crash, attempted, usage, ended_ns: clock.now_ns() }
     }
 
     /// Whether the pipeline has nothing left to do: it has finished all that this trial sent, or, where others send or
@@ -316,6 +318,8 @@ impl Running<'_> {
 /// How the load came to its end.
 struct LoadEnd {
     end: End,
+    /// What a producer that crashed said of it.
+    crash: Option<String>,
     attempted: Attempted,
     usage: HostSampler,
     ended_ns: u64,

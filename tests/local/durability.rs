@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use brokermark::record::{Phase, ReasonKind, Record, Status, read_records, read_series};
 
-use crate::harness::{Bench, Finished, PATIENCE, assert_balanced, eventually, execute, reasons};
+use crate::harness::{Bench, Finished, PATIENCE, Running, assert_balanced, eventually, execute, reasons};
 
 /// Far more than a trial that ends at once takes on a busy machine, and less than any deadline of these scenarios.
 const AT_ONCE: Duration = Duration::from_secs(30);
@@ -197,6 +198,48 @@ fn a_consumer_that_crashes_leaves_the_record_of_its_trial() {
     assert!(reasons(&record).contains(&ReasonKind::ConsumerCrashed), "{:?}", reasons(&record));
     let said = record.receive_errors.iter().find(|error| error.first_message.contains("script")).unwrap();
     assert_eq!(said.count, 2, "both members crashed: {:?}", record.receive_errors);
+}
+
+#[test]
+fn a_producer_that_crashes_leaves_what_was_measured() {
+    let bench = Bench::new(&null(
+        "broker.null.producer_panics_after = 500
+        load.rate = \"1k/s\"
+        run = { duration = \"100s\", warm_up = \"100ms\", drain_deadline = \"1s\" }
+        producers.count = 2",
+    ));
+    let record = bench.run(&[]).expect(1).record();
+    assert_eq!(record.status, Status::Failed);
+    assert!(record.error.as_ref().is_some_and(|error| error.contains("script")), "{:?}", record.error);
+    assert_balanced(&record);
+    let counts = &record.counts;
+    assert!(counts.acknowledged > 700 && counts.warm_up.acknowledged > 50, "{counts:?}");
+    assert!(counts.unresolved > 0, "what the producer had in its hand: {counts:?}");
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_topics_to_be_removed() {
+    let bench = Bench::new(&null("broker.null.removal_time = \"100s\"\nload.rate = \"1k/s\"\nrun.duration = \"100s\""));
+    let mut running = bench.start(&[]);
+    running.await_stderr("measuring");
+    running.signal(libc::SIGINT);
+    running.await_stderr("once more to wait for nothing else");
+    running.signal(libc::SIGINT);
+    let ended = running.finish(PATIENCE).expect(130);
+    assert!(ended.took < AT_ONCE, "{:?}", ended.took);
+    ended.complains_of(&["had removed its topics", &ended.record().run_id]);
+}
+
+#[test]
+fn a_run_under_nohup_outlives_its_terminal() {
+    let bench = Bench::new(&null("load.rate = \"1k/s\"\nrun.duration = \"3s\""));
+    let mut command = Command::new("nohup");
+    let run = bench.command();
+    command.arg(run.get_program()).args(run.get_args());
+    let mut running = Running::start(&mut command);
+    running.await_stderr("measuring");
+    running.signal(libc::SIGHUP);
+    assert_eq!(running.finish(PATIENCE).expect(0).record().counts.acknowledged, 3000);
 }
 
 /// A sweep of two trials that was killed after the first.

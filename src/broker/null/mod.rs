@@ -26,7 +26,7 @@ use super::{
 pub struct NullBroker {
     servers: Vec<Arc<Server>>,
     topics: Mutex<BTreeMap<String, Arc<TopicLog>>>,
-    consumer_panics_after: Option<u64>,
+    options: NullOptions,
 }
 
 impl NullBroker {
@@ -64,11 +64,10 @@ impl Broker for NullBroker {
         let options: NullOptions = setup.config.options.clone().try_into().map_err(|error: toml::de::Error| {
             BrokerError::Configuration { broker: "null", reason: error.to_string() }
         })?;
-        let consumer_panics_after = options.consumer_panics_after;
-        let script = Arc::new(Script::new(options));
+        let script = Arc::new(Script::new(options.clone()));
         let servers = (0..setup.config.connections)
             .map(|_| Server::start(script.clone(), setup.acks.recorder(), setup.acks.clock()));
-        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default(), consumer_panics_after })
+        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default(), options })
     }
 
     async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
@@ -80,11 +79,15 @@ impl Broker for NullBroker {
 
     async fn producer(&self, slot: usize, topic: &Topic) -> Result<NullProducer, BrokerError> {
         let server = self.servers[slot % self.servers.len()].clone();
-        Ok(NullProducer { server, delivery: Delivery::new(self.log(topic), slot) })
+        let left = self.options.producer_panics_after;
+        Ok(NullProducer { server, delivery: Delivery::new(self.log(topic), slot), left })
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<NullConsumer, BrokerError> {
-        Ok(NullConsumer { member: self.log(&subscription.topic).join(subscription), left: self.consumer_panics_after })
+        Ok(NullConsumer {
+            member: self.log(&subscription.topic).join(subscription),
+            left: self.options.consumer_panics_after,
+        })
     }
 
     fn identity(&self) -> Identity {
@@ -92,6 +95,7 @@ impl Broker for NullBroker {
     }
 
     async fn close(self, _created: Vec<String>) -> Result<(), BrokerError> {
+        tokio::time::sleep(self.options.removal_time).await;
         self.servers.iter().for_each(|server| server.stop());
         Ok(())
     }
@@ -101,11 +105,17 @@ impl Broker for NullBroker {
 pub struct NullProducer {
     server: Arc<Server>,
     delivery: Arc<Delivery>,
+    /// Messages until it panics, if it is to.
+    left: Option<u64>,
 }
 
 impl Producer for NullProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         self.delivery.room().await;
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(batch.len() as u64);
+            assert!(*left > 0, "a producer crashed as the null broker's script says");
+        }
         self.server.accept(batch, &self.delivery);
         Ok(batch.len())
     }

@@ -36,6 +36,11 @@ pub struct NullOptions {
     pub ignore: f64,
     /// Each consumer panics once it has handed over so many messages, as one with a bug would.
     pub consumer_panics_after: Option<u64>,
+    /// The same for each producer, once it has taken so many.
+    pub producer_panics_after: Option<u64>,
+    /// What removing the topics takes at the end.
+    #[serde(deserialize_with = "duration")]
+    pub removal_time: Duration,
 }
 
 /// A stretch in which nothing is acknowledged.

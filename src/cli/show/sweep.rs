@@ -39,17 +39,18 @@ fn heading(page: &mut Page, records: &[&Record]) {
 
 /// Says so where not all trials were measured by the same program on the same broker.
 fn mixed(page: &mut Page, records: &[&Record]) {
-    let subjects: [(&str, fn(&Record) -> Option<String>); 3] = [
-        ("builds of brokermark", |record| Some(record.environment.build())),
-        ("client libraries", |record| record.environment.client_library.clone()),
-        ("brokers", |record| record.environment.broker.clone()),
+    let of = |subject: &str, named: &dyn Fn(&Record) -> Option<String>| {
+        let found: BTreeSet<String> = records.iter().filter_map(|record| named(record)).collect();
+        let found: Vec<String> = found.into_iter().collect();
+        (found.len() > 1).then(|| format!("The trials are of different {subject}: {}.", found.join("; ")))
+    };
+    let mixtures = [
+        of("builds of brokermark", &|record| Some(record.environment.build())),
+        of("client libraries", &|record| record.environment.client_library.clone()),
+        of("brokers", &|record| record.environment.broker.clone()),
     ];
-    for (subject, of) in subjects {
-        let found: BTreeSet<String> = records.iter().filter_map(|record| of(record)).collect();
-        if found.len() > 1 {
-            let found: Vec<String> = found.into_iter().collect();
-            page.led("✗ mixed  ", Tone::Bad, &format!("The trials are of different {subject}: {}.", found.join("; ")));
-        }
+    for mixture in mixtures.into_iter().flatten() {
+        page.led("✗ mixed  ", Tone::Bad, &mixture);
     }
 }
 
