@@ -58,4 +58,7 @@ pub trait Observer: Send {
 
     /// The trial as if it had ended now.
     fn checkpoint(&mut self, _so_far: &Outcome) {}
+
+    /// The trial has ended. Its topics are removed only then, which may take long.
+    fn ended(&mut self, _outcome: &Outcome) {}
 }

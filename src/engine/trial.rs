@@ -78,6 +78,9 @@ pub async fn run<B: Broker>(
     let remove = if scenario.topology.keep { Vec::new() } else { created };
     let trial = Running { scenario, identity, started_at, topics, acks, arrivals, payloads, open };
     let result = trial.run(&broker, interruption, observer).await;
+    if let Ok(outcome) = &result {
+        observer.ended(outcome);
+    }
     let left = remove.join(", ");
     let closed = interruption.finish(broker.close(remove), LAST_REMOVAL).await;
     let mut outcome = result?;

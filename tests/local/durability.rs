@@ -98,7 +98,7 @@ fn interrupted(scenario: &str, phase: &str, signal: libc::c_int) -> (Finished, R
     assert_eq!(record.status, Status::Interrupted);
     assert_eq!(reasons(&record)[0], ReasonKind::Interrupted);
     assert_balanced(&record);
-    assert_eq!(read_records(&bench.run_directory()).unwrap().records, [record.clone()]);
+    assert_eq!(read_records(&bench.run_directory()).unwrap().records, std::slice::from_ref(&record));
     (ended, record)
 }
 
@@ -228,6 +228,19 @@ fn a_second_signal_does_not_wait_for_topics_to_be_removed() {
     let ended = running.finish(PATIENCE).expect(130);
     assert!(ended.took < AT_ONCE, "{:?}", ended.took);
     ended.complains_of(&["had removed its topics", &ended.record().run_id]);
+}
+
+#[test]
+fn a_record_is_on_disk_before_its_topics_are_removed() {
+    let bench = Bench::new(&null("broker.null.removal_time = \"100s\"\nrun.messages = 1000"));
+    let running = bench.start(&[]);
+    let run = started(&bench);
+    eventually("the record is on disk", || !text(&run.join("records.jsonl")).is_empty());
+    running.signal(libc::SIGKILL);
+    running.finish(PATIENCE);
+    let [record] = &read_records(&run).unwrap().records[..] else { panic!("one record") };
+    assert_eq!((record.status, record.counts.acknowledged), (Status::Completed, 1000));
+    assert!(bench.resume(&run).expect(0).records().is_empty(), "the trial counts as finished");
 }
 
 #[test]

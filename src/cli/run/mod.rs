@@ -17,7 +17,7 @@ use self::recording::{Recording, Run};
 use super::Exit;
 use super::show::{View, summary};
 use crate::broker::registry;
-use crate::conclude::{assemble, assemble_failed, environment, mask_secrets};
+use crate::conclude::{assemble_failed, environment, mask_secrets};
 use crate::engine::{Interruption, TrialIdentity, run_scenario};
 use crate::record::{CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, probe};
 use crate::scenario::{self, Plan, Trial, units};
@@ -170,17 +170,17 @@ impl<'a> Session<'a> {
             command_line: &self.command_line,
             checkpoint_every: self.arguments.checkpoint_every,
         };
-        let mut recording = Recording::new(trial, run, self.directory.journal(), progress);
+        let mut recording = Recording::new(trial, run, &mut self.directory, progress);
         let result = run_scenario(&trial.scenario, &identity, interruption, &mut recording).await;
-        recording.finish();
-        let record = match &result {
-            Ok(outcome) => assemble(trial, &self.run_id, &self.command_line, outcome),
-            Err(error) => {
-                eprintln!("error: {error}");
-                assemble_failed(trial, &self.run_id, &self.command_line, error)
-            }
-        };
-        let kept = self.directory.append_record(&record);
+        if let Err(error) = &result {
+            recording.keep(assemble_failed(trial, run.id, run.command_line, error));
+        }
+        let kept = recording.finish();
+        if let Err(error) = &result {
+            eprintln!("error: {error}");
+        }
+        // A trial that did not fail has ended.
+        let Some((record, kept)) = kept else { return Ok(Exit::Failure) };
         if kept.is_err() || self.arguments.json {
             // Where the disk does not take it, the record must not be lost.
             let _ = out.write_all(record.to_line().as_bytes()).and_then(|()| out.flush());

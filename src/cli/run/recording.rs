@@ -1,4 +1,5 @@
-//! Watches a trial: its seconds, interval log and checkpoints go to disk as they come, and the progress display is told.
+//! Watches a trial: its seconds, interval log and checkpoints go to disk as they come, its record before its topics are
+//! removed, and the progress display is told.
 //!
 //! Nothing that was handed to the journal is held here: a day's run takes no more memory than its first minute, but for the
 //! figures of its seconds, which the verdict needs.
@@ -11,7 +12,7 @@ use super::progress::Progress;
 use crate::conclude::{assemble, series_row};
 use crate::engine::{Observer, Outcome, Phase, Second};
 use crate::measure::{Interval, Reception};
-use crate::record::{HlogInterval, HlogLines, Journal};
+use crate::record::{DirectoryError, HlogInterval, HlogLines, Record, RunDirectory};
 use crate::scenario::{OutputFormat, Trial};
 
 /// What all records of a run share.
@@ -27,19 +28,29 @@ pub struct Run<'a> {
 pub struct Recording<'a> {
     trial: &'a Trial,
     run: Run<'a>,
-    journal: &'a mut Journal,
+    directory: &'a mut RunDirectory,
     progress: Progress,
     checkpoint_at: Instant,
+    /// The trial's record, and whether it is on disk with all that belongs to it.
+    kept: Option<(Record, Result<(), DirectoryError>)>,
 }
 
 impl<'a> Recording<'a> {
-    pub fn new(trial: &'a Trial, run: Run<'a>, journal: &'a mut Journal, progress: Progress) -> Self {
-        Recording { trial, run, journal, progress, checkpoint_at: Instant::now() + run.checkpoint_every }
+    pub fn new(trial: &'a Trial, run: Run<'a>, directory: &'a mut RunDirectory, progress: Progress) -> Self {
+        let checkpoint_at = Instant::now() + run.checkpoint_every;
+        Recording { trial, run, directory, progress, checkpoint_at, kept: None }
     }
 
-    /// Ends the progress display.
-    pub fn finish(self) {
+    /// Brings the trial's record to disk.
+    pub fn keep(&mut self, record: Record) {
+        let written = self.directory.append_record(&record);
+        self.kept = Some((record, written));
+    }
+
+    /// Ends the progress display; the record, and whether it is on disk with all that belongs to it.
+    pub fn finish(self) -> Option<(Record, Result<(), DirectoryError>)> {
         self.progress.finish();
+        self.kept
     }
 
     /// The lines of the interval log, none if it was not asked for.
@@ -72,8 +83,9 @@ impl Observer for Recording<'_> {
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {
         self.progress.second(second);
         let intervals = self.intervals(second, outcomes, arrivals);
-        self.journal.second(&series_row(self.trial, second), intervals);
-        if let Some(notice) = self.journal.notice() {
+        let journal = self.directory.journal();
+        journal.second(&series_row(self.trial, second), intervals);
+        if let Some(notice) = journal.notice() {
             self.progress.tell(&format!("warning: {notice}; the trial goes on"));
         }
     }
@@ -84,6 +96,11 @@ impl Observer for Recording<'_> {
 
     fn checkpoint(&mut self, so_far: &Outcome) {
         self.checkpoint_at = Instant::now() + self.run.checkpoint_every;
-        self.journal.checkpoint(&assemble(self.trial, self.run.id, self.run.command_line, so_far));
+        let record = assemble(self.trial, self.run.id, self.run.command_line, so_far);
+        self.directory.journal().checkpoint(&record);
+    }
+
+    fn ended(&mut self, outcome: &Outcome) {
+        self.keep(assemble(self.trial, self.run.id, self.run.command_line, outcome));
     }
 }
