@@ -110,10 +110,14 @@ fn failures(evidence: &Evidence<'_>) -> Option<Finding> {
 }
 
 fn unresolved(evidence: &Evidence<'_>) -> Option<Finding> {
+    if evidence.status == Status::Running {
+        // They are still on their way.
+        return None;
+    }
     let (unresolved, attempted) = (evidence.counts.unresolved, evidence.counts.attempted);
     let sentence = |share| {
         format!(
-            "{} of {} messages ({}) had no outcome when the drain deadline passed; they would be the slowest and are in no percentile.",
+            "{} of {} messages ({}) had no outcome when the drain ended; they would be the slowest and are in no percentile.",
             count(unresolved),
             count(attempted),
             percent(share)
@@ -264,6 +268,11 @@ mod tests {
     fn few_unresolved_are_a_note_and_more_a_reason() {
         assert_eq!(notes(|record, _, _| shift(record, 0, 50)), [Unresolved]);
         assert_eq!(reasons(|record, _, _| shift(record, 0, 51)), [Unresolved]);
+        let running = reasons(|record, _, _| {
+            record.status = Status::Running;
+            shift(record, 0, 51);
+        });
+        assert_eq!(running, [Unfinished]);
     }
 
     #[test]

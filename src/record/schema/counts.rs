@@ -17,7 +17,7 @@ pub struct Counts {
     pub acknowledged: u64,
     /// Messages with an outcome that is not an acknowledgement; `errors` has them by class.
     pub failed: u64,
-    /// Messages without any outcome when the drain deadline passed.
+    /// Messages without any outcome when the drain ended: at its deadline, or by a signal.
     pub unresolved: u64,
     /// Payload of the acknowledged messages, in bytes; keys, headers and framing not counted.
     pub payload_bytes_acknowledged: u64,
@@ -48,7 +48,7 @@ pub struct WarmUpCounts {
     pub acknowledged: u64,
     /// Messages with an outcome that is not an acknowledgement.
     pub failed: u64,
-    /// Messages without any outcome when the drain deadline passed.
+    /// Messages without any outcome when the drain ended: at its deadline, or by a signal.
     pub unresolved: u64,
 }
 

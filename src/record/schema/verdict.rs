@@ -79,7 +79,7 @@ pub enum ReasonKind {
     FellBehind,
     /// Messages failed.
     Failures,
-    /// Messages had no outcome when the drain deadline passed.
+    /// Messages had no outcome when the drain ended.
     Unresolved,
     /// Latencies were too large for the histogram.
     BeyondRange,
