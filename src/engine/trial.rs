@@ -158,7 +158,12 @@ impl Running<'_> {
                     (Phase::Measure, Instant::now() + longest)
                 }
                 Some(Feed::Beforehand) => {
-                    consumers = self.consumers(broker, consumers_stop, look.pipeline.as_mut()).await?;
+                    match unless_over(&wait, self.consumers(broker, consumers_stop, look.pipeline.as_mut())).await {
+                        Ok(joined) => consumers = joined,
+                        // What was loaded is still recorded; the wait for the backlog is over as well.
+                        Err(EngineError::Interrupted) => {}
+                        Err(error) => return Err(error),
+                    }
                     (Phase::Verify, Instant::now() + limits.drain_deadline)
                 }
                 _ => (Phase::Verify, deadline),
