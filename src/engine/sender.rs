@@ -218,7 +218,7 @@ impl<P: Producer> Sender<P> {
         let of_warm_up = self.parts.len() as u64 - measured;
         if of_warm_up > 0 {
             self.attempted.warm_up += of_warm_up;
-            // Before they are handed over, so that who reads both never takes them for measured ones.
+            // Before they count as handed over, so that a checkpoint never takes them for measured ones.
             window.set_warm_up(self.attempted.warm_up);
         }
         window.submit(outgoing.len() as u64);

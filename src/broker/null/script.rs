@@ -36,9 +36,9 @@ pub struct NullOptions {
     pub ignore: f64,
     /// Each consumer panics once it has handed over so many messages, as one with a bug would.
     pub consumer_panics_after: Option<u64>,
-    /// The same for each producer, once it has taken so many.
+    /// Each producer panics once it has been given so many messages.
     pub producer_panics_after: Option<u64>,
-    /// What removing the topics takes at the end.
+    /// How long it takes to remove the topics at the end.
     #[serde(deserialize_with = "duration")]
     pub removal_time: Duration,
 }

@@ -142,7 +142,7 @@ impl Writer {
                 Entry::Settle(reply) => {
                     let synchronised = self.synchronise();
                     self.keep(synchronised);
-                    // Only who no longer waits does not listen.
+                    // The journal waits for the answer, unless it is being dropped.
                     let _ = reply.send(self.failure.take());
                 }
             }
