@@ -4,9 +4,11 @@
 //! - `producing`: the producer task's three loops, one per kind of load; `sender` is what they share.
 //! - `consuming`: the consumer task.
 //! - `course`, `quota`, `rounds`, `pacer`: when to send, how much is left, together or alone.
+//! - `catch_up`: the wait for consumers after the load, and what they were offered.
 //! - `collector`: looks at all recorders once a second; an [`Observer`] is told.
 //! - [`Outcome`]: what it came to.
 
+mod catch_up;
 mod collector;
 mod consuming;
 mod course;
@@ -22,6 +24,7 @@ mod sender;
 mod starting;
 mod trial;
 
+pub use catch_up::GroupOutcome;
 pub use collector::Totals;
 pub use dispatch::run_scenario;
 pub use observer::{Observer, Phase, Second};

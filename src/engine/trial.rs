@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::catch_up::CatchUp;
 use super::collector::Collector;
 use super::course::Course;
 use super::look::Look;
@@ -18,7 +19,7 @@ use super::{EngineError, TrialIdentity};
 use crate::broker::{Broker, Setup, Topic};
 use crate::load::PayloadPool;
 use crate::measure::host::{self, HostSampler};
-use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, Errors};
+use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, Errors, Verification};
 use crate::pipeline::Pipeline;
 use crate::scenario::{Feed, Load, Scenario};
 
@@ -52,10 +53,13 @@ pub async fn run<B: Broker>(
     let payloads = Arc::new(PayloadPool::build(&scenario.payload, overlaid)?);
     let clock = Clock::start();
     let open = matches!(scenario.load, Load::Open(_));
-    let acks = Acks::new(clock, scenario.producers.count, open);
-    let arrivals = scenario.consumers.as_ref().map(|consumers| {
-        Arrivals::new(clock, identity.tag, scenario.producers.count, consumers.groups, consumers.verify)
-    });
+    let consumers = scenario.consumers.as_ref();
+    let verification = consumers
+        .filter(|consumers| consumers.verify)
+        .map(|consumers| Arc::new(Verification::new(scenario.producers.count, consumers.groups)));
+    let acks = Acks::verified(clock, scenario.producers.count, open, verification.clone());
+    let arrivals =
+        consumers.map(|consumers| Arrivals::new(clock, identity.tag, consumers.groups, verification.clone()));
     let broker = B::connect(setup(scenario, identity, &acks, &payloads)).await?;
     let topics = topics(scenario, identity);
     let created = match broker.prepare(&topics).await {
@@ -66,9 +70,9 @@ pub async fn run<B: Broker>(
             return Err(error.into());
         }
     };
-    let remove = if scenario.topology.keep { Vec::new() } else { created };
     let trial = Running { scenario, identity, topics, acks, arrivals, payloads, open };
-    let result = trial.run(&broker, interrupted, observer).await;
+    let result = trial.run(&broker, &created, interrupted, observer).await;
+    let remove = if scenario.topology.keep { Vec::new() } else { created };
     let closed = broker.close(remove).await;
     let mut outcome = result?;
     outcome.started_at = started_at;
@@ -91,9 +95,11 @@ impl Running<'_> {
     async fn run<B: Broker>(
         self,
         broker: &B,
+        created: &[String],
         interrupted: watch::Receiver<bool>,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
+        let starts = self.starts(broker, created).await;
         let (stop_consumers, consumers_stop) = watch::channel(false);
         let clock = self.acks.clock();
         let feed = self.scenario.pipeline.as_ref().map(|pipeline| pipeline.feed);
@@ -120,6 +126,9 @@ impl Running<'_> {
             Look::begin(collector, broker, observer, pipeline, &self.topics[0], clock.instant(load_start_ns));
 
         let load = self.load(tasks, &course, pacer.as_deref(), interrupted.clone(), &mut look).await?;
+        // A signal ends the load, and the user waits for the end of the rest.
+        let longest = if load.end == End::Interrupted { limits.drain_deadline } else { limits.catch_up_deadline };
+        let mut catch_up = CatchUp::begin(&self, broker, &starts, feed != Some(Feed::Beforehand), longest);
         let finished = |pipeline: &Pipeline| (look.collector.acknowledged(), pipeline.finished());
         let at_load_end = look.pipeline.as_ref().filter(|_| feed == Some(Feed::Together)).map(finished);
         let mut deadline = Instant::now() + limits.drain_deadline;
@@ -145,22 +154,28 @@ impl Running<'_> {
             look.look(if last_phase == Phase::Measure { Phase::Measure } else { Phase::Drain });
             // A signal ends the load; a second wait ends by it only where that was no load.
             let stop = || feed == Some(Feed::None) && *interrupted.borrow();
-            while !self.is_worked_off(&mut look).await && Instant::now() < deadline && !stop() {
+            let mut patience = catch_up.patience();
+            while !self.is_worked_off(&mut look).await && !stop() {
+                let goes_on = match feed {
+                    Some(Feed::None) => Instant::now() < deadline,
+                    _ => patience.goes_on(self.worked(&look)),
+                };
+                if !goes_on {
+                    break;
+                }
                 look.wait(last_phase).await;
             }
             if feed == Some(Feed::None) {
                 // What has been taken is still written.
                 deadline = deadline.max(Instant::now() + limits.drain_deadline);
             }
-        } else if let Some(arrivals) = &self.arrivals {
+        } else if self.arrivals.is_some() {
             last_phase = Phase::Verify;
             look.observer.phase(Phase::Verify);
-            let groups = self.scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups as u64);
             look.look(Phase::Drain);
-            while arrivals.received() < look.collector.acknowledged() * groups && Instant::now() < deadline {
-                look.wait(Phase::Verify).await;
-            }
+            catch_up.wait(&mut look).await;
         }
+        catch_up.ask_for_ends().await;
         stop_consumers.send_replace(true);
         if let Some(pipeline) = &look.pipeline {
             pipeline.finish(deadline);
@@ -169,6 +184,9 @@ impl Running<'_> {
         let lag = look.measure_lag().await;
         let standing = look.standing();
         let totals = look.collector.close(last_phase, broker, standing, look.observer);
+        let arrived = self.arrivals.as_ref().map(Arrivals::groups).unwrap_or_default();
+        // Instances do not ask while their writers are busy.
+        let groups = catch_up.outcome(arrived, feed.is_none());
         let pipeline = match look.pipeline {
             Some(pipeline) => Some(pipeline.outcome(lag, at_load_end).await),
             None => None,
@@ -187,7 +205,7 @@ impl Running<'_> {
                 load_end_ns: limits.stop.duration.map(|_| course.load_end_ns),
             },
             totals,
-            found: self.arrivals.as_ref().map(Arrivals::found).unwrap_or_default(),
+            groups,
             receive_errors,
             pipeline,
             lag: pacer.map(|pacer| pacer.lag()),
@@ -252,6 +270,12 @@ impl Running<'_> {
             Some(crash) => Err(EngineError::Crashed(crash)),
             None => Ok(LoadEnd { end, attempted, usage, ended_ns: clock.now_ns() }),
         }
+    }
+
+    /// What the pipeline has done so far, in messages received and finished: it only grows.
+    fn worked<B: Broker>(&self, look: &Look<'_, B>) -> u64 {
+        let received = self.arrivals.as_ref().map_or(0, Arrivals::received);
+        received + look.pipeline.as_ref().map_or(0, Pipeline::finished)
     }
 
     /// Whether the pipeline has nothing left to do: it has finished all that this trial sent, or, where others send or

@@ -7,6 +7,7 @@ mod harness;
 
 mod cli;
 mod honesty;
+mod honesty_verification;
 mod results;
 mod scenario;
 mod schema;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use self::delivery::{Delivery, Member, TopicLog};
 pub use self::script::NullOptions;
-use self::script::Script;
+use self::script::{GroupOptions, Script};
 use self::server::Server;
 use super::registry::{Capabilities, Descriptor};
 use super::{
@@ -26,12 +26,14 @@ use super::{
 pub struct NullBroker {
     servers: Vec<Arc<Server>>,
     topics: Mutex<BTreeMap<String, Arc<TopicLog>>>,
+    groups: Vec<GroupOptions>,
 }
 
 impl NullBroker {
     fn log(&self, topic: &Topic) -> Arc<TopicLog> {
         let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        topics.entry(topic.name.clone()).or_insert_with(|| Arc::new(TopicLog::new(topic.partitions))).clone()
+        let log = || Arc::new(TopicLog::new(topic.partitions, self.groups.clone()));
+        topics.entry(topic.name.clone()).or_insert_with(log).clone()
     }
 }
 
@@ -63,10 +65,11 @@ impl Broker for NullBroker {
         let options: NullOptions = setup.config.options.clone().try_into().map_err(|error: toml::de::Error| {
             BrokerError::Configuration { broker: "null", reason: error.to_string() }
         })?;
+        let groups = options.groups.clone();
         let script = Arc::new(Script::new(options));
         let servers = (0..setup.config.connections)
             .map(|_| Server::start(script.clone(), setup.acks.recorder(), setup.acks.clock()));
-        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default() })
+        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default(), groups })
     }
 
     async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
@@ -83,6 +86,10 @@ impl Broker for NullBroker {
 
     async fn consumer(&self, subscription: &Subscription) -> Result<NullConsumer, BrokerError> {
         Ok(NullConsumer { member: self.log(&subscription.topic).join(subscription) })
+    }
+
+    async fn ends(&self, topic: &Topic) -> Option<Vec<u64>> {
+        Some(self.log(topic).ends())
     }
 
     fn identity(&self) -> Identity {

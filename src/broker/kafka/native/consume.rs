@@ -276,13 +276,7 @@ unsafe fn received<'a>(message: *const rd::rd_kafka_message_t, envelope_header: 
     // SAFETY: by the caller's promise; pointers and lengths of a message belong together.
     unsafe {
         let payload = bytes((*message).payload, (*message).len);
-        let mut headers = ptr::null_mut();
-        let (mut value, mut length) = (ptr::null(), 0);
-        let has_headers = rd::rd_kafka_message_headers(message, &mut headers) == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
-        let found = has_headers
-            && rd::rd_kafka_header_get_last(headers, envelope_header.as_ptr(), &mut value, &mut length)
-                == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
-        let envelope = found.then(|| bytes(value, length));
+        let envelope = envelope_beside(message, envelope_header);
         Received {
             payload,
             envelope,
@@ -293,9 +287,29 @@ unsafe fn received<'a>(message: *const rd::rd_kafka_message_t, envelope_header: 
     }
 }
 
+/// The engine's own header of a message that carries one beside its payload.
+///
+/// # Safety
+/// `message` must be a valid message, which the result borrows from.
+pub(super) unsafe fn envelope_beside<'a>(
+    message: *const rd::rd_kafka_message_t,
+    envelope_header: &CString,
+) -> Option<&'a [u8]> {
+    let mut headers = ptr::null_mut();
+    let (mut value, mut length) = (ptr::null(), 0);
+    // SAFETY: by the caller's promise; the name is terminated, and a header's value and length belong together.
+    unsafe {
+        let has_headers = rd::rd_kafka_message_headers(message, &mut headers) == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
+        let found = has_headers
+            && rd::rd_kafka_header_get_last(headers, envelope_header.as_ptr(), &mut value, &mut length)
+                == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
+        found.then(|| bytes(value, length))
+    }
+}
+
 /// # Safety
 /// `begin` must be null or the begin of `length` bytes that live for `'a`.
-unsafe fn bytes<'a>(begin: *const c_void, length: usize) -> &'a [u8] {
+pub(super) unsafe fn bytes<'a>(begin: *const c_void, length: usize) -> &'a [u8] {
     if begin.is_null() {
         return &[];
     }
