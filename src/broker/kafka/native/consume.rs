@@ -30,8 +30,9 @@ pub struct ConsumerQueue {
     /// Partitions that were read to their end, with the position of it: told of members that ask for
     /// `enable.partition.eof`.
     ended: Vec<(u32, u64)>,
-    /// Of a member that commits.
     membership: Option<Arc<Membership>>,
+    /// How far the messages of one fetch reached, partition after partition: empty between calls.
+    reached: Vec<(u32, i64)>,
 }
 
 // SAFETY: librdkafka's queues may be used from any thread, and `messages` is empty between calls.
@@ -68,6 +69,7 @@ impl ConsumerQueue {
                 messages: Vec::with_capacity(FETCH),
                 ended: Vec::new(),
                 membership,
+                reached: Vec::new(),
             };
             if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(consumer) } else { Err(code) }
         }
@@ -148,6 +150,11 @@ impl ConsumerQueue {
                     Code::RD_KAFKA_RESP_ERR_NO_ERROR => {
                         each(received(message, &self.envelope_header));
                         taken.messages += 1;
+                        let (partition, next) = ((*message).partition.max(0) as u32, (*message).offset + 1);
+                        match self.reached.last_mut() {
+                            Some((latest, reached)) if *latest == partition => *reached = next,
+                            _ => self.reached.push((partition, next)),
+                        }
                     }
                     Code::RD_KAFKA_RESP_ERR__PARTITION_EOF => {
                         self.ended.push(((*message).partition.max(0) as u32, (*message).offset.max(0) as u64));
@@ -159,6 +166,10 @@ impl ConsumerQueue {
                 rd::rd_kafka_message_destroy(message);
             }
         }
+        if let Some(positions) = self.membership.as_ref().and_then(|membership| membership.positions()) {
+            positions.advance(&self.reached);
+        }
+        self.reached.clear();
         taken
     }
 
