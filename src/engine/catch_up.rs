@@ -219,13 +219,16 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         let producers = self.running.scenario.producers.count;
         let mut passed = vec![0; producers];
         let Some(arrivals) = &self.running.arrivals else { return passed };
-        let is_quiet = idle && self.watches[group].quiet_since.elapsed() >= self.running.scenario.run.drain_deadline;
+        // Where the broker has positions, one that does not tell the ends is in trouble, and so may its consumers be.
+        let has_offered_all = idle
+            && !B::DESCRIPTOR.capabilities.positions
+            && self.watches[group].quiet_since.elapsed() >= self.running.scenario.run.drain_deadline;
         let has_order = arrived.unordered + arrived.order_unchecked == 0;
         for (topic, described) in self.running.topics.iter().enumerate() {
             let place = Place { group, topic };
             let lanes = match self.unreached(place) {
                 Some(unreached) => unreached,
-                None if is_quiet => Vec::new(),
+                None if has_offered_all => Vec::new(),
                 None => (0..(arrivals.next_positions(place).len() as u32).max(described.partitions)).collect(),
             };
             if !lanes.is_empty() && !has_order {

@@ -45,8 +45,6 @@ pub struct Arrived {
     pub duplicated: u64,
     /// Repetitions that the broker announced.
     pub redelivered: u64,
-    /// Not known to be the first or a repetition: verification gave their stretch up.
-    pub undecided: u64,
     /// First arrivals after a later message of the same producer in the same lane.
     pub reordered: u64,
     /// First arrivals whose order was not checked: the broker promises none.
@@ -72,7 +70,6 @@ impl AddAssign<&Arrived> for Arrived {
         self.consumed += other.consumed;
         self.duplicated += other.duplicated;
         self.redelivered += other.redelivered;
-        self.undecided += other.undecided;
         self.reordered += other.reordered;
         self.unordered += other.unordered;
         self.order_unchecked += other.order_unchecked;
@@ -359,7 +356,8 @@ impl ArrivalBatch<'_> {
             }
             Mark::Repeated if message.redelivered => arrived.redelivered += 1,
             Mark::Repeated => arrived.duplicated += 1,
-            Mark::Unknown => arrived.undecided += 1,
+            // Its stretch was given up, so it is in no figure but `received`.
+            Mark::Unknown => {}
         }
         lanes.pass(message.lane, message.position);
     }
