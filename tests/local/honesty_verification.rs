@@ -3,7 +3,7 @@
 
 use brokermark::record::{GroupVerification, ReasonKind, Record, Verification};
 
-use crate::harness::{Bench, assert_acknowledged, assert_balanced, finding, reasons, record_of};
+use crate::harness::{Bench, assert_acknowledged, assert_balanced, finding, reasons, record_of, records_of};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -156,4 +156,53 @@ fn of_a_group_that_is_cut_off_only_what_it_has_passed_is_lost() {
     // One in ten of those up to the last received.
     assert!(group.received.abs_diff(9 * group.lost) <= 9, "{group:?}");
     assert!(group.unread > 1_000, "{group:?}");
+}
+
+/// Where the ends are not known, only what came before a later message in every partition has been passed for certain.
+#[test]
+fn of_a_group_that_is_cut_off_without_knowing_the_ends_nothing_is_lost_that_may_be_in_another_partition() {
+    let records = records_of(&null(
+        "broker.null = { hide_ends = true, groups = [{ lose = 0.1, rate = 2_000 }] }
+        [consumers]
+        [run]
+        messages = 10_000
+        catch_up_deadline = \"1s\"
+        [sweep.over]
+        \"topology.partitions\" = [1, 2]",
+    ));
+    let [one, two] = &records[..] else { panic!("{} records", records.len()) };
+    let [group] = &verification(one).groups[..] else { panic!("{:?}", one.verification) };
+    assert!(group.lost > 0 && group.received.abs_diff(9 * group.lost) <= 9, "{group:?}");
+    let [group] = &verification(two).groups[..] else { panic!("{:?}", two.verification) };
+    assert_eq!((group.lost, group.received + group.unread), (0, 10_000), "nothing of the second partition was seen");
+}
+
+/// Consumers that ask for the whole deadline and are given nothing have been offered all there is.
+#[test]
+fn what_an_idle_group_was_not_given_is_lost_where_the_broker_does_not_tell_the_ends() {
+    let record = record_of(&null(
+        "broker.null = { hide_ends = true, groups = [{ lose = 0.01 }] }
+        [consumers]
+        [topology]
+        partitions = 3
+        [run]
+        messages = 10_000
+        drain_deadline = \"700ms\"",
+    ));
+    assert_acknowledged(&record, 10_000);
+    let [group] = &groups(&record)[..] else { panic!("{:?}", record.verification) };
+    let expected = GroupVerification { received: 9_900, consumed: 9_900, lost: 100, ..GroupVerification::default() };
+    assert_eq!(*group, expected, "the very last one, too");
+}
+
+#[test]
+fn a_slow_group_is_waited_for_where_nothing_is_verified_too() {
+    let record = record_of(&null(
+        "broker.null.groups = [{}, { rate = 6_000 }]
+        consumers = { groups = 2, verify = false }
+        [run]
+        messages = 9_000
+        drain_deadline = \"500ms\"",
+    ));
+    assert_eq!((record.counts.consumed, record.verification), (Some(18_000), None));
 }

@@ -27,6 +27,7 @@ pub struct NullBroker {
     servers: Vec<Arc<Server>>,
     topics: Mutex<BTreeMap<String, Arc<TopicLog>>>,
     groups: Vec<GroupOptions>,
+    hide_ends: bool,
 }
 
 impl NullBroker {
@@ -65,11 +66,11 @@ impl Broker for NullBroker {
         let options: NullOptions = setup.config.options.clone().try_into().map_err(|error: toml::de::Error| {
             BrokerError::Configuration { broker: "null", reason: error.to_string() }
         })?;
-        let groups = options.groups.clone();
+        let (groups, hide_ends) = (options.groups.clone(), options.hide_ends);
         let script = Arc::new(Script::new(options));
         let servers = (0..setup.config.connections)
             .map(|_| Server::start(script.clone(), setup.acks.recorder(), setup.acks.clock()));
-        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default(), groups })
+        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default(), groups, hide_ends })
     }
 
     async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
@@ -89,7 +90,7 @@ impl Broker for NullBroker {
     }
 
     async fn ends(&self, topic: &Topic) -> Option<Vec<u64>> {
-        Some(self.log(topic).ends())
+        (!self.hide_ends).then(|| self.log(topic).ends())
     }
 
     fn identity(&self) -> Identity {

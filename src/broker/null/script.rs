@@ -37,6 +37,8 @@ pub struct NullOptions {
     /// Delivered, and answered with a refusal.
     #[serde(deserialize_with = "share")]
     pub fail_after_storing: f64,
+    /// Does not tell where its topics end, as a broker without positions.
+    pub hide_ends: bool,
     /// What happens besides on the way to each group, by its number; groups without an entry get what is there.
     pub groups: Vec<GroupOptions>,
 }
