@@ -5,12 +5,12 @@ use jiff::Timestamp;
 use super::environment::environment;
 use super::threshold::evaluate;
 use super::verdict::{Evidence, LoadShape, judge};
-use crate::engine::{self, End, EngineError, Outcome, Second};
+use crate::engine::{self, End, EngineError, GroupOutcome, Outcome, Second};
 use crate::measure::host::{self, HostUsage};
 use crate::measure::{Distribution, ErrorTally, Errors, FailureClass};
 use crate::record::{
-    Client, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Phase, Record, SCHEMA, SendLoopLag, SeriesRow,
-    Status, Throughput, Verdict, Verification, WarmUpCounts, Wire, point_values,
+    Client, Counts, ErrorCount, GroupVerification, HostLoad, Latencies, Latency, LoadModel, Phase, Record, SCHEMA,
+    SendLoopLag, SeriesRow, Status, Throughput, Verdict, Verification, WarmUpCounts, Wire, point_values,
 };
 use crate::scenario::{Load, Trial};
 
@@ -49,10 +49,6 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.receive_errors = errors(&outcome.receive_errors);
     record.receive_errors.extend(crashes(&outcome.consumer_crashes));
     record.verification = verification(trial, outcome);
-    if let (End::Running, Some(found)) = (outcome.end, &mut record.verification) {
-        // What is still on its way is not lost.
-        found.lost = 0;
-    }
     record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
     record.wire = wire(outcome, &record);
@@ -122,7 +118,7 @@ fn counts(trial: &Trial, outcome: &Outcome) -> Counts {
         failed: measured.failed,
         unresolved: measured.unresolved,
         payload_bytes_acknowledged: outcome.totals.outcomes.measured.payload_bytes,
-        consumed: trial.scenario.consumers.as_ref().map(|_| outcome.totals.arrivals.measured),
+        consumed: trial.scenario.consumers.as_ref().map(|_| outcome.totals.arrivals.arrived.consumed),
         warm_up: WarmUpCounts {
             attempted: warm_up.attempted,
             acknowledged: warm_up.acknowledged,
@@ -139,7 +135,7 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
     let sent_until_ns = outcome.times.load_ended_ns.min(outcome.times.load_end_ns.unwrap_or(u64::MAX));
     let sending_ns = sent_until_ns.saturating_sub(begin_ns);
     let per_second = |count: u64, ns: u64| if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 };
-    let arrivals = &outcome.totals.arrivals;
+    let arrived = &outcome.totals.arrivals.arrived;
     Throughput {
         sent_per_second: per_second(measured.attempted, sending_ns),
         target_per_second: outcome.due.map(|due| per_second(due, sending_ns)),
@@ -147,7 +143,7 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
             .scenario
             .consumers
             .as_ref()
-            .map(|_| per_second(arrivals.measured, arrivals.last_received_ns.saturating_sub(begin_ns))),
+            .map(|_| per_second(arrived.consumed, arrived.last_consumed_ns.saturating_sub(begin_ns))),
         ..Throughput::from_counts(duration_ns, measured.acknowledged, outcome.totals.outcomes.measured.payload_bytes)
     }
 }
@@ -173,29 +169,43 @@ fn crashes(said: &[String]) -> Option<ErrorCount> {
     Some(ErrorCount { class: FailureClass::Crashed, count: said.len() as u64, first_message, first_at_ns: 0 })
 }
 
-/// Every group is owed every message, so all figures are sums over the groups.
+/// Every group is owed every message.
 fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
-    let consumers = trial.scenario.consumers.as_ref().filter(|consumers| consumers.verify)?;
-    let groups = consumers.groups as u64;
-    let (measured, warm_up) = (outcome.ledger.measured, outcome.ledger.warm_up);
-    let attempted = (measured.attempted + warm_up.attempted) * groups;
-    let acknowledged = (measured.acknowledged + warm_up.acknowledged) * groups;
-    let arrivals = &outcome.totals.arrivals;
-    // A corrupt message did arrive, though nobody can tell which it was.
-    let arrived = outcome.found.iter().map(|found| found.distinct).sum::<u64>() + arrivals.corrupt;
-    let repeated = outcome.found.iter().map(|found| found.duplicated).sum::<u64>();
-    Some(Verification {
-        received: arrivals.messages - arrivals.foreign,
-        missing: attempted.saturating_sub(arrived),
-        lost: acknowledged.saturating_sub(arrived),
-        duplicated: repeated.saturating_sub(arrivals.redelivered),
-        redelivered: arrivals.redelivered,
-        reordered: arrivals.reordered,
-        unordered: arrivals.unordered,
-        corrupt: arrivals.corrupt,
-        foreign: arrivals.foreign,
-        saturated: outcome.found.iter().any(|found| found.saturated),
-    })
+    trial.scenario.consumers.as_ref().filter(|consumers| consumers.verify)?;
+    let mut sum = Verification::default();
+    for (group, GroupOutcome { arrived, account, lag_at_load_end }) in outcome.groups.iter().enumerate() {
+        let caught_up = account.unread == 0 && lag_at_load_end.is_some();
+        let one = GroupVerification {
+            group,
+            received: arrived.received,
+            consumed: arrived.consumed,
+            lost: account.lost,
+            unread: account.unread,
+            undecided: account.undecided,
+            not_acknowledged_but_stored: account.not_acknowledged_but_stored,
+            duplicated: arrived.duplicated,
+            redelivered: arrived.redelivered,
+            reordered: arrived.reordered,
+            corrupt: arrived.corrupt,
+            lag_at_load_end: *lag_at_load_end,
+            catch_up_ns: caught_up.then(|| arrived.last_first_ns.saturating_sub(outcome.times.load_ended_ns)),
+        };
+        sum.received += one.received;
+        sum.lost += one.lost;
+        sum.unread += one.unread;
+        sum.undecided += one.undecided;
+        sum.not_acknowledged_but_stored += one.not_acknowledged_but_stored;
+        sum.duplicated += one.duplicated;
+        sum.redelivered += one.redelivered;
+        sum.reordered += one.reordered;
+        sum.unordered += arrived.unordered;
+        sum.order_unchecked += arrived.order_unchecked;
+        sum.corrupt += one.corrupt;
+        sum.foreign += arrived.foreign;
+        sum.saturated |= account.saturated;
+        sum.groups.push(one);
+    }
+    Some(sum)
 }
 
 fn client(outcome: &Outcome) -> Client {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::catch_up::GroupOutcome;
 use super::collector::{Collector, Totals};
 use super::course::Course;
 use super::observer::Phase;
@@ -11,7 +12,7 @@ use super::sender::Attempted;
 use super::trial::Running;
 use crate::broker::Broker;
 use crate::measure::host::HostSampler;
-use crate::measure::{Arrivals, Errors};
+use crate::measure::{Arrivals, Arrived, Errors};
 use crate::pipeline::Pipeline;
 
 /// What is needed besides the collector's totals.
@@ -72,7 +73,7 @@ impl<'a> Checkpoints<'a> {
                 load_end_ns: trial.scenario.run.stop.duration.map(|_| course.load_end_ns),
             },
             totals,
-            found: trial.arrivals.as_ref().map(Arrivals::found).unwrap_or_default(),
+            groups: trial.arrivals.as_ref().map(groups).unwrap_or_default(),
             // Consumers hand over what they met when they end.
             receive_errors: Errors::default(),
             consumer_crashes: Vec::new(),
@@ -84,4 +85,15 @@ impl<'a> Checkpoints<'a> {
             close_error: None,
         }
     }
+}
+
+/// What the groups have so far: what is still on its way is unread.
+fn groups(arrivals: &Arrivals) -> Vec<GroupOutcome> {
+    let Some(verification) = arrivals.verification() else { return Vec::new() };
+    let so_far = |(group, arrived): (usize, Arrived)| GroupOutcome {
+        arrived,
+        account: verification.account(group, |_| 0),
+        lag_at_load_end: None,
+    };
+    arrivals.groups().into_iter().enumerate().map(so_far).collect()
 }

@@ -10,6 +10,8 @@ pub struct Collector {
     acks: Acks,
     arrivals: Option<Arrivals>,
     open_loop: bool,
+    /// Whether repetitions are told from first arrivals.
+    verified: bool,
     load_start_ns: u64,
     last_ns: u64,
     last_submitted: u64,
@@ -44,6 +46,7 @@ impl Collector {
     pub fn new(acks: Acks, arrivals: Option<Arrivals>, open_loop: bool, load_start_ns: u64) -> Self {
         Collector {
             acks,
+            verified: arrivals.as_ref().is_some_and(|arrivals| arrivals.verification().is_some()),
             arrivals,
             open_loop,
             load_start_ns,
@@ -122,7 +125,7 @@ impl Collector {
             acknowledged: interval.measured.acknowledged + interval.warm_up.acknowledged,
             failed: interval.measured.failed + interval.warm_up.failed,
             payload_bytes: interval.measured.payload_bytes + interval.warm_up.payload_bytes,
-            consumed: reception.messages,
+            consumed: if self.verified { reception.arrived.first } else { reception.arrived.messages },
             finished: pipeline.map(|pipeline| pipeline.finished - self.last_finished),
             lag: pipeline.and_then(|pipeline| pipeline.lag),
             in_flight: self.acks.in_flight(),

@@ -33,6 +33,7 @@ pub async fn consume<C: Consumer>(
             Ok(_) => pause.succeeded(),
             Err(ReceiveError { class, message }) => {
                 errors.record(class, clock.now_ns(), || message);
+                recorder.failed();
                 pause.failed();
             }
         }
@@ -44,7 +45,7 @@ pub async fn consume<C: Consumer>(
 mod tests {
     use super::*;
     use crate::broker::Received;
-    use crate::measure::{Arrivals, FailureClass};
+    use crate::measure::{Arrivals, FailureClass, Place};
 
     /// Fails so many times, then tells the test that it was asked again.
     struct Recovering {
@@ -73,12 +74,13 @@ mod tests {
     #[tokio::test]
     async fn errors_are_counted_and_survived() {
         let clock = Clock::start();
-        let arrivals = Arrivals::new(clock, 0, 1, 1, false);
+        let arrivals = Arrivals::new(clock, 0, 1, None);
         let (recovered, stop) = watch::channel(false);
         let consumer = Recovering { failures: 6, recovered };
-        let errors = consume(consumer, arrivals.recorder(0), clock, stop).await;
+        let errors = consume(consumer, arrivals.recorder(Place { group: 0, topic: 0 }), clock, stop).await;
         let [(class, tally)] = errors.iter().collect::<Vec<_>>()[..] else { panic!("{errors:?}") };
         assert_eq!((class, tally.count), (FailureClass::ConnectionLost, 6));
+        assert_eq!(arrivals.progress()[0].errors, 6, "what was not received meanwhile may not have been offered");
         assert_eq!(tally.first.as_ref().map(|(_, message)| message.as_str()), Some("the broker is gone"));
     }
 }

@@ -4,11 +4,13 @@
 //! - `producing`: the producer task's three loops, one per kind of load; `sender` is what they share.
 //! - `consuming`: the consumer task.
 //! - `course`, `quota`, `rounds`, `pacer`: when to send, how much is left, together or alone.
+//! - `catch_up`: the wait for consumers after the load, and what they were offered.
 //! - `collector`: looks at all recorders once a second; an [`Observer`] is told.
 //! - `checkpoint`: the trial as if it had ended now, for an observer that wants to keep it.
 //! - [`Interruption`]: what the user's signals end.
 //! - [`Outcome`]: what it came to.
 
+mod catch_up;
 mod checkpoint;
 mod collector;
 mod consuming;
@@ -26,6 +28,7 @@ mod sender;
 mod starting;
 mod trial;
 
+pub use catch_up::GroupOutcome;
 pub use collector::Totals;
 pub use dispatch::run_scenario;
 pub use interruption::{InterruptiblePhase, Interruption};

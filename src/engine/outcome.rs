@@ -2,11 +2,12 @@
 
 use std::time::SystemTime;
 
+use super::catch_up::GroupOutcome;
 use super::collector::Totals;
 use super::sender::Attempted;
 use crate::broker::Identity;
 use crate::measure::host::HostUsage;
-use crate::measure::{Distribution, Errors, Found, Interval, Tally};
+use crate::measure::{Distribution, Errors, Interval, Tally};
 use crate::pipeline;
 
 /// How a trial ended.
@@ -30,8 +31,8 @@ pub struct Outcome {
     pub times: Times,
     /// Measured messages that the schedule wanted out; `None` in a closed loop.
     pub due: Option<u64>,
-    /// What each group's verification found; empty when nothing is verified.
-    pub found: Vec<Found>,
+    /// What each group came to; empty when nothing is verified.
+    pub groups: Vec<GroupOutcome>,
     /// What went wrong while receiving; each was retried.
     pub receive_errors: Errors,
     /// What a producer that crashed said of it, which ended the load.

@@ -143,7 +143,7 @@ impl<P: Producer> Sender<P> {
 
     #[inline]
     fn add(&mut self, intended_ns: u64, sent_ns: u64, measured: bool) {
-        let stamp = Stamp::new(self.slot, sent_ns, sent_ns.saturating_sub(intended_ns), measured);
+        let stamp = Stamp::new(self.slot, self.sequence, sent_ns, sent_ns.saturating_sub(intended_ns), measured);
         let pooled = self.next_payload;
         self.next_payload = self.next_payload.wrapping_add(1);
         let mut parts = Parts { pooled, payload: None, key: None, envelope: None, stamp };

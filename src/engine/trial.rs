@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::catch_up::CatchUp;
 use super::checkpoint::Checkpoints;
 use super::collector::Collector;
 use super::course::Course;
@@ -20,7 +21,7 @@ use super::{EngineError, TrialIdentity};
 use crate::broker::{Broker, Setup, Topic};
 use crate::load::PayloadPool;
 use crate::measure::host::{self, HostSampler};
-use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, Errors};
+use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, Errors, Verification};
 use crate::pipeline::Pipeline;
 use crate::scenario::{Feed, Load, Scenario};
 
@@ -59,10 +60,13 @@ pub async fn run<B: Broker>(
     let payloads = Arc::new(PayloadPool::build(&scenario.payload, overlaid)?);
     let clock = Clock::start();
     let open = matches!(scenario.load, Load::Open(_));
-    let acks = Acks::new(clock, scenario.producers.count, open);
-    let arrivals = scenario.consumers.as_ref().map(|consumers| {
-        Arrivals::new(clock, identity.tag, scenario.producers.count, consumers.groups, consumers.verify)
-    });
+    let consumers = scenario.consumers.as_ref();
+    let verification = consumers
+        .filter(|consumers| consumers.verify)
+        .map(|consumers| Arc::new(Verification::new(scenario.producers.count, consumers.groups)));
+    let acks = Acks::verified(clock, scenario.producers.count, open, verification.clone());
+    let arrivals =
+        consumers.map(|consumers| Arrivals::new(clock, identity.tag, consumers.groups, verification.clone()));
     let preparation = interruption.phase();
     let broker = unless_over(&preparation, B::connect(setup(scenario, identity, &acks, &payloads))).await?;
     let topics = topics(scenario, identity);
@@ -75,12 +79,12 @@ pub async fn run<B: Broker>(
             return Err(error.into());
         }
     };
-    let remove = if scenario.topology.keep { Vec::new() } else { created };
     let trial = Running { scenario, identity, started_at, topics, acks, arrivals, payloads, open };
-    let result = trial.run(&broker, interruption, observer).await;
+    let result = trial.run(&broker, &created, interruption, observer).await;
     if let Ok(outcome) = &result {
         observer.ended(outcome);
     }
+    let remove = if scenario.topology.keep { Vec::new() } else { created };
     let left = remove.join(", ");
     let closed = interruption.finish(broker.close(remove), LAST_REMOVAL).await;
     let mut outcome = result?;
@@ -107,9 +111,11 @@ impl Running<'_> {
     async fn run<B: Broker>(
         self,
         broker: &B,
+        created: &[String],
         interruption: &Interruption,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
+        let starts = self.starts(broker, created).await;
         let (stop_consumers, consumers_stop) = watch::channel(false);
         let mut wait = interruption.phase();
         let clock = self.acks.clock();
@@ -140,6 +146,9 @@ impl Running<'_> {
 
         let load = self.load(tasks, &course, pacer.as_deref(), &wait, &mut look).await;
         wait = wait.next();
+        // A signal ends the load, and the user waits for the end of the rest.
+        let longest = if load.end == End::Interrupted { limits.drain_deadline } else { limits.catch_up_deadline };
+        let mut catch_up = CatchUp::begin(&self, broker, &starts, feed != Some(Feed::Beforehand), longest);
         let finished = |pipeline: &Pipeline| (look.collector.acknowledged(), pipeline.finished());
         let at_load_end = look.pipeline.as_ref().filter(|_| feed == Some(Feed::Together)).map(finished);
         let mut deadline = Instant::now() + limits.drain_deadline;
@@ -172,7 +181,15 @@ impl Running<'_> {
             look.look(if last_phase == Phase::Measure { Phase::Measure } else { Phase::Drain });
             // Where nothing is sent, this is the phase that a signal before it would have ended.
             let stop = || wait.is_over() || feed == Some(Feed::None) && interruption.is_requested();
-            while !self.is_worked_off(&mut look).await && Instant::now() < deadline && !stop() {
+            let mut patience = catch_up.patience();
+            while !self.is_worked_off(&mut look).await && !stop() {
+                let goes_on = match feed {
+                    Some(Feed::None) => Instant::now() < deadline,
+                    _ => patience.goes_on(self.worked(&look)),
+                };
+                if !goes_on {
+                    break;
+                }
                 look.wait(last_phase).await;
             }
             if stop() {
@@ -182,19 +199,16 @@ impl Running<'_> {
                 // What has been taken is still written.
                 deadline = deadline.max(Instant::now() + limits.drain_deadline);
             }
-        } else if let Some(arrivals) = &self.arrivals {
+        } else if self.arrivals.is_some() {
             last_phase = Phase::Verify;
             look.observer.phase(Phase::Verify);
-            let groups = self.scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups as u64);
             look.look(Phase::Drain);
-            let left = |look: &Look<'_, B>| arrivals.received() < look.collector.acknowledged() * groups;
-            while left(&look) && Instant::now() < deadline && !wait.is_over() {
-                look.wait(Phase::Verify).await;
-            }
+            catch_up.wait(&mut look, &wait).await;
             if wait.is_over() {
                 end = End::Interrupted;
             }
         }
+        let _ = interruption.finish(catch_up.ask_for_ends(), LAST_ANSWER).await;
         stop_consumers.send_replace(true);
         if let Some(pipeline) = &look.pipeline {
             pipeline.finish(deadline);
@@ -204,6 +218,9 @@ impl Running<'_> {
         let lag = if interruption.is_urgent() { None } else { look.measure_lag().await };
         let standing = look.standing();
         let totals = look.collector.close(last_phase, broker, standing, look.observer);
+        let arrived = self.arrivals.as_ref().map(Arrivals::groups).unwrap_or_default();
+        // Instances do not ask while their writers are busy.
+        let groups = catch_up.outcome(arrived, feed.is_none());
         let pipeline = match look.pipeline {
             Some(pipeline) => {
                 let given_up = interruption.given_up(LAST_ANSWER);
@@ -224,7 +241,7 @@ impl Running<'_> {
                 load_end_ns: limits.stop.duration.map(|_| course.load_end_ns),
             },
             totals,
-            found: self.arrivals.as_ref().map(Arrivals::found).unwrap_or_default(),
+            groups,
             receive_errors,
             consumer_crashes,
             crash: load.crash,
@@ -292,6 +309,12 @@ impl Running<'_> {
             attempted = Attempted::by_windows(&self.acks);
         }
         LoadEnd { end, crash, attempted, usage, ended_ns: clock.now_ns() }
+    }
+
+    /// What the pipeline has done so far, in messages received and finished: it only grows.
+    fn worked<B: Broker>(&self, look: &Look<'_, B>) -> u64 {
+        let received = self.arrivals.as_ref().map_or(0, Arrivals::received);
+        received + look.pipeline.as_ref().map_or(0, Pipeline::finished)
     }
 
     /// Whether the pipeline has nothing left to do: it has finished all that this trial sent, or, where others send or

@@ -16,6 +16,13 @@ impl Clock {
         Clock { epoch: Instant::now(), epoch_unix_ns: since_unix.as_nanos() as u64 }
     }
 
+    /// A clock whose epoch was some time ago.
+    #[cfg(test)]
+    pub(crate) fn started_ago(ago: std::time::Duration) -> Self {
+        let now = Clock::start();
+        Clock { epoch: now.epoch - ago, ..now }
+    }
+
     /// Nanoseconds since the epoch.
     #[inline]
     pub fn now_ns(&self) -> u64 {

@@ -202,6 +202,7 @@ impl<C: Consumer> Instance<C> {
             }
             Err(ReceiveError { class, message }) => {
                 self.errors.record(class, self.shared.clock.now_ns(), || message);
+                self.recorder.failed();
                 self.pause.failed();
             }
         }

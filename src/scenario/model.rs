@@ -263,8 +263,11 @@ pub struct RunLimits {
     pub warm_up: Duration,
     /// Whichever comes first ends the measurement; at least one is set.
     pub stop: Stop,
-    /// How long outcomes and consumers are waited for after the load has ended; under 400 s.
+    /// How long outcomes are waited for after the load has ended, and consumers and pipelines that make no progress; under
+    /// 10 minutes.
     pub drain_deadline: Duration,
+    /// How long consumers and pipelines are waited for after the load has ended, however much progress they make.
+    pub catch_up_deadline: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -300,6 +303,7 @@ pub enum Metric {
     Failed,
     Unresolved,
     Lost,
+    Unread,
     Duplicated,
     Reordered,
     Corrupt,

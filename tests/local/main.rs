@@ -8,6 +8,7 @@ mod harness;
 mod cli;
 mod durability;
 mod honesty;
+mod honesty_verification;
 mod results;
 mod scenario;
 mod schema;

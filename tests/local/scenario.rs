@@ -479,7 +479,7 @@ fn refusals_read_well() {
         (
             "units",
             format!("{MINIMAL}warm_up = 5\n")
-                .replace("run.messages", "[run]\nduration = \"30 secs\"\ndrain_deadline = \"400s\"\nmessages"),
+                .replace("run.messages", "[run]\nduration = \"30 secs\"\ndrain_deadline = \"600s\"\nmessages"),
             vec![],
         ),
         ("rates", format!("{MINIMAL}[load]\nrate = \"100k\"\n"), vec![]),

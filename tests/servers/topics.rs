@@ -91,7 +91,7 @@ mod real_kafka {
         remove_topic(&kafka::address(), "topics-shared-1");
 
         // The second run meets what the first has left in the topic that stayed, and does not take it for its own.
-        let found = second.verification.unwrap();
+        let found = second.verification.as_ref().unwrap();
         assert_eq!((found.foreign, found.received, found.lost), (50, 100, 0));
         assert_eq!(second.counts.consumed, Some(100));
         assert_delivered(&third, 100, 1);

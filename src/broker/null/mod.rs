@@ -32,7 +32,8 @@ pub struct NullBroker {
 impl NullBroker {
     fn log(&self, topic: &Topic) -> Arc<TopicLog> {
         let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        topics.entry(topic.name.clone()).or_insert_with(|| Arc::new(TopicLog::new(topic.partitions))).clone()
+        let log = || Arc::new(TopicLog::new(topic.partitions, self.options.groups.clone()));
+        topics.entry(topic.name.clone()).or_insert_with(log).clone()
     }
 }
 
@@ -88,6 +89,10 @@ impl Broker for NullBroker {
             member: self.log(&subscription.topic).join(subscription),
             left: self.options.consumer_panics_after,
         })
+    }
+
+    async fn ends(&self, topic: &Topic) -> Option<Vec<u64>> {
+        (!self.options.hide_ends).then(|| self.log(topic).ends())
     }
 
     fn identity(&self) -> Identity {

@@ -12,6 +12,7 @@ mod pipeline;
 mod series;
 mod throughput;
 mod verdict;
+mod verification;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -20,13 +21,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use client::{Client, HostLoad, SendLoopLag};
-pub use counts::{Counts, ErrorCount, Verification, WarmUpCounts};
+pub use counts::{Counts, ErrorCount, WarmUpCounts};
 pub use environment::Environment;
 pub use latency::{HistogramError, Latencies, Latency};
 pub use pipeline::{BoundBy, Held, KeptUp, Pipeline, Poisoned, Reconciliation, SeedFigures, SinkRecord, StageTime};
 pub use series::{Phase, SeriesRow};
 pub use throughput::Throughput;
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};
+pub use verification::{GroupVerification, Verification};
 pub use wire::Wire;
 
 /// The value of [`Record::schema`] that this build writes and reads.

@@ -61,6 +61,12 @@ pub enum ReasonKind {
     DebugBuild,
     /// Acknowledged messages were lost, delivered twice or damaged.
     Losses,
+    /// Acknowledged messages were not read before the wait for consumers ended.
+    Unread,
+    /// Consumers received the last messages long after the load had ended.
+    ConsumersBehind,
+    /// Messages arrived that had failed or had no outcome.
+    NotAcknowledgedButStored,
     /// Messages came in another order than they were sent.
     Reordered,
     /// The verifier could not follow every message.
@@ -107,6 +113,9 @@ impl ReasonKind {
             ReasonKind::Embedded => "embedded",
             ReasonKind::DebugBuild => "debug_build",
             ReasonKind::Losses => "losses",
+            ReasonKind::Unread => "unread",
+            ReasonKind::ConsumersBehind => "consumers_behind",
+            ReasonKind::NotAcknowledgedButStored => "not_acknowledged_but_stored",
             ReasonKind::Reordered => "reordered",
             ReasonKind::VerificationIncomplete => "verification_incomplete",
             ReasonKind::ReceiveErrors => "receive_errors",
