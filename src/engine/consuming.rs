@@ -1,9 +1,18 @@
 //! The consumer task: takes what arrives and records it, until it is told to stop.
 
-use tokio::sync::watch;
+use std::time::Duration;
 
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::interruption::{InterruptiblePhase, Interruption};
 use crate::broker::{Consumer, ReceiveError, ReceivePause};
 use crate::measure::{ArrivalRecorder, Clock, Errors};
+use crate::pipeline::Pipeline;
+
+/// How long consumers are waited for after the second signal.
+const LAST_RECEIPT: Duration = Duration::from_secs(1);
 
 /// Receives until `stop` says so, through whatever errors; returns those it met.
 pub async fn consume<C: Consumer>(
@@ -39,6 +48,38 @@ pub async fn consume<C: Consumer>(
         }
         tokio::task::coop::consume_budget().await;
     }
+}
+
+/// Waits until all consumers have ended: what they met, and what those that crashed said of it.
+pub async fn ended(
+    mut consumers: JoinSet<Errors>,
+    pipeline: Option<&Pipeline>,
+    wait: &InterruptiblePhase,
+    interruption: &Interruption,
+) -> (Errors, Vec<String>) {
+    let mut met = Errors::default();
+    let mut crashes = Vec::new();
+    let mut hurried = false;
+    let ending = async {
+        loop {
+            tokio::select! {
+                ended = consumers.join_next() => match ended {
+                    Some(Ok(errors)) => met.merge(&errors),
+                    Some(Err(crash)) => crashes.push(crash.to_string()),
+                    None => break,
+                },
+                () = wait.over(), if !hurried => {
+                    hurried = true;
+                    if let Some(pipeline) = pipeline {
+                        pipeline.finish(Instant::now());
+                    }
+                }
+            }
+        }
+    };
+    // Those that do not even end then are dropped with the set.
+    let _ = interruption.finish(ending, LAST_RECEIPT).await;
+    (met, crashes)
 }
 
 #[cfg(test)]

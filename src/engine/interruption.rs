@@ -85,7 +85,16 @@ impl InterruptiblePhase {
         self.interruption.reaches(self.last()).await;
     }
 
-    /// The phase after this one. A signal that came too late for this one ends that.
+    /// Does `work`; `None` if a signal ends the phase before.
+    pub async fn unless_over<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.over() => None,
+        }
+    }
+
+    /// The phase after this one, where a signal has ended this one. Another signal ends that.
     pub fn next(&self) -> InterruptiblePhase {
         let before = if self.is_over() { self.last() } else { self.before };
         InterruptiblePhase { before, interruption: self.interruption.clone() }

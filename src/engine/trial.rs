@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::catch_up::CatchUp;
 use super::checkpoint::Checkpoints;
 use super::collector::Collector;
+use super::consuming;
 use super::course::Course;
 use super::interruption::{InterruptiblePhase, Interruption};
 use super::look::Look;
@@ -21,7 +22,7 @@ use super::{EngineError, TrialIdentity};
 use crate::broker::{Broker, Setup, Topic};
 use crate::load::PayloadPool;
 use crate::measure::host::{self, HostSampler};
-use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, Errors, Verification};
+use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, Verification};
 use crate::pipeline::Pipeline;
 use crate::scenario::{Feed, Load, Scenario};
 
@@ -34,8 +35,7 @@ const RUN_UP: Duration = Duration::from_millis(20);
 /// How long after its last intended time an open loop may still send what is due: a wake-up's lateness, many times over.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// After the second signal, how long consumers are waited for, databases asked and topics removed: a few seconds in all.
-const LAST_RECEIPT: Duration = Duration::from_secs(1);
+/// After the second signal, how long databases are asked and topics removed: a few seconds with the wait for consumers.
 const LAST_ANSWER: Duration = Duration::from_millis(500);
 const LAST_REMOVAL: Duration = Duration::from_secs(2);
 
@@ -68,7 +68,10 @@ pub async fn run<B: Broker>(
     let arrivals =
         consumers.map(|consumers| Arrivals::new(clock, identity.tag, consumers.groups, verification.clone()));
     let preparation = interruption.phase();
-    let broker = unless_over(&preparation, B::connect(setup(scenario, identity, &acks, &payloads))).await?;
+    let broker = preparation
+        .unless_over(B::connect(setup(scenario, identity, &acks, &payloads)))
+        .await
+        .ok_or(EngineError::Interrupted)??;
     let topics = topics(scenario, identity);
     // Not given up for a signal: it would not be known which topics are there.
     let created = match broker.prepare(&topics).await {
@@ -129,10 +132,13 @@ impl Running<'_> {
         };
         let mut consumers = JoinSet::new();
         if feed != Some(Feed::Beforehand) {
-            consumers = unless_over(&wait, self.consumers(broker, consumers_stop.clone(), pipeline.as_mut())).await?;
+            let joining = self.consumers(broker, consumers_stop.clone(), pipeline.as_mut());
+            consumers = wait.unless_over(joining).await.ok_or(EngineError::Interrupted)??;
         }
-        let producers =
-            if feed == Some(Feed::None) { Vec::new() } else { unless_over(&wait, self.producers(broker)).await? };
+        let producers = match feed {
+            Some(Feed::None) => Vec::new(),
+            _ => wait.unless_over(self.producers(broker)).await.ok_or(EngineError::Interrupted)??,
+        };
 
         let limits = &self.scenario.run;
         let load_start_ns = clock.now_ns() + RUN_UP.as_nanos() as u64;
@@ -145,10 +151,12 @@ impl Running<'_> {
         let mut look = Look::begin(collector, broker, observer, pipeline, checkpoints, &self.topics[0], load_start);
 
         let load = self.load(tasks, &course, pacer.as_deref(), &wait, &mut look).await;
-        wait = wait.next();
         // A signal ends the load, and the user waits for the end of the rest.
         let longest = if load.end == End::Interrupted { limits.drain_deadline } else { limits.catch_up_deadline };
         let mut catch_up = CatchUp::begin(&self, broker, &starts, feed != Some(Feed::Beforehand), longest);
+        if load.end == End::Interrupted {
+            wait = wait.next();
+        }
         let finished = |pipeline: &Pipeline| (look.collector.acknowledged(), pipeline.finished());
         let at_load_end = look.pipeline.as_ref().filter(|_| feed == Some(Feed::Together)).map(finished);
         let mut deadline = Instant::now() + limits.drain_deadline;
@@ -156,8 +164,11 @@ impl Running<'_> {
         while self.acks.in_flight() > 0 && Instant::now() < deadline && !wait.is_over() {
             look.wait(Phase::Drain).await;
         }
-        let mut end = if wait.is_over() { End::Interrupted } else { load.end };
-        wait = wait.next();
+        let mut end = load.end;
+        if self.acks.in_flight() > 0 && wait.is_over() {
+            end = End::Interrupted;
+            wait = wait.next();
+        }
         let usage = load.usage.usage();
         let mut last_phase = Phase::Drain;
         if look.pipeline.is_some() {
@@ -167,11 +178,10 @@ impl Running<'_> {
                     (Phase::Measure, Instant::now() + longest)
                 }
                 Some(Feed::Beforehand) => {
-                    match unless_over(&wait, self.consumers(broker, consumers_stop, look.pipeline.as_mut())).await {
-                        Ok(joined) => consumers = joined,
-                        // What was loaded is still recorded; the wait for the backlog is over as well.
-                        Err(EngineError::Interrupted) => {}
-                        Err(error) => return Err(error),
+                    // Where a signal ends this, what was loaded is still recorded, and the wait for the backlog is over as well.
+                    let joining = self.consumers(broker, consumers_stop, look.pipeline.as_mut());
+                    if let Some(joined) = wait.unless_over(joining).await {
+                        consumers = joined?;
                     }
                     (Phase::Verify, Instant::now() + limits.drain_deadline)
                 }
@@ -214,7 +224,7 @@ impl Running<'_> {
             pipeline.finish(deadline);
         }
         let (receive_errors, consumer_crashes) =
-            join(consumers, look.pipeline.as_ref(), &wait.next(), interruption).await;
+            consuming::ended(consumers, look.pipeline.as_ref(), &wait.next(), interruption).await;
         let lag = if interruption.is_urgent() { None } else { look.measure_lag().await };
         let standing = look.standing();
         let totals = look.collector.close(last_phase, broker, standing, look.observer);
@@ -354,50 +364,6 @@ struct LoadEnd {
     attempted: Attempted,
     usage: HostSampler,
     ended_ns: u64,
-}
-
-/// Does what must be done before the load, unless a signal ends it.
-async fn unless_over<T, E: Into<EngineError>>(
-    wait: &InterruptiblePhase,
-    work: impl Future<Output = Result<T, E>>,
-) -> Result<T, EngineError> {
-    tokio::select! {
-        biased;
-        done = work => done.map_err(Into::into),
-        () = wait.over() => Err(EngineError::Interrupted),
-    }
-}
-
-/// Waits until all consumers have ended: what they met, and what those that crashed said of it.
-async fn join(
-    mut consumers: JoinSet<Errors>,
-    pipeline: Option<&Pipeline>,
-    wait: &InterruptiblePhase,
-    interruption: &Interruption,
-) -> (Errors, Vec<String>) {
-    let mut met = Errors::default();
-    let mut crashes = Vec::new();
-    let mut hurried = false;
-    let ending = async {
-        loop {
-            tokio::select! {
-                ended = consumers.join_next() => match ended {
-                    Some(Ok(errors)) => met.merge(&errors),
-                    Some(Err(crash)) => crashes.push(crash.to_string()),
-                    None => break,
-                },
-                () = wait.over(), if !hurried => {
-                    hurried = true;
-                    if let Some(pipeline) = pipeline {
-                        pipeline.finish(Instant::now());
-                    }
-                }
-            }
-        }
-    };
-    // Those that do not even end then are dropped with the set.
-    let _ = interruption.finish(ending, LAST_RECEIPT).await;
-    (met, crashes)
 }
 
 fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &Arc<PayloadPool>) -> Setup {

@@ -101,10 +101,19 @@ pub fn summary(record: &Record, view: View) -> String {
 fn render(records: &[Record], series: &[SeriesRow], view: View) -> String {
     let standing = standing_records(records);
     page::Page::of(view, |page| match standing.as_slice() {
-        [] => page.paragraph(0, "There is no record yet: no trial has finished."),
+        [] => page.paragraph(0, &nothing_but(series)),
         [record] => trial::whole(page, record, &standing_series(series, record.point_index, record.trial)),
         several => sweep::table(page, several, series),
     })
+}
+
+/// What there is before any trial has a record.
+fn nothing_but(series: &[SeriesRow]) -> String {
+    let seconds = match series.len() {
+        0 => String::new(),
+        rows => format!(" Of one that has begun, the series has {rows} rows, about one a second."),
+    };
+    format!("There is no record yet: no trial has finished.{seconds}")
 }
 
 #[cfg(test)]

@@ -146,6 +146,12 @@ fn a_point_without_a_valid_trial_shows_its_figures_as_not_to_be_trusted() {
 }
 
 #[test]
+fn a_run_without_a_record_tells_of_its_seconds() {
+    assert!(!render(&[], &[], PLAIN).contains("rows"));
+    assert!(render(&[], &sample::series(), PLAIN).contains("13 rows"));
+}
+
+#[test]
 fn json_gives_the_records_as_they_are_and_text_tells_of_a_cut_off_one() {
     let directory = tempfile::tempdir().unwrap();
     let line = sample::record().to_line();
