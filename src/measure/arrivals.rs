@@ -4,8 +4,9 @@ use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::budget::Budget;
 use super::clock::Clock;
-use super::lanes::{LaneBudget, Lanes};
+use super::lanes::{LANE_BYTES, Lanes};
 use super::receiving::ArrivalRecorder;
 use super::reception::{Arrived, Reception};
 use super::verification::Verification;
@@ -22,7 +23,7 @@ pub(super) struct Shared {
     /// `None` when nothing is verified.
     pub(super) verification: Option<Arc<Verification>>,
     pub(super) groups: Box<[Group]>,
-    lane_budget: LaneBudget,
+    lane_budget: Budget,
     shards: Mutex<Vec<(Place, Arc<Mutex<Shard>>)>>,
 }
 
@@ -66,7 +67,7 @@ impl Arrivals {
     /// For a trial whose messages carry `run_tag`, received by `groups`.
     pub fn new(clock: Clock, run_tag: u32, groups: usize, verification: Option<Arc<Verification>>) -> Self {
         let groups = (0..groups).map(|_| Group::default()).collect();
-        let (lane_budget, shards) = (LaneBudget::new(), Mutex::default());
+        let (lane_budget, shards) = (Budget::of_bytes(LANE_BYTES), Mutex::default());
         Arrivals { shared: Arc::new(Shared { clock, run_tag, verification, groups, lane_budget, shards }) }
     }
 
