@@ -175,7 +175,7 @@ impl Running<'_> {
             look.look(Phase::Drain);
             catch_up.wait(&mut look).await;
         }
-        catch_up.ask_for_ends().await;
+        catch_up.end().await;
         stop_consumers.send_replace(true);
         if let Some(pipeline) = &look.pipeline {
             pipeline.finish(deadline);
