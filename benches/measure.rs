@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use brokermark::broker::Received;
 use brokermark::measure::{
-    Acks, Arrivals, Clock, Distribution, ENVELOPE_BYTES, Envelope, Interval, LaneBudget, Lanes, Place, Stamp,
+    Acks, Arrivals, Budget, Clock, Distribution, ENVELOPE_BYTES, Envelope, Interval, LANE_BYTES, Lanes, Place, Stamp,
     Verification, Window,
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -163,7 +163,7 @@ fn arrivals(criterion: &mut Criterion) {
             index += 1;
         })
     });
-    let mut lanes = Lanes::new(LaneBudget::new());
+    let mut lanes = Lanes::new(Budget::of_bytes(LANE_BYTES));
     let mut next = 0;
     group.bench_function("order of a lane", |bencher| {
         bencher.iter(|| {

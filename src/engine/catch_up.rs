@@ -76,6 +76,8 @@ pub(super) struct CatchUp<'a, B> {
     lags: Option<Vec<u64>>,
     longest: Duration,
     watches: Vec<Watch>,
+    /// Until when consumers have asked for messages.
+    until: Instant,
     /// A question for the ends that has not been answered.
     asked: Option<BoxFuture<'a, Ends>>,
     /// When it was asked last.
@@ -136,6 +138,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             lags: verification.filter(|_| consuming).map(lag),
             longest,
             watches: arrivals.map(|arrivals| arrivals.progress().into_iter().map(watch).collect()).unwrap_or_default(),
+            until: now,
             asked: None,
             asked_at: None,
             ends: vec![None; running.topics.len()],
@@ -150,9 +153,10 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     /// Waits until every group has all that was acknowledged, or has read all lanes to their ends, or none receives anything
     /// new any more, or a signal ends the wait.
     pub async fn wait(&mut self, look: &mut Look<'_, B>, interruptible: &InterruptiblePhase) {
-        let mut patience = self.patience();
+        // Before the wait begins, so that a wait that ends without progress has been quiet for as long.
         let now = Instant::now();
         self.watches.iter_mut().for_each(|watch| watch.quiet_since = now);
+        let mut patience = self.patience();
         loop {
             self.watch();
             if self.has_all(look.collector.acknowledged()) {
@@ -180,14 +184,14 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         }
     }
 
-    /// Asks where the lanes end, once more, if something is missing: what is there now was offered to consumers that get so
-    /// far.
-    pub async fn ask_for_ends(&mut self) {
+    /// Right before the consumers are stopped: asks where the lanes end, once more, if something is missing.
+    pub async fn end(&mut self) {
+        self.watch();
+        self.until = Instant::now();
         let missing = |group| self.verification().is_some_and(|verification| !verification.misses_at_most(group, 0));
         if !(0..self.watches.len()).any(missing) {
             return;
         }
-        self.watch();
         self.asked_at = None;
         self.ask();
         if let Some(asked) = &mut self.asked
@@ -223,7 +227,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         // Where the broker has positions, one that does not tell the ends is in trouble, and so may its consumers be.
         let has_offered_all = idle
             && !B::DESCRIPTOR.capabilities.positions
-            && self.watches[group].quiet_since.elapsed() >= self.running.scenario.run.drain_deadline;
+            && self.until - self.watches[group].quiet_since >= self.running.scenario.run.drain_deadline;
         let has_order = arrived.unordered + arrived.order_unchecked == 0;
         for (topic, described) in self.running.topics.iter().enumerate() {
             let place = Place { group, topic };

@@ -218,7 +218,7 @@ impl Running<'_> {
                 end = End::Interrupted;
             }
         }
-        let _ = interruption.finish(catch_up.ask_for_ends(), LAST_ANSWER).await;
+        let _ = interruption.finish(catch_up.end(), LAST_ANSWER).await;
         stop_consumers.send_replace(true);
         if let Some(pipeline) = &look.pipeline {
             pipeline.finish(deadline);

@@ -1,106 +1,15 @@
 //! What consumers record: each has a recorder of its own; a group's verification tells which arrivals are the first.
 
 use std::mem;
-use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::budget::Budget;
 use super::clock::Clock;
-use super::envelope::{ENVELOPE_BYTES, Envelope, Opened};
-use super::histogram::Distribution;
-use super::lanes::{LaneBudget, Lanes, Order};
-use super::sequences::Mark;
+use super::lanes::{LANE_BYTES, Lanes};
+use super::receiving::ArrivalRecorder;
+use super::reception::{Arrived, Reception};
 use super::verification::Verification;
-
-/// A message that arrived.
-#[derive(Debug, Clone, Copy)]
-pub struct Received<'a> {
-    pub payload: &'a [u8],
-    /// The engine's own header, if the message carries one beside its payload.
-    pub envelope: Option<&'a [u8]>,
-    /// Numbers the stretches within which the broker promises order (a partition), from 0 per topic;
-    /// [`LANE_WITHOUT_ORDER`](super::LANE_WITHOUT_ORDER): it promises none.
-    pub lane: u32,
-    /// Where in its lane the message is; 0 from a broker without positions.
-    pub position: u64,
-    /// The broker itself says that it delivered this message before.
-    pub redelivered: bool,
-}
-
-/// What arrived in a stretch of time: at one consumer, or at all of a group, or at all there are. In messages, warm-up
-/// included where nothing else is said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Arrived {
-    /// Every message handed over, of this trial or not.
-    pub messages: u64,
-    pub payload_bytes: u64,
-    /// Of this trial, intact or corrupt, repetitions included.
-    pub received: u64,
-    /// Intact messages that had not arrived at the group before. Where nothing is verified, repetitions cannot be told and are
-    /// among them.
-    pub first: u64,
-    /// Those of `first` whose intended time lies in the measured phase.
-    pub consumed: u64,
-    /// Repetitions that the broker did not announce as such.
-    pub duplicated: u64,
-    /// Repetitions that the broker announced.
-    pub redelivered: u64,
-    /// First arrivals after a later message of the same producer in the same lane.
-    pub reordered: u64,
-    /// First arrivals whose order was not checked: the broker promises none.
-    pub unordered: u64,
-    /// First arrivals whose order was not checked: there was no memory left to.
-    pub order_unchecked: u64,
-    /// The checksum is not the one sent.
-    pub corrupt: u64,
-    /// Not of this trial.
-    pub foreign: u64,
-    /// When the last of `first` arrived, in nanoseconds since the trial's epoch; 0: none did.
-    pub last_first_ns: u64,
-    /// The same of `consumed`.
-    pub last_consumed_ns: u64,
-}
-
-impl AddAssign<&Arrived> for Arrived {
-    fn add_assign(&mut self, other: &Arrived) {
-        self.messages += other.messages;
-        self.payload_bytes += other.payload_bytes;
-        self.received += other.received;
-        self.first += other.first;
-        self.consumed += other.consumed;
-        self.duplicated += other.duplicated;
-        self.redelivered += other.redelivered;
-        self.reordered += other.reordered;
-        self.unordered += other.unordered;
-        self.order_unchecked += other.order_unchecked;
-        self.corrupt += other.corrupt;
-        self.foreign += other.foreign;
-        self.last_first_ns = self.last_first_ns.max(other.last_first_ns);
-        self.last_consumed_ns = self.last_consumed_ns.max(other.last_consumed_ns);
-    }
-}
-
-/// What arrived, and when.
-#[derive(Debug, Clone, Default)]
-pub struct Reception {
-    pub arrived: Arrived,
-    /// Received − intended, of the messages in [`Arrived::consumed`].
-    pub end_to_end: Distribution,
-}
-
-impl Reception {
-    /// Adds all of `other`.
-    pub fn merge(&mut self, other: &Reception) {
-        self.arrived += &other.arrived;
-        self.end_to_end.merge(&other.end_to_end);
-    }
-
-    /// Forgets everything, keeping the memory.
-    pub fn clear(&mut self) {
-        self.arrived = Arrived::default();
-        self.end_to_end.clear();
-    }
-}
 
 /// One trial's consumption: hands out recorders and holds each group's account.
 #[derive(Clone)]
@@ -108,13 +17,13 @@ pub struct Arrivals {
     shared: Arc<Shared>,
 }
 
-struct Shared {
-    clock: Clock,
-    run_tag: u32,
+pub(super) struct Shared {
+    pub(super) clock: Clock,
+    pub(super) run_tag: u32,
     /// `None` when nothing is verified.
-    verification: Option<Arc<Verification>>,
-    groups: Box<[Group]>,
-    lane_budget: LaneBudget,
+    pub(super) verification: Option<Arc<Verification>>,
+    pub(super) groups: Box<[Group]>,
+    lane_budget: Budget,
     shards: Mutex<Vec<(Place, Arc<Mutex<Shard>>)>>,
 }
 
@@ -127,11 +36,11 @@ pub struct Place {
 
 /// What is known of a group at once, whenever its recorders were collected.
 #[derive(Default)]
-struct Group {
-    deliveries: AtomicU64,
-    first: AtomicU64,
-    corrupt: AtomicU64,
-    errors: AtomicU64,
+pub(super) struct Group {
+    pub(super) deliveries: AtomicU64,
+    pub(super) first: AtomicU64,
+    pub(super) corrupt: AtomicU64,
+    pub(super) errors: AtomicU64,
     /// What was collected.
     arrived: Mutex<Arrived>,
 }
@@ -149,16 +58,16 @@ pub struct GroupProgress {
     pub errors: u64,
 }
 
-struct Shard {
-    reception: Reception,
-    lanes: Lanes,
+pub(super) struct Shard {
+    pub(super) reception: Reception,
+    pub(super) lanes: Lanes,
 }
 
 impl Arrivals {
     /// For a trial whose messages carry `run_tag`, received by `groups`.
     pub fn new(clock: Clock, run_tag: u32, groups: usize, verification: Option<Arc<Verification>>) -> Self {
         let groups = (0..groups).map(|_| Group::default()).collect();
-        let (lane_budget, shards) = (LaneBudget::new(), Mutex::default());
+        let (lane_budget, shards) = (Budget::of_bytes(LANE_BYTES), Mutex::default());
         Arrivals { shared: Arc::new(Shared { clock, run_tag, verification, groups, lane_budget, shards }) }
     }
 
@@ -167,7 +76,7 @@ impl Arrivals {
         let lanes = Lanes::new(self.shared.lane_budget.clone());
         let shard = Arc::new(Mutex::new(Shard { reception: Reception::default(), lanes }));
         lock(&self.shared.shards).push((place, shard.clone()));
-        ArrivalRecorder { shared: self.shared.clone(), group: place.group, shard }
+        ArrivalRecorder::new(self.shared.clone(), place.group, shard)
     }
 
     /// Everything received since the last call, merged into `into`; both arguments must be clear.
@@ -247,157 +156,15 @@ impl Arrivals {
     }
 }
 
-/// Records what one consumer receives.
-pub struct ArrivalRecorder {
-    shared: Arc<Shared>,
-    group: usize,
-    shard: Arc<Mutex<Shard>>,
-}
-
-impl ArrivalRecorder {
-    /// Begins a batch of messages that have all arrived when the first of them is handed over, which is when the time is
-    /// taken: not now, as they may still be fetched.
-    pub fn batch(&mut self) -> ArrivalBatch<'_> {
-        ArrivalBatch {
-            now_ns: 0,
-            shared: &self.shared,
-            group: self.group,
-            before: GroupProgress::default(),
-            shard: lock(&self.shard),
-        }
-        .begun()
-    }
-
-    /// Receiving failed: the group may not have been offered what is there.
-    pub fn failed(&self) {
-        if let Some(group) = self.shared.groups.get(self.group) {
-            group.errors.fetch_add(1, Ordering::Release);
-        }
-    }
-}
-
-/// Messages that arrived at the same moment.
-pub struct ArrivalBatch<'a> {
-    /// 0 before the first message.
-    now_ns: u64,
-    shared: &'a Shared,
-    group: usize,
-    /// What the shard held when the batch began.
-    before: GroupProgress,
-    shard: MutexGuard<'a, Shard>,
-}
-
-impl ArrivalBatch<'_> {
-    fn begun(mut self) -> Self {
-        self.before = self.counted();
-        self
-    }
-
-    fn counted(&self) -> GroupProgress {
-        let Arrived { messages: deliveries, first, corrupt, .. } = self.shard.reception.arrived;
-        GroupProgress { deliveries, first, corrupt, errors: 0 }
-    }
-
-    /// When this batch arrived, in nanoseconds since the trial's epoch; 0 before the first message.
-    pub fn now_ns(&self) -> u64 {
-        self.now_ns
-    }
-
-    /// Counts, opens and verifies one message; its envelope, if it is one of this trial and intact.
-    #[inline]
-    pub fn received(&mut self, message: Received<'_>) -> Option<Envelope> {
-        if self.now_ns == 0 {
-            self.now_ns = self.shared.clock.now_ns();
-        }
-        let arrived = &mut self.shard.reception.arrived;
-        arrived.messages += 1;
-        arrived.payload_bytes += message.payload.len() as u64;
-        let (sealed, content) = match message.envelope {
-            Some(envelope) => (envelope, message.payload),
-            None => (message.payload, message.payload.get(ENVELOPE_BYTES..).unwrap_or_default()),
-        };
-        match Envelope::open(sealed, content, self.shared.run_tag) {
-            Opened::Intact(envelope) => {
-                self.intact(&message, &envelope);
-                return Some(envelope);
-            }
-            Opened::Corrupt => {
-                arrived.received += 1;
-                arrived.corrupt += 1;
-            }
-            Opened::Foreign => arrived.foreign += 1,
-        }
-        self.shard.lanes.pass(message.lane, message.position);
-        None
-    }
-
-    #[inline]
-    fn intact(&mut self, message: &Received<'_>, envelope: &Envelope) {
-        let Shard { reception, lanes } = &mut *self.shard;
-        let arrived = &mut reception.arrived;
-        let Some(verification) = &self.shared.verification else {
-            arrived.received += 1;
-            return first(reception, envelope, self.now_ns);
-        };
-        let Some(mark) = verification.arrive(self.group, envelope.producer, envelope.sequence) else {
-            arrived.foreign += 1;
-            return lanes.pass(message.lane, message.position);
-        };
-        arrived.received += 1;
-        match mark {
-            Mark::First => {
-                match lanes.arrived(message.lane, message.position, envelope.producer, envelope.sequence) {
-                    Order::Kept => {}
-                    Order::Broken => arrived.reordered += 1,
-                    Order::NotPromised => arrived.unordered += 1,
-                    Order::Unchecked => arrived.order_unchecked += 1,
-                }
-                return first(reception, envelope, self.now_ns);
-            }
-            Mark::Repeated if message.redelivered => arrived.redelivered += 1,
-            Mark::Repeated => arrived.duplicated += 1,
-            // Its stretch was given up, so it is in no figure but `received`.
-            Mark::Unknown => {}
-        }
-        lanes.pass(message.lane, message.position);
-    }
-}
-
-/// Only what arrived for the first time has a latency: that of a repetition would be about something else.
-#[inline]
-fn first(reception: &mut Reception, envelope: &Envelope, now_ns: u64) {
-    reception.arrived.first += 1;
-    reception.arrived.last_first_ns = now_ns;
-    if envelope.measured {
-        reception.arrived.consumed += 1;
-        reception.arrived.last_consumed_ns = now_ns;
-        reception.end_to_end.record(now_ns.saturating_sub(envelope.intended_ns));
-    }
-}
-
-impl Drop for ArrivalBatch<'_> {
-    fn drop(&mut self) {
-        let now = self.counted();
-        if let Some(group) = self.shared.groups.get(self.group)
-            && now.deliveries > self.before.deliveries
-        {
-            group.corrupt.fetch_add(now.corrupt - self.before.corrupt, Ordering::Release);
-            group.first.fetch_add(now.first - self.before.first, Ordering::Release);
-            group.deliveries.fetch_add(now.deliveries - self.before.deliveries, Ordering::Release);
-        }
-    }
-}
-
 /// A consumer's task that panicked leaves counts that are still true.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::LANE_WITHOUT_ORDER;
-    use crate::measure::Span;
+    use crate::measure::{ENVELOPE_BYTES, Envelope, LANE_WITHOUT_ORDER, Received, Span};
 
     const PLACE: Place = Place { group: 0, topic: 0 };
 

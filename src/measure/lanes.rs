@@ -1,38 +1,13 @@
 //! How far one consumer has come in each lane: the next position, and each producer's latest message. Order is only promised
 //! within a lane (a partition), so it is checked per lane and producer, in bounded memory.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use super::budget::Budget;
 
 /// The lane of messages for which the broker promises no order: none of them is ever found reordered.
 pub const LANE_WITHOUT_ORDER: u32 = u32::MAX;
 
 /// Bytes that the tables of all consumers of a trial may take together.
-const BUDGET_BYTES: usize = 64 << 20;
-
-/// Memory that all consumers' tables share.
-#[derive(Debug, Clone)]
-pub struct LaneBudget(Arc<AtomicUsize>);
-
-impl LaneBudget {
-    pub fn new() -> Self {
-        LaneBudget::of_bytes(BUDGET_BYTES)
-    }
-
-    fn of_bytes(bytes: usize) -> Self {
-        LaneBudget(Arc::new(AtomicUsize::new(bytes)))
-    }
-
-    fn take(&self, bytes: usize) -> bool {
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
-    }
-}
-
-impl Default for LaneBudget {
-    fn default() -> Self {
-        LaneBudget::new()
-    }
-}
+pub const LANE_BYTES: usize = 64 << 20;
 
 /// How a message lies in the order of its producer's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +25,7 @@ pub enum Order {
 #[derive(Debug)]
 pub struct Lanes {
     lanes: Vec<Lane>,
-    budget: LaneBudget,
+    budget: Budget,
 }
 
 #[derive(Debug, Default)]
@@ -62,7 +37,7 @@ struct Lane {
 }
 
 impl Lanes {
-    pub fn new(budget: LaneBudget) -> Self {
+    pub fn new(budget: Budget) -> Self {
         Lanes { lanes: Vec::new(), budget }
     }
 
@@ -84,7 +59,8 @@ impl Lanes {
         }
         let (index, producer) = (lane as usize, producer as usize);
         let is_known = self.lanes.get(index).is_some_and(|lane| producer < lane.next_sequences.len());
-        if !is_known && !(self.has_lane(index) && self.has_room(index, producer)) {
+        let has_room = is_known || self.has_lane(index) && self.has_room(index, producer);
+        if !has_room {
             self.pass(lane, position);
             return Order::Unchecked;
         }
@@ -147,7 +123,7 @@ mod tests {
 
     #[test]
     fn order_is_kept_per_lane_and_producer() {
-        let mut lanes = Lanes::new(LaneBudget::new());
+        let mut lanes = Lanes::new(Budget::of_bytes(LANE_BYTES));
         assert_eq!(lanes.arrived(0, 0, 0, 5), Order::Kept);
         assert_eq!(lanes.arrived(1, 0, 0, 3), Order::Kept, "another lane");
         assert_eq!(lanes.arrived(0, 0, 1, 0), Order::Kept, "another producer");
@@ -159,7 +135,7 @@ mod tests {
 
     #[test]
     fn positions_are_kept_per_lane_and_never_go_back() {
-        let mut lanes = Lanes::new(LaneBudget::new());
+        let mut lanes = Lanes::new(Budget::of_bytes(LANE_BYTES));
         lanes.pass(2, 10);
         lanes.pass(2, 4);
         lanes.pass(LANE_WITHOUT_ORDER, 99);
@@ -168,7 +144,7 @@ mod tests {
 
     #[test]
     fn tables_stay_within_their_budget_and_say_what_they_did_not_check() {
-        let budget = LaneBudget::of_bytes(10_000);
+        let budget = Budget::of_bytes(10_000);
         let mut lanes = [Lanes::new(budget.clone()), Lanes::new(budget.clone())];
         let mut unchecked = 0;
         for lane in 0..100 {

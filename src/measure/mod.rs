@@ -7,6 +7,7 @@
 
 mod acks;
 mod arrivals;
+mod budget;
 mod clock;
 mod envelope;
 mod failure;
@@ -14,19 +15,24 @@ mod histogram;
 pub mod host;
 mod interval;
 mod lanes;
+mod receiving;
+mod reception;
 mod sequences;
 mod stamp;
 mod verification;
 mod window;
 
 pub use acks::{AckBatch, AckRecorder, Acks};
-pub use arrivals::{ArrivalBatch, ArrivalRecorder, Arrivals, Arrived, GroupProgress, Place, Received, Reception};
+pub use arrivals::{Arrivals, GroupProgress, Place};
+pub use budget::Budget;
 pub use clock::Clock;
 pub use envelope::{ENVELOPE_BYTES, Envelope, Opened};
 pub use failure::FailureClass;
 pub use histogram::{Distribution, HIGHEST_NS};
 pub use interval::{ErrorTally, Errors, Interval, Tally};
-pub use lanes::{LANE_WITHOUT_ORDER, LaneBudget, Lanes, Order};
+pub use lanes::{LANE_BYTES, LANE_WITHOUT_ORDER, Lanes, Order};
+pub use receiving::{ArrivalBatch, ArrivalRecorder};
+pub use reception::{Arrived, Received, Reception};
 pub use sequences::Mark;
 pub use stamp::{MAX_PRODUCERS, Stamp, TICK_NS, UNKNOWN_SEQUENCE};
 pub use verification::{GroupAccount, Span, Verification};

@@ -1,14 +1,23 @@
 //! A set of sequence numbers that mostly come in order, in bounded memory.
 //!
 //! Numbers are marked in chunks of 1024. A chunk that is full keeps no bits, and full chunks at the front keep nothing at
-//! all, so only gaps cost memory (128 B a chunk). When that exceeds the set's budget, the oldest chunks are given up: from then
-//! on the set does not know which of their numbers it holds.
+//! all, so only gaps cost memory (128 B a chunk). Sets share a budget. When it is exceeded, a set that needs more gives up its
+//! oldest chunks: from then on it does not know which of their numbers it holds.
 
 use std::collections::VecDeque;
+
+use super::budget::Budget;
 
 pub(super) const CHUNK_SEQUENCES: u64 = 1024;
 pub(super) const CHUNK_WORDS: usize = (CHUNK_SEQUENCES / 64) as usize;
 const CHUNK_BYTES: usize = CHUNK_WORDS * size_of::<u64>();
+const PLACE_BYTES: usize = size_of::<Chunk>();
+
+/// Chunks with bits that a set keeps whatever the others have taken: those in which a stream without gaps goes on.
+const LEAST_CHUNKS: usize = 2;
+
+/// How many chunks a number may be ahead of all others: further ahead, no producer can have got.
+const FURTHEST_AHEAD: usize = 1 << 22;
 
 /// What marking a number found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +38,7 @@ pub(super) struct SequenceSet {
     given_up_until: u64,
     chunks: VecDeque<Chunk>,
     partial: usize,
-    budget_bytes: usize,
+    budget: Budget,
     /// Numbers that were marked for the first time.
     marked: u64,
     /// Numbers that were marked after their chunk had been given up.
@@ -43,14 +52,14 @@ enum Chunk {
 }
 
 impl SequenceSet {
-    /// A set that takes no more than `budget_bytes`, or two chunks if that is more.
-    pub(super) fn new(budget_bytes: usize) -> Self {
+    /// An empty set.
+    pub(super) fn new(budget: Budget) -> Self {
         SequenceSet {
             first_chunk: 0,
             given_up_until: 0,
             chunks: VecDeque::new(),
             partial: 0,
-            budget_bytes: budget_bytes.max(2 * (CHUNK_BYTES + size_of::<Chunk>())),
+            budget,
             marked: 0,
             unknown: 0,
         }
@@ -135,27 +144,32 @@ impl SequenceSet {
         let mut index = (number - self.first_chunk) as usize;
         if index >= self.chunks.len() {
             // So that a table is not made as long as a number claims.
-            if index - self.chunks.len() > self.budget_bytes / size_of::<Chunk>() + 1 {
+            if index - self.chunks.len() > FURTHEST_AHEAD {
                 return None;
             }
-            while self.chunks.len() <= index {
-                self.chunks.push_back(Chunk::Untouched);
-            }
+            self.budget.overdraw((index + 1 - self.chunks.len()) * PLACE_BYTES);
+            self.chunks.resize_with(index + 1, || Chunk::Untouched);
         }
         if let Chunk::Untouched = self.chunks[index] {
             let bits = Box::new([0; CHUNK_WORDS]);
             self.chunks[index] = Chunk::Partial { bits, missing: CHUNK_SEQUENCES as u32 };
             self.partial += 1;
-            while self.partial * CHUNK_BYTES + self.chunks.len() * size_of::<Chunk>() > self.budget_bytes && index > 0 {
+            self.budget.overdraw(CHUNK_BYTES);
+            while index > 0 && self.has_more_than_its_least() && self.budget.is_overdrawn() {
                 index -= self.give_up_the_oldest();
             }
         }
         Some(index)
     }
 
+    fn has_more_than_its_least(&self) -> bool {
+        self.partial > LEAST_CHUNKS || self.chunks.len() * PLACE_BYTES > LEAST_CHUNKS * CHUNK_BYTES
+    }
+
     fn fill(&mut self, index: usize) {
         self.chunks[index] = Chunk::Full;
         self.partial -= 1;
+        self.budget.give_back(CHUNK_BYTES);
         self.let_go_of_full_chunks();
     }
 
@@ -163,13 +177,18 @@ impl SequenceSet {
         let full = self.chunks.iter().take_while(|chunk| matches!(chunk, Chunk::Full)).count();
         self.chunks.drain(..full);
         self.first_chunk += full as u64;
+        self.budget.give_back(full * PLACE_BYTES);
         full
     }
 
     /// Gives up the oldest chunk; returns how many are no longer kept, with the full ones after it.
     fn give_up_the_oldest(&mut self) -> usize {
         let Some(chunk) = self.chunks.pop_front() else { return 0 };
-        self.partial -= usize::from(matches!(chunk, Chunk::Partial { .. }));
+        self.budget.give_back(PLACE_BYTES);
+        if let Chunk::Partial { .. } = chunk {
+            self.partial -= 1;
+            self.budget.give_back(CHUNK_BYTES);
+        }
         self.first_chunk += 1;
         self.given_up_until = self.first_chunk;
         1 + self.let_go_of_full_chunks()
@@ -250,7 +269,7 @@ mod tests {
         fn finds_exactly_what_a_set_finds(
             steps in proptest::collection::vec((0..5000u64, 0..3000u64, any::<bool>()), 0..400),
         ) {
-            let mut set = SequenceSet::new(1 << 20);
+            let mut set = SequenceSet::new(Budget::of_bytes(1 << 20));
             let mut model = BTreeSet::new();
             for (sequence, length, run) in steps {
                 if run {
@@ -276,22 +295,50 @@ mod tests {
 
     #[test]
     fn memory_stays_bounded_when_every_chunk_has_a_gap_and_the_set_says_from_where_it_knows() {
-        let budget = 16 * (CHUNK_BYTES + size_of::<Chunk>());
-        let mut set = SequenceSet::new(budget);
+        let budget = Budget::of_bytes(16 * (CHUNK_BYTES + PLACE_BYTES));
+        let mut set = SequenceSet::new(budget.clone());
         for sequence in (0..100 * CHUNK_SEQUENCES).filter(|sequence| sequence % CHUNK_SEQUENCES != 7) {
             assert_eq!(set.mark(sequence), Mark::First);
         }
         assert!(set.partial <= 16 && set.chunks.len() <= 16, "{} {}", set.partial, set.chunks.len());
         assert_eq!(set.marked(), 100 * (CHUNK_SEQUENCES - 1));
-        assert_eq!(set.known_from(), 84);
+        assert_eq!((set.known_from(), budget.is_overdrawn()), (84, false));
         assert_eq!(set.mark(5), Mark::Unknown, "it was marked, but that was given up");
         assert_eq!(set.mark(7), Mark::Unknown, "it was not marked, and that was given up, too");
         assert_eq!((set.mark(99 * CHUNK_SEQUENCES), set.unknown()), (Mark::Repeated, 2));
     }
 
     #[test]
+    fn all_that_a_set_has_taken_is_given_back_when_its_gaps_are_filled() {
+        let budget = Budget::of_bytes(1 << 20);
+        let mut set = SequenceSet::new(budget.clone());
+        for step in [2, 1] {
+            for sequence in (0..100 * CHUNK_SEQUENCES).step_by(step) {
+                set.mark(sequence);
+            }
+        }
+        set.mark_all(0, 100 * CHUNK_SEQUENCES);
+        assert!(budget.take(1 << 20));
+    }
+
+    #[test]
+    fn a_set_may_take_what_others_do_not_need_and_leaves_them_the_least() {
+        let budget = Budget::of_bytes(100 * (CHUNK_BYTES + PLACE_BYTES));
+        let mut hungry = SequenceSet::new(budget.clone());
+        let mut modest = SequenceSet::new(budget.clone());
+        for number in 0..1000 {
+            hungry.mark(number * CHUNK_SEQUENCES);
+        }
+        assert_eq!(hungry.partial, 100);
+        for sequence in 0..100 * CHUNK_SEQUENCES {
+            assert_eq!(modest.mark(sequence ^ 1024), Mark::First, "two chunks in turn");
+        }
+        assert_eq!((modest.known_from(), modest.marked()), (0, 100 * CHUNK_SEQUENCES));
+    }
+
+    #[test]
     fn a_gap_that_is_never_filled_does_not_let_the_table_of_full_chunks_grow_without_end() {
-        let mut set = SequenceSet::new(1 << 10);
+        let mut set = SequenceSet::new(Budget::of_bytes(1 << 10));
         for number in 1..10_000 {
             set.mark_all(number * CHUNK_SEQUENCES, (number + 1) * CHUNK_SEQUENCES);
         }
@@ -305,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_number_that_no_producer_can_have_reached_is_not_believed() {
-        let mut set = SequenceSet::new(1 << 10);
+        let mut set = SequenceSet::new(Budget::of_bytes(1 << 10));
         assert_eq!(set.mark(u64::MAX), Mark::Unknown);
         assert_eq!((set.chunks.len(), set.marked()), (0, 0));
     }

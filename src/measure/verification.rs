@@ -6,11 +6,12 @@
 use std::ops::AddAssign;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::budget::Budget;
 use super::sequences::{CHUNK_SEQUENCES, CHUNK_WORDS, Mark, SequenceSet};
 
-/// Bytes that the sets of one trial may take together, unless it has so many producers that two chunks for each set need
-/// more.
-const BUDGET_BYTES: usize = 64 << 20;
+/// Bytes that the sets of one trial may take together for each group, unless it has so many producers that two chunks for
+/// each set need more.
+const BYTES_PER_GROUP: usize = 64 << 20;
 
 /// What was acknowledged, and what arrived where.
 pub struct Verification {
@@ -64,12 +65,12 @@ impl AddAssign for GroupAccount {
 
 impl Verification {
     pub fn new(producers: usize, groups: usize) -> Self {
-        Verification::within(BUDGET_BYTES, producers, groups)
+        Verification::within(BYTES_PER_GROUP * groups, producers, groups)
     }
 
     fn within(budget_bytes: usize, producers: usize, groups: usize) -> Self {
-        let each = budget_bytes / (groups + 1) / producers.max(1);
-        let sets = || (0..producers).map(|_| Mutex::new(SequenceSet::new(each))).collect();
+        let budget = Budget::of_bytes(budget_bytes);
+        let sets = || (0..producers).map(|_| Mutex::new(SequenceSet::new(budget.clone()))).collect();
         Verification { acknowledged: sets(), arrived: (0..groups).map(|_| sets()).collect() }
     }
 

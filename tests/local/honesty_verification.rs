@@ -206,3 +206,18 @@ fn a_slow_group_is_waited_for_where_nothing_is_verified_too() {
     ));
     assert_eq!((record.counts.consumed, record.verification), (Some(18_000), None));
 }
+
+/// 6,000 messages for an instance that is given 4,000 a second: longer than the deadline without progress.
+#[test]
+fn a_pipeline_is_waited_for_as_long_as_it_makes_progress() {
+    let record = record_of(&null(
+        "broker.null.groups = [{ rate = 4_000 }]
+        pipeline = { parse = \"none\", commit = \"on_receipt\" }
+        [run]
+        messages = 6_000
+        drain_deadline = \"300ms\"",
+    ));
+    assert_acknowledged(&record, 6_000);
+    assert_eq!(groups(&record), [sound(0, 6_000)]);
+    assert_eq!(record.pipeline.unwrap().consumed, 6_000);
+}

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::conclude::verdict::{Evidence, LoadShape, judge};
-use crate::record::sample;
+use crate::record::{GroupVerification, sample};
 
 const PLAIN: View = View { width: 100, colour: false };
 
@@ -24,6 +24,33 @@ fn a_trial_that_is_not_to_be_trusted() {
     record.environment.embedded = true;
     let shape = LoadShape { even_load: true, window: 4000, producers: 4 };
     record.verdict = judge(&Evidence::of(&record, &[], shape));
+    insta::assert_snapshot!(summary(&record, PLAIN));
+}
+
+#[test]
+fn groups_of_which_one_was_slow_and_one_lost_messages() {
+    let mut record = sample::record();
+    let found = record.verification.as_mut().unwrap();
+    let sound = found.groups[0].clone();
+    let slow = GroupVerification {
+        group: 1,
+        lag_at_load_end: Some(412_000),
+        catch_up_ns: Some(9_100_000_000),
+        ..sound.clone()
+    };
+    let lossy = GroupVerification {
+        group: 2,
+        received: 480_000,
+        lost: 6,
+        unread: 119_990,
+        duplicated: 3,
+        catch_up_ns: None,
+        ..sound
+    };
+    (found.lost, found.unread, found.duplicated, found.order_unchecked) = (6, 119_990, 3, 17);
+    found.groups.extend([slow, lossy]);
+    let shape = LoadShape { even_load: true, window: 4000, producers: 4 };
+    record.verdict = judge(&Evidence::of(&record, &sample::series(), shape));
     insta::assert_snapshot!(summary(&record, PLAIN));
 }
 

@@ -10,6 +10,7 @@ pub mod limits;
 mod pace;
 mod pipeline;
 mod resources;
+mod verification;
 
 use crate::record::{
     Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Pipeline, Record, SeriesRow, Status, Throughput,
