@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use brokermark::broker::registry;
-use brokermark::engine::{Observer, Phase, Second, TrialIdentity, run_scenario};
+use brokermark::engine::{Interruption, Observer, Phase, Second, TrialIdentity, run_scenario};
 use brokermark::measure::{Interval, Reception};
 use brokermark::scenario;
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -38,10 +38,11 @@ fn trial(runtime: &Runtime, text: &str, messages: u64) -> Duration {
     )
     .expect("the benchmark's scenarios are right");
     let identity = TrialIdentity { run_id: "bench".into(), tag: 1 };
-    // The sender must live as long as the trial: without one, nobody could interrupt it, which ends the wait for that.
-    let (_interrupt, interrupted) = watch::channel(false);
-    let outcome =
-        runtime.block_on(run_scenario(&plan.trials[0].scenario, &identity, interrupted, &mut Nobody)).expect("a trial");
+    let (_signals, interrupted) = watch::channel(0);
+    let interruption = Interruption::new(interrupted);
+    let mut nobody = Nobody;
+    let trial = run_scenario(&plan.trials[0].scenario, &identity, &interruption, &mut nobody);
+    let outcome = runtime.block_on(trial).expect("a trial");
     assert_eq!(outcome.ledger.measured.acknowledged, sent);
     let nanoseconds = outcome.totals.outcomes.last_acknowledged_ns - outcome.times.measure_start_ns;
     Duration::from_nanos((nanoseconds as f64 * messages as f64 / sent as f64) as u64)

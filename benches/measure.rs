@@ -4,11 +4,13 @@
 //! processor time per message that a record tells.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Duration;
 
 use brokermark::broker::Received;
 use brokermark::measure::{
-    Acks, Arrivals, Clock, Distribution, ENVELOPE_BYTES, Envelope, Interval, LaneOrder, Stamp, Verification, Window,
+    Acks, Arrivals, Budget, Clock, Distribution, ENVELOPE_BYTES, Envelope, Interval, LANE_BYTES, Lanes, Place, Stamp,
+    Verification, Window,
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
@@ -23,13 +25,15 @@ fn stamps(criterion: &mut Criterion) {
     });
     for (name, delay_ns) in [("encode, delay 50 µs", 50_000), ("encode, delay 50 ms", 50_000_000)] {
         group.bench_function(name, |bencher| {
-            bencher.iter(|| black_box(Stamp::new(black_box(3), black_box(7_000_000_000), black_box(delay_ns), true)))
+            bencher.iter(|| {
+                black_box(Stamp::new(black_box(3), black_box(9), black_box(7_000_000_000), black_box(delay_ns), true))
+            })
         });
     }
-    let stamp = Stamp::new(3, 7_000_000_000, 50_000_000, true);
+    let stamp = Stamp::new(3, 9, 7_000_000_000, 50_000_000, true);
     group.bench_function("decode, all fields", |bencher| {
         bencher.iter(|| {
-            let stamp = Stamp::from_word(black_box(stamp.to_word()));
+            let stamp = Stamp::from_word(black_box(stamp.to_word()), 9, 7_100_000_000);
             black_box((stamp.slot(), stamp.measured(), stamp.schedule_delay_ns(), stamp.service_ns(7_100_000_000)))
         })
     });
@@ -50,7 +54,7 @@ fn outcomes(criterion: &mut Criterion) {
         let recorder = acks.recorder();
         let sent_ns = clock.now_ns();
         let stamps: Vec<Stamp> = (0..BATCH)
-            .map(|index| Stamp::new(index as usize % producers, sent_ns + index * 1000, index * 500, measured))
+            .map(|index| Stamp::new(index as usize % producers, index, sent_ns + index * 1000, index * 500, measured))
             .collect();
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
@@ -58,6 +62,23 @@ fn outcomes(criterion: &mut Criterion) {
                 for stamp in &stamps {
                     batch.acknowledged(black_box(*stamp), 100);
                 }
+            })
+        });
+    }
+    for (name, producers) in [("verified, one producer", 1), ("verified, 16 producers in turn", 16)] {
+        let clock = Clock::start();
+        let verification = Arc::new(Verification::new(producers, 1));
+        let recorder = Acks::verified(clock, producers, false, Some(verification)).recorder();
+        let sent_ns = clock.now_ns();
+        let mut first = 0;
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let mut batch = recorder.batch();
+                for index in 0..BATCH {
+                    let (slot, sequence) = (index as usize % producers, first + index / producers as u64);
+                    batch.acknowledged(black_box(Stamp::new(slot, sequence, sent_ns, 0, true)), 100);
+                }
+                first += BATCH / producers as u64;
             })
         });
     }
@@ -71,7 +92,7 @@ fn outcomes(criterion: &mut Criterion) {
         let (mut interval, mut spare) = (Interval::default(), Interval::default());
         bencher.iter(|| {
             for (slot, recorder) in recorders.iter().enumerate() {
-                recorder.batch().acknowledged(Stamp::new(slot, clock.now_ns(), 1000, true), 100);
+                recorder.batch().acknowledged(Stamp::new(slot, 0, clock.now_ns(), 1000, true), 100);
             }
             acks.collect(&mut interval, &mut spare);
             interval.clear();
@@ -124,30 +145,30 @@ fn envelopes(criterion: &mut Criterion) {
 
 fn arrivals(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("verification");
-    let verification = Verification::new(16);
+    let verification = Verification::new(16, 1);
     let mut sequence = 0;
     group.bench_function("mark, in order", |bencher| {
         bencher.iter(|| {
-            black_box(verification.mark(black_box(3), sequence));
+            black_box(verification.arrive(0, black_box(3), sequence));
             sequence += 1;
         })
     });
-    let verification = Verification::new(16);
+    let verification = Verification::new(16, 1);
     let mut index = 0u64;
     group.bench_function("mark, 8 lanes of 500 in turn", |bencher| {
         bencher.iter(|| {
             // Within each stretch of 4000 the lanes' batches arrive one after the other, each with every 8th message.
             let (stretch, within) = (index / 4000, index % 4000);
-            black_box(verification.mark(3, stretch * 4000 + within % 500 * 8 + within / 500));
+            black_box(verification.arrive(0, 3, stretch * 4000 + within % 500 * 8 + within / 500));
             index += 1;
         })
     });
-    let mut order = LaneOrder::default();
+    let mut lanes = Lanes::new(Budget::of_bytes(LANE_BYTES));
     let mut next = 0;
     group.bench_function("order of a lane", |bencher| {
         bencher.iter(|| {
             next += 1;
-            black_box(order.is_reordered(black_box(5), black_box(3), next))
+            black_box(lanes.arrived(black_box(5), next, black_box(3), next))
         })
     });
     group.finish();
@@ -156,7 +177,8 @@ fn arrivals(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(BATCH));
     let clock = Clock::start();
     for (name, verify) in [("100 B, end to end", false), ("100 B, end to end and verified", true)] {
-        let mut recorder = Arrivals::new(clock, 1, 1, 1, verify).recorder(0);
+        let verification = verify.then(|| Arc::new(Verification::new(1, 1)));
+        let mut recorder = Arrivals::new(clock, 1, 1, verification).recorder(Place { group: 0, topic: 0 });
         let mut message = vec![7; 100];
         let checksum = crc32fast::hash(&message[ENVELOPE_BYTES..]);
         let mut sequence = 0;

@@ -100,10 +100,11 @@ fn describe(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
     let limits: Vec<String> = limits.into_iter().flatten().collect();
     writeln!(
         out,
-        "  stop       {}, after {:?} of warm-up; outcomes awaited for {:?}",
+        "  stop       {}, after {:?} of warm-up; outcomes awaited for {:?}, consumers for {:?} at most",
         limits.join(" or "),
         run.warm_up,
-        run.drain_deadline
+        run.drain_deadline,
+        run.catch_up_deadline
     )?;
     for threshold in &scenario.thresholds {
         writeln!(out, "  require    {}", threshold.text)?;

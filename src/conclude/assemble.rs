@@ -1,35 +1,39 @@
 //! From what a trial measured to its record. No figure is made elsewhere.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 use super::environment::environment;
 use super::threshold::evaluate;
 use super::verdict::{Evidence, LoadShape, judge};
-use crate::engine::{self, End, Outcome, PartTotals, Second};
+use crate::engine::{self, End, EngineError, GroupOutcome, Outcome, PartTotals, Second};
 use crate::load::PartKind;
 use crate::measure::host::{self, HostUsage};
-use crate::measure::{Distribution, ErrorTally, Errors};
+use crate::measure::{Distribution, ErrorTally, Errors, FailureClass};
 use crate::record::{
-    Client, Completion, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Pauses, Phase, ProducerShares,
-    Record, SCHEMA, SchedulePart, SchedulePartKind, SendLoopLag, SeriesRow, Status, Throughput, Verdict, Verification,
-    WarmUpCounts, Wire, point_values,
+    Client, Completion, Counts, ErrorCount, GroupVerification, HostLoad, Latencies, Latency, LoadModel, Pauses, Phase,
+    ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SendLoopLag, SeriesRow, Status, Throughput,
+    Verdict, Verification, WarmUpCounts, Wire, point_values,
 };
-use crate::scenario::{Load, Schedule, Trial};
+use crate::scenario::{Load, Trial};
 
 /// A row that lasted less than this share of what was intended is cut off by the end of a phase.
 const FULL_SHARE: f64 = 0.95;
 
-/// The record of a trial that ran, and its seconds.
-pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Outcome) -> (Record, Vec<SeriesRow>) {
-    let rows = series(trial, outcome);
+/// The record of a trial that ran, or still runs.
+pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Outcome) -> Record {
+    let rows: Vec<SeriesRow> = outcome.totals.seconds.iter().map(|second| series_row(trial, second)).collect();
     let mut record = empty(trial, run_id, arguments, timestamp(outcome.started_at));
     record.status = match outcome.end {
         End::Completed => Status::Completed,
         End::Interrupted => Status::Interrupted,
         End::Stalled => Status::Stalled,
+        End::Running => Status::Running,
     };
+    if let Some(crash) = &outcome.crash {
+        record.status = Status::Failed;
+        record.error =
+            Some(format!("a producer task crashed ({crash}): this is a bug of brokermark, please report it"));
+    }
     record.counts = counts(trial, outcome);
     record.throughput = throughput(trial, outcome);
     let (outcomes, arrivals) = (&outcome.totals.outcomes, &outcome.totals.arrivals);
@@ -50,6 +54,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
     record.errors = errors(&outcome.totals.outcomes.errors);
     record.receive_errors = errors(&outcome.receive_errors);
+    record.receive_errors.extend(crashes(&outcome.consumer_crashes));
     record.verification = verification(trial, outcome);
     record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
@@ -57,13 +62,16 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.host_load = host_load(&outcome.usage);
     record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));
     conclude(&mut record, trial, &rows);
-    (record, rows)
+    record
 }
 
 /// The record of a trial that could not run: failure is data, too.
-pub fn assemble_failed(trial: &Trial, run_id: &str, arguments: &[String], error: &str) -> Record {
+pub fn assemble_failed(trial: &Trial, run_id: &str, arguments: &[String], error: &EngineError) -> Record {
     let mut record = empty(trial, run_id, arguments, Timestamp::now());
-    record.error = Some(error.to_owned());
+    match error {
+        EngineError::Interrupted => record.status = Status::Interrupted,
+        error => record.error = Some(error.to_string()),
+    }
     conclude(&mut record, trial, &[]);
     record
 }
@@ -124,7 +132,7 @@ fn counts(trial: &Trial, outcome: &Outcome) -> Counts {
         unsent: outcome.due().map_or(0, |due| due.saturating_sub(measured.attempted)),
         producers_that_differ: outcome.ledger.producers_that_differ,
         payload_bytes_acknowledged: outcome.totals.outcomes.measured.payload_bytes,
-        consumed: trial.scenario.consumers.as_ref().map(|_| outcome.totals.arrivals.measured),
+        consumed: trial.scenario.consumers.as_ref().map(|_| outcome.totals.arrivals.arrived.consumed),
         warm_up: WarmUpCounts {
             attempted: warm_up.attempted,
             acknowledged: warm_up.acknowledged,
@@ -138,10 +146,10 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
     let window = &outcome.totals.window;
     let window_ns = window.length_ns();
     let per_second = |count: u64| if window_ns == 0 { 0.0 } else { count as f64 * 1e9 / window_ns as f64 };
-    let (measured, arrivals) = (outcome.totals.outcomes.measured, &outcome.totals.arrivals);
+    let (measured, arrivals) = (outcome.totals.outcomes.measured, &outcome.totals.arrivals.arrived);
     let since_begin = |last_ns: u64| last_ns.saturating_sub(outcome.times.measure_start_ns);
     // Payload of what arrives is counted for all of it, so that of the measured ones is taken to have the mean size.
-    let received_bytes = arrivals.payload_bytes as f64 * arrivals.measured as f64 / arrivals.messages.max(1) as f64;
+    let received_bytes = arrivals.payload_bytes as f64 * arrivals.consumed as f64 / arrivals.messages.max(1) as f64;
     let consumers = trial.scenario.consumers.as_ref();
     Throughput {
         window_ns,
@@ -156,7 +164,7 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
             measured.payload_bytes as f64,
         ),
         until_last_arrival: consumers
-            .and_then(|_| Completion::of(since_begin(arrivals.last_received_ns), arrivals.measured, received_bytes)),
+            .and_then(|_| Completion::of(since_begin(arrivals.last_consumed_ns), arrivals.consumed, received_bytes)),
         in_flight_by_littles_law: None,
         producer_shares: ProducerShares::of(outcome.sent.iter().map(|sent| sent.attempted.measured)),
     }
@@ -201,29 +209,49 @@ pub(super) fn errors_by_class(errors: &Errors, begin_ns: u64) -> Vec<ErrorCount>
     errors
 }
 
-/// Every group is owed every message, so all figures are sums over the groups.
+/// When consumers crashed is not known.
+fn crashes(said: &[String]) -> Option<ErrorCount> {
+    let first_message = said.first()?.clone();
+    Some(ErrorCount { class: FailureClass::Crashed, count: said.len() as u64, first_message, first_at_ns: 0 })
+}
+
+/// Every group is owed every message.
 fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
-    let consumers = trial.scenario.consumers.as_ref().filter(|consumers| consumers.verify)?;
-    let groups = consumers.groups as u64;
-    let (measured, warm_up) = (outcome.ledger.measured, outcome.ledger.warm_up);
-    let attempted = (measured.attempted + warm_up.attempted) * groups;
-    let acknowledged = (measured.acknowledged + warm_up.acknowledged) * groups;
-    let arrivals = &outcome.totals.arrivals;
-    // A corrupt message did arrive, though nobody can tell which it was.
-    let arrived = outcome.found.iter().map(|found| found.distinct).sum::<u64>() + arrivals.corrupt;
-    let repeated = outcome.found.iter().map(|found| found.duplicated).sum::<u64>();
-    Some(Verification {
-        received: arrivals.messages - arrivals.foreign,
-        missing: attempted.saturating_sub(arrived),
-        lost: acknowledged.saturating_sub(arrived),
-        duplicated: repeated.saturating_sub(arrivals.redelivered),
-        redelivered: arrivals.redelivered,
-        reordered: arrivals.reordered,
-        unordered: arrivals.unordered,
-        corrupt: arrivals.corrupt,
-        foreign: arrivals.foreign,
-        saturated: outcome.found.iter().any(|found| found.saturated),
-    })
+    trial.scenario.consumers.as_ref().filter(|consumers| consumers.verify)?;
+    let mut sum = Verification::default();
+    for (group, GroupOutcome { arrived, account, lag_at_load_end }) in outcome.groups.iter().enumerate() {
+        let caught_up = account.unread == 0 && lag_at_load_end.is_some();
+        let one = GroupVerification {
+            group,
+            received: arrived.received,
+            consumed: arrived.consumed,
+            lost: account.lost,
+            unread: account.unread,
+            undecided: account.undecided,
+            not_acknowledged_but_stored: account.not_acknowledged_but_stored,
+            duplicated: arrived.duplicated,
+            redelivered: arrived.redelivered,
+            reordered: arrived.reordered,
+            corrupt: arrived.corrupt,
+            lag_at_load_end: *lag_at_load_end,
+            catch_up_ns: caught_up.then(|| arrived.last_first_ns.saturating_sub(outcome.times.load_ended_ns)),
+        };
+        sum.received += one.received;
+        sum.lost += one.lost;
+        sum.unread += one.unread;
+        sum.undecided += one.undecided;
+        sum.not_acknowledged_but_stored += one.not_acknowledged_but_stored;
+        sum.duplicated += one.duplicated;
+        sum.redelivered += one.redelivered;
+        sum.reordered += one.reordered;
+        sum.unordered += arrived.unordered;
+        sum.order_unchecked += arrived.order_unchecked;
+        sum.corrupt += one.corrupt;
+        sum.foreign += arrived.foreign;
+        sum.saturated |= account.saturated;
+        sum.groups.push(one);
+    }
+    Some(sum)
 }
 
 fn client(outcome: &Outcome) -> Client {
@@ -307,23 +335,14 @@ fn host_load(usage: &HostUsage) -> Option<HostLoad> {
     })
 }
 
-fn series(trial: &Trial, outcome: &Outcome) -> Vec<SeriesRow> {
-    let consumers = trial.scenario.consumers.is_some();
-    let until = |schedule: &Schedule, offset_ns| schedule.count_until(Duration::from_nanos(offset_ns));
-    let nominal_end_ns = outcome.times.load_end_ns.map(|end_ns| end_ns.saturating_sub(outcome.times.load_start_ns));
-    let due = |second: &Second| match &trial.scenario.load {
-        Load::Open(schedule) => {
-            let end_ns = nominal_end_ns.map_or(second.end_ns, |end_ns| end_ns.clamp(second.begin_ns, second.end_ns));
-            Some(until(schedule, end_ns) - until(schedule, second.begin_ns))
-        }
-        Load::Closed => None,
-    };
-    let row = |second: &Second| SeriesRow {
+/// One second of a trial.
+pub fn series_row(trial: &Trial, second: &Second) -> SeriesRow {
+    SeriesRow {
         point_index: trial.point_index,
         trial: trial.trial,
         second: second.begin_ns / 1_000_000_000,
         length_ns: second.end_ns - second.begin_ns,
-        due: due(second),
+        due: second.due,
         phase: match second.phase {
             engine::Phase::Prepare | engine::Phase::WarmUp => Phase::WarmUp,
             engine::Phase::Measure => Phase::Measure,
@@ -334,7 +353,7 @@ fn series(trial: &Trial, outcome: &Outcome) -> Vec<SeriesRow> {
         acknowledged: second.acknowledged,
         failed: second.failed,
         payload_bytes: second.payload_bytes,
-        consumed: consumers.then_some(second.consumed),
+        consumed: trial.scenario.consumers.is_some().then_some(second.consumed),
         finished: second.finished,
         lag: second.lag,
         in_flight: second.in_flight,
@@ -342,8 +361,7 @@ fn series(trial: &Trial, outcome: &Outcome) -> Vec<SeriesRow> {
         p99_ns: second.p99_ns,
         queue_messages: second.queue_messages,
         cpu_cores: second.cpu_cores,
-    };
-    outcome.totals.seconds.iter().map(row).collect()
+    }
 }
 
 fn timestamp(time: std::time::SystemTime) -> Timestamp {

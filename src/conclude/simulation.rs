@@ -147,7 +147,8 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
     let acks = Acks::new(clock, PRODUCERS, true);
     let recorder = acks.recorder();
     let length_ns = trial.scenario.run.stop.duration.unwrap().as_nanos() as u64;
-    let mut collector = Collector::new(acks.clone(), None, &trial.scenario.load, Vec::new(), LOAD_START_NS);
+    let mut collector =
+        Collector::new(acks.clone(), None, &trial.scenario.load, Vec::new(), LOAD_START_NS, Some(length_ns));
     collector.intended_length_ns = SECOND;
     let mut in_order = messages(trial, answers, seed);
     let mut attempted = [Attempted::default(); PRODUCERS];

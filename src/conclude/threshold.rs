@@ -15,7 +15,9 @@ pub fn evaluate(thresholds: &[Threshold], record: &Record, groups: u64) -> Vec<T
 fn evaluate_one(threshold: &Threshold, record: &Record, groups: u64) -> ThresholdOutcome {
     let found = match record.status {
         Status::Failed => Err("the trial failed".to_owned()),
-        Status::Completed | Status::Interrupted | Status::Stalled => measured(threshold.metric, record, groups),
+        Status::Completed | Status::Interrupted | Status::Stalled | Status::Running => {
+            measured(threshold.metric, record, groups)
+        }
     };
     let (held, explanation) = match &found {
         Ok(value) => {
@@ -40,11 +42,15 @@ fn compare(measured: f64, comparison: Comparison, limit: f64) -> bool {
 /// The metric's figure, or why the record has none.
 fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f64, String> {
     let verification = || {
-        record.verification.ok_or("nothing was verified: set `consumers.verify = true`".to_owned()).and_then(|found| {
+        let found = record.verification.as_ref();
+        found.ok_or("nothing was verified: set `consumers.verify = true`".to_owned()).and_then(|found| {
             match (found.saturated, metric) {
                 // What was found is there all the same, but what was not found may be.
-                (true, Metric::Lost | Metric::Duplicated | Metric::Reordered) => {
+                (true, Metric::Lost | Metric::Unread | Metric::Duplicated | Metric::Reordered) => {
                     Err("the verifier's memory was exceeded, so its counts are not certain".to_owned())
+                }
+                (_, Metric::Reordered) if found.order_unchecked > 0 => {
+                    Err("the order of some messages was not checked, for lack of memory".to_owned())
                 }
                 _ => Ok(found),
             }
@@ -69,6 +75,7 @@ fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f64, String>
         Metric::Failed => Ok(record.counts.failed as f64),
         Metric::Unresolved => Ok(record.counts.unresolved as f64),
         Metric::Lost => verification().map(|found| found.lost as f64),
+        Metric::Unread => verification().map(|found| found.unread as f64),
         Metric::Duplicated => verification().map(|found| found.duplicated as f64),
         Metric::Reordered => verification().map(|found| found.reordered as f64),
         Metric::Corrupt => verification().map(|found| found.corrupt as f64),
@@ -183,6 +190,7 @@ fn readable_figure(metric: Metric, value: f64) -> String {
         | Metric::Failed
         | Metric::Unresolved
         | Metric::Lost
+        | Metric::Unread
         | Metric::Duplicated
         | Metric::Reordered
         | Metric::Corrupt => readable::count(value as u64),
@@ -295,6 +303,15 @@ mod tests {
         assert!(lost.explanation.contains("consumers.verify"), "{}", lost.explanation);
         record.status = Status::Failed;
         assert!(!outcome(Metric::Failed, Comparison::Equal, record.counts.failed as f64, &record).held);
+    }
+
+    #[test]
+    fn an_order_that_was_not_checked_proves_no_order() {
+        let mut record = sample::record();
+        record.verification = Some(crate::record::Verification { order_unchecked: 1, ..Default::default() });
+        assert!(!outcome(Metric::Reordered, Comparison::Equal, 0.0, &record).held);
+        assert!(outcome(Metric::Lost, Comparison::Equal, 0.0, &record).held);
+        assert!(outcome(Metric::Unread, Comparison::Equal, 0.0, &record).held);
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Collector {
     acks: Acks,
     arrivals: Option<Arrivals>,
     open_loop: bool,
+    /// Whether repetitions are told from first arrivals.
+    verified: bool,
     load_start_ns: u64,
     last_ns: u64,
     /// How long it is from one look to the next, unless a phase ends in between.
@@ -29,6 +31,8 @@ pub struct Collector {
     spare_reception: Reception,
     totals: Totals,
     schedule: Option<Schedule>,
+    /// When nothing more is intended, since the load began.
+    nominal_end_ns: Option<u64>,
     /// What is left of the schedule's parts, in their order.
     parts: VecDeque<Part>,
 }
@@ -45,6 +49,7 @@ pub struct Standing {
 pub struct Totals {
     pub outcomes: Interval,
     pub arrivals: Reception,
+    /// All of them, which the verdict needs: under 20 MB after a day.
     pub seconds: Vec<Second>,
     pub telemetry: Telemetry,
     pub window: WindowTotals,
@@ -111,13 +116,22 @@ fn added(sum: Option<Wire>, latest: Option<Wire>) -> Option<Wire> {
 
 impl Collector {
     /// `parts`: those of the load's schedule, if it changes its rate.
-    pub fn new(acks: Acks, arrivals: Option<Arrivals>, load: &Load, parts: Vec<Part>, load_start_ns: u64) -> Self {
+    /// `nominal_end_ns`: when nothing more is intended, since the load began, where that is known.
+    pub fn new(
+        acks: Acks,
+        arrivals: Option<Arrivals>,
+        load: &Load,
+        parts: Vec<Part>,
+        load_start_ns: u64,
+        nominal_end_ns: Option<u64>,
+    ) -> Self {
         let schedule = match load {
             Load::Open(schedule) => Some(schedule.clone()),
             Load::Closed => None,
         };
         Collector {
             acks,
+            verified: arrivals.as_ref().is_some_and(|arrivals| arrivals.verification().is_some()),
             arrivals,
             open_loop: schedule.is_some(),
             load_start_ns,
@@ -132,6 +146,7 @@ impl Collector {
             spare_reception: Reception::default(),
             totals: Totals::default(),
             schedule,
+            nominal_end_ns,
             parts: parts.into(),
         }
     }
@@ -161,6 +176,11 @@ impl Collector {
         self.totals
     }
 
+    /// Lends the totals so far.
+    pub fn lend_totals(&mut self, look: impl FnOnce(Totals) -> Totals) {
+        self.totals = look(std::mem::take(&mut self.totals));
+    }
+
     /// Messages acknowledged so far, warm-up included.
     pub fn acknowledged(&self) -> u64 {
         self.totals.outcomes.measured.acknowledged + self.totals.outcomes.warm_up.acknowledged
@@ -184,14 +204,20 @@ impl Collector {
         self.reception.clear();
     }
 
+    fn due(&self, phase: Phase, begin_ns: u64, end_ns: u64) -> Option<u64> {
+        let schedule = self.schedule.as_ref().filter(|_| matches!(phase, Phase::WarmUp | Phase::Measure))?;
+        let until = |offset_ns| schedule.count_until(Duration::from_nanos(offset_ns));
+        let end_ns = self.nominal_end_ns.map_or(end_ns, |nominal_ns| nominal_ns.clamp(begin_ns, end_ns));
+        Some(until(end_ns) - until(begin_ns))
+    }
+
     /// A look is taken where a part ends, so that what was seen belongs to the part in which most of it lies.
     fn add_to_part(&mut self, second: &Second) {
         let middle_ns = second.begin_ns + (second.end_ns - second.begin_ns) / 2;
         while self.parts.front().is_some_and(|part| part.end_ns <= middle_ns) {
             self.parts.pop_front();
         }
-        let (Some(part), Some(schedule)) = (self.parts.front(), &self.schedule) else { return };
-        let due_by = |offset_ns| schedule.count_until(Duration::from_nanos(offset_ns));
+        let Some(part) = self.parts.front() else { return };
         let totals = &mut self.totals.parts;
         let index = totals.iter().position(|totals| totals.part.result == part.result).unwrap_or_else(|| {
             let response = Distribution::new();
@@ -208,7 +234,7 @@ impl Collector {
         });
         let totals = &mut totals[index];
         totals.length_ns += second.end_ns - second.begin_ns;
-        totals.due += due_by(second.end_ns) - due_by(second.begin_ns);
+        totals.due += second.due.unwrap_or(0);
         totals.attempted += second.attempted;
         totals.acknowledged += second.acknowledged;
         totals.response.merge(&self.interval.response);
@@ -226,11 +252,12 @@ impl Collector {
             begin_ns: self.last_ns - self.load_start_ns,
             end_ns: now_ns - self.load_start_ns,
             intended_length_ns: self.intended_length_ns,
+            due: self.due(phase, self.last_ns - self.load_start_ns, now_ns - self.load_start_ns),
             attempted: submitted.saturating_sub(self.last_submitted),
             acknowledged: interval.measured.acknowledged + interval.warm_up.acknowledged,
             failed: interval.measured.failed + interval.warm_up.failed,
             payload_bytes: interval.measured.payload_bytes + interval.warm_up.payload_bytes,
-            consumed: reception.messages,
+            consumed: if self.verified { reception.arrived.first } else { reception.arrived.messages },
             finished: pipeline.map(|pipeline| pipeline.finished - self.last_finished),
             lag: pipeline.and_then(|pipeline| pipeline.lag),
             in_flight: self.acks.in_flight(),

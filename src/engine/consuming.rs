@@ -1,9 +1,18 @@
 //! The consumer task: takes what arrives and records it, until it is told to stop.
 
-use tokio::sync::watch;
+use std::time::Duration;
 
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::interruption::{InterruptiblePhase, Interruption};
 use crate::broker::{Consumer, ReceiveError, ReceivePause};
 use crate::measure::{ArrivalRecorder, Clock, Errors};
+use crate::pipeline::Pipeline;
+
+/// How long consumers are waited for after the second signal.
+const LAST_RECEIPT: Duration = Duration::from_secs(1);
 
 /// Receives until `stop` says so, through whatever errors; returns those it met.
 pub async fn consume<C: Consumer>(
@@ -33,6 +42,7 @@ pub async fn consume<C: Consumer>(
             Ok(_) => pause.succeeded(),
             Err(ReceiveError { class, message }) => {
                 errors.record(class, clock.now_ns(), || message);
+                recorder.failed();
                 pause.failed();
             }
         }
@@ -40,11 +50,43 @@ pub async fn consume<C: Consumer>(
     }
 }
 
+/// Waits until all consumers have ended: what they met, and what those that crashed said of it.
+pub async fn ended(
+    mut consumers: JoinSet<Errors>,
+    pipeline: Option<&Pipeline>,
+    wait: &InterruptiblePhase,
+    interruption: &Interruption,
+) -> (Errors, Vec<String>) {
+    let mut met = Errors::default();
+    let mut crashes = Vec::new();
+    let mut hurried = false;
+    let ending = async {
+        loop {
+            tokio::select! {
+                ended = consumers.join_next() => match ended {
+                    Some(Ok(errors)) => met.merge(&errors),
+                    Some(Err(crash)) => crashes.push(crash.to_string()),
+                    None => break,
+                },
+                () = wait.over(), if !hurried => {
+                    hurried = true;
+                    if let Some(pipeline) = pipeline {
+                        pipeline.finish(Instant::now());
+                    }
+                }
+            }
+        }
+    };
+    // Those that do not even end then are dropped with the set.
+    let _ = interruption.finish(ending, LAST_RECEIPT).await;
+    (met, crashes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::broker::Received;
-    use crate::measure::{Arrivals, FailureClass};
+    use crate::measure::{Arrivals, FailureClass, Place};
 
     /// Fails so many times, then tells the test that it was asked again.
     struct Recovering {
@@ -73,12 +115,13 @@ mod tests {
     #[tokio::test]
     async fn errors_are_counted_and_survived() {
         let clock = Clock::start();
-        let arrivals = Arrivals::new(clock, 0, 1, 1, false);
+        let arrivals = Arrivals::new(clock, 0, 1, None);
         let (recovered, stop) = watch::channel(false);
         let consumer = Recovering { failures: 6, recovered };
-        let errors = consume(consumer, arrivals.recorder(0), clock, stop).await;
+        let errors = consume(consumer, arrivals.recorder(Place { group: 0, topic: 0 }), clock, stop).await;
         let [(class, tally)] = errors.iter().collect::<Vec<_>>()[..] else { panic!("{errors:?}") };
         assert_eq!((class, tally.count), (FailureClass::ConnectionLost, 6));
+        assert_eq!(arrivals.progress()[0].errors, 6, "what was not received meanwhile may not have been offered");
         assert_eq!(tally.first.as_ref().map(|(_, message)| message.as_str()), Some("the broker is gone"));
     }
 }

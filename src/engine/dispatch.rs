@@ -3,9 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use tokio::sync::watch;
-
-use super::{EngineError, Observer, Outcome, TrialIdentity, run};
+use super::{EngineError, Interruption, Observer, Outcome, TrialIdentity, run};
 use crate::broker::registry::{self, Visitor};
 use crate::broker::{Broker, BrokerError};
 use crate::scenario::Scenario;
@@ -13,7 +11,7 @@ use crate::scenario::Scenario;
 struct Trial<'a> {
     scenario: &'a Scenario,
     identity: &'a TrialIdentity,
-    interrupted: watch::Receiver<bool>,
+    interruption: &'a Interruption,
     observer: &'a mut dyn Observer,
 }
 
@@ -21,7 +19,7 @@ impl<'a> Visitor for Trial<'a> {
     type Output = Pin<Box<dyn Future<Output = Result<Outcome, EngineError>> + 'a>>;
 
     fn visit<B: Broker>(self) -> Self::Output {
-        Box::pin(run::<B>(self.scenario, self.identity, self.interrupted, self.observer))
+        Box::pin(run::<B>(self.scenario, self.identity, self.interruption, self.observer))
     }
 }
 
@@ -32,11 +30,11 @@ impl<'a> Visitor for Trial<'a> {
 pub async fn run_scenario(
     scenario: &Scenario,
     identity: &TrialIdentity,
-    interrupted: watch::Receiver<bool>,
+    interruption: &Interruption,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, EngineError> {
     let kind = &scenario.broker.kind;
-    match registry::dispatch(kind, Trial { scenario, identity, interrupted, observer }) {
+    match registry::dispatch(kind, Trial { scenario, identity, interruption, observer }) {
         Some(trial) => trial.await,
         None => {
             let reason = format!("this build has no broker of kind '{kind}': see `brokermark brokers`");

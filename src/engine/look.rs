@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 
+use super::checkpoint::Checkpoints;
 use super::collector::{Collector, Standing};
 use super::observer::{Observer, Phase};
 use crate::broker::{Broker, Topic};
@@ -93,6 +94,7 @@ pub(super) struct Look<'a, B> {
     pub collector: Collector,
     pub observer: &'a mut dyn Observer,
     pub pipeline: Option<Pipeline>,
+    checkpoints: Checkpoints<'a>,
     broker: &'a B,
     pub rhythm: Rhythm,
     /// What the pipeline reads.
@@ -112,10 +114,11 @@ impl<'a, B: Broker> Look<'a, B> {
         broker: &'a B,
         observer: &'a mut dyn Observer,
         pipeline: Option<Pipeline>,
+        checkpoints: Checkpoints<'a>,
         topic: &'a Topic,
         rhythm: Rhythm,
     ) -> Self {
-        Look { collector, observer, pipeline, broker, rhythm, topic, asked: None, ends: None, lag: None }
+        Look { collector, observer, pipeline, checkpoints, broker, rhythm, topic, asked: None, ends: None, lag: None }
     }
 
     /// Looks at everything.
@@ -123,6 +126,11 @@ impl<'a, B: Broker> Look<'a, B> {
         let standing = self.standing();
         self.collector.intended_length_ns = self.rhythm.length().as_nanos() as u64;
         self.collector.look(phase, self.broker.telemetry(), standing, self.observer);
+        self.checkpoints.passed(phase);
+        if self.observer.wants_checkpoint() {
+            let tell = |so_far: &_| self.observer.checkpoint(so_far);
+            self.checkpoints.take(&mut self.collector, self.pipeline.as_ref(), self.broker, tell);
+        }
     }
 
     /// Where the pipeline stands. Its lag is told once: it is that of the moment at which it was asked for.

@@ -4,14 +4,20 @@
 //! - `producing`: the producer task's three loops, one per kind of load; `sender` is what they share.
 //! - `consuming`: the consumer task.
 //! - `course`, `quota`, `rounds`, `pacer`: when to send, how much is left, together or alone.
+//! - `catch_up`: the wait for consumers after the load, and what they were offered.
 //! - `stall`: notices a load that no longer moves.
 //! - `look`, `collector`: look at all recorders once a second and add up; an [`Observer`] is told.
+//! - `checkpoint`: the trial as if it had ended now, for an observer that wants to keep it.
+//! - [`Interruption`]: what the user's signals end.
 //! - [`Outcome`]: what it came to.
 
+mod catch_up;
+mod checkpoint;
 mod collector;
 mod consuming;
 mod course;
 mod dispatch;
+mod interruption;
 mod look;
 mod observer;
 mod outcome;
@@ -24,10 +30,12 @@ mod stall;
 mod starting;
 mod trial;
 
+pub use catch_up::GroupOutcome;
 #[cfg(test)]
 pub(crate) use collector::Collector;
 pub use collector::{PartTotals, Totals, WindowTotals};
 pub use dispatch::run_scenario;
+pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{Observer, Phase, Second};
 pub use outcome::{Account, End, Ledger, Outcome, Times};
 pub use sender::{Attempted, Sent};
@@ -54,6 +62,6 @@ pub enum EngineError {
     Broker(#[from] BrokerError),
     #[error("the pipeline cannot begin: {0}")]
     Pipeline(String),
-    #[error("a producer task crashed ({0}): this is a bug of brokermark, please report it")]
-    Crashed(String),
+    #[error("it was interrupted before its load began")]
+    Interrupted,
 }

@@ -1,5 +1,6 @@
 //! Who watches a trial while it runs: progress on a terminal, the interval log. The engine itself prints nothing.
 
+use super::Outcome;
 use crate::measure::{Interval, Reception};
 
 /// Where a trial stands.
@@ -24,6 +25,8 @@ pub struct Second {
     pub end_ns: u64,
     /// How long it would have lasted, had no phase ended.
     pub intended_length_ns: u64,
+    /// Messages that the schedule had due, before chance in a Poisson process; `None` in a closed loop and after the window.
+    pub due: Option<u64>,
     /// Messages handed over, acknowledged, failed and received, warm-up included.
     pub attempted: u64,
     pub acknowledged: u64,
@@ -51,4 +54,15 @@ pub trait Observer: Send {
 
     /// About once a second, and at the end of each phase of the load: the figures, and the histograms they come from.
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception);
+
+    /// Whether the trial so far should be handed to [`Observer::checkpoint`] now. Asked after every second.
+    fn wants_checkpoint(&self) -> bool {
+        false
+    }
+
+    /// The trial as if it had ended now.
+    fn checkpoint(&mut self, _so_far: &Outcome) {}
+
+    /// The trial has ended. Its topics are removed only then, which may take long.
+    fn ended(&mut self, _outcome: &Outcome) {}
 }

@@ -2,11 +2,12 @@
 
 use std::time::SystemTime;
 
+use super::catch_up::GroupOutcome;
 use super::collector::Totals;
 use super::sender::{Attempted, Sent};
 use crate::broker::Identity;
 use crate::measure::host::HostUsage;
-use crate::measure::{Acks, Distribution, Errors, Found, Interval, Tally};
+use crate::measure::{Acks, Distribution, Errors, Interval, Tally};
 use crate::pipeline;
 
 /// How a trial ended.
@@ -18,6 +19,15 @@ pub enum End {
     Interrupted,
     /// Nothing had moved for as long as the scenario allows.
     Stalled,
+    /// Nothing yet: this is a checkpoint of a trial that goes on.
+    Running,
+}
+
+impl End {
+    /// After a signal in a later phase, which does not change how a load ended that did not complete.
+    pub fn interrupted(self) -> Self {
+        if self == End::Completed { End::Interrupted } else { self }
+    }
 }
 
 impl Outcome {
@@ -37,10 +47,14 @@ pub struct Outcome {
     pub times: Times,
     /// What each producer did, in the order of their slots.
     pub sent: Vec<Sent>,
-    /// What each group's verification found; empty when nothing is verified.
-    pub found: Vec<Found>,
+    /// What each group came to; empty when nothing is verified.
+    pub groups: Vec<GroupOutcome>,
     /// What went wrong while receiving; each was retried.
     pub receive_errors: Errors,
+    /// What a producer that crashed said of it, which ended the load.
+    pub crash: Option<String>,
+    /// What consumers that crashed said of it.
+    pub consumer_crashes: Vec<String>,
     /// What the pipeline did, where there is one.
     pub pipeline: Option<pipeline::Outcome>,
     /// How late wake-ups came; `None` in a closed loop, which has none.
@@ -102,6 +116,20 @@ impl Ledger {
         Ledger {
             measured: Account::new(attempted.measured, outcomes.measured, in_flight - of_warm_up),
             warm_up: Account::new(attempted.warm_up, outcomes.warm_up, of_warm_up),
+            producers_that_differ: 0,
+        }
+    }
+
+    /// The account of a trial that goes on. Its books are not read at the same moment, so they cannot check each other:
+    /// what has no outcome is the rest.
+    pub fn so_far(attempted: Attempted, outcomes: &Interval) -> Self {
+        let account = |attempted: u64, outcomes: Tally| {
+            let attempted = attempted.max(outcomes.resolved());
+            Account::new(attempted, outcomes, attempted - outcomes.resolved())
+        };
+        Ledger {
+            measured: account(attempted.measured, outcomes.measured),
+            warm_up: account(attempted.warm_up, outcomes.warm_up),
             producers_that_differ: 0,
         }
     }

@@ -7,7 +7,7 @@ use super::course::Course;
 use super::quota::Quota;
 use crate::broker::{Outgoing, Producer};
 use crate::load::{KeySource, PayloadPool};
-use crate::measure::{Acks, ENVELOPE_BYTES, Envelope, Stamp};
+use crate::measure::{Acks, ENVELOPE_BYTES, Envelope, Stamp, Window};
 
 /// How messages carry the engine's own header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +61,20 @@ pub struct Sent {
     pub attempted: Attempted,
     /// Measured messages that the schedule had due for this producer until the load ended; `None` in a closed loop.
     pub due: Option<u64>,
+}
+
+impl Sent {
+    /// What the producers' windows say, in the order of their slots, also of producers that still send or have crashed. While
+    /// they send it may be a batch of each behind. What was due is not known.
+    pub fn by_windows(acks: &Acks) -> Vec<Self> {
+        let of = |(slot, window): (usize, &Window)| {
+            // In this order: a message counts for the warm-up before it counts as submitted.
+            let submitted = window.submitted();
+            let warm_up = window.warm_up().min(submitted);
+            Sent { slot, attempted: Attempted { measured: submitted - warm_up, warm_up }, due: None }
+        };
+        acks.windows().iter().enumerate().map(of).collect()
+    }
 }
 
 /// One producer at work.
@@ -147,7 +161,7 @@ impl<P: Producer> Sender<P> {
 
     #[inline]
     fn add(&mut self, intended_ns: u64, sent_ns: u64, measured: bool) {
-        let stamp = Stamp::new(self.slot, sent_ns, sent_ns.saturating_sub(intended_ns), measured);
+        let stamp = Stamp::new(self.slot, self.sequence, sent_ns, sent_ns.saturating_sub(intended_ns), measured);
         let pooled = self.next_payload;
         self.next_payload = self.next_payload.wrapping_add(1);
         let mut parts = Parts { pooled, payload: None, key: None, envelope: None, stamp };
@@ -219,7 +233,12 @@ impl<P: Producer> Sender<P> {
         }
         let measured = self.parts.iter().filter(|parts| parts.stamp.measured()).count() as u64;
         self.attempted.measured += measured;
-        self.attempted.warm_up += self.parts.len() as u64 - measured;
+        let of_warm_up = self.parts.len() as u64 - measured;
+        if of_warm_up > 0 {
+            self.attempted.warm_up += of_warm_up;
+            // Before they count as handed over, so that a checkpoint never takes them for measured ones.
+            window.set_warm_up(self.attempted.warm_up);
+        }
         window.submit(outgoing.len() as u64);
         shared.quota.spend(if measured > 0 { payload_bytes } else { 0 });
 
@@ -245,6 +264,7 @@ impl<P: Producer> Sender<P> {
             let measured = rest.iter().filter(|outgoing| outgoing.stamp.measured()).count() as u64;
             self.attempted.measured -= measured;
             self.attempted.warm_up -= withdrawn - measured;
+            window.set_warm_up(self.attempted.warm_up);
             window.withdraw(withdrawn);
             Err(Stopped)
         };

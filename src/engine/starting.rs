@@ -19,7 +19,7 @@ use super::sender::{EnvelopeMode, Sender, Sent, Shared};
 use super::trial::{CONTROL_TIMEOUT, Running};
 use crate::broker::{Broker, Producer, Progress, Subscription};
 use crate::load::{KeySource, Timetable};
-use crate::measure::Errors;
+use crate::measure::{Errors, Place};
 use crate::pipeline::Pipeline;
 use crate::scenario::{Load, Placement, Producers};
 
@@ -54,11 +54,11 @@ impl Running<'_> {
                 properties: consumers.properties.clone(),
                 progress: self.progress(),
             };
-            Ok::<_, EngineError>((group, member, broker.consumer(&subscription).await?))
+            Ok::<_, EngineError>((Place { group, topic }, member, broker.consumer(&subscription).await?))
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
-        while let Some((group, member, consumer)) = joined.try_next().await? {
-            let recorder = arrivals.recorder(group);
+        while let Some((place, member, consumer)) = joined.try_next().await? {
+            let recorder = arrivals.recorder(place);
             match &pipeline {
                 None => tasks.spawn(consume(consumer, recorder, self.acks.clock(), stop.clone())),
                 Some(pipeline) => tasks.spawn(pipeline.instance(member, consumer, recorder)),
@@ -89,14 +89,8 @@ impl Running<'_> {
 
     /// Makes all producers, in the order of their slots.
     pub async fn producers<B: Broker>(&self, broker: &B) -> Result<Vec<B::Producer>, EngineError> {
-        let Producers { count, placement, .. } = self.scenario.producers;
-        let making = (0..count).map(|slot| {
-            let topic = match placement {
-                Placement::Blocks => slot / (count / self.topics.len()),
-                Placement::RoundRobin => slot % self.topics.len(),
-            };
-            broker.producer(slot, &self.topics[topic])
-        });
+        let count = self.scenario.producers.count;
+        let making = (0..count).map(|slot| broker.producer(slot, &self.topics[self.topic_of(slot)]));
         Ok(stream::iter(making).buffered(AT_ONCE).try_collect().await?)
     }
 
@@ -106,6 +100,15 @@ impl Running<'_> {
         let quota = Quota::new(&self.scenario.run.stop, self.payload_size());
         let round = (settings.count * settings.batch) as u64;
         if settings.round_barrier { quota.in_rounds_of(round) } else { quota }
+    }
+
+    /// Which of the topics the producer in `slot` writes to.
+    pub fn topic_of(&self, slot: usize) -> usize {
+        let Producers { count, placement, .. } = self.scenario.producers;
+        match placement {
+            Placement::Blocks => slot / (count / self.topics.len()),
+            Placement::RoundRobin => slot % self.topics.len(),
+        }
     }
 
     /// Starts one task per producer.

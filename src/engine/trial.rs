@@ -7,8 +7,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::catch_up::CatchUp;
+use super::checkpoint::Checkpoints;
 use super::collector::Collector;
+use super::consuming;
 use super::course::Course;
+use super::interruption::{InterruptiblePhase, Interruption};
 use super::look::{Look, Rhythm};
 use super::observer::{Observer, Phase};
 use super::outcome::{End, Ledger, Outcome, Times};
@@ -19,7 +23,7 @@ use super::{EngineError, TrialIdentity};
 use crate::broker::{Broker, Setup, Topic};
 use crate::load::{PayloadPool, due_by};
 use crate::measure::host::{self, HostSampler, HostUsage};
-use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, Errors};
+use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, Verification};
 use crate::pipeline::Pipeline;
 use crate::scenario::{Feed, Load, Scenario};
 
@@ -32,9 +36,13 @@ const RUN_UP: Duration = Duration::from_millis(20);
 /// How long after its last intended time an open loop may still send what is due: a wake-up's lateness, many times over.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
+/// After the second signal, how long databases are asked and topics removed: a few seconds with the wait for consumers.
+const LAST_ANSWER: Duration = Duration::from_millis(500);
+const LAST_REMOVAL: Duration = Duration::from_secs(2);
+
 /// Runs one trial on broker `B`.
 ///
-/// `interrupted` turns true when the user wants the load to end: what was measured until then is drained and kept.
+/// `interruption`: what the user's signals end. What was measured until then is kept.
 ///
 /// # Errors
 /// When the trial could not begin: bad payloads, or a broker that cannot be reached or prepared. Once the load has begun,
@@ -42,7 +50,7 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 pub async fn run<B: Broker>(
     scenario: &Scenario,
     identity: &TrialIdentity,
-    interrupted: watch::Receiver<bool>,
+    interruption: &Interruption,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, EngineError> {
     observer.phase(Phase::Prepare);
@@ -53,12 +61,20 @@ pub async fn run<B: Broker>(
     let payloads = Arc::new(PayloadPool::build(&scenario.payload, overlaid)?);
     let clock = Clock::start();
     let open = matches!(scenario.load, Load::Open(_));
-    let acks = Acks::new(clock, scenario.producers.count, open);
-    let arrivals = scenario.consumers.as_ref().map(|consumers| {
-        Arrivals::new(clock, identity.tag, scenario.producers.count, consumers.groups, consumers.verify)
-    });
-    let broker = B::connect(setup(scenario, identity, &acks, &payloads)).await?;
+    let consumers = scenario.consumers.as_ref();
+    let verification = consumers
+        .filter(|consumers| consumers.verify)
+        .map(|consumers| Arc::new(Verification::new(scenario.producers.count, consumers.groups)));
+    let acks = Acks::verified(clock, scenario.producers.count, open, verification.clone());
+    let arrivals =
+        consumers.map(|consumers| Arrivals::new(clock, identity.tag, consumers.groups, verification.clone()));
+    let preparation = interruption.phase();
+    let broker = preparation
+        .unless_over(B::connect(setup(scenario, identity, &acks, &payloads)))
+        .await
+        .ok_or(EngineError::Interrupted)??;
     let topics = topics(scenario, identity);
+    // Not given up for a signal: it would not be known which topics are there.
     let created = match broker.prepare(&topics).await {
         Ok(created) => created,
         Err(error) => {
@@ -67,13 +83,19 @@ pub async fn run<B: Broker>(
             return Err(error.into());
         }
     };
+    let trial = Running { scenario, identity, started_at, topics, acks, arrivals, payloads, open };
+    let result = trial.run(&broker, &created, interruption, observer).await;
+    if let Ok(outcome) = &result {
+        observer.ended(outcome);
+    }
     let remove = if scenario.topology.keep { Vec::new() } else { created };
-    let trial = Running { scenario, identity, topics, acks, arrivals, payloads, open };
-    let result = trial.run(&broker, interrupted, observer).await;
-    let closed = broker.close(remove).await;
+    let left = remove.join(", ");
+    let closed = interruption.finish(broker.close(remove), LAST_REMOVAL).await;
     let mut outcome = result?;
-    outcome.started_at = started_at;
-    outcome.close_error = closed.err().map(|error| error.to_string());
+    outcome.close_error = match closed {
+        Some(closed) => closed.err().map(|error| error.to_string()),
+        None => Some(format!("the run was ended before the broker had removed its topics: {left}")),
+    };
     Ok(outcome)
 }
 
@@ -81,6 +103,7 @@ pub async fn run<B: Broker>(
 pub(super) struct Running<'a> {
     pub scenario: &'a Scenario,
     pub identity: &'a TrialIdentity,
+    pub started_at: SystemTime,
     pub topics: Vec<Topic>,
     pub acks: Acks,
     pub arrivals: Option<Arrivals>,
@@ -92,10 +115,13 @@ impl Running<'_> {
     async fn run<B: Broker>(
         self,
         broker: &B,
-        interrupted: watch::Receiver<bool>,
+        created: &[String],
+        interruption: &Interruption,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
+        let starts = self.starts(broker, created).await;
         let (stop_consumers, consumers_stop) = watch::channel(false);
+        let mut wait = interruption.phase();
         let clock = self.acks.clock();
         let feed = self.scenario.pipeline.as_ref().map(|pipeline| pipeline.feed);
         let mut pipeline = match &self.scenario.pipeline {
@@ -107,9 +133,13 @@ impl Running<'_> {
         };
         let mut consumers = JoinSet::new();
         if feed != Some(Feed::Beforehand) {
-            consumers = self.consumers(broker, consumers_stop.clone(), pipeline.as_mut()).await?;
+            let joining = self.consumers(broker, consumers_stop.clone(), pipeline.as_mut());
+            consumers = wait.unless_over(joining).await.ok_or(EngineError::Interrupted)??;
         }
-        let producers = if feed == Some(Feed::None) { Vec::new() } else { self.producers(broker).await? };
+        let producers = match feed {
+            Some(Feed::None) => Vec::new(),
+            _ => wait.unless_over(self.producers(broker)).await.ok_or(EngineError::Interrupted)??,
+        };
 
         let limits = &self.scenario.run;
         let quota = self.quota();
@@ -135,20 +165,34 @@ impl Running<'_> {
         };
         let ends_of_parts: Vec<u64> = parts.iter().map(|part| part.end_ns).collect();
         let load = &self.scenario.load;
-        let collector = Collector::new(self.acks.clone(), self.arrivals.clone(), load, parts, load_start_ns);
+        let nominal_end_ns = course.nominal_end_ns().map(|end_ns| end_ns - load_start_ns);
+        let (acks, arrivals) = (self.acks.clone(), self.arrivals.clone());
+        let collector = Collector::new(acks, arrivals, load, parts, load_start_ns, nominal_end_ns);
         let window = course.nominal_end_ns().map(|end_ns| Duration::from_nanos(end_ns - course.measure_start_ns));
         let ends_of_parts = ends_of_parts.iter().map(|end_ns| clock.instant(load_start_ns + end_ns));
         let (load_start, measure_start) = (clock.instant(load_start_ns), clock.instant(course.measure_start_ns));
         let rhythm = Rhythm::new(load_start, measure_start, window, ends_of_parts);
-        let mut look = Look::begin(collector, broker, observer, pipeline, &self.topics[0], rhythm);
+        let checkpoints = Checkpoints::new(&self, course.clone(), pacer.clone());
+        let mut look = Look::begin(collector, broker, observer, pipeline, checkpoints, &self.topics[0], rhythm);
 
-        let load = self.load(tasks, &course, pacer.as_deref(), interrupted.clone(), &mut look).await?;
+        let load = self.load(tasks, &course, pacer.as_deref(), &wait, &mut look).await;
+        // A signal ends the load, and the user waits for the end of the rest.
+        let longest = if load.end == End::Interrupted { limits.drain_deadline } else { limits.catch_up_deadline };
+        let mut catch_up = CatchUp::begin(&self, broker, &starts, feed != Some(Feed::Beforehand), longest);
+        if load.end == End::Interrupted {
+            wait = wait.next();
+        }
         let finished = |pipeline: &Pipeline| (look.collector.acknowledged(), pipeline.finished());
         let at_load_end = look.pipeline.as_ref().filter(|_| feed == Some(Feed::Together)).map(finished);
         let mut deadline = Instant::now() + limits.drain_deadline;
         look.observer.phase(Phase::Drain);
-        while self.acks.in_flight() > 0 && Instant::now() < deadline {
+        while self.acks.in_flight() > 0 && Instant::now() < deadline && !wait.is_over() {
             look.wait(Phase::Drain).await;
+        }
+        let mut end = load.end;
+        if self.acks.in_flight() > 0 && wait.is_over() {
+            end = end.interrupted();
+            wait = wait.next();
         }
         let mut last_phase = Phase::Drain;
         if look.pipeline.is_some() {
@@ -158,47 +202,69 @@ impl Running<'_> {
                     (Phase::Measure, Instant::now() + longest)
                 }
                 Some(Feed::Beforehand) => {
-                    consumers = self.consumers(broker, consumers_stop, look.pipeline.as_mut()).await?;
+                    // Where a signal ends this, what was loaded is still recorded, and the wait for the backlog is over as well.
+                    let joining = self.consumers(broker, consumers_stop, look.pipeline.as_mut());
+                    if let Some(joined) = wait.unless_over(joining).await {
+                        consumers = joined?;
+                    }
                     (Phase::Verify, Instant::now() + limits.drain_deadline)
                 }
                 _ => (Phase::Verify, deadline),
             };
             look.observer.phase(last_phase);
             look.look(if last_phase == Phase::Measure { Phase::Measure } else { Phase::Drain });
-            // A signal ends the load; a second wait ends by it only where that was no load.
-            let stop = || feed == Some(Feed::None) && *interrupted.borrow();
-            while !self.is_worked_off(&mut look).await && Instant::now() < deadline && !stop() {
+            // Where nothing is sent, this is the phase that a signal before it would have ended.
+            let stop = || wait.is_over() || feed == Some(Feed::None) && interruption.is_requested();
+            let mut patience = catch_up.patience();
+            while !self.is_worked_off(&mut look).await && !stop() {
+                let goes_on = match feed {
+                    Some(Feed::None) => Instant::now() < deadline,
+                    _ => patience.goes_on(self.worked(&look)),
+                };
+                if !goes_on {
+                    break;
+                }
                 look.wait(last_phase).await;
+            }
+            if stop() {
+                (end, deadline) = (end.interrupted(), Instant::now());
             }
             if feed == Some(Feed::None) {
                 // What has been taken is still written.
                 deadline = deadline.max(Instant::now() + limits.drain_deadline);
             }
-        } else if let Some(arrivals) = &self.arrivals {
+        } else if self.arrivals.is_some() {
             last_phase = Phase::Verify;
             look.observer.phase(Phase::Verify);
-            let groups = self.scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups as u64);
             look.look(Phase::Drain);
-            while arrivals.received() < look.collector.acknowledged() * groups && Instant::now() < deadline {
-                look.wait(Phase::Verify).await;
+            catch_up.wait(&mut look, &wait).await;
+            if wait.is_over() {
+                end = end.interrupted();
             }
         }
+        let _ = interruption.finish(catch_up.end(), LAST_ANSWER).await;
         stop_consumers.send_replace(true);
         if let Some(pipeline) = &look.pipeline {
             pipeline.finish(deadline);
         }
-        let receive_errors = join(consumers).await;
-        let lag = look.measure_lag().await;
+        let (receive_errors, consumer_crashes) =
+            consuming::ended(consumers, look.pipeline.as_ref(), &wait.next(), interruption).await;
+        let lag = if interruption.is_urgent() { None } else { look.measure_lag().await };
         let standing = look.standing();
         let totals = look.collector.close(last_phase, broker.telemetry(), standing, look.observer);
+        let arrived = self.arrivals.as_ref().map(Arrivals::groups).unwrap_or_default();
+        // Instances do not ask while their writers are busy.
+        let groups = catch_up.outcome(arrived, feed.is_none());
         let pipeline = match look.pipeline {
-            Some(pipeline) => Some(pipeline.outcome(lag, at_load_end).await),
+            Some(pipeline) => {
+                let given_up = interruption.given_up(LAST_ANSWER);
+                Some(pipeline.outcome(lag, at_load_end, given_up).await)
+            }
             None => None,
         };
-        let end = if feed == Some(Feed::None) && *interrupted.borrow() { End::Interrupted } else { load.end };
         Ok(Outcome {
             end,
-            started_at: SystemTime::UNIX_EPOCH,
+            started_at: self.started_at,
             open_loop: self.open,
             ledger: Ledger::settle(&load.sent, &totals.outcomes, &self.acks),
             sent: load.sent,
@@ -209,8 +275,10 @@ impl Running<'_> {
                 load_end_ns: course.nominal_end_ns(),
             },
             totals,
-            found: self.arrivals.as_ref().map(Arrivals::found).unwrap_or_default(),
+            groups,
             receive_errors,
+            consumer_crashes,
+            crash: load.crash,
             pipeline,
             lag: pacer.map(|pacer| pacer.lag()),
             usage: HostUsage { peak_memory_bytes: host::peak_memory_bytes(), ..load.usage },
@@ -226,9 +294,9 @@ impl Running<'_> {
         mut tasks: JoinSet<Sent>,
         course: &Course,
         pacer: Option<&Pacer>,
-        mut interrupted: watch::Receiver<bool>,
+        interruptible: &InterruptiblePhase,
         look: &mut Look<'_, B>,
-    ) -> Result<LoadEnd, EngineError> {
+    ) -> LoadEnd {
         let clock = course.clock();
         let at = |offset_ns| Instant::from_std(clock.instant(offset_ns));
         let window_ends = course.nominal_end_ns().map(at);
@@ -284,7 +352,7 @@ impl Running<'_> {
                 }
                 () = tokio::time::sleep_until(load_ends.unwrap_or_else(Instant::now)),
                     if load_ends.is_some() && !course.is_stopped() => stop(),
-                Ok(_) = interrupted.wait_for(|interrupted| *interrupted), if end == End::Completed => {
+                () = interruptible.over(), if end == End::Completed => {
                     end = End::Interrupted;
                     stop();
                 }
@@ -293,10 +361,17 @@ impl Running<'_> {
         look.look(phase);
         let usage = usage.unwrap_or_else(|| sampler.usage());
         sent.sort_unstable_by_key(|sent| sent.slot);
-        match crash {
-            Some(crash) => Err(EngineError::Crashed(crash)),
-            None => Ok(LoadEnd { end, sent, usage, ended_ns: clock.now_ns() }),
+        if crash.is_some() {
+            // It took its own count with it.
+            sent = Sent::by_windows(&self.acks);
         }
+        LoadEnd { end, crash, sent, usage, ended_ns: clock.now_ns() }
+    }
+
+    /// What the pipeline has done so far, in messages received and finished: it only grows.
+    fn worked<B: Broker>(&self, look: &Look<'_, B>) -> u64 {
+        let received = self.arrivals.as_ref().map_or(0, Arrivals::received);
+        received + look.pipeline.as_ref().map_or(0, Pipeline::finished)
     }
 
     /// Whether the pipeline has nothing left to do: it has finished all that this trial sent, or, where others send or
@@ -319,18 +394,12 @@ impl Running<'_> {
 /// How the load came to its end.
 struct LoadEnd {
     end: End,
+    /// What a producer that crashed said of it.
+    crash: Option<String>,
     sent: Vec<Sent>,
     /// Of the measured window.
     usage: HostUsage,
     ended_ns: u64,
-}
-
-async fn join(consumers: JoinSet<Errors>) -> Errors {
-    let mut errors = Errors::default();
-    for one in consumers.join_all().await {
-        errors.merge(&one);
-    }
-    errors
 }
 
 fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &Arc<PayloadPool>) -> Setup {

@@ -8,6 +8,7 @@ use super::clock::Clock;
 use super::failure::FailureClass;
 use super::interval::Interval;
 use super::stamp::Stamp;
+use super::verification::{Span, Verification};
 use super::window::Window;
 
 /// One trial's outcomes: hands out recorders and holds the producers' windows.
@@ -22,6 +23,8 @@ struct Shared {
     open_loop: bool,
     windows: Box<[Window]>,
     stopped: AtomicBool,
+    /// Where it is marked which messages were acknowledged, if anything is verified.
+    verification: Option<Arc<Verification>>,
     shards: Mutex<Vec<Arc<Mutex<Shard>>>>,
     /// Takes what the engine itself refuses: rare, so shared by all producers.
     rejections: Arc<Mutex<Shard>>,
@@ -31,18 +34,28 @@ struct Shared {
 #[derive(Default)]
 struct Shard {
     interval: Interval,
+    /// Acknowledged messages of a batch that are not marked yet: empty between batches, kept for its memory.
+    spans: Vec<Span>,
     /// Set when the trial has been accounted for: outcomes that come later find it closed and stay unresolved.
     closed: bool,
 }
 
+/// So many stretches are marked at once at the latest.
+const MOST_SPANS: usize = 4096;
+
 impl Acks {
-    /// For a trial of `producers`, timed by `clock`.
+    /// For a trial of `producers`, timed by `clock`, in which nothing is verified.
     pub fn new(clock: Clock, producers: usize, open_loop: bool) -> Self {
+        Acks::verified(clock, producers, open_loop, None)
+    }
+
+    /// The same, with where to mark what was acknowledged.
+    pub fn verified(clock: Clock, producers: usize, open_loop: bool, verification: Option<Arc<Verification>>) -> Self {
         let rejections = Arc::new(Mutex::new(Shard::default()));
         let windows = (0..producers).map(|_| Window::new()).collect();
         let stopped = AtomicBool::new(false);
         let shards = Mutex::new(vec![rejections.clone()]);
-        Acks { shared: Arc::new(Shared { clock, open_loop, windows, stopped, shards, rejections }) }
+        Acks { shared: Arc::new(Shared { clock, open_loop, windows, stopped, verification, shards, rejections }) }
     }
 
     pub fn clock(&self) -> Clock {
@@ -59,6 +72,11 @@ impl Acks {
     /// The window of the producer in `slot`.
     pub fn window(&self, slot: usize) -> &Window {
         &self.shared.windows[slot]
+    }
+
+    /// The windows of all producers, in the order of their slots.
+    pub fn windows(&self) -> &[Window] {
+        &self.shared.windows
     }
 
     /// Messages of all producers whose outcome is not known.
@@ -122,6 +140,11 @@ pub struct AckRecorder {
 }
 
 impl AckRecorder {
+    /// Whether outcomes must tell which message they are of: their stamps need sequences.
+    pub fn needs_sequences(&self) -> bool {
+        self.shared.verification.is_some()
+    }
+
     /// Begins a batch of outcomes that all became known now.
     pub fn batch(&self) -> AckBatch<'_> {
         AckBatch::begin(&self.shared, &self.shard)
@@ -136,6 +159,7 @@ pub struct AckBatch<'a> {
     run: Run,
     /// Measured messages that had been acknowledged when the batch began.
     acknowledged_before: u64,
+    verified: bool,
 }
 
 /// Successive outcomes of one producer, told to its window at once.
@@ -149,7 +173,13 @@ impl<'a> AckBatch<'a> {
         let now_ns = shared.clock.now_ns();
         let shard = lock(shard);
         let acknowledged_before = shard.interval.measured.acknowledged;
-        AckBatch { now_ns, shared, shard, run: Run { slot: 0, resolved: 0 }, acknowledged_before }
+        let verified = shared.verification.is_some();
+        AckBatch { now_ns, shared, shard, run: Run { slot: 0, resolved: 0 }, acknowledged_before, verified }
+    }
+
+    /// When these outcomes became known, in nanoseconds since the trial's epoch.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 
     /// The broker acknowledged a message of `payload_bytes`.
@@ -174,7 +204,33 @@ impl<'a> AckBatch<'a> {
             interval.warm_up.acknowledged += 1;
             interval.warm_up.payload_bytes += payload_bytes as u64;
         }
+        if self.verified {
+            self.note(stamp);
+        }
         self.resolve(stamp);
+    }
+
+    /// Notes an acknowledged message, to be marked with its neighbours.
+    #[inline]
+    fn note(&mut self, stamp: Stamp) {
+        let (slot, sequence) = (stamp.slot() as u32, stamp.sequence());
+        let spans = &mut self.shard.spans;
+        match spans.last_mut() {
+            Some(last) if last.slot == slot && last.end == sequence => last.end += 1,
+            _ => {
+                spans.push(Span { slot, begin: sequence, end: sequence + 1 });
+                if spans.len() >= MOST_SPANS {
+                    self.mark();
+                }
+            }
+        }
+    }
+
+    fn mark(&mut self) {
+        if let Some(verification) = &self.shared.verification {
+            verification.acknowledge(&mut self.shard.spans);
+            self.shard.spans.clear();
+        }
     }
 
     /// A message failed. `message` says why, in the client's or broker's words.
@@ -215,6 +271,9 @@ impl Drop for AckBatch<'_> {
     fn drop(&mut self) {
         let interval = &mut self.shard.interval;
         interval.moments += u64::from(interval.measured.acknowledged > self.acknowledged_before);
+        if !self.shard.spans.is_empty() {
+            self.mark();
+        }
         self.tell_window();
     }
 }
@@ -242,13 +301,13 @@ mod tests {
         let (first, second) = (acks.recorder(), acks.recorder());
         {
             let mut batch = first.batch();
-            batch.acknowledged(Stamp::new(0, 0, 0, true), 100);
-            batch.acknowledged(Stamp::new(1, 0, 0, true), 100);
-            batch.acknowledged(Stamp::new(0, 0, 0, false), 100);
+            batch.acknowledged(Stamp::new(0, 0, 0, 0, true), 100);
+            batch.acknowledged(Stamp::new(1, 0, 0, 0, true), 100);
+            batch.acknowledged(Stamp::new(0, 0, 0, 0, false), 100);
         }
-        second.batch().failed(Stamp::new(1, 0, 0, true), FailureClass::Timeout, || "too late".into());
+        second.batch().failed(Stamp::new(1, 0, 0, 0, true), FailureClass::Timeout, || "too late".into());
         assert_eq!((acks.window(0).in_flight(), acks.window(1).in_flight()), (1, 0));
-        acks.reject(Stamp::new(0, 0, 0, true), FailureClass::TooLarge, || "no".into());
+        acks.reject(Stamp::new(0, 0, 0, 0, true), FailureClass::TooLarge, || "no".into());
         assert_eq!(acks.in_flight(), 0);
         let interval = collected(&acks);
         assert_eq!(interval.measured, Tally { acknowledged: 2, failed: 2, payload_bytes: 200 });
@@ -264,7 +323,7 @@ mod tests {
         acks.window(0).submit(1);
         let recorder = acks.recorder();
         assert_eq!(collected(&acks).measured.resolved(), 0);
-        recorder.batch().acknowledged(Stamp::new(0, 0, 0, true), 1);
+        recorder.batch().acknowledged(Stamp::new(0, 0, 0, 0, true), 1);
         assert_eq!(acks.in_flight(), 1);
         assert_eq!(collected(&acks).measured.resolved(), 0);
     }
@@ -289,12 +348,50 @@ mod tests {
     #[test]
     fn response_is_service_plus_schedule_delay() {
         let acks = Acks::new(Clock::start(), 1, true);
-        acks.recorder().batch().acknowledged(Stamp::new(0, 0, 5_000_000, true), 1);
+        acks.recorder().batch().acknowledged(Stamp::new(0, 0, 0, 5_000_000, true), 1);
         let interval = collected(&acks);
         let of = |distribution: &super::super::Distribution| distribution.histogram().max();
         assert!(of(&interval.response) >= of(&interval.service) + 4_990_000);
         assert!(of(&interval.schedule_delay).abs_diff(5_000_000) < 5_000);
     }
 
+    #[test]
+    fn an_answer_that_comes_after_many_minutes_has_its_whole_service_time_or_is_counted_beyond_the_range() {
+        let clock = Clock::started_ago(Duration::from_secs(2_000));
+        let sent_ns = |ago_s: u64| clock.now_ns() - ago_s * 1_000_000_000;
+        let acks = Acks::new(clock, 1, true);
+        let recorder = acks.recorder();
+        for ago_s in [480, 1_990] {
+            recorder.batch().acknowledged(Stamp::new(0, 0, sent_ns(ago_s), 0, true), 1);
+        }
+        let service = collected(&acks).service;
+        assert_eq!((service.histogram().len(), service.beyond_range()), (1, 1));
+        let told_s = service.histogram().max() / 1_000_000_000;
+        assert!((480..=485).contains(&told_s), "{told_s}");
+    }
+
+    #[test]
+    fn acknowledged_messages_of_all_producers_are_marked_and_failed_ones_are_not() {
+        let verification = Arc::new(Verification::new(3, 1));
+        let acks = Acks::verified(Clock::start(), 3, false, Some(verification.clone()));
+        let recorder = acks.recorder();
+        assert!(recorder.needs_sequences());
+        {
+            let mut batch = recorder.batch();
+            for sequence in 0..10_000 {
+                for slot in 0..3 {
+                    let stamp = Stamp::new(slot, sequence, 0, 0, true);
+                    match (slot, sequence % 10) {
+                        (2, 0) => batch.failed(stamp, FailureClass::Refused, || "no".into()),
+                        _ => batch.acknowledged(stamp, 1),
+                    }
+                }
+            }
+        }
+        let missing = |slot| verification.account(0, |producer| u64::from(producer == slot) * u64::MAX).lost;
+        assert_eq!((missing(0), missing(1), missing(2)), (10_000, 10_000, 9_000));
+    }
+
     use super::super::interval::Tally;
+    use std::time::Duration;
 }

@@ -32,6 +32,13 @@ impl Clock {
         Clock { set_ns: Some(set_ns), ..Clock::start() }
     }
 
+    /// A clock whose epoch was some time ago.
+    #[cfg(test)]
+    pub(crate) fn started_ago(ago: std::time::Duration) -> Self {
+        let now = Clock::start();
+        Clock { epoch: now.epoch - ago, ..now }
+    }
+
     /// Nanoseconds since the epoch.
     #[inline]
     pub fn now_ns(&self) -> u64 {

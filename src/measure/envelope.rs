@@ -57,6 +57,13 @@ impl Envelope {
         target[12..16].copy_from_slice(&checksum.to_le_bytes());
     }
 
+    /// The sequence in `sealed`, which this process sealed itself, if it is an envelope.
+    #[inline]
+    pub fn sequence_of(sealed: &[u8]) -> Option<u64> {
+        let sealed = sealed.first_chunk::<ENVELOPE_BYTES>()?;
+        (sealed[0..4] == MAGIC).then(|| long(sealed, 16))
+    }
+
     /// Reads `sealed`, whose first [`ENVELOPE_BYTES`] are an envelope if it is one of run `run_tag`; `content` is what
     /// its checksum vouches for besides.
     #[inline]
@@ -114,6 +121,7 @@ mod tests {
             envelope.seal(&mut message, crc32fast::hash(&content));
             prop_assert_eq!(Envelope::open(&message, &message[ENVELOPE_BYTES..], run_tag), Opened::Intact(envelope));
             prop_assert_eq!(Envelope::open(&message, &content, run_tag ^ 1), Opened::Foreign);
+            prop_assert_eq!(Envelope::sequence_of(&message), Some(sequence));
             let flip = flip % (message.len() * 8);
             message[flip / 8] ^= 1 << (flip % 8);
             let expected = if flip < 64 { Opened::Foreign } else { Opened::Corrupt };
@@ -124,5 +132,6 @@ mod tests {
     #[test]
     fn a_short_message_is_foreign() {
         assert_eq!(Envelope::open(b"BMK1", b"", 0), Opened::Foreign);
+        assert_eq!(Envelope::sequence_of(b"BMK1"), None);
     }
 }

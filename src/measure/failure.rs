@@ -26,12 +26,14 @@ pub enum FailureClass {
     Full,
     /// Failed on purpose, by the null broker's script.
     Injected,
+    /// A consumer crashed and received nothing more.
+    Crashed,
     /// Anything else; the message of the error is in the record.
     Other,
 }
 
 impl FailureClass {
-    pub const ALL: [FailureClass; 11] = [
+    pub const ALL: [FailureClass; 12] = [
         FailureClass::Timeout,
         FailureClass::QueueFull,
         FailureClass::TooLarge,
@@ -42,6 +44,7 @@ impl FailureClass {
         FailureClass::Fenced,
         FailureClass::Full,
         FailureClass::Injected,
+        FailureClass::Crashed,
         FailureClass::Other,
     ];
 
@@ -58,6 +61,7 @@ impl FailureClass {
             FailureClass::Fenced => "fenced",
             FailureClass::Full => "full",
             FailureClass::Injected => "injected",
+            FailureClass::Crashed => "crashed",
             FailureClass::Other => "other",
         }
     }

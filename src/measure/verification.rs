@@ -1,228 +1,248 @@
-//! Finds lost, duplicated, reordered and corrupt messages at full speed and in bounded memory.
+//! Finds lost, unread and duplicated messages at full speed and in bounded memory.
 //!
-//! Each producer numbers its messages from 0. Per group, every sequence that arrives is marked in a bitmap of chunks of
-//! 1024; a chunk that is full is let go, so only chunks with gaps cost memory (128 B each), and their number is bounded:
-//! when it is reached, the oldest is given up, its missing messages count as missing for good, and the result says that
-//! it is saturated. Order is only promised within a lane (a partition), so it is checked per lane and producer.
+//! Each producer numbers its messages from 0. What was acknowledged is one set of numbers for each producer, what arrived is
+//! one for each producer and group; the account is made by comparing them. See [`super::sequences`] for what they cost.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::ops::AddAssign;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const CHUNK_MESSAGES: u64 = 1024;
-const CHUNK_WORDS: usize = (CHUNK_MESSAGES / 64) as usize;
+use super::budget::Budget;
+use super::sequences::{CHUNK_SEQUENCES, CHUNK_WORDS, Mark, SequenceSet};
 
-/// Bytes that the incomplete chunks of one group may take together, unless it has so many producers that two chunks
-/// each need more.
-const CHUNK_BUDGET_BYTES: usize = 64 << 20;
+/// Bytes that the sets of one trial may take together for each group, unless it has so many producers that two chunks for
+/// each set need more.
+const BYTES_PER_GROUP: usize = 64 << 20;
 
-/// One group's view of what arrived.
+/// What was acknowledged, and what arrived where.
 pub struct Verification {
-    producers: Box<[Mutex<Sequences>]>,
+    /// By producer.
+    acknowledged: Sets,
+    /// By group, then by producer.
+    arrived: Box<[Sets]>,
 }
 
-/// What was found, in messages.
+type Sets = Box<[Mutex<SequenceSet>]>;
+
+/// Successive messages of one producer, from `begin` up to, without, `end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    pub slot: u32,
+    pub begin: u64,
+    pub end: u64,
+}
+
+/// What became of a group's messages, warm-up included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Found {
-    /// Different messages that arrived intact.
-    pub distinct: u64,
-    /// Arrivals of a message that had arrived before.
-    pub duplicated: u64,
-    /// Chunks of a gap-ridden stream that had to be given up: beyond them a late message counts as duplicated.
+pub struct GroupAccount {
+    /// Acknowledged, offered to the group or passed by it, and not arrived.
+    pub lost: u64,
+    /// Acknowledged, not arrived, and not known to have been offered.
+    pub unread: u64,
+    /// Acknowledged, and not known to have arrived, in stretches that were given up.
+    pub undecided: u64,
+    /// Arrived, though failed or without an outcome.
+    pub not_acknowledged_but_stored: u64,
+    /// Something was given up, so the other numbers, and that of duplicates, are lower bounds.
     pub saturated: bool,
 }
 
+impl GroupAccount {
+    /// Acknowledged messages that are not known to have arrived.
+    pub fn missing(self) -> u64 {
+        self.lost + self.unread + self.undecided
+    }
+}
+
+impl AddAssign for GroupAccount {
+    fn add_assign(&mut self, other: GroupAccount) {
+        self.lost += other.lost;
+        self.unread += other.unread;
+        self.undecided += other.undecided;
+        self.not_acknowledged_but_stored += other.not_acknowledged_but_stored;
+        self.saturated |= other.saturated;
+    }
+}
+
 impl Verification {
-    pub fn new(producers: usize) -> Self {
-        let most_chunks = (CHUNK_BUDGET_BYTES / (CHUNK_WORDS * 8) / producers.max(1)).max(2);
-        Verification { producers: (0..producers).map(|_| Mutex::new(Sequences::new(most_chunks))).collect() }
+    pub fn new(producers: usize, groups: usize) -> Self {
+        Verification::within(BYTES_PER_GROUP * groups, producers, groups)
     }
 
-    /// Marks one intact message; false if its producer is none of this trial's.
-    #[inline]
-    pub fn mark(&self, producer: u32, sequence: u64) -> bool {
-        match self.producers.get(producer as usize) {
-            Some(sequences) => {
-                sequences.lock().unwrap_or_else(PoisonError::into_inner).mark(sequence);
-                true
-            }
-            None => false,
-        }
+    fn within(budget_bytes: usize, producers: usize, groups: usize) -> Self {
+        let budget = Budget::of_bytes(budget_bytes);
+        let sets = || (0..producers).map(|_| Mutex::new(SequenceSet::new(budget.clone()))).collect();
+        Verification { acknowledged: sets(), arrived: (0..groups).map(|_| sets()).collect() }
     }
 
-    /// The sum over all producers.
-    pub fn found(&self) -> Found {
-        self.producers.iter().fold(Found::default(), |sum, sequences| {
-            let one = sequences.lock().unwrap_or_else(PoisonError::into_inner).found;
-            Found {
-                distinct: sum.distinct + one.distinct,
-                duplicated: sum.duplicated + one.duplicated,
-                saturated: sum.saturated | one.saturated,
-            }
-        })
-    }
-}
-
-/// Which sequences of one producer have arrived.
-struct Sequences {
-    /// Number of the first chunk in `chunks`: all before it are full or given up.
-    first_chunk: u64,
-    chunks: VecDeque<Chunk>,
-    incomplete: usize,
-    most_chunks: usize,
-    found: Found,
-}
-
-enum Chunk {
-    Untouched,
-    Partial { bits: Box<[u64; CHUNK_WORDS]>, missing: u32 },
-    Full,
-}
-
-impl Sequences {
-    fn new(most_chunks: usize) -> Self {
-        Sequences { first_chunk: 0, chunks: VecDeque::new(), incomplete: 0, most_chunks, found: Found::default() }
-    }
-
-    #[inline]
-    fn mark(&mut self, sequence: u64) {
-        let number = sequence / CHUNK_MESSAGES;
-        let Some(index) = number.checked_sub(self.first_chunk) else {
-            self.found.duplicated += 1;
-            return;
-        };
-        let index = index as usize;
-        // A sequence no honest producer can have reached would make the table as long as it claims.
-        if index >= self.most_chunks.saturating_mul(1024) {
-            self.found.saturated = true;
-            return;
+    /// Marks messages as acknowledged. Sorts `spans`, so that each producer's set is locked once.
+    pub fn acknowledge(&self, spans: &mut [Span]) {
+        if spans.windows(2).any(|pair| pair[0].slot != pair[1].slot) {
+            spans.sort_unstable_by_key(|span| (span.slot, span.begin));
         }
-        while self.chunks.len() <= index {
-            self.chunks.push_back(Chunk::Untouched);
-        }
-        let bit = sequence % CHUNK_MESSAGES;
-        let (word, mask) = ((bit / 64) as usize, 1u64 << (bit % 64));
-        if let Chunk::Untouched = self.chunks[index] {
-            self.chunks[index] = Chunk::Partial { bits: Box::new([0; CHUNK_WORDS]), missing: CHUNK_MESSAGES as u32 };
-            self.incomplete += 1;
-        }
-        match &mut self.chunks[index] {
-            Chunk::Partial { bits, missing } if bits[word] & mask == 0 => {
-                bits[word] |= mask;
-                *missing -= 1;
-                self.found.distinct += 1;
-                if *missing == 0 {
-                    self.chunks[index] = Chunk::Full;
-                    self.incomplete -= 1;
-                    self.let_go_of_full_chunks();
-                } else if self.incomplete > self.most_chunks {
-                    self.give_up_the_oldest();
+        for of_one in spans.chunk_by(|one, next| one.slot == next.slot) {
+            if let Some(set) = self.acknowledged.get(of_one[0].slot as usize) {
+                let mut set = lock(set);
+                for span in of_one {
+                    set.mark_all(span.begin, span.end);
                 }
             }
-            _ => self.found.duplicated += 1,
         }
     }
 
-    fn let_go_of_full_chunks(&mut self) {
-        while let Some(Chunk::Full) = self.chunks.front() {
-            self.chunks.pop_front();
-            self.first_chunk += 1;
-        }
+    /// Marks one intact message as arrived at `group`; `None` if its producer is none of this trial's.
+    #[inline]
+    pub fn arrive(&self, group: usize, producer: u32, sequence: u64) -> Option<Mark> {
+        let set = self.arrived.get(group)?.get(producer as usize)?;
+        Some(lock(set).mark(sequence))
     }
 
-    fn give_up_the_oldest(&mut self) {
-        while let Some(chunk) = self.chunks.pop_front() {
-            self.first_chunk += 1;
-            if let Chunk::Partial { .. } = chunk {
-                self.incomplete -= 1;
-                self.found.saturated = true;
-                break;
+    pub fn groups(&self) -> usize {
+        self.arrived.len()
+    }
+
+    /// Whether at most `missing` acknowledged messages have not arrived at `group`.
+    pub fn misses_at_most(&self, group: usize, missing: u64) -> bool {
+        let mut found = 0;
+        (0..self.acknowledged.len()).all(|producer| {
+            found += self.account_of(group, producer, u64::MAX).lost;
+            found <= missing
+        })
+    }
+
+    /// The account of one group. `passed_until` tells of each producer from which number on messages are not known to have
+    /// been offered to the group.
+    pub fn account(&self, group: usize, passed_until: impl Fn(u32) -> u64) -> GroupAccount {
+        let mut account = GroupAccount::default();
+        for producer in 0..self.acknowledged.len() {
+            account += self.account_of(group, producer, passed_until(producer as u32));
+        }
+        account
+    }
+
+    fn account_of(&self, group: usize, producer: usize, passed_until: u64) -> GroupAccount {
+        let acknowledged = lock(&self.acknowledged[producer]);
+        let arrived = lock(&self.arrived[group][producer]);
+        let known_from = acknowledged.known_from().max(arrived.known_from());
+        let mut account = GroupAccount {
+            saturated: known_from > 0 || acknowledged.unknown() + arrived.unknown() > 0,
+            ..GroupAccount::default()
+        };
+        if account.saturated {
+            let before = |set: &SequenceSet| set.marked() - set.marked_from(known_from);
+            account.undecided = (before(&acknowledged) + acknowledged.unknown()).saturating_sub(before(&arrived));
+        }
+        let first = known_from.max(acknowledged.full_until().min(arrived.full_until()));
+        for chunk in first..acknowledged.end().max(arrived.end()) {
+            let (acknowledged, arrived) = (acknowledged.bits(chunk), arrived.bits(chunk));
+            for index in 0..CHUNK_WORDS {
+                let (acknowledged, arrived) = (acknowledged.word(index), arrived.word(index));
+                if acknowledged == arrived {
+                    continue;
+                }
+                let missing = acknowledged & !arrived;
+                let passed = missing & below(passed_until, chunk * CHUNK_SEQUENCES + index as u64 * 64);
+                account.lost += u64::from(passed.count_ones());
+                account.unread += u64::from((missing & !passed).count_ones());
+                account.not_acknowledged_but_stored += u64::from((arrived & !acknowledged).count_ones());
             }
         }
-        self.let_go_of_full_chunks();
+        account
     }
 }
 
-/// The lane of messages for which the broker promises no order: none of them is ever found reordered.
-pub const LANE_WITHOUT_ORDER: u32 = u32::MAX;
-
-/// The last sequence seen of each producer in each lane: one consumer's, since a lane is read by one at a time.
-#[derive(Debug, Default)]
-pub struct LaneOrder {
-    lanes: Vec<Vec<u64>>,
+/// Those of 64 numbers from `begin` on that are below `limit`.
+fn below(limit: u64, begin: u64) -> u64 {
+    match limit.saturating_sub(begin) {
+        0 => 0,
+        count if count < 64 => (1 << count) - 1,
+        _ => u64::MAX,
+    }
 }
 
-impl LaneOrder {
-    /// Whether the message comes after a later one of the same producer in the same lane, where that has an order.
-    #[inline]
-    pub fn is_reordered(&mut self, lane: u32, producer: u32, sequence: u64) -> bool {
-        if lane == LANE_WITHOUT_ORDER {
-            return false;
-        }
-        let (lane, producer) = (lane as usize, producer as usize);
-        if self.lanes.len() <= lane {
-            self.lanes.resize_with(lane + 1, Vec::new);
-        }
-        let lasts = &mut self.lanes[lane];
-        if lasts.len() <= producer {
-            lasts.resize(producer + 1, 0);
-        }
-        let next = sequence + 1;
-        let reordered = next < lasts[producer];
-        lasts[producer] = lasts[producer].max(next);
-        reordered
-    }
+/// A task that panicked leaves sets that are still true.
+fn lock(set: &Mutex<SequenceSet>) -> MutexGuard<'_, SequenceSet> {
+    set.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::HashSet;
+    use std::collections::BTreeSet;
+
+    fn span(slot: u32, begin: u64, end: u64) -> Span {
+        Span { slot, begin, end }
+    }
 
     proptest! {
         #[test]
-        fn finds_exactly_what_a_set_finds(sequences in proptest::collection::vec(0..5000u64, 0..9000)) {
-            let verification = Verification::new(1);
-            let mut seen = HashSet::new();
-            let mut duplicated = 0;
-            for sequence in sequences {
-                verification.mark(0, sequence);
-                duplicated += u64::from(!seen.insert(sequence));
+        fn the_account_is_what_sets_say(
+            runs in proptest::collection::vec((0..3u32, 0..5000u64, 0..400u64), 0..60),
+            arrivals in proptest::collection::vec((0..2usize, 0..3u32, 0..5000u64), 0..3000),
+            passed in proptest::array::uniform3(0..6000u64),
+        ) {
+            let verification = Verification::new(3, 2);
+            let mut acknowledged = BTreeSet::new();
+            let mut arrived = [BTreeSet::new(), BTreeSet::new()];
+            for runs in runs.chunks(7) {
+                acknowledged.extend(runs.iter().flat_map(|(slot, begin, length)| {
+                    (*begin..begin + length).map(|sequence| (*slot, sequence))
+                }));
+                let span = |(slot, begin, length): &(u32, u64, u64)| span(*slot, *begin, begin + length);
+                verification.acknowledge(&mut runs.iter().map(span).collect::<Vec<Span>>());
             }
-            let expected = Found { distinct: seen.len() as u64, duplicated, saturated: false };
-            prop_assert_eq!(verification.found(), expected);
+            for (group, producer, sequence) in arrivals {
+                let expected = if arrived[group].insert((producer, sequence)) { Mark::First } else { Mark::Repeated };
+                prop_assert_eq!(verification.arrive(group, producer, sequence), Some(expected));
+            }
+            for (group, arrived) in arrived.iter().enumerate() {
+                let missing = || acknowledged.difference(arrived);
+                let was_passed = |(producer, sequence): &&(u32, u64)| *sequence < passed[*producer as usize];
+                let lost = missing().filter(was_passed).count() as u64;
+                let missing = missing().count() as u64;
+                let expected = GroupAccount {
+                    lost,
+                    unread: missing - lost,
+                    not_acknowledged_but_stored: arrived.difference(&acknowledged).count() as u64,
+                    ..GroupAccount::default()
+                };
+                prop_assert_eq!(verification.account(group, |producer| passed[producer as usize]), expected);
+                prop_assert!(verification.misses_at_most(group, missing));
+                prop_assert!(missing == 0 || !verification.misses_at_most(group, missing - 1));
+            }
         }
     }
 
+    /// Compared with a model that knows everything: what is told never exceeds it.
     #[test]
-    fn memory_stays_bounded_when_every_chunk_has_a_gap_and_the_result_says_so() {
-        let mut sequences = Sequences::new(16);
-        for sequence in (0..100 * CHUNK_MESSAGES).filter(|sequence| sequence % CHUNK_MESSAGES != 7) {
-            sequences.mark(sequence);
+    fn what_is_given_up_is_undecided_and_the_rest_are_lower_bounds() {
+        let verification = Verification::within(20_000, 1, 1);
+        let last = 200 * CHUNK_SEQUENCES;
+        verification.acknowledge(&mut [span(0, 0, last)]);
+        let (mut lost, mut duplicated) = (0, 0);
+        for sequence in 0..last {
+            if sequence % 1000 == 7 {
+                lost += 1;
+            } else {
+                assert_eq!(verification.arrive(0, 0, sequence), Some(Mark::First));
+            }
         }
-        assert!(sequences.incomplete <= 16 && sequences.chunks.len() <= 17);
-        assert_eq!(sequences.found.distinct, 100 * (CHUNK_MESSAGES - 1));
-        assert!(sequences.found.saturated);
-        sequences.mark(u64::MAX);
-        assert!(sequences.chunks.len() <= 17);
+        for sequence in (0..last).step_by(4096) {
+            duplicated += u64::from(verification.arrive(0, 0, sequence) == Some(Mark::Repeated));
+        }
+        let account = verification.account(0, |_| u64::MAX);
+        assert!(account.saturated);
+        assert!(account.lost > 0 && account.lost < lost, "{account:?}");
+        assert!(duplicated > 0 && duplicated < 50, "{duplicated}");
+        assert_eq!((account.missing(), account.unread), (lost, 0), "{account:?}");
     }
 
     #[test]
-    fn order_is_kept_per_lane_and_producer() {
-        let mut order = LaneOrder::default();
-        assert!(!order.is_reordered(0, 0, 5));
-        assert!(!order.is_reordered(1, 0, 3), "another lane");
-        assert!(!order.is_reordered(0, 1, 0), "another producer");
-        assert!(order.is_reordered(0, 0, 4));
-        assert!(!order.is_reordered(0, 0, 6));
-        assert!(!order.is_reordered(LANE_WITHOUT_ORDER, 0, 1), "nobody promised order");
-        assert!(!order.is_reordered(0, 0, 6), "a repetition is a duplicate, not a reordering");
-    }
-
-    #[test]
-    fn an_unknown_producer_is_not_counted() {
-        let verification = Verification::new(2);
-        assert!(!verification.mark(2, 0));
-        assert_eq!(verification.found(), Found::default());
+    fn an_unknown_producer_or_group_is_not_counted() {
+        let verification = Verification::new(2, 1);
+        assert_eq!(verification.arrive(0, 2, 0), None);
+        assert_eq!(verification.arrive(1, 0, 0), None);
+        verification.acknowledge(&mut [span(2, 0, 5)]);
+        assert_eq!(verification.account(0, |_| u64::MAX), GroupAccount::default());
     }
 }

@@ -15,6 +15,8 @@ const NOBODY: u64 = u64::MAX;
 #[repr(align(64))]
 pub struct Window {
     submitted: AtomicU64,
+    /// Of them, those of the warm-up.
+    warm_up: AtomicU64,
     resolved: AtomicU64,
     awaited: AtomicU64,
     waker: AtomicWaker,
@@ -24,6 +26,7 @@ impl Window {
     pub fn new() -> Self {
         Window {
             submitted: AtomicU64::new(0),
+            warm_up: AtomicU64::new(0),
             resolved: AtomicU64::new(0),
             awaited: AtomicU64::new(NOBODY),
             waker: AtomicWaker::new(),
@@ -35,6 +38,16 @@ impl Window {
     pub fn submit(&self, count: u64) {
         let submitted = self.submitted.load(Ordering::Relaxed);
         self.submitted.store(submitted + count, Ordering::Release);
+    }
+
+    /// Of the messages handed over so far, so many belong to the warm-up. Only the producer's own task calls this.
+    pub fn set_warm_up(&self, count: u64) {
+        self.warm_up.store(count, Ordering::Release);
+    }
+
+    /// Messages of the warm-up handed over so far.
+    pub fn warm_up(&self) -> u64 {
+        self.warm_up.load(Ordering::Acquire)
     }
 
     /// The last `count` messages were not handed over after all.

@@ -145,7 +145,10 @@ impl<C: Consumer> Instance<C> {
         }
         let Order::Finish(deadline) = *orders.borrow() else { return self.errors };
         self.close();
-        self.work_off(&queue, &mut done, deadline).await;
+        tokio::select! {
+            () = self.work_off(&queue, &mut done, deadline) => {}
+            _ = orders.changed() => {}
+        }
         // What is still being written now is not waited for, and not committed.
         tasks.shutdown().await;
         while let Ok(one) = done.try_recv() {
@@ -199,6 +202,7 @@ impl<C: Consumer> Instance<C> {
             }
             Err(ReceiveError { class, message }) => {
                 self.errors.record(class, self.shared.clock.now_ns(), || message);
+                self.recorder.failed();
                 self.pause.failed();
             }
         }

@@ -204,15 +204,49 @@ impl Pipeline {
         Some(lag)
     }
 
-    /// Tells the instances to finish what they have taken, by `deadline` at the latest.
+    /// Tells the instances to finish what they have taken, by `deadline` at the latest. Told again, they finish at once.
     pub fn finish(&self, deadline: Instant) {
         self.orders.send_replace(Order::Finish(deadline));
     }
 
-    /// What it came to, after all instances have ended.
-    pub async fn outcome(self, lag: Option<u64>, at_load_end: Option<(u64, u64)>) -> Outcome {
+    /// What it came to, after all instances have ended. The databases' own counts are not waited for any longer than until
+    /// `given_up` resolves.
+    pub async fn outcome(
+        self,
+        lag: Option<u64>,
+        at_load_end: Option<(u64, u64)>,
+        given_up: impl Future<Output = ()>,
+    ) -> Outcome {
         let usage = ProcessUsage::now().since(self.usage);
-        let after = self.held().await;
+        let after = tokio::select! {
+            after = self.held() => after,
+            () = given_up => self.not_held("the run was ended before it answered"),
+        };
+        self.came_to(usage, after, lag, at_load_end)
+    }
+
+    /// What it came to so far.
+    pub fn so_far(&self, lag: Option<u64>) -> Outcome {
+        self.came_to(
+            ProcessUsage::now().since(self.usage),
+            self.not_held("it is asked when the trial has ended"),
+            lag,
+            None,
+        )
+    }
+
+    /// For each sink, why its database's count is not known.
+    fn not_held(&self, reason: &str) -> Vec<Result<Held, String>> {
+        self.shared.databases.iter().map(|_| Err(reason.to_owned())).collect()
+    }
+
+    fn came_to(
+        &self,
+        usage: ProcessUsage,
+        after: Vec<Result<Held, String>>,
+        lag: Option<u64>,
+        at_load_end: Option<(u64, u64)>,
+    ) -> Outcome {
         let mut figures = Figures::for_sinks(self.shared.config.sinks.len());
         let mut instances = Vec::new();
         for one in &self.shared.figures {
@@ -224,7 +258,7 @@ impl Pipeline {
             figures,
             instances,
             columns: self.shared.columns.clone(),
-            held: self.held_before.into_iter().zip(after).collect(),
+            held: self.held_before.iter().cloned().zip(after).collect(),
             usage,
             begin_ns: self.begin_ns,
             lag,

@@ -30,9 +30,9 @@ pub(super) const CONSUMERS: [&str; 6] = ["groups", "members", "from", "end_to_en
 /// Without the keys of each sink, which are its kind's own.
 pub(super) const PIPELINE: [&str; 11] =
     ["parse", "timestamp", "batch", "linger", "writers", "instances", "group", "sinks_run", "commit", "feed", "sinks"];
-pub(super) const RUN: [&str; 6] =
-    ["warm_up", "messages", "payload_bytes", "duration", "drain_deadline", "stall_deadline"];
-pub(super) const SWEEP: [&str; 5] = ["over", "trials", "order", "seed", "combine"];
+pub(super) const RUN: [&str; 7] =
+    ["warm_up", "messages", "payload_bytes", "duration", "drain_deadline", "catch_up_deadline", "stall_deadline"];
+pub(super) const SWEEP: [&str; 6] = ["over", "trials", "order", "seed", "combine", "pause"];
 pub(super) const THRESHOLDS: [&str; 2] = ["require", "when_invalid"];
 pub(super) const OUTPUT: [&str; 2] = ["directory", "formats"];
 

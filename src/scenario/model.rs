@@ -284,10 +284,13 @@ pub struct RunLimits {
     pub warm_up: Duration,
     /// Whichever comes first ends the measurement; at least one is set.
     pub stop: Stop,
-    /// How long outcomes and consumers are waited for after the load has ended; under 400 s.
+    /// How long outcomes are waited for after the load has ended, and consumers and pipelines that make no progress; under
+    /// 10 minutes.
     pub drain_deadline: Duration,
     /// How long nothing may move before a load that no duration ends is ended.
     pub stall_deadline: Duration,
+    /// How long consumers and pipelines are waited for after the load has ended, however much progress they make.
+    pub catch_up_deadline: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -333,6 +336,7 @@ pub enum Metric {
     Failed,
     Unresolved,
     Lost,
+    Unread,
     Duplicated,
     Reordered,
     Corrupt,
@@ -390,6 +394,11 @@ pub struct Plan {
     /// The scenario as run: overrides applied, secrets masked.
     pub text: String,
     pub output: Output,
+    /// The files that payloads are made from, by the path that the scenario has: what is in them is as much a part of the
+    /// load as its text.
+    pub payload_files: BTreeMap<String, PathBuf>,
+    /// Between two trials.
+    pub pause: Duration,
     pub trials: Vec<Trial>,
 }
 

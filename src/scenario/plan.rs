@@ -50,7 +50,9 @@ pub fn parse_for(
     let context = Context::new(descriptors, directory, default_name(origin));
     let points = read_points(&table, &source, &context)?;
     let (name, output) = reading::read_identity(&table, &context);
-    Ok(Plan { name, text: mask_document(&mut document), output, trials: points.trials() })
+    let payload_files = context.payload_files.take();
+    let (text, pause) = (mask_document(&mut document), points.sweep.pause);
+    Ok(Plan { name, text, output, payload_files, pause, trials: points.trials() })
 }
 
 fn syntax_error(source: &Source, error: &toml_edit::TomlError) -> ScenarioError {

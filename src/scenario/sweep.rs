@@ -1,5 +1,7 @@
 //! `[sweep]`: one scenario becomes many. Every swept key is an axis; a point takes one value of each.
 
+use std::time::Duration;
+
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::seq::SliceRandom;
@@ -21,6 +23,8 @@ pub(super) struct Sweep {
     order: Order,
     combine: Combine,
     seed: u64,
+    /// Between two trials.
+    pub pause: Duration,
 }
 
 /// A swept key with its values.
@@ -64,8 +68,14 @@ const OVER_ADVICE: &str = "write a list, { doubling = [128, 8192] } or { from = 
 
 /// Reads the sweep of a scenario; without one there is a single point and a single trial.
 pub(super) fn read(scenario: &Table, problems: &Problems) -> Sweep {
-    let mut sweep =
-        Sweep { axes: Vec::new(), trials: 1, order: Order::Sequential, combine: Combine::Cartesian, seed: 1 };
+    let mut sweep = Sweep {
+        axes: Vec::new(),
+        trials: 1,
+        order: Order::Sequential,
+        combine: Combine::Cartesian,
+        seed: 1,
+        pause: Duration::ZERO,
+    };
     let path = KeyPath::of(&["sweep"]);
     let Some(value) = scenario.get("sweep") else { return sweep };
     let Some(fields) = (Field { value, path, problems }).fields(&keys::SWEEP) else { return sweep };
@@ -83,6 +93,9 @@ pub(super) fn read(scenario: &Table, problems: &Problems) -> Sweep {
     }
     if let Some(seed) = fields.get("seed").and_then(|field| field.seed()) {
         sweep.seed = seed;
+    }
+    if let Some(pause) = fields.get("pause").and_then(|field| field.duration()) {
+        sweep.pause = pause;
     }
     if let Some(over) = fields.get("over") {
         match over.value {
@@ -282,22 +295,27 @@ impl Sweep {
     }
 
     /// The order in which the trials of that many points run: point, and trial from 1.
+    ///
+    /// Shuffled trials stay in blocks of one trial of every point, each shuffled by itself (a randomised complete block
+    /// design: Montgomery, Design and Analysis of Experiments, chapter 4), so that a machine that drifts, or a run that is cut
+    /// short, does so for all points alike.
     pub(super) fn order(&self, points: usize) -> Vec<(usize, u32)> {
         let rounds = 1..=self.trials;
-        let mut order: Vec<(usize, u32)> = match self.order {
+        match self.order {
+            Order::Sequential => {
+                (0..points).flat_map(|point| rounds.clone().map(move |trial| (point, trial))).collect()
+            }
             Order::Interleaved => rounds.flat_map(|trial| (0..points).map(move |point| (point, trial))).collect(),
-            _ => (0..points).flat_map(|point| rounds.clone().map(move |trial| (point, trial))).collect(),
-        };
-        if self.order == Order::Shuffled {
-            order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(self.seed));
-            // A point's trials keep their numbers' order, so that the first one run is trial 1.
-            let mut seen = vec![0; points];
-            for (point, trial) in &mut order {
-                seen[*point] += 1;
-                *trial = seen[*point];
+            Order::Shuffled => {
+                let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+                let block = |trial| {
+                    let mut block: Vec<(usize, u32)> = (0..points).map(|point| (point, trial)).collect();
+                    block.shuffle(&mut random);
+                    block
+                };
+                rounds.flat_map(block).collect()
             }
         }
-        order
     }
 }
 

@@ -150,10 +150,19 @@ pub fn assert_delivered(record: &Record, messages: u64, groups: u64) {
     assert_acknowledged(record, messages);
     let received = messages * groups;
     assert_eq!(record.counts.consumed, Some(received), "at {:?}", record.point);
-    let received = received + record.counts.warm_up.attempted * groups;
+    let each = messages + record.counts.warm_up.attempted;
+    let received = each * groups;
     let unordered = if record.scenario["broker"]["kind"] == "nsq" { received } else { 0 };
     let expected = Verification { received, unordered, ..Default::default() };
-    assert_eq!(record.verification, Some(expected), "at {:?}", record.point);
+    assert_eq!(sums(record), expected, "at {:?}", record.point);
+    let found = &record.verification.as_ref().unwrap().groups;
+    assert_eq!(found.len() as u64, groups);
+    assert!(found.iter().all(|group| (group.received, group.consumed) == (each, messages)), "{found:?}");
+}
+
+/// What was verified, over all groups together.
+pub fn sums(record: &Record) -> Verification {
+    Verification { groups: Vec::new(), ..record.verification.clone().unwrap() }
 }
 
 /// Asserts that the first of two trials ended in order although the server at `address` died during it, and that the second

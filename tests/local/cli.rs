@@ -196,20 +196,6 @@ fn the_worst_trial_decides_how_a_sweep_ends() {
 }
 
 #[test]
-fn the_second_signal_ends_at_once() {
-    let bench = Bench::new(
-        "broker.kind = \"null\"\nbroker.null.ignore = 0.5\nload.rate = \"100/s\"\nrun.duration = \"10min\"\nrun.drain_deadline = \"390s\"",
-    );
-    let mut run = bench.start(&[]);
-    run.await_stderr("measuring");
-    run.signal(libc::SIGINT);
-    run.await_stderr("once more to end at once");
-    run.signal(libc::SIGINT);
-    let ended = run.finish(PATIENCE).expect(130);
-    assert_eq!(ended.stdout, "", "nobody waited for the drain");
-}
-
-#[test]
 fn what_goes_where() {
     let bench = Bench::new("broker.kind = \"null\"\nrun.messages = 1000");
     let quiet = bench.run(&[]).expect(0);

@@ -6,8 +6,10 @@
 mod harness;
 
 mod cli;
+mod durability;
 mod honesty;
 mod honesty_verdict;
+mod honesty_verification;
 mod honesty_window;
 mod results;
 mod scenario;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::harness::{Bench, Running, brokermark, eventually};
-use brokermark::record::{Record, Status, standing_records};
+use brokermark::record::{Record, SeriesRow, Status, standing_records};
 
 /// Six short trials.
 const SWEEP: &str = r#"
@@ -68,7 +68,7 @@ fn a_sweep_that_was_killed_goes_on_where_it_stopped() {
 fn a_run_is_not_resumed_with_another_scenario() {
     let bench = Bench::new(SWEEP);
     bench.run(&["--set", "run.duration=100ms"]).expect(0);
-    bench.resume(&bench.run_directory()).expect(1).complains_of(&["another scenario", "first difference in line"]);
+    bench.resume(&bench.run_directory()).expect(2).complains_of(&["another scenario", "first difference in line"]);
 }
 
 #[test]
@@ -197,4 +197,34 @@ fn real_full_disk_loses_nothing_that_was_measured() {
     fs::remove_file(&filler).unwrap();
     let resumed = bench.resume(&run().unwrap()).expect(0);
     assert_eq!(resumed.records().len(), 6 - kept.len());
+}
+
+#[test]
+fn real_full_disk_in_a_trial_does_not_end_its_load() {
+    let disk = SmallDisk::mount();
+    let bench = Bench::new(SWEEP);
+    let mut command = brokermark();
+    command.arg("run").arg(bench.scenario()).args(["--json", "--set", "run.duration=5s", "--set", "load.rate=1k/s"]);
+    command.args(["--set", "output.formats=[\"hlog\"]", "--output"]).arg(disk.0.path());
+    let running = Running::start(&mut command);
+    let run = || fs::read_dir(disk.0.path()).unwrap().map(|entry| entry.unwrap().path()).find(|path| path.is_dir());
+    eventually("a second is on disk", || run().is_some_and(|run| !lines(&run.join("series.jsonl")).is_empty()));
+    let filler = disk.0.path().join("filler");
+    let mut filled = Vec::new();
+    while disk.free() > 0 {
+        filled.resize(filled.len() + disk.free() as usize, 1);
+        if fs::write(&filler, &filled).is_err() {
+            break;
+        }
+    }
+    let ended = running.finish(crate::harness::PATIENCE).expect(1);
+    let warned = ended.stderr.lines().filter(|line| line.starts_with("warning:") && line.contains("the trial goes on"));
+    assert_eq!(warned.count(), 1, "{}", ended.stderr);
+    let record = ended.record();
+    assert_eq!((record.status, record.counts.acknowledged), (Status::Completed, 5000));
+    let seconds = lines(&run().unwrap().join("series.jsonl"));
+    assert!(
+        seconds.iter().all(|line| serde_json::from_str::<SeriesRow>(line).is_ok()),
+        "only whole lines: {seconds:?}"
+    );
 }

@@ -1,5 +1,6 @@
 //! The scenario language as its users meet it: what is accepted and what it means, and how refusals read.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -274,6 +275,15 @@ fn sweeps_expand_in_order() {
     assert_eq!(shuffled, expand("order = \"shuffled\"\ntrials = 3"));
     assert_ne!(shuffled, expand("order = \"shuffled\"\ntrials = 3\nseed = 2"));
     assert_eq!(sorted, expand("trials = 3"));
+    // A block has one trial of every point, and blocks differ.
+    let blocks: Vec<Vec<&str>> =
+        shuffled.chunks(4).map(|block| block.iter().map(|trial| &trial[..1]).collect()).collect();
+    for (block, trial) in blocks.iter().zip(1..) {
+        assert_eq!(BTreeSet::from_iter(block).len(), 4, "{shuffled:?}");
+        let all_of = shuffled[4 * (trial - 1)..4 * trial].iter().all(|one| one.ends_with(&format!("#{trial}")));
+        assert!(all_of, "{shuffled:?}");
+    }
+    assert!(blocks[0] != blocks[1] || blocks[1] != blocks[2], "{shuffled:?}");
     assert_eq!(trials("trials = 2"), ["0:1×100#1", "0:1×100#2"]);
 }
 
@@ -469,7 +479,7 @@ fn refusals_read_well() {
         (
             "units",
             format!("{MINIMAL}warm_up = 5\n")
-                .replace("run.messages", "[run]\nduration = \"30 secs\"\ndrain_deadline = \"400s\"\nmessages"),
+                .replace("run.messages", "[run]\nduration = \"30 secs\"\ndrain_deadline = \"600s\"\nmessages"),
             vec![],
         ),
         ("rates", format!("{MINIMAL}[load]\nrate = \"100k\"\n"), vec![]),

@@ -12,5 +12,6 @@ mod nsq;
 mod pipeline;
 mod pulsar;
 mod rabbitmq_stream;
+mod rebalance;
 mod sls;
 mod topics;

@@ -81,7 +81,7 @@ fn real_messages_arrive_by_every_kind_of_subscription_from_partitions_over_sever
         assert_acknowledged(record, 5000);
         let found = record.verification.as_ref().unwrap();
         assert_eq!((found.received, record.counts.consumed), (10_000, Some(10_000)));
-        let wrong = found.missing + found.lost + found.duplicated + found.corrupt + found.foreign;
+        let wrong = found.unread + found.lost + found.duplicated + found.corrupt + found.foreign;
         assert_eq!(wrong, 0, "{found:?}");
     }
 }

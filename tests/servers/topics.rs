@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use brokermark::record::Status;
+
 use crate::harness::kafka::{self, make_topic, remove_topic, topics};
 use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_delivered, eventually, record_of};
 
@@ -36,6 +38,21 @@ mod real_kafka {
         run.signal(libc::SIGINT);
         run.finish(PATIENCE).expect(130);
         eventually("they are gone", || named("brokermark-topics-unnamed-").is_empty());
+    }
+
+    #[test]
+    fn topics_are_removed_and_the_record_kept_after_the_second_signal() {
+        let scenario = scenario("", "[load]\nrate = \"200/s\"\n[consumers]\n[run]\nduration = \"10min\"");
+        let bench = Bench::new(&format!("name = \"topics-urgent\"\n{scenario}"));
+        let mut run = bench.start(&[]);
+        run.await_stderr("measuring");
+        assert_eq!(named("brokermark-topics-urgent-").len(), 1);
+        run.signal(libc::SIGINT);
+        run.await_stderr("once more");
+        run.signal(libc::SIGINT);
+        let record = run.finish(PATIENCE).expect(130).record();
+        assert_eq!(record.status, Status::Interrupted);
+        eventually("they are gone", || named("brokermark-topics-urgent-").is_empty());
     }
 
     #[test]
@@ -74,7 +91,7 @@ mod real_kafka {
         remove_topic(&kafka::address(), "topics-shared-1");
 
         // The second run meets what the first has left in the topic that stayed, and does not take it for its own.
-        let found = second.verification.unwrap();
+        let found = second.verification.as_ref().unwrap();
         assert_eq!((found.foreign, found.received, found.lost), (50, 100, 0));
         assert_eq!(second.counts.consumed, Some(100));
         assert_delivered(&third, 100, 1);

@@ -93,10 +93,14 @@ impl State {
         match event {
             Event::Delivered(reports) => {
                 let mut acks = recorder.batch();
-                reports.for_each(|stamp, payload_bytes, error| match error {
-                    None => acks.acknowledged(stamp, payload_bytes),
-                    Some(code) => acks.failed(stamp, class_of(code), || self.explain(code)),
-                });
+                reports.for_each(
+                    acks.now_ns(),
+                    recorder.needs_sequences(),
+                    |stamp, payload_bytes, error| match error {
+                        None => acks.acknowledged(stamp, payload_bytes),
+                        Some(code) => acks.failed(stamp, class_of(code), || self.explain(code)),
+                    },
+                );
                 drop(acks);
                 self.room.notify_waiters();
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::native::{Client, ConsumerQueue, Membership, class_of, name_of};
+use super::native::{Client, ConsumerQueue, Membership, Taken, class_of, name_of};
 use crate::broker::{BrokerError, Consumer, Progress, ReceiveError, Received, Subscription};
 
 /// The group's events are served at least so often, as `max.poll.interval.ms` demands of a living member.
@@ -19,8 +19,9 @@ pub struct KafkaConsumer {
     /// Whether the queue may hold more than the last notification told of.
     unread: bool,
     topic: String,
-    /// Of a member that commits.
     membership: Option<Arc<Membership>>,
+    /// Whether partitions are let go as soon as what was taken from them is recorded, as there is nothing to commit.
+    lets_go: bool,
 }
 
 impl KafkaConsumer {
@@ -33,17 +34,18 @@ impl KafkaConsumer {
         let topic = &subscription.topic;
         let cannot = |reason: String| BrokerError::Topic { topic: topic.name.clone(), action: "consumed", reason };
         let membership = client.membership();
-        let mut queue =
+        let queue =
             ConsumerQueue::subscribe(client, &topic.name, membership.clone()).map_err(|code| cannot(name_of(code)))?;
         let arrived = queue.arrived();
-        let joined =
-            |queue, arrived| KafkaConsumer { queue, arrived, unread: true, topic: topic.name.clone(), membership };
-        if subscription.progress != Progress::Unsaid {
+        let lets_go = subscription.progress == Progress::Unsaid;
+        let mut consumer =
+            KafkaConsumer { queue, arrived, unread: true, topic: topic.name.clone(), membership, lets_go };
+        if !lets_go {
             // It begins where the group has got to, whenever it is given its partitions, and may not throw messages away.
-            return Ok(joined(queue, arrived));
+            return Ok(consumer);
         }
         let deadline = Instant::now() + deadline;
-        while queue.assigned() == 0 {
+        while consumer.queue.assigned() == 0 {
             if subscription.member >= topic.partitions as usize {
                 break;
             }
@@ -51,16 +53,25 @@ impl KafkaConsumer {
                 return Err(cannot(format!("the group {} gave this member no partition", subscription.group)));
             }
             // Nothing has been sent yet, or it is older than the trial: nobody misses it.
-            let taken = queue.take(|_| {});
+            let taken = consumer.serve(|_| {});
             if let Some(code) = taken.error {
                 return Err(cannot(name_of(code)));
             }
             if taken.emptied {
                 // A group event may come without a message: look again soon.
-                let _ = timeout(Duration::from_millis(20), arrived.notified()).await;
+                let _ = timeout(Duration::from_millis(20), consumer.arrived.notified()).await;
             }
         }
-        Ok(joined(queue, arrived))
+        Ok(consumer)
+    }
+
+    /// Takes what is queued and does what the group asks for.
+    fn serve(&mut self, each: impl FnMut(Received<'_>)) -> Taken {
+        let taken = self.queue.take(each);
+        if self.lets_go && self.is_asked_to_let_go() {
+            self.queue.let_go();
+        }
+        taken
     }
 }
 
@@ -91,7 +102,7 @@ impl Consumer for KafkaConsumer {
     }
 
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        let taken = self.queue.take(each);
+        let taken = self.serve(each);
         // The queue tells only of its change from empty to not empty.
         self.unread = !taken.emptied;
         match taken.error {

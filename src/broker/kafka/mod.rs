@@ -25,7 +25,7 @@ use tokio::sync::OnceCell;
 use self::config::{KafkaOptions, Properties};
 use self::connection::{Connection, Trouble};
 use self::consumer::{KafkaConsumer, begin_at_latest};
-use self::native::{Client, Role, TopicHandle, name_of};
+use self::native::{Client, GroupPositions, Membership, Role, TopicHandle, name_of};
 use self::producer::KafkaProducer;
 use self::topics::Topics;
 use super::registry::{Capabilities, Descriptor};
@@ -58,6 +58,8 @@ pub struct KafkaBroker {
     headers: Vec<(String, String)>,
     /// Groups that leave a committed position on the broker, and whether it has been made.
     committed_groups: Mutex<BTreeMap<String, Arc<OnceCell<()>>>>,
+    /// Up to where groups that do not commit have read.
+    positions: Mutex<BTreeMap<String, Arc<GroupPositions>>>,
     identity: Identity,
     timeout: Duration,
     /// Ends after the clients that are connected to it.
@@ -122,6 +124,7 @@ impl Broker for KafkaBroker {
             properties,
             headers: setup.headers,
             committed_groups: Mutex::default(),
+            positions: Mutex::default(),
             identity,
             timeout: setup.timeout,
             embedded,
@@ -164,14 +167,17 @@ impl Broker for KafkaBroker {
 
     async fn consumer(&self, subscription: &Subscription) -> Result<KafkaConsumer, BrokerError> {
         let properties = self.properties.for_consumer(&subscription.group, &subscription.properties);
-        let (role, own) = match subscription.progress {
-            Progress::Unsaid => (Role::Consumer, &[][..]),
-            Progress::OfTheTrial | Progress::Kept => (Role::Member, MEMBER),
+        let (membership, own) = match subscription.progress {
+            Progress::Unsaid => {
+                let positions = lock(&self.positions).entry(subscription.group.clone()).or_default().clone();
+                (Membership::resuming(positions), &[][..])
+            }
+            Progress::OfTheTrial | Progress::Kept => (Membership::default(), MEMBER),
         };
         if subscription.progress == Progress::OfTheTrial {
             lock(&self.committed_groups).entry(subscription.group.clone()).or_default();
         }
-        let client = Client::new(role, properties.chain(own.iter().copied()), None)
+        let client = Client::new(Role::Consumer(membership), properties.chain(own.iter().copied()), None)
             .map_err(|reason| BrokerError::Configuration { broker: "kafka", reason })?;
         // A group that goes on begins where it has got to.
         if subscription.from == StartFrom::Latest && subscription.progress != Progress::Kept {

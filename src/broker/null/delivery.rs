@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use super::script::Fate;
+use super::script::{Dealer, Fate, GroupOptions};
 use crate::broker::{Outgoing, Received, Subscription};
 
 /// Messages of one topic that members may be behind before its producers are made to wait.
@@ -32,11 +34,28 @@ impl Message {
     }
 }
 
-/// A topic: whoever has joined by the time a message is acknowledged receives it.
+/// A topic: whoever has joined by the time a message is stored receives it.
 pub struct TopicLog {
-    partitions: u32,
-    groups: Mutex<BTreeMap<String, Vec<Arc<Member>>>>,
+    /// What the script says of each group, by its number.
+    options: Vec<GroupOptions>,
+    state: Mutex<State>,
     backlog: Arc<Backlog>,
+}
+
+struct State {
+    /// The position of the next message of each partition.
+    ends: Vec<u64>,
+    groups: BTreeMap<String, Group>,
+}
+
+/// The members of a group, and what the script does on the way to it.
+struct Group {
+    members: Vec<Arc<Member>>,
+    options: GroupOptions,
+    lose: Dealer,
+    duplicate: Dealer,
+    redeliver: Dealer,
+    flag: Dealer,
 }
 
 /// How far a topic's members are behind, all together.
@@ -47,25 +66,69 @@ struct Backlog {
 }
 
 impl TopicLog {
-    pub fn new(partitions: u32) -> Self {
-        TopicLog { partitions, groups: Mutex::default(), backlog: Arc::default() }
+    pub fn new(partitions: u32, options: Vec<GroupOptions>) -> Self {
+        let state = State { ends: vec![0; partitions as usize], groups: BTreeMap::new() };
+        TopicLog { options, state: Mutex::new(state), backlog: Arc::default() }
     }
 
     /// Adds a member to the subscription's group.
     pub fn join(&self, subscription: &Subscription) -> Arc<Member> {
-        let member =
-            Arc::new(Member { queue: Mutex::default(), arrived: Notify::new(), backlog: self.backlog.clone() });
-        lock(&self.groups).entry(subscription.group.clone()).or_default().push(member.clone());
+        // The engine's own groups are named `<run>-<group>-<topic>`.
+        let number = subscription.group.rsplit('-').nth(1).and_then(|number| number.parse::<usize>().ok());
+        let options = number.and_then(|number| self.options.get(number)).cloned().unwrap_or_default();
+        let member = Arc::new(Member {
+            queue: Mutex::default(),
+            arrived: Notify::new(),
+            backlog: self.backlog.clone(),
+            pace: options.rate.map(|rate| Mutex::new(Pace::new(rate))),
+        });
+        let mut state = lock(&self.state);
+        let group = state.groups.entry(subscription.group.clone()).or_insert_with(|| Group {
+            members: Vec::new(),
+            options,
+            lose: Dealer::default(),
+            duplicate: Dealer::default(),
+            redeliver: Dealer::default(),
+            flag: Dealer::default(),
+        });
+        group.members.push(member.clone());
         member
     }
 
+    /// The position of the next message of each partition.
+    pub fn ends(&self) -> Vec<u64> {
+        lock(&self.state).ends.clone()
+    }
+
     fn publish(&self, lane: u32, message: Message) {
-        for members in lock(&self.groups).values() {
+        let mut state = lock(&self.state);
+        let end = &mut state.ends[lane as usize];
+        let position = *end;
+        *end += 1;
+        for group in state.groups.values() {
+            let Group { members, options, .. } = group;
+            if group.lose.picks(options.lose) {
+                continue;
+            }
             let member = &members[lane as usize % members.len()];
-            self.backlog.messages.fetch_add(1, Ordering::Relaxed);
-            lock(&member.queue).push_back((lane, message.clone()));
-            member.arrived.notify_one();
+            let redelivered = group.flag.picks(options.flag);
+            let first = Queued { lane, position, redelivered, message: message.clone() };
+            if group.duplicate.picks(options.duplicate) {
+                self.hand(member, first.clone());
+            }
+            if group.redeliver.picks(options.redeliver) {
+                self.hand(member, first.clone());
+                self.hand(member, Queued { redelivered: true, ..first });
+            } else {
+                self.hand(member, first);
+            }
         }
+    }
+
+    fn hand(&self, member: &Member, queued: Queued) {
+        self.backlog.messages.fetch_add(1, Ordering::Relaxed);
+        lock(&member.queue).push_back(queued);
+        member.arrived.notify_one();
     }
 }
 
@@ -78,13 +141,13 @@ pub struct Delivery {
 
 impl Delivery {
     pub fn new(log: Arc<TopicLog>, slot: usize) -> Arc<Self> {
-        let lane = slot as u32 % log.partitions;
+        let lane = (slot % lock(&log.state).ends.len()) as u32;
         Arc::new(Delivery { log, lane, held_back: Mutex::default() })
     }
 
     /// Whether anybody would receive a message.
     pub fn is_heard(&self) -> bool {
-        !lock(&self.log.groups).is_empty()
+        !lock(&self.log.state).groups.is_empty()
     }
 
     /// Waits until the members have caught up enough.
@@ -125,27 +188,79 @@ impl Delivery {
     }
 }
 
+/// A message at its place.
+#[derive(Clone)]
+struct Queued {
+    lane: u32,
+    position: u64,
+    redelivered: bool,
+    message: Message,
+}
+
 /// One consumer's queue.
 pub struct Member {
-    queue: Mutex<VecDeque<(u32, Message)>>,
+    queue: Mutex<VecDeque<Queued>>,
     arrived: Notify,
     backlog: Arc<Backlog>,
+    pace: Option<Mutex<Pace>>,
+}
+
+/// When a member may take its next message.
+struct Pace {
+    interval: Duration,
+    next: Instant,
+}
+
+impl Pace {
+    fn new(rate: u64) -> Self {
+        Pace { interval: Duration::from_secs(1) / rate.clamp(1, 1_000_000) as u32, next: Instant::now() }
+    }
+
+    /// How many of `waiting` messages may be taken now.
+    fn take(&mut self, waiting: usize) -> usize {
+        let mut taken = 0;
+        let now = Instant::now();
+        while taken < waiting && self.next <= now {
+            self.next += self.interval;
+            taken += 1;
+        }
+        taken
+    }
 }
 
 impl Member {
-    /// Resolves when messages are queued.
+    /// Resolves when messages are queued and may be taken.
     pub async fn ready(&self) {
         while lock(&self.queue).is_empty() {
             self.arrived.notified().await;
         }
+        let next = self.pace.as_ref().map(|pace| lock(pace).next);
+        if let Some(next) = next {
+            tokio::time::sleep_until(next).await;
+        }
     }
 
-    /// Hands all queued messages over and returns how many there were.
+    /// Hands the queued messages over that may be taken, and returns how many there were.
     pub fn take(&self, mut each: impl FnMut(Received<'_>)) -> usize {
-        let messages = std::mem::take(&mut *lock(&self.queue));
-        for (lane, message) in &messages {
+        let messages = {
+            let mut queue = lock(&self.queue);
+            match &self.pace {
+                None => std::mem::take(&mut *queue),
+                Some(pace) => {
+                    let count = lock(pace).take(queue.len());
+                    queue.drain(..count).collect()
+                }
+            }
+        };
+        for Queued { lane, position, redelivered, message } in &messages {
             let envelope = message.envelope.as_deref();
-            each(Received { payload: &message.payload, envelope, lane: *lane, position: 0, redelivered: false });
+            each(Received {
+                payload: &message.payload,
+                envelope,
+                lane: *lane,
+                position: *position,
+                redelivered: *redelivered,
+            });
         }
         self.backlog.messages.fetch_sub(messages.len(), Ordering::AcqRel);
         self.backlog.room.notify_waiters();

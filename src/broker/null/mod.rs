@@ -26,12 +26,14 @@ use super::{
 pub struct NullBroker {
     servers: Vec<Arc<Server>>,
     topics: Mutex<BTreeMap<String, Arc<TopicLog>>>,
+    options: NullOptions,
 }
 
 impl NullBroker {
     fn log(&self, topic: &Topic) -> Arc<TopicLog> {
         let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        topics.entry(topic.name.clone()).or_insert_with(|| Arc::new(TopicLog::new(topic.partitions))).clone()
+        let log = || Arc::new(TopicLog::new(topic.partitions, self.options.groups.clone()));
+        topics.entry(topic.name.clone()).or_insert_with(log).clone()
     }
 }
 
@@ -63,10 +65,10 @@ impl Broker for NullBroker {
         let options: NullOptions = setup.config.options.clone().try_into().map_err(|error: toml::de::Error| {
             BrokerError::Configuration { broker: "null", reason: error.to_string() }
         })?;
-        let script = Arc::new(Script::new(options));
+        let script = Arc::new(Script::new(options.clone()));
         let servers = (0..setup.config.connections)
             .map(|_| Server::start(script.clone(), setup.acks.recorder(), setup.acks.clock()));
-        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default() })
+        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default(), options })
     }
 
     async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
@@ -78,11 +80,19 @@ impl Broker for NullBroker {
 
     async fn producer(&self, slot: usize, topic: &Topic) -> Result<NullProducer, BrokerError> {
         let server = self.servers[slot % self.servers.len()].clone();
-        Ok(NullProducer { server, delivery: Delivery::new(self.log(topic), slot) })
+        let left = self.options.producer_panics_after;
+        Ok(NullProducer { server, delivery: Delivery::new(self.log(topic), slot), left })
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<NullConsumer, BrokerError> {
-        Ok(NullConsumer { member: self.log(&subscription.topic).join(subscription) })
+        Ok(NullConsumer {
+            member: self.log(&subscription.topic).join(subscription),
+            left: self.options.consumer_panics_after,
+        })
+    }
+
+    async fn ends(&self, topic: &Topic) -> Option<Vec<u64>> {
+        (!self.options.hide_ends).then(|| self.log(topic).ends())
     }
 
     fn identity(&self) -> Identity {
@@ -90,6 +100,7 @@ impl Broker for NullBroker {
     }
 
     async fn close(self, _created: Vec<String>) -> Result<(), BrokerError> {
+        tokio::time::sleep(self.options.removal_time).await;
         self.servers.iter().for_each(|server| server.stop());
         Ok(())
     }
@@ -99,11 +110,17 @@ impl Broker for NullBroker {
 pub struct NullProducer {
     server: Arc<Server>,
     delivery: Arc<Delivery>,
+    /// Messages until it panics, if it is to.
+    left: Option<u64>,
 }
 
 impl Producer for NullProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         self.delivery.room().await;
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(batch.len() as u64);
+            assert!(*left > 0, "a producer crashed as the null broker's script says");
+        }
         self.server.accept(batch, &self.delivery);
         Ok(batch.len())
     }
@@ -118,6 +135,8 @@ impl Drop for NullProducer {
 /// A member of a group on one topic of the scripted broker.
 pub struct NullConsumer {
     member: Arc<Member>,
+    /// Messages until it panics, if it is to.
+    left: Option<u64>,
 }
 
 impl Consumer for NullConsumer {
@@ -127,6 +146,11 @@ impl Consumer for NullConsumer {
     }
 
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        Ok(self.member.take(each))
+        let taken = self.member.take(each);
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(taken as u64);
+            assert!(*left > 0, "a consumer crashed as the null broker's script says");
+        }
+        Ok(taken)
     }
 }

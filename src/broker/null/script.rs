@@ -42,6 +42,40 @@ pub struct NullOptions {
     pub late: f64,
     #[serde(deserialize_with = "duration")]
     pub late_by: Duration,
+    /// Delivered, and answered with a refusal.
+    #[serde(deserialize_with = "share")]
+    pub fail_after_storing: f64,
+    /// Does not tell where its topics end, as a broker without positions.
+    pub hide_ends: bool,
+    /// What happens besides on the way to each group, by its number; groups without an entry get what is there.
+    pub groups: Vec<GroupOptions>,
+    /// Each consumer panics once it has handed over so many messages, as one with a bug would.
+    pub consumer_panics_after: Option<u64>,
+    /// Each producer panics once it has been given so many messages.
+    pub producer_panics_after: Option<u64>,
+    /// How long it takes to remove the topics at the end.
+    #[serde(deserialize_with = "duration")]
+    pub removal_time: Duration,
+}
+
+/// What happens to messages on their way to one group.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GroupOptions {
+    /// Stored, and not delivered to this group.
+    #[serde(deserialize_with = "share")]
+    pub lose: f64,
+    /// Delivered twice, without notice.
+    #[serde(deserialize_with = "share")]
+    pub duplicate: f64,
+    /// Delivered twice, the second time announced as a repetition.
+    #[serde(deserialize_with = "share")]
+    pub redeliver: f64,
+    /// Announced as a repetition, though delivered once.
+    #[serde(deserialize_with = "share")]
+    pub flag: f64,
+    /// Most messages per second that each member is given; without it, as many as there are.
+    pub rate: Option<u64>,
 }
 
 /// A stretch in which nothing is acknowledged.
@@ -64,10 +98,12 @@ fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     }
 }
 
-/// What becomes of a message once it is acknowledged.
+/// What becomes of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fate {
+    /// Answered with a refusal; delivered all the same if it is `stored`.
     pub failed: bool,
+    pub stored: bool,
     pub ignored: bool,
     pub lost: bool,
     pub duplicated: bool,
@@ -78,12 +114,27 @@ pub struct Fate {
 /// The options at work: deals fates to all connections' messages together.
 pub struct Script {
     pub options: NullOptions,
-    dealt: [AtomicU64; 7],
+    dealers: [Dealer; 7],
+}
+
+/// Answers questions with yes in exactly the share asked for, evenly spread.
+#[derive(Debug, Default)]
+pub struct Dealer(AtomicU64);
+
+impl Dealer {
+    /// Of any `n` questions for the same share, exactly `floor(n × share)` are answered with yes.
+    pub fn picks(&self, share: f64) -> bool {
+        if share == 0.0 {
+            return false;
+        }
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        ((before + 1) as f64 * share).floor() > (before as f64 * share).floor()
+    }
 }
 
 impl Script {
     pub fn new(options: NullOptions) -> Self {
-        Script { options, dealt: Default::default() }
+        Script { options, dealers: Default::default() }
     }
 
     /// Whether every message is acknowledged at once and delivered as it is.
@@ -104,35 +155,30 @@ impl Script {
     /// exact among them.
     pub fn deal(&self) -> Fate {
         let options = &self.options;
-        if self.picks(0, options.fail) {
+        let [fail, ignore, lose, duplicate, reorder, corrupt, fail_after_storing] = &self.dealers;
+        if fail.picks(options.fail) {
             return Fate { failed: true, ..Fate::default() };
         }
-        if self.picks(1, options.ignore) {
+        if ignore.picks(options.ignore) {
             return Fate { ignored: true, ..Fate::default() };
         }
-        if self.picks(2, options.lose) {
+        if lose.picks(options.lose) {
             return Fate { lost: true, ..Fate::default() };
         }
+        let stored = fail_after_storing.picks(options.fail_after_storing);
         Fate {
-            duplicated: self.picks(3, options.duplicate),
-            reordered: self.picks(4, options.reorder),
-            corrupted: self.picks(5, options.corrupt),
+            failed: stored,
+            stored,
+            duplicated: duplicate.picks(options.duplicate),
+            reordered: reorder.picks(options.reorder),
+            corrupted: corrupt.picks(options.corrupt),
             ..Fate::default()
         }
     }
 
-    /// Of any `n` questions to one dealer, exactly `floor(n × share)` are answered with yes.
-    fn picks(&self, dealer: usize, share: f64) -> bool {
-        if share == 0.0 {
-            return false;
-        }
-        let before = self.dealt[dealer].fetch_add(1, Ordering::Relaxed);
-        ((before + 1) as f64 * share).floor() > (before as f64 * share).floor()
-    }
-
     /// How long after the others the next message is answered.
     pub fn lateness(&self) -> Duration {
-        if self.picks(6, self.options.late) { self.options.late_by } else { Duration::ZERO }
+        if self.dealers[7].picks(self.options.late) { self.options.late_by } else { Duration::ZERO }
     }
 
     /// When a message is acknowledged that was handed over at `accepted_ns`, both since the first message.

@@ -151,12 +151,15 @@ fn settle(
     message: Option<Message>,
     delivery: &Delivery,
 ) {
+    if !fate.ignored
+        && (!fate.failed || fate.stored)
+        && let Some(message) = message
+    {
+        delivery.deliver(message, fate);
+    }
     if fate.failed {
         acks.failed(stamp, FailureClass::Injected, || "refused by the null broker's script".to_owned());
     } else if !fate.ignored {
-        if let Some(message) = message {
-            delivery.deliver(message, fate);
-        }
         acks.acknowledged(stamp, payload_bytes);
     }
 }

@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn ten_bytes_take_fifteen() {
-        let outgoing = Outgoing { payload: b"0000001357", key: None, envelope: None, stamp: Stamp::new(0, 0, 0, true) };
+        let outgoing =
+            Outgoing { payload: b"0000001357", key: None, envelope: None, stamp: Stamp::new(0, 0, 0, 0, true) };
         let mut out = Vec::new();
         Writer::new(Body::Amqp, &[]).unwrap().write(&outgoing, &mut out);
         assert_eq!(out, b"\0Su\xa0\x0a0000001357");
@@ -171,7 +172,7 @@ mod tests {
         ) {
             let envelope = envelope.as_ref().map(|envelope| &envelope[..]);
             let key = key.as_deref();
-            let outgoing = Outgoing { payload: &payload, key, envelope, stamp: Stamp::new(0, 0, 0, true) };
+            let outgoing = Outgoing { payload: &payload, key, envelope, stamp: Stamp::new(0, 0, 0, 0, true) };
             let writer = Writer::new(Body::Amqp, &headers).unwrap();
             let mut out = Vec::new();
             writer.write(&outgoing, &mut out);

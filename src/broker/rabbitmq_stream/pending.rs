@@ -94,7 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn stamp(number: usize) -> Stamp {
-        Stamp::new(number, 0, 0, true)
+        Stamp::new(number, 0, 0, 0, true)
     }
 
     #[test]

@@ -251,7 +251,7 @@ mod tests {
         let mut staged = Staged::default();
         for (number, size) in sizes.iter().enumerate() {
             staged.bytes.extend(std::iter::repeat_n(number as u8, *size));
-            let (end, stamp) = (staged.bytes.len(), Stamp::new(0, 0, 0, true));
+            let (end, stamp) = (staged.bytes.len(), Stamp::new(0, 0, 0, 0, true));
             let payload_bytes = *size as u32;
             staged.logs.push(StagedLog { end, raw_bytes: *size, taken_bytes: *size, stamp, payload_bytes });
         }
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_log_is_unstaged_without_a_trace() {
         let mut staged = Staged::default();
-        let stamp = Stamp::new(0, 0, 0, true);
+        let stamp = Stamp::new(0, 0, 0, 0, true);
         let log = |end| StagedLog { end, raw_bytes: 1, taken_bytes: 1, stamp, payload_bytes: 1 };
         staged.bytes.extend([1, 2, 3]);
         staged.logs.extend([log(2), log(3)]);

@@ -4,24 +4,23 @@ pub(super) mod interrupt;
 mod progress;
 mod recording;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
-use tokio::sync::watch;
 
 use self::progress::Progress;
-use self::recording::Recording;
+use self::recording::{Recording, Run};
 use super::Exit;
 use super::show::{View, summary};
 use crate::broker::registry;
-use crate::conclude::{assemble, assemble_failed, mask_secrets};
-use crate::engine::{TrialIdentity, run_scenario};
-use crate::record::{CompletedTrial, DirectoryError, Record, RunDirectory, Status, probe};
-use crate::scenario::{self, Plan, Trial, WhenInvalid};
+use crate::conclude::{assemble_failed, environment, mask_secrets};
+use crate::engine::{Interruption, TrialIdentity, run_scenario};
+use crate::record::{CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, probe};
+use crate::scenario::{self, Plan, Trial, WhenInvalid, units};
 
 #[derive(Debug, Args)]
 pub struct RunArguments {
@@ -37,12 +36,18 @@ pub struct RunArguments {
     /// Go on with the run in this directory: run the trials it has no completed record of
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub resume: Option<PathBuf>,
+    /// Go on also with another build of brokermark, or with payload files that have changed
+    #[arg(long, requires = "resume")]
+    pub resume_anyway: bool,
     /// Print no progress and no summary
     #[arg(long, short)]
     pub quiet: bool,
     /// Print each record as a line of JSON on standard output
     #[arg(long)]
     pub json: bool,
+    /// How often the record so far is written, for what a kill would leave
+    #[arg(long, value_name = "DURATION", hide = true, default_value = "1m", value_parser = units::parse_duration)]
+    pub checkpoint_every: Duration,
 }
 
 /// Runs the scenario.
@@ -58,7 +63,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
         Ok(session) => session,
         Err(error) => {
             eprintln!("error: {error}");
-            return Exit::Failure;
+            return if error.is_another_run() { Exit::Usage } else { Exit::Failure };
         }
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().thread_name("brokermark-load").enable_all().build()
@@ -79,7 +84,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
 struct Session<'a> {
     arguments: &'a RunArguments,
     directory: RunDirectory,
-    complete: BTreeSet<CompletedTrial>,
+    complete: BTreeMap<CompletedTrial, Record>,
     run_id: String,
     command_line: Vec<String>,
 }
@@ -87,8 +92,13 @@ struct Session<'a> {
 impl<'a> Session<'a> {
     fn open(arguments: &'a RunArguments, plan: &Plan) -> Result<Self, DirectoryError> {
         let command_line = mask_secrets(std::env::args());
+        let files = InputFile::read_all(&plan.payload_files)?;
         if let Some(path) = &arguments.resume {
             let resumed = RunDirectory::open_for_resume(path, &plan.text)?;
+            match resumed.require_same_program(&environment([], None), &files) {
+                Err(error) if arguments.resume_anyway && error.is_another_run() => eprintln!("warning: {error}"),
+                checked => checked?,
+            }
             for repair in &resumed.repairs {
                 eprintln!("{repair}");
             }
@@ -104,29 +114,38 @@ impl<'a> Session<'a> {
         let base = arguments.output.as_ref().unwrap_or(&plan.output.directory);
         probe(base)?;
         let directory = RunDirectory::create(base, &plan.name, Timestamp::now(), &plan.text)?;
+        directory.keep_inputs(&files)?;
         let run_id = new_run_id(&plan.name);
-        Ok(Session { arguments, directory, complete: BTreeSet::new(), run_id, command_line })
+        Ok(Session { arguments, directory, complete: BTreeMap::new(), run_id, command_line })
     }
 
     async fn run(mut self, plan: &Plan, out: &mut dyn Write) -> Exit {
-        let interrupted = match interrupt::watch() {
-            Ok(interrupted) => interrupted,
+        let interruption = match interrupt::watch() {
+            Ok(interruption) => interruption,
             Err(error) => {
                 eprintln!("error: cannot listen for signals: {error}");
                 return Exit::Failure;
             }
         };
-        let mut exit = Exit::Success;
+        // What was measured before counts as if it had been measured now.
+        let kept = plan.trials.iter().filter_map(|trial| {
+            let record = self.complete.get(&(trial.point_index, trial.trial))?;
+            Some(exit_of(record, trial.scenario.when_invalid))
+        });
+        let mut exit = kept.fold(Exit::Success, worse);
+        let mut pause = Duration::ZERO;
         for (position, trial) in plan.trials.iter().enumerate() {
-            if self.complete.contains(&(trial.point_index, trial.trial)) {
+            if self.complete.contains_key(&(trial.point_index, trial.trial)) {
                 continue;
             }
-            if *interrupted.borrow() {
+            rest(pause, Progress::new(self.arguments.quiet, plan, position), &interruption).await;
+            pause = plan.pause;
+            if interruption.is_requested() {
                 exit = Exit::Interrupted;
                 break;
             }
             let progress = Progress::new(self.arguments.quiet, plan, position);
-            match self.trial(trial, position, interrupted.clone(), progress, out).await {
+            match self.trial(trial, position, &interruption, progress, out).await {
                 Ok(ended) => exit = worse(exit, ended),
                 Err(error) => {
                     eprintln!("error: {error}");
@@ -145,26 +164,27 @@ impl<'a> Session<'a> {
         &mut self,
         trial: &Trial,
         position: usize,
-        interrupted: watch::Receiver<bool>,
+        interruption: &Interruption,
         progress: Progress,
         out: &mut dyn Write,
     ) -> Result<Exit, DirectoryError> {
         let identity = identity(&self.run_id, position);
-        let mut recording = Recording::new(&trial.scenario.output, progress);
-        let result = run_scenario(&trial.scenario, &identity, interrupted, &mut recording).await;
-        let lines = recording.finish();
-        let (record, rows) = match &result {
-            Ok(outcome) => assemble(trial, &self.run_id, &self.command_line, outcome),
-            Err(error) => {
-                eprintln!("error: {error}");
-                (assemble_failed(trial, &self.run_id, &self.command_line, &error.to_string()), Vec::new())
-            }
+        let run = Run {
+            id: &self.run_id,
+            command_line: &self.command_line,
+            checkpoint_every: self.arguments.checkpoint_every,
         };
-        let kept = self
-            .directory
-            .append_series(&rows)
-            .and_then(|()| self.directory.append_hlog(&lines))
-            .and_then(|()| self.directory.append_record(&record));
+        let mut recording = Recording::new(trial, run, &mut self.directory, progress);
+        let result = run_scenario(&trial.scenario, &identity, interruption, &mut recording).await;
+        if let Err(error) = &result {
+            recording.keep(assemble_failed(trial, run.id, run.command_line, error));
+        }
+        let kept = recording.finish();
+        if let Err(error) = &result {
+            eprintln!("error: {error}");
+        }
+        // A trial that did not fail has ended.
+        let Some((record, kept)) = kept else { return Ok(Exit::Failure) };
         if kept.is_err() || self.arguments.json {
             // Where the disk does not take it, the record must not be lost.
             let _ = out.write_all(record.to_line().as_bytes()).and_then(|()| out.flush());
@@ -172,6 +192,9 @@ impl<'a> Session<'a> {
         kept?;
         if let Some(error) = result.as_ref().ok().and_then(|outcome| outcome.close_error.as_ref()) {
             eprintln!("warning: after the trial, {error}");
+        }
+        if let Some(warning) = self.other_broker(&record) {
+            eprintln!("warning: {warning}");
         }
         if !self.arguments.quiet && record.status != Status::Failed {
             eprint!("{}", summary(&record, View::of_stderr()));
@@ -184,11 +207,26 @@ impl<'a> Session<'a> {
     }
 }
 
+impl Session<'_> {
+    /// Says so where a trial that was kept met another broker, or used another client, than `record`'s did.
+    fn other_broker(&self, record: &Record) -> Option<String> {
+        let met = |record: &Record| {
+            let environment = &record.environment;
+            environment.broker.iter().chain(&environment.client_library).cloned().collect::<Vec<_>>().join(", ")
+        };
+        let (now, mut kept) = (met(record), self.complete.values().map(met));
+        let connected = record.environment.client_library.is_some();
+        let other = kept.find(|kept| *kept != now).filter(|_| connected)?;
+        Some(format!("this trial ran on {now}, and trials that the run kept on {other}: they cannot be compared"))
+    }
+}
+
 fn exit_of(record: &Record, when_invalid: WhenInvalid) -> Exit {
     let nothing_arrived = record.counts.attempted > 0 && record.counts.acknowledged == 0;
     match record.status {
         Status::Interrupted => Exit::Interrupted,
-        Status::Failed | Status::Stalled => Exit::Failure,
+        // A checkpoint is no end.
+        Status::Failed | Status::Stalled | Status::Running => Exit::Failure,
         Status::Completed if nothing_arrived || !record.counts.balances() => Exit::Failure,
         Status::Completed if record.missed_a_threshold() => Exit::ThresholdMissed,
         Status::Completed if when_invalid == WhenInvalid::Fail && cannot_be_trusted(record) => Exit::ThresholdMissed,
@@ -212,6 +250,23 @@ fn untrusted(record: &Record) -> String {
         record.trial,
         kinds.join(", ")
     )
+}
+
+/// Waits before a trial, unless a signal comes.
+async fn rest(pause: Duration, mut progress: Progress, interruption: &Interruption) {
+    let (ends, signal) = (Instant::now() + pause, interruption.phase());
+    loop {
+        let left = ends.saturating_duration_since(Instant::now());
+        if left.is_zero() || signal.is_over() {
+            break;
+        }
+        progress.pausing(left);
+        tokio::select! {
+            () = tokio::time::sleep(left.min(Duration::from_secs(1))) => {}
+            () = signal.over() => {}
+        }
+    }
+    progress.finish();
 }
 
 /// Of several trials' ends the one that a script most needs to know.

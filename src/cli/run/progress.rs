@@ -104,6 +104,31 @@ impl Progress {
         }
     }
 
+    /// The trial begins only after a pause, of which so much is left.
+    pub fn pausing(&mut self, left: Duration) {
+        let line = format!("{}pausing · {} left", self.position, short(left));
+        match &mut self.display {
+            Display::Quiet => {}
+            Display::Plain { last } if last.is_some_and(|last| last.elapsed() < PLAIN_EVERY) => {}
+            Display::Plain { last } => {
+                *last = Some(Instant::now());
+                eprintln!("{line}");
+            }
+            Display::Terminal(bar) => {
+                bar.set_message(line);
+                bar.tick();
+            }
+        }
+    }
+
+    /// Prints a line that does not concern progress, also where no progress is printed.
+    pub fn tell(&self, line: &str) {
+        match &self.display {
+            Display::Terminal(bar) => bar.suspend(|| eprintln!("{line}")),
+            Display::Quiet | Display::Plain { .. } => eprintln!("{line}"),
+        }
+    }
+
     pub fn finish(self) {
         if let Display::Terminal(bar) = self.display {
             bar.finish_and_clear();

@@ -1,42 +1,64 @@
-//! Watches a trial for the interval log, and passes on what it sees to the progress display.
+//! Watches a trial: its seconds, interval log and checkpoints go to disk as they come, its record before its topics are
+//! removed, and the progress display is told.
+//!
+//! Nothing that was handed to the journal is held here: a day's run takes no more memory than its first minute, but for the
+//! figures of its seconds, which the verdict needs.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use super::progress::Progress;
-use crate::engine::{Observer, Phase, Second};
+use crate::conclude::{assemble, series_row};
+use crate::engine::{Observer, Outcome, Phase, Second};
 use crate::measure::{Interval, Reception};
-use crate::record::{HlogInterval, HlogLines};
-use crate::scenario::{Output, OutputFormat};
+use crate::record::{DirectoryError, HlogInterval, HlogLines, Record, RunDirectory};
+use crate::scenario::{OutputFormat, Trial};
+
+/// What all records of a run share.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    pub id: &'a str,
+    pub command_line: &'a [String],
+    /// Between two checkpoints.
+    pub checkpoint_every: Duration,
+}
 
 /// The observer of a trial.
-pub struct Recording {
+pub struct Recording<'a> {
+    trial: &'a Trial,
+    run: Run<'a>,
+    directory: &'a mut RunDirectory,
     progress: Progress,
-    hlog: Option<HlogLines>,
+    checkpoint_at: Instant,
+    /// The trial's record, and whether it is on disk with all that belongs to it.
+    kept: Option<(Record, Result<(), DirectoryError>)>,
 }
 
-impl Recording {
-    pub fn new(output: &Output, progress: Progress) -> Self {
-        let hlog = output.formats.contains(&OutputFormat::Hlog).then(HlogLines::default);
-        Recording { progress, hlog }
+impl<'a> Recording<'a> {
+    pub fn new(trial: &'a Trial, run: Run<'a>, directory: &'a mut RunDirectory, progress: Progress) -> Self {
+        let checkpoint_at = Instant::now() + run.checkpoint_every;
+        Recording { trial, run, directory, progress, checkpoint_at, kept: None }
     }
 
-    /// Ends the progress display; the interval log's lines, none if it was not asked for.
-    pub fn finish(self) -> HlogLines {
+    /// Brings the trial's record to disk.
+    pub fn keep(&mut self, record: Record) {
+        let written = self.directory.append_record(&record);
+        self.kept = Some((record, written));
+    }
+
+    /// Ends the progress display; the record, and whether it is on disk with all that belongs to it.
+    pub fn finish(self) -> Option<(Record, Result<(), DirectoryError>)> {
         self.progress.finish();
-        self.hlog.unwrap_or_default()
-    }
-}
-
-impl Observer for Recording {
-    fn phase(&mut self, phase: Phase) {
-        self.progress.phase(phase);
+        self.kept
     }
 
-    fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {
-        self.progress.second(second);
-        let Some(lines) = &mut self.hlog else { return };
+    /// The lines of the interval log, none if it was not asked for.
+    fn intervals(&self, second: &Second, outcomes: &Interval, arrivals: &Reception) -> HlogLines {
+        let mut lines = HlogLines::default();
+        if !self.trial.scenario.output.formats.contains(&OutputFormat::Hlog) {
+            return lines;
+        }
         let length = Duration::from_nanos(second.end_ns - second.begin_ns);
         let started = Timestamp::now().checked_sub(length).unwrap_or(Timestamp::UNIX_EPOCH);
         let distributions = [
@@ -49,5 +71,36 @@ impl Observer for Recording {
             // What cannot be encoded is still in the record's own histogram.
             let _ = lines.push(&HlogInterval { tag, started, length, histogram: distribution.histogram() });
         }
+        lines
+    }
+}
+
+impl Observer for Recording<'_> {
+    fn phase(&mut self, phase: Phase) {
+        self.progress.phase(phase);
+    }
+
+    fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {
+        self.progress.second(second);
+        let intervals = self.intervals(second, outcomes, arrivals);
+        let journal = self.directory.journal();
+        journal.second(&series_row(self.trial, second), intervals);
+        if let Some(notice) = journal.notice() {
+            self.progress.tell(&format!("warning: {notice}; the trial goes on"));
+        }
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        Instant::now() >= self.checkpoint_at
+    }
+
+    fn checkpoint(&mut self, so_far: &Outcome) {
+        self.checkpoint_at = Instant::now() + self.run.checkpoint_every;
+        let record = assemble(self.trial, self.run.id, self.run.command_line, so_far);
+        self.directory.journal().checkpoint(&record);
+    }
+
+    fn ended(&mut self, outcome: &Outcome) {
+        self.keep(assemble(self.trial, self.run.id, self.run.command_line, outcome));
     }
 }

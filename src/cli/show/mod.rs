@@ -17,7 +17,10 @@ use std::path::Path;
 pub use page::View;
 
 use crate::record::export::{ExportError, Format};
-use crate::record::{DirectoryError, Record, SeriesRow, read_records, read_series, standing_records, standing_series};
+use crate::record::{
+    DirectoryError, Record, SeriesRow, is_being_written, read_checkpoint, read_records, read_series, standing_records,
+    standing_series,
+};
 
 /// Records cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -37,12 +40,21 @@ pub enum ShowError {
 /// # Errors
 /// When the records cannot be read, or `out` cannot be written.
 pub fn show(path: &Path, json: bool, view: View, out: &mut dyn Write) -> Result<(), ShowError> {
-    let read = read_records(path)?;
+    let mut read = read_records(path)?;
+    let checkpoint = if path.is_dir() { read_checkpoint(path, &read.records)? } else { None };
+    let unfinished = checkpoint.as_ref().map(|checkpoint| told_of(checkpoint, is_being_written(path)));
+    read.records.extend(checkpoint);
     let text = if json {
         read.records.iter().map(Record::to_line).collect()
     } else {
         let directory = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
         let mut text = render(&read.records, &read_series(directory)?, view);
+        if let Some(unfinished) = unfinished {
+            text.push_str(&page::Page::of(view, |page| {
+                page.blank();
+                page.led("✗ ", page::Tone::Bad, &unfinished);
+            }));
+        }
         if read.cut_off {
             text.push_str(&page::Page::of(view, |page| {
                 page.paragraph(0, "The last record was cut off by a crash and is not shown; `brokermark run --resume` repeats its trial.");
@@ -51,6 +63,19 @@ pub fn show(path: &Path, json: bool, view: View, out: &mut dyn Write) -> Result<
         text
     };
     print(&text, out)
+}
+
+/// What a checkpoint means.
+fn told_of(checkpoint: &Record, is_running: bool) -> String {
+    let trial = format!("Trial {} of point {}", checkpoint.trial, checkpoint.point_index);
+    if is_running {
+        format!("{trial} still runs: this is its last checkpoint, up to a minute old.")
+    } else {
+        format!(
+            "{trial} was killed before its end: this is its last checkpoint, and the series may go on for up to a minute \
+             after it. `brokermark run --resume` repeats the trial."
+        )
+    }
 }
 
 /// Prints the records as another tool would, the last of each trial.
@@ -77,10 +102,19 @@ pub fn summary(record: &Record, view: View) -> String {
 fn render(records: &[Record], series: &[SeriesRow], view: View) -> String {
     let standing = standing_records(records);
     page::Page::of(view, |page| match standing.as_slice() {
-        [] => page.paragraph(0, "There is no record yet: no trial has finished."),
+        [] => page.paragraph(0, &nothing_but(series)),
         [record] => trial::whole(page, record, &standing_series(series, record.point_index, record.trial)),
         several => sweep::table(page, several, series),
     })
+}
+
+/// What there is before any trial has a record.
+fn nothing_but(series: &[SeriesRow]) -> String {
+    let seconds = match series.len() {
+        0 => String::new(),
+        rows => format!(" Of one that has begun, the series has {rows} rows, about one a second."),
+    };
+    format!("There is no record yet: no trial has finished.{seconds}")
 }
 
 #[cfg(test)]

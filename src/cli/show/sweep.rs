@@ -1,6 +1,6 @@
 //! Several trials: a row for each, then each point's median and spread over its trials.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::latency::stated;
 use super::page::{Page, Tone};
@@ -18,6 +18,7 @@ const LEAST_FOR_QUARTILES: usize = 5;
 
 pub(super) fn table(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
     heading(page, records);
+    mixed(page, records);
     page.blank();
     trials(page, records, series);
     points(page, records);
@@ -35,6 +36,23 @@ fn heading(page: &mut Page, records: &[&Record]) {
     let of_points = if points == 1 { "1 point".to_owned() } else { format!("{points} points") };
     let begun = first.started_at.strftime("%Y-%m-%d %H:%M:%S UTC");
     page.line(&format!("{name}  {verdict} · {of_points} · begun {begun}"));
+}
+
+/// Says so where not all trials were measured by the same program on the same broker.
+fn mixed(page: &mut Page, records: &[&Record]) {
+    let of = |subject: &str, named: &dyn Fn(&Record) -> Option<String>| {
+        let found: BTreeSet<String> = records.iter().filter_map(|record| named(record)).collect();
+        let found: Vec<String> = found.into_iter().collect();
+        (found.len() > 1).then(|| format!("The trials are of different {subject}: {}.", found.join("; ")))
+    };
+    let mixtures = [
+        of("builds of brokermark", &|record| Some(record.environment.build())),
+        of("client libraries", &|record| record.environment.client_library.clone()),
+        of("brokers", &|record| record.environment.broker.clone()),
+    ];
+    for mixture in mixtures.into_iter().flatten() {
+        page.led("✗ mixed  ", Tone::Bad, &mixture);
+    }
 }
 
 fn by_point<'a>(records: &[&'a Record]) -> BTreeMap<usize, Vec<&'a Record>> {
@@ -111,66 +129,90 @@ fn course(record: &Record, series: &[SeriesRow]) -> String {
     sparkline(&figures, SPARKLINE_WIDTH, Fold::Mean)
 }
 
-/// Median and spread of each point, where points have several trials with figures.
+/// A point's trials: those that its median and spread are made from, and how many others there are.
+struct Summed<'a> {
+    /// The valid ones; where there are none, all that were measured to their end.
+    trials: Vec<&'a Record>,
+    all: usize,
+    valid: usize,
+}
+
+impl<'a> Summed<'a> {
+    fn of(all: &[&'a Record]) -> Self {
+        let of_those = |counts: fn(&Record) -> bool| all.iter().filter(|record| counts(record)).copied().collect();
+        let valid: Vec<&Record> = of_those(|record| record.verdict.valid);
+        let (all, number) = (all.len(), valid.len());
+        let trials = if valid.is_empty() { of_those(|record| record.status == Status::Completed) } else { valid };
+        Summed { trials, all, valid: number }
+    }
+
+    fn count(&self) -> (Tone, String) {
+        match self.all - self.valid {
+            0 => (Tone::Plain, self.all.to_string()),
+            not_valid => (Tone::Bad, format!("{not_valid} of {} not valid", self.all)),
+        }
+    }
+
+    /// A figure over the trials, marked where it is not to be trusted.
+    fn cell(&self, spread: Option<&Spread>, text: &dyn Fn(&Spread) -> String) -> (Tone, String) {
+        match spread {
+            None => (Tone::Plain, "–".to_owned()),
+            Some(spread) if self.valid == 0 => (Tone::Bad, format!("✗ {}", text(spread))),
+            Some(spread) => (Tone::Plain, text(spread)),
+        }
+    }
+}
+
+/// Median and spread of each point over its valid trials, where points have several trials.
 fn points(page: &mut Page, records: &[&Record]) {
-    let measured: Vec<&Record> = records.iter().filter(|record| record.status == Status::Completed).copied().collect();
-    let points = by_point(&measured);
+    let points = by_point(records);
     if points.values().all(|trials| trials.len() < 2) {
         return;
     }
     let firsts: Vec<&Record> = points.values().filter_map(|trials| trials.first().copied()).collect();
+    let points: Vec<Summed<'_>> = points.values().map(|trials| Summed::of(trials)).collect();
     let headline = firsts.first().map_or("", |record| record.headline.name());
     let spreads = |figure: &dyn Fn(&Record) -> Option<f64>| -> Vec<Option<Spread>> {
-        points.values().map(|trials| Spread::of(trials.iter().filter_map(|record| figure(record)).collect())).collect()
+        points
+            .iter()
+            .map(|point| Spread::of(point.trials.iter().filter_map(|record| figure(record)).collect()))
+            .collect()
     };
-    let cells = |spreads: &[Option<Spread>], text: &dyn Fn(&Spread) -> String| {
-        spreads.iter().map(|spread| spread.as_ref().map_or("–".to_owned(), text)).collect::<Vec<_>>().into_iter()
+    let column = |title: &str, rank, spreads: &[Option<Spread>], text: &dyn Fn(&Spread) -> String| Column {
+        title: title.to_owned(),
+        cells: points.iter().zip(spreads).map(|(point, spread)| point.cell(spread.as_ref(), text)).collect(),
+        align: Align::Right,
+        rank,
     };
     let throughput = spreads(&|record| Some(record.throughput.messages_per_second));
     let slowest = spreads(&|record| stated_p99(record));
     let mut columns = point_columns(&firsts);
-    columns.push(Column::new(
-        "trials",
-        Align::Right,
-        Column::KEEP,
-        points.values().map(|trials| trials.len().to_string()),
-    ));
-    columns.push(Column::new(
-        "median messages/s",
-        Align::Right,
-        Column::KEEP,
-        cells(&throughput, &|spread| rate(spread.median)),
-    ));
+    columns.push(Column {
+        title: "trials".to_owned(),
+        cells: points.iter().map(Summed::count).collect(),
+        align: Align::Right,
+        rank: Column::KEEP,
+    });
+    columns.push(column("median messages/s", Column::KEEP, &throughput, &|spread| rate(spread.median)));
     // Of fewer, they are the lowest and the highest, or nearly.
-    if points.values().any(|trials| trials.len() >= LEAST_FOR_QUARTILES) {
-        columns.push(Column::new(
-            "quartiles",
-            Align::Right,
-            8,
-            cells(&throughput, &|spread| format!("{} … {}", rate(spread.lower_quartile), rate(spread.upper_quartile))),
-        ));
+    if points.iter().any(|point| point.trials.len() >= LEAST_FOR_QUARTILES) {
+        columns.push(column("quartiles", 8, &throughput, &|spread| {
+            format!("{} … {}", rate(spread.lower_quartile), rate(spread.upper_quartile))
+        }));
     }
-    columns.push(Column::new(
-        "lowest … highest",
-        Align::Right,
-        5,
-        cells(&throughput, &|spread| format!("{} … {}", rate(spread.lowest), rate(spread.highest))),
-    ));
-    columns.push(Column::new("spread", Align::Right, 6, cells(&throughput, &|spread| percent(spread.share()))));
-    columns.push(Column::new(
-        &format!("median {headline} p99"),
-        Align::Right,
-        7,
-        cells(&slowest, &|spread| duration(spread.median)),
-    ));
-    columns.push(Column::new(
-        "lowest … highest",
-        Align::Right,
-        4,
-        cells(&slowest, &|spread| format!("{} … {}", duration(spread.lowest), duration(spread.highest))),
-    ));
+    columns.push(column("lowest … highest", 5, &throughput, &|spread| {
+        format!("{} … {}", rate(spread.lowest), rate(spread.highest))
+    }));
+    columns.push(column("spread", 6, &throughput, &|spread| percent(spread.share())));
+    columns.push(column(&format!("median {headline} p99"), 7, &slowest, &|spread| duration(spread.median)));
+    columns.push(column("lowest … highest", 4, &slowest, &|spread| {
+        format!("{} … {}", duration(spread.lowest), duration(spread.highest))
+    }));
     page.blank();
     table::print(page, columns);
+    if points.iter().any(|point| point.valid == 0 && !point.trials.is_empty()) {
+        page.led("✗ ", Tone::Bad, "No trial of this point is valid: its figures are not to be trusted.");
+    }
 }
 
 /// The headline's 99th percentile, where enough values lie beyond it to state it.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::conclude::verdict::{Evidence, LoadShape, judge};
-use crate::record::sample;
+use crate::record::{GroupVerification, sample};
 
 const PLAIN: View = View { width: 100, colour: false };
 
@@ -24,6 +24,33 @@ fn a_trial_that_is_not_to_be_trusted() {
     record.environment.embedded = true;
     let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
     record.verdict = judge(&Evidence::of(&record, &[], shape));
+    insta::assert_snapshot!(summary(&record, PLAIN));
+}
+
+#[test]
+fn groups_of_which_one_was_slow_and_one_lost_messages() {
+    let mut record = sample::record();
+    let found = record.verification.as_mut().unwrap();
+    let sound = found.groups[0].clone();
+    let slow = GroupVerification {
+        group: 1,
+        lag_at_load_end: Some(412_000),
+        catch_up_ns: Some(9_100_000_000),
+        ..sound.clone()
+    };
+    let lossy = GroupVerification {
+        group: 2,
+        received: 480_000,
+        lost: 6,
+        unread: 119_990,
+        duplicated: 3,
+        catch_up_ns: None,
+        ..sound
+    };
+    (found.lost, found.unread, found.duplicated, found.order_unchecked) = (6, 119_990, 3, 17);
+    found.groups.extend([slow, lossy]);
+    let shape = LoadShape { even_load: true, window: 4000, producers: 4 };
+    record.verdict = judge(&Evidence::of(&record, &sample::series(), shape));
     insta::assert_snapshot!(summary(&record, PLAIN));
 }
 
@@ -90,6 +117,65 @@ fn a_point_of_many_trials_has_quartiles_and_one_of_few_has_none() {
     let shown = render(&records, &[], PLAIN);
     assert!(shown.contains("quartiles") && shown.contains("2,000 … 4,000"), "{shown}");
     assert!(!render(&records[..4], &[], PLAIN).contains("quartiles"));
+}
+
+/// Trials of one point at 1,000, 2,000, … messages/s, of which some are not valid.
+fn trials(not_valid: &[u32], all: u32) -> Vec<Record> {
+    let trial = |trial| {
+        let mut record = Record { trial, ..sample::record() };
+        record.throughput.messages_per_second = f64::from(trial) * 1000.0;
+        record.verdict.valid = !not_valid.contains(&trial);
+        record
+    };
+    (1..=all).map(trial).collect()
+}
+
+/// The row of the table of points.
+fn row_of_points(records: &[Record]) -> String {
+    let shown = render(records, &[], PLAIN);
+    let heading = shown.lines().position(|line| line.contains("median messages/s")).expect("a table of points");
+    shown.lines().nth(heading + 1).expect("a row").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_trial_that_is_not_valid_stays_visible_and_is_in_no_median() {
+    let row = row_of_points(&trials(&[4, 5], 5));
+    assert!(row.starts_with("2 of 5 not valid 2,000 1,000 … 3,000"), "{row}");
+    let row = row_of_points(&trials(&[], 5));
+    assert!(row.starts_with("5 3,000 2,000 … 4,000 1,000 … 5,000"), "{row}");
+}
+
+#[test]
+fn trials_of_different_builds_or_brokers_are_said_to_be_mixed() {
+    let mut records = trials(&[], 3);
+    assert!(!render(&records, &[], PLAIN).contains("mixed"));
+    records[1].environment.brokermark_commit = Some("0ther".to_owned());
+    records[2].environment.broker = Some("Kafka 9".to_owned());
+    let shown = render(&records, &[], PLAIN);
+    assert!(shown.contains("different builds of brokermark") && shown.contains("(0ther, "), "{shown}");
+    assert!(shown.contains("different brokers") && shown.contains("Kafka 9"), "{shown}");
+}
+
+#[test]
+fn a_failed_trial_counts_as_one_that_is_not_valid() {
+    let mut records = trials(&[3], 3);
+    records[2].status = crate::record::Status::Failed;
+    let row = row_of_points(&records);
+    assert!(row.starts_with("1 of 3 not valid 1,500 1,000 … 2,000"), "{row}");
+}
+
+#[test]
+fn a_point_without_a_valid_trial_shows_its_figures_as_not_to_be_trusted() {
+    let records = trials(&[1, 2, 3], 3);
+    let row = row_of_points(&records);
+    assert!(row.starts_with("3 of 3 not valid ✗ 2,000 ✗ 1,000 … 3,000"), "{row}");
+    assert!(render(&records, &[], PLAIN).contains("No trial of this point is valid"));
+}
+
+#[test]
+fn a_run_without_a_record_tells_of_its_seconds() {
+    assert!(!render(&[], &[], PLAIN).contains("rows"));
+    assert!(render(&[], &sample::series(), PLAIN).contains("13 rows"));
 }
 
 #[test]

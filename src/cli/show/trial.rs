@@ -6,10 +6,16 @@ use super::latency;
 use super::page::{LABEL_WIDTH, Page, Tone};
 use super::sparkline::{Fold, sparkline};
 use crate::record::readable::{bytes, count, duration, percent, rate};
-use crate::record::{ErrorCount, HostLoad, LoadModel, Pauses, Phase, Reason, Record, SeriesRow, Status, Wire};
+use crate::record::{
+    ErrorCount, GroupVerification, HostLoad, LoadModel, Pauses, Phase, Reason, Record, SeriesRow, Status, Verification,
+    Wire,
+};
 
 /// From this fairness index on, producers' shares are not worth a line.
 const EVEN_SHARES: f64 = 0.99;
+
+/// What is on its way when the load ends takes less to arrive.
+const WORTH_TELLING_NS: u64 = 1_000_000_000;
 
 /// Everything, with the course of throughput and latency over the seconds.
 pub(super) fn whole(page: &mut Page, record: &Record, series: &[SeriesRow]) {
@@ -46,6 +52,7 @@ fn verdict(page: &mut Page, record: &Record) {
     let (lead, tone, word) = match (record.status, record.verdict.valid) {
         (Status::Failed, _) => ("✗ failed  ", Tone::Bad, record.error.as_deref().unwrap_or_default()),
         (_, true) => ("✓ valid  ", Tone::Good, ""),
+        (Status::Running, false) => ("✗ unfinished  ", Tone::Bad, ""),
         (Status::Interrupted, false) => ("✗ interrupted  ", Tone::Bad, ""),
         (Status::Stalled, false) => ("✗ stalled  ", Tone::Bad, ""),
         (Status::Completed, false) => ("✗ not to be trusted  ", Tone::Bad, ""),
@@ -165,27 +172,67 @@ pub(super) fn errors(page: &mut Page, label: &str, errors: &[ErrorCount]) {
 
 fn verification(page: &mut Page, record: &Record) {
     let Some(found) = &record.verification else { return };
+    // Records of before groups were told apart have the sums alone.
+    let sum = GroupVerification {
+        received: found.received,
+        lost: found.lost,
+        unread: found.unread,
+        undecided: found.undecided,
+        not_acknowledged_but_stored: found.not_acknowledged_but_stored,
+        duplicated: found.duplicated,
+        redelivered: found.redelivered,
+        reordered: found.reordered,
+        corrupt: found.corrupt,
+        ..GroupVerification::default()
+    };
+    let groups = if found.groups.is_empty() { std::slice::from_ref(&sum) } else { &found.groups };
+    for (index, group) in groups.iter().enumerate() {
+        let name = if groups.len() > 1 { format!("group {}: ", group.group) } else { String::new() };
+        let label = if index == 0 { "verified" } else { "" };
+        page.labelled(label, &format!("{name}{}", verified(group, found)));
+    }
+    let elsewhere = [("foreign", found.foreign), ("without a check of their order", found.order_unchecked)];
+    let listed: Vec<String> = listed(&elsewhere);
+    if !listed.is_empty() {
+        page.labelled("", &listed.join(", "));
+    }
+}
+
+/// One group's line.
+fn verified(group: &GroupVerification, found: &Verification) -> String {
     let all = [
-        ("missing", found.missing),
-        ("lost", found.lost),
-        ("duplicated", found.duplicated),
-        ("redelivered", found.redelivered),
-        ("reordered", found.reordered),
-        ("corrupt", found.corrupt),
-        ("foreign", found.foreign),
+        ("lost", group.lost),
+        ("unread", group.unread),
+        ("undecided", group.undecided),
+        ("not acknowledged but stored", group.not_acknowledged_but_stored),
+        ("duplicated", group.duplicated),
+        ("redelivered", group.redelivered),
+        ("reordered", group.reordered),
+        ("corrupt", group.corrupt),
     ];
-    let listed: Vec<String> = all
-        .iter()
-        .filter(|(_, number)| *number > 0)
-        .map(|(name, number)| format!("{} {name}", count(*number)))
-        .collect();
-    let rest = match (listed.is_empty(), found.unordered) {
+    let listed = listed(&all);
+    let mut text = match (listed.is_empty(), found.unordered) {
         (true, 0) => "each exactly once, in order and whole".to_owned(),
         (true, _) => "each exactly once and whole; the broker promises no order".to_owned(),
         (false, _) => format!("{}; otherwise as sent", listed.join(", ")),
     };
-    let doubt = if found.saturated { "; memory exceeded, so these are lower bounds" } else { "" };
-    page.labelled("verified", &format!("{} received: {rest}{doubt}", count(found.received)));
+    if let (Some(lag), Some(catch_up_ns)) = (group.lag_at_load_end, group.catch_up_ns)
+        && lag > 0
+        && catch_up_ns >= WORTH_TELLING_NS
+    {
+        text +=
+            &format!("; {} behind when the load ended, caught up after {}", count(lag), duration(catch_up_ns as f64));
+    }
+    if found.saturated {
+        text += "; memory exceeded, so these are lower bounds";
+    }
+    format!("{} received: {text}", count(group.received))
+}
+
+/// The numbers above 0, with their names.
+fn listed(numbers: &[(&str, u64)]) -> Vec<String> {
+    let above = numbers.iter().filter(|(_, number)| *number > 0);
+    above.map(|(name, number)| format!("{} {name}", count(*number))).collect()
 }
 
 fn thresholds(page: &mut Page, record: &Record) {

@@ -1,10 +1,11 @@
-//! Findings from the account of messages: is it whole, what failed, what was lost.
+//! Findings from the account of messages: is it whole, and what failed.
 
 use super::finding::{Finding, against, note};
 use super::{Evidence, limits};
+use crate::measure::FailureClass;
 use crate::record::ReasonKind::*;
-use crate::record::readable::{count, percent};
-use crate::record::{Status, Verification};
+use crate::record::Status;
+use crate::record::readable::{count, duration, percent};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -13,10 +14,9 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     findings.extend(missing(evidence));
     findings.extend(beyond_range(evidence));
     findings.extend(receive_errors(evidence));
+    findings.extend(crashes(evidence));
     if let Some(verification) = evidence.verification {
-        findings.extend(losses(verification));
-        findings.extend(order(verification));
-        findings.extend(incomplete(verification));
+        findings.extend(super::verification::findings(verification, evidence));
     }
     if evidence.embedded {
         findings.push(against(
@@ -85,6 +85,15 @@ fn status(evidence: &Evidence<'_>) -> Option<Finding> {
             "See the series for when the broker stopped answering, and `errors` for what clients said; `run.duration` ends a load that may stand still.",
             &[],
         )),
+        Status::Running => Some(against(
+            Unfinished,
+            format!(
+                "The trial had not ended when this was written: it is what had been measured after {}.",
+                duration(evidence.throughput.window_ns as f64)
+            ),
+            "Let it run to its end; after a kill, --resume repeats this trial and goes on from there.",
+            &[],
+        )),
         Status::Failed => Some(against(
             Failed,
             format!("The trial failed: {}.", evidence.error.unwrap_or("no cause was recorded").trim_end_matches('.')),
@@ -96,6 +105,10 @@ fn status(evidence: &Evidence<'_>) -> Option<Finding> {
 
 /// Messages that are in no percentile, of every kind together: a note while they are few, else a reason.
 fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
+    if evidence.status == Status::Running {
+        // They are still on their way.
+        return None;
+    }
     let counts = evidence.counts;
     // Acknowledged messages that were lost are a reason of their own, however few.
     let kinds = [("failed", counts.failed), ("unresolved", counts.unresolved), ("unsent", counts.unsent)];
@@ -164,38 +177,10 @@ fn beyond_range(evidence: &Evidence<'_>) -> Option<Finding> {
     ))
 }
 
-fn losses(verification: &Verification) -> Option<Finding> {
-    let Verification { lost, duplicated, corrupt, .. } = *verification;
-    if lost + duplicated + corrupt == 0 {
-        return None;
-    }
-    Some(against(
-        Losses,
-        format!(
-            "{} acknowledged messages were lost, {} delivered twice without notice and {} damaged.",
-            count(lost),
-            count(duplicated),
-            count(corrupt)
-        ),
-        "The broker or the client's settings do not keep what was asked for: check acknowledgement level, replication, retention and idempotence, and that consumers had time to catch up.",
-        &[("lost", lost as f64), ("duplicated", duplicated as f64), ("corrupt", corrupt as f64)],
-    ))
-}
-
-fn order(verification: &Verification) -> Option<Finding> {
-    (verification.reordered > 0).then(|| {
-        note(
-            Reordered,
-            format!("{} messages came after a later one of the same producer.", count(verification.reordered)),
-            "Retries with several requests in flight do this; an idempotent producer keeps order.",
-            &[("reordered", verification.reordered as f64)],
-        )
-    })
-}
-
 fn receive_errors(evidence: &Evidence<'_>) -> Option<Finding> {
-    let [most, ..] = evidence.receive_errors else { return None };
-    let errors: u64 = evidence.receive_errors.iter().map(|error| error.count).sum();
+    let retried = || evidence.receive_errors.iter().filter(|error| error.class != FailureClass::Crashed);
+    let most = retried().next()?;
+    let errors: u64 = retried().map(|error| error.count).sum();
     Some(note(
         ReceiveErrors,
         format!(
@@ -204,27 +189,30 @@ fn receive_errors(evidence: &Evidence<'_>) -> Option<Finding> {
             most.class.name(),
             most.first_message.trim_end_matches('.')
         ),
-        "What they could not read before the drain deadline counts as missing, and as lost if it was acknowledged: see `receive_errors` before blaming the broker for a loss.",
+        "What they could not read in time counts as unread, not as lost: `receive_errors` has the errors by class.",
         &[("errors", errors as f64)],
     ))
 }
 
-fn incomplete(verification: &Verification) -> Option<Finding> {
-    verification.saturated.then(|| {
-        note(
-            VerificationIncomplete,
-            "The verifier's bounded memory was exceeded, so its counts are lower bounds.".to_owned(),
-            "Fewer producers, or consumers that keep up, let it follow every message.",
-            &[],
-        )
-    })
+fn crashes(evidence: &Evidence<'_>) -> Option<Finding> {
+    let crashed = evidence.receive_errors.iter().find(|error| error.class == FailureClass::Crashed)?;
+    Some(against(
+        ConsumerCrashed,
+        format!(
+            "{} consumer(s) crashed and received nothing more: {}.",
+            count(crashed.count),
+            crashed.first_message.trim_end_matches('.')
+        ),
+        "This is a bug of brokermark or of the client library: please report it. What was not received after the crash is not a loss of the broker's.",
+        &[("consumers", crashed.count as f64)],
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::sound::{judged, notes, reasons};
     use super::*;
-    use crate::record::{Record, Verification};
+    use crate::record::{ErrorCount, Record};
 
     /// Moves messages from acknowledged to failed or unresolved.
     fn shift(record: &mut Record, failed: u64, unresolved: u64) {
@@ -246,6 +234,11 @@ mod tests {
         assert_eq!(reasons(|record, _, _| record.counts.unsent = 51), [MissingMessages]);
         let verdict = judged(|record, _, _| shift(record, 40, 30));
         assert!(verdict.reasons[0].evidence.contains("40 failed, 30 unresolved"), "{verdict:?}");
+        let running = reasons(|record, _, _| {
+            record.status = Status::Running;
+            shift(record, 0, 51);
+        });
+        assert_eq!(running, [Unfinished]);
     }
 
     #[test]
@@ -262,24 +255,23 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_a_duplicate_or_damage_speaks_against_it_and_reordering_does_not() {
-        for found in [
-            Verification { lost: 1, ..Verification::default() },
-            Verification { duplicated: 1, ..Verification::default() },
-            Verification { corrupt: 1, ..Verification::default() },
-        ] {
-            assert_eq!(reasons(|record, _, _| record.verification = Some(found)), [Losses]);
-        }
-        let harmless = Verification { reordered: 1, redelivered: 1, missing: 1, foreign: 1, ..Verification::default() };
-        assert_eq!(reasons(|record, _, _| record.verification = Some(harmless)), []);
-        assert_eq!(notes(|record, _, _| record.verification = Some(harmless)), [Reordered]);
-        let saturated = Verification { saturated: true, ..Verification::default() };
-        assert_eq!(notes(|record, _, _| record.verification = Some(saturated)), [VerificationIncomplete]);
+    fn a_crash_speaks_against_it_and_is_no_error_that_was_tried_again() {
+        let crash = ErrorCount {
+            class: FailureClass::Crashed,
+            count: 1,
+            first_message: "index out of bounds".to_owned(),
+            first_at_ns: 0,
+        };
+        let verdict = judged(|record, _, _| record.receive_errors = vec![crash]);
+        let kinds: Vec<_> = verdict.reasons.iter().chain(&verdict.notes).map(|reason| reason.kind).collect();
+        assert_eq!(kinds, [ConsumerCrashed]);
+        assert!(verdict.reasons[0].evidence.contains("1 consumer(s) crashed"), "{verdict:?}");
     }
 
     #[test]
     fn interruption_and_an_embedded_broker_speak_against_it_and_a_debug_build_is_noted() {
         assert_eq!(reasons(|record, _, _| record.status = Status::Interrupted), [Interrupted]);
+        assert_eq!(reasons(|record, _, _| record.status = Status::Running), [Unfinished]);
         assert_eq!(reasons(|record, _, _| record.environment.embedded = true), [Embedded]);
         assert_eq!(notes(|record, _, _| record.environment.debug_build = true), [DebugBuild]);
     }

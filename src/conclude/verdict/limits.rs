@@ -11,6 +11,10 @@ pub const LEAST_MESSAGES: u64 = 1_000;
 /// slower than all recorded ones; beyond this share the highest percentile a record states, the 99.99th, lies among the missing.
 pub const LARGEST_MISSING_SHARE: f64 = 0.000_1;
 
+/// Longest time from the end of the load to a group's last message, in nanoseconds, that is not worth a note: what is on its
+/// way when the load ends takes less, in batches and fetches of up to half a second.
+pub const LONGEST_CATCH_UP_NS: u64 = 1_000_000_000;
+
 /// Least share of the schedule's rate that must have been sent. The end of a window cuts off less than one interval of
 /// each producer, far below this for [`LEAST_MESSAGES`] and more; 1 in 1000 is what a rate claim of three digits bears.
 pub const LEAST_RATE_SHARE: f64 = 0.999;

@@ -12,6 +12,7 @@ mod pipeline;
 mod resources;
 mod steadiness;
 mod trend;
+mod verification;
 
 use crate::record::{
     Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Pipeline, Record, SeriesRow, Status, Throughput,

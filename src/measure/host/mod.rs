@@ -34,12 +34,18 @@ pub struct HostSampler {
     system: Option<SystemTimes>,
     throttled: Option<Duration>,
     pressure: PressureTotals,
-    pauses: PauseProbe,
+    /// `None`: nothing looks for pauses.
+    pauses: Option<PauseProbe>,
 }
 
 impl HostSampler {
     /// Begins here and now.
     pub fn begin() -> Self {
+        HostSampler { pauses: Some(PauseProbe::begin()), ..HostSampler::begin_without_probe() }
+    }
+
+    /// The same without the thread that looks for pauses: beside a sampler that has one.
+    pub fn begin_without_probe() -> Self {
         let process = ProcessUsage::now();
         HostSampler {
             began: Instant::now(),
@@ -49,14 +55,14 @@ impl HostSampler {
             system: SystemTimes::now(),
             throttled: throttled(),
             pressure: PressureTotals::now(),
-            pauses: PauseProbe::begin(),
+            pauses: None,
         }
     }
 
     /// What was used since the begin.
     pub fn usage(&self) -> HostUsage {
         let elapsed = self.began.elapsed();
-        let noted = self.pauses.noted();
+        let noted = self.pauses.as_ref().map(PauseProbe::noted).unwrap_or_default();
         HostUsage {
             elapsed,
             process: ProcessUsage::now().since(self.process).since(noted.own),

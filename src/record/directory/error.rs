@@ -19,6 +19,16 @@ pub enum DirectoryError {
         path.display()
     )]
     ScenarioDiffers { path: PathBuf, line: usize },
+    #[error(
+        "{} was begun with other contents of {file}: resume with the file as it was, start a run anew, or let --resume-anyway send both",
+        path.display()
+    )]
+    InputDiffers { path: PathBuf, file: String },
+    #[error(
+        "{} was begun with {kept}, and this is {now}: figures of both would be in one run. Resume with the build it was begun with, start a run anew, or let --resume-anyway mix them",
+        path.display()
+    )]
+    BuildDiffers { path: PathBuf, kept: String, now: String },
     #[error("{} is being written by another brokermark: wait until that run has ended, or stop it", path.display())]
     InUse { path: PathBuf },
     #[error("{}, line {line}: {reason}", path.display())]
@@ -27,11 +37,19 @@ pub enum DirectoryError {
     UnknownSchema { path: PathBuf, line: usize, found: String, known: &'static str },
     #[error("{} and {attempts} directories numbered after it exist already: remove some, or choose another `output.directory`", path.display())]
     Taken { path: PathBuf, attempts: u32 },
+    #[error("{} took so long to write that {seconds} seconds of the series are missing: set `output.directory` to a faster disk", path.display())]
+    TooSlow { path: PathBuf, seconds: u64 },
     #[error("cannot {action} {}: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
 }
 
 impl DirectoryError {
+    /// Whether the command line or the scenario is not that of the run that is to be gone on with.
+    pub fn is_another_run(&self) -> bool {
+        use DirectoryError::{BuildDiffers, InputDiffers, ScenarioDiffers};
+        matches!(self, ScenarioDiffers { .. } | InputDiffers { .. } | BuildDiffers { .. })
+    }
+
     pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {

@@ -1,11 +1,13 @@
-//! The directory of one run: made once, appended to after every trial, never overwritten.
+//! The directory of one run: made once, appended to, never overwritten but for the checkpoint.
 //!
-//! A trial is kept in this order: its series, its histograms, and last its record, which is what makes it count. Each
-//! append is on disk (file and directory synchronised) when it returns. A failed append takes back what it had written,
-//! so that the files stay readable; the record is still the caller's, who prints [`Record::to_line`] instead of losing
-//! it.
+//! A trial's series and interval log are appended by its [`Journal`] while it runs; its record comes last and is what makes
+//! it count. The record is on disk, and all that belongs to it (files and directory synchronised), when
+//! [`RunDirectory::append_record`] returns. A failed append takes back what it had written, so that the files stay readable;
+//! the record is still the caller's, who prints [`Record::to_line`] instead of losing it.
 
 mod error;
+mod inputs;
+mod journal;
 mod probe;
 mod read;
 mod resume;
@@ -17,12 +19,15 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 pub use error::DirectoryError;
+pub use inputs::InputFile;
+pub use journal::Journal;
 pub use probe::probe;
-pub use read::{ReadRecords, read_records, read_series, standing_records, standing_series};
+pub use read::{
+    ReadRecords, is_being_written, read_checkpoint, read_records, read_series, standing_records, standing_series,
+};
 pub use resume::{CompletedTrial, Resumed};
 
-use super::hlog::{self, HlogLines};
-use super::{Record, SeriesRow};
+use super::Record;
 
 /// The scenario as run.
 pub const SCENARIO_FILE: &str = "scenario.toml";
@@ -32,6 +37,10 @@ pub const RECORDS_FILE: &str = "records.jsonl";
 pub const SERIES_FILE: &str = "series.jsonl";
 /// The latencies as an HdrHistogram interval log.
 pub const HLOG_FILE: &str = "latency.hlog";
+/// What was in the files that payloads are made from, one file a line; only where there are any.
+pub const INPUTS_FILE: &str = "inputs.jsonl";
+/// The record, so far, of the trial that is running or was when the run was killed.
+pub const CHECKPOINT_FILE: &str = "checkpoint.json";
 
 /// Directories of one name and second that are tried before giving up.
 const MOST_OF_ONE_SECOND: u32 = 1000;
@@ -41,8 +50,7 @@ const MOST_OF_ONE_SECOND: u32 = 1000;
 pub struct RunDirectory {
     path: PathBuf,
     records: Appender,
-    series: Appender,
-    hlog: Option<Appender>,
+    journal: Journal,
 }
 
 impl RunDirectory {
@@ -71,7 +79,8 @@ impl RunDirectory {
         records.lock()?;
         let series = Appender::open(path.join(SERIES_FILE))?;
         synchronise_directory(&path)?;
-        Ok(RunDirectory { path, records, series, hlog: None })
+        let journal = Journal::begin(&path, series)?;
+        Ok(RunDirectory { path, records, journal })
     }
 
     /// Where the run is kept.
@@ -79,46 +88,22 @@ impl RunDirectory {
         &self.path
     }
 
-    /// Appends a trial's record: the trial counts as finished when this returns.
+    /// Takes a trial's seconds while it runs.
+    pub fn journal(&mut self) -> &mut Journal {
+        &mut self.journal
+    }
+
+    /// Waits until the trial's seconds are on disk and appends its record, which takes the place of its checkpoint. The
+    /// trial counts as finished when the record is there, even where something else went wrong: a record with a gap in its
+    /// series is worth more than none.
     ///
     /// # Errors
-    /// When the line cannot be brought to disk; the file is then as it was before.
+    /// When the seconds or the record could not be brought to disk, or the checkpoint not be removed. A record that could
+    /// not be brought there is not in the file.
     pub fn append_record(&mut self, record: &Record) -> Result<(), DirectoryError> {
-        self.records.append(record.to_line().as_bytes())
-    }
-
-    /// Appends a trial's seconds; call it before [`RunDirectory::append_record`].
-    ///
-    /// # Errors
-    /// When the lines cannot be brought to disk; the file is then as it was before.
-    pub fn append_series(&mut self, rows: &[SeriesRow]) -> Result<(), DirectoryError> {
-        let mut lines = String::new();
-        for row in rows {
-            lines.push_str(&row.to_line());
-        }
-        self.series.append(lines.as_bytes())
-    }
-
-    /// Appends a trial's lines to the interval log; call it before [`RunDirectory::append_record`].
-    ///
-    /// # Errors
-    /// When the lines cannot be brought to disk; the file is then as it was before.
-    pub fn append_hlog(&mut self, lines: &HlogLines) -> Result<(), DirectoryError> {
-        let Some(started) = lines.started() else { return Ok(()) };
-        let hlog = match &mut self.hlog {
-            Some(hlog) => hlog,
-            None => {
-                let hlog = self.hlog.insert(Appender::open(self.path.join(HLOG_FILE))?);
-                synchronise_directory(&self.path)?;
-                hlog
-            }
-        };
-        let mut text = Vec::new();
-        if hlog.is_empty()? {
-            text.extend_from_slice(hlog::header(started).as_bytes());
-        }
-        text.extend_from_slice(lines.text());
-        hlog.append(&text)
+        let settled = self.journal.settle();
+        self.records.append(record.to_line().as_bytes())?;
+        settled.and(journal::remove_checkpoint(&self.path))
     }
 }
 
@@ -180,13 +165,24 @@ impl Appender {
             .map_err(|error| DirectoryError::io("read", &self.path, error))
     }
 
+    /// Writes whole lines and synchronises them.
     fn append(&mut self, lines: &[u8]) -> Result<(), DirectoryError> {
-        self.try_append(lines).map_err(|error| DirectoryError::io("write", &self.path, error))
+        self.try_write(lines, File::sync_all).map_err(|error| DirectoryError::io("write", &self.path, error))
     }
 
-    fn try_append(&mut self, lines: &[u8]) -> io::Result<()> {
+    /// Writes whole lines.
+    fn write(&mut self, lines: &[u8]) -> Result<(), DirectoryError> {
+        self.try_write(lines, |_| Ok(())).map_err(|error| DirectoryError::io("write", &self.path, error))
+    }
+
+    /// Brings what was written to disk.
+    fn synchronise(&mut self) -> Result<(), DirectoryError> {
+        self.file.sync_data().map_err(|error| DirectoryError::io("synchronise", &self.path, error))
+    }
+
+    fn try_write(&mut self, lines: &[u8], synchronise: fn(&File) -> io::Result<()>) -> io::Result<()> {
         let before = self.file.seek(SeekFrom::End(0))?;
-        let written = self.file.write_all(lines).and_then(|()| self.file.sync_all());
+        let written = self.file.write_all(lines).and_then(|()| synchronise(&self.file));
         if written.is_err() {
             // Half a line would make the file unreadable. Should this fail too, reading tolerates a cut-off last line.
             let _ = self.file.set_len(before);
@@ -198,7 +194,7 @@ impl Appender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample;
+    use crate::record::{HlogLines, sample};
 
     fn started() -> Timestamp {
         "2026-03-01T12:00:00.25Z".parse().unwrap()
@@ -223,7 +219,9 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let mut directory = RunDirectory::create(base.path(), "load", started(), "").unwrap();
         let (record, rows) = (sample::record(), sample::series());
-        directory.append_series(&rows).unwrap();
+        for row in &rows {
+            directory.journal().second(row, HlogLines::default());
+        }
         directory.append_record(&record).unwrap();
         directory.append_record(&record).unwrap();
         let read = read_records(directory.path()).unwrap();

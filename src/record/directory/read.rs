@@ -8,8 +8,8 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{DirectoryError, RECORDS_FILE, SERIES_FILE};
-use crate::record::{Record, SCHEMA, SeriesRow};
+use super::{CHECKPOINT_FILE, DirectoryError, RECORDS_FILE, SERIES_FILE};
+use crate::record::{Phase, Record, SCHEMA, SeriesRow};
 
 /// What a file of records holds.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -60,6 +60,35 @@ pub fn read_series(directory: &Path) -> Result<Vec<SeriesRow>, DirectoryError> {
     }
 }
 
+/// The last checkpoint of a trial that has no record: it is still running, or was when the run was killed. One that
+/// `records` know more of is left out.
+///
+/// # Errors
+/// When the file is there and cannot be read, or is no record that this version reads.
+pub fn read_checkpoint(directory: &Path, records: &[Record]) -> Result<Option<Record>, DirectoryError> {
+    let file = directory.join(CHECKPOINT_FILE);
+    let text = match fs::read(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(DirectoryError::io("read", &file, error)),
+    };
+    let checkpoint: Record = serde_json::from_slice(&text).map_err(|error| damaged(&file, 1, &text, &error))?;
+    if checkpoint.schema != SCHEMA {
+        return Err(unknown_schema(&file, 1, &checkpoint.schema));
+    }
+    let superseded = records.iter().any(|record| {
+        (record.point_index, record.trial) == (checkpoint.point_index, checkpoint.trial)
+            && record.started_at >= checkpoint.started_at
+    });
+    Ok((!superseded).then_some(checkpoint))
+}
+
+/// Whether a run still goes on in `directory`: its process holds a lock. False where that cannot be known.
+pub fn is_being_written(directory: &Path) -> bool {
+    let locked = |file: fs::File| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock));
+    fs::File::open(directory.join(RECORDS_FILE)).is_ok_and(locked)
+}
+
 /// The record that stands for each trial, in the order of points and trials: of a trial that was run anew after an
 /// interruption or a failure, the last.
 pub fn standing_records(records: &[Record]) -> Vec<&Record> {
@@ -72,12 +101,24 @@ pub fn standing_records(records: &[Record]) -> Vec<&Record> {
 pub fn standing_series(rows: &[SeriesRow], point_index: usize, trial: u32) -> Vec<SeriesRow> {
     let mut standing: Vec<SeriesRow> = Vec::new();
     for row in rows.iter().filter(|row| row.point_index == point_index && row.trial == trial) {
-        if standing.last().is_some_and(|last| row.second < last.second) {
+        if standing.last().is_some_and(|last| begins_anew(last, row)) {
             standing.clear();
         }
         standing.push(row.clone());
     }
     standing
+}
+
+/// Whether `row` is the first of another execution than `last`: time goes back, or a phase that had passed, or a whole
+/// second begins twice.
+fn begins_anew(last: &SeriesRow, row: &SeriesRow) -> bool {
+    let order = |phase| match phase {
+        Phase::WarmUp => 0,
+        Phase::Measure => 1,
+        Phase::Drain => 2,
+    };
+    let (before, now) = (order(last.phase), order(row.phase));
+    row.second < last.second || row.second == last.second && (now < before || now == before && now < 2 && last.full)
 }
 
 /// The lines of a file, and where its last line begins if that was cut off.
@@ -174,5 +215,30 @@ mod tests {
         let rows = [first, vec![other], again.clone()].concat();
         assert_eq!(standing_series(&rows, 0, 1), again);
         assert_eq!(standing_series(&rows, 0, 2).len(), 1);
+    }
+
+    #[test]
+    fn a_trial_that_was_killed_in_its_first_seconds_and_run_again_has_the_later_ones() {
+        let again = sample::series();
+        for killed_after in 1..=again.len() {
+            let rows = [&again[..killed_after], &again[..]].concat();
+            assert_eq!(standing_series(&rows, 0, 1), again, "killed after {killed_after} rows");
+        }
+        let measured: Vec<SeriesRow> =
+            (0..3).map(|second| SeriesRow { second, phase: Phase::Measure, ..again[0].clone() }).collect();
+        assert_eq!(standing_series(&[&measured[..1], &measured[..]].concat(), 0, 1), measured);
+    }
+
+    #[test]
+    fn a_checkpoint_stands_until_its_trial_has_a_later_record() {
+        let directory = tempfile::tempdir().unwrap();
+        let read = |records: &[Record]| read_checkpoint(directory.path(), records).unwrap();
+        assert_eq!(read(&[]), None);
+        let running = Record { status: Status::Running, ..sample::record() };
+        fs::write(directory.path().join(CHECKPOINT_FILE), running.to_line()).unwrap();
+        let other = Record { trial: 2, ..sample::record() };
+        let before = Record { started_at: jiff::Timestamp::UNIX_EPOCH, ..sample::record() };
+        assert_eq!(read(&[other, before]).as_ref(), Some(&running));
+        assert_eq!(read(&[sample::record()]), None);
     }
 }

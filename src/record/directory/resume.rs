@@ -1,15 +1,16 @@
 //! Going on with a run that was stopped: by a signal, a crash or a full disk.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use super::read::read_lines;
+use super::inputs::{InputFile, changed};
+use super::read::{read_checkpoint, read_lines};
 use super::{DirectoryError, HLOG_FILE, RECORDS_FILE, RunDirectory, SCENARIO_FILE, SERIES_FILE};
-use crate::record::{Record, SeriesRow, Status};
+use crate::record::{Environment, Record, SeriesRow, Status};
 
 /// Names a trial of a plan: its point's index and its repetition.
 pub type CompletedTrial = (usize, u32);
@@ -18,10 +19,10 @@ pub type CompletedTrial = (usize, u32);
 #[derive(Debug)]
 pub struct Resumed {
     pub directory: RunDirectory,
-    /// Trials with a completed record: they need not be run again. Interrupted and failed ones are not among them; their
+    /// Records of completed trials, which need not be run again. Interrupted and failed ones are not among them; their
     /// records stay, and the later record of the same trial stands.
-    pub complete: BTreeSet<CompletedTrial>,
-    /// The run's id, so that its trials keep sharing one; `None` when it has no record yet.
+    pub complete: BTreeMap<CompletedTrial, Record>,
+    /// The run's id, so that its trials keep sharing one; `None` when it has neither a record nor a checkpoint yet.
     pub run_id: Option<String>,
     /// What was repaired, one sentence each, for the user to read.
     pub repairs: Vec<String>,
@@ -44,16 +45,37 @@ impl RunDirectory {
         let records: Vec<Record> = mend(&path.join(RECORDS_FILE), &mut repairs)?;
         let _: Vec<SeriesRow> = mend(&path.join(SERIES_FILE), &mut repairs)?;
         mend_text(&path.join(HLOG_FILE), &mut repairs)?;
+        let checkpoint = read_checkpoint(path, &records)?;
+        let run_id = records.last().or(checkpoint.as_ref()).map(|record| record.run_id.clone());
         Ok(Resumed {
             directory,
             complete: records
-                .iter()
+                .into_iter()
                 .filter(|record| record.status == Status::Completed)
-                .map(|record| (record.point_index, record.trial))
+                .map(|record| ((record.point_index, record.trial), record))
                 .collect(),
-            run_id: records.last().map(|record| record.run_id.clone()),
+            run_id,
             repairs,
         })
+    }
+}
+
+impl Resumed {
+    /// Refuses to put figures into the run that were measured by another build than `now`, or with other contents of the
+    /// payloads' files than `files`.
+    ///
+    /// # Errors
+    /// When they would be.
+    pub fn require_same_program(&self, now: &Environment, files: &[InputFile]) -> Result<(), DirectoryError> {
+        let path = || self.directory.path().to_owned();
+        if let Some(changed) = changed(self.directory.path(), files)? {
+            return Err(DirectoryError::InputDiffers { path: path(), file: changed.file.clone() });
+        }
+        let now = now.build();
+        match self.complete.values().map(|record| record.environment.build()).find(|kept| *kept != now) {
+            Some(kept) => Err(DirectoryError::BuildDiffers { path: path(), kept, now }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -129,14 +151,16 @@ fn name(file: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample;
+    use crate::record::{HlogLines, sample};
 
     const SCENARIO: &str = "name = 'load'\n[load]\nmodel = 'closed'\n";
 
     fn run(records: &[Record], tail: &str) -> (tempfile::TempDir, PathBuf) {
         let base = tempfile::tempdir().unwrap();
         let mut directory = RunDirectory::create(base.path(), "load", sample::record().started_at, SCENARIO).unwrap();
-        directory.append_series(&sample::series()).unwrap();
+        for row in sample::series() {
+            directory.journal().second(&row, HlogLines::default());
+        }
         for record in records {
             directory.append_record(record).unwrap();
         }
@@ -154,7 +178,7 @@ mod tests {
         let interrupted = Record { trial: 3, status: Status::Interrupted, ..sample::record() };
         let (_base, path) = run(&[sample::record(), second.clone(), interrupted], "{\"schema\":\"broker");
         let mut resumed = RunDirectory::open_for_resume(&path, SCENARIO).unwrap();
-        assert_eq!(resumed.complete, BTreeSet::from([(0, 1), (0, 2)]));
+        assert_eq!(resumed.complete.keys().collect::<Vec<_>>(), [&(0, 1), &(0, 2)]);
         assert_eq!(resumed.repairs.len(), 3, "{:?}", resumed.repairs);
         assert_eq!(resumed.run_id, Some(second.run_id));
         resumed.directory.append_record(&Record { trial: 3, ..sample::record() }).unwrap();
@@ -192,6 +216,20 @@ mod tests {
         let (_base, path) = run(&[], "");
         let error = RunDirectory::open_for_resume(&path, &SCENARIO.replace("closed", "open")).unwrap_err();
         assert!(matches!(error, DirectoryError::ScenarioDiffers { line: 3, .. }), "{error}");
+    }
+
+    #[test]
+    fn another_build_is_refused_while_its_records_would_stay() {
+        let (_base, path) = run(&[sample::record()], "");
+        let resumed = RunDirectory::open_for_resume(&path, SCENARIO).unwrap();
+        let now = sample::record().environment;
+        resumed.require_same_program(&now, &[]).unwrap();
+        let other = Environment { brokermark_commit: Some("0ther".to_owned()), ..now };
+        let error = resumed.require_same_program(&other, &[]).unwrap_err();
+        assert!(error.is_another_run() && error.to_string().contains("(0ther, "), "{error}");
+        drop(resumed);
+        let (_base, path) = run(&[Record { status: Status::Interrupted, ..sample::record() }], "");
+        RunDirectory::open_for_resume(&path, SCENARIO).unwrap().require_same_program(&other, &[]).unwrap();
     }
 
     #[test]

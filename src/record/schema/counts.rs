@@ -17,7 +17,7 @@ pub struct Counts {
     pub acknowledged: u64,
     /// Messages with an outcome that is not an acknowledgement; `errors` has them by class.
     pub failed: u64,
-    /// Messages without any outcome when the drain deadline passed.
+    /// Messages without any outcome when the drain ended: at its deadline, or by a signal.
     pub unresolved: u64,
     /// Messages that were due and never handed to the client; not among `attempted`. 0 in a closed loop.
     #[serde(default)]
@@ -27,7 +27,8 @@ pub struct Counts {
     pub producers_that_differ: u64,
     /// Payload of the acknowledged messages, in bytes; keys, headers and framing not counted.
     pub payload_bytes_acknowledged: u64,
-    /// Measured messages received, by all consumers of all groups together; `null` without consumers.
+    /// Measured messages that arrived at a group for the first time, by all consumers of all groups together; without
+    /// `consumers.verify` repetitions cannot be told and are among them. `null` without consumers.
     pub consumed: Option<u64>,
     /// The same account of the warm-up, whose messages are in no other figure.
     pub warm_up: WarmUpCounts,
@@ -61,7 +62,7 @@ pub struct WarmUpCounts {
     pub acknowledged: u64,
     /// Messages with an outcome that is not an acknowledgement.
     pub failed: u64,
-    /// Messages without any outcome when the drain deadline passed.
+    /// Messages without any outcome when the drain ended: at its deadline, or by a signal.
     pub unresolved: u64,
 }
 
@@ -78,34 +79,6 @@ pub struct ErrorCount {
     pub first_message: String,
     /// When the first of them failed, in nanoseconds since the begin of the measured phase; 0: before it.
     pub first_at_ns: u64,
-}
-
-/// What the consumers found, over all groups together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct Verification {
-    /// Messages of this trial received, repeated deliveries and warm-up included.
-    pub received: u64,
-    /// Messages attempted and not received; failed and unresolved ones may be among them, and that is no loss.
-    pub missing: u64,
-    /// Messages acknowledged and not received: the broker said that it has them.
-    pub lost: u64,
-    /// Deliveries beyond the first of a message to a group that the broker did not announce as repeated.
-    pub duplicated: u64,
-    /// Deliveries beyond the first that the broker announced as repeated.
-    pub redelivered: u64,
-    /// Messages received after a later one of the same producer within a stretch for which the broker promises order.
-    pub reordered: u64,
-    /// Messages whose order nobody looked at, because the broker promises none.
-    #[serde(default)]
-    pub unordered: u64,
-    /// Messages whose payload is not what was sent.
-    pub corrupt: u64,
-    /// Messages that are not of this trial; they are in no other figure.
-    pub foreign: u64,
-    /// Whether the verifier's bounded memory was exceeded: then `duplicated` and `reordered` are lower bounds and
-    /// `missing` and `lost` are not certain.
-    pub saturated: bool,
 }
 
 #[cfg(test)]

@@ -36,3 +36,17 @@ pub struct Environment {
     /// The command line, one item an argument, secrets masked.
     pub command_line: Vec<String>,
 }
+
+impl Environment {
+    /// The build of brokermark in words: two of the same words are the same program.
+    pub fn build(&self) -> String {
+        let of = |what: &Option<String>, unknown: &str| what.clone().unwrap_or_else(|| unknown.to_owned());
+        format!(
+            "brokermark {} ({}, {}{})",
+            self.brokermark_version,
+            of(&self.brokermark_commit, "unknown commit"),
+            of(&self.rust_compiler, "unknown compiler"),
+            if self.debug_build { ", without optimisation" } else { "" }
+        )
+    }
+}

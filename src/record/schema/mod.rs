@@ -13,6 +13,7 @@ mod pipeline;
 mod series;
 mod throughput;
 mod verdict;
+mod verification;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use client::{Client, HostLoad, Pauses, SendLoopLag};
-pub use counts::{Counts, ErrorCount, Verification, WarmUpCounts};
+pub use counts::{Counts, ErrorCount, WarmUpCounts};
 pub use environment::Environment;
 pub use latency::{HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, independent_values_needed};
 pub use part::{SchedulePart, SchedulePartKind};
@@ -29,6 +30,7 @@ pub use pipeline::{BoundBy, Held, KeptUp, Pipeline, Poisoned, Reconciliation, Se
 pub use series::{Phase, SeriesRow};
 pub use throughput::{Completion, ProducerShares, Throughput};
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};
+pub use verification::{GroupVerification, Verification};
 pub use wire::Wire;
 
 /// The value of [`Record::schema`] that this build writes and reads.
@@ -140,6 +142,9 @@ pub enum Status {
     Stalled,
     /// It could not run, or not to its end; `error` says why.
     Failed,
+    /// It had not ended when this was written, once a minute: it still runs, or the run was killed. Only a checkpoint says
+    /// so.
+    Running,
 }
 
 /// What decided when messages were sent.

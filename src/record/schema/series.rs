@@ -33,7 +33,8 @@ pub struct SeriesRow {
     pub failed: u64,
     /// Payload of the acknowledged messages, in bytes.
     pub payload_bytes: u64,
-    /// Messages received by all consumers; `null` without consumers.
+    /// Messages that arrived at a group for the first time, by all consumers, warm-up included; all messages received where
+    /// nothing is verified. `null` without consumers.
     pub consumed: Option<u64>,
     /// Messages that the pipeline was done with: written to every sink, or poison, or given up; left out without a pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]

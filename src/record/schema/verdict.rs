@@ -53,12 +53,22 @@ pub enum ReasonKind {
     Interrupted,
     /// Nothing moved for `run.stall_deadline`.
     Stalled,
+    /// The trial had not ended when the checkpoint was written.
+    Unfinished,
+    /// A consumer crashed: a bug of brokermark or of a client library.
+    ConsumerCrashed,
     /// The broker ran in this process, so no throughput of it means anything.
     Embedded,
     /// brokermark was built without optimisation.
     DebugBuild,
     /// Acknowledged messages were lost, delivered twice or damaged.
     Losses,
+    /// Acknowledged messages were not read before the wait for consumers ended.
+    Unread,
+    /// Consumers received the last messages long after the load had ended.
+    ConsumersBehind,
+    /// Messages arrived that had failed or had no outcome.
+    NotAcknowledgedButStored,
     /// Messages came in another order than they were sent.
     Reordered,
     /// The verifier could not follow every message.
@@ -109,9 +119,14 @@ impl ReasonKind {
             ReasonKind::Failed => "failed",
             ReasonKind::Interrupted => "interrupted",
             ReasonKind::Stalled => "stalled",
+            ReasonKind::Unfinished => "unfinished",
+            ReasonKind::ConsumerCrashed => "consumer_crashed",
             ReasonKind::Embedded => "embedded",
             ReasonKind::DebugBuild => "debug_build",
             ReasonKind::Losses => "losses",
+            ReasonKind::Unread => "unread",
+            ReasonKind::ConsumersBehind => "consumers_behind",
+            ReasonKind::NotAcknowledgedButStored => "not_acknowledged_but_stored",
             ReasonKind::Reordered => "reordered",
             ReasonKind::VerificationIncomplete => "verification_incomplete",
             ReasonKind::ReceiveErrors => "receive_errors",

@@ -240,7 +240,7 @@ fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'s
     let consumers = scenario.consumers.as_ref();
     let closed = scenario.load == Load::Closed;
     let (reason, advice) = match threshold.metric {
-        Metric::Lost | Metric::Duplicated | Metric::Reordered | Metric::Corrupt
+        Metric::Lost | Metric::Unread | Metric::Duplicated | Metric::Reordered | Metric::Corrupt
             if !consumers.is_some_and(|consumers| consumers.verify) =>
         {
             ("nothing verifies what arrives", "add `[consumers]` with `verify = true`")

@@ -43,15 +43,30 @@ pub(super) struct Context<'a> {
     pub default_name: String,
     /// What is known of the files read as payloads, so that a sweep reads each only once.
     line_files: RefCell<BTreeMap<PathBuf, Result<payload::LineSizes, String>>>,
+    /// The files that payloads are made from, by the path that the scenario has.
+    pub payload_files: RefCell<BTreeMap<String, PathBuf>>,
 }
 
 impl<'a> Context<'a> {
     pub(super) fn new(descriptors: &'a [Descriptor], directory: &'a Path, default_name: String) -> Self {
-        Context { descriptors, directory, default_name, line_files: RefCell::default() }
+        Context {
+            descriptors,
+            directory,
+            default_name,
+            line_files: RefCell::default(),
+            payload_files: RefCell::default(),
+        }
     }
 
     fn resolve(&self, path: &str) -> PathBuf {
         self.directory.join(path)
+    }
+
+    /// The path of a file that must be there, and whose contents are sent.
+    fn payload_file(&self, field: &Field<'_>) -> Option<PathBuf> {
+        let path = self.existing_file(field)?;
+        self.payload_files.borrow_mut().insert(field.string()?.to_owned(), path.clone());
+        Some(path)
     }
 
     /// The path of a file that must be there.

@@ -141,7 +141,7 @@ fn content(kind: Kind, fields: &Fields<'_>, context: &Context<'_>) -> Option<(Co
         }
         Kind::Lines => {
             let field = fields.require("file", "name the file whose lines are sent")?;
-            let file = context.existing_file(&field)?;
+            let file = context.payload_file(&field)?;
             let known = context.line_files.borrow().get(&file).cloned();
             let lines = known.unwrap_or_else(|| {
                 let lines = line_sizes(&file);
@@ -192,7 +192,7 @@ fn template(fields: &Fields<'_>, context: &Context<'_>) -> Option<Template> {
             (field, text)
         }
         (None, Some(field)) => {
-            let file = context.existing_file(&field)?;
+            let file = context.payload_file(&field)?;
             let text = std::fs::read_to_string(&file)
                 .map_err(|error| {
                     field.refuse(format!("{} cannot be read: {error}", file.display()), "give a text file")

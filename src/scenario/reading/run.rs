@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use crate::measure::MAX_LATENCY_NS;
+use crate::measure::HIGHEST_NS;
 use crate::scenario::fields::Fields;
 use crate::scenario::{RunLimits, Stop, keys};
 
-/// A stamp tells times below [`MAX_LATENCY_NS`]; the rest is what an outcome may have taken before the drain began.
-const LONGEST_DRAIN: Duration = Duration::from_secs(400);
-const _: () = assert!(LONGEST_DRAIN.as_nanos() < MAX_LATENCY_NS as u128);
+/// The histograms of latencies end here: what took longer is only counted.
+const LONGEST_DRAIN: Duration = Duration::from_nanos(HIGHEST_NS);
 
 pub(super) fn read(root: &Fields<'_>) -> RunLimits {
     let mut run = RunLimits {
         warm_up: Duration::ZERO,
         stop: Stop::default(),
         drain_deadline: Duration::from_secs(30),
+        catch_up_deadline: Duration::from_secs(300),
         stall_deadline: Duration::from_secs(60),
     };
     let Some(fields) = root.get("run").and_then(|field| field.fields(&keys::RUN)) else { return run };
@@ -30,9 +30,12 @@ pub(super) fn read(root: &Fields<'_>) -> RunLimits {
         && let Some(deadline) = field.duration_above_zero()
     {
         if deadline >= LONGEST_DRAIN {
-            field.refuse("`run.drain_deadline` is too long", "it is below 400s: beyond that no latency can be told");
+            field.refuse("`run.drain_deadline` is too long", "it is below 10m: beyond that no latency can be told");
         }
         run.drain_deadline = deadline;
+    }
+    if let Some(deadline) = fields.get("catch_up_deadline").and_then(|field| field.duration_above_zero()) {
+        run.catch_up_deadline = deadline;
     }
     if let Some(deadline) = fields.get("stall_deadline").and_then(|field| field.duration_above_zero()) {
         run.stall_deadline = deadline;

@@ -35,7 +35,7 @@ impl Stream {
     fn read_from(&self, start: &str) -> Record {
         let scenario = self.scenario(&real(&format!("start = {start}")));
         let record = Bench::new(&format!("{scenario}[consumers]\n[run]\nmessages = 500\n")).run(&[]).record();
-        let found = record.verification.unwrap();
+        let found = record.verification.as_ref().unwrap();
         assert_eq!((found.lost, found.duplicated, found.corrupt), (0, 0, 0), "{start}: {found:?}");
         assert_eq!(record.counts.acknowledged, 500);
         record
@@ -103,7 +103,7 @@ fn real_consumers_go_on_where_they_were_when_the_connection_was_cut() {
         assert_balanced(&record);
         assert!(record.counts.acknowledged > 2000, "{:?}", record.counts);
         assert!(record.receive_errors.iter().map(|error| error.count).sum::<u64>() > 0, "it was never cut");
-        let found = record.verification.unwrap();
+        let found = record.verification.as_ref().unwrap();
         assert_eq!((found.lost, found.duplicated, found.corrupt), (0, 0, 0), "{start}: {found:?}");
         assert!(foreign.contains(&found.foreign), "{start}: {found:?}");
     }

@@ -12,13 +12,11 @@ use super::membership::Membership;
 use crate::load::PayloadPool;
 
 /// What a client instance is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Delivery reports, errors and statistics come as events.
     Producer,
-    Consumer,
-    /// A consumer that is told when its group takes partitions away.
-    Member,
+    /// Is told what its group gives and takes.
+    Consumer(Membership),
 }
 
 /// Owns a `rd_kafka_t`. librdkafka's functions on it may be called from any thread.
@@ -46,7 +44,10 @@ impl Client {
         properties: impl IntoIterator<Item = (&'p str, &'p str)>,
         payloads: Option<Arc<PayloadPool>>,
     ) -> Result<Self, String> {
-        let membership: Option<Arc<Membership>> = (role == Role::Member).then(Arc::default);
+        let membership = match role {
+            Role::Producer => None,
+            Role::Consumer(membership) => Some(Arc::new(membership)),
+        };
         // SAFETY: has no preconditions.
         let configuration = unsafe { rd::rd_kafka_conf_new() };
         for (key, value) in properties {
@@ -62,16 +63,14 @@ impl Client {
         // as events.
         unsafe {
             rd::rd_kafka_conf_set_log_cb(configuration, None);
-            let kind = match role {
-                Role::Producer => {
+            let kind = match &membership {
+                None => {
                     let events = rd::RD_KAFKA_EVENT_DR | rd::RD_KAFKA_EVENT_ERROR | rd::RD_KAFKA_EVENT_STATS;
                     rd::rd_kafka_conf_set_events(configuration, events);
                     rd::rd_kafka_type_t::RD_KAFKA_PRODUCER
                 }
-                Role::Consumer => rd::rd_kafka_type_t::RD_KAFKA_CONSUMER,
-                Role::Member => {
-                    let membership = membership.as_ref().map_or(std::ptr::null(), Arc::as_ptr);
-                    rd::rd_kafka_conf_set_opaque(configuration, membership.cast_mut().cast());
+                Some(membership) => {
+                    rd::rd_kafka_conf_set_opaque(configuration, Arc::as_ptr(membership).cast_mut().cast());
                     rd::rd_kafka_conf_set_rebalance_cb(configuration, Some(super::membership::rebalance));
                     rd::rd_kafka_type_t::RD_KAFKA_CONSUMER
                 }
@@ -87,7 +86,7 @@ impl Client {
         }
     }
 
-    /// Of a [`Role::Member`], what its group asks of it.
+    /// Of a consumer, what its group asks of it.
     pub fn membership(&self) -> Option<Arc<Membership>> {
         self.membership.clone()
     }

@@ -30,8 +30,9 @@ pub struct ConsumerQueue {
     /// Partitions that were read to their end, with the position of it: told of members that ask for
     /// `enable.partition.eof`.
     ended: Vec<(u32, u64)>,
-    /// Of a member that commits.
     membership: Option<Arc<Membership>>,
+    /// How far the messages of one fetch reached, partition after partition: empty between calls.
+    reached: Vec<(u32, i64)>,
 }
 
 // SAFETY: librdkafka's queues may be used from any thread, and `messages` is empty between calls.
@@ -68,6 +69,7 @@ impl ConsumerQueue {
                 messages: Vec::with_capacity(FETCH),
                 ended: Vec::new(),
                 membership,
+                reached: Vec::new(),
             };
             if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(consumer) } else { Err(code) }
         }
@@ -148,6 +150,11 @@ impl ConsumerQueue {
                     Code::RD_KAFKA_RESP_ERR_NO_ERROR => {
                         each(received(message, &self.envelope_header));
                         taken.messages += 1;
+                        let (partition, next) = ((*message).partition.max(0) as u32, (*message).offset + 1);
+                        match self.reached.last_mut() {
+                            Some((latest, reached)) if *latest == partition => *reached = next,
+                            _ => self.reached.push((partition, next)),
+                        }
                     }
                     Code::RD_KAFKA_RESP_ERR__PARTITION_EOF => {
                         self.ended.push(((*message).partition.max(0) as u32, (*message).offset.max(0) as u64));
@@ -159,6 +166,10 @@ impl ConsumerQueue {
                 rd::rd_kafka_message_destroy(message);
             }
         }
+        if let Some(positions) = self.membership.as_ref().and_then(|membership| membership.positions()) {
+            positions.advance(&self.reached);
+        }
+        self.reached.clear();
         taken
     }
 
@@ -276,13 +287,7 @@ unsafe fn received<'a>(message: *const rd::rd_kafka_message_t, envelope_header: 
     // SAFETY: by the caller's promise; pointers and lengths of a message belong together.
     unsafe {
         let payload = bytes((*message).payload, (*message).len);
-        let mut headers = ptr::null_mut();
-        let (mut value, mut length) = (ptr::null(), 0);
-        let has_headers = rd::rd_kafka_message_headers(message, &mut headers) == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
-        let found = has_headers
-            && rd::rd_kafka_header_get_last(headers, envelope_header.as_ptr(), &mut value, &mut length)
-                == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
-        let envelope = found.then(|| bytes(value, length));
+        let envelope = envelope_beside(message, envelope_header);
         Received {
             payload,
             envelope,
@@ -293,9 +298,29 @@ unsafe fn received<'a>(message: *const rd::rd_kafka_message_t, envelope_header: 
     }
 }
 
+/// The engine's own header of a message that carries one beside its payload.
+///
+/// # Safety
+/// `message` must be a valid message, which the result borrows from.
+pub(super) unsafe fn envelope_beside<'a>(
+    message: *const rd::rd_kafka_message_t,
+    envelope_header: &CString,
+) -> Option<&'a [u8]> {
+    let mut headers = ptr::null_mut();
+    let (mut value, mut length) = (ptr::null(), 0);
+    // SAFETY: by the caller's promise; the name is terminated, and a header's value and length belong together.
+    unsafe {
+        let has_headers = rd::rd_kafka_message_headers(message, &mut headers) == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
+        let found = has_headers
+            && rd::rd_kafka_header_get_last(headers, envelope_header.as_ptr(), &mut value, &mut length)
+                == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
+        found.then(|| bytes(value, length))
+    }
+}
+
 /// # Safety
 /// `begin` must be null or the begin of `length` bytes that live for `'a`.
-unsafe fn bytes<'a>(begin: *const c_void, length: usize) -> &'a [u8] {
+pub(super) unsafe fn bytes<'a>(begin: *const c_void, length: usize) -> &'a [u8] {
     if begin.is_null() {
         return &[];
     }

@@ -1,6 +1,6 @@
 //! What comes back from a producing client: delivery reports in batches, errors, statistics.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,19 @@ use rdkafka::bindings as rd;
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 
 use super::client::Client;
-use crate::measure::Stamp;
+use super::consume::{bytes, envelope_beside};
+use crate::broker::ENVELOPE_HEADER;
+use crate::measure::{Envelope, Stamp, UNKNOWN_SEQUENCE};
 
 /// How many delivery reports are fetched from an event at a time.
 const FETCH: usize = 256;
 
+/// By how much the times of two clocks may differ that were read one after the other.
+const CLOCK_SLACK_NS: u64 = 10_000_000_000;
+
 /// A producing client's events.
 pub struct Deliveries {
+    envelope_header: CString,
     queue: NonNull<rd::rd_kafka_queue_t>,
     _client: Arc<Client>,
 }
@@ -34,13 +40,17 @@ pub enum Event<'a> {
 }
 
 /// The delivery reports of one event.
-pub struct Batch<'a>(&'a OwnedEvent);
+pub struct Batch<'a> {
+    event: &'a OwnedEvent,
+    envelope_header: &'a CString,
+}
 
 impl Deliveries {
     pub fn new(client: Arc<Client>) -> Option<Self> {
         // SAFETY: the client is alive, and `_client` keeps it so for as long as the queue is.
         let queue = unsafe { rd::rd_kafka_queue_get_main(client.as_ptr()) };
-        NonNull::new(queue).map(|queue| Deliveries { queue, _client: client })
+        let envelope_header = CString::new(ENVELOPE_HEADER).ok()?;
+        NonNull::new(queue).map(|queue| Deliveries { envelope_header, queue, _client: client })
     }
 
     /// Waits up to `timeout` for an event and hands it to `each`.
@@ -51,7 +61,10 @@ impl Deliveries {
         // SAFETY: the event is alive until the end of this function, and so are the strings it lends.
         unsafe {
             match rd::rd_kafka_event_type(event.0.as_ptr()) {
-                rd::RD_KAFKA_EVENT_DR => each(Event::Delivered(Batch(&event))),
+                rd::RD_KAFKA_EVENT_DR => {
+                    let envelope_header = &self.envelope_header;
+                    each(Event::Delivered(Batch { event: &event, envelope_header }));
+                }
                 rd::RD_KAFKA_EVENT_ERROR => {
                     let reason = CStr::from_ptr(rd::rd_kafka_event_error_string(event.0.as_ptr()));
                     let code = rd::rd_kafka_event_error(event.0.as_ptr());
@@ -75,25 +88,63 @@ impl Drop for Deliveries {
 }
 
 impl Batch<'_> {
-    /// Every report: the stamp, the payload's size, and the error if the message was not delivered.
-    pub fn for_each(self, mut each: impl FnMut(Stamp, usize, Option<Code>)) {
+    /// Every report: the stamp, the payload's size, and the error if the message was not delivered. `now_ns` is the time
+    /// since the trial's epoch; `with_sequences`: stamps need the messages' numbers.
+    pub fn for_each(self, now_ns: u64, with_sequences: bool, mut each: impl FnMut(Stamp, usize, Option<Code>)) {
         let mut messages = [ptr::null::<rd::rd_kafka_message_t>(); FETCH];
         loop {
             // SAFETY: the event is alive and the array as long as it says; the messages belong to the event.
-            let count =
-                unsafe { rd::rd_kafka_event_message_array((self.0).0.as_ptr(), messages.as_mut_ptr(), messages.len()) };
+            let count = unsafe {
+                rd::rd_kafka_event_message_array(self.event.0.as_ptr(), messages.as_mut_ptr(), messages.len())
+            };
             if count == 0 {
                 return;
             }
             for message in &messages[..count] {
                 // SAFETY: librdkafka has just filled these entries with valid messages.
+                let stamp = unsafe { self.stamp(*message, now_ns, with_sequences) };
+                // SAFETY: as above.
                 let message = unsafe { &**message };
-                let stamp = Stamp::from_word(message._private as usize as u64);
                 let error = (message.err != Code::RD_KAFKA_RESP_ERR_NO_ERROR).then_some(message.err);
                 each(stamp, message.len, error);
             }
         }
     }
+
+    /// librdkafka carries one word of the stamp. The other one is restored: the sequence from the message's own envelope, and
+    /// the upper bits of the time sent, once there are any, from how long librdkafka has had the message.
+    ///
+    /// # Safety
+    /// `message` must be valid.
+    #[inline]
+    unsafe fn stamp(&self, message: *const rd::rd_kafka_message_t, now_ns: u64, with_sequences: bool) -> Stamp {
+        // SAFETY: by the caller's promise.
+        let word = unsafe { (*message)._private } as usize as u64;
+        let sent_by_ns = if Stamp::is_first_turn(now_ns) {
+            now_ns
+        } else {
+            // SAFETY: as above. Microseconds since the message was handed over; negative: not known.
+            let latency_us = unsafe { rd::rd_kafka_message_latency(message) };
+            let latency_ns = u64::try_from(latency_us).unwrap_or(0).saturating_mul(1000);
+            now_ns.saturating_sub(latency_ns.saturating_sub(CLOCK_SLACK_NS))
+        };
+        // SAFETY: as above.
+        let sequence = if with_sequences { unsafe { sequence(message, self.envelope_header) } } else { 0 };
+        Stamp::from_word(word, sequence, sent_by_ns)
+    }
+}
+
+/// The message's number, from the envelope beside its payload or in it.
+///
+/// # Safety
+/// `message` must be valid.
+unsafe fn sequence(message: *const rd::rd_kafka_message_t, envelope_header: &CString) -> u64 {
+    // SAFETY: by the caller's promise; a report's message still has its payload and headers.
+    let sealed = unsafe {
+        let beside = envelope_beside(message, envelope_header);
+        beside.unwrap_or_else(|| bytes((*message).payload, (*message).len))
+    };
+    Envelope::sequence_of(sealed).unwrap_or(UNKNOWN_SEQUENCE)
 }
 
 struct OwnedEvent(NonNull<rd::rd_kafka_event_t>);

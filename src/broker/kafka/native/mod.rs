@@ -12,8 +12,8 @@ mod membership;
 mod produce;
 
 pub use client::{Client, Role};
-pub use consume::ConsumerQueue;
+pub use consume::{ConsumerQueue, Taken};
 pub use error::{class_of, name_of};
 pub use events::{Deliveries, Event};
-pub use membership::Membership;
+pub use membership::{GroupPositions, Membership};
 pub use produce::{Handed, Space, TopicHandle};

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     fn stamp(slot: usize) -> Unanswered {
-        (Stamp::new(slot, 0, 0, true), slot as u32)
+        (Stamp::new(slot, 0, 0, 0, true), slot as u32)
     }
 
     fn send(state: &mut State, producer: ProducerId, sequence_id: u64, slots: std::ops::Range<usize>) {

@@ -287,7 +287,7 @@ mod tests {
     use crate::measure::Stamp;
     use proptest::prelude::*;
 
-    const STAMP: fn() -> Stamp = || Stamp::new(0, 0, 0, true);
+    const STAMP: fn() -> Stamp = || Stamp::new(0, 0, 0, 0, true);
 
     fn heading(uncompressed_size: Option<usize>) -> Heading<'static> {
         Heading {

@@ -1,0 +1,234 @@
+//! Findings from what the consumers found: what was lost, not read, repeated or out of order, by group.
+
+use super::finding::{Finding, against, note};
+use super::{Evidence, limits};
+use crate::record::ReasonKind::*;
+use crate::record::readable::{count, duration};
+use crate::record::{GroupVerification, Verification};
+
+pub(super) fn findings(verification: &Verification, evidence: &Evidence<'_>) -> Vec<Finding> {
+    let acknowledged = evidence.counts.acknowledged + evidence.counts.warm_up.acknowledged;
+    let findings = [
+        losses(verification, acknowledged),
+        unread(verification, acknowledged),
+        behind(verification),
+        stored(verification),
+        order(verification),
+        incomplete(verification),
+    ];
+    findings.into_iter().flatten().collect()
+}
+
+/// Says `each` of the groups that `concerns` chooses, the first few by name.
+fn of_groups(
+    verification: &Verification,
+    concerns: impl Fn(&GroupVerification) -> bool,
+    each: impl Fn(&GroupVerification) -> String,
+) -> Option<String> {
+    const NAMED: usize = 3;
+    let concerned: Vec<&GroupVerification> = verification.groups.iter().filter(|group| concerns(group)).collect();
+    if concerned.is_empty() {
+        return None;
+    }
+    let mut said: Vec<String> = concerned.iter().take(NAMED).map(|group| each(group)).collect();
+    if concerned.len() > NAMED {
+        said.push(format!("and so on in {} more groups", concerned.len() - NAMED));
+    }
+    Some(said.join("; "))
+}
+
+/// Capitalises a sentence that begins with a group.
+fn sentence(text: String) -> String {
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_uppercase().chain(characters).chain(['.']).collect()).unwrap_or_default()
+}
+
+fn losses(verification: &Verification, acknowledged: u64) -> Option<Finding> {
+    let Verification { lost, duplicated, corrupt, .. } = *verification;
+    let concerns = |group: &GroupVerification| group.lost + group.duplicated + group.corrupt > 0;
+    let said = of_groups(verification, concerns, |group| {
+        format!(
+            "in group {}, {} of {} acknowledged messages were lost, {} were delivered twice without notice and {} were damaged",
+            group.group,
+            count(group.lost),
+            count(acknowledged),
+            count(group.duplicated),
+            count(group.corrupt)
+        )
+    })?;
+    Some(against(
+        Losses,
+        sentence(said),
+        "The broker or the client's settings do not keep what was asked for: check acknowledgement level, replication, retention and idempotence.",
+        &[("lost", lost as f64), ("duplicated", duplicated as f64), ("corrupt", corrupt as f64)],
+    ))
+}
+
+fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
+    let said = of_groups(
+        verification,
+        |group| group.unread > 0,
+        |group| {
+            format!(
+                "in group {}, {} of {} acknowledged messages were not read when the wait for consumers ended",
+                group.group,
+                count(group.unread),
+                count(acknowledged)
+            )
+        },
+    )?;
+    Some(against(
+        Unread,
+        sentence(said),
+        "The consumers were too slow, or found their partitions late, or were cut off; this says nothing about the broker keeping the messages. Add members, lower the load, or raise `run.drain_deadline` (without progress) or `run.catch_up_deadline` (with progress).",
+        &[("unread", verification.unread as f64), ("acknowledged", acknowledged as f64)],
+    ))
+}
+
+fn behind(verification: &Verification) -> Option<Finding> {
+    let late = |group: &GroupVerification| group.catch_up_ns.filter(|ns| *ns > limits::LONGEST_CATCH_UP_NS);
+    let said = of_groups(
+        verification,
+        |group| late(group).is_some(),
+        |group| {
+            format!(
+                "group {} was {} messages behind when the load ended, and received the last of them {} later",
+                group.group,
+                count(group.lag_at_load_end.unwrap_or(0)),
+                duration(group.catch_up_ns.unwrap_or(0) as f64)
+            )
+        },
+    )?;
+    let longest = verification.groups.iter().filter_map(late).max().unwrap_or(0);
+    Some(note(
+        ConsumersBehind,
+        sentence(said),
+        "The consumers did not keep up with the producers, so end-to-end latency grew as long as the load lasted: add members, or lower the load.",
+        &[("catch_up_ns", longest as f64)],
+    ))
+}
+
+fn stored(verification: &Verification) -> Option<Finding> {
+    let stored = verification.not_acknowledged_but_stored;
+    let said = of_groups(
+        verification,
+        |group| group.not_acknowledged_but_stored > 0,
+        |group| {
+            let stored = count(group.not_acknowledged_but_stored);
+            format!("group {} received {stored} messages that had failed or had no outcome", group.group)
+        },
+    )?;
+    Some(note(
+        NotAcknowledgedButStored,
+        sentence(said),
+        "A failure does not mean that the broker has not stored the message: a producer that sends it again makes a duplicate, unless it is idempotent.",
+        &[("not_acknowledged_but_stored", stored as f64)],
+    ))
+}
+
+fn order(verification: &Verification) -> Option<Finding> {
+    (verification.reordered > 0).then(|| {
+        note(
+            Reordered,
+            format!("{} messages came after a later one of the same producer.", count(verification.reordered)),
+            "Retries with several requests in flight do this; an idempotent producer keeps order.",
+            &[("reordered", verification.reordered as f64)],
+        )
+    })
+}
+
+fn incomplete(verification: &Verification) -> Option<Finding> {
+    let Verification { saturated, undecided, order_unchecked, .. } = *verification;
+    let mut said = Vec::new();
+    if saturated {
+        said.push(format!(
+            "The verifier's bounded memory was exceeded: of {} acknowledged messages it cannot tell whether they arrived, and its other counts are lower bounds.",
+            count(undecided)
+        ));
+    }
+    if order_unchecked > 0 {
+        said.push(format!(
+            "The order of {} messages was not checked, because there were too many partitions and producers for the verifier's bounded memory.",
+            count(order_unchecked)
+        ));
+    }
+    (!said.is_empty()).then(|| {
+        note(
+            VerificationIncomplete,
+            said.join(" "),
+            "Fewer producers, or consumers that keep up, let it follow every message.",
+            &[("undecided", undecided as f64), ("order_unchecked", order_unchecked as f64)],
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sound::{judged, notes, reasons};
+    use super::*;
+
+    /// What a group found in a trial with two of them, of which it is the second.
+    fn found(group: GroupVerification) -> Option<Verification> {
+        let first =
+            GroupVerification { lag_at_load_end: Some(0), catch_up_ns: Some(0), ..GroupVerification::default() };
+        Some(Verification {
+            lost: group.lost,
+            unread: group.unread,
+            duplicated: group.duplicated,
+            corrupt: group.corrupt,
+            not_acknowledged_but_stored: group.not_acknowledged_but_stored,
+            groups: vec![first, GroupVerification { group: 1, ..group }],
+            ..Verification::default()
+        })
+    }
+
+    #[test]
+    fn a_loss_a_duplicate_or_damage_speaks_against_it_and_names_the_group() {
+        for one in [
+            GroupVerification { lost: 1, ..GroupVerification::default() },
+            GroupVerification { duplicated: 1, ..GroupVerification::default() },
+            GroupVerification { corrupt: 1, ..GroupVerification::default() },
+        ] {
+            let verdict = judged(|record, _, _| record.verification = found(one));
+            assert_eq!(verdict.reasons.iter().map(|reason| reason.kind).collect::<Vec<_>>(), [Losses]);
+            let evidence = &verdict.reasons[0].evidence;
+            assert!(evidence.starts_with("In group 1, ") && !evidence.contains("group 0"), "{evidence}");
+        }
+    }
+
+    #[test]
+    fn unread_messages_speak_against_it_and_do_not_blame_the_broker() {
+        let one = || GroupVerification { unread: 500, lag_at_load_end: Some(700), ..GroupVerification::default() };
+        let verdict = judged(|record, _, _| record.verification = found(one()));
+        assert_eq!(verdict.reasons.iter().map(|reason| reason.kind).collect::<Vec<_>>(), [Unread]);
+        let evidence = &verdict.reasons[0].evidence;
+        assert!(evidence.starts_with("In group 1, 500 of "), "{evidence}");
+    }
+
+    #[test]
+    fn a_group_that_caught_up_late_is_a_note_and_one_that_caught_up_at_once_is_none() {
+        let one = |catch_up_ns| {
+            let (lag_at_load_end, catch_up_ns) = (Some(90), Some(catch_up_ns));
+            found(GroupVerification { lag_at_load_end, catch_up_ns, ..GroupVerification::default() })
+        };
+        assert_eq!(notes(|record, _, _| record.verification = one(1_000_000_000)), []);
+        let late = judged(|record, _, _| record.verification = one(9_000_000_000));
+        assert!(late.valid);
+        assert_eq!(late.notes[0].kind, ConsumersBehind);
+        assert!(late.notes[0].evidence.starts_with("Group 1 was 90 messages behind"), "{}", late.notes[0].evidence);
+    }
+
+    #[test]
+    fn what_is_only_worth_knowing_is_a_note() {
+        let stored = || found(GroupVerification { not_acknowledged_but_stored: 3, ..GroupVerification::default() });
+        assert_eq!(reasons(|record, _, _| record.verification = stored()), []);
+        assert_eq!(notes(|record, _, _| record.verification = stored()), [NotAcknowledgedButStored]);
+        let harmless = || Some(Verification { reordered: 1, redelivered: 1, foreign: 1, ..Verification::default() });
+        assert_eq!(reasons(|record, _, _| record.verification = harmless()), []);
+        assert_eq!(notes(|record, _, _| record.verification = harmless()), [Reordered]);
+        let saturated = || Some(Verification { saturated: true, ..Verification::default() });
+        assert_eq!(notes(|record, _, _| record.verification = saturated()), [VerificationIncomplete]);
+        let unchecked = || Some(Verification { order_unchecked: 1, ..Verification::default() });
+        assert_eq!(notes(|record, _, _| record.verification = unchecked()), [VerificationIncomplete]);
+    }
+}

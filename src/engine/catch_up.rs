@@ -1,0 +1,320 @@
+//! After the load: waits for consumers as long as they make progress, and says what they were offered.
+//!
+//! What was acknowledged and did not arrive was *lost* if the consumers have passed it, and is *unread* if they have not.
+//! They have passed all of a lane when they have reached the end that the broker tells. Elsewhere they have passed what came
+//! before a message that arrived, in every lane in which it may have been. A broker without positions has offered everything
+//! when its consumers asked for `run.drain_deadline` and met neither a message nor an error.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+use tokio::time::{Instant, timeout};
+
+use super::interruption::InterruptiblePhase;
+use super::look::Look;
+use super::observer::Phase;
+use super::trial::Running;
+use crate::broker::{Broker, Topic};
+use crate::measure::{Arrived, GroupAccount, GroupProgress, Place};
+
+/// Consumers that have received nothing for so long may have reached the ends: the broker is asked.
+const ASK_AFTER: Duration = Duration::from_millis(250);
+
+/// The broker is asked for the ends of topics no more often than that.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long the last answer is waited for.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Of each topic, the position that the next message of each lane will have; `None`: not known.
+type Ends = Vec<Option<Vec<u64>>>;
+
+/// What one group came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupOutcome {
+    pub arrived: Arrived,
+    pub account: GroupAccount,
+    /// Messages that were acknowledged and had not arrived when the load ended; `None`: the group had not begun then.
+    pub lag_at_load_end: Option<u64>,
+}
+
+/// A wait that goes on as long as there is progress.
+pub(super) struct Patience {
+    longest: Instant,
+    quiet: Duration,
+    progress: u64,
+    since: Instant,
+}
+
+impl Patience {
+    /// Ends when nothing has come for `quiet`, and after `longest` in any case.
+    pub fn new(quiet: Duration, longest: Duration) -> Self {
+        let now = Instant::now();
+        Patience { longest: now + longest, quiet, progress: 0, since: now }
+    }
+
+    /// Whether to wait on; `progress` only grows.
+    pub fn goes_on(&mut self, progress: u64) -> bool {
+        let now = Instant::now();
+        if progress > self.progress {
+            (self.progress, self.since) = (progress, now);
+        }
+        now < self.longest && now < self.since + self.quiet
+    }
+
+    fn stands_still_for(&self, stretch: Duration) -> bool {
+        self.since.elapsed() >= stretch
+    }
+}
+
+/// The consumers of a trial after its load.
+pub(super) struct CatchUp<'a, B> {
+    running: &'a Running<'a>,
+    broker: &'a B,
+    starts: &'a [Vec<u64>],
+    lags: Option<Vec<u64>>,
+    longest: Duration,
+    watches: Vec<Watch>,
+    /// Until when consumers have asked for messages.
+    until: Instant,
+    /// A question for the ends that has not been answered.
+    asked: Option<BoxFuture<'a, Ends>>,
+    /// When it was asked last.
+    asked_at: Option<Instant>,
+    ends: Ends,
+}
+
+/// What is remembered of a group from one look to the next.
+struct Watch {
+    progress: GroupProgress,
+    /// Since when neither a message nor an error has come.
+    quiet_since: Instant,
+    /// What its messages were compared at.
+    compared: Option<(GroupProgress, u64)>,
+    has_all: bool,
+}
+
+impl Running<'_> {
+    /// Where the lanes of each topic end before the load, by topic; topics in `created` are empty. A lane of which that is not
+    /// known says so by [`u64::MAX`].
+    pub async fn starts<B: Broker>(&self, broker: &B, created: &[String]) -> Vec<Vec<u64>> {
+        let verified = self.arrivals.as_ref().is_some_and(|arrivals| arrivals.verification().is_some());
+        let start = |topic: &Topic| {
+            let unknown = vec![u64::MAX; topic.partitions as usize];
+            let is_empty = created.contains(&topic.name) || !verified;
+            let topic = topic.clone();
+            async move {
+                match is_empty {
+                    true => Vec::new(),
+                    false => timeout(ANSWER, broker.ends(&topic)).await.ok().flatten().unwrap_or(unknown),
+                }
+            }
+        };
+        join_all(self.topics.iter().map(start)).await
+    }
+}
+
+impl<'a, B: Broker> CatchUp<'a, B> {
+    /// When the load has ended; `starts` are [`Running::starts`], and `consuming` tells whether consumers had begun.
+    pub fn begin(
+        running: &'a Running<'a>,
+        broker: &'a B,
+        starts: &'a [Vec<u64>],
+        consuming: bool,
+        longest: Duration,
+    ) -> Self {
+        let arrivals = running.arrivals.as_ref();
+        let verification = arrivals.and_then(|arrivals| arrivals.verification());
+        let lag = |verification: &crate::measure::Verification| {
+            (0..verification.groups()).map(|group| verification.account(group, |_| u64::MAX).missing()).collect()
+        };
+        let now = Instant::now();
+        let watch = |progress| Watch { progress, quiet_since: now, compared: None, has_all: false };
+        CatchUp {
+            running,
+            broker,
+            starts,
+            lags: verification.filter(|_| consuming).map(lag),
+            longest,
+            watches: arrivals.map(|arrivals| arrivals.progress().into_iter().map(watch).collect()).unwrap_or_default(),
+            until: now,
+            asked: None,
+            asked_at: None,
+            ends: vec![None; running.topics.len()],
+        }
+    }
+
+    /// A wait as long as the scenario wants to have it.
+    pub fn patience(&self) -> Patience {
+        Patience::new(self.running.scenario.run.drain_deadline, self.longest)
+    }
+
+    /// Waits until every group has all that was acknowledged, or has read all lanes to their ends, or none receives anything
+    /// new any more, or a signal ends the wait.
+    pub async fn wait(&mut self, look: &mut Look<'_, B>, interruptible: &InterruptiblePhase) {
+        // Before the wait begins, so that a wait that ends without progress has been quiet for as long.
+        let now = Instant::now();
+        self.watches.iter_mut().for_each(|watch| watch.quiet_since = now);
+        let mut patience = self.patience();
+        loop {
+            self.watch();
+            if self.has_all(look.collector.acknowledged()) {
+                return;
+            }
+            let first = self.watches.iter().map(|watch| watch.progress.first).sum();
+            if !patience.goes_on(first) || interruptible.is_over() {
+                return;
+            }
+            if patience.stands_still_for(ASK_AFTER) {
+                if self.has_reached_all_ends() {
+                    return;
+                }
+                self.ask();
+            }
+            match &mut self.asked {
+                None => look.wait(Phase::Verify).await,
+                Some(asked) => {
+                    tokio::select! {
+                        ends = asked => self.answered(ends),
+                        () = look.wait(Phase::Verify) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Right before the consumers are stopped: asks where the lanes end, once more, if something is missing.
+    pub async fn end(&mut self) {
+        self.watch();
+        self.until = Instant::now();
+        let missing = |group| self.verification().is_some_and(|verification| !verification.misses_at_most(group, 0));
+        if !(0..self.watches.len()).any(missing) {
+            return;
+        }
+        self.asked_at = None;
+        self.ask();
+        if let Some(asked) = &mut self.asked
+            && let Ok(ends) = timeout(ANSWER, asked).await
+        {
+            self.answered(ends);
+        }
+    }
+
+    /// What each group came to, once all consumers have ended and `arrived` is all that was recorded; nothing where nothing is
+    /// verified. `idle` tells whether consumers asked for messages all the time.
+    pub fn outcome(&self, arrived: Vec<Arrived>, idle: bool) -> Vec<GroupOutcome> {
+        let Some(verification) = self.verification() else { return Vec::new() };
+        let outcome = |(group, arrived): (usize, Arrived)| {
+            let all = verification.account(group, |_| u64::MAX);
+            let account = match all.lost {
+                0 => all,
+                _ => {
+                    let passed = self.passed_until(group, &arrived, idle);
+                    verification.account(group, |producer| passed[producer as usize])
+                }
+            };
+            GroupOutcome { arrived, account, lag_at_load_end: self.lags.as_ref().map(|lags| lags[group]) }
+        };
+        arrived.into_iter().enumerate().map(outcome).collect()
+    }
+
+    /// Of each producer, from which message on the group may not have been offered what was acknowledged.
+    fn passed_until(&self, group: usize, arrived: &Arrived, idle: bool) -> Vec<u64> {
+        let producers = self.running.scenario.producers.count;
+        let mut passed = vec![0; producers];
+        let Some(arrivals) = &self.running.arrivals else { return passed };
+        // Where the broker has positions, one that does not tell the ends is in trouble, and so may its consumers be.
+        let has_offered_all = idle
+            && !B::DESCRIPTOR.capabilities.positions
+            && self.until - self.watches[group].quiet_since >= self.running.scenario.run.drain_deadline;
+        let has_order = arrived.unordered + arrived.order_unchecked == 0;
+        for (topic, described) in self.running.topics.iter().enumerate() {
+            let place = Place { group, topic };
+            let lanes = match self.unreached(place) {
+                Some(unreached) => unreached,
+                None if has_offered_all => Vec::new(),
+                None => (0..(arrivals.next_positions(place).len() as u32).max(described.partitions)).collect(),
+            };
+            if !lanes.is_empty() && !has_order {
+                continue;
+            }
+            let of_topic = arrivals.passed_until(place, &lanes, producers);
+            for (slot, until) in of_topic.into_iter().enumerate() {
+                if self.running.topic_of(slot) == topic {
+                    passed[slot] = until;
+                }
+            }
+        }
+        passed
+    }
+
+    /// The lanes whose end the consumers at `place` have not reached; `None`: the broker does not tell the ends.
+    fn unreached(&self, place: Place) -> Option<Vec<u32>> {
+        let ends = self.ends[place.topic].as_ref()?;
+        let next = self.running.arrivals.as_ref()?.next_positions(place);
+        let starts = &self.starts[place.topic];
+        let at = |positions: &[u64], lane: usize| positions.get(lane).copied().unwrap_or(0);
+        let is_unreached = |lane: &usize| {
+            let end = ends[*lane];
+            at(&next, *lane) < end && at(starts, *lane) != end
+        };
+        Some((0..ends.len()).filter(is_unreached).map(|lane| lane as u32).collect())
+    }
+
+    fn has_reached_all_ends(&self) -> bool {
+        let places = (0..self.watches.len())
+            .flat_map(|group| (0..self.running.topics.len()).map(move |topic| Place { group, topic }));
+        places.into_iter().all(|place| self.unreached(place).is_some_and(|unreached| unreached.is_empty()))
+    }
+
+    /// Looks what has come.
+    fn watch(&mut self) {
+        let Some(arrivals) = &self.running.arrivals else { return };
+        let now = Instant::now();
+        for (watch, progress) in self.watches.iter_mut().zip(arrivals.progress()) {
+            if progress != watch.progress {
+                watch.quiet_since = now;
+                watch.progress = progress;
+            }
+        }
+    }
+
+    /// Whether every group has all of the `acknowledged` messages. Of damaged ones it is not known which they were.
+    fn has_all(&mut self, acknowledged: u64) -> bool {
+        let verification = self.running.arrivals.as_ref().and_then(|arrivals| arrivals.verification());
+        for (group, watch) in self.watches.iter_mut().enumerate() {
+            let GroupProgress { first, corrupt, .. } = watch.progress;
+            let may_have_all = first + corrupt >= acknowledged;
+            if let Some(verification) = verification.filter(|_| may_have_all) {
+                let at = (watch.progress, acknowledged);
+                if watch.compared != Some(at) {
+                    (watch.compared, watch.has_all) = (Some(at), verification.misses_at_most(group, corrupt));
+                }
+            } else {
+                watch.has_all = may_have_all;
+            }
+        }
+        self.watches.iter().all(|watch| watch.has_all)
+    }
+
+    fn verification(&self) -> Option<&crate::measure::Verification> {
+        self.running.arrivals.as_ref().and_then(|arrivals| arrivals.verification())
+    }
+
+    /// Asks where the lanes end, unless that has just been asked.
+    fn ask(&mut self) {
+        let recently = self.asked_at.is_some_and(|asked_at| asked_at.elapsed() < ASK_EVERY);
+        if self.asked.is_some() || recently || self.verification().is_none() {
+            return;
+        }
+        let (broker, topics) = (self.broker, &self.running.topics);
+        self.asked_at = Some(Instant::now());
+        self.asked = Some(async move { join_all(topics.iter().map(|topic| broker.ends(topic))).await }.boxed());
+    }
+
+    fn answered(&mut self, ends: Ends) {
+        self.asked = None;
+        self.ends = ends;
+    }
+}

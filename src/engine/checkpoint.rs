@@ -1,0 +1,102 @@
+//! The trial as if it had ended now: what is left of it when the process is killed.
+
+use std::sync::Arc;
+
+use super::catch_up::GroupOutcome;
+use super::collector::{Collector, Totals};
+use super::course::Course;
+use super::observer::Phase;
+use super::outcome::{End, Ledger, Outcome, Times};
+use super::pacer::Pacer;
+use super::sender::{Attempted, Sent};
+use super::trial::Running;
+use crate::broker::Broker;
+use crate::measure::host::HostSampler;
+use crate::measure::{Arrivals, Arrived, Errors};
+use crate::pipeline::Pipeline;
+
+/// What is needed besides the collector's totals.
+pub(super) struct Checkpoints<'a> {
+    trial: &'a Running<'a>,
+    course: Arc<Course>,
+    pacer: Option<Arc<Pacer>>,
+    /// Of the measured phase and what follows.
+    usage: HostSampler,
+    /// When the load was last seen going on, in nanoseconds since the trial's epoch.
+    loaded_until_ns: u64,
+}
+
+impl<'a> Checkpoints<'a> {
+    pub fn new(trial: &'a Running<'a>, course: Arc<Course>, pacer: Option<Arc<Pacer>>) -> Self {
+        let loaded_until_ns = course.load_start_ns;
+        Checkpoints { trial, course, pacer, usage: HostSampler::begin_without_probe(), loaded_until_ns }
+    }
+
+    /// A second of `phase` has passed.
+    pub fn passed(&mut self, phase: Phase) {
+        if phase == Phase::WarmUp {
+            // The last second of the warm-up ends when the measured phase begins.
+            self.usage = HostSampler::begin_without_probe();
+        }
+        if matches!(phase, Phase::WarmUp | Phase::Measure) {
+            self.loaded_until_ns = self.course.clock().now_ns();
+        }
+    }
+
+    /// The trial so far, lent to `tell`.
+    pub fn take<B: Broker>(
+        &self,
+        collector: &mut Collector,
+        pipeline: Option<&Pipeline>,
+        broker: &B,
+        tell: impl FnOnce(&Outcome),
+    ) {
+        collector.lend_totals(|totals| {
+            let outcome = self.outcome(totals, pipeline, broker);
+            tell(&outcome);
+            outcome.totals
+        });
+    }
+
+    fn outcome<B: Broker>(&self, totals: Totals, pipeline: Option<&Pipeline>, broker: &B) -> Outcome {
+        let (trial, course) = (self.trial, &self.course);
+        let sent = Sent::by_windows(&trial.acks);
+        let mut attempted = Attempted::default();
+        sent.iter().for_each(|sent| attempted.add(sent.attempted));
+        Outcome {
+            end: End::Running,
+            started_at: trial.started_at,
+            open_loop: trial.open,
+            ledger: Ledger::so_far(attempted, &totals.outcomes),
+            sent,
+            times: Times {
+                load_start_ns: course.load_start_ns,
+                measure_start_ns: course.measure_start_ns,
+                load_ended_ns: self.loaded_until_ns,
+                load_end_ns: course.nominal_end_ns(),
+            },
+            totals,
+            groups: trial.arrivals.as_ref().map(groups).unwrap_or_default(),
+            // Consumers hand over what they met when they end.
+            receive_errors: Errors::default(),
+            consumer_crashes: Vec::new(),
+            crash: None,
+            pipeline: pipeline.map(|pipeline| pipeline.so_far(None)),
+            lag: self.pacer.as_ref().map(|pacer| pacer.lag()),
+            usage: self.usage.usage(),
+            identity: broker.identity(),
+            close_error: None,
+        }
+    }
+}
+
+/// What the groups have so far: what is still on its way is unread.
+fn groups(arrivals: &Arrivals) -> Vec<GroupOutcome> {
+    let Some(verification) = arrivals.verification() else { return Vec::new() };
+    let so_far = |(group, arrived): (usize, Arrived)| GroupOutcome {
+        arrived,
+        account: verification.account(group, |_| 0),
+        lag_at_load_end: None,
+    };
+    arrivals.groups().into_iter().enumerate().map(so_far).collect()
+}

@@ -1,0 +1,160 @@
+//! Records what one consumer receives, a batch at a time.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::arrivals::{GroupProgress, Shard, Shared, lock};
+use super::envelope::{ENVELOPE_BYTES, Envelope, Opened};
+use super::lanes::Order;
+use super::reception::{Arrived, Received, Reception};
+use super::sequences::Mark;
+
+/// Records what one consumer receives.
+pub struct ArrivalRecorder {
+    shared: Arc<Shared>,
+    group: usize,
+    shard: Arc<Mutex<Shard>>,
+}
+
+impl ArrivalRecorder {
+    pub(super) fn new(shared: Arc<Shared>, group: usize, shard: Arc<Mutex<Shard>>) -> Self {
+        ArrivalRecorder { shared, group, shard }
+    }
+
+    /// Begins a batch of messages that have all arrived when the first of them is handed over, which is when the time is
+    /// taken: not now, as they may still be fetched.
+    pub fn batch(&mut self) -> ArrivalBatch<'_> {
+        ArrivalBatch {
+            now_ns: 0,
+            shared: &self.shared,
+            group: self.group,
+            before: GroupProgress::default(),
+            consumed_before: 0,
+            shard: lock(&self.shard),
+        }
+        .begun()
+    }
+
+    /// Receiving failed: the group may not have been offered what is there.
+    pub fn failed(&self) {
+        if let Some(group) = self.shared.groups.get(self.group) {
+            group.errors.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+/// Messages that arrived at the same moment.
+pub struct ArrivalBatch<'a> {
+    /// 0 before the first message.
+    now_ns: u64,
+    shared: &'a Shared,
+    group: usize,
+    /// What the shard held when the batch began.
+    before: GroupProgress,
+    consumed_before: u64,
+    shard: MutexGuard<'a, Shard>,
+}
+
+impl ArrivalBatch<'_> {
+    fn begun(mut self) -> Self {
+        self.before = self.counted();
+        self.consumed_before = self.shard.reception.arrived.consumed;
+        self
+    }
+
+    fn counted(&self) -> GroupProgress {
+        let Arrived { messages: deliveries, first, corrupt, .. } = self.shard.reception.arrived;
+        GroupProgress { deliveries, first, corrupt, errors: 0 }
+    }
+
+    /// When this batch arrived, in nanoseconds since the trial's epoch; 0 before the first message.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Counts, opens and verifies one message; its envelope, if it is one of this trial and intact.
+    #[inline]
+    pub fn received(&mut self, message: Received<'_>) -> Option<Envelope> {
+        if self.now_ns == 0 {
+            self.now_ns = self.shared.clock.now_ns();
+        }
+        let arrived = &mut self.shard.reception.arrived;
+        arrived.messages += 1;
+        arrived.payload_bytes += message.payload.len() as u64;
+        let (sealed, content) = match message.envelope {
+            Some(envelope) => (envelope, message.payload),
+            None => (message.payload, message.payload.get(ENVELOPE_BYTES..).unwrap_or_default()),
+        };
+        match Envelope::open(sealed, content, self.shared.run_tag) {
+            Opened::Intact(envelope) => {
+                self.intact(&message, &envelope);
+                return Some(envelope);
+            }
+            Opened::Corrupt => {
+                arrived.received += 1;
+                arrived.corrupt += 1;
+            }
+            Opened::Foreign => arrived.foreign += 1,
+        }
+        self.shard.lanes.pass(message.lane, message.position);
+        None
+    }
+
+    #[inline]
+    fn intact(&mut self, message: &Received<'_>, envelope: &Envelope) {
+        let Shard { reception, lanes } = &mut *self.shard;
+        let arrived = &mut reception.arrived;
+        let Some(verification) = &self.shared.verification else {
+            arrived.received += 1;
+            return first(reception, envelope, self.now_ns);
+        };
+        let Some(mark) = verification.arrive(self.group, envelope.producer, envelope.sequence) else {
+            arrived.foreign += 1;
+            return lanes.pass(message.lane, message.position);
+        };
+        arrived.received += 1;
+        match mark {
+            Mark::First => {
+                match lanes.arrived(message.lane, message.position, envelope.producer, envelope.sequence) {
+                    Order::Kept => {}
+                    Order::Broken => arrived.reordered += 1,
+                    Order::NotPromised => arrived.unordered += 1,
+                    Order::Unchecked => arrived.order_unchecked += 1,
+                }
+                return first(reception, envelope, self.now_ns);
+            }
+            Mark::Repeated if message.redelivered => arrived.redelivered += 1,
+            Mark::Repeated => arrived.duplicated += 1,
+            // Its stretch was given up, so it is in no figure but `received`.
+            Mark::Unknown => {}
+        }
+        lanes.pass(message.lane, message.position);
+    }
+}
+
+/// Only what arrived for the first time has a latency: that of a repetition would be about something else.
+#[inline]
+fn first(reception: &mut Reception, envelope: &Envelope, now_ns: u64) {
+    reception.arrived.first += 1;
+    reception.arrived.last_first_ns = now_ns;
+    if envelope.measured {
+        reception.arrived.consumed += 1;
+        reception.arrived.last_consumed_ns = now_ns;
+        reception.end_to_end.record(now_ns.saturating_sub(envelope.intended_ns));
+    }
+}
+
+impl Drop for ArrivalBatch<'_> {
+    fn drop(&mut self) {
+        let now = self.counted();
+        let reception = &mut self.shard.reception;
+        reception.moments += u64::from(reception.arrived.consumed > self.consumed_before);
+        if let Some(group) = self.shared.groups.get(self.group)
+            && now.deliveries > self.before.deliveries
+        {
+            group.corrupt.fetch_add(now.corrupt - self.before.corrupt, Ordering::Release);
+            group.first.fetch_add(now.first - self.before.first, Ordering::Release);
+            group.deliveries.fetch_add(now.deliveries - self.before.deliveries, Ordering::Release);
+        }
+    }
+}

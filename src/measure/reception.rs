@@ -1,0 +1,100 @@
+//! What arrived: one message, and the counts and latencies of many.
+
+use std::ops::AddAssign;
+
+use super::histogram::Distribution;
+
+/// A message that arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Received<'a> {
+    pub payload: &'a [u8],
+    /// The engine's own header, if the message carries one beside its payload.
+    pub envelope: Option<&'a [u8]>,
+    /// Numbers the stretches within which the broker promises order (a partition), from 0 per topic;
+    /// [`LANE_WITHOUT_ORDER`](super::LANE_WITHOUT_ORDER): it promises none.
+    pub lane: u32,
+    /// Where in its lane the message is; 0 from a broker without positions.
+    pub position: u64,
+    /// The broker itself says that it delivered this message before.
+    pub redelivered: bool,
+}
+
+/// What arrived in a stretch of time: at one consumer, or at all of a group, or at all there are. In messages, warm-up
+/// included where nothing else is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Arrived {
+    /// Every message handed over, of this trial or not.
+    pub messages: u64,
+    pub payload_bytes: u64,
+    /// Of this trial, intact or corrupt, repetitions included.
+    pub received: u64,
+    /// Intact messages that had not arrived at the group before. Where nothing is verified, repetitions cannot be told and are
+    /// among them.
+    pub first: u64,
+    /// Those of `first` whose intended time lies in the measured phase.
+    pub consumed: u64,
+    /// Repetitions that the broker did not announce as such.
+    pub duplicated: u64,
+    /// Repetitions that the broker announced.
+    pub redelivered: u64,
+    /// First arrivals after a later message of the same producer in the same lane.
+    pub reordered: u64,
+    /// First arrivals whose order was not checked: the broker promises none.
+    pub unordered: u64,
+    /// First arrivals whose order was not checked: there was no memory left to.
+    pub order_unchecked: u64,
+    /// The checksum is not the one sent.
+    pub corrupt: u64,
+    /// Not of this trial.
+    pub foreign: u64,
+    /// When the last of `first` arrived, in nanoseconds since the trial's epoch; 0: none did.
+    pub last_first_ns: u64,
+    /// The same of `consumed`.
+    pub last_consumed_ns: u64,
+}
+
+impl AddAssign<&Arrived> for Arrived {
+    fn add_assign(&mut self, other: &Arrived) {
+        self.messages += other.messages;
+        self.payload_bytes += other.payload_bytes;
+        self.received += other.received;
+        self.first += other.first;
+        self.consumed += other.consumed;
+        self.duplicated += other.duplicated;
+        self.redelivered += other.redelivered;
+        self.reordered += other.reordered;
+        self.unordered += other.unordered;
+        self.order_unchecked += other.order_unchecked;
+        self.corrupt += other.corrupt;
+        self.foreign += other.foreign;
+        self.last_first_ns = self.last_first_ns.max(other.last_first_ns);
+        self.last_consumed_ns = self.last_consumed_ns.max(other.last_consumed_ns);
+    }
+}
+
+/// What arrived, and when.
+#[derive(Debug, Clone, Default)]
+pub struct Reception {
+    pub arrived: Arrived,
+    /// Received − intended, of the messages in [`Arrived::consumed`].
+    pub end_to_end: Distribution,
+    /// Moments at which such messages arrived: one for each batch that had some, as in
+    /// [`Interval::moments`](super::Interval::moments).
+    pub moments: u64,
+}
+
+impl Reception {
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Reception) {
+        self.arrived += &other.arrived;
+        self.end_to_end.merge(&other.end_to_end);
+        self.moments += other.moments;
+    }
+
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        self.arrived = Arrived::default();
+        self.end_to_end.clear();
+        self.moments = 0;
+    }
+}

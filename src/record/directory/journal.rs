@@ -1,0 +1,301 @@
+//! What a trial measures, brought to disk while it runs: its seconds, its interval log and its checkpoints.
+//!
+//! A thread of its own writes, so that a slow disk delays neither the load nor the looks at it. Every second is written when
+//! it comes, and synchronised every [`SYNCHRONISE_EVERY`] and at the trial's end: a killed process loses the second it was
+//! in, a power cut what had not been synchronised.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::{Appender, CHECKPOINT_FILE, DirectoryError, HLOG_FILE, synchronise_directory};
+use crate::record::hlog::{self, HlogLines};
+use crate::record::{Record, SeriesRow};
+
+/// Seconds that may wait for a slow disk: a quarter of an hour, about 14 MB with an interval log.
+const MOST_WAITING: usize = 1000;
+
+/// How much of a trial a power cut may cost.
+const SYNCHRONISE_EVERY: Duration = Duration::from_secs(10);
+
+/// The name under which a checkpoint is written before it takes the place of the one before.
+const UNFINISHED_CHECKPOINT: &str = "checkpoint.json.part";
+
+/// Takes what is to be written, without waiting for the disk.
+#[derive(Debug)]
+pub struct Journal {
+    series: PathBuf,
+    /// `None` once the thread has been told to end.
+    entries: Option<SyncSender<Entry>>,
+    notices: Receiver<String>,
+    thread: Option<JoinHandle<()>>,
+    /// Seconds of the trial that found no room among those that wait.
+    skipped: u64,
+}
+
+enum Entry {
+    Second {
+        row: String,
+        intervals: HlogLines,
+    },
+    Checkpoint(String),
+    /// Bring everything to disk, and tell what went wrong since the last such entry.
+    Settle(Sender<Option<DirectoryError>>),
+}
+
+impl Journal {
+    /// Begins to write into `directory`, whose series is `series`.
+    pub(super) fn begin(directory: &Path, series: Appender) -> Result<Self, DirectoryError> {
+        let (entries, received) = sync_channel(MOST_WAITING);
+        let (notify, notices) = channel();
+        let path = series.path.clone();
+        let writer = Writer {
+            directory: directory.to_owned(),
+            series,
+            hlog: None,
+            synchronised: Instant::now(),
+            failure: None,
+            notify,
+        };
+        let thread = thread::Builder::new()
+            .name("brokermark-journal".into())
+            .spawn(move || writer.work(&received))
+            .map_err(|error| DirectoryError::io("start the thread that writes", directory, error))?;
+        Ok(Journal { series: path, entries: Some(entries), notices, thread: Some(thread), skipped: 0 })
+    }
+
+    /// Hands over a second of the trial, and its lines of the interval log.
+    pub fn second(&mut self, row: &SeriesRow, intervals: HlogLines) {
+        let entry = Entry::Second { row: row.to_line(), intervals };
+        if let Some(Err(TrySendError::Full(_))) = self.entries.as_ref().map(|entries| entries.try_send(entry)) {
+            self.skipped += 1;
+        }
+    }
+
+    /// Hands over the record of the trial so far. One that finds no room is left out: the next one replaces it anyway.
+    pub fn checkpoint(&mut self, record: &Record) {
+        if let Some(entries) = &self.entries {
+            let _ = entries.try_send(Entry::Checkpoint(record.to_line()));
+        }
+    }
+
+    /// What went wrong while writing, once for each trial: to be told at once, as the trial goes on.
+    pub fn notice(&mut self) -> Option<String> {
+        self.notices.try_recv().ok()
+    }
+
+    /// Waits until everything is on disk.
+    ///
+    /// # Errors
+    /// With the first thing that went wrong since the last call.
+    pub(super) fn settle(&mut self) -> Result<(), DirectoryError> {
+        let (reply, answer) = channel();
+        if let Some(entries) = &self.entries {
+            // The thread ends only when the entries do.
+            let _ = entries.send(Entry::Settle(reply));
+        }
+        let failure = answer.recv().ok().flatten();
+        let skipped = std::mem::take(&mut self.skipped);
+        match failure {
+            Some(failure) => Err(failure),
+            None if skipped > 0 => Err(DirectoryError::TooSlow { path: self.series.clone(), seconds: skipped }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        drop(self.entries.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's side.
+struct Writer {
+    directory: PathBuf,
+    series: Appender,
+    /// Made with the first line for it.
+    hlog: Option<Appender>,
+    synchronised: Instant,
+    /// The first failure of this trial.
+    failure: Option<DirectoryError>,
+    notify: Sender<String>,
+}
+
+impl Writer {
+    fn work(mut self, entries: &Receiver<Entry>) {
+        while let Ok(entry) = entries.recv() {
+            match entry {
+                Entry::Second { row, intervals } => {
+                    let written = self.second(&row, &intervals);
+                    self.keep(written);
+                }
+                Entry::Checkpoint(record) => {
+                    let written = write_checkpoint(&self.directory, &record);
+                    self.keep(written);
+                }
+                Entry::Settle(reply) => {
+                    let synchronised = self.synchronise();
+                    self.keep(synchronised);
+                    // The journal waits for the answer, unless it is being dropped.
+                    let _ = reply.send(self.failure.take());
+                }
+            }
+        }
+        let _ = self.synchronise();
+    }
+
+    fn keep(&mut self, result: Result<(), DirectoryError>) {
+        if let (Err(error), None) = (result, &self.failure) {
+            // A journal that is being dropped has no reader any more.
+            let _ = self.notify.send(error.to_string());
+            self.failure = Some(error);
+        }
+    }
+
+    fn second(&mut self, row: &str, intervals: &HlogLines) -> Result<(), DirectoryError> {
+        // One that fails does not keep the other from being written.
+        let written = self.series.write(row.as_bytes()).and(self.intervals(intervals));
+        if self.synchronised.elapsed() >= SYNCHRONISE_EVERY { written.and(self.synchronise()) } else { written }
+    }
+
+    fn intervals(&mut self, lines: &HlogLines) -> Result<(), DirectoryError> {
+        let Some(started) = lines.started() else { return Ok(()) };
+        let log = match &mut self.hlog {
+            Some(log) => log,
+            None => {
+                let log = self.hlog.insert(Appender::open(self.directory.join(HLOG_FILE))?);
+                synchronise_directory(&self.directory)?;
+                log
+            }
+        };
+        if log.is_empty()? {
+            log.write(hlog::header(started).as_bytes())?;
+        }
+        log.write(lines.text())
+    }
+
+    fn synchronise(&mut self) -> Result<(), DirectoryError> {
+        self.synchronised = Instant::now();
+        let series = self.series.synchronise();
+        series.and(self.hlog.as_mut().map_or(Ok(()), Appender::synchronise))
+    }
+}
+
+/// Replaces the checkpoint as a whole: whatever happens, one of the two is there.
+fn write_checkpoint(directory: &Path, record: &str) -> Result<(), DirectoryError> {
+    let unfinished = directory.join(UNFINISHED_CHECKPOINT);
+    let write = || {
+        let mut file = fs::File::create(&unfinished)?;
+        std::io::Write::write_all(&mut file, record.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&unfinished, directory.join(CHECKPOINT_FILE))
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(&unfinished);
+        DirectoryError::io("write", &unfinished, error)
+    })?;
+    synchronise_directory(directory)
+}
+
+/// Removes the checkpoint of a trial whose record is there.
+///
+/// # Errors
+/// When it is there and cannot be removed.
+pub(super) fn remove_checkpoint(directory: &Path) -> Result<(), DirectoryError> {
+    for name in [CHECKPOINT_FILE, UNFINISHED_CHECKPOINT] {
+        let path = directory.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(DirectoryError::io("remove", &path, error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{SERIES_FILE, read_series, sample};
+
+    fn rows(number: u64) -> Vec<SeriesRow> {
+        let row = sample::series().remove(2);
+        (0..number).map(|second| SeriesRow { second, ..row.clone() }).collect()
+    }
+
+    #[test]
+    fn seconds_are_written_when_they_come_and_nothing_of_them_is_held() {
+        let directory = tempfile::tempdir().unwrap();
+        let series = Appender::open(directory.path().join(SERIES_FILE)).unwrap();
+        let mut journal = Journal::begin(directory.path(), series).unwrap();
+        let rows = rows(5 * MOST_WAITING as u64);
+        for written in rows.chunks(MOST_WAITING) {
+            written.iter().for_each(|row| journal.second(row, HlogLines::default()));
+            // More seconds than may wait in all, so that they cannot be anywhere but on disk.
+            journal.settle().unwrap();
+        }
+        assert_eq!(read_series(directory.path()).unwrap(), rows);
+        assert!(!directory.path().join(HLOG_FILE).exists());
+    }
+
+    #[test]
+    fn a_disk_that_stands_still_delays_nothing_and_what_is_missing_is_told() {
+        let (entries, received) = sync_channel(2);
+        let (notify, notices) = channel();
+        let series = PathBuf::from(SERIES_FILE);
+        let mut journal = Journal { series, entries: Some(entries), notices, thread: None, skipped: 0 };
+        // Would wait for ever if it waited at all: nothing is written.
+        rows(5).iter().for_each(|row| journal.second(row, HlogLines::default()));
+        journal.checkpoint(&sample::record());
+        let disk = thread::spawn(move || {
+            let mut seconds = 0;
+            while let Ok(entry) = received.recv() {
+                match entry {
+                    Entry::Second { .. } => seconds += 1,
+                    Entry::Checkpoint(_) => {}
+                    Entry::Settle(reply) => drop(reply.send(None)),
+                }
+            }
+            seconds
+        });
+        let error = journal.settle().unwrap_err();
+        assert!(matches!(error, DirectoryError::TooSlow { seconds: 3, .. }), "{error}");
+        journal.settle().unwrap();
+        drop((journal, notify));
+        assert_eq!(disk.join().unwrap(), 2);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_full_disk_is_told_once_and_again_at_the_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut journal = Journal::begin(directory.path(), Appender::open("/dev/full".into()).unwrap()).unwrap();
+        rows(3).iter().for_each(|row| journal.second(row, HlogLines::default()));
+        let error = journal.settle().unwrap_err();
+        assert!(matches!(error, DirectoryError::Full { .. }), "{error}");
+        assert!(journal.notice().is_some_and(|notice| notice.contains("full")));
+        assert_eq!(journal.notice(), None);
+    }
+
+    #[test]
+    fn a_checkpoint_takes_the_place_of_the_one_before() {
+        let directory = tempfile::tempdir().unwrap();
+        for trial in [1, 2] {
+            write_checkpoint(directory.path(), &Record { trial, ..sample::record() }.to_line()).unwrap();
+        }
+        let read: Record =
+            serde_json::from_str(&fs::read_to_string(directory.path().join(CHECKPOINT_FILE)).unwrap()).unwrap();
+        assert_eq!(read.trial, 2);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing else is left behind");
+        remove_checkpoint(directory.path()).unwrap();
+        remove_checkpoint(directory.path()).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,83 @@
+//! Groups whose members come and go in the middle of a trial.
+
+#![cfg(feature = "kafka")]
+
+use std::time::Duration;
+
+use brokermark::record::{ReasonKind, Verification};
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+
+use crate::harness::{Bench, PATIENCE, assert_acknowledged, eventually, kafka, reasons, sums};
+
+/// The run whose only topic has so many partitions, as no other test's has.
+fn run_with(address: &str, partitions: usize) -> String {
+    let client: BaseConsumer = ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
+    let mut run = None;
+    eventually("the trial's topic is there", || {
+        let metadata = client.fetch_metadata(None, PATIENCE).unwrap();
+        let mut topics = metadata.topics().iter().filter(|topic| topic.partitions().len() == partitions);
+        run = topics.find_map(|topic| topic.name().strip_suffix("-0").map(str::to_owned));
+        run.is_some()
+    });
+    run.unwrap()
+}
+
+/// Joins `group`, reads from the partitions it is given, and leaves; returns how many messages it took.
+fn visit(address: &str, group: &str, topic: &str, strategy: &str) -> usize {
+    let guest: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", address)
+        .set("group.id", group)
+        .set("partition.assignment.strategy", strategy)
+        .set("enable.auto.commit", "false")
+        .set("auto.offset.reset", "earliest")
+        .create()
+        .unwrap();
+    guest.subscribe(&[topic]).unwrap();
+    let mut taken = 0;
+    eventually("the guest has read", || {
+        taken += usize::from(matches!(guest.poll(Duration::from_millis(100)), Some(Ok(_))));
+        taken >= 100
+    });
+    taken
+}
+
+/// The guest's messages are not lost to the group, as it commits nothing, and the members that had its partitions before
+/// go on where they were.
+fn assert_members_resume(partitions: usize, strategy: &str) {
+    let address = kafka::address();
+    let bench = Bench::new(&format!(
+        "broker = {{ kind = \"kafka\", address = \"{address}\" }}
+        topology.partitions = {partitions}
+        producers = {{ count = 3, keys = {{ kind = \"random\", distinct = 1000 }} }}
+        load.rate = \"2k/s\"
+        [consumers]
+        groups = 2
+        members = 2
+        properties = {{ \"partition.assignment.strategy\" = \"{strategy}\", \"heartbeat.interval.ms\" = \"200\" }}
+        [run]
+        warm_up = \"1s\"
+        duration = \"12s\""
+    ));
+    let mut run = bench.start(&[]);
+    run.await_stderr("measuring");
+    let id = run_with(&address, partitions);
+    let taken = visit(&address, &format!("{id}-1-0"), &format!("{id}-0"), strategy);
+    assert!(taken >= 100);
+    let record = run.finish(PATIENCE).expect(0).record();
+    assert_acknowledged(&record, 24_000);
+    let each = 24_000 + record.counts.warm_up.acknowledged;
+    assert_eq!(sums(&record), Verification { received: 2 * each, ..Verification::default() });
+    assert_eq!(record.counts.consumed, Some(48_000));
+    assert!(!reasons(&record).contains(&ReasonKind::Losses), "{:?}", record.verdict);
+}
+
+#[test]
+fn real_kafka_members_resume_where_the_group_was_when_another_one_comes_and_goes() {
+    assert_members_resume(7, "range,roundrobin");
+}
+
+#[test]
+fn real_kafka_members_of_a_cooperative_group_resume_where_it_was() {
+    assert_members_resume(11, "cooperative-sticky");
+}
