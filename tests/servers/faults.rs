@@ -97,7 +97,9 @@ fn real_server_that_comes_back_is_used_again_and_nothing_acknowledged_is_lost() 
     server.restart();
     let record = running.finish(Duration::from_secs(180)).expect(0).record();
     assert_balanced(&record);
-    assert_eq!(record.verification.as_ref().unwrap().corrupt, 0);
+    // What consumers did not find in time is not the server's loss, and a member that joins anew reads nothing twice.
+    let found = record.verification.as_ref().unwrap();
+    assert_eq!((found.lost, found.duplicated, found.corrupt), (0, 0, 0), "{found:?}");
     assert_eq!(record.counts.attempted, record.counts.acknowledged, "{:?}", record.errors);
     // The server is asked, not our consumer: librdkafka's may take longer than the drain to find its partitions again.
     assert_eq!(kafka::messages(&server.address(), "returns"), record.counts.acknowledged);

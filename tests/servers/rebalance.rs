@@ -1,4 +1,4 @@
-//! Groups whose members come and go in the middle of a trial.
+//! Groups whose members come and go in the middle of a trial, or do not get to their messages in time.
 
 #![cfg(feature = "kafka")]
 
@@ -8,7 +8,7 @@ use brokermark::record::{ReasonKind, Verification};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 
-use crate::harness::{Bench, PATIENCE, assert_acknowledged, eventually, kafka, reasons, sums};
+use crate::harness::{Bench, PATIENCE, assert_acknowledged, eventually, kafka, reasons, record_of, sums};
 
 /// The run whose only topic has so many partitions, as no other test's has.
 fn run_with(address: &str, partitions: usize) -> String {
@@ -80,4 +80,26 @@ fn real_kafka_members_resume_where_the_group_was_when_another_one_comes_and_goes
 #[test]
 fn real_kafka_members_of_a_cooperative_group_resume_where_it_was() {
     assert_members_resume(11, "cooperative-sticky");
+}
+
+/// The server lets every fetch wait for far more than is there.
+#[test]
+fn real_kafka_messages_that_were_not_fetched_in_time_are_unread_and_not_lost() {
+    let record = record_of(&format!(
+        "broker = {{ kind = \"kafka\", address = \"{}\" }}
+        topology.partitions = 3
+        load.rate = \"1k/s\"
+        [consumers.properties]
+        \"fetch.min.bytes\" = 100000000
+        \"fetch.wait.max.ms\" = 30000
+        [run]
+        messages = 2000
+        catch_up_deadline = \"1s\"",
+        kafka::address()
+    ));
+    assert_acknowledged(&record, 2000);
+    let found = sums(&record);
+    assert_eq!((found.received + found.unread, found.lost), (2000, 0), "{found:?}");
+    assert!(found.unread > 1000, "{found:?}");
+    assert!(reasons(&record).contains(&ReasonKind::Unread) && !reasons(&record).contains(&ReasonKind::Losses));
 }
