@@ -3,6 +3,7 @@
 //! A trial's sends, answers and arrivals are drawn from a seed and go through the recorders, the collector, the ledger and the
 //! verdict, by a clock that is set. Nothing waits.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -11,16 +12,20 @@ use rand_distr::{Distribution, LogNormal};
 
 use super::assemble;
 use crate::broker::{Identity, Telemetry};
-use crate::engine::{Attempted, Collector, End, Ledger, Observer, Outcome, Phase, Second, Sent, Times};
+use crate::engine::{Attempted, Collector, End, GroupOutcome, Ledger, Observer, Outcome, Phase, Second, Sent, Times};
 use crate::load::Timetable;
 use crate::measure::host::{HostUsage, Pressure, ProcessUsage};
-use crate::measure::{Acks, Clock, Errors, Interval, Reception, Stamp};
+use crate::measure::{
+    Acks, ArrivalBatch, Arrivals, Clock, ENVELOPE_BYTES, Envelope, Errors, Interval, Place, Received, Reception, Stamp,
+    Verification,
+};
 use crate::record::{ReasonKind, Record};
 use crate::scenario::{Load, Trial};
 
 const SECOND: u64 = 1_000_000_000;
 const LOAD_START_NS: u64 = SECOND;
 const PRODUCERS: usize = 4;
+const RUN_TAG: u32 = 7;
 
 /// Median of the simulated service time.
 const SERVICE_NS: f64 = 20e6;
@@ -35,6 +40,8 @@ enum Fault {
     SlowClient(f64),
     /// Service time grows by this share from begin to end.
     Drift(f64),
+    /// One of so many messages is acknowledged and never delivered.
+    Loss(usize),
 }
 
 /// How the broker of a trial answers.
@@ -58,6 +65,7 @@ impl Observer for Unwatched {
 #[derive(Debug, Clone, Copy)]
 struct Message {
     slot: usize,
+    sequence: u64,
     intended_ns: u64,
     sent_ns: u64,
     answered_ns: u64,
@@ -85,11 +93,22 @@ fn messages(trial: &Trial, answers: Answers, seed: u64) -> Vec<Message> {
             std::iter::from_fn(move || {
                 let intended_ns = timetable.peek();
                 timetable.advance();
-                (intended_ns < length_ns).then_some(Message { slot, intended_ns, sent_ns: 0, answered_ns: 0 })
+                (intended_ns < length_ns).then_some(Message {
+                    slot,
+                    sequence: 0,
+                    intended_ns,
+                    sent_ns: 0,
+                    answered_ns: 0,
+                })
             })
         })
         .collect();
     messages.sort_unstable_by_key(|message| message.intended_ns);
+    let mut sequences = [0; PRODUCERS];
+    for message in &mut messages {
+        message.sequence = sequences[message.slot];
+        sequences[message.slot] += 1;
+    }
     let stalls = stalls(answers, length_ns, &mut random);
     for batch in messages.chunks_mut(answers.batch) {
         for message in batch.iter_mut() {
@@ -144,11 +163,20 @@ fn stalls(answers: Answers, length_ns: u64, random: &mut impl RngExt) -> Vec<(u6
 fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
     let now: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
     let clock = Clock::set_by(now);
-    let acks = Acks::new(clock, PRODUCERS, true);
+    let verification = trial.scenario.consumers.is_some().then(|| Arc::new(Verification::new(PRODUCERS, 1)));
+    let acks = Acks::verified(clock, PRODUCERS, true, verification.clone());
+    let arrivals = verification.as_ref().map(|of| Arrivals::new(clock, RUN_TAG, 1, Some(of.clone())));
+    let mut consumer = arrivals.as_ref().map(|arrivals| arrivals.recorder(Place { group: 0, topic: 0 }));
     let recorder = acks.recorder();
     let length_ns = trial.scenario.run.stop.duration.unwrap().as_nanos() as u64;
-    let mut collector =
-        Collector::new(acks.clone(), None, &trial.scenario.load, Vec::new(), LOAD_START_NS, Some(length_ns));
+    let mut collector = Collector::new(
+        acks.clone(),
+        arrivals.clone(),
+        &trial.scenario.load,
+        Vec::new(),
+        LOAD_START_NS,
+        Some(length_ns),
+    );
     collector.intended_length_ns = SECOND;
     let mut in_order = messages(trial, answers, seed);
     let mut attempted = [Attempted::default(); PRODUCERS];
@@ -159,6 +187,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
     sends.sort_unstable();
     in_order.sort_unstable_by_key(|message| message.answered_ns);
     let (mut sends, mut answered) = (sends.into_iter().peekable(), in_order.into_iter().peekable());
+    let mut answers_seen = 0;
     // One look a second, and a last one when everything is answered.
     for look_ns in (1..=length_ns / SECOND).map(|second| second * SECOND).chain([length_ns + 10 * SECOND]) {
         while let Some((_, slot)) = sends.next_if(|(sent_ns, _)| *sent_ns < look_ns) {
@@ -168,8 +197,16 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
             now.store(LOAD_START_NS + first.answered_ns, Ordering::Relaxed);
             let mut batch = recorder.batch();
             let mut next = Some(first);
-            while let Some(Message { slot, intended_ns, sent_ns, .. }) = next {
-                batch.acknowledged(Stamp::new(slot, LOAD_START_NS + sent_ns, sent_ns - intended_ns, true), 100);
+            let mut arriving = consumer.as_mut().map(|consumer| consumer.batch());
+            while let Some(message) = next {
+                let Message { slot, sequence, intended_ns, sent_ns, .. } = message;
+                let stamp = Stamp::new(slot, sequence, LOAD_START_NS + sent_ns, sent_ns - intended_ns, true);
+                batch.acknowledged(stamp, 100);
+                answers_seen += 1;
+                let lost = matches!(answers.fault, Fault::Loss(of) if answers_seen % of == 0);
+                if let Some(arriving) = arriving.as_mut().filter(|_| !lost) {
+                    deliver(arriving, &message);
+                }
                 next = answered.next_if(|message| message.answered_ns == first.answered_ns);
             }
         }
@@ -196,15 +233,43 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
             load_end_ns: Some(LOAD_START_NS + length_ns),
         },
         sent,
-        found: Vec::new(),
+        groups: groups(arrivals.as_ref()),
         receive_errors: Errors::default(),
+        consumer_crashes: Vec::new(),
+        crash: None,
         pipeline: None,
         lag: None,
         usage: idle(Duration::from_nanos(length_ns)),
         identity: Identity { client: "simulated".to_owned(), broker: None, embedded: false },
         close_error: None,
     };
-    assemble(trial, "simulated", &[], &outcome).0
+    assemble(trial, "simulated", &[], &outcome)
+}
+
+fn deliver(arriving: &mut ArrivalBatch<'_>, message: &Message) {
+    let mut envelope = [0; ENVELOPE_BYTES];
+    let intended_ns = LOAD_START_NS + message.intended_ns;
+    Envelope {
+        run_tag: RUN_TAG,
+        producer: message.slot as u32,
+        measured: true,
+        sequence: message.sequence,
+        intended_ns,
+    }
+    .seal(&mut envelope, crc32fast::hash(&[]));
+    let lane = message.slot as u32;
+    arriving.received(Received { payload: &[], envelope: Some(&envelope), lane, position: 0, redelivered: false });
+}
+
+/// What the only group came to, which has read all there is.
+fn groups(arrivals: Option<&Arrivals>) -> Vec<GroupOutcome> {
+    let Some((arrivals, verification)) = arrivals.and_then(|arrivals| Some((arrivals, arrivals.verification()?)))
+    else {
+        return Vec::new();
+    };
+    let group =
+        |arrived| GroupOutcome { arrived, account: verification.account(0, |_| u64::MAX), lag_at_load_end: None };
+    arrivals.groups().into_iter().map(group).collect()
 }
 
 /// A machine with nothing else to do.
@@ -250,6 +315,8 @@ fn named(schedule: &str, seconds: u64, histories: Histories, kinds: &[ReasonKind
     for seed in 0..histories.count {
         let fault = histories.fault;
         let answers = Answers { batch: if seed % 2 == 0 { 1 } else { 8 }, pauses: seed % 3 == 0, fault };
+        let consumers = if matches!(fault, Fault::Loss(_)) { "\n[consumers]" } else { "" };
+        let schedule = format!("{schedule}{consumers}");
         let record = record(&trial(&schedule, seconds, seed), answers, seed);
         let reasons = &record.verdict.reasons;
         let named = reasons.iter().any(|reason| kinds.is_empty() || kinds.contains(&reason.kind));
@@ -311,4 +378,9 @@ fn a_rate_that_is_short_by_half_a_percent_is_named() {
 #[test]
 fn a_latency_that_drifts_by_a_twentieth_is_named() {
     a_fault_is_named(Fault::Drift(0.05), ["3k/s", "4k/s"], &[ReasonKind::NotSteady]);
+}
+
+#[test]
+fn one_message_in_a_thousand_that_is_lost_is_named() {
+    a_fault_is_named(Fault::Loss(1000), ["400/s", "600/s"], &[ReasonKind::Losses]);
 }

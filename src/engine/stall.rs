@@ -56,6 +56,7 @@ mod tests {
             warm_up: Duration::ZERO,
             stop: Stop { duration, ..Stop::default() },
             drain_deadline: Duration::from_secs(1),
+            catch_up_deadline: Duration::from_secs(1),
             stall_deadline: Duration::from_secs(60),
         }
     }

@@ -335,11 +335,11 @@ mod tests {
         for messages in [1, 500] {
             let mut batch = recorder.batch();
             for sent_ns in 0..messages {
-                batch.acknowledged(Stamp::new(0, sent_ns * 1_000, 0, true), 1);
+                batch.acknowledged(Stamp::new(0, 0, sent_ns * 1_000, 0, true), 1);
             }
         }
-        recorder.batch().acknowledged(Stamp::new(0, 0, 0, false), 1);
-        recorder.batch().failed(Stamp::new(0, 0, 0, true), FailureClass::Timeout, String::new);
+        recorder.batch().acknowledged(Stamp::new(0, 0, 0, 0, false), 1);
+        recorder.batch().failed(Stamp::new(0, 0, 0, 0, true), FailureClass::Timeout, String::new);
         drop(recorder.batch());
         let interval = collected(&acks);
         assert_eq!((interval.measured.acknowledged, interval.moments), (501, 2));

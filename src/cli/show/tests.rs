@@ -49,7 +49,7 @@ fn groups_of_which_one_was_slow_and_one_lost_messages() {
     };
     (found.lost, found.unread, found.duplicated, found.order_unchecked) = (6, 119_990, 3, 17);
     found.groups.extend([slow, lossy]);
-    let shape = LoadShape { even_load: true, window: 4000, producers: 4 };
+    let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
     record.verdict = judge(&Evidence::of(&record, &sample::series(), shape));
     insta::assert_snapshot!(summary(&record, PLAIN));
 }
