@@ -115,6 +115,8 @@ pub struct Fate {
 pub struct Script {
     pub options: NullOptions,
     dealers: [Dealer; 7],
+    /// Of late answers.
+    late: Dealer,
 }
 
 /// Answers questions with yes in exactly the share asked for, evenly spread.
@@ -134,7 +136,7 @@ impl Dealer {
 
 impl Script {
     pub fn new(options: NullOptions) -> Self {
-        Script { options, dealers: Default::default() }
+        Script { options, dealers: Default::default(), late: Dealer::default() }
     }
 
     /// Whether every message is acknowledged at once and delivered as it is.
@@ -178,7 +180,7 @@ impl Script {
 
     /// How long after the others the next message is answered.
     pub fn lateness(&self) -> Duration {
-        if self.dealers[7].picks(self.options.late) { self.options.late_by } else { Duration::ZERO }
+        if self.late.picks(self.options.late) { self.options.late_by } else { Duration::ZERO }
     }
 
     /// When a message is acknowledged that was handed over at `accepted_ns`, both since the first message.
