@@ -114,6 +114,8 @@ pub struct Fate {
 /// The options at work: deals fates to all connections' messages together.
 pub struct Script {
     pub options: NullOptions,
+    /// Asked once a batch, so it is found out once.
+    plain: bool,
     dealers: [Dealer; 7],
     /// Of late answers.
     late: Dealer,
@@ -136,12 +138,13 @@ impl Dealer {
 
 impl Script {
     pub fn new(options: NullOptions) -> Self {
-        Script { options, dealers: Default::default(), late: Dealer::default() }
+        let plain = options == NullOptions::default();
+        Script { options, plain, dealers: Default::default(), late: Dealer::default() }
     }
 
     /// Whether every message is acknowledged at once and delivered as it is.
     pub fn is_plain(&self) -> bool {
-        self.options == NullOptions::default()
+        self.plain
     }
 
     /// Whether acknowledgements wait for their time.
