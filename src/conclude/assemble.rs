@@ -151,12 +151,15 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
     // Payload of what arrives is counted for all of it, so that of the measured ones is taken to have the mean size.
     let received_bytes = arrivals.payload_bytes as f64 * arrivals.consumed as f64 / arrivals.messages.max(1) as f64;
     let consumers = trial.scenario.consumers.as_ref();
+    // Nothing is due before the window's nominal begin or after its nominal end, between which looks come a little late.
+    let nominal_end_ns = outcome.times.load_end_ns.filter(|_| outcome.end == End::Completed);
+    let due_ns = nominal_end_ns.map_or(window_ns, |end_ns| end_ns.saturating_sub(outcome.times.measure_start_ns));
     Throughput {
         window_ns,
         messages_per_second: per_second(window.acknowledged),
         payload_bytes_per_second: per_second(window.payload_bytes),
         sent_per_second: per_second(window.attempted),
-        target_per_second: outcome.due().map(per_second),
+        target_per_second: outcome.due().map(|due| due as f64 * 1e9 / due_ns.max(1) as f64),
         consumed_per_second: consumers.map(|_| per_second(window.consumed)),
         until_last_acknowledgement: Completion::of(
             since_begin(outcome.totals.outcomes.last_acknowledged_ns),
