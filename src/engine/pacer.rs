@@ -1,13 +1,12 @@
 //! Wakes producers at their intended times, to tens of microseconds: tokio's own timer counts in milliseconds.
 //!
-//! One thread sleeps until the earliest time anybody asked for. How late a producer's wake-up comes is recorded: it is the
-//! part of the schedule delay that is the client's own doing.
+//! One thread sleeps until the earliest time that a producer asked for. How late a wake-up makes each message that waited for it is
+//! recorded: it is the part of the schedule delay that the load generator itself causes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::poll_fn;
 use std::hint;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -33,8 +32,6 @@ pub struct Pacer {
 struct Shared {
     clock: Clock,
     pacing: Pacing,
-    /// Wake-ups for times outside are not in the lag: those of the warm-up say nothing of the measured messages.
-    counted: Range<u64>,
     /// The earliest time asked for, for the thread to see while it does not hold the state.
     earliest_ns: AtomicU64,
     state: Mutex<State>,
@@ -56,13 +53,12 @@ struct Sleeper {
 }
 
 impl Pacer {
-    /// For `producers`, by `clock`. Of wake-ups for times in `counted` (nanoseconds since the trial's epoch), the lateness is kept.
-    pub fn start(clock: Clock, producers: usize, counted: Range<u64>, pacing: Pacing) -> Self {
+    /// For `producers`, by `clock`.
+    pub fn start(clock: Clock, producers: usize, pacing: Pacing) -> Self {
         let sleepers = (0..producers).map(|_| Sleeper { due: AtomicBool::new(false), waker: AtomicWaker::new() });
         let shared = Arc::new(Shared {
             clock,
             pacing,
-            counted,
             earliest_ns: AtomicU64::new(u64::MAX),
             state: Mutex::default(),
             earlier: Condvar::new(),
@@ -104,11 +100,15 @@ impl Pacer {
             }
         })
         .await;
-        let now_ns = self.shared.clock.now_ns();
-        if now_ns >= due_ns && self.shared.counted.contains(&due_ns) {
-            self.shared.lock().lag.record(now_ns - due_ns);
+        self.shared.clock.now_ns()
+    }
+
+    /// Keeps how late a wake-up made each of the messages that waited for it, in nanoseconds.
+    pub fn record_lag(&self, of_messages_ns: &[u64]) {
+        if !of_messages_ns.is_empty() {
+            let mut state = self.shared.lock();
+            of_messages_ns.iter().for_each(|lag_ns| state.lag.record(*lag_ns));
         }
-        now_ns
     }
 
     /// Makes every sleeper look at its stop flag.
@@ -116,7 +116,7 @@ impl Pacer {
         self.shared.sleepers.iter().for_each(|sleeper| sleeper.waker.wake());
     }
 
-    /// How late wake-ups came that count, in nanoseconds after the time asked for.
+    /// How late wake-ups made messages, as far as [`Pacer::record_lag`] was told.
     pub fn lag(&self) -> Distribution {
         self.shared.lock().lag.clone()
     }
@@ -184,8 +184,6 @@ impl Shared {
 mod tests {
     use super::*;
 
-    const ALWAYS: Range<u64> = 0..u64::MAX;
-
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn sleepers_wake_in_their_order_and_never_early() {
         for spin in [false, true] {
@@ -195,7 +193,7 @@ mod tests {
 
     async fn wakes_in_order(pacing: Pacing) {
         let clock = Clock::start();
-        let pacer = Arc::new(Pacer::start(clock, 3, ALWAYS, pacing));
+        let pacer = Arc::new(Pacer::start(clock, 3, pacing));
         let stopped = Arc::new(AtomicBool::new(false));
         let begin = clock.now_ns();
         let sleeps = [30, 10, 20].into_iter().enumerate().map(|(slot, milliseconds)| {
@@ -209,26 +207,12 @@ mod tests {
             let (woken, due) = sleep.await.unwrap();
             assert!(woken >= due);
         }
-        assert_eq!(pacer.lag().histogram().len(), 3);
-    }
-
-    #[tokio::test]
-    async fn only_wake_ups_of_the_measured_window_are_in_the_lag() {
-        let clock = Clock::start();
-        let begin = clock.now_ns();
-        let (first, last) = (begin + 5_000_000, begin + 10_000_000);
-        let pacer = Pacer::start(clock, 1, first..last, Pacing::default());
-        let stopped = AtomicBool::new(false);
-        for due in [first - 1, first, last - 1, last] {
-            pacer.sleep_until(0, due, &stopped).await;
-        }
-        assert_eq!(pacer.lag().histogram().len(), 2);
     }
 
     #[tokio::test]
     async fn a_stop_wakes_a_sleeper_before_its_time() {
         let clock = Clock::start();
-        let pacer = Arc::new(Pacer::start(clock, 1, ALWAYS, Pacing::default()));
+        let pacer = Arc::new(Pacer::start(clock, 1, Pacing::default()));
         let stopped = Arc::new(AtomicBool::new(false));
         let sleeping = {
             let (pacer, stopped) = (pacer.clone(), stopped.clone());

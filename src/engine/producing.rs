@@ -96,7 +96,9 @@ pub async fn open_loop<P: Producer>(
     let mut due = Vec::with_capacity(rule.batch as usize);
     // Measured messages that were due, whether they could be sent or not.
     let mut measured_due = 0;
-    let mut woken_ns = 0;
+    // The last wake-up: when it was asked for, when it came, and how late it made the measured messages of a batch.
+    let (mut alarm_ns, mut woken_ns) = (0, 0);
+    let mut lag = Vec::with_capacity(rule.batch as usize);
     loop {
         let mut now_ns = course.clock().now_ns();
         let next_ns = course.load_start_ns.saturating_add(timetable.peek());
@@ -104,11 +106,12 @@ pub async fn open_loop<P: Producer>(
             break;
         }
         if next_ns > now_ns {
-            let alarm_ns = next_ns.max(woken_ns + pacer.wake_interval_ns()).min(course.load_end_ns);
+            alarm_ns = next_ns.max(woken_ns + pacer.wake_interval_ns()).min(course.load_end_ns);
             woken_ns = pacer.sleep_until(sender.slot(), alarm_ns, shared.acks.stopped()).await;
             continue;
         }
         due.clear();
+        lag.clear();
         while (due.len() as u64) < rule.batch {
             let intended_ns = course.load_start_ns.saturating_add(timetable.peek());
             if intended_ns > now_ns || intended_ns >= course.load_end_ns {
@@ -119,6 +122,9 @@ pub async fn open_loop<P: Producer>(
                 break;
             }
             due.push((intended_ns, measured));
+            if measured && intended_ns <= woken_ns {
+                lag.push(woken_ns.saturating_sub(intended_ns.max(alarm_ns)));
+            }
             measured_due += u64::from(measured);
             timetable.advance();
         }
@@ -126,6 +132,7 @@ pub async fn open_loop<P: Producer>(
             // The quota is used up: what comes later is not due any more.
             return sender.sent(Some(measured_due));
         }
+        pacer.record_lag(&lag);
         let needed = rule.needed(window.submitted(), due.len() as u64);
         if window.resolved() < needed {
             if !window.resolved_reaches(needed, shared.acks.stopped()).await {

@@ -1,6 +1,5 @@
 //! What a producer task does with a batch: payloads, keys and envelopes together, hand it over, account for it.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::course::Course;
@@ -89,16 +88,19 @@ pub struct Sender<P> {
     /// Bytes that this batch's messages carry beside or instead of pooled ones.
     scratch: Vec<u8>,
     parts: Vec<Parts>,
+    /// Of them, those that count.
+    measured_in_batch: u64,
     /// Kept for its memory only: empty between batches.
     outgoing: Vec<Outgoing<'static>>,
 }
 
-/// Where one message's bytes lie: in the pool, or in ranges of the scratch.
+/// Where one message's bytes lie: its payload in the pool, or everything in the scratch, in this order: payload, envelope, key.
 struct Parts {
     pooled: u64,
-    payload: Option<Range<usize>>,
-    key: Option<Range<usize>>,
-    envelope: Option<Range<usize>>,
+    /// The payload's bytes in the scratch; `None` where the pooled payload is sent as it is.
+    payload: Option<usize>,
+    has_envelope: bool,
+    key: Option<u32>,
     stamp: Stamp,
 }
 
@@ -116,6 +118,7 @@ impl<P: Producer> Sender<P> {
             attempted: Attempted::default(),
             scratch: Vec::new(),
             parts: Vec::new(),
+            measured_in_batch: 0,
             outgoing: Vec::new(),
         }
     }
@@ -138,8 +141,7 @@ impl<P: Producer> Sender<P> {
     /// # Errors
     /// When the load was stopped before the client had taken all of them.
     pub async fn send_now(&mut self, count: usize, now_ns: u64, measured: bool) -> Result<(), Stopped> {
-        self.parts.clear();
-        self.scratch.clear();
+        self.clear_batch();
         for _ in 0..count {
             self.add(now_ns, now_ns, measured);
         }
@@ -151,12 +153,17 @@ impl<P: Producer> Sender<P> {
     /// # Errors
     /// When the load was stopped before the client had taken all of them.
     pub async fn send_due(&mut self, intended: &[(u64, bool)], now_ns: u64) -> Result<(), Stopped> {
-        self.parts.clear();
-        self.scratch.clear();
+        self.clear_batch();
         for &(intended_ns, measured) in intended {
             self.add(intended_ns, now_ns, measured);
         }
         self.hand_over().await
+    }
+
+    fn clear_batch(&mut self) {
+        self.parts.clear();
+        self.scratch.clear();
+        self.measured_in_batch = 0;
     }
 
     #[inline]
@@ -164,24 +171,24 @@ impl<P: Producer> Sender<P> {
         let stamp = Stamp::new(self.slot, self.sequence, sent_ns, sent_ns.saturating_sub(intended_ns), measured);
         let pooled = self.next_payload;
         self.next_payload = self.next_payload.wrapping_add(1);
-        let mut parts = Parts { pooled, payload: None, key: None, envelope: None, stamp };
+        let mut parts = Parts { pooled, payload: None, has_envelope: false, key: None, stamp };
         if let Some(live) = self.shared.payloads.live(pooled) {
             let begin = self.scratch.len();
             let unix_ns = self.shared.acks.clock().epoch_unix_ns() + intended_ns;
             // Producers count in turn, so that no number comes twice.
             let counter = self.sequence * self.shared.producers + self.slot as u64;
             live.render(&mut self.scratch, counter, unix_ns);
-            parts.payload = Some(begin..self.scratch.len());
+            parts.payload = Some(self.scratch.len() - begin);
         }
         if self.shared.envelope != EnvelopeMode::None {
             self.enclose(&mut parts, intended_ns, measured);
         }
         if let Some(key) = self.keys.next_key() {
-            let begin = self.scratch.len();
             self.scratch.extend_from_slice(key);
-            parts.key = Some(begin..self.scratch.len());
+            parts.key = Some(key.len() as u32);
         }
         self.sequence += 1;
+        self.measured_in_batch += u64::from(measured);
         self.parts.push(parts);
     }
 
@@ -200,16 +207,16 @@ impl<P: Producer> Sender<P> {
             EnvelopeMode::InPayload => {
                 self.scratch.extend_from_slice(shared.payloads.get(parts.pooled));
                 envelope.seal(&mut self.scratch[begin..], shared.payloads.checksum(parts.pooled));
-                parts.payload = Some(begin..self.scratch.len());
+                parts.payload = Some(self.scratch.len() - begin);
             }
             EnvelopeMode::Beside => {
-                let checksum = match &parts.payload {
-                    Some(live) => crc32fast::hash(&self.scratch[live.clone()]),
+                let checksum = match parts.payload {
+                    Some(live) => crc32fast::hash(&self.scratch[begin - live..]),
                     None => shared.payloads.checksum(parts.pooled),
                 };
                 self.scratch.resize(begin + ENVELOPE_BYTES, 0);
                 envelope.seal(&mut self.scratch[begin..], checksum);
-                parts.envelope = Some(begin..self.scratch.len());
+                parts.has_envelope = true;
             }
         }
     }
@@ -220,18 +227,16 @@ impl<P: Producer> Sender<P> {
         let window = shared.acks.window(self.slot);
         let mut outgoing = recycle(std::mem::take(&mut self.outgoing));
         let mut payload_bytes = 0;
+        let mut scratch = &self.scratch[..];
         for parts in &self.parts {
-            let scratch = |range: &Option<Range<usize>>| range.clone().map(|range| &self.scratch[range]);
-            let payload = scratch(&parts.payload).unwrap_or_else(|| shared.payloads.get(parts.pooled));
+            let mut next = |length: usize| scratch.split_off(..length).expect("parts were appended in this order");
+            let payload = parts.payload.map(&mut next).unwrap_or_else(|| shared.payloads.get(parts.pooled));
+            let envelope = parts.has_envelope.then(|| next(ENVELOPE_BYTES));
+            let key = parts.key.map(|length| next(length as usize));
             payload_bytes += payload.len() as u64;
-            outgoing.push(Outgoing {
-                payload,
-                key: scratch(&parts.key),
-                envelope: scratch(&parts.envelope),
-                stamp: parts.stamp,
-            });
+            outgoing.push(Outgoing { payload, key, envelope, stamp: parts.stamp });
         }
-        let measured = self.parts.iter().filter(|parts| parts.stamp.measured()).count() as u64;
+        let measured = self.measured_in_batch;
         self.attempted.measured += measured;
         let of_warm_up = self.parts.len() as u64 - measured;
         if of_warm_up > 0 {

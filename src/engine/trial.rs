@@ -153,9 +153,8 @@ impl Running<'_> {
         let load_start_ns = clock.now_ns() + RUN_UP.as_nanos() as u64;
         let course = Course::new(self.acks.clone(), load_start_ns, limits.warm_up, limits.stop.duration, due_by_ns);
         let course = Arc::new(course);
-        let counted = course.measure_start_ns..course.nominal_end_ns().unwrap_or(u64::MAX);
         let pacing = self.scenario.pacing;
-        let pacer = self.open.then(|| Arc::new(Pacer::start(clock, self.scenario.producers.count, counted, pacing)));
+        let pacer = self.open.then(|| Arc::new(Pacer::start(clock, self.scenario.producers.count, pacing)));
         let tasks = self.start(producers, &course, quota, pacer.as_ref());
         let parts = match (&self.scenario.load, course.nominal_end_ns()) {
             (Load::Open(schedule), Some(end_ns)) => {

@@ -156,25 +156,35 @@ pub struct AckBatch<'a> {
     now_ns: u64,
     shared: &'a Shared,
     shard: MutexGuard<'a, Shard>,
-    run: Run,
-    /// Measured messages that had been acknowledged when the batch began.
-    acknowledged_before: u64,
+    closed: bool,
     verified: bool,
-}
-
-/// Successive outcomes of one producer, told to its window at once.
-struct Run {
-    slot: usize,
-    resolved: u64,
+    /// The message acknowledged last. Messages that were sent together have one latency, and are counted at once.
+    last: Stamp,
+    /// Acknowledged messages of the same producer, of the warm-up or not, that are not in the tally yet.
+    messages: u64,
+    payload_bytes: u64,
+    /// Of these messages, those whose latency is counted.
+    timed: u64,
+    /// Measured messages that the batch acknowledged.
+    acknowledged: u64,
 }
 
 impl<'a> AckBatch<'a> {
     fn begin(shared: &'a Shared, shard: &'a Mutex<Shard>) -> Self {
         let now_ns = shared.clock.now_ns();
         let shard = lock(shard);
-        let acknowledged_before = shard.interval.measured.acknowledged;
-        let verified = shared.verification.is_some();
-        AckBatch { now_ns, shared, shard, run: Run { slot: 0, resolved: 0 }, acknowledged_before, verified }
+        AckBatch {
+            now_ns,
+            shared,
+            closed: shard.closed,
+            shard,
+            verified: shared.verification.is_some(),
+            last: Stamp::new(0, 0, 0, 0, false),
+            messages: 0,
+            payload_bytes: 0,
+            timed: 0,
+            acknowledged: 0,
+        }
     }
 
     /// When these outcomes became known, in nanoseconds since the trial's epoch.
@@ -185,33 +195,63 @@ impl<'a> AckBatch<'a> {
     /// The broker acknowledged a message of `payload_bytes`.
     #[inline]
     pub fn acknowledged(&mut self, stamp: Stamp, payload_bytes: usize) {
-        if self.shard.closed {
+        if self.closed {
             return;
         }
-        let interval = &mut self.shard.interval;
-        if stamp.measured() {
-            interval.measured.acknowledged += 1;
-            interval.measured.payload_bytes += payload_bytes as u64;
-            let service_ns = stamp.service_ns(self.now_ns);
-            interval.service.record(service_ns);
-            if self.shared.open_loop {
-                let delay_ns = stamp.schedule_delay_ns();
-                interval.response.record(service_ns + delay_ns);
-                interval.schedule_delay.record(delay_ns);
-            }
-            interval.last_acknowledged_ns = self.now_ns;
-        } else {
-            interval.warm_up.acknowledged += 1;
-            interval.warm_up.payload_bytes += payload_bytes as u64;
+        if !stamp.is_counted_with(self.last) {
+            self.count_latency();
+            self.count_messages();
+            self.last = stamp;
+        } else if stamp.measured() && !stamp.was_sent_with(self.last) {
+            self.count_latency();
+            self.last = stamp;
         }
+        self.messages += 1;
+        self.payload_bytes += payload_bytes as u64;
         if self.verified {
             self.note(stamp);
         }
-        self.resolve(stamp);
+    }
+
+    /// Counts the latency of the messages that were sent with the last one.
+    #[inline(always)]
+    fn count_latency(&mut self) {
+        let messages = self.messages - self.timed;
+        if messages == 0 || !self.last.measured() {
+            return;
+        }
+        self.timed = self.messages;
+        let service_ns = self.last.service_ns(self.now_ns);
+        let interval = &mut self.shard.interval;
+        interval.service.record_n(service_ns, messages);
+        if self.shared.open_loop {
+            let delay_ns = self.last.schedule_delay_ns();
+            interval.response.record_n(service_ns + delay_ns, messages);
+            interval.schedule_delay.record_n(delay_ns, messages);
+        }
+    }
+
+    /// Counts what was acknowledged of the last message's producer, whose window opens.
+    #[inline(never)]
+    fn count_messages(&mut self) {
+        if self.messages == 0 {
+            return;
+        }
+        let interval = &mut self.shard.interval;
+        let tally = if self.last.measured() {
+            self.acknowledged += self.messages;
+            &mut interval.measured
+        } else {
+            &mut interval.warm_up
+        };
+        tally.acknowledged += self.messages;
+        tally.payload_bytes += self.payload_bytes;
+        self.shared.windows[self.last.slot()].resolve(self.messages);
+        (self.messages, self.payload_bytes, self.timed) = (0, 0, 0);
     }
 
     /// Notes an acknowledged message, to be marked with its neighbours.
-    #[inline]
+    #[inline(never)]
     fn note(&mut self, stamp: Stamp) {
         let (slot, sequence) = (stamp.slot() as u32, stamp.sequence());
         let spans = &mut self.shard.spans;
@@ -235,7 +275,7 @@ impl<'a> AckBatch<'a> {
 
     /// A message failed. `message` says why, in the client's or broker's words.
     pub fn failed(&mut self, stamp: Stamp, class: FailureClass, message: impl FnOnce() -> String) {
-        if self.shard.closed {
+        if self.closed {
             return;
         }
         let now_ns = self.now_ns;
@@ -246,35 +286,22 @@ impl<'a> AckBatch<'a> {
         } else {
             interval.warm_up.failed += 1;
         }
-        self.resolve(stamp);
-    }
-
-    #[inline]
-    fn resolve(&mut self, stamp: Stamp) {
-        let slot = stamp.slot();
-        if slot != self.run.slot {
-            self.tell_window();
-            self.run.slot = slot;
-        }
-        self.run.resolved += 1;
-    }
-
-    fn tell_window(&mut self) {
-        if self.run.resolved > 0 {
-            self.shared.windows[self.run.slot].resolve(self.run.resolved);
-            self.run.resolved = 0;
-        }
+        self.shared.windows[stamp.slot()].resolve(1);
     }
 }
 
 impl Drop for AckBatch<'_> {
     fn drop(&mut self) {
-        let interval = &mut self.shard.interval;
-        interval.moments += u64::from(interval.measured.acknowledged > self.acknowledged_before);
+        self.count_latency();
+        self.count_messages();
+        if self.acknowledged > 0 {
+            let interval = &mut self.shard.interval;
+            interval.moments += 1;
+            interval.last_acknowledged_ns = self.now_ns;
+        }
         if !self.shard.spans.is_empty() {
             self.mark();
         }
-        self.tell_window();
     }
 }
 

@@ -80,6 +80,18 @@ impl Stamp {
         (self.word & ((1 << SLOT_BITS) - 1)) as usize
     }
 
+    /// Whether two messages have everything in common but their numbers: producer, time, delay, and whether they count.
+    #[inline]
+    pub fn was_sent_with(self, other: Stamp) -> bool {
+        self.word == other.word && (self.rest ^ other.rest) >> SEQUENCE_BITS == 0
+    }
+
+    /// Whether two messages are of the same producer, and both of them measured or neither.
+    #[inline]
+    pub fn is_counted_with(self, other: Stamp) -> bool {
+        (self.word ^ other.word) & ((1 << (SLOT_BITS + 1)) - 1) == 0
+    }
+
     /// The message's number among its producer's, from 0; [`UNKNOWN_SEQUENCE`] where it is not known.
     #[inline]
     pub fn sequence(self) -> u64 {

@@ -30,7 +30,7 @@ fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     let lag_ns = client.send_loop_lag.map_or(0, |lag| lag.p99_ns);
     if lag_ns > limits::LARGEST_PACING_LAG_P99_NS && machine_is_full(evidence) && client_share_of_busy(evidence) > 0.5 {
         found.push(format!(
-            "the machine was out of CPU, mostly for the client, and 1 in 100 pacing timers woke {} late or later",
+            "the machine was out of CPU, mostly for the client, and late timers made 1 in 100 messages {} late or later",
             duration(lag_ns as f64)
         ));
     }
@@ -97,7 +97,7 @@ fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
     let paused = pause_ns > limits::LARGEST_PAUSE_P99_NS || pause_ns > limits::LEAST_PAUSE_P99_NS && is_much(pause_ns);
     let mut found = Vec::new();
     if late {
-        found.push(format!("1 in 100 pacing timers woke {} late or later", duration(lag_ns as f64)));
+        found.push(format!("late timers made 1 in 100 messages {} late or later", duration(lag_ns as f64)));
     }
     if paused {
         found.push(format!(
