@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use brokermark::load::{KeySource, PayloadPool, Timetable};
+use brokermark::load::{KeySource, PayloadPool, SendSchedule};
 use brokermark::scenario::template::Template;
 use brokermark::scenario::{Content, Keys, Payload, Schedule, Size};
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -76,11 +76,11 @@ fn times(criterion: &mut Criterion) {
         ("bursts", Schedule::Bursts { base: 1e5, burst: 1e6, every: 10 * second, length: second }),
         ("poisson", Schedule::Poisson { rate: 1e6, seed: 1 }),
     ] {
-        let mut timetable = Timetable::new(&schedule, 3, 8);
+        let mut send_schedule = SendSchedule::new(&schedule, 3, 8);
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                timetable.advance();
-                black_box(timetable.peek());
+                send_schedule.advance();
+                black_box(send_schedule.peek());
             })
         });
     }

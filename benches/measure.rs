@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use brokermark::broker::Received;
 use brokermark::measure::{
-    Acks, Arrivals, Budget, Clock, Distribution, ENVELOPE_BYTES, Envelope, Interval, LANE_BYTES, Lanes, Place, Stamp,
-    Verification, Window,
+    Acks, Arrivals, Budget, Clock, Distribution, Interval, PARTITION_BYTES, Partitions, SendTag, SubscriptionIndex,
+    TRACE_HEADER_BYTES, TraceHeader, Verification, Window,
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
@@ -26,15 +26,20 @@ fn stamps(criterion: &mut Criterion) {
     for (name, delay_ns) in [("encode, delay 50 µs", 50_000), ("encode, delay 50 ms", 50_000_000)] {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                black_box(Stamp::new(black_box(3), black_box(9), black_box(7_000_000_000), black_box(delay_ns), true))
+                black_box(SendTag::new(black_box(3), black_box(9), black_box(7_000_000_000), black_box(delay_ns), true))
             })
         });
     }
-    let stamp = Stamp::new(3, 9, 7_000_000_000, 50_000_000, true);
+    let stamp = SendTag::new(3, 9, 7_000_000_000, 50_000_000, true);
     group.bench_function("decode, all fields", |bencher| {
         bencher.iter(|| {
-            let stamp = Stamp::from_word(black_box(stamp.to_word()), 9, 7_100_000_000);
-            black_box((stamp.slot(), stamp.measured(), stamp.schedule_delay_ns(), stamp.service_ns(7_100_000_000)))
+            let stamp = SendTag::from_word(black_box(stamp.to_word()), 9, 7_100_000_000);
+            black_box((
+                stamp.producer_index(),
+                stamp.measured(),
+                stamp.schedule_delay_ns(),
+                stamp.service_ns(7_100_000_000),
+            ))
         })
     });
     group.finish();
@@ -53,8 +58,8 @@ fn outcomes(criterion: &mut Criterion) {
         let acks = Acks::new(clock, producers, open_loop);
         let recorder = acks.recorder();
         let sent_ns = clock.now_ns();
-        let stamps: Vec<Stamp> = (0..BATCH)
-            .map(|index| Stamp::new(index as usize % producers, index, sent_ns + index * 1000, index * 500, measured))
+        let stamps: Vec<SendTag> = (0..BATCH)
+            .map(|index| SendTag::new(index as usize % producers, index, sent_ns + index * 1000, index * 500, measured))
             .collect();
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
@@ -75,8 +80,8 @@ fn outcomes(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let mut batch = recorder.batch();
                 for index in 0..BATCH {
-                    let (slot, sequence) = (index as usize % producers, first + index / producers as u64);
-                    batch.acknowledged(black_box(Stamp::new(slot, sequence, sent_ns, 0, true)), 100);
+                    let (producer_index, sequence) = (index as usize % producers, first + index / producers as u64);
+                    batch.acknowledged(black_box(SendTag::new(producer_index, sequence, sent_ns, 0, true)), 100);
                 }
                 first += BATCH / producers as u64;
             })
@@ -91,8 +96,8 @@ fn outcomes(criterion: &mut Criterion) {
         let recorders: Vec<_> = (0..8).map(|_| acks.recorder()).collect();
         let (mut interval, mut spare) = (Interval::default(), Interval::default());
         bencher.iter(|| {
-            for (slot, recorder) in recorders.iter().enumerate() {
-                recorder.batch().acknowledged(Stamp::new(slot, 0, clock.now_ns(), 1000, true), 100);
+            for (producer_index, recorder) in recorders.iter().enumerate() {
+                recorder.batch().acknowledged(SendTag::new(producer_index, 0, clock.now_ns(), 1000, true), 100);
             }
             acks.collect(&mut interval, &mut spare);
             interval.clear();
@@ -128,16 +133,19 @@ fn windows(criterion: &mut Criterion) {
 
 fn envelopes(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("envelope");
-    let envelope = Envelope { run_tag: 1, producer: 3, measured: true, sequence: 123_456, intended_ns: 7_000_000_000 };
+    let envelope =
+        TraceHeader { run_tag: 1, producer: 3, measured: true, sequence: 123_456, intended_ns: 7_000_000_000 };
     for size in [100, 1024] {
         let mut message = vec![7; size];
         // The checksum of a pooled payload is made once, before the load begins.
-        let checksum = crc32fast::hash(&message[ENVELOPE_BYTES..]);
+        let checksum = crc32fast::hash(&message[TRACE_HEADER_BYTES..]);
         group.bench_function(format!("seal, {size} B"), |bencher| {
             bencher.iter(|| envelope.seal(black_box(&mut message), black_box(checksum)))
         });
         group.bench_function(format!("open, {size} B"), |bencher| {
-            bencher.iter(|| black_box(Envelope::open(black_box(&message), black_box(&message[ENVELOPE_BYTES..]), 1)))
+            bencher.iter(|| {
+                black_box(TraceHeader::open(black_box(&message), black_box(&message[TRACE_HEADER_BYTES..]), 1))
+            })
         });
     }
     group.finish();
@@ -155,20 +163,20 @@ fn arrivals(criterion: &mut Criterion) {
     });
     let verification = Verification::new(16, 1);
     let mut index = 0u64;
-    group.bench_function("mark, 8 lanes of 500 in turn", |bencher| {
+    group.bench_function("mark, 8 partitions of 500 in turn", |bencher| {
         bencher.iter(|| {
-            // Within each stretch of 4000 the lanes' batches arrive one after the other, each with every 8th message.
+            // Within each stretch of 4000 the partitions' batches arrive one after the other, each with every 8th message.
             let (stretch, within) = (index / 4000, index % 4000);
             black_box(verification.arrive(0, 3, stretch * 4000 + within % 500 * 8 + within / 500));
             index += 1;
         })
     });
-    let mut lanes = Lanes::new(Budget::of_bytes(LANE_BYTES));
+    let mut partitions = Partitions::new(Budget::of_bytes(PARTITION_BYTES));
     let mut next = 0;
-    group.bench_function("order of a lane", |bencher| {
+    group.bench_function("order of a partition", |bencher| {
         bencher.iter(|| {
             next += 1;
-            black_box(lanes.arrived(black_box(5), next, black_box(3), next))
+            black_box(partitions.arrived(black_box(5), next, black_box(3), next))
         })
     });
     group.finish();
@@ -178,9 +186,9 @@ fn arrivals(criterion: &mut Criterion) {
     let clock = Clock::start();
     for (name, verify) in [("100 B, end to end", false), ("100 B, end to end and verified", true)] {
         let verification = verify.then(|| Arc::new(Verification::new(1, 1)));
-        let mut recorder = Arrivals::new(clock, 1, 1, verification).recorder(Place { group: 0, topic: 0 });
+        let mut recorder = Arrivals::new(clock, 1, 1, verification).recorder(SubscriptionIndex { group: 0, topic: 0 });
         let mut message = vec![7; 100];
-        let checksum = crc32fast::hash(&message[ENVELOPE_BYTES..]);
+        let checksum = crc32fast::hash(&message[TRACE_HEADER_BYTES..]);
         let mut sequence = 0;
         group.bench_function(name, |bencher| {
             bencher.iter_custom(|batches| {
@@ -189,7 +197,7 @@ fn arrivals(criterion: &mut Criterion) {
                     let messages: Vec<Vec<u8>> = (0..BATCH)
                         .map(|_| {
                             sequence += 1;
-                            Envelope { run_tag: 1, producer: 0, measured: true, sequence, intended_ns: 0 }
+                            TraceHeader { run_tag: 1, producer: 0, measured: true, sequence, intended_ns: 0 }
                                 .seal(&mut message, checksum);
                             message.clone()
                         })
@@ -197,7 +205,13 @@ fn arrivals(criterion: &mut Criterion) {
                     let begin = std::time::Instant::now();
                     let mut batch = recorder.batch();
                     for payload in &messages {
-                        batch.received(Received { payload, envelope: None, lane: 0, position: 0, redelivered: false });
+                        batch.received(Received {
+                            payload,
+                            envelope: None,
+                            partition: 0,
+                            offset: 0,
+                            redelivered: false,
+                        });
                     }
                     drop(batch);
                     spent += begin.elapsed();

@@ -29,8 +29,8 @@ fn parse(criterion: &mut Criterion) {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 batch.clear();
-                for (position, payload) in payloads.iter().enumerate() {
-                    batch.push(payload.as_bytes(), |range| Row::new(0, position as u64, range, intended_ns, true, 0));
+                for (offset, payload) in payloads.iter().enumerate() {
+                    batch.push(payload.as_bytes(), |range| Row::new(0, offset as u64, range, intended_ns, true, 0));
                 }
                 parser.parse(&mut batch, 0, |_, _| {});
                 black_box(batch.rows.len());

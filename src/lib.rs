@@ -11,7 +11,7 @@
 //!                                      ▼
 //!                               measure: histograms, series, ledger, host
 //!                                      ▼
-//!                               conclude: figures, thresholds ─▶ verdict
+//!                               evaluate: figures, thresholds ─▶ verdict
 //!                                      ▼
 //!                               record ─▶ results/<run>/ ─▶ show (only reads)
 //! ```
@@ -24,7 +24,7 @@
 //! - [`engine`]: runs one trial through its phases.
 //! - [`pipeline`]: consumers that parse what they receive and write it to databases.
 //! - [`measure`]: the clock, what is recorded per message, and what the machine was doing.
-//! - [`conclude`]: the record's figures, and whether they can be trusted, with the evidence.
+//! - [`evaluate`]: the record's figures, and whether they can be trusted, with the evidence.
 //! - [`record`]: the versioned result and the directory it lies in.
 //! - [`emulator`]: endpoints that run inside this process.
 //! - [`cli`]: the command line, one file a verb.
@@ -34,9 +34,9 @@
 
 pub mod broker;
 pub mod cli;
-pub mod conclude;
 pub mod emulator;
 pub mod engine;
+pub mod evaluate;
 pub mod load;
 pub mod measure;
 pub mod pipeline;

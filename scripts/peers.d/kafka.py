@@ -83,7 +83,7 @@ def reported(messages: int, server: dict[str, str], name: str) -> Comparison:
         queue_messages=batch,
     )
     address = server["BROKERMARK_KAFKA"]
-    ours = Brokermark(f"configs/seeds/kafka-{name}.toml", {"broker.address": address, "sweep.trials": 1})
+    ours = Brokermark(f"configs/published/kafka-{name}.toml", {"broker.address": address, "sweep.trials": 1})
     return Comparison(
         broker="kafka",
         setting=f"{name}: 12 B, batches of {batch}, one outstanding, acks=1, no linger, one partition",

@@ -61,7 +61,7 @@ def comparison(messages: int, server: dict[str, str], side: str = "writer") -> C
 
 class Ours(Brokermark):
     def __init__(self, side: str, settings: dict[str, object]):
-        scenario = {"writer": "configs/seeds/nsq-pub.toml", "both": "configs/seeds/nsq-pubsub.toml"}[side]
+        scenario = {"writer": "configs/published/nsq-pub.toml", "both": "configs/published/nsq-pubsub.toml"}[side]
         super().__init__(scenario, settings | {"run.duration": "10min"})
         self.side = side
         if side == "both":

@@ -48,7 +48,7 @@ def comparison(messages: int, environment: dict[str, str], name: str = "parse") 
     )
     topic = Topic(environment["BROKERMARK_KAFKA"], messages)
     databases = name == "databases"
-    ours = Ours(REPOSITORY / f"configs/seeds/{WORKLOADS[name]}.toml", environment, topic)
+    ours = Ours(REPOSITORY / f"configs/published/{WORKLOADS[name]}.toml", environment, topic)
     python = PythonConsumer(environment, topic, databases)
     what = "SET in MULTI/EXEC, then insert" if databases else "no databases"
     return Comparison(
@@ -84,7 +84,7 @@ class Ours(Brokermark):
 
     def fill(self) -> None:
         """Fills the topic, without envelopes, which would be a cost that only brokermark's own messages have."""
-        scenario = (REPOSITORY / "configs/seeds/pipeline-no-database.toml").read_text()
+        scenario = (REPOSITORY / "configs/published/pipeline-no-database.toml").read_text()
         text = re.sub(r"\n\[pipeline\]\n.*?\n\[run\]\n.*", "\n", scenario, flags=re.DOTALL)
         text += f"\n[run]\nmessages = {self.topic.messages}\n"
         self.record_of(text, {"load.model": "closed", "producers.batch": 100})
@@ -102,13 +102,13 @@ class Ours(Brokermark):
         text = text.replace("127.0.0.1:16379", self.server["BROKERMARK_REDIS"])
         text = text.replace("127.0.0.1:17017", self.server["BROKERMARK_MONGODB"])
         text = text.replace('collection = "records"', f'collection = "{group}"')
-        settings = {"pipeline.feed": "none", "pipeline.group": group, "run.duration": "10min"}
+        settings = {"pipeline.producer_mode": "none", "pipeline.group": group, "run.duration": "10min"}
         record, process = self.record_of(text, settings)
         pipeline = record["pipeline"]
         written = [sink["written"] for sink in pipeline["sinks"]]
         if pipeline["consumed"] != workload.messages or any(rows != workload.messages for rows in written):
             raise PeerError(f"brokermark consumed {pipeline['consumed']} and wrote {written} of {workload.messages}")
-        said = json.dumps({part: pipeline[part] for part in ("consumed", "working_ns", "bound_by", "cpu_ns_per_message")})
+        said = json.dumps({part: pipeline[part] for part in ("consumed", "working_ns", "bottleneck", "cpu_ns_per_message")})
         return workload.messages * 1e9 / pipeline["working_ns"], said, process
 
 

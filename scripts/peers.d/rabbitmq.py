@@ -65,7 +65,7 @@ def comparison(messages: int, server: dict[str, str], side: str = "batch") -> Co
     else:
         ours = [
             Brokermark(
-                f"configs/seeds/rabbitmq-{side}.toml",
+                f"configs/published/rabbitmq-{side}.toml",
                 {"broker.address": address, "sweep.trials": 1} | settings,
                 ", ".join(["brokermark", *name]),
             )

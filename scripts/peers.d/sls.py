@@ -34,7 +34,7 @@ def program() -> str:
 @contextmanager
 def running():
     """The endpoint, in a process of its own, which keeps no logs: there is no real one to be had."""
-    Brokermark("configs/seeds/sls-io-threads.toml", {}).install()
+    Brokermark("configs/published/sls-io-threads.toml", {}).install()
     command = [program(), "emulate", "sls", "--listen", LISTEN, "--store", STORE, "--shards", "10", "--keep", "0B"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -77,7 +77,7 @@ def comparison(messages: int, server: dict[str, str], name: str = "io-1") -> Com
             "LZ4, the emulated endpoint on the same machine"
         ),
         workload=workload,
-        peers=[Brokermark("configs/seeds/sls-io-threads.toml", settings), java],
+        peers=[Brokermark("configs/published/sls-io-threads.toml", settings), java],
         warm_up=lambda: java.run(workload) and None,
     )
 

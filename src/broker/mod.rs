@@ -3,7 +3,7 @@
 //! The engine is generic over [`Broker`] and chosen once per trial, so nothing here is boxed or called dynamically
 //! per message. Admission and acknowledgement are separate, because that is how fast clients work:
 //! [`Producer::submit`] resolves when the client has *accepted* messages; each message's outcome arrives later, at an
-//! [`AckRecorder`](crate::measure::AckRecorder), with the [`Stamp`] the message was submitted with.
+//! [`AckRecorder`](crate::measure::AckRecorder), with the [`SendTag`] the message was submitted with.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,15 +11,13 @@ use std::time::Duration;
 
 pub use self::pause::ReceivePause;
 use crate::load::PayloadPool;
-use crate::measure::{Acks, Stamp};
-pub use crate::measure::{FailureClass, LANE_WITHOUT_ORDER, Received};
-pub use crate::scenario::ENVELOPE_HEADER;
+use crate::measure::{Acks, SendTag};
+pub use crate::measure::{FailureClass, Received, UNORDERED_PARTITION};
+pub use crate::scenario::TRACE_HEADER_NAME;
 use crate::scenario::{BrokerConfig, StartFrom};
 
 #[cfg(feature = "kafka")]
 pub mod kafka;
-#[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
-pub mod link;
 #[cfg(feature = "nsq")]
 pub mod nsq;
 pub mod null;
@@ -33,6 +31,8 @@ pub mod registry;
 pub mod sls;
 #[cfg(any(feature = "nsq", feature = "pulsar", feature = "rabbitmq-stream", feature = "sls"))]
 pub mod tls;
+#[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
+pub mod transport;
 
 /// A client of one kind of broker, connected for one trial.
 pub trait Broker: Sized + Send + Sync + 'static {
@@ -54,19 +54,23 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// When a topic exists with another shape than asked for, or cannot be made.
     fn prepare(&self, topics: &[Topic]) -> impl Future<Output = Result<Vec<String>, BrokerError>> + Send;
 
-    /// A sender bound to one topic. `slot` numbers the trial's producers from 0 and picks the connection.
-    fn producer(&self, slot: usize, topic: &Topic) -> impl Future<Output = Result<Self::Producer, BrokerError>> + Send;
+    /// A sender bound to one topic. `producer_index` numbers the trial's producers from 0 and picks the connection.
+    fn producer(
+        &self,
+        producer_index: usize,
+        topic: &Topic,
+    ) -> impl Future<Output = Result<Self::Producer, BrokerError>> + Send;
 
     /// A member of a consumer group; resolves when it is ready to receive, so that nothing sent later can be missed.
     fn consumer(&self, subscription: &Subscription)
     -> impl Future<Output = Result<Self::Consumer, BrokerError>> + Send;
 
     /// What the client library and the broker say of themselves.
-    fn identity(&self) -> Identity;
+    fn identity(&self) -> BrokerInfo;
 
-    /// For each lane of `topic`, the position that the next message to be written there will have; `None`: the broker has no
-    /// positions, or did not answer in time.
-    fn ends(&self, topic: &Topic) -> impl Future<Output = Option<Vec<u64>>> + Send {
+    /// For each partition of `topic`, the offset that the next message to be written there will have; `None`: the broker has no
+    /// offsets, or did not answer in time.
+    fn end_offsets(&self, topic: &Topic) -> impl Future<Output = Option<Vec<u64>>> + Send {
         let _ = topic;
         std::future::ready(None)
     }
@@ -108,9 +112,9 @@ pub trait Consumer: Send + 'static {
     /// When receiving failed after as many messages as were handed over.
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError>;
 
-    /// Says of each lane that all messages before the position are done: a member that starts anew begins there. With
+    /// Says of each partition that all messages before the offset are done: a member that starts anew begins there. With
     /// `confirmed` it waits, for a few seconds at most, until the broker has taken note. Only of members with
-    /// [`Progress::Kept`] or [`Progress::OfTheTrial`], and of brokers with the capability `positions`.
+    /// [`Progress::Kept`] or [`Progress::OfTheTrial`], and of brokers with the capability `offsets`.
     ///
     /// # Errors
     /// When the broker did not take note.
@@ -119,24 +123,24 @@ pub trait Consumer: Send + 'static {
         Ok(())
     }
 
-    /// The lanes that the group has given to this member, each with the position of the next message it will take, where
-    /// that is known by now; `None`: the broker has no positions.
-    fn lanes(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
+    /// The partitions that the group has given to this member, each with the offset of the next message it will take, where
+    /// that is known by now; `None`: the broker has no offsets.
+    fn partitions(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
         None
     }
 
-    /// Whether the group has decided which lanes this member has, be it none.
+    /// Whether the group has decided which partitions this member has, be it none.
     fn has_joined(&self) -> bool {
         true
     }
 
-    /// Whether the group wants this member's lanes back. Until [`Consumer::let_go`] the group waits; what is taken from
+    /// Whether the group wants this member's partitions back. Until [`Consumer::let_go`] the group waits; what is taken from
     /// them and not committed by then, another member will take again. Only of members that commit.
     fn is_asked_to_let_go(&self) -> bool {
         false
     }
 
-    /// Lets the lanes go that the group wants back.
+    /// Lets the partitions go that the group wants back.
     fn let_go(&mut self) {}
 }
 
@@ -198,14 +202,14 @@ pub enum Progress {
 pub struct Outgoing<'a> {
     pub payload: &'a [u8],
     pub key: Option<&'a [u8]>,
-    /// The engine's own header, where the payload cannot carry it (see [`crate::measure::Envelope`]).
+    /// The engine's own header, where the payload cannot carry it (see [`crate::measure::TraceHeader`]).
     pub envelope: Option<&'a [u8]>,
-    pub stamp: Stamp,
+    pub stamp: SendTag,
 }
 
 /// Names and versions for the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct BrokerInfo {
     /// The client library and its version, `librdkafka 2.12.1`.
     pub client: String,
     /// What the broker says of itself, if it does.

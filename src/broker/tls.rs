@@ -16,7 +16,7 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStor
 use crate::scenario::Tls;
 
 /// Certificates and keys, read once.
-pub struct Identity {
+pub struct TlsIdentity {
     pub authorities: Vec<CertificateDer<'static>>,
     pub own: Option<Own>,
     pub verify_host: bool,
@@ -30,7 +30,7 @@ pub struct Own {
     key: PrivateKeyDer<'static>,
 }
 
-impl Identity {
+impl TlsIdentity {
     /// Reads the files that the scenario names; without any, the authorities are those of the system.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Identity {
             }
             _ => None,
         };
-        Ok(Identity { authorities, own, verify_host: tls.verify_host })
+        Ok(TlsIdentity { authorities, own, verify_host: tls.verify_host })
     }
 
     /// For connections of the broker's own protocol.

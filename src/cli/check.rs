@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Exit;
 use crate::broker::registry;
 use crate::record::point_values;
-use crate::scenario::{self, Feed, Load, Pipeline, Plan, Scenario, Schedule, SinksRun};
+use crate::scenario::{self, Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun};
 
 #[derive(Debug, Args)]
 pub struct CheckArguments {
@@ -120,10 +120,10 @@ fn pipeline(pipeline: &Pipeline) -> String {
         SinksRun::InOrder => format!("by {writers} writer(s) each to {}", kinds.join(", then ")),
         SinksRun::InParallel => format!("by {writers} writer(s) each to {}", kinds.join(" and ")),
     };
-    let fed = match pipeline.feed {
-        Feed::Together => "while the producers send",
-        Feed::Beforehand => "after the producers have sent",
-        Feed::None => "of what is there, no producers",
+    let fed = match pipeline.producer_mode {
+        ProducerMode::Concurrent => "while the producers send",
+        ProducerMode::Backlog => "after the producers have sent",
+        ProducerMode::None => "of what is there, no producers",
     };
     format!("{instances} instance(s), batches of {batch} or of {linger:?}, {sinks}, {fed}")
 }

@@ -1,8 +1,8 @@
 //! After the load: waits for consumers as long as they make progress, and says what they were offered.
 //!
 //! What was acknowledged and did not arrive was *lost* if the consumers have passed it, and is *unread* if they have not.
-//! They have passed all of a lane when they have reached the end that the broker tells. Elsewhere they have passed what came
-//! before a message that arrived, in every lane in which it may have been. A broker without positions has offered everything
+//! They have passed all of a partition when they have reached the end that the broker tells. Elsewhere they have passed what came
+//! before a message that arrived, in every partition in which it may have been. A broker without offsets has offered everything
 //! when its consumers asked for `run.drain_deadline` and met neither a message nor an error.
 
 use std::time::Duration;
@@ -12,11 +12,11 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::time::{Instant, timeout};
 
 use super::interruption::InterruptiblePhase;
-use super::look::Look;
 use super::observer::Phase;
+use super::sampler::Sampler;
 use super::trial::Running;
 use crate::broker::{Broker, Topic};
-use crate::measure::{Arrived, GroupAccount, GroupProgress, Place};
+use crate::measure::{Arrived, GroupAccount, GroupProgress, SubscriptionIndex};
 
 /// Consumers that have received nothing for so long may have reached the ends: the broker is asked.
 const ASK_AFTER: Duration = Duration::from_millis(250);
@@ -27,7 +27,7 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 /// How long the last answer is waited for.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Of each topic, the position that the next message of each lane will have; `None`: not known.
+/// Of each topic, the offset that the next message of each partition will have; `None`: not known.
 type Ends = Vec<Option<Vec<u64>>>;
 
 /// What one group came to.
@@ -96,7 +96,7 @@ struct Watch {
 }
 
 impl Running<'_> {
-    /// Where the lanes of each topic end before the load, by topic; topics in `created` are empty. A lane of which that is not
+    /// Where the partitions of each topic end before the load, by topic; topics in `created` are empty. A partition of which that is not
     /// known says so by [`u64::MAX`].
     pub async fn starts<B: Broker>(&self, broker: &B, created: &[String]) -> Vec<Vec<u64>> {
         let verified = self.arrivals.as_ref().is_some_and(|arrivals| arrivals.verification().is_some());
@@ -107,7 +107,7 @@ impl Running<'_> {
             async move {
                 match is_empty {
                     true => Vec::new(),
-                    false => timeout(ANSWER, broker.ends(&topic)).await.ok().flatten().unwrap_or(unknown),
+                    false => timeout(ANSWER, broker.end_offsets(&topic)).await.ok().flatten().unwrap_or(unknown),
                 }
             }
         };
@@ -150,16 +150,16 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         Patience::new(self.running.scenario.run.drain_deadline, self.longest)
     }
 
-    /// Waits until every group has all that was acknowledged, or has read all lanes to their ends, or none receives anything
+    /// Waits until every group has all that was acknowledged, or has read all partitions to their ends, or none receives anything
     /// new any more, or a signal ends the wait.
-    pub async fn wait(&mut self, look: &mut Look<'_, B>, interruptible: &InterruptiblePhase) {
+    pub async fn wait(&mut self, sampler: &mut Sampler<'_, B>, interruptible: &InterruptiblePhase) {
         // Before the wait begins, so that a wait that ends without progress has been quiet for as long.
         let now = Instant::now();
         self.watches.iter_mut().for_each(|watch| watch.quiet_since = now);
         let mut patience = self.patience();
         loop {
             self.watch();
-            if self.has_all(look.collector.acknowledged()) {
+            if self.has_all(sampler.collector.acknowledged()) {
                 return;
             }
             let first = self.watches.iter().map(|watch| watch.progress.first).sum();
@@ -173,18 +173,18 @@ impl<'a, B: Broker> CatchUp<'a, B> {
                 self.ask();
             }
             match &mut self.asked {
-                None => look.wait(Phase::Verify).await,
+                None => sampler.wait(Phase::Verify).await,
                 Some(asked) => {
                     tokio::select! {
                         ends = asked => self.answered(ends),
-                        () = look.wait(Phase::Verify) => {}
+                        () = sampler.wait(Phase::Verify) => {}
                     }
                 }
             }
         }
     }
 
-    /// Right before the consumers are stopped: asks where the lanes end, once more, if something is missing.
+    /// Right before the consumers are stopped: asks where the partitions end, once more, if something is missing.
     pub async fn end(&mut self) {
         self.watch();
         self.until = Instant::now();
@@ -224,47 +224,47 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         let producers = self.running.scenario.producers.count;
         let mut passed = vec![0; producers];
         let Some(arrivals) = &self.running.arrivals else { return passed };
-        // Where the broker has positions, one that does not tell the ends is in trouble, and so may its consumers be.
+        // Where the broker has offsets, one that does not tell the ends is in trouble, and so may its consumers be.
         let has_offered_all = idle
-            && !B::DESCRIPTOR.capabilities.positions
+            && !B::DESCRIPTOR.capabilities.offsets
             && self.until - self.watches[group].quiet_since >= self.running.scenario.run.drain_deadline;
         let has_order = arrived.unordered + arrived.order_unchecked == 0;
         for (topic, described) in self.running.topics.iter().enumerate() {
-            let place = Place { group, topic };
-            let lanes = match self.unreached(place) {
+            let place = SubscriptionIndex { group, topic };
+            let partitions = match self.unreached(place) {
                 Some(unreached) => unreached,
                 None if has_offered_all => Vec::new(),
                 None => (0..(arrivals.next_positions(place).len() as u32).max(described.partitions)).collect(),
             };
-            if !lanes.is_empty() && !has_order {
+            if !partitions.is_empty() && !has_order {
                 continue;
             }
-            let of_topic = arrivals.passed_until(place, &lanes, producers);
-            for (slot, until) in of_topic.into_iter().enumerate() {
-                if self.running.topic_of(slot) == topic {
-                    passed[slot] = until;
+            let of_topic = arrivals.passed_until(place, &partitions, producers);
+            for (producer_index, until) in of_topic.into_iter().enumerate() {
+                if self.running.topic_of(producer_index) == topic {
+                    passed[producer_index] = until;
                 }
             }
         }
         passed
     }
 
-    /// The lanes whose end the consumers at `place` have not reached; `None`: the broker does not tell the ends.
-    fn unreached(&self, place: Place) -> Option<Vec<u32>> {
+    /// The partitions whose end the consumers at `place` have not reached; `None`: the broker does not tell the ends.
+    fn unreached(&self, place: SubscriptionIndex) -> Option<Vec<u32>> {
         let ends = self.ends[place.topic].as_ref()?;
         let next = self.running.arrivals.as_ref()?.next_positions(place);
         let starts = &self.starts[place.topic];
-        let at = |positions: &[u64], lane: usize| positions.get(lane).copied().unwrap_or(0);
-        let is_unreached = |lane: &usize| {
-            let end = ends[*lane];
-            at(&next, *lane) < end && at(starts, *lane) != end
+        let at = |offsets: &[u64], partition: usize| offsets.get(partition).copied().unwrap_or(0);
+        let is_unreached = |partition: &usize| {
+            let end = ends[*partition];
+            at(&next, *partition) < end && at(starts, *partition) != end
         };
-        Some((0..ends.len()).filter(is_unreached).map(|lane| lane as u32).collect())
+        Some((0..ends.len()).filter(is_unreached).map(|partition| partition as u32).collect())
     }
 
     fn has_reached_all_ends(&self) -> bool {
         let places = (0..self.watches.len())
-            .flat_map(|group| (0..self.running.topics.len()).map(move |topic| Place { group, topic }));
+            .flat_map(|group| (0..self.running.topics.len()).map(move |topic| SubscriptionIndex { group, topic }));
         places.into_iter().all(|place| self.unreached(place).is_some_and(|unreached| unreached.is_empty()))
     }
 
@@ -302,7 +302,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         self.running.arrivals.as_ref().and_then(|arrivals| arrivals.verification())
     }
 
-    /// Asks where the lanes end, unless that has just been asked.
+    /// Asks where the partitions end, unless that has just been asked.
     fn ask(&mut self) {
         let recently = self.asked_at.is_some_and(|asked_at| asked_at.elapsed() < ASK_EVERY);
         if self.asked.is_some() || recently || self.verification().is_none() {
@@ -310,7 +310,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         }
         let (broker, topics) = (self.broker, &self.running.topics);
         self.asked_at = Some(Instant::now());
-        self.asked = Some(async move { join_all(topics.iter().map(|topic| broker.ends(topic))).await }.boxed());
+        self.asked = Some(async move { join_all(topics.iter().map(|topic| broker.end_offsets(topic))).await }.boxed());
     }
 
     fn answered(&mut self, ends: Ends) {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::catch_up::GroupOutcome;
 use super::collector::{Collector, Totals};
-use super::course::Course;
 use super::observer::Phase;
 use super::outcome::{End, Ledger, Outcome, Times};
 use super::pacer::Pacer;
 use super::sender::{Attempted, Sent};
 use super::trial::Running;
+use super::trial_window::TrialWindow;
 use crate::broker::Broker;
 use crate::measure::host::HostSampler;
 use crate::measure::{Arrivals, Arrived, Errors};
@@ -18,7 +18,7 @@ use crate::pipeline::Pipeline;
 /// What is needed besides the collector's totals.
 pub(super) struct Checkpoints<'a> {
     trial: &'a Running<'a>,
-    course: Arc<Course>,
+    trial_window: Arc<TrialWindow>,
     pacer: Option<Arc<Pacer>>,
     /// Of the measured phase and what follows.
     usage: HostSampler,
@@ -27,9 +27,9 @@ pub(super) struct Checkpoints<'a> {
 }
 
 impl<'a> Checkpoints<'a> {
-    pub fn new(trial: &'a Running<'a>, course: Arc<Course>, pacer: Option<Arc<Pacer>>) -> Self {
-        let loaded_until_ns = course.load_start_ns;
-        Checkpoints { trial, course, pacer, usage: HostSampler::begin_without_probe(), loaded_until_ns }
+    pub fn new(trial: &'a Running<'a>, trial_window: Arc<TrialWindow>, pacer: Option<Arc<Pacer>>) -> Self {
+        let loaded_until_ns = trial_window.load_start_ns;
+        Checkpoints { trial, trial_window, pacer, usage: HostSampler::begin_without_probe(), loaded_until_ns }
     }
 
     /// A second of `phase` has passed.
@@ -39,7 +39,7 @@ impl<'a> Checkpoints<'a> {
             self.usage = HostSampler::begin_without_probe();
         }
         if matches!(phase, Phase::WarmUp | Phase::Measure) {
-            self.loaded_until_ns = self.course.clock().now_ns();
+            self.loaded_until_ns = self.trial_window.clock().now_ns();
         }
     }
 
@@ -59,7 +59,7 @@ impl<'a> Checkpoints<'a> {
     }
 
     fn outcome<B: Broker>(&self, totals: Totals, pipeline: Option<&Pipeline>, broker: &B) -> Outcome {
-        let (trial, course) = (self.trial, &self.course);
+        let (trial, trial_window) = (self.trial, &self.trial_window);
         let sent = Sent::by_windows(&trial.acks);
         let mut attempted = Attempted::default();
         sent.iter().for_each(|sent| attempted.add(sent.attempted));
@@ -70,10 +70,10 @@ impl<'a> Checkpoints<'a> {
             ledger: Ledger::so_far(attempted, &totals.outcomes),
             sent,
             times: Times {
-                load_start_ns: course.load_start_ns,
-                measure_start_ns: course.measure_start_ns,
+                load_start_ns: trial_window.load_start_ns,
+                measure_start_ns: trial_window.measure_start_ns,
                 load_ended_ns: self.loaded_until_ns,
-                load_end_ns: course.nominal_end_ns(),
+                load_end_ns: trial_window.nominal_end_ns(),
             },
             totals,
             groups: trial.arrivals.as_ref().map(groups).unwrap_or_default(),
@@ -82,7 +82,7 @@ impl<'a> Checkpoints<'a> {
             consumer_crashes: Vec::new(),
             crash: None,
             pipeline: pipeline.map(|pipeline| pipeline.so_far(None)),
-            lag: self.pacer.as_ref().map(|pacer| pacer.lag()),
+            timer_lateness: self.pacer.as_ref().map(|pacer| pacer.lateness()),
             usage: self.usage.usage(),
             identity: broker.identity(),
             close_error: None,

@@ -22,7 +22,7 @@ pub struct Collector {
     /// How long it is from one look to the next, unless a phase ends in between.
     pub intended_length_ns: u64,
     last_submitted: u64,
-    /// What the pipeline had finished at the last look.
+    /// What the pipeline had finished at the last sampler.
     last_finished: u64,
     cpu: CpuLaps,
     interval: Interval,
@@ -39,7 +39,7 @@ pub struct Collector {
 
 /// Where a pipeline stands: messages it has finished so far, and how many it is behind.
 #[derive(Debug, Clone, Copy)]
-pub struct Standing {
+pub struct PipelineProgress {
     pub finished: u64,
     pub lag: Option<u64>,
 }
@@ -152,23 +152,23 @@ impl Collector {
     }
 
     /// Takes what has come since the last look and tells `observer`.
-    pub fn look(
+    pub fn sample(
         &mut self,
         phase: Phase,
         telemetry: Telemetry,
-        pipeline: Option<Standing>,
+        pipeline: Option<PipelineProgress>,
         observer: &mut dyn Observer,
     ) {
         self.acks.collect(&mut self.interval, &mut self.spare_interval);
         self.account(phase, telemetry, pipeline, observer);
     }
 
-    /// The last look: what comes later stays unresolved.
+    /// The last change: what comes later stays unresolved.
     pub fn close(
         mut self,
         phase: Phase,
         telemetry: Telemetry,
-        pipeline: Option<Standing>,
+        pipeline: Option<PipelineProgress>,
         observer: &mut dyn Observer,
     ) -> Totals {
         self.acks.close(&mut self.interval, &mut self.spare_interval);
@@ -177,8 +177,8 @@ impl Collector {
     }
 
     /// Lends the totals so far.
-    pub fn lend_totals(&mut self, look: impl FnOnce(Totals) -> Totals) {
-        self.totals = look(std::mem::take(&mut self.totals));
+    pub fn lend_totals(&mut self, change: impl FnOnce(Totals) -> Totals) {
+        self.totals = change(std::mem::take(&mut self.totals));
     }
 
     /// Messages acknowledged so far, warm-up included.
@@ -186,7 +186,13 @@ impl Collector {
         self.totals.outcomes.measured.acknowledged + self.totals.outcomes.warm_up.acknowledged
     }
 
-    fn account(&mut self, phase: Phase, telemetry: Telemetry, pipeline: Option<Standing>, observer: &mut dyn Observer) {
+    fn account(
+        &mut self,
+        phase: Phase,
+        telemetry: Telemetry,
+        pipeline: Option<PipelineProgress>,
+        observer: &mut dyn Observer,
+    ) {
         if let Some(arrivals) = &self.arrivals {
             arrivals.collect(&mut self.reception, &mut self.spare_reception);
         }
@@ -241,7 +247,7 @@ impl Collector {
         totals.moments += self.interval.moments;
     }
 
-    fn second(&mut self, phase: Phase, telemetry: Telemetry, pipeline: Option<Standing>) -> Second {
+    fn second(&mut self, phase: Phase, telemetry: Telemetry, pipeline: Option<PipelineProgress>) -> Second {
         let now_ns = self.acks.clock().now_ns().max(self.last_ns + 1);
         let submitted = self.acks.submitted();
         let (interval, reception) = (&self.interval, &self.reception);

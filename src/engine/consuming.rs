@@ -86,7 +86,7 @@ pub async fn ended(
 mod tests {
     use super::*;
     use crate::broker::Received;
-    use crate::measure::{Arrivals, FailureClass, Place};
+    use crate::measure::{Arrivals, FailureClass, SubscriptionIndex};
 
     /// Fails so many times, then tells the test that it was asked again.
     struct Recovering {
@@ -118,7 +118,7 @@ mod tests {
         let arrivals = Arrivals::new(clock, 0, 1, None);
         let (recovered, stop) = watch::channel(false);
         let consumer = Recovering { failures: 6, recovered };
-        let errors = consume(consumer, arrivals.recorder(Place { group: 0, topic: 0 }), clock, stop).await;
+        let errors = consume(consumer, arrivals.recorder(SubscriptionIndex { group: 0, topic: 0 }), clock, stop).await;
         let [(class, tally)] = errors.iter().collect::<Vec<_>>()[..] else { panic!("{errors:?}") };
         assert_eq!((class, tally.count), (FailureClass::ConnectionLost, 6));
         assert_eq!(arrivals.progress()[0].errors, 6, "what was not received meanwhile may not have been offered");

@@ -3,7 +3,7 @@
 //! - [`run`]: the phases, in order.
 //! - `producing`: the producer task's three loops, one per kind of load; `sender` is what they share.
 //! - `consuming`: the consumer task.
-//! - `course`, `quota`, `rounds`, `pacer`: when to send, how much is left, together or alone.
+//! - `trial_window`, `quota`, `rounds`, `pacer`: when to send, how much is left, together or alone.
 //! - `catch_up`: the wait for consumers after the load, and what they were offered.
 //! - `stall`: notices a load that no longer moves.
 //! - `look`, `collector`: look at all recorders once a second and add up; an [`Observer`] is told.
@@ -15,20 +15,20 @@ mod catch_up;
 mod checkpoint;
 mod collector;
 mod consuming;
-mod course;
 mod dispatch;
 mod interruption;
-mod look;
 mod observer;
 mod outcome;
 mod pacer;
 mod producing;
 mod quota;
 mod rounds;
+mod sampler;
 mod sender;
 mod stall;
 mod starting;
 mod trial;
+mod trial_window;
 
 pub use catch_up::GroupOutcome;
 #[cfg(test)]

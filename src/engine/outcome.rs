@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::catch_up::GroupOutcome;
 use super::collector::Totals;
 use super::sender::{Attempted, Sent};
-use crate::broker::Identity;
+use crate::broker::BrokerInfo;
 use crate::measure::host::HostUsage;
 use crate::measure::{Acks, Distribution, Errors, Interval, Tally};
 use crate::pipeline;
@@ -45,7 +45,7 @@ pub struct Outcome {
     pub ledger: Ledger,
     pub totals: Totals,
     pub times: Times,
-    /// What each producer did, in the order of their slots.
+    /// What each producer did, in the order of their producer_indices.
     pub sent: Vec<Sent>,
     /// What each group came to; empty when nothing is verified.
     pub groups: Vec<GroupOutcome>,
@@ -58,10 +58,10 @@ pub struct Outcome {
     /// What the pipeline did, where there is one.
     pub pipeline: Option<pipeline::Outcome>,
     /// How late wake-ups came; `None` in a closed loop, which has none.
-    pub lag: Option<Distribution>,
+    pub timer_lateness: Option<Distribution>,
     /// Of the measured window.
     pub usage: HostUsage,
-    pub identity: Identity,
+    pub identity: BrokerInfo,
     /// What went wrong when topics were removed and connections closed.
     pub close_error: Option<String>,
 }
@@ -104,7 +104,7 @@ impl Ledger {
         let mut attempted = Attempted::default();
         sent.iter().for_each(|sent| attempted.add(sent.attempted));
         let differs = |sent: &&Sent| {
-            let window = acks.window(sent.slot);
+            let window = acks.window(sent.producer_index);
             sent.attempted.all() != window.submitted() || window.resolved() > window.submitted()
         };
         let producers_that_differ = sent.iter().filter(differs).count() as u64;
@@ -170,11 +170,11 @@ mod tests {
     fn errors_with_two_producers_do_not_cancel() {
         let acks = Acks::new(Clock::start(), 2, false);
         let attempted = Attempted { measured: 10, warm_up: 0 };
-        let sent = [0, 1].map(|slot| Sent { slot, attempted, due: None });
+        let sent = [0, 1].map(|producer_index| Sent { producer_index, attempted, due: None });
         let (submitted, resolved) = ([10, 10], [11, 9]);
-        for slot in 0..2 {
-            acks.window(slot).submit(submitted[slot]);
-            acks.window(slot).resolve(resolved[slot]);
+        for producer_index in 0..2 {
+            acks.window(producer_index).submit(submitted[producer_index]);
+            acks.window(producer_index).resolve(resolved[producer_index]);
         }
         let tally = Tally { acknowledged: 19, ..Tally::default() };
         let outcomes = Interval { measured: tally, ..Interval::default() };

@@ -43,7 +43,7 @@ struct Shared {
 struct State {
     /// Who wants to be woken when, in nanoseconds since the trial's epoch.
     alarms: BinaryHeap<Reverse<(u64, usize)>>,
-    lag: Distribution,
+    lateness: Distribution,
     ended: bool,
 }
 
@@ -77,14 +77,14 @@ impl Pacer {
     }
 
     /// Sleeps until `due_ns` since the trial's epoch and returns the time then; earlier if `stopped` is set and
-    /// [`Pacer::wake_all`] called. Only the producer of `slot` may sleep there.
-    pub async fn sleep_until(&self, slot: usize, due_ns: u64, stopped: &AtomicBool) -> u64 {
-        let sleeper = &self.shared.sleepers[slot];
+    /// [`Pacer::wake_all`] called. Only the producer of `producer_index` may sleep there.
+    pub async fn sleep_until(&self, producer_index: usize, due_ns: u64, stopped: &AtomicBool) -> u64 {
+        let sleeper = &self.shared.sleepers[producer_index];
         sleeper.due.store(false, Ordering::SeqCst);
         let earliest = {
             let mut state = self.shared.lock();
             let earliest = state.alarms.peek().is_none_or(|Reverse((alarm, _))| due_ns < *alarm);
-            state.alarms.push(Reverse((due_ns, slot)));
+            state.alarms.push(Reverse((due_ns, producer_index)));
             earliest
         };
         if earliest {
@@ -104,10 +104,10 @@ impl Pacer {
     }
 
     /// Keeps how late a wake-up made each of the messages that waited for it, in nanoseconds.
-    pub fn record_lag(&self, of_messages_ns: &[u64]) {
+    pub fn record_lateness(&self, of_messages_ns: &[u64]) {
         if !of_messages_ns.is_empty() {
             let mut state = self.shared.lock();
-            of_messages_ns.iter().for_each(|lag_ns| state.lag.record(*lag_ns));
+            of_messages_ns.iter().for_each(|lateness_ns| state.lateness.record(*lateness_ns));
         }
     }
 
@@ -116,9 +116,9 @@ impl Pacer {
         self.shared.sleepers.iter().for_each(|sleeper| sleeper.waker.wake());
     }
 
-    /// How late wake-ups made messages, as far as [`Pacer::record_lag`] was told.
-    pub fn lag(&self) -> Distribution {
-        self.shared.lock().lag.clone()
+    /// How late wake-ups made messages, as far as [`Pacer::record_lateness`] was told.
+    pub fn lateness(&self) -> Distribution {
+        self.shared.lock().lateness.clone()
     }
 }
 
@@ -140,8 +140,8 @@ impl Shared {
         while !state.ended {
             let now_ns = self.clock.now_ns();
             match state.alarms.peek() {
-                Some(Reverse((due_ns, slot))) if *due_ns <= now_ns => {
-                    let sleeper = &self.sleepers[*slot];
+                Some(Reverse((due_ns, producer_index))) if *due_ns <= now_ns => {
+                    let sleeper = &self.sleepers[*producer_index];
                     state.alarms.pop();
                     sleeper.due.store(true, Ordering::SeqCst);
                     sleeper.waker.wake();
@@ -196,11 +196,11 @@ mod tests {
         let pacer = Arc::new(Pacer::start(clock, 3, pacing));
         let stopped = Arc::new(AtomicBool::new(false));
         let begin = clock.now_ns();
-        let sleeps = [30, 10, 20].into_iter().enumerate().map(|(slot, milliseconds)| {
+        let sleeps = [30, 10, 20].into_iter().enumerate().map(|(producer_index, milliseconds)| {
             let (pacer, stopped) = (pacer.clone(), stopped.clone());
             tokio::spawn(async move {
                 let due = begin + milliseconds * 1_000_000;
-                (pacer.sleep_until(slot, due, &stopped).await, due)
+                (pacer.sleep_until(producer_index, due, &stopped).await, due)
             })
         });
         for sleep in sleeps.collect::<Vec<_>>() {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::course::Course;
 use super::pacer::Pacer;
 use super::rounds::Rounds;
 use super::sender::{Sender, Sent};
+use super::trial_window::TrialWindow;
 use crate::broker::Producer;
-use crate::load::Timetable;
+use crate::load::SendSchedule;
 use crate::scenario::Confirm;
 
 /// What bounds one producer's messages in flight.
@@ -35,19 +35,19 @@ impl WindowRule {
 /// Sends as fast as the window allows.
 pub async fn closed_loop<P: Producer>(mut sender: Sender<P>, rule: WindowRule) -> Sent {
     let shared = sender.shared().clone();
-    let course: &Course = &shared.course;
-    let window = shared.acks.window(sender.slot());
-    course.begun().await;
+    let trial_window: &TrialWindow = &shared.trial_window;
+    let window = shared.acks.window(sender.producer_index());
+    trial_window.begun().await;
     loop {
         let needed = rule.needed(window.submitted(), rule.batch);
         if !window.resolved_reaches(needed, shared.acks.stopped()).await {
             break;
         }
-        let now_ns = course.clock().now_ns();
-        if !course.is_open(now_ns) {
+        let now_ns = trial_window.clock().now_ns();
+        if !trial_window.is_open(now_ns) {
             break;
         }
-        let measured = course.is_measured(now_ns);
+        let measured = trial_window.is_measured(now_ns);
         let count = if measured { shared.quota.take(rule.batch) } else { rule.batch };
         if count == 0 || sender.send_now(count as usize, now_ns, measured).await.is_err() {
             break;
@@ -61,17 +61,17 @@ pub async fn closed_loop<P: Producer>(mut sender: Sender<P>, rule: WindowRule) -
 /// Sends a batch in every round, then waits for its acknowledgements and for everybody else.
 pub async fn in_rounds<P: Producer>(mut sender: Sender<P>, rule: WindowRule, rounds: Arc<Rounds>) -> Sent {
     let shared = sender.shared().clone();
-    let window = shared.acks.window(sender.slot());
+    let window = shared.acks.window(sender.producer_index());
     let mut finished = 0;
-    shared.course.begun().await;
+    shared.trial_window.begun().await;
     loop {
         let round = rounds.next(finished).await;
         if !round.go {
             break;
         }
         finished = round.number;
-        let now_ns = shared.course.clock().now_ns();
-        let measured = shared.course.is_measured(round.begin_ns);
+        let now_ns = shared.trial_window.clock().now_ns();
+        let measured = shared.trial_window.is_measured(round.begin_ns);
         if sender.send_now(rule.batch as usize, now_ns, measured).await.is_err() {
             break;
         }
@@ -83,72 +83,72 @@ pub async fn in_rounds<P: Producer>(mut sender: Sender<P>, rule: WindowRule, rou
     sender.sent(None)
 }
 
-/// Sends by a timetable that waits for nothing: what is due late goes out at once, with its own intended time.
+/// Sends by a send schedule that waits for nothing: what is due late goes out at once, with its own intended time.
 pub async fn open_loop<P: Producer>(
     mut sender: Sender<P>,
     rule: WindowRule,
-    mut timetable: Timetable,
+    mut send_schedule: SendSchedule,
     pacer: Arc<Pacer>,
 ) -> Sent {
     let shared = sender.shared().clone();
-    let course: &Course = &shared.course;
-    let window = shared.acks.window(sender.slot());
+    let trial_window: &TrialWindow = &shared.trial_window;
+    let window = shared.acks.window(sender.producer_index());
     let mut due = Vec::with_capacity(rule.batch as usize);
     // Measured messages that were due, whether they could be sent or not.
     let mut measured_due = 0;
     // The last wake-up: when it was asked for, when it came, and how late it made the measured messages of a batch.
     let (mut alarm_ns, mut woken_ns) = (0, 0);
-    let mut lag = Vec::with_capacity(rule.batch as usize);
+    let mut lateness = Vec::with_capacity(rule.batch as usize);
     loop {
-        let mut now_ns = course.clock().now_ns();
-        let next_ns = course.load_start_ns.saturating_add(timetable.peek());
-        if !course.is_open(next_ns) {
+        let mut now_ns = trial_window.clock().now_ns();
+        let next_ns = trial_window.load_start_ns.saturating_add(send_schedule.peek());
+        if !trial_window.is_open(next_ns) {
             break;
         }
         if next_ns > now_ns {
-            alarm_ns = next_ns.max(woken_ns + pacer.wake_interval_ns()).min(course.load_end_ns);
-            woken_ns = pacer.sleep_until(sender.slot(), alarm_ns, shared.acks.stopped()).await;
+            alarm_ns = next_ns.max(woken_ns + pacer.wake_interval_ns()).min(trial_window.load_end_ns);
+            woken_ns = pacer.sleep_until(sender.producer_index(), alarm_ns, shared.acks.stopped()).await;
             continue;
         }
         due.clear();
-        lag.clear();
+        lateness.clear();
         while (due.len() as u64) < rule.batch {
-            let intended_ns = course.load_start_ns.saturating_add(timetable.peek());
-            if intended_ns > now_ns || intended_ns >= course.load_end_ns {
+            let intended_ns = trial_window.load_start_ns.saturating_add(send_schedule.peek());
+            if intended_ns > now_ns || intended_ns >= trial_window.load_end_ns {
                 break;
             }
-            let measured = course.is_measured(intended_ns);
+            let measured = trial_window.is_measured(intended_ns);
             if measured && shared.quota.take(1) == 0 {
                 break;
             }
             due.push((intended_ns, measured));
             if measured && intended_ns <= woken_ns {
-                lag.push(woken_ns.saturating_sub(intended_ns.max(alarm_ns)));
+                lateness.push(woken_ns.saturating_sub(intended_ns.max(alarm_ns)));
             }
             measured_due += u64::from(measured);
-            timetable.advance();
+            send_schedule.advance();
         }
         if due.is_empty() {
             // The quota is used up: what comes later is not due any more.
             return sender.sent(Some(measured_due));
         }
-        pacer.record_lag(&lag);
+        pacer.record_lateness(&lateness);
         let needed = rule.needed(window.submitted(), due.len() as u64);
         if window.resolved() < needed {
             if !window.resolved_reaches(needed, shared.acks.stopped()).await {
                 break;
             }
-            now_ns = course.clock().now_ns();
+            now_ns = trial_window.clock().now_ns();
         }
         if sender.send_due(&due, now_ns).await.is_err() {
             break;
         }
         tokio::task::coop::consume_budget().await;
     }
-    // What the timetable still had due before the load ended, or before it was stopped.
-    let ended_ns = course.load_end_ns.min(course.clock().now_ns());
-    timetable.skip_until(course.measure_start_ns.min(ended_ns).saturating_sub(course.load_start_ns));
-    measured_due += timetable.skip_until(ended_ns.saturating_sub(course.load_start_ns));
+    // What the send schedule still had due before the load ended, or before it was stopped.
+    let ended_ns = trial_window.load_end_ns.min(trial_window.clock().now_ns());
+    send_schedule.skip_until(trial_window.measure_start_ns.min(ended_ns).saturating_sub(trial_window.load_start_ns));
+    measured_due += send_schedule.skip_until(ended_ns.saturating_sub(trial_window.load_start_ns));
     sender.sent(Some(measured_due))
 }
 

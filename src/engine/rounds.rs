@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 
-use super::course::Course;
 use super::quota::Quota;
+use super::trial_window::TrialWindow;
 
 /// A barrier whose last arrival decides for all whether there is another round.
 pub struct Rounds {
@@ -15,7 +15,7 @@ pub struct Rounds {
     arrived: AtomicUsize,
     round: watch::Sender<Round>,
     quota: Arc<Quota>,
-    course: Arc<Course>,
+    trial_window: Arc<TrialWindow>,
 }
 
 /// A round that has been decided on.
@@ -29,7 +29,7 @@ pub struct Round {
 }
 
 impl Rounds {
-    pub fn new(producers: usize, batch: usize, quota: Arc<Quota>, course: Arc<Course>) -> Self {
+    pub fn new(producers: usize, batch: usize, quota: Arc<Quota>, trial_window: Arc<TrialWindow>) -> Self {
         let none = Round { number: 0, go: true, begin_ns: 0 };
         Rounds {
             producers,
@@ -37,7 +37,7 @@ impl Rounds {
             arrived: AtomicUsize::new(0),
             round: watch::Sender::new(none),
             quota,
-            course,
+            trial_window,
         }
     }
 
@@ -46,9 +46,9 @@ impl Rounds {
         let mut receiver = self.round.subscribe();
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.producers {
             self.arrived.store(0, Ordering::Release);
-            let begin_ns = self.course.clock().now_ns();
-            let go = self.course.is_open(begin_ns)
-                && (!self.course.is_measured(begin_ns)
+            let begin_ns = self.trial_window.clock().now_ns();
+            let go = self.trial_window.is_open(begin_ns)
+                && (!self.trial_window.is_measured(begin_ns)
                     || self.quota.take(self.messages_per_round) == self.messages_per_round);
             self.round.send_replace(Round { number: finished + 1, go, begin_ns });
         }
@@ -59,7 +59,7 @@ impl Rounds {
                 // The sender lives in `self`.
                 Err(_) => Round { number: finished + 1, go: false, begin_ns: 0 },
             },
-            () = self.course.stopped() => Round { number: finished + 1, go: false, begin_ns: 0 },
+            () = self.trial_window.stopped() => Round { number: finished + 1, go: false, begin_ns: 0 },
         }
     }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::course::Course;
 use super::quota::Quota;
+use super::trial_window::TrialWindow;
 use crate::broker::{Outgoing, Producer};
 use crate::load::{KeySource, PayloadPool};
-use crate::measure::{Acks, ENVELOPE_BYTES, Envelope, Stamp, Window};
+use crate::measure::{Acks, SendTag, TRACE_HEADER_BYTES, TraceHeader, Window};
 
 /// How messages carry the engine's own header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EnvelopeMode {
+pub enum TraceHeaderMode {
     /// Nobody will look for one.
     None,
     /// Over the payload's first bytes.
@@ -22,10 +22,10 @@ pub enum EnvelopeMode {
 /// What all producers of a trial have in common.
 pub struct Shared {
     pub acks: Acks,
-    pub course: Arc<Course>,
+    pub trial_window: Arc<TrialWindow>,
     pub quota: Arc<Quota>,
     pub payloads: Arc<PayloadPool>,
-    pub envelope: EnvelopeMode,
+    pub envelope: TraceHeaderMode,
     pub run_tag: u32,
     /// Producers of the trial.
     pub producers: u64,
@@ -56,21 +56,21 @@ impl Attempted {
 /// What became of one producer's part of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    pub slot: usize,
+    pub producer_index: usize,
     pub attempted: Attempted,
     /// Measured messages that the schedule had due for this producer until the load ended; `None` in a closed loop.
     pub due: Option<u64>,
 }
 
 impl Sent {
-    /// What the producers' windows say, in the order of their slots, also of producers that still send or have crashed. While
+    /// What the producers' windows say, in the order of their producer_indices, also of producers that still send or have crashed. While
     /// they send it may be a batch of each behind. What was due is not known.
     pub fn by_windows(acks: &Acks) -> Vec<Self> {
-        let of = |(slot, window): (usize, &Window)| {
+        let of = |(producer_index, window): (usize, &Window)| {
             // In this order: a message counts for the warm-up before it counts as submitted.
             let submitted = window.submitted();
             let warm_up = window.warm_up().min(submitted);
-            Sent { slot, attempted: Attempted { measured: submitted - warm_up, warm_up }, due: None }
+            Sent { producer_index, attempted: Attempted { measured: submitted - warm_up, warm_up }, due: None }
         };
         acks.windows().iter().enumerate().map(of).collect()
     }
@@ -79,7 +79,7 @@ impl Sent {
 /// One producer at work.
 pub struct Sender<P> {
     producer: P,
-    slot: usize,
+    producer_index: usize,
     shared: Arc<Shared>,
     keys: KeySource,
     next_payload: u64,
@@ -101,17 +101,17 @@ struct Parts {
     payload: Option<usize>,
     has_envelope: bool,
     key: Option<u32>,
-    stamp: Stamp,
+    stamp: SendTag,
 }
 
 impl<P: Producer> Sender<P> {
-    pub fn new(producer: P, slot: usize, shared: Arc<Shared>, keys: KeySource) -> Self {
+    pub fn new(producer: P, producer_index: usize, shared: Arc<Shared>, keys: KeySource) -> Self {
         Sender {
             producer,
-            slot,
+            producer_index,
             // Producers begin far from each other, so that a topic sees payloads mixed, and the same one again, which would
             // compress to nothing, only after all others.
-            next_payload: slot as u64 * (shared.payloads.len() as u64 / shared.producers).max(1),
+            next_payload: producer_index as u64 * (shared.payloads.len() as u64 / shared.producers).max(1),
             shared,
             keys,
             sequence: 0,
@@ -123,8 +123,8 @@ impl<P: Producer> Sender<P> {
         }
     }
 
-    pub fn slot(&self) -> usize {
-        self.slot
+    pub fn producer_index(&self) -> usize {
+        self.producer_index
     }
 
     pub fn shared(&self) -> &Arc<Shared> {
@@ -133,7 +133,7 @@ impl<P: Producer> Sender<P> {
 
     /// What was handed over, of `due` measured messages.
     pub fn sent(&self, due: Option<u64>) -> Sent {
-        Sent { slot: self.slot, attempted: self.attempted, due }
+        Sent { producer_index: self.producer_index, attempted: self.attempted, due }
     }
 
     /// Sends `count` messages that are all intended now, as in a closed loop.
@@ -168,7 +168,8 @@ impl<P: Producer> Sender<P> {
 
     #[inline]
     fn add(&mut self, intended_ns: u64, sent_ns: u64, measured: bool) {
-        let stamp = Stamp::new(self.slot, self.sequence, sent_ns, sent_ns.saturating_sub(intended_ns), measured);
+        let stamp =
+            SendTag::new(self.producer_index, self.sequence, sent_ns, sent_ns.saturating_sub(intended_ns), measured);
         let pooled = self.next_payload;
         self.next_payload = self.next_payload.wrapping_add(1);
         let mut parts = Parts { pooled, payload: None, has_envelope: false, key: None, stamp };
@@ -176,11 +177,11 @@ impl<P: Producer> Sender<P> {
             let begin = self.scratch.len();
             let unix_ns = self.shared.acks.clock().epoch_unix_ns() + intended_ns;
             // Producers count in turn, so that no number comes twice.
-            let counter = self.sequence * self.shared.producers + self.slot as u64;
+            let counter = self.sequence * self.shared.producers + self.producer_index as u64;
             live.render(&mut self.scratch, counter, unix_ns);
             parts.payload = Some(self.scratch.len() - begin);
         }
-        if self.shared.envelope != EnvelopeMode::None {
+        if self.shared.envelope != TraceHeaderMode::None {
             self.enclose(&mut parts, intended_ns, measured);
         }
         if let Some(key) = self.keys.next_key() {
@@ -194,27 +195,27 @@ impl<P: Producer> Sender<P> {
 
     fn enclose(&mut self, parts: &mut Parts, intended_ns: u64, measured: bool) {
         let shared = &self.shared;
-        let envelope = Envelope {
+        let envelope = TraceHeader {
             run_tag: shared.run_tag,
-            producer: self.slot as u32,
+            producer: self.producer_index as u32,
             measured,
             sequence: self.sequence,
             intended_ns,
         };
         let begin = self.scratch.len();
         match shared.envelope {
-            EnvelopeMode::None => {}
-            EnvelopeMode::InPayload => {
+            TraceHeaderMode::None => {}
+            TraceHeaderMode::InPayload => {
                 self.scratch.extend_from_slice(shared.payloads.get(parts.pooled));
                 envelope.seal(&mut self.scratch[begin..], shared.payloads.checksum(parts.pooled));
                 parts.payload = Some(self.scratch.len() - begin);
             }
-            EnvelopeMode::Beside => {
+            TraceHeaderMode::Beside => {
                 let checksum = match parts.payload {
                     Some(live) => crc32fast::hash(&self.scratch[begin - live..]),
                     None => shared.payloads.checksum(parts.pooled),
                 };
-                self.scratch.resize(begin + ENVELOPE_BYTES, 0);
+                self.scratch.resize(begin + TRACE_HEADER_BYTES, 0);
                 envelope.seal(&mut self.scratch[begin..], checksum);
                 parts.has_envelope = true;
             }
@@ -224,14 +225,14 @@ impl<P: Producer> Sender<P> {
     /// Hands everything prepared to the client, in as many pieces as it wants.
     async fn hand_over(&mut self) -> Result<(), Stopped> {
         let shared = &self.shared;
-        let window = shared.acks.window(self.slot);
+        let window = shared.acks.window(self.producer_index);
         let mut outgoing = recycle(std::mem::take(&mut self.outgoing));
         let mut payload_bytes = 0;
         let mut scratch = &self.scratch[..];
         for parts in &self.parts {
             let mut next = |length: usize| scratch.split_off(..length).expect("parts were appended in this order");
             let payload = parts.payload.map(&mut next).unwrap_or_else(|| shared.payloads.get(parts.pooled));
-            let envelope = parts.has_envelope.then(|| next(ENVELOPE_BYTES));
+            let envelope = parts.has_envelope.then(|| next(TRACE_HEADER_BYTES));
             let key = parts.key.map(|length| next(length as usize));
             payload_bytes += payload.len() as u64;
             outgoing.push(Outgoing { payload, key, envelope, stamp: parts.stamp });
@@ -258,7 +259,7 @@ impl<P: Producer> Sender<P> {
                         rest = &rest[1..];
                     }
                 },
-                () = shared.course.stopped() => break,
+                () = shared.trial_window.stopped() => break,
             }
         }
         // What the client never took was not attempted.

@@ -9,17 +9,17 @@ use tokio::time::Instant;
 
 use super::EngineError;
 use super::consuming::consume;
-use super::course::Course;
-use super::look::POLL;
 use super::pacer::Pacer;
 use super::producing::{WindowRule, closed_loop, in_rounds, open_loop};
 use super::quota::Quota;
 use super::rounds::Rounds;
-use super::sender::{EnvelopeMode, Sender, Sent, Shared};
+use super::sampler::POLL;
+use super::sender::{Sender, Sent, Shared, TraceHeaderMode};
 use super::trial::{CONTROL_TIMEOUT, Running};
+use super::trial_window::TrialWindow;
 use crate::broker::{Broker, Producer, Progress, Subscription};
-use crate::load::{KeySource, Timetable};
-use crate::measure::{Errors, Place};
+use crate::load::{KeySource, SendSchedule};
+use crate::measure::{Errors, SubscriptionIndex};
 use crate::pipeline::Pipeline;
 use crate::scenario::{Load, Placement, Producers};
 
@@ -54,7 +54,7 @@ impl Running<'_> {
                 properties: consumers.properties.clone(),
                 progress: self.progress(),
             };
-            Ok::<_, EngineError>((Place { group, topic }, member, broker.consumer(&subscription).await?))
+            Ok::<_, EngineError>((SubscriptionIndex { group, topic }, member, broker.consumer(&subscription).await?))
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
         while let Some((place, member, consumer)) = joined.try_next().await? {
@@ -87,10 +87,11 @@ impl Running<'_> {
         }
     }
 
-    /// Makes all producers, in the order of their slots.
+    /// Makes all producers, in the order of their producer_indices.
     pub async fn producers<B: Broker>(&self, broker: &B) -> Result<Vec<B::Producer>, EngineError> {
         let count = self.scenario.producers.count;
-        let making = (0..count).map(|slot| broker.producer(slot, &self.topics[self.topic_of(slot)]));
+        let making = (0..count)
+            .map(|producer_index| broker.producer(producer_index, &self.topics[self.topic_of(producer_index)]));
         Ok(stream::iter(making).buffered(AT_ONCE).try_collect().await?)
     }
 
@@ -102,12 +103,12 @@ impl Running<'_> {
         if settings.round_barrier { quota.in_rounds_of(round) } else { quota }
     }
 
-    /// Which of the topics the producer in `slot` writes to.
-    pub fn topic_of(&self, slot: usize) -> usize {
+    /// Which of the topics the producer in `producer_index` writes to.
+    pub fn topic_of(&self, producer_index: usize) -> usize {
         let Producers { count, placement, .. } = self.scenario.producers;
         match placement {
-            Placement::Blocks => slot / (count / self.topics.len()),
-            Placement::RoundRobin => slot % self.topics.len(),
+            Placement::Blocks => producer_index / (count / self.topics.len()),
+            Placement::RoundRobin => producer_index % self.topics.len(),
         }
     }
 
@@ -115,16 +116,16 @@ impl Running<'_> {
     pub fn start<P: Producer>(
         &self,
         producers: Vec<P>,
-        course: &Arc<Course>,
+        trial_window: &Arc<TrialWindow>,
         quota: Quota,
         pacer: Option<&Arc<Pacer>>,
     ) -> JoinSet<Sent> {
         let settings = &self.scenario.producers;
         let quota = Arc::new(quota);
-        let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), course.clone()));
+        let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), trial_window.clone()));
         let shared = Arc::new(Shared {
             acks: self.acks.clone(),
-            course: course.clone(),
+            trial_window: trial_window.clone(),
             quota,
             payloads: self.payloads.clone(),
             envelope: self.envelope(),
@@ -137,13 +138,13 @@ impl Running<'_> {
             confirm: settings.confirm,
         };
         let mut tasks = JoinSet::new();
-        for (slot, producer) in producers.into_iter().enumerate() {
-            let keys = KeySource::new(settings.keys, slot, settings.count, self.scenario.payload.seed);
-            let sender = Sender::new(producer, slot, shared.clone(), keys);
+        for (producer_index, producer) in producers.into_iter().enumerate() {
+            let keys = KeySource::new(settings.keys, producer_index, settings.count, self.scenario.payload.seed);
+            let sender = Sender::new(producer, producer_index, shared.clone(), keys);
             match (&self.scenario.load, pacer) {
                 (Load::Open(schedule), Some(pacer)) => {
-                    let timetable = Timetable::new(schedule, slot, settings.count);
-                    tasks.spawn(open_loop(sender, rule, timetable, pacer.clone()))
+                    let send_schedule = SendSchedule::new(schedule, producer_index, settings.count);
+                    tasks.spawn(open_loop(sender, rule, send_schedule, pacer.clone()))
                 }
                 _ if settings.round_barrier => tasks.spawn(in_rounds(sender, rule, rounds.clone())),
                 _ => tasks.spawn(closed_loop(sender, rule)),
@@ -158,11 +159,11 @@ impl Running<'_> {
     }
 
     /// Messages carry an envelope only where somebody opens it, and in the payload only where that is free to.
-    fn envelope(&self) -> EnvelopeMode {
+    fn envelope(&self) -> TraceHeaderMode {
         match &self.scenario.consumers {
-            None => EnvelopeMode::None,
-            Some(_) if self.scenario.payload.has_room_for_envelope() => EnvelopeMode::InPayload,
-            Some(_) => EnvelopeMode::Beside,
+            None => TraceHeaderMode::None,
+            Some(_) if self.scenario.payload.fits_trace_header() => TraceHeaderMode::InPayload,
+            Some(_) => TraceHeaderMode::Beside,
         }
     }
 }

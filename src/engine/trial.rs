@@ -11,21 +11,21 @@ use super::catch_up::CatchUp;
 use super::checkpoint::Checkpoints;
 use super::collector::Collector;
 use super::consuming;
-use super::course::Course;
 use super::interruption::{InterruptiblePhase, Interruption};
-use super::look::{Look, Rhythm};
 use super::observer::{Observer, Phase};
 use super::outcome::{End, Ledger, Outcome, Times};
 use super::pacer::Pacer;
+use super::sampler::{Rhythm, Sampler};
 use super::sender::Sent;
 use super::stall::StallWatch;
+use super::trial_window::TrialWindow;
 use super::{EngineError, TrialIdentity};
 use crate::broker::{Broker, Setup, Topic};
 use crate::load::{PayloadPool, due_by};
 use crate::measure::host::{self, HostSampler, HostUsage};
-use crate::measure::{Acks, Arrivals, Clock, ENVELOPE_BYTES, Verification};
+use crate::measure::{Acks, Arrivals, Clock, TRACE_HEADER_BYTES, Verification};
 use crate::pipeline::Pipeline;
-use crate::scenario::{Feed, Load, Scenario};
+use crate::scenario::{Load, ProducerMode, Scenario};
 
 /// How long connecting, preparing and closing may each take.
 pub(super) const CONTROL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -57,7 +57,7 @@ pub async fn run<B: Broker>(
     host::reset_peak_memory();
     let started_at = SystemTime::now();
     // Where the envelope travels beside the payload, its checksum is over all of it.
-    let overlaid = if scenario.payload.has_room_for_envelope() { ENVELOPE_BYTES } else { 0 };
+    let overlaid = if scenario.payload.fits_trace_header() { TRACE_HEADER_BYTES } else { 0 };
     let payloads = Arc::new(PayloadPool::build(&scenario.payload, overlaid)?);
     let clock = Clock::start();
     let open = matches!(scenario.load, Load::Open(_));
@@ -123,7 +123,7 @@ impl Running<'_> {
         let (stop_consumers, consumers_stop) = watch::channel(false);
         let mut wait = interruption.phase();
         let clock = self.acks.clock();
-        let feed = self.scenario.pipeline.as_ref().map(|pipeline| pipeline.feed);
+        let producer_mode = self.scenario.pipeline.as_ref().map(|pipeline| pipeline.producer_mode);
         let mut pipeline = match &self.scenario.pipeline {
             Some(config) => {
                 let pipeline = Pipeline::begin(config, &self.topics[0].name, clock);
@@ -132,12 +132,12 @@ impl Running<'_> {
             None => None,
         };
         let mut consumers = JoinSet::new();
-        if feed != Some(Feed::Beforehand) {
+        if producer_mode != Some(ProducerMode::Backlog) {
             let joining = self.consumers(broker, consumers_stop.clone(), pipeline.as_mut());
             consumers = wait.unless_over(joining).await.ok_or(EngineError::Interrupted)??;
         }
-        let producers = match feed {
-            Some(Feed::None) => Vec::new(),
+        let producers = match producer_mode {
+            Some(ProducerMode::None) => Vec::new(),
             _ => wait.unless_over(self.producers(broker)).await.ok_or(EngineError::Interrupted)??,
         };
 
@@ -151,42 +151,46 @@ impl Running<'_> {
             _ => None,
         };
         let load_start_ns = clock.now_ns() + RUN_UP.as_nanos() as u64;
-        let course = Course::new(self.acks.clone(), load_start_ns, limits.warm_up, limits.stop.duration, due_by_ns);
-        let course = Arc::new(course);
+        let trial_window =
+            TrialWindow::new(self.acks.clone(), load_start_ns, limits.warm_up, limits.stop.duration, due_by_ns);
+        let trial_window = Arc::new(trial_window);
         let pacing = self.scenario.pacing;
         let pacer = self.open.then(|| Arc::new(Pacer::start(clock, self.scenario.producers.count, pacing)));
-        let tasks = self.start(producers, &course, quota, pacer.as_ref());
-        let parts = match (&self.scenario.load, course.nominal_end_ns()) {
+        let tasks = self.start(producers, &trial_window, quota, pacer.as_ref());
+        let parts = match (&self.scenario.load, trial_window.nominal_end_ns()) {
             (Load::Open(schedule), Some(end_ns)) => {
-                schedule.parts(course.measure_start_ns - load_start_ns, end_ns - load_start_ns)
+                schedule.parts(trial_window.measure_start_ns - load_start_ns, end_ns - load_start_ns)
             }
             _ => Vec::new(),
         };
         let ends_of_parts: Vec<u64> = parts.iter().map(|part| part.end_ns).collect();
         let load = &self.scenario.load;
-        let nominal_end_ns = course.nominal_end_ns().map(|end_ns| end_ns - load_start_ns);
+        let nominal_end_ns = trial_window.nominal_end_ns().map(|end_ns| end_ns - load_start_ns);
         let (acks, arrivals) = (self.acks.clone(), self.arrivals.clone());
         let collector = Collector::new(acks, arrivals, load, parts, load_start_ns, nominal_end_ns);
-        let window = course.nominal_end_ns().map(|end_ns| Duration::from_nanos(end_ns - course.measure_start_ns));
+        let window =
+            trial_window.nominal_end_ns().map(|end_ns| Duration::from_nanos(end_ns - trial_window.measure_start_ns));
         let ends_of_parts = ends_of_parts.iter().map(|end_ns| clock.instant(load_start_ns + end_ns));
-        let (load_start, measure_start) = (clock.instant(load_start_ns), clock.instant(course.measure_start_ns));
+        let (load_start, measure_start) = (clock.instant(load_start_ns), clock.instant(trial_window.measure_start_ns));
         let rhythm = Rhythm::new(load_start, measure_start, window, ends_of_parts);
-        let checkpoints = Checkpoints::new(&self, course.clone(), pacer.clone());
-        let mut look = Look::begin(collector, broker, observer, pipeline, checkpoints, &self.topics[0], rhythm);
+        let checkpoints = Checkpoints::new(&self, trial_window.clone(), pacer.clone());
+        let mut sampler = Sampler::begin(collector, broker, observer, pipeline, checkpoints, &self.topics[0], rhythm);
 
-        let load = self.load(tasks, &course, pacer.as_deref(), &wait, &mut look).await;
+        let load = self.load(tasks, &trial_window, pacer.as_deref(), &wait, &mut sampler).await;
         // A signal ends the load, and the user waits for the end of the rest.
         let longest = if load.end == End::Interrupted { limits.drain_deadline } else { limits.catch_up_deadline };
-        let mut catch_up = CatchUp::begin(&self, broker, &starts, feed != Some(Feed::Beforehand), longest);
+        let mut catch_up =
+            CatchUp::begin(&self, broker, &starts, producer_mode != Some(ProducerMode::Backlog), longest);
         if load.end == End::Interrupted {
             wait = wait.next();
         }
-        let finished = |pipeline: &Pipeline| (look.collector.acknowledged(), pipeline.finished());
-        let at_load_end = look.pipeline.as_ref().filter(|_| feed == Some(Feed::Together)).map(finished);
+        let finished = |pipeline: &Pipeline| (sampler.collector.acknowledged(), pipeline.finished());
+        let at_load_end =
+            sampler.pipeline.as_ref().filter(|_| producer_mode == Some(ProducerMode::Concurrent)).map(finished);
         let mut deadline = Instant::now() + limits.drain_deadline;
-        look.observer.phase(Phase::Drain);
+        sampler.observer.phase(Phase::Drain);
         while self.acks.in_flight() > 0 && Instant::now() < deadline && !wait.is_over() {
-            look.wait(Phase::Drain).await;
+            sampler.wait(Phase::Drain).await;
         }
         let mut end = load.end;
         if self.acks.in_flight() > 0 && wait.is_over() {
@@ -194,15 +198,15 @@ impl Running<'_> {
             wait = wait.next();
         }
         let mut last_phase = Phase::Drain;
-        if look.pipeline.is_some() {
-            (last_phase, deadline) = match feed {
-                Some(Feed::None) => {
+        if sampler.pipeline.is_some() {
+            (last_phase, deadline) = match producer_mode {
+                Some(ProducerMode::None) => {
                     let longest = limits.stop.duration.unwrap_or(limits.drain_deadline);
                     (Phase::Measure, Instant::now() + longest)
                 }
-                Some(Feed::Beforehand) => {
+                Some(ProducerMode::Backlog) => {
                     // Where a signal ends this, what was loaded is still recorded, and the wait for the backlog is over as well.
-                    let joining = self.consumers(broker, consumers_stop, look.pipeline.as_mut());
+                    let joining = self.consumers(broker, consumers_stop, sampler.pipeline.as_mut());
                     if let Some(joined) = wait.unless_over(joining).await {
                         consumers = joined?;
                     }
@@ -210,51 +214,51 @@ impl Running<'_> {
                 }
                 _ => (Phase::Verify, deadline),
             };
-            look.observer.phase(last_phase);
-            look.look(if last_phase == Phase::Measure { Phase::Measure } else { Phase::Drain });
+            sampler.observer.phase(last_phase);
+            sampler.sample(if last_phase == Phase::Measure { Phase::Measure } else { Phase::Drain });
             // Where nothing is sent, this is the phase that a signal before it would have ended.
-            let stop = || wait.is_over() || feed == Some(Feed::None) && interruption.is_requested();
+            let stop = || wait.is_over() || producer_mode == Some(ProducerMode::None) && interruption.is_requested();
             let mut patience = catch_up.patience();
-            while !self.is_worked_off(&mut look).await && !stop() {
-                let goes_on = match feed {
-                    Some(Feed::None) => Instant::now() < deadline,
-                    _ => patience.goes_on(self.worked(&look)),
+            while !self.is_worked_off(&mut sampler).await && !stop() {
+                let goes_on = match producer_mode {
+                    Some(ProducerMode::None) => Instant::now() < deadline,
+                    _ => patience.goes_on(self.worked(&sampler)),
                 };
                 if !goes_on {
                     break;
                 }
-                look.wait(last_phase).await;
+                sampler.wait(last_phase).await;
             }
             if stop() {
                 (end, deadline) = (end.interrupted(), Instant::now());
             }
-            if feed == Some(Feed::None) {
+            if producer_mode == Some(ProducerMode::None) {
                 // What has been taken is still written.
                 deadline = deadline.max(Instant::now() + limits.drain_deadline);
             }
         } else if self.arrivals.is_some() {
             last_phase = Phase::Verify;
-            look.observer.phase(Phase::Verify);
-            look.look(Phase::Drain);
-            catch_up.wait(&mut look, &wait).await;
+            sampler.observer.phase(Phase::Verify);
+            sampler.sample(Phase::Drain);
+            catch_up.wait(&mut sampler, &wait).await;
             if wait.is_over() {
                 end = end.interrupted();
             }
         }
         let _ = interruption.finish(catch_up.end(), LAST_ANSWER).await;
         stop_consumers.send_replace(true);
-        if let Some(pipeline) = &look.pipeline {
+        if let Some(pipeline) = &sampler.pipeline {
             pipeline.finish(deadline);
         }
         let (receive_errors, consumer_crashes) =
-            consuming::ended(consumers, look.pipeline.as_ref(), &wait.next(), interruption).await;
-        let lag = if interruption.is_urgent() { None } else { look.measure_lag().await };
-        let standing = look.standing();
-        let totals = look.collector.close(last_phase, broker.telemetry(), standing, look.observer);
+            consuming::ended(consumers, sampler.pipeline.as_ref(), &wait.next(), interruption).await;
+        let lag = if interruption.is_urgent() { None } else { sampler.measure_lag().await };
+        let progress = sampler.progress();
+        let totals = sampler.collector.close(last_phase, broker.telemetry(), progress, sampler.observer);
         let arrived = self.arrivals.as_ref().map(Arrivals::groups).unwrap_or_default();
         // Instances do not ask while their writers are busy.
-        let groups = catch_up.outcome(arrived, feed.is_none());
-        let pipeline = match look.pipeline {
+        let groups = catch_up.outcome(arrived, producer_mode.is_none());
+        let pipeline = match sampler.pipeline {
             Some(pipeline) => {
                 let given_up = interruption.given_up(LAST_ANSWER);
                 Some(pipeline.outcome(lag, at_load_end, given_up).await)
@@ -269,9 +273,9 @@ impl Running<'_> {
             sent: load.sent,
             times: Times {
                 load_start_ns,
-                measure_start_ns: course.measure_start_ns,
+                measure_start_ns: trial_window.measure_start_ns,
                 load_ended_ns: load.ended_ns,
-                load_end_ns: course.nominal_end_ns(),
+                load_end_ns: trial_window.nominal_end_ns(),
             },
             totals,
             groups,
@@ -279,7 +283,7 @@ impl Running<'_> {
             consumer_crashes,
             crash: load.crash,
             pipeline,
-            lag: pacer.map(|pacer| pacer.lag()),
+            timer_lateness: pacer.map(|pacer| pacer.lateness()),
             usage: HostUsage { peak_memory_bytes: host::peak_memory_bytes(), ..load.usage },
             identity: broker.identity(),
             close_error: None,
@@ -291,27 +295,27 @@ impl Running<'_> {
     async fn load<B: Broker>(
         &self,
         mut tasks: JoinSet<Sent>,
-        course: &Course,
+        trial_window: &TrialWindow,
         pacer: Option<&Pacer>,
         interruptible: &InterruptiblePhase,
-        look: &mut Look<'_, B>,
+        sampler: &mut Sampler<'_, B>,
     ) -> LoadEnd {
-        let clock = course.clock();
+        let clock = trial_window.clock();
         let at = |offset_ns| Instant::from_std(clock.instant(offset_ns));
-        let window_ends = course.nominal_end_ns().map(at);
+        let window_ends = trial_window.nominal_end_ns().map(at);
         let grace = if self.open { CATCH_UP } else { Duration::ZERO };
         let limits = &self.scenario.run;
-        let load_ends = limits.stop.duration.map(|duration| at(course.measure_start_ns) + duration + grace);
+        let load_ends = limits.stop.duration.map(|duration| at(trial_window.measure_start_ns) + duration + grace);
         let mut stall = StallWatch::new(&self.scenario.load, limits);
         let mut phase = if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp };
-        look.observer.phase(phase);
-        let mut sampler = HostSampler::begin();
+        sampler.observer.phase(phase);
+        let mut host_sampler = HostSampler::begin();
         let mut usage = None;
         let mut sent = Vec::with_capacity(tasks.len());
         let mut end = End::Completed;
         let mut crash = None;
         let stop = || {
-            course.stop();
+            trial_window.stop();
             if let Some(pacer) = pacer {
                 pacer.wake_all();
             }
@@ -326,40 +330,40 @@ impl Running<'_> {
                     }
                     None => break,
                 },
-                () = tokio::time::sleep_until(at(course.measure_start_ns)), if phase == Phase::WarmUp => {
-                    look.look(phase);
-                    look.rhythm.begin_window();
+                () = tokio::time::sleep_until(at(trial_window.measure_start_ns)), if phase == Phase::WarmUp => {
+                    sampler.sample(phase);
+                    sampler.rhythm.begin_window();
                     phase = Phase::Measure;
-                    sampler = HostSampler::begin();
-                    look.observer.phase(phase);
+                    host_sampler = HostSampler::begin();
+                    sampler.observer.phase(phase);
                 }
                 () = tokio::time::sleep_until(window_ends.unwrap_or_else(Instant::now)),
                     if window_ends.is_some() && phase == Phase::Measure =>
                 {
-                    look.look(phase);
-                    usage = Some(sampler.usage());
+                    sampler.sample(phase);
+                    usage = Some(host_sampler.usage());
                     phase = Phase::Drain;
-                    look.observer.phase(phase);
+                    sampler.observer.phase(phase);
                 }
-                () = look.is_due() => {
-                    look.look(phase);
+                () = sampler.is_due() => {
+                    sampler.sample(phase);
                     let moved = self.acks.submitted() + self.acks.resolved();
-                    if end == End::Completed && stall.is_stalled(moved, clock.now_ns() - course.load_start_ns) {
+                    if end == End::Completed && stall.is_stalled(moved, clock.now_ns() - trial_window.load_start_ns) {
                         end = End::Stalled;
                         stop();
                     }
                 }
                 () = tokio::time::sleep_until(load_ends.unwrap_or_else(Instant::now)),
-                    if load_ends.is_some() && !course.is_stopped() => stop(),
+                    if load_ends.is_some() && !trial_window.is_stopped() => stop(),
                 () = interruptible.over(), if end == End::Completed => {
                     end = End::Interrupted;
                     stop();
                 }
             }
         }
-        look.look(phase);
-        let usage = usage.unwrap_or_else(|| sampler.usage());
-        sent.sort_unstable_by_key(|sent| sent.slot);
+        sampler.sample(phase);
+        let usage = usage.unwrap_or_else(|| host_sampler.usage());
+        sent.sort_unstable_by_key(|sent| sent.producer_index);
         if crash.is_some() {
             // It took its own count with it.
             sent = Sent::by_windows(&self.acks);
@@ -368,25 +372,25 @@ impl Running<'_> {
     }
 
     /// What the pipeline has done so far, in messages received and finished: it only grows.
-    fn worked<B: Broker>(&self, look: &Look<'_, B>) -> u64 {
+    fn worked<B: Broker>(&self, sampler: &Sampler<'_, B>) -> u64 {
         let received = self.arrivals.as_ref().map_or(0, Arrivals::received);
-        received + look.pipeline.as_ref().map_or(0, Pipeline::finished)
+        received + sampler.pipeline.as_ref().map_or(0, Pipeline::finished)
     }
 
     /// Whether the pipeline has nothing left to do: it has finished all that this trial sent, or, where others send or
     /// receive too, all that is there for it.
-    async fn is_worked_off<B: Broker>(&self, look: &mut Look<'_, B>) -> bool {
+    async fn is_worked_off<B: Broker>(&self, sampler: &mut Sampler<'_, B>) -> bool {
         let (Some(config), Some(arrivals)) = (&self.scenario.pipeline, &self.arrivals) else { return true };
-        if look.pipeline.as_ref().is_some_and(|pipeline| pipeline.in_hand() > 0) {
+        if sampler.pipeline.as_ref().is_some_and(|pipeline| pipeline.in_hand() > 0) {
             return false;
         }
-        if config.feed != Feed::None && config.group.is_none() {
+        if config.producer_mode != ProducerMode::None && config.group.is_none() {
             // What was given back to the group is received twice: the broker knows whether something is left.
-            return arrivals.received() >= look.collector.acknowledged()
-                && !look.is_known_to_be_behind()
-                && look.measure_lag().await.is_none_or(|lag| lag == 0);
+            return arrivals.received() >= sampler.collector.acknowledged()
+                && !sampler.is_known_to_be_behind()
+                && sampler.measure_lag().await.is_none_or(|lag| lag == 0);
         }
-        !look.is_known_to_be_behind() && look.measure_lag().await == Some(0)
+        !sampler.is_known_to_be_behind() && sampler.measure_lag().await == Some(0)
     }
 }
 

@@ -44,16 +44,16 @@ enum Draw {
 }
 
 impl KeySource {
-    /// Of producer `slot` (from 0) of `producers`; every slot has its own random stream of `seed`.
+    /// Of producer `producer_index` (from 0) of `producers`; every producer_index has its own random stream of `seed`.
     ///
     /// In a round robin every producer goes through *all* keys, so that each topic sees each key; they start spread
     /// evenly over them, so that not all send the same key at once.
-    pub fn new(keys: Keys, slot: usize, producers: usize, seed: u64) -> Self {
-        let stream = || generator(seed, Purpose::Keys, slot as u64);
+    pub fn new(keys: Keys, producer_index: usize, producers: usize, seed: u64) -> Self {
+        let stream = || generator(seed, Purpose::Keys, producer_index as u64);
         // A scenario's `distinct` and `exponent` are above 0, so neither distribution can refuse them.
         let (distinct, draw) = match keys {
             Keys::None => (0, Draw::None),
-            Keys::RoundRobin { distinct } => (distinct, round_robin(distinct, slot, producers)),
+            Keys::RoundRobin { distinct } => (distinct, round_robin(distinct, producer_index, producers)),
             Keys::Random { distinct } => match Uniform::new(0, distinct) {
                 Ok(number) => (distinct, Draw::Random { number, generator: stream() }),
                 Err(_) => (0, Draw::None),
@@ -96,9 +96,9 @@ impl KeySource {
     }
 }
 
-fn round_robin(distinct: u64, slot: usize, producers: usize) -> Draw {
-    let start = u128::from(distinct) * slot as u128 / producers.max(1) as u128;
-    // `slot < producers`, so the start lies below `distinct` and fits.
+fn round_robin(distinct: u64, producer_index: usize, producers: usize) -> Draw {
+    let start = u128::from(distinct) * producer_index as u128 / producers.max(1) as u128;
+    // `producer_index < producers`, so the start lies below `distinct` and fits.
     Draw::RoundRobin { next: start as u64, distinct }
 }
 
@@ -163,8 +163,8 @@ mod tests {
     fn in_a_round_robin_every_producer_goes_through_all_keys_from_its_own_start() {
         for producers in [1, 3, 4, 20] {
             let mut first = std::collections::HashSet::new();
-            for slot in 0..producers {
-                let mut source = KeySource::new(Keys::RoundRobin { distinct: 10 }, slot, producers, 1);
+            for producer_index in 0..producers {
+                let mut source = KeySource::new(Keys::RoundRobin { distinct: 10 }, producer_index, producers, 1);
                 let start = number(&mut source);
                 first.insert(start);
                 for step in 1..30 {
@@ -198,8 +198,8 @@ mod tests {
     #[test]
     fn producers_draw_independently_and_repeatably() {
         let keys = Keys::Random { distinct: 1_000_000 };
-        let draw = |slot, seed| {
-            let mut source = KeySource::new(keys, slot, 8, seed);
+        let draw = |producer_index, seed| {
+            let mut source = KeySource::new(keys, producer_index, 8, seed);
             (0..100).map(|_| number(&mut source)).collect::<Vec<_>>()
         };
         assert_eq!(draw(0, 1), draw(0, 1));

@@ -6,7 +6,7 @@
 //! - [`PayloadPool`] holds ready-made payloads, one generator family per file in `payload`; [`LiveFields`] are the
 //!   parts of a template that only the moment of sending can fill in.
 //! - [`KeySource`] draws the keys of one producer.
-//! - [`Timetable`] tells when one producer's messages are due, from the closed form of a
+//! - [`SendSchedule`] tells when one producer's messages are due, from the closed form of a
 //!   [`Schedule`](crate::scenario::Schedule).
 
 mod curve;
@@ -19,11 +19,11 @@ mod payload;
 mod pool;
 mod random;
 mod schedule;
-mod timetable;
+mod send_schedule;
 
 pub use error::LoadError;
 pub use keys::KeySource;
 pub use live::LiveFields;
 pub use part::{Part, PartKind};
 pub use pool::{PayloadPool, checksum_beyond};
-pub use timetable::{Timetable, due_by};
+pub use send_schedule::{SendSchedule, due_by};

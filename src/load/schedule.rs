@@ -7,7 +7,7 @@ use crate::scenario::Schedule;
 
 impl Schedule {
     /// Messages of all producers together that are due before `offset` from the start of the load: exactly as many as
-    /// the producers' [`Timetable`](super::Timetable)s put there, but for [`Schedule::Poisson`] the number to expect
+    /// the producers' [`SendSchedule`](super::SendSchedule)s put there, but for [`Schedule::Poisson`] the number to expect
     /// (its standard deviation is the square root of it).
     pub fn count_until(&self, offset: Duration) -> u64 {
         self.curve().count_until(nanoseconds(offset))

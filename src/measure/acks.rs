@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::clock::Clock;
 use super::failure::FailureClass;
 use super::interval::Interval;
-use super::stamp::Stamp;
+use super::send_tag::SendTag;
 use super::verification::{Span, Verification};
 use super::window::Window;
 
@@ -69,12 +69,12 @@ impl Acks {
         AckRecorder { shared: self.shared.clone(), shard }
     }
 
-    /// The window of the producer in `slot`.
-    pub fn window(&self, slot: usize) -> &Window {
-        &self.shared.windows[slot]
+    /// The window of the producer in `producer_index`.
+    pub fn window(&self, producer_index: usize) -> &Window {
+        &self.shared.windows[producer_index]
     }
 
-    /// The windows of all producers, in the order of their slots.
+    /// The windows of all producers, in the order of their producer_indices.
     pub fn windows(&self) -> &[Window] {
         &self.shared.windows
     }
@@ -95,7 +95,7 @@ impl Acks {
     }
 
     /// Records that the client did not take a message.
-    pub fn reject(&self, stamp: Stamp, class: FailureClass, message: impl FnOnce() -> String) {
+    pub fn reject(&self, stamp: SendTag, class: FailureClass, message: impl FnOnce() -> String) {
         AckBatch::begin(&self.shared, &self.shared.rejections).failed(stamp, class, message);
     }
 
@@ -159,7 +159,7 @@ pub struct AckBatch<'a> {
     closed: bool,
     verified: bool,
     /// The message acknowledged last. Messages that were sent together have one latency, and are counted at once.
-    last: Stamp,
+    last: SendTag,
     /// Acknowledged messages of the same producer, of the warm-up or not, that are not in the tally yet.
     messages: u64,
     payload_bytes: u64,
@@ -179,7 +179,7 @@ impl<'a> AckBatch<'a> {
             closed: shard.closed,
             shard,
             verified: shared.verification.is_some(),
-            last: Stamp::new(0, 0, 0, 0, false),
+            last: SendTag::new(0, 0, 0, 0, false),
             messages: 0,
             payload_bytes: 0,
             timed: 0,
@@ -194,7 +194,7 @@ impl<'a> AckBatch<'a> {
 
     /// The broker acknowledged a message of `payload_bytes`.
     #[inline]
-    pub fn acknowledged(&mut self, stamp: Stamp, payload_bytes: usize) {
+    pub fn acknowledged(&mut self, stamp: SendTag, payload_bytes: usize) {
         if self.closed {
             return;
         }
@@ -246,19 +246,19 @@ impl<'a> AckBatch<'a> {
         };
         tally.acknowledged += self.messages;
         tally.payload_bytes += self.payload_bytes;
-        self.shared.windows[self.last.slot()].resolve(self.messages);
+        self.shared.windows[self.last.producer_index()].resolve(self.messages);
         (self.messages, self.payload_bytes, self.timed) = (0, 0, 0);
     }
 
     /// Notes an acknowledged message, to be marked with its neighbours.
     #[inline(never)]
-    fn note(&mut self, stamp: Stamp) {
-        let (slot, sequence) = (stamp.slot() as u32, stamp.sequence());
+    fn note(&mut self, stamp: SendTag) {
+        let (producer_index, sequence) = (stamp.producer_index() as u32, stamp.sequence());
         let spans = &mut self.shard.spans;
         match spans.last_mut() {
-            Some(last) if last.slot == slot && last.end == sequence => last.end += 1,
+            Some(last) if last.producer_index == producer_index && last.end == sequence => last.end += 1,
             _ => {
-                spans.push(Span { slot, begin: sequence, end: sequence + 1 });
+                spans.push(Span { producer_index, begin: sequence, end: sequence + 1 });
                 if spans.len() >= MOST_SPANS {
                     self.mark();
                 }
@@ -274,7 +274,7 @@ impl<'a> AckBatch<'a> {
     }
 
     /// A message failed. `message` says why, in the client's or broker's words.
-    pub fn failed(&mut self, stamp: Stamp, class: FailureClass, message: impl FnOnce() -> String) {
+    pub fn failed(&mut self, stamp: SendTag, class: FailureClass, message: impl FnOnce() -> String) {
         if self.closed {
             return;
         }
@@ -286,7 +286,7 @@ impl<'a> AckBatch<'a> {
         } else {
             interval.warm_up.failed += 1;
         }
-        self.shared.windows[stamp.slot()].resolve(1);
+        self.shared.windows[stamp.producer_index()].resolve(1);
     }
 }
 
@@ -328,13 +328,13 @@ mod tests {
         let (first, second) = (acks.recorder(), acks.recorder());
         {
             let mut batch = first.batch();
-            batch.acknowledged(Stamp::new(0, 0, 0, 0, true), 100);
-            batch.acknowledged(Stamp::new(1, 0, 0, 0, true), 100);
-            batch.acknowledged(Stamp::new(0, 0, 0, 0, false), 100);
+            batch.acknowledged(SendTag::new(0, 0, 0, 0, true), 100);
+            batch.acknowledged(SendTag::new(1, 0, 0, 0, true), 100);
+            batch.acknowledged(SendTag::new(0, 0, 0, 0, false), 100);
         }
-        second.batch().failed(Stamp::new(1, 0, 0, 0, true), FailureClass::Timeout, || "too late".into());
+        second.batch().failed(SendTag::new(1, 0, 0, 0, true), FailureClass::Timeout, || "too late".into());
         assert_eq!((acks.window(0).in_flight(), acks.window(1).in_flight()), (1, 0));
-        acks.reject(Stamp::new(0, 0, 0, 0, true), FailureClass::TooLarge, || "no".into());
+        acks.reject(SendTag::new(0, 0, 0, 0, true), FailureClass::TooLarge, || "no".into());
         assert_eq!(acks.in_flight(), 0);
         let interval = collected(&acks);
         assert_eq!(interval.measured, Tally { acknowledged: 2, failed: 2, payload_bytes: 200 });
@@ -350,7 +350,7 @@ mod tests {
         acks.window(0).submit(1);
         let recorder = acks.recorder();
         assert_eq!(collected(&acks).measured.resolved(), 0);
-        recorder.batch().acknowledged(Stamp::new(0, 0, 0, 0, true), 1);
+        recorder.batch().acknowledged(SendTag::new(0, 0, 0, 0, true), 1);
         assert_eq!(acks.in_flight(), 1);
         assert_eq!(collected(&acks).measured.resolved(), 0);
     }
@@ -362,11 +362,11 @@ mod tests {
         for messages in [1, 500] {
             let mut batch = recorder.batch();
             for sent_ns in 0..messages {
-                batch.acknowledged(Stamp::new(0, 0, sent_ns * 1_000, 0, true), 1);
+                batch.acknowledged(SendTag::new(0, 0, sent_ns * 1_000, 0, true), 1);
             }
         }
-        recorder.batch().acknowledged(Stamp::new(0, 0, 0, 0, false), 1);
-        recorder.batch().failed(Stamp::new(0, 0, 0, 0, true), FailureClass::Timeout, String::new);
+        recorder.batch().acknowledged(SendTag::new(0, 0, 0, 0, false), 1);
+        recorder.batch().failed(SendTag::new(0, 0, 0, 0, true), FailureClass::Timeout, String::new);
         drop(recorder.batch());
         let interval = collected(&acks);
         assert_eq!((interval.measured.acknowledged, interval.moments), (501, 2));
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn response_is_service_plus_schedule_delay() {
         let acks = Acks::new(Clock::start(), 1, true);
-        acks.recorder().batch().acknowledged(Stamp::new(0, 0, 0, 5_000_000, true), 1);
+        acks.recorder().batch().acknowledged(SendTag::new(0, 0, 0, 5_000_000, true), 1);
         let interval = collected(&acks);
         let of = |distribution: &super::super::Distribution| distribution.histogram().max();
         assert!(of(&interval.response) >= of(&interval.service) + 4_990_000);
@@ -389,7 +389,7 @@ mod tests {
         let acks = Acks::new(clock, 1, true);
         let recorder = acks.recorder();
         for ago_s in [480, 1_990] {
-            recorder.batch().acknowledged(Stamp::new(0, 0, sent_ns(ago_s), 0, true), 1);
+            recorder.batch().acknowledged(SendTag::new(0, 0, sent_ns(ago_s), 0, true), 1);
         }
         let service = collected(&acks).service;
         assert_eq!((service.histogram().len(), service.beyond_range()), (1, 1));
@@ -406,16 +406,17 @@ mod tests {
         {
             let mut batch = recorder.batch();
             for sequence in 0..10_000 {
-                for slot in 0..3 {
-                    let stamp = Stamp::new(slot, sequence, 0, 0, true);
-                    match (slot, sequence % 10) {
+                for producer_index in 0..3 {
+                    let stamp = SendTag::new(producer_index, sequence, 0, 0, true);
+                    match (producer_index, sequence % 10) {
                         (2, 0) => batch.failed(stamp, FailureClass::Refused, || "no".into()),
                         _ => batch.acknowledged(stamp, 1),
                     }
                 }
             }
         }
-        let missing = |slot| verification.account(0, |producer| u64::from(producer == slot) * u64::MAX).lost;
+        let missing =
+            |producer_index| verification.account(0, |producer| u64::from(producer == producer_index) * u64::MAX).lost;
         assert_eq!((missing(0), missing(1), missing(2)), (10_000, 10_000, 9_000));
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::budget::Budget;
 use super::clock::Clock;
-use super::lanes::{LANE_BYTES, Lanes};
+use super::partitions::{PARTITION_BYTES, Partitions};
 use super::receiving::ArrivalRecorder;
 use super::reception::{Arrived, Reception};
 use super::verification::Verification;
@@ -23,13 +23,13 @@ pub(super) struct Shared {
     /// `None` when nothing is verified.
     pub(super) verification: Option<Arc<Verification>>,
     pub(super) groups: Box<[Group]>,
-    lane_budget: Budget,
-    shards: Mutex<Vec<(Place, Arc<Mutex<Shard>>)>>,
+    partition_budget: Budget,
+    shards: Mutex<Vec<(SubscriptionIndex, Arc<Mutex<Shard>>)>>,
 }
 
 /// Where a consumer is at work: its group, and which of the trial's topics it reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct SubscriptionIndex {
     pub group: usize,
     pub topic: usize,
 }
@@ -60,21 +60,21 @@ pub struct GroupProgress {
 
 pub(super) struct Shard {
     pub(super) reception: Reception,
-    pub(super) lanes: Lanes,
+    pub(super) partitions: Partitions,
 }
 
 impl Arrivals {
     /// For a trial whose messages carry `run_tag`, received by `groups`.
     pub fn new(clock: Clock, run_tag: u32, groups: usize, verification: Option<Arc<Verification>>) -> Self {
         let groups = (0..groups).map(|_| Group::default()).collect();
-        let (lane_budget, shards) = (Budget::of_bytes(LANE_BYTES), Mutex::default());
-        Arrivals { shared: Arc::new(Shared { clock, run_tag, verification, groups, lane_budget, shards }) }
+        let (partition_budget, shards) = (Budget::of_bytes(PARTITION_BYTES), Mutex::default());
+        Arrivals { shared: Arc::new(Shared { clock, run_tag, verification, groups, partition_budget, shards }) }
     }
 
     /// A recorder for one consumer.
-    pub fn recorder(&self, place: Place) -> ArrivalRecorder {
-        let lanes = Lanes::new(self.shared.lane_budget.clone());
-        let shard = Arc::new(Mutex::new(Shard { reception: Reception::default(), lanes }));
+    pub fn recorder(&self, place: SubscriptionIndex) -> ArrivalRecorder {
+        let partitions = Partitions::new(self.shared.partition_budget.clone());
+        let shard = Arc::new(Mutex::new(Shard { reception: Reception::default(), partitions }));
         lock(&self.shared.shards).push((place, shard.clone()));
         ArrivalRecorder::new(self.shared.clone(), place.group, shard)
     }
@@ -117,27 +117,27 @@ impl Arrivals {
         self.shared.verification.as_deref()
     }
 
-    /// The positions after the last message that the consumers at `place` received, by lane; 0: none was.
-    pub fn next_positions(&self, place: Place) -> Vec<u64> {
+    /// The offsets after the last message that the consumers at `place` received, by partition; 0: none was.
+    pub fn next_positions(&self, place: SubscriptionIndex) -> Vec<u64> {
         let mut next = Vec::new();
-        self.at(place, |lanes| {
-            next.resize(next.len().max(lanes.count() as usize), 0);
-            for (lane, next) in (0..lanes.count()).zip(&mut next) {
-                *next = lanes.next_position(lane).max(*next);
+        self.at(place, |partitions| {
+            next.resize(next.len().max(partitions.count() as usize), 0);
+            for (partition, next) in (0..partitions.count()).zip(&mut next) {
+                *next = partitions.next_position(partition).max(*next);
             }
         });
         next
     }
 
     /// Of each producer, the number from which on no message is known to have been passed by the consumers at `place` in all
-    /// of `lanes`: its latest message in the lane that is the furthest behind.
-    pub fn passed_until(&self, place: Place, lanes: &[u32], producers: usize) -> Vec<u64> {
+    /// of `partitions`: its latest message in the partition that is the furthest behind.
+    pub fn passed_until(&self, place: SubscriptionIndex, partitions: &[u32], producers: usize) -> Vec<u64> {
         let mut passed = vec![u64::MAX; producers];
-        for lane in lanes {
+        for partition in partitions {
             let mut latest = vec![0; producers];
-            self.at(place, |lanes| {
+            self.at(place, |partitions| {
                 for (producer, latest) in latest.iter_mut().enumerate() {
-                    *latest = lanes.next_sequence(*lane, producer as u32).max(*latest);
+                    *latest = partitions.next_sequence(*partition, producer as u32).max(*latest);
                 }
             });
             for (passed, latest) in passed.iter_mut().zip(latest) {
@@ -147,10 +147,10 @@ impl Arrivals {
         passed
     }
 
-    fn at(&self, place: Place, mut each: impl FnMut(&Lanes)) {
+    fn at(&self, place: SubscriptionIndex, mut each: impl FnMut(&Partitions)) {
         for (of, shard) in lock(&self.shared.shards).iter() {
             if *of == place {
-                each(&lock(shard).lanes);
+                each(&lock(shard).partitions);
             }
         }
     }
@@ -164,9 +164,9 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{ENVELOPE_BYTES, Envelope, LANE_WITHOUT_ORDER, Received, Span};
+    use crate::measure::{Received, Span, TRACE_HEADER_BYTES, TraceHeader, UNORDERED_PARTITION};
 
-    const PLACE: Place = Place { group: 0, topic: 0 };
+    const PLACE: SubscriptionIndex = SubscriptionIndex { group: 0, topic: 0 };
 
     fn verified(run_tag: u32) -> Arrivals {
         Arrivals::new(Clock::start(), run_tag, 1, Some(Arc::new(Verification::new(1, 1))))
@@ -180,8 +180,8 @@ mod tests {
 
     fn sealed(run_tag: u32, sequence: u64) -> Vec<u8> {
         let mut message = vec![7; 100];
-        let checksum = crc32fast::hash(&message[ENVELOPE_BYTES..]);
-        Envelope { run_tag, producer: 0, measured: true, sequence, intended_ns: 0 }.seal(&mut message, checksum);
+        let checksum = crc32fast::hash(&message[TRACE_HEADER_BYTES..]);
+        TraceHeader { run_tag, producer: 0, measured: true, sequence, intended_ns: 0 }.seal(&mut message, checksum);
         message
     }
 
@@ -195,7 +195,7 @@ mod tests {
         {
             let mut batch = recorder.batch();
             for payload in &messages {
-                batch.received(Received { payload, envelope: None, lane: 0, position: 0, redelivered: false });
+                batch.received(Received { payload, envelope: None, partition: 0, offset: 0, redelivered: false });
             }
         }
         let reception = collected(&arrivals);
@@ -227,7 +227,7 @@ mod tests {
         let mut recorder = arrivals.recorder(PLACE);
         for (sequence, redelivered) in [(0, true), (1, false), (1, true), (2, false), (0, false), (2, true)] {
             let payload = &sealed(1, sequence);
-            recorder.batch().received(Received { payload, envelope: None, lane: 0, position: 0, redelivered });
+            recorder.batch().received(Received { payload, envelope: None, partition: 0, offset: 0, redelivered });
         }
         let arrived = collected(&arrivals).arrived;
         assert_eq!((arrived.first, arrived.redelivered, arrived.duplicated), (3, 2, 1));
@@ -235,21 +235,21 @@ mod tests {
     }
 
     #[test]
-    fn what_has_been_passed_is_known_by_lane_over_all_members() {
+    fn what_has_been_passed_is_known_by_partition_over_all_members() {
         let verification = Arc::new(Verification::new(2, 1));
         let arrivals = Arrivals::new(Clock::start(), 1, 1, Some(verification.clone()));
         let mut members = [arrivals.recorder(PLACE), arrivals.recorder(PLACE)];
-        for (member, lane, sequence) in [(0, 0, 0), (0, 0, 3), (1, 0, 5), (1, 1, 2)] {
+        for (member, partition, sequence) in [(0, 0, 0), (0, 0, 3), (1, 0, 5), (1, 1, 2)] {
             let payload = &sealed(1, sequence);
-            let message = Received { payload, envelope: None, lane, position: sequence * 10, redelivered: false };
+            let message = Received { payload, envelope: None, partition, offset: sequence * 10, redelivered: false };
             members[member].batch().received(message);
         }
         assert_eq!(arrivals.next_positions(PLACE), [51, 21]);
         assert_eq!(arrivals.passed_until(PLACE, &[0], 2), [6, 0]);
         assert_eq!(arrivals.passed_until(PLACE, &[0, 1], 2), [3, 0]);
-        assert_eq!(arrivals.passed_until(PLACE, &[0, 1, 2], 2), [0, 0], "nothing of the third lane was seen");
-        assert_eq!(arrivals.passed_until(PLACE, &[], 2), [u64::MAX; 2], "all lanes were read to their ends");
-        verification.acknowledge(&mut [Span { slot: 0, begin: 0, end: 8 }]);
+        assert_eq!(arrivals.passed_until(PLACE, &[0, 1, 2], 2), [0, 0], "nothing of the third partition was seen");
+        assert_eq!(arrivals.passed_until(PLACE, &[], 2), [u64::MAX; 2], "all partitions were read to their ends");
+        verification.acknowledge(&mut [Span { producer_index: 0, begin: 0, end: 8 }]);
         let passed = arrivals.passed_until(PLACE, &[0, 1], 2);
         let account = verification.account(0, |producer| passed[producer as usize]);
         assert_eq!((account.lost, account.unread), (1, 3), "1 was passed; 4, 6 and 7 may still come");
@@ -268,13 +268,14 @@ mod tests {
         let arrivals = Arrivals::new(clock, 1, 1, None);
         let mut recorder = arrivals.recorder(PLACE);
         let mut message = vec![7; 100];
-        let checksum = crc32fast::hash(&message[ENVELOPE_BYTES..]);
+        let checksum = crc32fast::hash(&message[TRACE_HEADER_BYTES..]);
         {
             let mut batch = recorder.batch();
             let intended_ns = clock.now_ns();
-            Envelope { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns }.seal(&mut message, checksum);
+            TraceHeader { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns }
+                .seal(&mut message, checksum);
             while clock.now_ns() < intended_ns + 10_000 {}
-            batch.received(Received { payload: &message, envelope: None, lane: 0, position: 0, redelivered: false });
+            batch.received(Received { payload: &message, envelope: None, partition: 0, offset: 0, redelivered: false });
         }
         let reception = collected(&arrivals);
         assert!(reception.end_to_end.histogram().min() >= 9_900, "{}", reception.end_to_end.histogram().min());
@@ -286,8 +287,8 @@ mod tests {
         let mut recorder = arrivals.recorder(PLACE);
         for sequence in [1, 0] {
             let payload = &sealed(1, sequence);
-            let lane = LANE_WITHOUT_ORDER;
-            recorder.batch().received(Received { payload, envelope: None, lane, position: 0, redelivered: false });
+            let partition = UNORDERED_PARTITION;
+            recorder.batch().received(Received { payload, envelope: None, partition, offset: 0, redelivered: false });
         }
         let reception = collected(&arrivals);
         let arrived = reception.arrived;
@@ -298,11 +299,11 @@ mod tests {
     fn an_envelope_beside_the_payload_vouches_for_all_of_it() {
         let arrivals = verified(1);
         let mut recorder = arrivals.recorder(PLACE);
-        let mut envelope = [0; ENVELOPE_BYTES];
+        let mut envelope = [0; TRACE_HEADER_BYTES];
         let payload = br#"{"a": 1}"#;
-        Envelope { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns: 0 }
+        TraceHeader { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns: 0 }
             .seal(&mut envelope, crc32fast::hash(payload));
-        let message = Received { payload, envelope: Some(&envelope), lane: 0, position: 0, redelivered: false };
+        let message = Received { payload, envelope: Some(&envelope), partition: 0, offset: 0, redelivered: false };
         recorder.batch().received(message);
         recorder.batch().received(Received { payload: br#"{"a": 2}"#, ..message });
         let reception = collected(&arrivals);

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::arrivals::{GroupProgress, Shard, Shared, lock};
-use super::envelope::{ENVELOPE_BYTES, Envelope, Opened};
-use super::lanes::Order;
+use super::partitions::Order;
 use super::reception::{Arrived, Received, Reception};
 use super::sequences::Mark;
+use super::trace_header::{Opened, TRACE_HEADER_BYTES, TraceHeader};
 
 /// Records what one consumer receives.
 pub struct ArrivalRecorder {
@@ -74,7 +74,7 @@ impl ArrivalBatch<'_> {
 
     /// Counts, opens and verifies one message; its envelope, if it is one of this trial and intact.
     #[inline]
-    pub fn received(&mut self, message: Received<'_>) -> Option<Envelope> {
+    pub fn received(&mut self, message: Received<'_>) -> Option<TraceHeader> {
         if self.now_ns == 0 {
             self.now_ns = self.shared.clock.now_ns();
         }
@@ -83,9 +83,9 @@ impl ArrivalBatch<'_> {
         arrived.payload_bytes += message.payload.len() as u64;
         let (sealed, content) = match message.envelope {
             Some(envelope) => (envelope, message.payload),
-            None => (message.payload, message.payload.get(ENVELOPE_BYTES..).unwrap_or_default()),
+            None => (message.payload, message.payload.get(TRACE_HEADER_BYTES..).unwrap_or_default()),
         };
-        match Envelope::open(sealed, content, self.shared.run_tag) {
+        match TraceHeader::open(sealed, content, self.shared.run_tag) {
             Opened::Intact(envelope) => {
                 self.intact(&message, &envelope);
                 return Some(envelope);
@@ -96,13 +96,13 @@ impl ArrivalBatch<'_> {
             }
             Opened::Foreign => arrived.foreign += 1,
         }
-        self.shard.lanes.pass(message.lane, message.position);
+        self.shard.partitions.pass(message.partition, message.offset);
         None
     }
 
     #[inline]
-    fn intact(&mut self, message: &Received<'_>, envelope: &Envelope) {
-        let Shard { reception, lanes } = &mut *self.shard;
+    fn intact(&mut self, message: &Received<'_>, envelope: &TraceHeader) {
+        let Shard { reception, partitions } = &mut *self.shard;
         let arrived = &mut reception.arrived;
         let Some(verification) = &self.shared.verification else {
             arrived.received += 1;
@@ -110,12 +110,12 @@ impl ArrivalBatch<'_> {
         };
         let Some(mark) = verification.arrive(self.group, envelope.producer, envelope.sequence) else {
             arrived.foreign += 1;
-            return lanes.pass(message.lane, message.position);
+            return partitions.pass(message.partition, message.offset);
         };
         arrived.received += 1;
         match mark {
             Mark::First => {
-                match lanes.arrived(message.lane, message.position, envelope.producer, envelope.sequence) {
+                match partitions.arrived(message.partition, message.offset, envelope.producer, envelope.sequence) {
                     Order::Kept => {}
                     Order::Broken => arrived.reordered += 1,
                     Order::NotPromised => arrived.unordered += 1,
@@ -128,13 +128,13 @@ impl ArrivalBatch<'_> {
             // Its stretch was given up, so it is in no figure but `received`.
             Mark::Unknown => {}
         }
-        lanes.pass(message.lane, message.position);
+        partitions.pass(message.partition, message.offset);
     }
 }
 
 /// Only what arrived for the first time has a latency: that of a repetition would be about something else.
 #[inline]
-fn first(reception: &mut Reception, envelope: &Envelope, now_ns: u64) {
+fn first(reception: &mut Reception, envelope: &TraceHeader, now_ns: u64) {
     reception.arrived.first += 1;
     reception.arrived.last_first_ns = now_ns;
     if envelope.measured {

@@ -11,10 +11,10 @@ pub struct Received<'a> {
     /// The engine's own header, if the message carries one beside its payload.
     pub envelope: Option<&'a [u8]>,
     /// Numbers the stretches within which the broker promises order (a partition), from 0 per topic;
-    /// [`LANE_WITHOUT_ORDER`](super::LANE_WITHOUT_ORDER): it promises none.
-    pub lane: u32,
-    /// Where in its lane the message is; 0 from a broker without positions.
-    pub position: u64,
+    /// [`UNORDERED_PARTITION`](super::UNORDERED_PARTITION): it promises none.
+    pub partition: u32,
+    /// Where in its partition the message is; 0 from a broker without offsets.
+    pub offset: u64,
     /// The broker itself says that it delivered this message before.
     pub redelivered: bool,
 }
@@ -37,7 +37,7 @@ pub struct Arrived {
     pub duplicated: u64,
     /// Repetitions that the broker announced.
     pub redelivered: u64,
-    /// First arrivals after a later message of the same producer in the same lane.
+    /// First arrivals after a later message of the same producer in the same partition.
     pub reordered: u64,
     /// First arrivals whose order was not checked: the broker promises none.
     pub unordered: u64,

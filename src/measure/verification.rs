@@ -26,7 +26,7 @@ type Sets = Box<[Mutex<SequenceSet>]>;
 /// Successive messages of one producer, from `begin` up to, without, `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    pub slot: u32,
+    pub producer_index: u32,
     pub begin: u64,
     pub end: u64,
 }
@@ -76,11 +76,11 @@ impl Verification {
 
     /// Marks messages as acknowledged. Sorts `spans`, so that each producer's set is locked once.
     pub fn acknowledge(&self, spans: &mut [Span]) {
-        if spans.windows(2).any(|pair| pair[0].slot != pair[1].slot) {
-            spans.sort_unstable_by_key(|span| (span.slot, span.begin));
+        if spans.windows(2).any(|pair| pair[0].producer_index != pair[1].producer_index) {
+            spans.sort_unstable_by_key(|span| (span.producer_index, span.begin));
         }
-        for of_one in spans.chunk_by(|one, next| one.slot == next.slot) {
-            if let Some(set) = self.acknowledged.get(of_one[0].slot as usize) {
+        for of_one in spans.chunk_by(|one, next| one.producer_index == next.producer_index) {
+            if let Some(set) = self.acknowledged.get(of_one[0].producer_index as usize) {
                 let mut set = lock(set);
                 for span in of_one {
                     set.mark_all(span.begin, span.end);
@@ -170,8 +170,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    fn span(slot: u32, begin: u64, end: u64) -> Span {
-        Span { slot, begin, end }
+    fn span(producer_index: u32, begin: u64, end: u64) -> Span {
+        Span { producer_index, begin, end }
     }
 
     proptest! {
@@ -185,10 +185,10 @@ mod tests {
             let mut acknowledged = BTreeSet::new();
             let mut arrived = [BTreeSet::new(), BTreeSet::new()];
             for runs in runs.chunks(7) {
-                acknowledged.extend(runs.iter().flat_map(|(slot, begin, length)| {
-                    (*begin..begin + length).map(|sequence| (*slot, sequence))
+                acknowledged.extend(runs.iter().flat_map(|(producer_index, begin, length)| {
+                    (*begin..begin + length).map(|sequence| (*producer_index, sequence))
                 }));
-                let span = |(slot, begin, length): &(u32, u64, u64)| span(*slot, *begin, begin + length);
+                let span = |(producer_index, begin, length): &(u32, u64, u64)| span(*producer_index, *begin, begin + length);
                 verification.acknowledge(&mut runs.iter().map(span).collect::<Vec<Span>>());
             }
             for (group, producer, sequence) in arrivals {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A message in a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    pub lane: u32,
-    pub position: u64,
+    pub partition: u32,
+    pub offset: u64,
     payload: Range<u32>,
     /// When it was intended, in nanoseconds since the trial's epoch, which may lie before it; `None`: nobody knows.
     pub intended_ns: Option<i64>,
@@ -19,14 +19,14 @@ pub struct Row {
 
 impl Row {
     pub fn new(
-        lane: u32,
-        position: u64,
+        partition: u32,
+        offset: u64,
         payload: Range<u32>,
         intended_ns: Option<i64>,
         measured: bool,
         received_ns: u64,
     ) -> Self {
-        Row { lane, position, payload, intended_ns, measured, received_ns }
+        Row { partition, offset, payload, intended_ns, measured, received_ns }
     }
 
     pub(super) fn end(&self) -> usize {
@@ -67,7 +67,7 @@ pub enum Field<'a> {
 #[derive(Debug, Default)]
 pub struct Batch {
     pub number: u64,
-    /// Of the instance when it began to fill: stale once that has let its lanes go.
+    /// Of the instance when it began to fill: stale once that has let its partitions go.
     pub generation: u64,
     pub rows: Vec<Row>,
     /// Time spent waiting for its messages and taking them, and the moment it was closed.
@@ -132,7 +132,7 @@ impl Batch {
     }
 }
 
-/// The generation of an instance's lanes: whoever writes a batch can see whether it still matters.
+/// The generation of an instance's partitions: whoever writes a batch can see whether it still matters.
 #[derive(Debug, Clone, Default)]
 pub struct Generation(Arc<AtomicU64>);
 
@@ -148,14 +148,14 @@ impl Generation {
 
 #[cfg(test)]
 impl Batch {
-    /// A batch of these payloads, at positions from 0 of lane 0, parsed for `columns`.
+    /// A batch of these payloads, at offsets from 0 of partition 0, parsed for `columns`.
     pub fn of(payloads: &[&str], columns: &[&str]) -> Self {
         let columns: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
         let mut batch = Batch::default();
-        for (position, payload) in payloads.iter().enumerate() {
-            batch.push(payload.as_bytes(), |range| Row::new(0, position as u64, range, Some(0), true, 1_000));
+        for (offset, payload) in payloads.iter().enumerate() {
+            batch.push(payload.as_bytes(), |range| Row::new(0, offset as u64, range, Some(0), true, 1_000));
         }
-        super::parse::Parser::new(columns, None).parse(&mut batch, 0, |_, poison| panic!("{poison:?}"));
+        super::parse::Parser::new(columns, None).parse(&mut batch, 0, |_, unparsable| panic!("{unparsable:?}"));
         batch
     }
 }

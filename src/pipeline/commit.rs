@@ -1,16 +1,16 @@
-//! Up to where a lane is done: batches end in any order, and a lane is done up to the first message that is not.
+//! Up to where a partition is done: batches end in any order, and a partition is done up to the first message that is not.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The batches of one member that are not done, lane by lane.
+/// The batches of one member that are not done, partition by partition.
 #[derive(Debug, Default)]
 pub struct Commits {
-    lanes: BTreeMap<u32, Lane>,
+    partitions: BTreeMap<u32, Partition>,
 }
 
 #[derive(Debug, Default)]
-struct Lane {
-    /// In the order in which they were taken: the batch, where the lane goes on behind it, and whether it is done.
+struct Partition {
+    /// In the order in which they were taken: the batch, where the partition goes on behind it, and whether it is done.
     open: VecDeque<(u64, u64, bool)>,
     /// Where the first batch began.
     first: u64,
@@ -19,50 +19,50 @@ struct Lane {
 }
 
 impl Commits {
-    /// Batch `number` holds messages of `lane` from `first` on, behind which that goes on at `next`; batches come in the
+    /// Batch `number` holds messages of `partition` from `first` on, behind which that goes on at `next`; batches come in the
     /// order in which they were taken.
-    pub fn begin(&mut self, number: u64, lane: u32, first: u64, next: u64) {
-        let lane = self.lanes.entry(lane).or_insert_with(|| Lane { first, ..Lane::default() });
-        lane.open.push_back((number, next, false));
+    pub fn begin(&mut self, number: u64, partition: u32, first: u64, next: u64) {
+        let partition = self.partitions.entry(partition).or_insert_with(|| Partition { first, ..Partition::default() });
+        partition.open.push_back((number, next, false));
     }
 
     /// Batch `number` is done.
     pub fn finish(&mut self, number: u64) {
-        for lane in self.lanes.values_mut() {
-            for (_, _, done) in lane.open.iter_mut().filter(|(open, _, _)| *open == number) {
+        for partition in self.partitions.values_mut() {
+            for (_, _, done) in partition.open.iter_mut().filter(|(open, _, _)| *open == number) {
                 *done = true;
             }
-            while let Some((_, next, true)) = lane.open.front() {
-                lane.done = Some(*next);
-                lane.open.pop_front();
+            while let Some((_, next, true)) = partition.open.front() {
+                partition.done = Some(*next);
+                partition.open.pop_front();
             }
         }
     }
 
-    /// Where lanes are done up to, of those that have got on since the last call.
+    /// Where partitions are done up to, of those that have got on since the last call.
     pub fn due(&mut self) -> Vec<(u32, u64)> {
-        let due = self.lanes.iter_mut().filter(|(_, lane)| lane.done != lane.said);
-        due.filter_map(|(number, lane)| {
-            lane.said = lane.done;
-            lane.done.map(|next| (*number, next))
+        let due = self.partitions.iter_mut().filter(|(_, partition)| partition.done != partition.said);
+        due.filter_map(|(number, partition)| {
+            partition.said = partition.done;
+            partition.done.map(|next| (*number, next))
         })
         .collect()
     }
 
-    /// Where every lane is done up to.
+    /// Where every partition is done up to.
     pub fn done(&self) -> Vec<(u32, u64)> {
-        self.lanes.iter().filter_map(|(number, lane)| lane.done.map(|next| (*number, next))).collect()
+        self.partitions.iter().filter_map(|(number, partition)| partition.done.map(|next| (*number, next))).collect()
     }
 
-    /// The first message of `lane` that is not done, if something of it is not.
-    pub fn open_from(&self, lane: u32) -> Option<u64> {
-        let lane = self.lanes.get(&lane).filter(|lane| !lane.open.is_empty())?;
-        Some(lane.done.unwrap_or(lane.first))
+    /// The first message of `partition` that is not done, if something of it is not.
+    pub fn open_from(&self, partition: u32) -> Option<u64> {
+        let partition = self.partitions.get(&partition).filter(|partition| !partition.open.is_empty())?;
+        Some(partition.done.unwrap_or(partition.first))
     }
 
-    /// The lanes are somebody else's now.
+    /// The partitions are somebody else's now.
     pub fn clear(&mut self) {
-        self.lanes.clear();
+        self.partitions.clear();
     }
 }
 
@@ -96,17 +96,17 @@ mod tests {
         ) {
             let mut commits = Commits::default();
             let mut ends = [0u64; 3];
-            // Of each lane, the batch of every message.
+            // Of each partition, the batch of every message.
             let mut owners: [Vec<usize>; 3] = Default::default();
             for (number, parts) in batches.iter().enumerate() {
                 let mut touched = BTreeMap::new();
-                for (lane, count) in parts {
-                    ends[*lane as usize] += count;
-                    owners[*lane as usize].extend(std::iter::repeat_n(number, *count as usize));
-                    touched.insert(*lane, ends[*lane as usize]);
+                for (partition, count) in parts {
+                    ends[*partition as usize] += count;
+                    owners[*partition as usize].extend(std::iter::repeat_n(number, *count as usize));
+                    touched.insert(*partition, ends[*partition as usize]);
                 }
-                for (lane, next) in touched {
-                    commits.begin(number as u64, lane, 0, next);
+                for (partition, next) in touched {
+                    commits.begin(number as u64, partition, 0, next);
                 }
             }
             let mut finished = vec![false; batches.len()];
@@ -115,13 +115,13 @@ mod tests {
                 let number = index.index(batches.len());
                 finished[number] = true;
                 commits.finish(number as u64);
-                for (lane, next) in commits.due() {
-                    prop_assert!(next > said[lane as usize]);
-                    said[lane as usize] = next;
+                for (partition, next) in commits.due() {
+                    prop_assert!(next > said[partition as usize]);
+                    said[partition as usize] = next;
                 }
-                for lane in 0..3 {
-                    let expected = owners[lane].iter().take_while(|owner| finished[**owner]).count() as u64;
-                    prop_assert_eq!(said[lane], expected);
+                for partition in 0..3 {
+                    let expected = owners[partition].iter().take_while(|owner| finished[**owner]).count() as u64;
+                    prop_assert_eq!(said[partition], expected);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::parse::Poison;
+use super::parse::Unparsable;
 use crate::measure::{Distribution, ErrorTally, Errors};
 
 /// How many of the latest messages the seed's own figures are made from.
@@ -18,20 +18,20 @@ pub struct Figures {
     pub last_received_ns: u64,
     /// Received − intended, of measured messages whose intended time is known.
     pub receipt: Distribution,
-    /// By class, in the order of [`Poison::ALL`].
-    pub poison: [ErrorTally; Poison::ALL.len()],
+    /// By class, in the order of [`Unparsable::ALL`].
+    pub unparsable: [ErrorTally; Unparsable::ALL.len()],
     pub batches: u64,
     /// Waiting for messages and taking them.
     pub fetch: Stage,
     pub parse: Stage,
     /// Having batches that no writer could take.
-    pub held_up: Stage,
+    pub blocked: Stage,
     /// Between closed and taken by a writer.
     pub wait: Stage,
     pub commit: Stage,
     pub commit_errors: Errors,
     /// Rows that were given back to the group before they were written.
-    pub given_back: u64,
+    pub abandoned: u64,
     pub sinks: Vec<SinkFigures>,
     pub latest: Latest,
 }
@@ -104,8 +104,8 @@ impl Figures {
         Figures { sinks: vec![SinkFigures::default(); sinks], ..Figures::default() }
     }
 
-    pub fn poison(&mut self, class: Poison, at_ns: u64, message: impl FnOnce() -> String) {
-        let tally = &mut self.poison[class as usize];
+    pub fn count_unparsable(&mut self, class: Unparsable, at_ns: u64, message: impl FnOnce() -> String) {
+        let tally = &mut self.unparsable[class as usize];
         tally.count += 1;
         if tally.first.is_none() {
             tally.first = Some((at_ns, message()));
@@ -121,7 +121,7 @@ impl Figures {
         };
         self.last_received_ns = self.last_received_ns.max(other.last_received_ns);
         self.receipt.merge(&other.receipt);
-        for (mine, theirs) in self.poison.iter_mut().zip(&other.poison) {
+        for (mine, theirs) in self.unparsable.iter_mut().zip(&other.unparsable) {
             mine.count += theirs.count;
             if mine.first.is_none() {
                 mine.first.clone_from(&theirs.first);
@@ -130,18 +130,18 @@ impl Figures {
         self.batches += other.batches;
         self.fetch.merge(&other.fetch);
         self.parse.merge(&other.parse);
-        self.held_up.merge(&other.held_up);
+        self.blocked.merge(&other.blocked);
         self.wait.merge(&other.wait);
         self.commit.merge(&other.commit);
         self.commit_errors.merge(&other.commit_errors);
-        self.given_back += other.given_back;
+        self.abandoned += other.abandoned;
         for (mine, theirs) in self.sinks.iter_mut().zip(&other.sinks) {
             mine.merge(theirs);
         }
     }
 
-    pub fn poisoned(&self) -> u64 {
-        self.poison.iter().map(|tally| tally.count).sum()
+    pub fn unparsable_messages(&self) -> u64 {
+        self.unparsable.iter().map(|tally| tally.count).sum()
     }
 }
 

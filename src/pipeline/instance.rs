@@ -14,15 +14,15 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::batch::{Batch, Row};
 use super::commit::Commits;
 use super::figures::Figures;
-use super::parse::{Parser, Poison};
+use super::parse::{Parser, Unparsable};
 use super::retry::{Delivery, Outlet};
 use super::writer::{self, Done};
-use super::{Order, Shared, Standing};
-use crate::broker::{Consumer, LANE_WITHOUT_ORDER, ReceiveError, ReceivePause};
+use super::{Order, PipelineProgress, Shared};
+use crate::broker::{Consumer, ReceiveError, ReceivePause, UNORDERED_PARTITION};
 use crate::measure::{ArrivalRecorder, Errors};
 use crate::scenario::{CommitPolicy, Parse};
 
-/// How long writes may take on after the group has asked for the lanes.
+/// How long writes may take on after the group has asked for the partitions.
 const RELEASE: Duration = Duration::from_secs(10);
 
 /// How often an instance says where it stands.
@@ -124,7 +124,7 @@ impl<C: Consumer> Instance<C> {
                 // Before the first message there is nothing to measure yet.
                 true if self.begun => self.open.fetch_ns += spent_ns,
                 true => {}
-                false => self.lock_figures().held_up.total_ns += spent_ns,
+                false => self.lock_figures().blocked.total_ns += spent_ns,
             }
             if let Some(one) = ended {
                 self.finish(one);
@@ -173,7 +173,7 @@ impl<C: Consumer> Instance<C> {
                 open.push(message.payload, |range| {
                     let intended_ns = envelope.map(|envelope| envelope.intended_ns as i64);
                     let measured = envelope.is_none_or(|envelope| envelope.measured);
-                    Row::new(message.lane, message.position, range, intended_ns, measured, received_ns)
+                    Row::new(message.partition, message.offset, range, intended_ns, measured, received_ns)
                 });
                 if open.rows.len() >= size || open.is_full_of_bytes() {
                     full.push_back(std::mem::replace(open, spare.pop().unwrap_or_default()));
@@ -222,17 +222,17 @@ impl<C: Consumer> Instance<C> {
         batch.number = self.next_number;
         batch.generation = self.delivery.generation.current();
         self.next_number += 1;
-        for (lane, first, next) in lanes(&batch) {
-            self.commits.begin(batch.number, lane, first, next);
+        for (partition, first, next) in partitions(&batch) {
+            self.commits.begin(batch.number, partition, first, next);
         }
         let messages = batch.rows.len() as u64;
         let first_ns = batch.rows.first().map_or(0, |row| row.received_ns);
         let last_ns = batch.rows.last().map_or(0, |row| row.received_ns);
-        let mut poisoned: Vec<(Poison, String)> = Vec::new();
+        let mut unparsable: Vec<(Unparsable, String)> = Vec::new();
         let begin_ns = self.shared.clock.now_ns();
         if let Some(parser) = &mut self.parser {
-            parser.parse(&mut batch, self.shared.clock.epoch_unix_ns(), |row, poison| {
-                poisoned.push((poison, format!("at position {} of lane {}", row.position, row.lane)));
+            parser.parse(&mut batch, self.shared.clock.epoch_unix_ns(), |row, class| {
+                unparsable.push((class, format!("at offset {} of partition {}", row.offset, row.partition)));
             });
         }
         batch.closed_ns = self.shared.clock.now_ns();
@@ -246,8 +246,8 @@ impl<C: Consumer> Instance<C> {
             figures.last_received_ns = figures.last_received_ns.max(last_ns);
             figures.fetch.record(batch.fetch_ns);
             figures.parse.record(batch.closed_ns - begin_ns);
-            for (class, place) in poisoned.iter_mut() {
-                figures.poison(*class, last_ns, || std::mem::take(place));
+            for (class, place) in unparsable.iter_mut() {
+                figures.count_unparsable(*class, last_ns, || std::mem::take(place));
             }
             for row in batch.rows.iter().filter(|row| row.measured) {
                 if let Some(intended_ns) = row.intended_ns {
@@ -257,7 +257,7 @@ impl<C: Consumer> Instance<C> {
                 }
             }
         }
-        self.shared.finished.fetch_add(poisoned.len() as u64, Ordering::Release);
+        self.shared.finished.fetch_add(unparsable.len() as u64, Ordering::Release);
         if self.shared.config.commit == CommitPolicy::OnReceipt {
             self.commits.finish(batch.number);
         }
@@ -281,7 +281,7 @@ impl<C: Consumer> Instance<C> {
             self.commits.finish(batch.number);
         }
         if !written {
-            self.lock_figures().given_back += rows;
+            self.lock_figures().abandoned += rows;
         }
         if self.spare.len() <= self.shared.config.writers {
             batch.clear();
@@ -318,7 +318,7 @@ impl<C: Consumer> Instance<C> {
         }
     }
 
-    /// Lets the lanes go, after what has been taken from them is finished and committed, or given up.
+    /// Lets the partitions go, after what has been taken from them is finished and committed, or given up.
     async fn let_go(
         &mut self,
         queue: &mpsc::Sender<Batch>,
@@ -340,9 +340,9 @@ impl<C: Consumer> Instance<C> {
         self.commit(true);
         // Writers that are still at it end at their next attempt.
         self.delivery.generation.end();
-        let given_back: u64 = self.full.drain(..).map(|batch| batch.rows.len() as u64).sum();
-        self.shared.finished.fetch_add(given_back, Ordering::Release);
-        self.lock_figures().given_back += given_back;
+        let abandoned: u64 = self.full.drain(..).map(|batch| batch.rows.len() as u64).sum();
+        self.shared.finished.fetch_add(abandoned, Ordering::Release);
+        self.lock_figures().abandoned += abandoned;
         self.commits.clear();
         self.consumer.let_go();
         self.stand();
@@ -364,14 +364,15 @@ impl<C: Consumer> Instance<C> {
         }
     }
 
-    /// Says which lanes are this instance's and up to where they are done.
+    /// Says which partitions are this instance's and up to where they are done.
     fn stand(&mut self) {
         let joined = self.consumer.has_joined();
-        let open = |lane| self.open.rows.iter().find(|row| row.lane == lane).map(|row| row.position);
-        let until = |(lane, next)| (lane, self.commits.open_from(lane).or_else(|| open(lane)).or(next));
-        let lanes = self.consumer.lanes().map(|lanes| lanes.into_iter().map(until).collect());
-        let mut standing = self.shared.standing[self.number].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *standing = Standing { joined, lanes };
+        let open = |partition| self.open.rows.iter().find(|row| row.partition == partition).map(|row| row.offset);
+        let until =
+            |(partition, next)| (partition, self.commits.open_from(partition).or_else(|| open(partition)).or(next));
+        let partitions = self.consumer.partitions().map(|partitions| partitions.into_iter().map(until).collect());
+        let mut progress = self.shared.progress[self.number].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *progress = PipelineProgress { joined, partitions };
     }
 
     fn lock_figures(&self) -> std::sync::MutexGuard<'_, Figures> {
@@ -379,19 +380,20 @@ impl<C: Consumer> Instance<C> {
     }
 }
 
-/// Of each lane in the batch, where it begins and goes on. Messages of a lane come in its order.
-fn lanes(batch: &Batch) -> Vec<(u32, u64, u64)> {
-    let mut lanes: Vec<(u32, u64, u64)> = Vec::new();
+/// Of each partition in the batch, where it begins and goes on. Messages of a partition come in its order.
+fn partitions(batch: &Batch) -> Vec<(u32, u64, u64)> {
+    let mut partitions: Vec<(u32, u64, u64)> = Vec::new();
     let mut latest = 0;
-    for row in batch.rows.iter().filter(|row| row.lane != LANE_WITHOUT_ORDER) {
-        // Mostly the same lane as the row before.
-        if lanes.get(latest).is_none_or(|(lane, ..)| *lane != row.lane) {
-            latest = lanes.iter().position(|(lane, ..)| *lane == row.lane).unwrap_or(lanes.len());
-            if latest == lanes.len() {
-                lanes.push((row.lane, row.position, 0));
+    for row in batch.rows.iter().filter(|row| row.partition != UNORDERED_PARTITION) {
+        // Mostly the same partition as the row before.
+        if partitions.get(latest).is_none_or(|(partition, ..)| *partition != row.partition) {
+            latest =
+                partitions.iter().position(|(partition, ..)| *partition == row.partition).unwrap_or(partitions.len());
+            if latest == partitions.len() {
+                partitions.push((row.partition, row.offset, 0));
             }
         }
-        lanes[latest].2 = row.position + 1;
+        partitions[latest].2 = row.offset + 1;
     }
-    lanes
+    partitions
 }

@@ -3,7 +3,7 @@
 //! - `instance`: a member of the group; it receives, fills batches and commits. It has its `writer`s, each with a connection
 //!   to every sink.
 //! - `batch`, `parse`: messages side by side, and the fields that sinks need of them.
-//! - `commit`: up to where a lane is done, whatever order batches end in.
+//! - `commit`: up to where a partition is done, whatever order batches end in.
 //! - `retry`: a batch is tried until it is in, or the run ends.
 //! - [`sink`]: the databases.
 //! - `figures`: what is measured of all this.
@@ -30,9 +30,9 @@ use tokio::time::{Instant, timeout};
 
 pub use batch::{Batch, Field, Row};
 pub use figures::{Figures, Latest, SinkFigures, Stage};
-pub use parse::{Parser, Poison};
+pub use parse::{Parser, Unparsable};
 use retry::Outlet;
-use sink::{Database, Held};
+use sink::{Database, RowCount};
 
 use crate::broker::Consumer;
 use crate::measure::host::ProcessUsage;
@@ -58,25 +58,25 @@ struct Shared {
     columns: Vec<String>,
     databases: Vec<Box<dyn Database>>,
     figures: Vec<Arc<Mutex<Figures>>>,
-    standing: Vec<Mutex<Standing>>,
+    progress: Vec<Mutex<PipelineProgress>>,
     received: AtomicU64,
     finished: AtomicU64,
 }
 
 /// Where an instance stands.
 #[derive(Debug, Clone, Default)]
-struct Standing {
-    /// The group has given it its lanes.
+struct PipelineProgress {
+    /// The group has given it its partitions.
     joined: bool,
     /// Each with the first message that is not done.
-    lanes: Option<Vec<(u32, Option<u64>)>>,
+    partitions: Option<Vec<(u32, Option<u64>)>>,
 }
 
 /// A trial's pipeline.
 pub struct Pipeline {
     shared: Arc<Shared>,
     orders: watch::Sender<Order>,
-    held_before: Vec<Result<Held, String>>,
+    row_counts_before: Vec<Result<RowCount, String>>,
     usage: ProcessUsage,
     begin_ns: u64,
 }
@@ -88,7 +88,7 @@ pub struct Outcome {
     pub instances: Vec<(u64, u64, Latest)>,
     pub columns: Vec<String>,
     /// What each sink's database said that it holds, before and after.
-    pub held: Vec<(Result<Held, String>, Result<Held, String>)>,
+    pub row_counts: Vec<(Result<RowCount, String>, Result<RowCount, String>)>,
     /// Of this process while the pipeline worked.
     pub usage: ProcessUsage,
     /// When it began, in nanoseconds since the trial's epoch.
@@ -120,7 +120,7 @@ impl Pipeline {
             columns,
             databases,
             figures: (0..config.instances).map(|_| figures()).collect(),
-            standing: (0..config.instances).map(|_| Mutex::default()).collect(),
+            progress: (0..config.instances).map(|_| Mutex::default()).collect(),
             config: config.clone(),
             received: AtomicU64::new(0),
             finished: AtomicU64::new(0),
@@ -128,11 +128,11 @@ impl Pipeline {
         let mut pipeline = Pipeline {
             shared: Arc::new(shared),
             orders: watch::Sender::new(Order::Work),
-            held_before: Vec::new(),
+            row_counts_before: Vec::new(),
             usage: ProcessUsage::now(),
             begin_ns: 0,
         };
-        pipeline.held_before = pipeline.held().await;
+        pipeline.row_counts_before = pipeline.row_counts().await;
         Ok(pipeline)
     }
 
@@ -161,11 +161,11 @@ impl Pipeline {
     }
 
     /// What each sink's database says that it holds.
-    async fn held(&self) -> Vec<Result<Held, String>> {
+    async fn row_counts(&self) -> Vec<Result<RowCount, String>> {
         let ask = |Outlet { mut sink, .. }: Outlet| async move {
             let held = async {
                 sink.connect().await?;
-                sink.held().await
+                sink.row_count().await
             };
             match timeout(ASK, held).await {
                 Ok(held) => held.map_err(|error| error.message),
@@ -175,9 +175,9 @@ impl Pipeline {
         join_all(self.outlets().into_iter().map(ask)).await
     }
 
-    /// Whether the group has given every instance its lanes, be it none.
+    /// Whether the group has given every instance its partitions, be it none.
     pub fn has_joined(&self) -> bool {
-        self.shared.standing.iter().all(|standing| lock(standing).joined)
+        self.shared.progress.iter().all(|progress| lock(progress).joined)
     }
 
     /// Messages that have been taken and are neither written nor given up.
@@ -191,14 +191,14 @@ impl Pipeline {
         self.shared.finished.load(Ordering::Acquire)
     }
 
-    /// How far the lanes of these instances are behind their `ends`; `None`: that is not known right now.
+    /// How far the partitions of these instances are behind their `ends`; `None`: that is not known right now.
     pub fn lag(&self, ends: Option<&[u64]>) -> Option<u64> {
         let ends = ends?;
         let mut lag = 0;
-        for standing in &self.shared.standing {
-            let standing = lock(standing).clone();
-            for (lane, next) in standing.lanes.filter(|_| standing.joined)? {
-                lag += ends.get(lane as usize)?.saturating_sub(next?);
+        for progress in &self.shared.progress {
+            let progress = lock(progress).clone();
+            for (partition, next) in progress.partitions.filter(|_| progress.joined)? {
+                lag += ends.get(partition as usize)?.saturating_sub(next?);
             }
         }
         Some(lag)
@@ -219,7 +219,7 @@ impl Pipeline {
     ) -> Outcome {
         let usage = ProcessUsage::now().since(self.usage);
         let after = tokio::select! {
-            after = self.held() => after,
+            after = self.row_counts() => after,
             () = given_up => self.not_held("the run was ended before it answered"),
         };
         self.came_to(usage, after, lag, at_load_end)
@@ -236,14 +236,14 @@ impl Pipeline {
     }
 
     /// For each sink, why its database's count is not known.
-    fn not_held(&self, reason: &str) -> Vec<Result<Held, String>> {
+    fn not_held(&self, reason: &str) -> Vec<Result<RowCount, String>> {
         self.shared.databases.iter().map(|_| Err(reason.to_owned())).collect()
     }
 
     fn came_to(
         &self,
         usage: ProcessUsage,
-        after: Vec<Result<Held, String>>,
+        after: Vec<Result<RowCount, String>>,
         lag: Option<u64>,
         at_load_end: Option<(u64, u64)>,
     ) -> Outcome {
@@ -258,7 +258,7 @@ impl Pipeline {
             figures,
             instances,
             columns: self.shared.columns.clone(),
-            held: self.held_before.iter().cloned().zip(after).collect(),
+            row_counts: self.row_counts_before.iter().cloned().zip(after).collect(),
             usage,
             begin_ns: self.begin_ns,
             lag,

@@ -1,7 +1,7 @@
 //! Reads named fields of JSON objects, and nothing else: no tree is built, and text stays where it is.
 //!
 //! The whole payload is still checked to be JSON. A message that cannot be read, or has not the fields that a sink needs, is
-//! poison: it is counted by what is wrong with it and written nowhere.
+//! unparsable: it is counted by what is wrong with it and written nowhere.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use super::batch::{Batch, Row, Text, Value};
 
 /// What is wrong with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Poison {
+pub enum Unparsable {
     NotJson,
     NotAnObject,
     /// A field that a sink needs is not there.
@@ -22,16 +22,17 @@ pub enum Poison {
     FieldNested,
 }
 
-impl Poison {
-    pub const ALL: [Poison; 4] = [Poison::NotJson, Poison::NotAnObject, Poison::FieldMissing, Poison::FieldNested];
+impl Unparsable {
+    pub const ALL: [Unparsable; 4] =
+        [Unparsable::NotJson, Unparsable::NotAnObject, Unparsable::FieldMissing, Unparsable::FieldNested];
 
     /// As in a record: `not_json`.
     pub fn name(self) -> &'static str {
         match self {
-            Poison::NotJson => "not_json",
-            Poison::NotAnObject => "not_an_object",
-            Poison::FieldMissing => "field_missing",
-            Poison::FieldNested => "field_nested",
+            Unparsable::NotJson => "not_json",
+            Unparsable::NotAnObject => "not_an_object",
+            Unparsable::FieldMissing => "field_missing",
+            Unparsable::FieldNested => "field_nested",
         }
     }
 }
@@ -61,9 +62,9 @@ impl Parser {
         Parser { scratch: vec![Value::Absent; names.len()], names, needed: columns, timestamp }
     }
 
-    /// Reads every row, takes those out that are poison, and tells `each` of them. Of rows whose intended time is not
+    /// Reads every row, takes those out that are unparsable, and tells `each` of them. Of rows whose intended time is not
     /// known it takes the timestamp, less the trial's epoch in nanoseconds since 1970.
-    pub fn parse(&mut self, batch: &mut Batch, epoch_unix_ns: u64, mut each: impl FnMut(&Row, Poison)) {
+    pub fn parse(&mut self, batch: &mut Batch, epoch_unix_ns: u64, mut each: impl FnMut(&Row, Unparsable)) {
         let Batch { rows, bytes, unescaped, values, columns, .. } = batch;
         *columns = self.needed;
         values.clear();
@@ -74,10 +75,10 @@ impl Parser {
             let wanted = if row.intended_ns.is_some() { self.needed } else { self.names.len() };
             let (names, scratch) = (&self.names[..wanted], &mut self.scratch[..wanted]);
             scratch.fill(Value::Absent);
-            if let Err(poison) = fields(payload, begin, names, scratch, unescaped).and_then(|()| {
-                if scratch[..self.needed].contains(&Value::Absent) { Err(Poison::FieldMissing) } else { Ok(()) }
+            if let Err(unparsable) = fields(payload, begin, names, scratch, unescaped).and_then(|()| {
+                if scratch[..self.needed].contains(&Value::Absent) { Err(Unparsable::FieldMissing) } else { Ok(()) }
             }) {
-                each(row, poison);
+                each(row, unparsable);
                 return false;
             }
             if row.intended_ns.is_none()
@@ -106,17 +107,17 @@ fn fields(
     names: &[String],
     values: &mut [Value],
     unescaped: &mut Vec<u8>,
-) -> Result<(), Poison> {
+) -> Result<(), Unparsable> {
     let mut nested = false;
     let origin = Origin { begin: payload.as_ptr() as usize, base };
     let object = Object { names, values, origin, unescaped, nested: &mut nested };
     let mut deserializer = serde_json::Deserializer::from_slice(payload);
     let read = object.deserialize(&mut deserializer).and_then(|()| deserializer.end());
     match read {
-        Ok(()) if nested => Err(Poison::FieldNested),
+        Ok(()) if nested => Err(Unparsable::FieldNested),
         Ok(()) => Ok(()),
-        Err(error) if error.classify() == Category::Data => Err(Poison::NotAnObject),
-        Err(_) => Err(Poison::NotJson),
+        Err(error) if error.classify() == Category::Data => Err(Unparsable::NotAnObject),
+        Err(_) => Err(Unparsable::NotJson),
     }
 }
 
@@ -260,23 +261,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parsed(payloads: &[&[u8]], needed: &[&str], timestamp: Option<&str>) -> (Batch, Vec<(u64, Poison)>) {
+    fn parsed(payloads: &[&[u8]], needed: &[&str], timestamp: Option<&str>) -> (Batch, Vec<(u64, Unparsable)>) {
         let mut batch = Batch::default();
         for (position, payload) in payloads.iter().enumerate() {
             batch.push(payload, |range| Row::new(0, position as u64, range, None, true, 0));
         }
         let needed = needed.iter().map(|name| (*name).to_owned()).collect();
-        let mut poison = Vec::new();
+        let mut unparsable = Vec::new();
         Parser::new(needed, timestamp.map(str::to_owned))
-            .parse(&mut batch, 1_000, |row, class| poison.push((row.position, class)));
-        (batch, poison)
+            .parse(&mut batch, 1_000, |row, class| unparsable.push((row.offset, class)));
+        (batch, unparsable)
     }
 
     #[test]
     fn fields_are_found_wherever_they_stand_and_text_is_not_copied() {
         let payload = br#"{"x": [1, {"device_id": 2}], "timestamp": 1.5, "device_id": "dev-7", "value": 3.25}"#;
-        let (batch, poison) = parsed(&[payload, payload], &["value", "device_id"], Some("timestamp"));
-        assert!(poison.is_empty());
+        let (batch, unparsable) = parsed(&[payload, payload], &["value", "device_id"], Some("timestamp"));
+        assert!(unparsable.is_empty());
         for row in 0..2 {
             assert_eq!(batch.field(row, 0), Some(Field::Float(3.25)));
             assert_eq!(batch.field(row, 1), Some(Field::Text("dev-7")));
@@ -295,13 +296,13 @@ mod tests {
     fn a_time_that_is_known_is_not_read_again() {
         let mut batch = Batch::default();
         batch.push(br#"{"t": 5}"#, |range| Row::new(0, 0, range, Some(7), true, 0));
-        Parser::new(Vec::new(), Some("t".to_owned())).parse(&mut batch, 0, |_, poison| panic!("{poison:?}"));
+        Parser::new(Vec::new(), Some("t".to_owned())).parse(&mut batch, 0, |_, unparsable| panic!("{unparsable:?}"));
         assert_eq!(batch.rows[0].intended_ns, Some(7));
     }
 
     #[test]
     fn poison_is_told_by_class_and_taken_out_and_the_rest_stays_in_place() {
-        let (batch, poison) = parsed(
+        let (batch, unparsable) = parsed(
             &[
                 b"{\"a\": \"\\u00e9\"}",
                 b"not json",
@@ -316,10 +317,10 @@ mod tests {
             &["a"],
             None,
         );
-        use Poison::*;
+        use Unparsable::*;
         let found = [(1, NotJson), (2, NotAnObject), (3, FieldMissing), (4, FieldNested), (5, NotJson), (6, NotJson)];
-        assert_eq!(poison, [&found[..], &[(7, NotJson)]].concat());
-        assert_eq!(batch.rows.iter().map(|row| row.position).collect::<Vec<_>>(), [0, 8]);
+        assert_eq!(unparsable, [&found[..], &[(7, NotJson)]].concat());
+        assert_eq!(batch.rows.iter().map(|row| row.offset).collect::<Vec<_>>(), [0, 8]);
         assert_eq!(batch.field(0, 0), Some(Field::Text("é")));
         assert_eq!(batch.field(1, 0), Some(Field::Float(u64::MAX as f64)));
     }
@@ -339,9 +340,9 @@ mod tests {
                 object.insert(key.clone(), value);
             }
             let text = serde_json::to_string(&object).unwrap();
-            let (batch, poison) = parsed(&[text.as_bytes(), &junk], &["a", "b"], Some("c"));
+            let (batch, unparsable) = parsed(&[text.as_bytes(), &junk], &["a", "b"], Some("c"));
             if !(object.contains_key("a") && object.contains_key("b")) {
-                prop_assert_eq!(poison[0], (0, Poison::FieldMissing));
+                prop_assert_eq!(unparsable[0], (0, Unparsable::FieldMissing));
             } else {
                 for (column, name) in ["a", "b"].iter().enumerate() {
                     let expected = match &object[*name] {

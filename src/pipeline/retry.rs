@@ -29,7 +29,7 @@ pub struct Outlet {
 }
 
 impl Delivery {
-    /// Writes the batch to sink number `index`; false if it was given up because its lanes have been let go. The run's
+    /// Writes the batch to sink number `index`; false if it was given up because its partitions have been let go. The run's
     /// deadline ends the task that waits here.
     pub async fn deliver(&self, index: usize, outlet: &mut Outlet, batch: &Batch) -> bool {
         let begin_ns = self.clock.now_ns();

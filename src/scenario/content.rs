@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use super::template::Template;
 
 /// Bytes of what the engine writes into every message, so that consumers can verify it and tell its age.
-pub const ENVELOPE_BYTES: usize = 32;
+pub const TRACE_HEADER_BYTES: usize = 32;
 
 /// The header under which it travels where the payload has no room for it.
-pub const ENVELOPE_HEADER: &str = "brokermark";
+pub const TRACE_HEADER_NAME: &str = "brokermark";
 
 /// What messages carry.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,13 +52,13 @@ pub enum Content {
 }
 
 impl Payload {
-    /// Whether every payload may carry the engine's envelope of [`ENVELOPE_BYTES`] in itself; otherwise it travels as a
+    /// Whether every payload may carry the engine's envelope of [`TRACE_HEADER_BYTES`] in itself; otherwise it travels as a
     /// header, and a broker without headers is refused when the scenario is read. What others are to read is never
     /// altered.
-    pub fn has_room_for_envelope(&self) -> bool {
+    pub fn fits_trace_header(&self) -> bool {
         match &self.content {
-            Content::Zeros { size } | Content::Random { size, .. } => size.smallest() >= ENVELOPE_BYTES,
-            Content::Vector { dimension } => dimension * 4 >= ENVELOPE_BYTES,
+            Content::Zeros { size } | Content::Random { size, .. } => size.smallest() >= TRACE_HEADER_BYTES,
+            Content::Vector { dimension } => dimension * 4 >= TRACE_HEADER_BYTES,
             Content::MessagePack { .. } | Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => {
                 false
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use toml::{Table, Value};
 
 use super::path::KeyPath;
-use super::problem::{Place, Problems};
+use super::problem::{Problems, SourcePosition};
 use super::suggestion::{closest, list};
 use super::units::{self, Rate, UnitError};
 
@@ -90,7 +90,11 @@ impl<'a> Field<'a> {
     fn refuse_kind(&self, wanted: &str, advice: &str) {
         let article = if self.value.type_str().starts_with(['a', 'i']) { "an" } else { "a" };
         let message = format!("`{}` should be {wanted}, not {article} {}", self.path, self.value.type_str());
-        self.problems.add(Place::Value(self.path.clone()), message, (!advice.is_empty()).then(|| advice.to_owned()));
+        self.problems.add(
+            SourcePosition::Value(self.path.clone()),
+            message,
+            (!advice.is_empty()).then(|| advice.to_owned()),
+        );
     }
 
     fn units<T>(&self, result: Result<T, UnitError>) -> Option<T> {

@@ -28,8 +28,19 @@ pub(super) const PAYLOAD: [&str; 9] =
     ["kind", "size", "compressibility", "file", "text", "dimension", "range", "pool", "seed"];
 pub(super) const CONSUMERS: [&str; 6] = ["groups", "members", "from", "end_to_end", "verify", "properties"];
 /// Without the keys of each sink, which are its kind's own.
-pub(super) const PIPELINE: [&str; 11] =
-    ["parse", "timestamp", "batch", "linger", "writers", "instances", "group", "sinks_run", "commit", "feed", "sinks"];
+pub(super) const PIPELINE: [&str; 11] = [
+    "parse",
+    "timestamp",
+    "batch",
+    "linger",
+    "writers",
+    "instances",
+    "group",
+    "sinks_run",
+    "commit",
+    "producer_mode",
+    "sinks",
+];
 pub(super) const RUN: [&str; 7] =
     ["warm_up", "messages", "payload_bytes", "duration", "drain_deadline", "catch_up_deadline", "stall_deadline"];
 pub(super) const SWEEP: [&str; 6] = ["over", "trials", "order", "seed", "combine", "pause"];

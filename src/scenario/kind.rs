@@ -34,8 +34,8 @@ pub struct Capabilities {
     pub sasl: &'static [SaslMechanism],
     /// Passes `broker.properties` to a client library.
     pub properties: bool,
-    /// Numbers the messages of a lane, and lets a consumer say up to which of them it is done.
-    pub positions: bool,
+    /// Numbers the messages of a partition, and lets a consumer say up to which of them it is done.
+    pub offsets: bool,
 }
 
 /// What a kind of sink is called and needs, known without connecting to it.
@@ -53,6 +53,6 @@ pub struct SinkDescriptor {
 pub struct SinkNeeds {
     /// JSON fields.
     pub fields: Vec<String>,
-    /// Whether every message must have a position in its lane.
-    pub positions: bool,
+    /// Whether every message must have a offset in its partition.
+    pub offsets: bool,
 }

@@ -11,6 +11,7 @@
 use std::path::Path;
 
 mod content;
+pub mod deserialize;
 mod error;
 mod fields;
 mod keys;
@@ -18,25 +19,24 @@ mod kind;
 mod masking;
 mod model;
 mod overrides;
+mod parse;
 mod path;
 mod pipeline;
 mod plan;
 mod problem;
-mod reading;
 mod secret;
 mod source;
 mod suggestion;
 mod sweep;
 pub mod template;
 pub mod units;
-pub mod written;
 
-pub use content::{Content, ENVELOPE_BYTES, ENVELOPE_HEADER, Payload, Size};
+pub use content::{Content, Payload, Size, TRACE_HEADER_BYTES, TRACE_HEADER_NAME};
 pub use error::ScenarioError;
 pub use kind::{Capabilities, Descriptor, SinkDescriptor, SinkNeeds};
 pub use masking::{is_secret_name, mask_override};
 pub use model::*;
-pub use pipeline::{CommitPolicy, Feed, Parse, Pipeline, Sink, SinksRun};
+pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::parse_for;
 pub use secret::Secret;
 

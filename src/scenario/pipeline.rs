@@ -20,7 +20,7 @@ pub struct Pipeline {
     pub group: Option<String>,
     pub sinks_run: SinksRun,
     pub commit: CommitPolicy,
-    pub feed: Feed,
+    pub producer_mode: ProducerMode,
     /// Where every batch is written to; empty: nowhere.
     pub sinks: Vec<Sink>,
 }
@@ -50,11 +50,11 @@ pub enum CommitPolicy {
 
 /// Where messages come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Feed {
+pub enum ProducerMode {
     /// The producers send while the pipeline works.
-    Together,
+    Concurrent,
     /// The producers send first; then the pipeline works off what they left.
-    Beforehand,
+    Backlog,
     /// Nobody sends: the pipeline works off what is there.
     None,
 }

@@ -9,9 +9,9 @@ use toml_edit::DocumentMut;
 use super::error::ScenarioError;
 use super::masking::{mask_document, mask_tree};
 use super::overrides::Override;
+use super::parse::{self, Context};
 use super::path::KeyPath;
-use super::problem::{Place, Problem, Problems};
-use super::reading::{self, Context};
+use super::problem::{Problem, Problems, SourcePosition};
 use super::source::Source;
 use super::sweep::{self, Sweep};
 use super::{Plan, Point, Scenario, Trial};
@@ -46,17 +46,17 @@ pub fn parse_for(
     let mut table: Table = toml::from_str(&document.to_string()).map_err(|error| {
         ScenarioError::single(format!("{origin}: with its overrides, this is no TOML any more: {error}"))
     })?;
-    reading::flatten_properties(&mut table);
+    parse::flatten_properties(&mut table);
     let context = Context::new(descriptors, directory, default_name(origin));
     let points = read_points(&table, &source, &context)?;
-    let (name, output) = reading::read_identity(&table, &context);
+    let (name, output) = parse::read_identity(&table, &context);
     let payload_files = context.payload_files.take();
     let (text, pause) = (mask_document(&mut document), points.sweep.pause);
     Ok(Plan { name, text, output, payload_files, pause, trials: points.trials() })
 }
 
 fn syntax_error(source: &Source, error: &toml_edit::TomlError) -> ScenarioError {
-    let place = Place::Bytes(error.span().unwrap_or(0..0));
+    let place = SourcePosition::Bytes(error.span().unwrap_or(0..0));
     let message = format!("this is not TOML: {}", error.message().replace('\n', ", "));
     ScenarioError::single(source.report(&Problem { place, message, advice: None }))
 }
@@ -133,7 +133,7 @@ fn read_point(
             return None;
         }
     }
-    let scenario = reading::read(&table, context, problems)?;
+    let scenario = parse::read(&table, context, problems)?;
     table.remove("sweep");
     table.insert("name".to_owned(), Value::String(scenario.name.clone()));
     let mut document = Value::Table(table);
@@ -141,7 +141,11 @@ fn read_point(
     match serde_json::to_value(&document) {
         Ok(document) => Some((point, scenario, document)),
         Err(error) => {
-            problems.add(Place::Value(KeyPath::default()), format!("this cannot be written as JSON: {error}"), None);
+            problems.add(
+                SourcePosition::Value(KeyPath::default()),
+                format!("this cannot be written as JSON: {error}"),
+                None,
+            );
             None
         }
     }
@@ -151,12 +155,12 @@ fn read_point(
 fn relocate(mut problem: Problem, sweep: &Sweep, indices: &[usize]) -> Problem {
     for (axis, index) in sweep.axes.iter().zip(indices) {
         match &problem.place {
-            Place::Key(path) if *path == axis.path => {
-                problem.place = Place::Key(axis.place().clone());
+            SourcePosition::Key(path) if *path == axis.path => {
+                problem.place = SourcePosition::Key(axis.place().clone());
                 return problem;
             }
-            Place::Key(path) | Place::Value(path) if path.starts_with(&axis.path) => {
-                problem.place = Place::Value(axis.place_of(*index));
+            SourcePosition::Key(path) | SourcePosition::Value(path) if path.starts_with(&axis.path) => {
+                problem.place = SourcePosition::Value(axis.place_of(*index));
                 return problem;
             }
             _ => {}

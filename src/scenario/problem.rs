@@ -8,7 +8,7 @@ use super::path::KeyPath;
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Problem {
-    pub place: Place,
+    pub place: SourcePosition,
     pub message: String,
     /// What would be right.
     pub advice: Option<String>,
@@ -16,7 +16,7 @@ pub(super) struct Problem {
 
 /// What to point at.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum SourcePosition {
     Key(KeyPath),
     /// The value; where there is none, the table that should hold it.
     Value(KeyPath),
@@ -24,11 +24,11 @@ pub(super) enum Place {
     Bytes(Range<usize>),
 }
 
-impl Place {
+impl SourcePosition {
     pub(super) fn path(&self) -> Option<&KeyPath> {
         match self {
-            Place::Key(path) | Place::Value(path) => Some(path),
-            Place::Bytes(_) => None,
+            SourcePosition::Key(path) | SourcePosition::Value(path) => Some(path),
+            SourcePosition::Bytes(_) => None,
         }
     }
 }
@@ -38,16 +38,16 @@ impl Place {
 pub(super) struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
-    pub(super) fn add(&self, place: Place, message: impl Into<String>, advice: Option<String>) {
+    pub(super) fn add(&self, place: SourcePosition, message: impl Into<String>, advice: Option<String>) {
         self.0.borrow_mut().push(Problem { place, message: message.into(), advice });
     }
 
     pub(super) fn value(&self, path: KeyPath, message: impl Into<String>, advice: impl Into<String>) {
-        self.add(Place::Value(path), message, Some(advice.into()));
+        self.add(SourcePosition::Value(path), message, Some(advice.into()));
     }
 
     pub(super) fn key(&self, path: KeyPath, message: impl Into<String>, advice: impl Into<String>) {
-        self.add(Place::Key(path), message, Some(advice.into()));
+        self.add(SourcePosition::Key(path), message, Some(advice.into()));
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::masking::{MaskedText, mask_override};
 use super::path::{KeyPath, Step};
-use super::problem::{Place, Problem};
+use super::problem::{Problem, SourcePosition};
 
 /// Where a scenario's values come from.
 #[derive(Debug)]
@@ -47,9 +47,9 @@ impl Source {
 
     fn range(&self, problem: &Problem) -> Option<Range<usize>> {
         match &problem.place {
-            Place::Bytes(range) => Some(range.clone()),
-            Place::Key(path) => self.locate(path, true),
-            Place::Value(path) => self.locate(path, false),
+            SourcePosition::Bytes(range) => Some(range.clone()),
+            SourcePosition::Key(path) => self.locate(path, true),
+            SourcePosition::Value(path) => self.locate(path, false),
         }
     }
 

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use super::fields::{Field, Fields};
 use super::keys;
 use super::path::{KeyPath, Step};
-use super::problem::{Place, Problem, Problems};
+use super::problem::{Problem, Problems, SourcePosition};
 use super::units;
 
 /// More trials than this are a mistake: at a second each they would take a day.
@@ -336,7 +336,7 @@ pub(super) fn substitute(scenario: &mut Table, path: &KeyPath, value: Value) -> 
         let Value::Table(inner) = inner else {
             let message = format!("`{path}` leads through `{key}`, which is no table in this scenario");
             let advice = Some("sweep the value itself".to_owned());
-            return Err(Problem { place: Place::Key(path.clone()), message, advice });
+            return Err(Problem { place: SourcePosition::Key(path.clone()), message, advice });
         };
         table = inner;
     }

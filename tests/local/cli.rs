@@ -68,7 +68,7 @@ fn a_plan_for_people_and_for_programs() {
 #[test]
 #[cfg(all(feature = "kafka", feature = "redis", feature = "mongodb"))]
 fn a_plan_says_what_a_pipeline_does() {
-    let (_, plan) = with_scenario("check", include_str!("../../configs/seeds/pipeline-v2.toml"), &[]);
+    let (_, plan) = with_scenario("check", include_str!("../../configs/published/pipeline-v2.toml"), &[]);
     let says = "pipeline   1 instance(s), batches of 3000 or of 50ms, by 2 writer(s) each to redis, then mongodb, while the producers send";
     let plan = plan.expect(0).stdout;
     assert!(plan.contains(says), "{plan}");

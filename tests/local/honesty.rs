@@ -72,7 +72,7 @@ fn a_closed_loop_hides_the_stall_and_therefore_never_speaks_of_response_time() {
     );
     assert!(service.max_ns > 990 * MILLISECOND, "{}", service.max_ns);
     assert_eq!(record.throughput.target_per_second, None);
-    assert_eq!(record.client.send_loop_lag, None);
+    assert_eq!(record.client.timer_lateness, None);
 }
 
 /// The program itself is held up, as by a garbage collector or a busy machine.
@@ -91,7 +91,7 @@ fn a_client_that_slept_sends_all_that_was_due_with_the_times_it_was_due_at() {
     assert!(delay.p95_ns > 700 * MILLISECOND, "{}", delay.p95_ns);
     let response = record.latency.response.as_ref().unwrap();
     assert!(response.p95_ns > 700 * MILLISECOND, "{}", response.p95_ns);
-    assert!(record.client.send_loop_lag.unwrap().max_ns > 900 * MILLISECOND);
+    assert!(record.client.timer_lateness.unwrap().max_ns > 900 * MILLISECOND);
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn a_duplicate_in_one_group_hides_no_loss_in_another() {
     let [duplicated, sound, lossy] = &verification(&record).groups[..] else { panic!("{:?}", record.verification) };
     assert_eq!((duplicated.duplicated, duplicated.lost, duplicated.received), (all / 50, 0, all + all / 50));
     assert_eq!((sound.duplicated, sound.lost, sound.received, sound.consumed), (0, 0, all, 10_050));
-    // A message at the very end of its lane may never be passed: the group does not get behind it.
+    // A message at the very end of its partition may never be passed: the group does not get behind it.
     assert_eq!((lossy.duplicated, lossy.lost + lossy.unread, lossy.received), (0, all / 100, all - all / 100));
     assert!(lossy.unread <= 1 && lossy.lost > 0, "{lossy:?}");
     assert_eq!(verification(&record).lost, lossy.lost);
@@ -141,7 +141,7 @@ fn a_slow_group_that_does_not_catch_up_in_time_has_messages_unread_and_none_lost
     assert_eq!(record.thresholds.iter().map(|one| one.held).collect::<Vec<_>>(), [true, false]);
 }
 
-/// The group is cut off in the middle of a lane: what it has passed by then was lost, the rest is unread.
+/// The group is cut off in the middle of a partition: what it has passed by then was lost, the rest is unread.
 #[test]
 fn of_a_group_that_is_cut_off_only_what_it_has_passed_is_lost() {
     let record = record_of(&null(

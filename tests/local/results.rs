@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::harness::{Bench, Running, brokermark, eventually};
-use brokermark::record::{Record, SeriesRow, Status, standing_records};
+use brokermark::record::{Record, SeriesRow, Status, current_records};
 
 /// Six short trials.
 const SWEEP: &str = r#"
@@ -97,7 +97,7 @@ fn what_was_interrupted_is_run_again_and_its_later_record_stands() {
     let all = records(&run);
     let trials: Vec<_> = all.iter().map(|record| (record.trial, record.status)).collect();
     assert_eq!(trials, [(1, Status::Interrupted), (1, Status::Completed), (2, Status::Completed)]);
-    let standing: Vec<_> = standing_records(&all).iter().map(|record| (record.trial, record.status)).collect();
+    let standing: Vec<_> = current_records(&all).iter().map(|record| (record.trial, record.status)).collect();
     assert_eq!(standing, trials[1..]);
 }
 

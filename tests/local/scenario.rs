@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brokermark::broker::registry::{Capabilities, Descriptor, find};
 use brokermark::scenario::{
-    CommitPolicy, Confirm, Content, Feed, Keys, Load, OutputFormat, Placement, Plan, SaslMechanism, Scenario,
+    CommitPolicy, Confirm, Content, Keys, Load, OutputFormat, Placement, Plan, ProducerMode, SaslMechanism, Scenario,
     ScenarioError, Schedule, Secret, Size, StartFrom, parse_for,
 };
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 #[allow(dead_code)]
 struct RichOptions {
     acks: Option<Acks>,
-    #[serde(default, deserialize_with = "brokermark::scenario::written::duration")]
+    #[serde(default, deserialize_with = "brokermark::scenario::deserialize::duration")]
     linger: Duration,
     token: Option<u32>,
 }
@@ -52,7 +52,7 @@ const KINDS: [Descriptor; 2] = [
             tls: true,
             sasl: &[SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512],
             properties: true,
-            positions: true,
+            offsets: true,
         },
         check_options: |table| table.try_into::<RichOptions>().map(drop),
     },
@@ -71,7 +71,7 @@ const KINDS: [Descriptor; 2] = [
             tls: false,
             sasl: &[],
             properties: false,
-            positions: false,
+            offsets: false,
         },
         check_options: |table| table.try_into::<PlainOptions>().map(drop),
     },
@@ -632,7 +632,7 @@ fn a_pipeline_is_a_group_of_consumers() {
     assert_eq!((consumers.groups, consumers.members, consumers.verify), (1, 8, true));
     assert_eq!(consumers.properties, [("a".to_owned(), "1".to_owned())]);
     assert_eq!((pipeline.batch, pipeline.writers, pipeline.linger), (3000, 2, Duration::from_millis(5)));
-    assert_eq!((pipeline.commit, pipeline.feed), (CommitPolicy::AfterWrite, Feed::Together));
+    assert_eq!((pipeline.commit, pipeline.producer_mode), (CommitPolicy::AfterWrite, ProducerMode::Concurrent));
 }
 
 #[test]
@@ -644,7 +644,7 @@ fn what_a_pipeline_cannot_have_is_refused_with_its_line() {
     for (pipeline, words) in [
         ("instanses = 8", &["try.toml:7", "did you mean `instances`?"][..]),
         ("writers = 0", &["try.toml:7", "`pipeline.writers` cannot be 0"]),
-        ("feed = \"none\"", &["topology.name", "run.duration"]),
+        ("producer_mode = \"none\"", &["topology.name", "run.duration"]),
         ("commit = \"afterwrite\"", &["try.toml:7", "did you mean `after_write`?"]),
         ("parse = \"none\"\ntimestamp = \"t\"", &["try.toml:8", "there are no fields"]),
         ("[[pipeline.sinks]]\nkind = \"cassandra\"", &["try.toml:8", "no sink of kind \"cassandra\""]),
@@ -662,8 +662,8 @@ fn what_a_pipeline_cannot_have_is_refused_with_its_line() {
     let plain = "broker.kind = \"echo\"\npayload.kind = \"random\"\nrun.messages = 1\npipeline.parse = \"none\"\n";
     let refusal = plan_with(plain, &[]).unwrap_err().to_string();
     assert!(refusal.contains("let `pipeline.commit` be \"on_receipt\""), "{refusal}");
-    assert!(plan_with(plain, &["pipeline.commit=on_receipt"]).is_ok());
-    let refusal = plan_with(plain, &["pipeline.commit=on_receipt", "pipeline.parse=json"]).unwrap_err().to_string();
+    assert!(plan_with(plain, &["pipeline.commit=on-receipt"]).is_ok());
+    let refusal = plan_with(plain, &["pipeline.commit=on-receipt", "pipeline.parse=json"]).unwrap_err().to_string();
     assert!(refusal.contains("try.toml:2") && refusal.contains("no JSON"), "{refusal}");
 }
 

@@ -360,7 +360,7 @@ fn real_messages_that_are_not_finished_in_time_come_again_and_are_counted_as_red
 fn real_run_prints_the_lines_of_nsqs_own_benchmark() {
     let bench = Bench::new(&format!("{}{LOAD}consumers.members = 1\n", three()));
     bench.run(&[]).expect(0);
-    let shown = execute(&["show", &bench.run_directory().display().to_string(), "--format", "bench"]).expect(0);
+    let shown = execute(&["show", &bench.run_directory().display().to_string(), "--format", "nsq-bench"]).expect(0);
     let lines: Vec<&str> = shown.stdout.lines().collect();
     assert_eq!(lines.len(), 6, "{lines:?}");
     for (line, begin, end) in [

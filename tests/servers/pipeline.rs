@@ -89,7 +89,7 @@ fn real_clean_run_reconciles_in_both_databases() {
     // Redis counts commands, whoever sends them: one of its own.
     let server = redis_server("pipeline-clean", 16580, "");
     let collection = unique("clean");
-    for (run, order) in ["in_order", "in_parallel"].into_iter().enumerate() {
+    for (run, order) in ["in-order", "in-parallel"].into_iter().enumerate() {
         let sinks = [to_redis(&server.address(), ""), to_mongodb(&mongodb(), &format!("{collection}-{run}"), "")];
         let keys = format!("instances = 2\nsinks_run = \"{order}\"");
         let load = "[topology]\npartitions = 4\n[load]\nrate = \"5k/s\"";
@@ -102,7 +102,7 @@ fn real_clean_run_reconciles_in_both_databases() {
         let record = Bench::new(&text).run(&[]).expect(0).record();
         assert_balanced(&record, 10_000);
         let pipeline = pipeline(&record);
-        assert!(pipeline.sinks.iter().all(|sink| sink.held.gained == Some(10_000)), "{:?}", pipeline.sinks);
+        assert!(pipeline.sinks.iter().all(|sink| sink.row_count.delta == Some(10_000)), "{:?}", pipeline.sinks);
         assert_eq!(pipeline.lag_at_end, Some(0));
         // Receipt comes before any write, for every message.
         let receipt = pipeline.receipt.as_ref().unwrap();
@@ -112,8 +112,8 @@ fn real_clean_run_reconciles_in_both_databases() {
             assert!(written.count == 10_000 && written.min_ns >= receipt.min_ns && written.mean_ns > receipt.mean_ns);
         }
         let stages: Vec<&str> = pipeline.stages.iter().map(|stage| stage.stage.as_str()).collect();
-        assert_eq!(stages, ["fetch", "parse", "held_up", "wait", "redis", "mongodb", "commit"]);
-        assert!(pipeline.as_the_seed_computes.mean_of_p99s_ns.is_some());
+        assert_eq!(stages, ["fetch", "parse", "blocked", "wait", "redis", "mongodb", "commit"]);
+        assert!(pipeline.as_published.mean_of_p99s_ns.is_some());
     }
 }
 
@@ -128,21 +128,21 @@ fn real_backlog_is_worked_off_by_eight_instances_without_databases() {
 
 #[test]
 fn real_poison_is_counted_by_class_and_stops_nobody() {
-    let collection = unique("poison");
+    let collection = unique("unparsable");
     let text = scenario("", "", &[to_mongodb(&mongodb(), &collection, "")], "[run]\nmessages = 4000");
     let (before, after) = text.split_once("text = '").unwrap();
     let (_, after) = after.split_once('\n').unwrap();
     let payloads = r#"text = '{"device_id": ${choice:1|[]|oops}, "${choice:value|worth}": 1}'"#;
     let record = Bench::new(&format!("{before}{payloads}\n{after}")).run(&[]).expect(0).record();
     let pipeline = pipeline(&record);
-    let classes: BTreeSet<&str> = pipeline.poison.iter().map(|poison| poison.class.as_str()).collect();
+    let classes: BTreeSet<&str> = pipeline.unparsable.iter().map(|unparsable| unparsable.class.as_str()).collect();
     assert_eq!(classes, BTreeSet::from(["field_missing", "field_nested", "not_json"]));
-    let poison = pipeline.reconciliation.poison;
+    let unparsable = pipeline.reconciliation.unparsable;
     let written = pipeline.sinks[0].written;
-    assert_eq!((poison + written, pipeline.lag_at_end), (4000, Some(0)));
+    assert_eq!((unparsable + written, pipeline.lag_at_end), (4000, Some(0)));
     assert_eq!(documents(&mongodb(), "tests", &collection).len() as u64, written);
-    assert!(pipeline.poison[0].first.contains("position"), "{:?}", pipeline.poison);
-    assert!(finding(&record, ReasonKind::Poison).is_some());
+    assert!(pipeline.unparsable[0].first.contains("position"), "{:?}", pipeline.unparsable);
+    assert!(finding(&record, ReasonKind::Unparsable).is_some());
 }
 
 /// Asserts that everything before the committed positions is written; returns where the partitions end.
@@ -151,9 +151,9 @@ fn assert_committed_is_written(group: &str, topic: &str, collection: &str) -> (u
     // Behind the topic.
     let written: BTreeSet<&str> = written.iter().map(|id| id.split_once('/').unwrap().1).collect();
     let committed = kafka::committed(&kafka::address(), group, topic, PARTITIONS);
-    for (lane, (done, _)) in committed.iter().enumerate() {
-        let missing = (0..*done).find(|position| !written.contains(format!("{lane}-{position}").as_str()));
-        assert_eq!(missing, None, "of lane {lane}, committed up to {done}");
+    for (partition, (done, _)) in committed.iter().enumerate() {
+        let missing = (0..*done).find(|position| !written.contains(format!("{partition}-{position}").as_str()));
+        assert_eq!(missing, None, "of partition {partition}, committed up to {done}");
     }
     committed.into_iter().fold((0, 0), |sum, (done, end)| (sum.0 + done, sum.1 + end))
 }
@@ -186,7 +186,7 @@ fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
     assert_eq!((sink.written + sink.duplicates, sink.refused, sink.not_written), (end - done, 0, 0));
     assert_eq!(documents(&mongodb(), "tests", &topic).len() as u64, end, "each once");
     // The database may still have been at what the killed process sent last when it was asked how much it holds.
-    let gained = sink.held.gained.unwrap();
+    let gained = sink.row_count.delta.unwrap();
     assert!((sink.written..=sink.written + sink.duplicates).contains(&gained), "the database says the same: {sink:?}");
     assert!(rest.receipt.as_ref().is_some_and(|receipt| receipt.count == end - done), "by the message's own time");
     assert_eq!(assert_committed_is_written(&topic, &topic, &topic), (end, end));
@@ -230,7 +230,7 @@ fn real_databases_that_are_down_at_the_start_are_waited_for() {
     for sink in &pipeline(&record).sinks {
         assert_eq!((sink.written + sink.duplicates, sink.not_written), (6000, 0), "{sink:?}");
         assert!(of_class(&sink.errors, FailureClass::ConnectionLost) > 0, "{:?}", sink.errors);
-        assert!(sink.retries > 0 && sink.held.before.is_none() && sink.held.error.is_some(), "{sink:?}");
+        assert!(sink.retries > 0 && sink.row_count.before.is_none() && sink.row_count.error.is_some(), "{sink:?}");
     }
     assert!(finding(&record, ReasonKind::SinkErrors).is_some());
 }
@@ -268,7 +268,7 @@ fn real_slow_database_is_what_binds_the_pipeline() {
     let found = pipeline(&record);
     assert_eq!((found.sinks[0].written, found.sinks[0].not_written), (8000, 0));
     assert!(of_class(&found.sinks[0].errors, FailureClass::Timeout) > 0, "{:?}", found.sinks[0].errors);
-    assert_eq!(found.bound_by.stage.as_deref(), Some("redis"), "{:?}", found.bound_by);
+    assert_eq!(found.bottleneck.stage.as_deref(), Some("redis"), "{:?}", found.bottleneck);
     assert!(found.sinks[0].latency.as_ref().unwrap().max_ns > 2_000_000_000);
     // The verdict says so, and what it came to for those who wait for their messages.
     let kept_up = found.consumer_kept_up.unwrap();
@@ -286,7 +286,7 @@ fn real_slow_database_is_what_binds_the_pipeline() {
 #[test]
 fn real_full_database_ends_the_run_in_time_and_commits_are_as_the_policy_says() {
     let server = redis_server("pipeline-full", 16583, "--maxmemory 1 --maxmemory-policy noeviction");
-    for (policy, expected) in [("after_write", 0), ("on_receipt", 4000)] {
+    for (policy, expected) in [("after-write", 0), ("on-receipt", 4000)] {
         let topic = unique(&format!("full-{policy}"));
         // Room in the writers' hands for all that comes.
         let keys = format!("group = \"{topic}\"\ncommit = \"{policy}\"\nwriters = 16");
@@ -345,7 +345,7 @@ fn real_mongodb_refuses_single_rows_and_takes_the_others() {
     let sink = &found.sinks[0];
     let counts = (sink.written, sink.duplicates, sink.refused, sink.not_written);
     assert_eq!(counts, (10, 0, 990, 0), "one of each device: {sink:?}");
-    assert_eq!((sink.held.gained, found.lag_at_end), (Some(10), Some(0)), "what is refused counts as done");
+    assert_eq!((sink.row_count.delta, found.lag_at_end), (Some(10), Some(0)), "what is refused counts as done");
     assert!(sink.refused_by_class[0].first_message.contains("E11000"), "{:?}", sink.refused_by_class);
     assert!(reasons(&record).contains(&ReasonKind::NotReconciled));
 }
@@ -353,17 +353,17 @@ fn real_mongodb_refuses_single_rows_and_takes_the_others() {
 #[test]
 fn real_rows_that_are_there_already_are_counted_one_by_one_ordered_or_not() {
     let topic = unique("twice");
-    let run = |group: &str, feed: &str, more: &str| {
-        let keys = format!("group = \"{topic}-{group}\"\nfeed = \"{feed}\"");
-        let run = if feed == "none" { "duration = \"60s\"" } else { "messages = 3000" };
+    let run = |group: &str, producer_mode: &str, more: &str| {
+        let keys = format!("group = \"{topic}-{group}\"\nfeed = \"{producer_mode}\"");
+        let run = if producer_mode == "none" { "duration = \"60s\"" } else { "messages = 3000" };
         let sinks = [to_mongodb(&mongodb(), &topic, more)];
         let text = scenario(&topology(&topic), &keys, &sinks, &format!("[run]\n{run}"));
         let record = Bench::new(&text).run(&[]).expect(0).record();
         let sink = &pipeline(&record).sinks[0];
-        let counts = (sink.written, sink.duplicates, sink.refused, sink.not_written, sink.held.gained);
+        let counts = (sink.written, sink.duplicates, sink.refused, sink.not_written, sink.row_count.delta);
         (counts, finding(&record, ReasonKind::WrittenTwice).is_some())
     };
-    assert_eq!(run("first", "together", "write_concern = 1"), ((3000, 0, 0, 0, Some(3000)), false));
+    assert_eq!(run("first", "concurrent", "write_concern = 1"), ((3000, 0, 0, 0, Some(3000)), false));
     assert_eq!(run("ordered", "none", "ordered = true"), ((0, 3000, 0, 0, Some(0)), true));
     assert_eq!(run("unordered", "none", "ordered = false"), ((0, 3000, 0, 0, Some(0)), true));
     kafka::remove_topic(&kafka::address(), &topic);

@@ -336,7 +336,7 @@ fn real_pulsar_perf_reads_exactly_what_was_acknowledged() {
 /// The published test's first sweep, made small, and its own lines.
 #[test]
 fn real_throughput_test_can_be_repeated_and_printed_in_its_own_format() {
-    let sweep = format!("{}/configs/seeds/pulsar-topics.toml", env!("CARGO_MANIFEST_DIR"));
+    let sweep = format!("{}/configs/published/pulsar-topics.toml", env!("CARGO_MANIFEST_DIR"));
     let bench = Bench::new(&std::fs::read_to_string(sweep).unwrap());
     let set = |key: &str, value: &str| ["--set".to_owned(), format!("{key}={value}")];
     let settings = [
@@ -352,10 +352,10 @@ fn real_throughput_test_can_be_repeated_and_printed_in_its_own_format() {
     assert_eq!(records.len(), 6);
     records.iter().for_each(|record| assert_acknowledged(record, 512));
     let directory = bench.run_directory().display().to_string();
-    let lines = execute(&["show", &directory, "--format", "seed"]).expect(0).stdout;
+    let lines = execute(&["show", &directory, "--format", "pulsar-sweep"]).expect(0).stdout;
     assert_eq!(lines.lines().count(), 6);
     assert!(lines.starts_with("{\"TopicNum\":1,\"ProducerNum\":16,\"VectorDim\":512,\"MsgLength\":512,"), "{lines}");
-    let lines = execute(&["show", &directory, "--format", "seed-summary"]).expect(0).stdout;
+    let lines = execute(&["show", &directory, "--format", "pulsar-sweep-summary"]).expect(0).stdout;
     assert_eq!(lines.lines().count(), 3);
     assert!(lines.starts_with("{\"Trials\":2,\"Mean\":{\"TopicNum\":1,"), "{lines}");
 

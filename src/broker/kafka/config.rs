@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::broker::BrokerError;
-use crate::scenario::written::{duration, size};
+use crate::scenario::deserialize::{duration, size};
 use crate::scenario::{BrokerConfig, SaslMechanism};
 
 /// SCRAM is salted hashing, which librdkafka leaves to OpenSSL.

@@ -32,12 +32,12 @@ struct State {
     room: Notify,
     queue_full_ns: AtomicU64,
     telemetry: Mutex<Telemetry>,
-    trouble: Mutex<Trouble>,
+    trouble: Mutex<ConnectionError>,
 }
 
 /// What troubles a client, in librdkafka's words.
 #[derive(Debug, Clone, Default)]
-pub struct Trouble {
+pub struct ConnectionError {
     /// The last trouble with one broker: why it does not answer.
     pub last: Option<(Code, String)>,
     /// Whether no broker could be reached at some time: it says less than `last`, so it does not take its place.
@@ -67,7 +67,7 @@ impl Connection {
     }
 
     /// What has troubled the client so far.
-    pub fn trouble(&self) -> Trouble {
+    pub fn trouble(&self) -> ConnectionError {
         lock(&self.state.trouble).clone()
     }
 
@@ -104,8 +104,8 @@ impl State {
                 drop(acks);
                 self.room.notify_waiters();
             }
-            Event::Trouble(Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, _) => lock(&self.trouble).all_down = true,
-            Event::Trouble(code, reason) => lock(&self.trouble).last = Some((code, reason)),
+            Event::ConnectionError(Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, _) => lock(&self.trouble).all_down = true,
+            Event::ConnectionError(code, reason) => lock(&self.trouble).last = Some((code, reason)),
             Event::Statistics(json) => {
                 if let Some(latest) = statistics::read(json) {
                     let mut telemetry = lock(&self.telemetry);

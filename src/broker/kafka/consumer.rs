@@ -117,8 +117,8 @@ impl Consumer for KafkaConsumer {
         committed.map_err(|code| ReceiveError { class: class_of(code), message: name_of(code) })
     }
 
-    fn lanes(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
-        Some(self.queue.positions())
+    fn partitions(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
+        Some(self.queue.offsets())
     }
 
     fn has_joined(&self) -> bool {

@@ -23,13 +23,13 @@ use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use tokio::sync::OnceCell;
 
 use self::config::{KafkaOptions, Properties};
-use self::connection::{Connection, Trouble};
+use self::connection::{Connection, ConnectionError};
 use self::consumer::{KafkaConsumer, begin_at_latest};
 use self::native::{Client, GroupPositions, Membership, Role, TopicHandle, name_of};
 use self::producer::KafkaProducer;
 use self::topics::Topics;
 use super::registry::{Capabilities, Descriptor};
-use super::{Broker, BrokerError, Identity, Progress, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Progress, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::scenario::StartFrom;
 
@@ -56,11 +56,11 @@ pub struct KafkaBroker {
     topics: Topics,
     properties: Properties,
     headers: Vec<(String, String)>,
-    /// Groups that leave a committed position on the broker, and whether it has been made.
+    /// Groups that leave a committed offset on the broker, and whether it has been made.
     committed_groups: Mutex<BTreeMap<String, Arc<OnceCell<()>>>>,
     /// Up to where groups that do not commit have read.
-    positions: Mutex<BTreeMap<String, Arc<GroupPositions>>>,
-    identity: Identity,
+    offsets: Mutex<BTreeMap<String, Arc<GroupPositions>>>,
+    identity: BrokerInfo,
     timeout: Duration,
     /// Ends after the clients that are connected to it.
     embedded: Option<EmbeddedKafka>,
@@ -82,7 +82,7 @@ impl Broker for KafkaBroker {
             tls: cfg!(feature = "kafka-tls"),
             sasl: config::SASL_MECHANISMS,
             properties: true,
-            positions: true,
+            offsets: true,
         },
         check_options: |options| options.try_into::<KafkaOptions>().map(drop),
     };
@@ -112,7 +112,7 @@ impl Broker for KafkaBroker {
         }
         let brokers = tokio::task::block_in_place(|| reach(&connections[0], &addresses, setup.timeout))?;
         let cluster = connections[0].client.cluster_id();
-        let identity = Identity {
+        let identity = BrokerInfo {
             client: format!("librdkafka {}", rdkafka::util::get_rdkafka_version().1),
             broker: Some(format!("Kafka cluster {} of {brokers} broker(s)", cluster.as_deref().unwrap_or("?"))),
             embedded: embedded.is_some(),
@@ -124,7 +124,7 @@ impl Broker for KafkaBroker {
             properties,
             headers: setup.headers,
             committed_groups: Mutex::default(),
-            positions: Mutex::default(),
+            offsets: Mutex::default(),
             identity,
             timeout: setup.timeout,
             embedded,
@@ -148,8 +148,8 @@ impl Broker for KafkaBroker {
         }
     }
 
-    async fn producer(&self, slot: usize, topic: &Topic) -> Result<KafkaProducer, BrokerError> {
-        let index = slot % self.connections.len();
+    async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<KafkaProducer, BrokerError> {
+        let index = producer_index % self.connections.len();
         let connection = self.connections[index].clone();
         let mut handles = lock(&self.handles);
         let handle = match handles.get(&(index, topic.name.clone())) {
@@ -169,8 +169,8 @@ impl Broker for KafkaBroker {
         let properties = self.properties.for_consumer(&subscription.group, &subscription.properties);
         let (membership, own) = match subscription.progress {
             Progress::Unsaid => {
-                let positions = lock(&self.positions).entry(subscription.group.clone()).or_default().clone();
-                (Membership::resuming(positions), &[][..])
+                let offsets = lock(&self.offsets).entry(subscription.group.clone()).or_default().clone();
+                (Membership::resuming(offsets), &[][..])
             }
             Progress::OfTheTrial | Progress::Kept => (Membership::default(), MEMBER),
         };
@@ -187,11 +187,11 @@ impl Broker for KafkaBroker {
         KafkaConsumer::join(client, subscription, self.timeout).await
     }
 
-    async fn ends(&self, topic: &Topic) -> Option<Vec<u64>> {
-        self.topics.ends(topic).await.ok()
+    async fn end_offsets(&self, topic: &Topic) -> Option<Vec<u64>> {
+        self.topics.end_offsets(topic).await.ok()
     }
 
-    fn identity(&self) -> Identity {
+    fn identity(&self) -> BrokerInfo {
         self.identity.clone()
     }
 
@@ -229,7 +229,7 @@ fn reach(connection: &Connection, addresses: &str, timeout: Duration) -> Result<
             Ok(brokers) => return Ok(brokers),
             Err(code) => code,
         };
-        let Trouble { last, all_down } = connection.trouble();
+        let ConnectionError { last, all_down } = connection.trouble();
         let reason = last.as_ref().map_or_else(|| name_of(code), |(_, reason)| reason.clone());
         match last {
             Some((Code::RD_KAFKA_RESP_ERR__AUTHENTICATION, _)) => {

@@ -60,7 +60,7 @@ impl Topics {
     ///
     /// # Errors
     /// When one of them is not told.
-    pub async fn ends(&self, topic: &Topic) -> Result<Vec<u64>, KafkaError> {
+    pub async fn end_offsets(&self, topic: &Topic) -> Result<Vec<u64>, KafkaError> {
         let (admin, timeout) = (self.admin.clone(), self.timeout);
         let (name, partitions) = (topic.name.clone(), topic.partitions);
         let end = move |partition| {
@@ -95,7 +95,7 @@ impl Topics {
         Ok(())
     }
 
-    /// Removes groups that have committed positions.
+    /// Removes groups that have committed offsets.
     ///
     /// # Errors
     /// When the broker does not.

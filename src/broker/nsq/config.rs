@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 use crate::scenario::Secret;
-use crate::scenario::written::{duration, secret, size};
+use crate::scenario::deserialize::{duration, secret, size};
 
 /// How nsqd is spoken to. What is left out stays as nsqd has it, unless a default is named.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

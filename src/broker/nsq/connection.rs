@@ -14,11 +14,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::codec::{Frame, HEARTBEAT, OK, command, decode};
 use super::config::{NsqOptions, Single};
-use super::dial::{Dialer, Role, Session, text};
-use super::failure::class_of;
-use crate::broker::link::{Inbox, Link, Outbox};
+use super::connect::{Dialer, Role, Session, text};
+use super::error::class_of;
+use crate::broker::transport::{ReadBuffer, Transport, WriteBuffer};
 use crate::broker::{FailureClass, Outgoing};
-use crate::measure::{AckRecorder, Stamp};
+use crate::measure::{AckRecorder, SendTag};
 
 /// While answers are outstanding, less than this waits for the task, which writes what has gathered until it runs.
 const WRITE_AT_ONCE: usize = 8 << 10;
@@ -53,25 +53,25 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// `None` while the connection is lost.
-    link: Option<Arc<Link>>,
-    outbox: Outbox,
+    transport: Option<Arc<Transport>>,
+    write_buffer: WriteBuffer,
     sent: VecDeque<Sent>,
     /// Bytes of the messages in `sent`.
     unanswered: u64,
-    lost: Option<Lost>,
+    lost: Option<ConnectionLost>,
     queue_full_ns: u64,
 }
 
 /// A message whose command awaits its answer.
 #[derive(Clone, Copy)]
 struct Sent {
-    stamp: Stamp,
+    stamp: SendTag,
     bytes: u32,
     /// The last of its command.
     last: bool,
 }
 
-struct Lost {
+struct ConnectionLost {
     since: Instant,
     reason: String,
 }
@@ -82,7 +82,7 @@ pub enum Offered {
     Taken(usize),
     NoRoom,
     /// The connection is lost: since when and why.
-    Lost(Instant, String),
+    ConnectionLost(Instant, String),
 }
 
 impl Connection {
@@ -100,10 +100,10 @@ impl Connection {
             work: Notify::new(),
             room: Notify::new(),
         });
-        let Session { link, inbox, .. } = session;
-        let link = Arc::new(link);
-        shared.state().link = Some(link.clone());
-        let task = tokio::spawn(keep(shared.clone(), link, inbox, dialer)).abort_handle();
+        let Session { transport, read_buffer, .. } = session;
+        let transport = Arc::new(transport);
+        shared.state().transport = Some(transport.clone());
+        let task = tokio::spawn(keep(shared.clone(), transport, read_buffer, dialer)).abort_handle();
         Connection { shared, task }
     }
 
@@ -119,9 +119,9 @@ impl Connection {
         let bytes: u64 = batch.iter().map(|outgoing| outgoing.payload.len() as u64).sum();
         let mut guard = shared.state();
         let state = &mut *guard;
-        let Some(link) = &state.link else {
+        let Some(transport) = &state.transport else {
             return match &state.lost {
-                Some(lost) => Offered::Lost(lost.since, lost.reason.clone()),
+                Some(lost) => Offered::ConnectionLost(lost.since, lost.reason.clone()),
                 None => Offered::NoRoom,
             };
         };
@@ -129,7 +129,7 @@ impl Connection {
         if !idle && state.unanswered + bytes > shared.unanswered {
             return Offered::NoRoom;
         }
-        let out = &mut state.outbox.bytes;
+        let out = &mut state.write_buffer.bytes;
         let one_by_one = match (batch, shared.defer_ms) {
             (_, Some(defer_ms)) => {
                 batch.iter().for_each(|one| command::publish_deferred(out, topic, defer_ms, one.payload));
@@ -150,9 +150,9 @@ impl Connection {
             last.last = true;
         }
         state.unanswered += bytes;
-        let now = idle || state.outbox.unwritten() >= WRITE_AT_ONCE;
+        let now = idle || state.write_buffer.unwritten() >= WRITE_AT_ONCE;
         // A write that fails is left to the task, which learns of it again.
-        if !(now && state.outbox.flush(link).unwrap_or(false)) {
+        if !(now && state.write_buffer.flush(transport).unwrap_or(false)) {
             shared.work.notify_one();
         }
         Offered::Taken(batch.len())
@@ -173,8 +173,8 @@ impl Connection {
     pub fn end(&self) {
         self.task.abort();
         let mut state = self.shared.state();
-        state.link = None;
-        state.outbox.clear();
+        state.transport = None;
+        state.write_buffer.clear();
     }
 }
 
@@ -201,15 +201,15 @@ impl Shared {
     }
 
     /// Reads and settles everything that is there.
-    fn read(&self, link: &Link, inbox: &mut Inbox, settled: &mut Vec<Sent>) -> io::Result<()> {
+    fn read(&self, transport: &Transport, read_buffer: &mut ReadBuffer, settled: &mut Vec<Sent>) -> io::Result<()> {
         // Looked at before the end of the connection is: nsqd says why it closes one.
-        let filled = inbox.fill(link);
+        let filled = read_buffer.fill(transport);
         let mut answered = 0;
         loop {
-            match inbox.next(decode).map_err(io::Error::other)? {
+            match read_buffer.next(decode).map_err(io::Error::other)? {
                 Some(Frame::Response(OK)) => answered += 1,
                 Some(Frame::Response(HEARTBEAT)) => {
-                    command::nothing(&mut self.state().outbox.bytes);
+                    command::nothing(&mut self.state().write_buffer.bytes);
                     self.work.notify_one();
                 }
                 Some(Frame::Response(other)) => {
@@ -248,7 +248,7 @@ impl Shared {
     /// nsqd refused the first command that awaits an answer. It closes the connection after that, whatever the command
     /// published, so nothing more is to go this way.
     fn refuse(&self, class: FailureClass, words: &str, settled: &mut Vec<Sent>) {
-        self.state().link = None;
+        self.state().transport = None;
         self.take_sent(1, settled);
         let mut acks = self.recorder.batch();
         for sent in settled.drain(..) {
@@ -271,12 +271,12 @@ impl Shared {
     /// The connection is gone: what awaits an answer will have none.
     fn lose(&self, reason: &str) {
         let mut state = self.state();
-        state.link = None;
-        state.outbox.clear();
+        state.transport = None;
+        state.write_buffer.clear();
         state.unanswered = 0;
         let sent = std::mem::take(&mut state.sent);
         let message = format!("the connection to nsqd at {} was lost: {reason}", self.address);
-        state.lost = Some(Lost { since: Instant::now(), reason: message.clone() });
+        state.lost = Some(ConnectionLost { since: Instant::now(), reason: message.clone() });
         drop(state);
         if !sent.is_empty() {
             let mut acks = self.recorder.batch();
@@ -288,9 +288,9 @@ impl Shared {
     }
 
     /// A new connection takes the lost one's place.
-    fn regain(&self, link: Arc<Link>) {
+    fn regain(&self, transport: Arc<Transport>) {
         let mut state = self.state();
-        state.link = Some(link);
+        state.transport = Some(transport);
         state.lost = None;
         drop(state);
         self.room.notify_waiters();
@@ -298,9 +298,9 @@ impl Shared {
 }
 
 /// Serves the connection, and its successors, for ever.
-async fn keep(shared: Arc<Shared>, mut link: Arc<Link>, mut inbox: Inbox, dialer: Arc<Dialer>) {
+async fn keep(shared: Arc<Shared>, mut transport: Arc<Transport>, mut read_buffer: ReadBuffer, dialer: Arc<Dialer>) {
     loop {
-        let error = serve(&shared, &link, inbox).await;
+        let error = serve(&shared, &transport, read_buffer).await;
         shared.lose(&error.to_string());
         let mut pause = FIRST_PAUSE;
         let session = loop {
@@ -310,25 +310,28 @@ async fn keep(shared: Arc<Shared>, mut link: Arc<Link>, mut inbox: Inbox, dialer
                 Err(_) => pause = (pause * 2).min(LAST_PAUSE),
             }
         };
-        (link, inbox) = (Arc::new(session.link), session.inbox);
-        shared.regain(link.clone());
+        (transport, read_buffer) = (Arc::new(session.transport), session.read_buffer);
+        shared.regain(transport.clone());
     }
 }
 
 /// Writes what is left to write and reads answers until the connection ends; why it did.
-async fn serve(shared: &Shared, link: &Link, mut inbox: Inbox) -> io::Error {
+async fn serve(shared: &Shared, transport: &Transport, mut read_buffer: ReadBuffer) -> io::Error {
     let mut settled = Vec::new();
     let mut heard = Instant::now();
     let mut silence = interval(shared.heartbeat);
     silence.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let flushed = shared.state().outbox.flush(link);
+        let flushed = shared.state().write_buffer.flush(transport);
         let blocked = match flushed {
             Ok(all) => !all,
             Err(error) => {
                 let rest = async {
                     loop {
-                        let read = link.readable().await.and_then(|()| shared.read(link, &mut inbox, &mut settled));
+                        let read = transport
+                            .readable()
+                            .await
+                            .and_then(|()| shared.read(transport, &mut read_buffer, &mut settled));
                         if let Err(error) = read {
                             break error;
                         }
@@ -338,14 +341,14 @@ async fn serve(shared: &Shared, link: &Link, mut inbox: Inbox) -> io::Error {
             }
         };
         tokio::select! {
-            readable = link.readable() => {
-                if let Err(error) = readable.and_then(|()| shared.read(link, &mut inbox, &mut settled)) {
+            readable = transport.readable() => {
+                if let Err(error) = readable.and_then(|()| shared.read(transport, &mut read_buffer, &mut settled)) {
                     return error;
                 }
                 heard = Instant::now();
             }
             () = shared.work.notified() => {}
-            Ok(()) = link.writable(), if blocked => {}
+            Ok(()) = transport.writable(), if blocked => {}
             _ = silence.tick() => {
                 if heard.elapsed() > 2 * shared.heartbeat {
                     let message = format!("no heartbeat for {:?}", heard.elapsed());

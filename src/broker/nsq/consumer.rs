@@ -15,10 +15,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use super::codec::{Frame, HEARTBEAT, Message, OK, command, decode};
-use super::dial::{Dialer, Role, Session, text};
-use super::failure::{class_of, is_about_a_delivery};
-use crate::broker::link::{Inbox, Link, Outbox};
-use crate::broker::{Consumer, FailureClass, LANE_WITHOUT_ORDER, ReceiveError, Received};
+use super::connect::{Dialer, Role, Session, text};
+use super::error::{class_of, is_about_a_delivery};
+use crate::broker::transport::{ReadBuffer, Transport, WriteBuffer};
+use crate::broker::{Consumer, FailureClass, ReceiveError, Received, UNORDERED_PARTITION};
 
 /// Between tries to bring a lost connection back: doubled from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -47,9 +47,9 @@ enum Line {
 }
 
 struct Up {
-    link: Link,
-    inbox: Inbox,
-    outbox: Outbox,
+    transport: Transport,
+    read_buffer: ReadBuffer,
+    write_buffer: WriteBuffer,
     heard: Instant,
     /// Something was read that was not decoded yet.
     unread: bool,
@@ -59,21 +59,28 @@ struct Up {
 
 impl Up {
     fn new(session: Session) -> Self {
-        let Session { link, inbox, .. } = session;
+        let Session { transport, read_buffer, .. } = session;
         // The handshake may have read more than it waited for.
-        Up { link, inbox, outbox: Outbox::default(), heard: Instant::now(), unread: true, end: None }
+        Up {
+            transport,
+            read_buffer,
+            write_buffer: WriteBuffer::default(),
+            heard: Instant::now(),
+            unread: true,
+            end: None,
+        }
     }
 
     /// Writes what is left to write and reads once; whether there is something to take.
     fn poll(&mut self, context: &mut Context<'_>) -> bool {
-        while self.outbox.unwritten() > 0 && self.link.poll_writable(context).is_ready() {
+        while self.write_buffer.unwritten() > 0 && self.transport.poll_writable(context).is_ready() {
             // An error shows again when the connection is read.
-            if self.outbox.flush(&self.link).is_err() {
+            if self.write_buffer.flush(&self.transport).is_err() {
                 break;
             }
         }
-        while !self.unread && self.end.is_none() && self.link.poll_readable(context).is_ready() {
-            match self.inbox.fill(&self.link) {
+        while !self.unread && self.end.is_none() && self.transport.poll_readable(context).is_ready() {
+            match self.read_buffer.fill(&self.transport) {
                 // Then it was not, and is asked to tell when it is.
                 Ok(0) => {}
                 Ok(_) => {
@@ -88,14 +95,14 @@ impl Up {
 }
 
 /// Why a connection is read no further.
-struct Broken {
+struct ConnectionError {
     class: FailureClass,
     message: String,
 }
 
-impl From<io::Error> for Broken {
+impl From<io::Error> for ConnectionError {
     fn from(error: io::Error) -> Self {
-        Broken { class: FailureClass::ConnectionLost, message: error.to_string() }
+        ConnectionError { class: FailureClass::ConnectionLost, message: error.to_string() }
     }
 }
 
@@ -140,20 +147,22 @@ impl NsqConsumer {
 
     fn look_for_silence(&mut self) {
         let most = 2 * self.dialer.options().heartbeat;
-        for position in 0..self.sources.len() {
-            let Line::Up(up) = &self.sources[position].line else { continue };
+        for index in 0..self.sources.len() {
+            let Line::Up(up) = &self.sources[index].line else { continue };
             let quiet = up.heard.elapsed();
             if quiet > most {
-                let broken =
-                    Broken { class: FailureClass::ConnectionLost, message: format!("no heartbeat for {quiet:?}") };
-                self.lose(position, broken);
+                let broken = ConnectionError {
+                    class: FailureClass::ConnectionLost,
+                    message: format!("no heartbeat for {quiet:?}"),
+                };
+                self.lose(index, broken);
             }
         }
     }
 
     /// Tells of the loss and has the connection brought back.
-    fn lose(&mut self, position: usize, Broken { class, message }: Broken) {
-        let source = &mut self.sources[position];
+    fn lose(&mut self, index: usize, ConnectionError { class, message }: ConnectionError) {
+        let source = &mut self.sources[index];
         let message = format!("the connection to nsqd at {} was lost: {message}", source.address);
         self.errors.push_back(ReceiveError { class, message });
         source.bring_back(&self.dialer, &self.role);
@@ -185,10 +194,10 @@ impl Consumer for NsqConsumer {
 
     fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let mut taken = 0;
-        for position in 0..self.sources.len() {
-            let Line::Up(up) = &mut self.sources[position].line else { continue };
+        for index in 0..self.sources.len() {
+            let Line::Up(up) = &mut self.sources[index].line else { continue };
             if let Err(broken) = up.take(&mut taken, &mut each) {
-                self.lose(position, broken);
+                self.lose(index, broken);
             }
         }
         match self.errors.pop_front() {
@@ -200,37 +209,40 @@ impl Consumer for NsqConsumer {
 
 impl Up {
     /// Hands over and finishes every message that was read.
-    fn take(&mut self, taken: &mut usize, each: &mut impl FnMut(Received<'_>)) -> Result<(), Broken> {
+    fn take(&mut self, taken: &mut usize, each: &mut impl FnMut(Received<'_>)) -> Result<(), ConnectionError> {
         if std::mem::take(&mut self.unread) {
             self.decode(taken, each)?;
             // What the socket does not take now goes out when it is writable.
-            self.outbox.flush(&self.link)?;
+            self.write_buffer.flush(&self.transport)?;
         }
         self.end.take().map_or(Ok(()), |end| Err(end.into()))
     }
 
-    fn decode(&mut self, taken: &mut usize, each: &mut impl FnMut(Received<'_>)) -> Result<(), Broken> {
-        let malformed = |error: super::codec::Malformed| Broken::from(io::Error::other(error));
-        while let Some(frame) = self.inbox.next(decode).map_err(malformed)? {
+    fn decode(&mut self, taken: &mut usize, each: &mut impl FnMut(Received<'_>)) -> Result<(), ConnectionError> {
+        let malformed = |error: super::codec::Malformed| ConnectionError::from(io::Error::other(error));
+        while let Some(frame) = self.read_buffer.next(decode).map_err(malformed)? {
             match frame {
                 Frame::Message(Message { attempts, id, body, .. }) => {
                     each(Received {
                         payload: body,
                         envelope: None,
-                        lane: LANE_WITHOUT_ORDER,
-                        position: 0,
+                        partition: UNORDERED_PARTITION,
+                        offset: 0,
                         redelivered: attempts > 1,
                     });
-                    command::finish(&mut self.outbox.bytes, id);
+                    command::finish(&mut self.write_buffer.bytes, id);
                     *taken += 1;
                 }
-                Frame::Response(HEARTBEAT) => command::nothing(&mut self.outbox.bytes),
+                Frame::Response(HEARTBEAT) => command::nothing(&mut self.write_buffer.bytes),
                 Frame::Response(OK) => {}
                 Frame::Response(other) => {
-                    return Err(Broken::from(io::Error::other(format!("an unexpected answer: {}", text(other)))));
+                    return Err(ConnectionError::from(io::Error::other(format!(
+                        "an unexpected answer: {}",
+                        text(other)
+                    ))));
                 }
                 Frame::Error(error) if is_about_a_delivery(error) => {}
-                Frame::Error(error) => return Err(Broken { class: class_of(error), message: text(error) }),
+                Frame::Error(error) => return Err(ConnectionError { class: class_of(error), message: text(error) }),
             }
         }
         Ok(())
@@ -243,9 +255,9 @@ impl Drop for NsqConsumer {
             match &mut source.line {
                 // nsqd gives what is in flight here to another member, or keeps it.
                 Line::Up(up) => {
-                    command::close(&mut up.outbox.bytes);
+                    command::close(&mut up.write_buffer.bytes);
                     // At the end, whether it arrives makes no difference that could be told.
-                    let _ = up.outbox.flush(&up.link);
+                    let _ = up.write_buffer.flush(&up.transport);
                 }
                 Line::Down(coming) => coming.abort(),
             }

@@ -12,15 +12,15 @@
 //! turn. Every consumer connects to every nsqd, and has subscribed before anything is sent. NSQ promises no order.
 
 mod admin;
-mod bridge;
 pub mod codec;
 mod config;
+mod connect;
 mod connection;
 mod consumer;
-mod dial;
-mod failure;
+mod error;
 mod names;
 mod producer;
+mod upgraded_stream;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,12 +30,12 @@ use tokio::time::timeout;
 
 use self::admin::{Admin, Node, next_port};
 pub use self::config::NsqOptions;
+use self::connect::{Dialer, Role};
 use self::connection::Connection;
 use self::consumer::NsqConsumer;
-use self::dial::{Dialer, Role};
 use self::producer::NsqProducer;
 use super::registry::{Capabilities, Descriptor};
-use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 
 /// Some nsqd, reached over publishing connections.
 pub struct NsqBroker {
@@ -62,16 +62,16 @@ struct Assigned {
     /// Groups of each topic, in the order in which they came.
     groups: BTreeMap<String, Vec<String>>,
     /// Topics made.
-    made: BTreeSet<Place>,
+    made: BTreeSet<TopicLocation>,
     /// Channels that each topic had before.
-    found: BTreeMap<Place, Vec<String>>,
+    found: BTreeMap<TopicLocation, Vec<String>>,
     /// Channels made.
-    channels: BTreeSet<(Place, String)>,
+    channels: BTreeSet<(TopicLocation, String)>,
 }
 
 /// A topic of one nsqd, which is named by its HTTP address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct TopicLocation {
     http: String,
     topic: String,
 }
@@ -92,7 +92,7 @@ impl Broker for NsqBroker {
             tls: true,
             sasl: &[],
             properties: false,
-            positions: false,
+            offsets: false,
         },
         check_options: |options| options.try_into::<NsqOptions>().map(drop),
     };
@@ -161,8 +161,8 @@ impl Broker for NsqBroker {
         Ok(NsqConsumer::new(sessions, self.dialer.clone(), role))
     }
 
-    fn identity(&self) -> Identity {
-        Identity {
+    fn identity(&self) -> BrokerInfo {
+        BrokerInfo {
             client: format!("brokermark {}, NSQ protocol V2", env!("CARGO_PKG_VERSION")),
             broker: Some(format!("nsqd {} ({} of them)", self.version, self.nodes.len())),
             embedded: false,
@@ -217,7 +217,7 @@ impl NsqBroker {
             groups.len() - 1
         });
         let channel = names::channel(self.options.channel.as_deref(), group, number);
-        let new: Vec<(Place, String)> = assigned
+        let new: Vec<(TopicLocation, String)> = assigned
             .found
             .iter()
             .filter(|(place, channels)| place.topic == topic && !channels.contains(&channel))
@@ -239,7 +239,7 @@ impl NsqBroker {
                     );
                     BrokerError::Topic { topic: name.clone(), action, reason }
                 };
-                let place = Place { http: http.to_owned(), topic: topic.clone() };
+                let place = TopicLocation { http: http.to_owned(), topic: topic.clone() };
                 let found = self.admin.topic(http, &topic).await.map_err(|reason| failed("found", reason))?;
                 if found.is_none() {
                     self.admin.create_topic(http, &topic).await.map_err(|reason| failed("made", reason))?;
@@ -254,9 +254,13 @@ impl NsqBroker {
     }
 
     /// Removes all of it, whatever cannot be; the first trouble met.
-    async fn remove(&self, topics: &BTreeSet<Place>, channels: &BTreeSet<(Place, String)>) -> Result<(), BrokerError> {
+    async fn remove(
+        &self,
+        topics: &BTreeSet<TopicLocation>,
+        channels: &BTreeSet<(TopicLocation, String)>,
+    ) -> Result<(), BrokerError> {
         let mut trouble = Ok(());
-        let failed = |Place { http, topic }: &Place, reason: String| {
+        let failed = |TopicLocation { http, topic }: &TopicLocation, reason: String| {
             let reason = format!("nsqd at {http}: {reason}");
             Err(BrokerError::Topic { topic: topic.clone(), action: "removed", reason })
         };

@@ -38,7 +38,7 @@ impl Producer for NsqProducer {
                     waiting_since.get_or_insert_with(Instant::now);
                     room.await;
                 }
-                Offered::Lost(since, reason) => {
+                Offered::ConnectionLost(since, reason) => {
                     let left = self.reconnect.saturating_sub(since.elapsed());
                     if left.is_zero() || timeout(left, room).await.is_err() {
                         return Err(SubmitError { class: FailureClass::ConnectionLost, message: reason });

@@ -43,8 +43,8 @@ pub struct TopicLog {
 }
 
 struct State {
-    /// The position of the next message of each partition.
-    ends: Vec<u64>,
+    /// The offset of the next message of each partition.
+    end_offsets: Vec<u64>,
     groups: BTreeMap<String, Group>,
 }
 
@@ -67,7 +67,7 @@ struct Backlog {
 
 impl TopicLog {
     pub fn new(partitions: u32, options: Vec<GroupOptions>) -> Self {
-        let state = State { ends: vec![0; partitions as usize], groups: BTreeMap::new() };
+        let state = State { end_offsets: vec![0; partitions as usize], groups: BTreeMap::new() };
         TopicLog { options, state: Mutex::new(state), backlog: Arc::default() }
     }
 
@@ -95,24 +95,24 @@ impl TopicLog {
         member
     }
 
-    /// The position of the next message of each partition.
-    pub fn ends(&self) -> Vec<u64> {
-        lock(&self.state).ends.clone()
+    /// The offset of the next message of each partition.
+    pub fn end_offsets(&self) -> Vec<u64> {
+        lock(&self.state).end_offsets.clone()
     }
 
-    fn publish(&self, lane: u32, message: Message) {
+    fn publish(&self, partition: u32, message: Message) {
         let mut state = lock(&self.state);
-        let end = &mut state.ends[lane as usize];
-        let position = *end;
+        let end = &mut state.end_offsets[partition as usize];
+        let offset = *end;
         *end += 1;
         for group in state.groups.values() {
             let Group { members, options, .. } = group;
             if group.lose.picks(options.lose) {
                 continue;
             }
-            let member = &members[lane as usize % members.len()];
+            let member = &members[partition as usize % members.len()];
             let redelivered = group.flag.picks(options.flag);
-            let first = Queued { lane, position, redelivered, message: message.clone() };
+            let first = Queued { partition, offset, redelivered, message: message.clone() };
             if group.duplicate.picks(options.duplicate) {
                 self.hand(member, first.clone());
             }
@@ -135,14 +135,14 @@ impl TopicLog {
 /// One producer's way to its topic. A producer writes to one partition, so that its order is defined.
 pub struct Delivery {
     log: Arc<TopicLog>,
-    lane: u32,
+    partition: u32,
     held_back: Mutex<Option<Message>>,
 }
 
 impl Delivery {
-    pub fn new(log: Arc<TopicLog>, slot: usize) -> Arc<Self> {
-        let lane = (slot % lock(&log.state).ends.len()) as u32;
-        Arc::new(Delivery { log, lane, held_back: Mutex::default() })
+    pub fn new(log: Arc<TopicLog>, producer_index: usize) -> Arc<Self> {
+        let partition = (producer_index % lock(&log.state).end_offsets.len()) as u32;
+        Arc::new(Delivery { log, partition, held_back: Mutex::default() })
     }
 
     /// Whether anybody would receive a message.
@@ -172,18 +172,18 @@ impl Delivery {
             return;
         }
         if fate.duplicated {
-            self.log.publish(self.lane, message.clone());
+            self.log.publish(self.partition, message.clone());
         }
-        self.log.publish(self.lane, message);
+        self.log.publish(self.partition, message);
         if let Some(late) = held_back.take() {
-            self.log.publish(self.lane, late);
+            self.log.publish(self.partition, late);
         }
     }
 
     /// Delivers what is still held back: there is no later message to come before it.
     pub fn let_go(&self) {
         if let Some(late) = lock(&self.held_back).take() {
-            self.log.publish(self.lane, late);
+            self.log.publish(self.partition, late);
         }
     }
 }
@@ -191,8 +191,8 @@ impl Delivery {
 /// A message at its place.
 #[derive(Clone)]
 struct Queued {
-    lane: u32,
-    position: u64,
+    partition: u32,
+    offset: u64,
     redelivered: bool,
     message: Message,
 }
@@ -252,13 +252,13 @@ impl Member {
                 }
             }
         };
-        for Queued { lane, position, redelivered, message } in &messages {
+        for Queued { partition, offset, redelivered, message } in &messages {
             let envelope = message.envelope.as_deref();
             each(Received {
                 payload: &message.payload,
                 envelope,
-                lane: *lane,
-                position: *position,
+                partition: *partition,
+                offset: *offset,
                 redelivered: *redelivered,
             });
         }

@@ -18,7 +18,7 @@ use self::script::Script;
 use self::server::Server;
 use super::registry::{Capabilities, Descriptor};
 use super::{
-    Broker, BrokerError, Consumer, Identity, Outgoing, Producer, ReceiveError, Received, Setup, SubmitError,
+    Broker, BrokerError, BrokerInfo, Consumer, Outgoing, Producer, ReceiveError, Received, Setup, SubmitError,
     Subscription, Topic,
 };
 
@@ -53,7 +53,7 @@ impl Broker for NullBroker {
             tls: false,
             sasl: &[],
             properties: false,
-            positions: false,
+            offsets: false,
         },
         check_options: |options| options.try_into::<NullOptions>().map(drop),
     };
@@ -78,10 +78,10 @@ impl Broker for NullBroker {
         Ok(topics.iter().map(|topic| topic.name.clone()).collect())
     }
 
-    async fn producer(&self, slot: usize, topic: &Topic) -> Result<NullProducer, BrokerError> {
-        let server = self.servers[slot % self.servers.len()].clone();
+    async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<NullProducer, BrokerError> {
+        let server = self.servers[producer_index % self.servers.len()].clone();
         let left = self.options.producer_panics_after;
-        Ok(NullProducer { server, delivery: Delivery::new(self.log(topic), slot), left })
+        Ok(NullProducer { server, delivery: Delivery::new(self.log(topic), producer_index), left })
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<NullConsumer, BrokerError> {
@@ -91,12 +91,12 @@ impl Broker for NullBroker {
         })
     }
 
-    async fn ends(&self, topic: &Topic) -> Option<Vec<u64>> {
-        (!self.options.hide_ends).then(|| self.log(topic).ends())
+    async fn end_offsets(&self, topic: &Topic) -> Option<Vec<u64>> {
+        (!self.options.hide_ends).then(|| self.log(topic).end_offsets())
     }
 
-    fn identity(&self) -> Identity {
-        Identity { client: format!("brokermark {}", env!("CARGO_PKG_VERSION")), broker: None, embedded: false }
+    fn identity(&self) -> BrokerInfo {
+        BrokerInfo { client: format!("brokermark {}", env!("CARGO_PKG_VERSION")), broker: None, embedded: false }
     }
 
     async fn close(self, _created: Vec<String>) -> Result<(), BrokerError> {

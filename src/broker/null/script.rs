@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::scenario::written::duration;
+use crate::scenario::deserialize::duration;
 
 /// What the scripted broker does to messages. All shares are from 0 to 1.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -45,7 +45,7 @@ pub struct NullOptions {
     /// Delivered, and answered with a refusal.
     #[serde(deserialize_with = "share")]
     pub fail_after_storing: f64,
-    /// Does not tell where its topics end, as a broker without positions.
+    /// Does not tell where its topics end, as a broker without offsets.
     pub hide_ends: bool,
     /// What happens besides on the way to each group, by its number; groups without an entry get what is there.
     pub groups: Vec<GroupOptions>,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::delivery::{Delivery, Message};
 use super::script::{Fate, Script};
 use crate::broker::{FailureClass, Outgoing};
-use crate::measure::{AckBatch, AckRecorder, Clock, Stamp};
+use crate::measure::{AckBatch, AckRecorder, Clock, SendTag};
 
 /// Acknowledges at once while the script takes no time, else from a queue on a thread of its own.
 pub struct Server {
@@ -31,7 +31,7 @@ struct Queue {
 struct Pending {
     due_ns: u64,
     delivery: Arc<Delivery>,
-    message: Option<(Stamp, usize, Fate, Option<Message>)>,
+    message: Option<(SendTag, usize, Fate, Option<Message>)>,
 }
 
 impl Server {
@@ -145,7 +145,7 @@ impl Server {
 /// Lets a message meet its fate.
 fn settle(
     acks: &mut AckBatch<'_>,
-    stamp: Stamp,
+    stamp: SendTag,
     payload_bytes: usize,
     fate: Fate,
     message: Option<Message>,

@@ -26,7 +26,7 @@ pub struct Admin {
 }
 
 /// An answer.
-struct Answer {
+struct Response {
     status: u16,
     /// Where else to ask.
     location: Option<String>,
@@ -35,7 +35,7 @@ struct Answer {
 
 impl Admin {
     /// For the interface at `url`, as whoever has `token`.
-    pub fn new(url: &str, token: Option<&str>, identity: Option<&tls::Identity>, timeout: Duration) -> Self {
+    pub fn new(url: &str, token: Option<&str>, identity: Option<&tls::TlsIdentity>, timeout: Duration) -> Self {
         let mut config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(timeout));
         config = config.max_idle_connections_per_host(WORKERS);
         // Redirects are followed here, with the method and the token kept. Brokers are not behind a proxy for browsers.
@@ -141,7 +141,7 @@ impl Admin {
 
     /// Asks, and asks again where the answer sends us: each namespace has a broker that knows of its topics, and others
     /// redirect to it.
-    fn call(&self, method: &str, path: &str, body: Option<&str>) -> Result<Answer, BrokerError> {
+    fn call(&self, method: &str, path: &str, body: Option<&str>) -> Result<Response, BrokerError> {
         let mut url = format!("{}/admin/v2/{path}", self.url);
         for _ in 0..MOST_REDIRECTS {
             let answer = self.call_at(method, &url, body)?;
@@ -162,7 +162,7 @@ impl Admin {
         Err(self.unreachable(format!("it was left for others {MOST_REDIRECTS} times, without an answer")))
     }
 
-    fn call_at(&self, method: &str, url: &str, body: Option<&str>) -> Result<Answer, BrokerError> {
+    fn call_at(&self, method: &str, url: &str, body: Option<&str>) -> Result<Response, BrokerError> {
         let mut request = ureq::http::Request::builder().method(method).uri(url);
         request = request.header("Content-Type", "application/json");
         if let Some(authorization) = &self.authorization {
@@ -174,7 +174,7 @@ impl Admin {
         let status = response.status().as_u16();
         let location = response.headers().get("Location").and_then(|to| to.to_str().ok()).map(str::to_owned);
         let text = response.body_mut().read_to_string().map_err(|error| self.unreachable(error.to_string()))?;
-        Ok(Answer { status, location, text })
+        Ok(Response { status, location, text })
     }
 
     fn unreachable(&self, reason: String) -> BrokerError {
@@ -183,7 +183,7 @@ impl Admin {
     }
 }
 
-impl Answer {
+impl Response {
     /// What the broker says, or at least its status.
     fn reason(&self) -> String {
         let said = serde_json::from_str::<serde_json::Value>(&self.text).ok();
@@ -194,7 +194,7 @@ impl Answer {
     }
 }
 
-fn tls_config(identity: &tls::Identity) -> TlsConfig {
+fn tls_config(identity: &tls::TlsIdentity) -> TlsConfig {
     let roots = identity.authorities.iter().map(|authority| Certificate::from_der(authority).to_owned());
     let own = identity.own.as_ref().and_then(|own| {
         let chain: Vec<_> = own.chain.iter().map(|one| Certificate::from_der(one).to_owned()).collect();

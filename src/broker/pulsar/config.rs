@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::wire::compression::Compression;
 use crate::broker::BrokerError;
-use crate::scenario::written::{duration, secret, size};
+use crate::scenario::deserialize::{duration, secret, size};
 use crate::scenario::{BrokerConfig, Secret};
 
 /// How messages are sent and received, and as whom.

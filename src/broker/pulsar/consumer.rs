@@ -6,13 +6,13 @@ use prost::Message as _;
 use tokio::sync::Notify;
 
 use super::config::SubscriptionType;
-use super::connection::{Connection, ConsumerId, Inbox};
-use super::failure::Failure;
-use super::lane::Lanes;
+use super::connection::{Connection, ConsumerId, DeliveryQueue};
+use super::error::RequestError;
 use super::retry::Retry;
 use super::wire::entry;
 use super::wire::frame::Frame;
 use super::wire::proto::{Ack, Flow, FromBroker, Kind, MessageId, Subscribe, ToBroker};
+use super::wire_producer::WireProducers;
 use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
 use crate::scenario::StartFrom;
 
@@ -32,7 +32,7 @@ pub struct Membership {
 
 /// A member of a subscription: one task of the engine owns it.
 pub struct PulsarConsumer {
-    shared: Arc<Lanes>,
+    shared: Arc<WireProducers>,
     membership: Arc<Membership>,
     parts: Vec<Part>,
     /// The part whose messages are taken next.
@@ -46,9 +46,9 @@ pub struct PulsarConsumer {
 struct Part {
     topic: Arc<str>,
     /// Number of the partition.
-    lane: u32,
+    partition: u32,
     state: State,
-    /// Memory that the inbox gets back.
+    /// Memory that the delivery_queue gets back.
     spare: Vec<u8>,
     acks: Vec<MessageId>,
 }
@@ -63,7 +63,7 @@ enum State {
 struct Open {
     connection: Arc<Connection>,
     consumer: ConsumerId,
-    inbox: Arc<Inbox>,
+    delivery_queue: Arc<DeliveryQueue>,
     kind: SubscriptionType,
     /// Messages taken for which the broker has not been given new permits.
     taken: u32,
@@ -74,13 +74,17 @@ impl PulsarConsumer {
     ///
     /// # Errors
     /// When the broker does not let it.
-    pub async fn open(shared: Arc<Lanes>, membership: Membership, topics: Vec<Arc<str>>) -> Result<Self, Failure> {
+    pub async fn open(
+        shared: Arc<WireProducers>,
+        membership: Membership,
+        topics: Vec<Arc<str>>,
+    ) -> Result<Self, RequestError> {
         let (membership, arrived) = (Arc::new(membership), Arc::new(Notify::new()));
         let mut parts = Vec::with_capacity(topics.len());
-        for (lane, topic) in topics.into_iter().enumerate() {
+        for (partition, topic) in topics.into_iter().enumerate() {
             let open = open(&shared, &membership, &topic, &arrived).await?;
             let state = State::Open(open);
-            parts.push(Part { topic, lane: lane as u32, state, spare: Vec::new(), acks: Vec::new() });
+            parts.push(Part { topic, partition: partition as u32, state, spare: Vec::new(), acks: Vec::new() });
         }
         Ok(PulsarConsumer { shared, membership, parts, turn: 0, arrived, unpacked: Vec::new() })
     }
@@ -93,7 +97,7 @@ impl Consumer for PulsarConsumer {
                 part.look()?;
             }
             // From the one after the last, so that each part has its turn.
-            let waiting = |part: &Part| matches!(&part.state, State::Open(open) if open.inbox.is_waiting());
+            let waiting = |part: &Part| matches!(&part.state, State::Open(open) if open.delivery_queue.is_waiting());
             let count = self.parts.len();
             if let Some(turn) = (0..count).map(|step| (self.turn + step) % count).find(|at| waiting(&self.parts[*at])) {
                 self.turn = turn;
@@ -134,12 +138,18 @@ impl Part {
         }
     }
 
-    fn reopen(&mut self, shared: &Arc<Lanes>, membership: &Arc<Membership>, arrived: &Arc<Notify>, reason: Failure) {
+    fn reopen(
+        &mut self,
+        shared: &Arc<WireProducers>,
+        membership: &Arc<Membership>,
+        arrived: &Arc<Notify>,
+        reason: RequestError,
+    ) {
         let (shared, membership, topic) = (shared.clone(), membership.clone(), self.topic.clone());
-        let inbox_arrived = arrived.clone();
+        let delivery_queue_arrived = arrived.clone();
         self.state = State::Opening(Retry::start(reason, arrived.clone(), move || {
             let (shared, membership, topic) = (shared.clone(), membership.clone(), topic.clone());
-            let arrived = inbox_arrived.clone();
+            let arrived = delivery_queue_arrived.clone();
             async move { open(&shared, &membership, &topic, &arrived).await }
         }));
     }
@@ -147,12 +157,12 @@ impl Part {
     /// Hands over what has arrived. The error comes with how many messages were handed over before it.
     fn take(
         &mut self,
-        shared: &Lanes,
+        shared: &WireProducers,
         unpacked: &mut Vec<u8>,
         each: &mut impl FnMut(Received<'_>),
-    ) -> Result<usize, Failure> {
+    ) -> Result<usize, RequestError> {
         let State::Open(open) = &mut self.state else { return Ok(0) };
-        let contents = open.inbox.take(std::mem::take(&mut self.spare));
+        let contents = open.delivery_queue.take(std::mem::take(&mut self.spare));
         if let Some(failure) = contents.closed {
             return Err(failure);
         }
@@ -166,13 +176,14 @@ impl Part {
                 continue;
             };
             let redelivered = message.redelivery_count() > 0;
-            let held = match entry::read(frame.rest, self.lane, redelivered, unpacked, each) {
+            let held = match entry::read(frame.rest, self.partition, redelivered, unpacked, each) {
                 Ok(messages) => {
                     count += messages;
                     messages
                 }
                 Err(error) => {
-                    damaged = Some(Failure { class: FailureClass::Other, ..Failure::lost(error.to_string()) });
+                    damaged =
+                        Some(RequestError { class: FailureClass::Other, ..RequestError::lost(error.to_string()) });
                     entry::count(frame.rest)
                 }
             };
@@ -191,11 +202,11 @@ impl Part {
 
 impl Open {
     /// Acknowledges what was taken, and lets the broker send as much again.
-    fn give_back(&mut self, permits: u32, acks: &mut Vec<MessageId>, shared: &Lanes) {
+    fn give_back(&mut self, permits: u32, acks: &mut Vec<MessageId>, shared: &WireProducers) {
         let Some(last) = acks.last().copied() else { return };
         let options = &shared.options;
         let cumulative = self.kind.is_cumulative();
-        // A broken connection shows in the inbox; the broker will deliver again what it has no acknowledgement for.
+        // A broken connection shows in the delivery_queue; the broker will deliver again what it has no acknowledgement for.
         let send = |command: ToBroker| drop(self.connection.send(&command));
         let ack = |message_id: Vec<MessageId>| {
             let ack = Ack { consumer_id: self.consumer, ack_type: cumulative.into(), message_id };
@@ -226,11 +237,16 @@ fn flow(consumer_id: ConsumerId, message_permits: u32) -> ToBroker {
     ToBroker { kind: Kind::Flow.into(), flow: Some(flow), ..ToBroker::default() }
 }
 
-async fn open(shared: &Lanes, membership: &Membership, topic: &str, arrived: &Arc<Notify>) -> Result<Open, Failure> {
+async fn open(
+    shared: &WireProducers,
+    membership: &Membership,
+    topic: &str,
+    arrived: &Arc<Notify>,
+) -> Result<Open, RequestError> {
     let connection = shared.pool.connection_for(topic, membership.index).await?;
-    let (consumer, inbox) = connection.add_consumer(arrived.clone());
-    // From here on, dropping it takes the inbox away again.
-    let open = Open { connection: connection.clone(), consumer, inbox, kind: membership.kind, taken: 0 };
+    let (consumer, delivery_queue) = connection.add_consumer(arrived.clone());
+    // From here on, dropping it takes the delivery_queue away again.
+    let open = Open { connection: connection.clone(), consumer, delivery_queue, kind: membership.kind, taken: 0 };
     connection
         .request(shared.pool.timeout(), |request_id| {
             let subscribe = Subscribe {

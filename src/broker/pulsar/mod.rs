@@ -3,9 +3,9 @@
 //! - `config`: the `[broker.pulsar]` table; `name`: names of topics; `failure`: what goes wrong, by class.
 //! - `wire`: the binary protocol.
 //! - `connection`: one connection to one broker; `pool`: all of them, and which serves a topic.
-//! - `producer`: what the engine's tasks send with, over one `lane` for each partition, chosen by `routing`.
+//! - `producer`: what the engine's tasks send with, over one `wire_producer` for each partition, chosen by `routing`.
 //! - `consumer`: what they receive with.
-//! - `retry`: opens lanes and consumers again.
+//! - `retry`: opens wire_producers and consumers again.
 //! - `admin`: topics made and removed.
 //!
 //! Why not the `pulsar` crate: docs/decisions/0006-pulsar-protocol.md.
@@ -14,14 +14,14 @@ mod admin;
 mod config;
 mod connection;
 mod consumer;
-mod failure;
-mod lane;
+mod error;
 mod name;
 mod pool;
 mod producer;
 mod retry;
 mod routing;
 mod wire;
+mod wire_producer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -33,17 +33,17 @@ use self::admin::Admin;
 use self::config::{PulsarOptions, SubscriptionType};
 use self::connection::SocketSettings;
 use self::consumer::{Membership, PulsarConsumer};
-use self::lane::{Lane, Lanes};
 use self::name::TopicName;
 use self::pool::Pool;
 use self::producer::PulsarProducer;
 use self::wire::entry::Manner;
+use self::wire_producer::{WireProducer, WireProducers};
 use super::registry::{Capabilities, Descriptor};
-use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic, tls};
+use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic, tls};
 
 /// A Pulsar cluster.
 pub struct PulsarBroker {
-    shared: Arc<Lanes>,
+    shared: Arc<WireProducers>,
     admin: Admin,
     /// Partitions of the trial's topics, as found or made.
     partitions: Mutex<BTreeMap<String, u32>>,
@@ -52,7 +52,7 @@ pub struct PulsarBroker {
     connections: usize,
     consumers: AtomicUsize,
     run_id: String,
-    identity: Identity,
+    identity: BrokerInfo,
 }
 
 impl Broker for PulsarBroker {
@@ -71,7 +71,7 @@ impl Broker for PulsarBroker {
             tls: true,
             sasl: &[],
             properties: false,
-            positions: false,
+            offsets: false,
         },
         check_options: config::check,
     };
@@ -83,12 +83,12 @@ impl Broker for PulsarBroker {
         let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
         let Setup { config, acks, timeout, .. } = &setup;
         let options = PulsarOptions::read(config)?;
-        let identity = config.security.tls.as_ref().map(tls::Identity::read).transpose().map_err(refused)?;
+        let identity = config.security.tls.as_ref().map(tls::TlsIdentity::read).transpose().map_err(refused)?;
         let token = options.token.as_ref().map(crate::scenario::Secret::reveal).transpose().map_err(refused)?;
         let admin_url = options.admin.clone().unwrap_or_else(|| admin_url(&config.addresses, identity.is_some()));
         let admin = Admin::new(&admin_url, token.as_deref(), identity.as_ref(), *timeout);
         let settings = SocketSettings {
-            tls: identity.as_ref().map(tls::Identity::client_config).transpose().map_err(refused)?,
+            tls: identity.as_ref().map(tls::TlsIdentity::client_config).transpose().map_err(refused)?,
             token: token.map(Arc::from),
             certified: identity.as_ref().is_some_and(|identity| identity.own.is_some()),
             timeout: *timeout,
@@ -101,14 +101,14 @@ impl Broker for PulsarBroker {
             let greeting = pool.greet(index).await.map_err(|failure| failure.at(&config.addresses.join(", ")))?;
             server_version = greeting.server_version;
         }
-        let identity = Identity {
+        let identity = BrokerInfo {
             client: format!("brokermark {}", env!("CARGO_PKG_VERSION")),
             broker: Some(server_version),
             embedded: false,
         };
         let manner = Manner::new(options.compression, &setup.headers);
         let recorder = acks.recorder();
-        let shared = Lanes { pool: Arc::new(pool), options, manner, recorder, waited_ns: AtomicU64::new(0) };
+        let shared = WireProducers { pool: Arc::new(pool), options, manner, recorder, waited_ns: AtomicU64::new(0) };
         Ok(PulsarBroker {
             shared: Arc::new(shared),
             admin,
@@ -135,12 +135,12 @@ impl Broker for PulsarBroker {
         Ok(made)
     }
 
-    async fn producer(&self, slot: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {
-        let index = slot % self.connections;
+    async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {
+        let index = producer_index % self.connections;
         let parts = self.parts(&topic.name).into_iter();
-        let lanes = try_join_all(parts.map(|part| Lane::open(self.shared.clone(), part, index)));
-        let lanes = lanes.await.map_err(|failure| failure.of_topic(&topic.name, "written to"))?;
-        Ok(PulsarProducer::new(self.shared.clone(), lanes, slot))
+        let wire_producers = try_join_all(parts.map(|part| WireProducer::open(self.shared.clone(), part, index)));
+        let wire_producers = wire_producers.await.map_err(|failure| failure.of_topic(&topic.name, "written to"))?;
+        Ok(PulsarProducer::new(self.shared.clone(), wire_producers, producer_index))
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<PulsarConsumer, BrokerError> {
@@ -162,7 +162,7 @@ impl Broker for PulsarBroker {
         Ok(consumer)
     }
 
-    fn identity(&self) -> Identity {
+    fn identity(&self) -> BrokerInfo {
         self.identity.clone()
     }
 

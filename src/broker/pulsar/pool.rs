@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::connection::{Connection, Greeting, SocketSettings};
-use super::failure::Failure;
+use super::error::RequestError;
 use super::wire::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
 use crate::measure::AckRecorder;
 
@@ -19,7 +19,7 @@ const MOST_REDIRECTS: usize = 20;
 
 /// A broker to connect to, and by what way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct TopicConnection {
     /// `host:port`.
     address: String,
     /// The broker that a proxy at `address` is to connect us with.
@@ -37,12 +37,12 @@ pub struct Pool {
 
 /// By the broker and the connection's number among those to it. Locked while one is made, so that all who need it wait
 /// for the same one.
-type Slots = HashMap<(Place, usize), Arc<AsyncMutex<Slot>>>;
+type Slots = HashMap<(TopicConnection, usize), Arc<AsyncMutex<Slot>>>;
 
 #[derive(Default)]
 struct Slot {
     connection: Option<Arc<Connection>>,
-    failed: Option<(Instant, Failure)>,
+    failed: Option<(Instant, RequestError)>,
 }
 
 impl Pool {
@@ -60,7 +60,7 @@ impl Pool {
     ///
     /// # Errors
     /// When none of them answers: with the last one's reason.
-    pub async fn greet(&self, index: usize) -> Result<Greeting, Failure> {
+    pub async fn greet(&self, index: usize) -> Result<Greeting, RequestError> {
         self.entrance(index).await.map(|(_, connection)| connection.greeting.clone())
     }
 
@@ -68,12 +68,13 @@ impl Pool {
     ///
     /// # Errors
     /// When no broker serves it, or it cannot be reached.
-    pub async fn connection_for(&self, topic: &str, index: usize) -> Result<Arc<Connection>, Failure> {
+    pub async fn connection_for(&self, topic: &str, index: usize) -> Result<Arc<Connection>, RequestError> {
         let (entrance, mut via) = self.entrance(index).await?;
         let mut authoritative = false;
         for _ in 0..MOST_REDIRECTS {
             let answer = self.look_up(&via, topic, authoritative).await?;
-            let refusal = || Failure::refused(answer.error.unwrap_or(0), answer.message.as_deref().unwrap_or_default());
+            let refusal =
+                || RequestError::refused(answer.error.unwrap_or(0), answer.message.as_deref().unwrap_or_default());
             if answer.response() == LookupType::Failed {
                 return Err(refusal());
             }
@@ -84,15 +85,15 @@ impl Pool {
             }
             authoritative = answer.authoritative();
         }
-        Err(Failure::lost(format!(
+        Err(RequestError::lost(format!(
             "the cluster sent us from broker to broker {MOST_REDIRECTS} times, looking for {topic}"
         )))
     }
 
-    async fn entrance(&self, index: usize) -> Result<(String, Arc<Connection>), Failure> {
-        let mut last = Failure::lost("there is no address");
+    async fn entrance(&self, index: usize) -> Result<(String, Arc<Connection>), RequestError> {
+        let mut last = RequestError::lost("there is no address");
         for address in &self.addresses {
-            let place = Place { address: address.clone(), proxy_to: None };
+            let place = TopicConnection { address: address.clone(), proxy_to: None };
             match self.get(&place, index).await {
                 Ok(connection) => return Ok((address.clone(), connection)),
                 Err(failure) => last = failure,
@@ -101,7 +102,7 @@ impl Pool {
         Err(last)
     }
 
-    async fn get(&self, place: &Place, index: usize) -> Result<Arc<Connection>, Failure> {
+    async fn get(&self, place: &TopicConnection, index: usize) -> Result<Arc<Connection>, RequestError> {
         let slot = {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
             slots.entry((place.clone(), index)).or_default().clone()
@@ -131,29 +132,35 @@ impl Pool {
         }
     }
 
-    async fn look_up(&self, via: &Connection, topic: &str, authoritative: bool) -> Result<LookupResponse, Failure> {
+    async fn look_up(
+        &self,
+        via: &Connection,
+        topic: &str,
+        authoritative: bool,
+    ) -> Result<LookupResponse, RequestError> {
         let answer = via
             .request(self.settings.timeout, |request_id| {
                 let lookup = Lookup { topic: topic.to_owned(), request_id, authoritative: Some(authoritative) };
                 ToBroker { kind: Kind::Lookup.into(), lookup: Some(Box::new(lookup)), ..ToBroker::default() }
             })
             .await?;
-        let answer =
-            answer.lookup_response.ok_or_else(|| Failure::lost("the broker answered a lookup with something else"))?;
+        let answer = answer
+            .lookup_response
+            .ok_or_else(|| RequestError::lost("the broker answered a lookup with something else"))?;
         Ok(*answer)
     }
 
     /// Where a lookup's answer sends us.
-    fn place(&self, entrance: &str, answer: &LookupResponse) -> Option<Place> {
+    fn place(&self, entrance: &str, answer: &LookupResponse) -> Option<TopicConnection> {
         let url = match &self.settings.tls {
             Some(_) => answer.broker_service_url_tls.as_ref(),
             None => answer.broker_service_url.as_ref(),
         };
         let broker = url?.split_once("://").map(|(_, rest)| rest.trim_end_matches('/').to_owned())?;
         Some(if answer.proxy_through_service_url() {
-            Place { address: entrance.to_owned(), proxy_to: Some(broker) }
+            TopicConnection { address: entrance.to_owned(), proxy_to: Some(broker) }
         } else {
-            Place { address: broker, proxy_to: None }
+            TopicConnection { address: broker, proxy_to: None }
         })
     }
 }

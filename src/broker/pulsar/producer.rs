@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::lane::{Lane, Lanes};
 use super::routing::partition;
+use super::wire_producer::{WireProducer, WireProducers};
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 
 /// A sender to one topic.
 pub struct PulsarProducer {
-    shared: Arc<Lanes>,
+    shared: Arc<WireProducers>,
     /// One for each partition; one for a topic that has none.
-    lanes: Vec<Lane>,
-    /// The lane that the next batch without keys goes to.
+    wire_producers: Vec<WireProducer>,
+    /// The wire_producer that the next batch without keys goes to.
     turn: usize,
     /// Kept for its memory only: empty between batches.
     groups: Vec<Group>,
@@ -24,32 +24,32 @@ pub struct PulsarProducer {
 /// Messages of a batch that go into the same entries, by their places in the batch.
 #[derive(Default)]
 struct Group {
-    lane: usize,
+    partition: usize,
     messages: Vec<usize>,
     refused: Option<SubmitError>,
 }
 
 impl PulsarProducer {
-    /// `slot` is the producer's number among all of the trial.
-    pub(super) fn new(shared: Arc<Lanes>, lanes: Vec<Lane>, slot: usize) -> Self {
+    /// `producer_index` is the producer's number among all of the trial.
+    pub(super) fn new(shared: Arc<WireProducers>, wire_producers: Vec<WireProducer>, producer_index: usize) -> Self {
         // Producers begin at different partitions, so that these fill evenly.
-        let turn = slot % lanes.len();
-        PulsarProducer { shared, lanes, turn, groups: Vec::new() }
+        let turn = producer_index % wire_producers.len();
+        PulsarProducer { shared, wire_producers, turn, groups: Vec::new() }
     }
 
-    async fn ready(&mut self, lane: usize) -> Result<(), SubmitError> {
+    async fn ready(&mut self, partition: usize) -> Result<(), SubmitError> {
         let begin = Instant::now();
-        if self.lanes[lane].ready().await? {
+        if self.wire_producers[partition].ready().await? {
             self.shared.waited_ns.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    async fn submit_to(&mut self, lane: usize, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
+    async fn submit_to(&mut self, partition: usize, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         loop {
-            self.ready(lane).await?;
-            if self.lanes[lane].add(batch.len(), |index| &batch[index]) {
-                self.turn = (lane + 1) % self.lanes.len();
+            self.ready(partition).await?;
+            if self.wire_producers[partition].add(batch.len(), |index| &batch[index]) {
+                self.turn = (partition + 1) % self.wire_producers.len();
                 return Ok(batch.len());
             }
         }
@@ -59,13 +59,13 @@ impl PulsarProducer {
         let mut groups = mem::take(&mut self.groups);
         self.group(batch, &mut groups);
         for group in &mut groups {
-            group.refused = self.ready(group.lane).await.err();
+            group.refused = self.ready(group.partition).await.err();
         }
         // From here on nothing waits, so that all are taken or none.
         for group in &mut groups {
             let at = |index: usize| &batch[group.messages[index]];
             let refused = match group.refused.take() {
-                None if self.lanes[group.lane].add(group.messages.len(), at) => continue,
+                None if self.wire_producers[group.partition].add(group.messages.len(), at) => continue,
                 None => {
                     let message = "the connection broke before the message was sent".to_owned();
                     SubmitError { class: FailureClass::ConnectionLost, message }
@@ -79,7 +79,7 @@ impl PulsarProducer {
         }
         groups.clear();
         self.groups = groups;
-        self.turn = (self.turn + 1) % self.lanes.len();
+        self.turn = (self.turn + 1) % self.wire_producers.len();
         Ok(batch.len())
     }
 
@@ -88,19 +88,21 @@ impl PulsarProducer {
         let mut places: HashMap<(usize, Option<&[u8]>), usize> = HashMap::new();
         groups.clear();
         for (index, outgoing) in batch.iter().enumerate() {
-            let lane = self.lane_of(outgoing);
+            let partition = self.partition_of(outgoing);
             let key = outgoing.key.filter(|_| self.shared.options.batch_by_key);
-            let place = *places.entry((lane, key)).or_insert_with(|| {
-                groups.push(Group { lane, ..Group::default() });
+            let place = *places.entry((partition, key)).or_insert_with(|| {
+                groups.push(Group { partition, ..Group::default() });
                 groups.len() - 1
             });
             groups[place].messages.push(index);
         }
     }
 
-    fn lane_of(&self, outgoing: &Outgoing<'_>) -> usize {
+    fn partition_of(&self, outgoing: &Outgoing<'_>) -> usize {
         match outgoing.key {
-            Some(key) if self.lanes.len() > 1 => partition(self.shared.options.hashing, key, self.lanes.len()),
+            Some(key) if self.wire_producers.len() > 1 => {
+                partition(self.shared.options.hashing, key, self.wire_producers.len())
+            }
             _ => self.turn,
         }
     }
@@ -109,18 +111,18 @@ impl PulsarProducer {
 impl Producer for PulsarProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         let Some(first) = batch.first() else { return Ok(0) };
-        let largest = self.lanes[self.turn].max_message();
+        let largest = self.wire_producers[self.turn].max_message();
         let fitting = batch.iter().take_while(|outgoing| outgoing.payload.len() <= largest).count();
         if fitting == 0 {
             let message = format!("a message of {} bytes, but the broker takes {largest}", first.payload.len());
             return Err(SubmitError { class: FailureClass::TooLarge, message });
         }
         let batch = &batch[..fitting];
-        let keys_matter = self.lanes.len() > 1 || self.shared.options.batch_by_key;
+        let keys_matter = self.wire_producers.len() > 1 || self.shared.options.batch_by_key;
         if batch.len() > 1 && keys_matter && batch.iter().any(|outgoing| outgoing.key.is_some()) {
             self.submit_by_key(batch).await
         } else {
-            self.submit_to(self.lane_of(first), batch).await
+            self.submit_to(self.partition_of(first), batch).await
         }
     }
 }

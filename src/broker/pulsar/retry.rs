@@ -10,7 +10,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::failure::Failure;
+use super::error::RequestError;
 
 /// Between one attempt and the next, doubling from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -20,16 +20,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub struct Retry<T> {
     task: AbortHandle,
     /// There before anybody is notified.
-    end: oneshot::Receiver<Result<T, Failure>>,
+    end: oneshot::Receiver<Result<T, RequestError>>,
     since: Instant,
-    last: Arc<Mutex<Failure>>,
+    last: Arc<Mutex<RequestError>>,
 }
 
 impl<T: Send + 'static> Retry<T> {
     /// Begins to try, because of `reason`. `done` is notified when it has come to an end.
-    pub fn start<F>(reason: Failure, done: Arc<Notify>, mut attempt: impl FnMut() -> F + Send + 'static) -> Self
+    pub fn start<F>(reason: RequestError, done: Arc<Notify>, mut attempt: impl FnMut() -> F + Send + 'static) -> Self
     where
-        F: Future<Output = Result<T, Failure>> + Send,
+        F: Future<Output = Result<T, RequestError>> + Send,
     {
         let last = Arc::new(Mutex::new(reason));
         let seen = last.clone();
@@ -58,7 +58,7 @@ impl<T: Send + 'static> Retry<T> {
     ///
     /// # Errors
     /// The lasting failure.
-    pub async fn within(&mut self, patience: Duration) -> Option<Result<T, Failure>> {
+    pub async fn within(&mut self, patience: Duration) -> Option<Result<T, RequestError>> {
         let left = patience.saturating_sub(self.since.elapsed());
         if left.is_zero() {
             return self.now();
@@ -73,7 +73,7 @@ impl<T: Send + 'static> Retry<T> {
     ///
     /// # Errors
     /// The lasting failure.
-    pub fn now(&mut self) -> Option<Result<T, Failure>> {
+    pub fn now(&mut self) -> Option<Result<T, RequestError>> {
         match self.end.try_recv() {
             Ok(end) => Some(end),
             Err(TryRecvError::Empty) => None,
@@ -82,13 +82,13 @@ impl<T: Send + 'static> Retry<T> {
     }
 
     /// What the last attempt failed with.
-    pub fn last(&self) -> Failure {
+    pub fn last(&self) -> RequestError {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-fn crashed() -> Failure {
-    Failure { lasting: true, ..Failure::lost("the task that tried to open it again has crashed") }
+fn crashed() -> RequestError {
+    RequestError { lasting: true, ..RequestError::lost("the task that tried to open it again has crashed") }
 }
 
 impl<T> Drop for Retry<T> {
@@ -107,22 +107,22 @@ mod tests {
     async fn what_it_came_to_is_there_when_it_is_told() {
         let (done, attempts) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
         let counted = attempts.clone();
-        let mut retry = Retry::start(Failure::lost("first"), done.clone(), move || {
+        let mut retry = Retry::start(RequestError::lost("first"), done.clone(), move || {
             let attempt = counted.fetch_add(1, Ordering::Relaxed);
-            async move { if attempt < 3 { Err(Failure::late(format!("attempt {attempt}"))) } else { Ok(attempt) } }
+            async move { if attempt < 3 { Err(RequestError::late(format!("attempt {attempt}"))) } else { Ok(attempt) } }
         });
-        assert_eq!((retry.now(), retry.last()), (None, Failure::lost("first")));
+        assert_eq!((retry.now(), retry.last()), (None, RequestError::lost("first")));
         assert_eq!(retry.within(Duration::ZERO).await, None);
         done.notified().await;
-        assert_eq!(retry.last(), Failure::late("attempt 2"));
+        assert_eq!(retry.last(), RequestError::late("attempt 2"));
         assert_eq!(retry.now(), Some(Ok(3)));
     }
 
     #[tokio::test]
     async fn a_lasting_failure_ends_it() {
-        let lasting = Failure { lasting: true, ..Failure::lost("terminated") };
+        let lasting = RequestError { lasting: true, ..RequestError::lost("terminated") };
         let told = lasting.clone();
-        let mut retry = Retry::<()>::start(Failure::lost("first"), Arc::default(), move || {
+        let mut retry = Retry::<()>::start(RequestError::lost("first"), Arc::default(), move || {
             let told = told.clone();
             async move { Err(told) }
         });

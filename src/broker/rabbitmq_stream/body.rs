@@ -2,8 +2,8 @@
 
 use super::amqp::{Body as AmqpBody, Message, SectionKind, Sections, Value};
 use super::config::Body;
-use crate::broker::{ENVELOPE_HEADER, Outgoing};
-use crate::measure::ENVELOPE_BYTES;
+use crate::broker::{Outgoing, TRACE_HEADER_NAME};
+use crate::measure::TRACE_HEADER_BYTES;
 
 /// `00 53 75`: a described value whose descriptor is the small number of the data section.
 const DATA: [u8; 3] = [0x00, 0x53, 0x75];
@@ -30,9 +30,9 @@ impl Writer {
         }
         let mut map: Vec<_> = headers.iter().map(|(name, value)| (Value::String(name), Value::String(value))).collect();
         let plain = if map.is_empty() { Vec::new() } else { application_properties(map.clone())? };
-        map.push((Value::String(ENVELOPE_HEADER), Value::Binary(&[0; ENVELOPE_BYTES])));
+        map.push((Value::String(TRACE_HEADER_NAME), Value::Binary(&[0; TRACE_HEADER_BYTES])));
         let mut enveloped = application_properties(map)?;
-        enveloped.truncate(enveloped.len() - ENVELOPE_BYTES);
+        enveloped.truncate(enveloped.len() - TRACE_HEADER_BYTES);
         Ok(Writer { body, headers: plain.into(), headers_before_envelope: enveloped.into() })
     }
 
@@ -125,7 +125,7 @@ pub fn open(body: Body, message: &[u8]) -> Opened<'_> {
         let Ok(section) = section else { break };
         match section.kind {
             SectionKind::ApplicationProperties => {
-                if let Ok(Some(Value::Binary(envelope))) = section.find(ENVELOPE_HEADER) {
+                if let Ok(Some(Value::Binary(envelope))) = section.find(TRACE_HEADER_NAME) {
                     opened.envelope = Some(envelope);
                 }
             }
@@ -144,13 +144,13 @@ pub fn open(body: Body, message: &[u8]) -> Opened<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Stamp;
+    use crate::measure::SendTag;
     use proptest::prelude::*;
 
     #[test]
     fn ten_bytes_take_fifteen() {
         let outgoing =
-            Outgoing { payload: b"0000001357", key: None, envelope: None, stamp: Stamp::new(0, 0, 0, 0, true) };
+            Outgoing { payload: b"0000001357", key: None, envelope: None, stamp: SendTag::new(0, 0, 0, 0, true) };
         let mut out = Vec::new();
         Writer::new(Body::Amqp, &[]).unwrap().write(&outgoing, &mut out);
         assert_eq!(out, b"\0Su\xa0\x0a0000001357");
@@ -167,12 +167,12 @@ mod tests {
         fn what_was_written_is_opened(
             payload in proptest::collection::vec(any::<u8>(), 0..600),
             key in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300)),
-            envelope: Option<[u8; ENVELOPE_BYTES]>,
+            envelope: Option<[u8; TRACE_HEADER_BYTES]>,
             headers in proptest::collection::vec(("[a-z]{1,100}", ".{0,100}"), 0..4),
         ) {
             let envelope = envelope.as_ref().map(|envelope| &envelope[..]);
             let key = key.as_deref();
-            let outgoing = Outgoing { payload: &payload, key, envelope, stamp: Stamp::new(0, 0, 0, 0, true) };
+            let outgoing = Outgoing { payload: &payload, key, envelope, stamp: SendTag::new(0, 0, 0, 0, true) };
             let writer = Writer::new(Body::Amqp, &headers).unwrap();
             let mut out = Vec::new();
             writer.write(&outgoing, &mut out);

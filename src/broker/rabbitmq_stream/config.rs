@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::codec::command::Offset;
 pub use super::codec::compression::Compression;
-use crate::scenario::written::{duration, size};
+use crate::scenario::deserialize::{duration, size};
 
 /// The longest name that a publisher may have.
 const MOST_NAME_BYTES: usize = 200;

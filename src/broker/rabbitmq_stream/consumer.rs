@@ -14,9 +14,9 @@ use super::codec::command::{self, Offset, Request};
 use super::codec::frame::{Frame, decode};
 use super::codec::{Malformed, code};
 use super::config::Body;
+use super::connect::{DialError, Dialer, Session};
 use super::control::Control;
-use super::dial::{DialError, Dialer, Session};
-use super::failure::class_of;
+use super::error::class_of;
 use super::tail;
 use crate::broker::{BrokerError, Consumer, FailureClass, ReceiveError, Received};
 
@@ -38,7 +38,7 @@ pub struct RabbitmqStreamConsumer {
 /// A stream, and how far it was read.
 struct Source {
     stream: String,
-    lane: u32,
+    partition: u32,
     from: Offset,
     /// The offset of the next message, once that is known: from then on, new subscriptions begin there.
     next: Option<u64>,
@@ -56,7 +56,7 @@ struct Feed {
 }
 
 impl RabbitmqStreamConsumer {
-    /// Subscribes to `streams`, each with its lane. What is sent once this has resolved will be received.
+    /// Subscribes to `streams`, each with its partition. What is sent once this has resolved will be received.
     pub(super) async fn subscribe(
         dialer: Arc<Dialer>,
         control: Arc<Control>,
@@ -64,7 +64,7 @@ impl RabbitmqStreamConsumer {
         from: Offset,
     ) -> Result<Self, BrokerError> {
         let sources: Vec<_> =
-            streams.into_iter().map(|(lane, stream)| Source { stream, lane, from, next: None }).collect();
+            streams.into_iter().map(|(partition, stream)| Source { stream, partition, from, next: None }).collect();
         let mut beat = interval(LONGEST_BEAT.min(dialer.options().heartbeat / 2));
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (feeds, scratch) = (Vec::new(), Vec::new());
@@ -122,7 +122,7 @@ impl RabbitmqStreamConsumer {
             self.dialer.within(session.ask(&subscribe, "the subscription")).await?;
         }
         for id in 0..sources.len() {
-            command::credit(&mut session.outbox.bytes, id as u8, self.dialer.options().credit);
+            command::credit(&mut session.write_buffer.bytes, id as u8, self.dialer.options().credit);
         }
         self.dialer.within(session.flush()).await?;
         let now = Instant::now();
@@ -138,7 +138,7 @@ impl RabbitmqStreamConsumer {
                 return Err(lost(format!("no sign of life for {:?}", heard.elapsed())));
             }
             if spoke.elapsed() >= heartbeat / 2 {
-                command::heartbeat(&mut session.outbox.bytes);
+                command::heartbeat(&mut session.write_buffer.bytes);
                 *spoke = Instant::now();
             }
         }
@@ -149,16 +149,16 @@ impl RabbitmqStreamConsumer {
 impl Feed {
     /// Resolves when something has come, or the connection has ended; writes what is left to write meanwhile.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Session { link, inbox, outbox, .. } = &mut self.session;
-        if outbox.unwritten() > 0
-            && link.poll_writable(context).is_ready()
-            && let Err(error) = outbox.flush(link)
+        let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
+        if write_buffer.unwritten() > 0
+            && transport.poll_writable(context).is_ready()
+            && let Err(error) = write_buffer.flush(transport)
         {
             self.ended = Some(error);
             return Poll::Ready(());
         }
         loop {
-            let filled = ready!(link.poll_readable(context)).and_then(|()| inbox.fill(link));
+            let filled = ready!(transport.poll_readable(context)).and_then(|()| read_buffer.fill(transport));
             match filled {
                 // Not readable after all: asked again, so that it is waited for.
                 Ok(0) => {}
@@ -176,7 +176,7 @@ impl Feed {
 
     /// Whether [`Feed::take`] has something to do.
     fn is_filled(&self) -> bool {
-        self.ended.is_some() || !matches!(self.session.inbox.has_next(decode), Ok(false))
+        self.ended.is_some() || !matches!(self.session.read_buffer.has_next(decode), Ok(false))
     }
 
     /// Hands over what has come.
@@ -188,13 +188,13 @@ impl Feed {
         taken: &mut usize,
         each: &mut impl FnMut(Received<'_>),
     ) -> Result<(), ReceiveError> {
-        let Session { link, inbox, outbox, .. } = &mut self.session;
-        while let Some(frame) = inbox.next(decode).map_err(|error| other(error.to_string()))? {
+        let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
+        while let Some(frame) = read_buffer.next(decode).map_err(|error| other(error.to_string()))? {
             match frame {
                 Frame::Deliver { subscription, chunk } => {
                     let number = self.sources.get(usize::from(subscription));
                     let Some(source) = number.and_then(|number| sources.get_mut(*number)) else { continue };
-                    command::credit(&mut outbox.bytes, subscription, 1);
+                    command::credit(&mut write_buffer.bytes, subscription, 1);
                     let delivered = source.deliver(chunk, scratch, body, taken, each);
                     delivered.map_err(|error| other(format!("{}: {error}", source.stream)))?;
                 }
@@ -215,9 +215,9 @@ impl Feed {
         if let Some(error) = self.ended.take() {
             return Err(lost(error.to_string()));
         }
-        if outbox.unwritten() > 0 {
+        if write_buffer.unwritten() > 0 {
             self.spoke = Instant::now();
-            outbox.flush(link).map_err(|error| lost(error.to_string()))?;
+            write_buffer.flush(transport).map_err(|error| lost(error.to_string()))?;
         }
         Ok(())
     }
@@ -249,8 +249,8 @@ impl Source {
             each(Received {
                 payload: opened.payload,
                 envelope: opened.envelope,
-                lane: self.lane,
-                position: 0,
+                partition: self.partition,
+                offset: 0,
                 redelivered: false,
             });
             *taken += 1;

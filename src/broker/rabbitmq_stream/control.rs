@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::codec::code;
 use super::codec::command::{Metadata, Request, read_strings};
 use super::config::ConnectTo;
-use super::dial::{DialError, Dialer, Server, Session};
+use super::connect::{DialError, Dialer, Server, Session};
 use crate::broker::{BrokerError, Topic};
 
 /// How often new streams are looked for.
@@ -28,7 +28,7 @@ pub struct Control {
 
 /// A stream's place in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct StreamLocation {
     pub stream: String,
     /// `host:port`; `None` while there is none.
     pub leader: Option<String>,
@@ -99,7 +99,7 @@ impl Control {
     /// # Errors
     /// When the server does not say.
     pub async fn streams(&self, topic: &str) -> Result<Vec<String>, BrokerError> {
-        if let [Place { stream, .. }] = &self.places(&[topic]).await?[..] {
+        if let [StreamLocation { stream, .. }] = &self.places(&[topic]).await?[..] {
             return Ok(vec![stream.clone()]);
         }
         match self.ask(&Request::partitions(topic), "the partitions").await? {
@@ -115,7 +115,7 @@ impl Control {
     ///
     /// # Errors
     /// When the server does not say.
-    pub async fn places(&self, streams: &[&str]) -> Result<Vec<Place>, BrokerError> {
+    pub async fn places(&self, streams: &[&str]) -> Result<Vec<StreamLocation>, BrokerError> {
         let unreadable = |error: DialError| error.into_broker_error(&self.addresses[0]);
         let rest = match self.ask(&Request::metadata(streams), "the metadata").await? {
             Ok(rest) => rest,
@@ -128,7 +128,7 @@ impl Control {
         };
         let exists = metadata.streams.iter().filter(|stream| stream.code != code::STREAM_DOES_NOT_EXIST);
         Ok(exists
-            .map(|stream| Place {
+            .map(|stream| StreamLocation {
                 stream: stream.name.clone(),
                 leader: address(stream.leader).filter(|_| stream.code == code::OK),
                 members: stream.replicas.len() + 1,
@@ -138,7 +138,7 @@ impl Control {
 
     /// Where to connect for a stream: to its leader, or to the scenario's addresses in turn. The first is the best, the
     /// others are for when it is gone.
-    pub fn addresses_for(&self, place: &Place, turn: usize) -> Vec<String> {
+    pub fn addresses_for(&self, place: &StreamLocation, turn: usize) -> Vec<String> {
         let count = self.addresses.len();
         let mut addresses: Vec<String> =
             (0..count).map(|number| self.addresses[(turn + number) % count].clone()).collect();

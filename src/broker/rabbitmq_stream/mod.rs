@@ -15,11 +15,11 @@ pub mod amqp;
 mod body;
 pub mod codec;
 mod config;
+mod connect;
 mod connection;
 mod consumer;
 mod control;
-mod dial;
-mod failure;
+mod error;
 mod pending;
 mod producer;
 mod routing;
@@ -35,13 +35,13 @@ use tokio::time::timeout;
 use self::body::Writer;
 use self::codec::command::Offset;
 pub use self::config::RabbitmqStreamOptions;
+use self::connect::Dialer;
 use self::connection::Connection;
 use self::consumer::RabbitmqStreamConsumer;
-use self::control::{Control, Place};
-use self::dial::Dialer;
-use self::producer::{Lane, RabbitmqStreamProducer};
+use self::control::{Control, StreamLocation};
+use self::producer::{RabbitmqStreamProducer, StreamPublisher};
 use super::registry::{Capabilities, Descriptor};
-use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::measure::Acks;
 use crate::scenario::{SaslMechanism, StartFrom};
 
@@ -56,7 +56,7 @@ pub struct RabbitmqStreamBroker {
     /// To each node.
     connections_wanted: usize,
     connections: Mutex<BTreeMap<(String, usize), Arc<Connection>>>,
-    topics: Mutex<BTreeMap<String, Arc<Vec<Place>>>>,
+    topics: Mutex<BTreeMap<String, Arc<Vec<StreamLocation>>>>,
     version: String,
     timeout: Duration,
 }
@@ -77,7 +77,7 @@ impl Broker for RabbitmqStreamBroker {
             tls: true,
             sasl: &[SaslMechanism::Plain],
             properties: false,
-            positions: false,
+            offsets: false,
         },
         check_options: |options| options.try_into::<RabbitmqStreamOptions>().map(drop),
     };
@@ -110,20 +110,20 @@ impl Broker for RabbitmqStreamBroker {
         self.control.prepare(topics).await
     }
 
-    async fn producer(&self, slot: usize, topic: &Topic) -> Result<RabbitmqStreamProducer, BrokerError> {
-        let mut lanes = Vec::with_capacity(topic.partitions as usize);
+    async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<RabbitmqStreamProducer, BrokerError> {
+        let mut partitions = Vec::with_capacity(topic.partitions as usize);
         for place in self.places(topic).await?.iter() {
-            let connection = self.connection(place, slot % self.connections_wanted).await?;
+            let connection = self.connection(place, producer_index % self.connections_wanted).await?;
             let publisher = connection.publisher(&place.stream).await.map_err(|error| BrokerError::Topic {
                 topic: topic.name.clone(),
                 action: "published to",
                 reason: error.to_string(),
             })?;
-            lanes.push(Lane { connection, publisher });
+            partitions.push(StreamPublisher { connection, publisher });
         }
         let options = self.dialer.options();
         let sub_entries = options.sub_entry.map(|messages| (messages, options.compression));
-        Ok(RabbitmqStreamProducer::new(lanes, self.writer.clone(), sub_entries, options.reconnect, slot))
+        Ok(RabbitmqStreamProducer::new(partitions, self.writer.clone(), sub_entries, options.reconnect, producer_index))
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<RabbitmqStreamConsumer, BrokerError> {
@@ -141,8 +141,8 @@ impl Broker for RabbitmqStreamBroker {
         RabbitmqStreamConsumer::subscribe(self.dialer.clone(), self.control.clone(), streams, from).await
     }
 
-    fn identity(&self) -> Identity {
-        Identity {
+    fn identity(&self) -> BrokerInfo {
+        BrokerInfo {
             client: format!("brokermark {}, RabbitMQ stream protocol", env!("CARGO_PKG_VERSION")),
             broker: Some(format!("RabbitMQ {}", self.version)),
             embedded: false,
@@ -173,7 +173,7 @@ impl Broker for RabbitmqStreamBroker {
 
 impl RabbitmqStreamBroker {
     /// The streams of a topic and where they are, asked once.
-    async fn places(&self, topic: &Topic) -> Result<Arc<Vec<Place>>, BrokerError> {
+    async fn places(&self, topic: &Topic) -> Result<Arc<Vec<StreamLocation>>, BrokerError> {
         let mut topics = self.topics.lock().await;
         if let Some(places) = topics.get(&topic.name) {
             return Ok(places.clone());
@@ -193,7 +193,7 @@ impl RabbitmqStreamBroker {
     }
 
     /// The connection of that number to the node that leads a stream.
-    async fn connection(&self, place: &Place, number: usize) -> Result<Arc<Connection>, BrokerError> {
+    async fn connection(&self, place: &StreamLocation, number: usize) -> Result<Arc<Connection>, BrokerError> {
         let addresses = self.control.addresses_for(place, number);
         let key = (addresses[0].clone(), number);
         let mut connections = self.connections.lock().await;

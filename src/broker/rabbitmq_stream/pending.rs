@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::measure::Stamp;
+use crate::measure::SendTag;
 
 /// Publishing ids are given out without gaps, so that an id is a place in a queue.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub struct Pending {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    stamp: Stamp,
+    stamp: SendTag,
     bytes: u32,
     /// Shares the publishing id of the message after it: both are of one sub-entry.
     joined: bool,
@@ -24,7 +24,7 @@ struct Entry {
 /// A message whose outcome is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settled {
-    pub stamp: Stamp,
+    pub stamp: SendTag,
     pub bytes: u32,
     /// The protocol's: OK, or what it was refused with.
     pub code: u16,
@@ -46,7 +46,7 @@ impl Pending {
 
     /// `joined`: the message after this one will have the id that both are confirmed by.
     #[inline]
-    pub fn push(&mut self, stamp: Stamp, bytes: usize, joined: bool) {
+    pub fn push(&mut self, stamp: SendTag, bytes: usize, joined: bool) {
         self.messages.push_back(Entry { stamp, bytes: bytes as u32, joined, settled: false });
     }
 
@@ -93,8 +93,8 @@ mod tests {
     use crate::broker::rabbitmq_stream::codec::code;
     use proptest::prelude::*;
 
-    fn stamp(number: usize) -> Stamp {
-        Stamp::new(number, 0, 0, 0, true)
+    fn stamp(number: usize) -> SendTag {
+        SendTag::new(number, 0, 0, 0, true)
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
                 pending.settle(id, code::OK, &mut settled);
             }
             pending.settle_all(code::STREAM_NOT_AVAILABLE, &mut settled);
-            let mut slots: Vec<usize> = settled.iter().map(|one| one.stamp.slot()).collect();
+            let mut slots: Vec<usize> = settled.iter().map(|one| one.stamp.producer_index()).collect();
             slots.sort_unstable();
             prop_assert_eq!(slots, (0..joins.len()).collect::<Vec<_>>());
             prop_assert_eq!((pending.messages.len(), pending.next_id()), (0, 10 + joins.len() as u64));

@@ -8,10 +8,10 @@ use tokio::time::{sleep, timeout};
 use super::body::Writer;
 use super::codec::command::{MESSAGE_BYTES, PUBLISH_BYTES, Publish, SUB_ENTRY_BYTES, record};
 use super::config::Compression;
-use super::connection::{Connection, Lost, Offered, Writing};
+use super::connection::{Connection, ConnectionLost, Offered, Writing};
 use super::routing;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
-use crate::measure::Stamp;
+use crate::measure::SendTag;
 
 /// Each refusal takes so long at least, so that a stream which is gone keeps no core busy with failures.
 const REFUSAL: Duration = Duration::from_millis(5);
@@ -19,19 +19,19 @@ const REFUSAL: Duration = Duration::from_millis(5);
 /// A sender to one topic, over connections it shares with others.
 pub struct RabbitmqStreamProducer {
     /// One for each stream of the topic.
-    lanes: Vec<Lane>,
+    publishers: Vec<StreamPublisher>,
     writer: Arc<Writer>,
     sub_entries: Option<SubEntries>,
     reconnect: Duration,
     /// Where the next batch without keys goes.
     turn: usize,
-    /// Each message's lane.
+    /// Each message's publisher.
     routes: Vec<usize>,
 }
 
 /// The way to one stream.
 #[derive(Clone)]
-pub(super) struct Lane {
+pub(super) struct StreamPublisher {
     pub connection: Arc<Connection>,
     pub publisher: u8,
 }
@@ -44,7 +44,7 @@ struct SubEntries {
     /// All contents, one behind the other.
     content: Vec<u8>,
     entries: Vec<SubEntry>,
-    members: Vec<(Stamp, usize)>,
+    members: Vec<(SendTag, usize)>,
     /// Those of them that are in no entry yet.
     open: usize,
 }
@@ -64,11 +64,11 @@ enum Handed {
 
 impl RabbitmqStreamProducer {
     pub(super) fn new(
-        lanes: Vec<Lane>,
+        publishers: Vec<StreamPublisher>,
         writer: Arc<Writer>,
         sub_entries: Option<(u16, Compression)>,
         reconnect: Duration,
-        slot: usize,
+        producer_index: usize,
     ) -> Self {
         let sub_entries = sub_entries.map(|(most, compression)| SubEntries {
             most: usize::from(most),
@@ -79,33 +79,33 @@ impl RabbitmqStreamProducer {
             members: Vec::new(),
             open: 0,
         });
-        let turn = slot % lanes.len();
-        RabbitmqStreamProducer { lanes, writer, sub_entries, reconnect, turn, routes: Vec::new() }
+        let turn = producer_index % publishers.len();
+        RabbitmqStreamProducer { publishers, writer, sub_entries, reconnect, turn, routes: Vec::new() }
     }
 
-    /// Finds each message's lane, and how many from the beginning go over the same connection: those are handed over
+    /// Finds each message's publisher, and how many from the beginning go over the same connection: those are handed over
     /// together. A batch without keys stays together and goes to the streams in turn.
     fn route(&mut self, batch: &[Outgoing<'_>]) -> usize {
         self.routes.clear();
-        if self.lanes.len() == 1 {
+        if self.publishers.len() == 1 {
             return batch.len();
         }
         let mut first: Option<&Arc<Connection>> = None;
         for outgoing in batch {
-            let lane = outgoing.key.map_or(self.turn, |key| routing::partition(key, self.lanes.len()));
-            let connection = &self.lanes[lane].connection;
+            let publisher = outgoing.key.map_or(self.turn, |key| routing::partition(key, self.publishers.len()));
+            let connection = &self.publishers[publisher].connection;
             if !Arc::ptr_eq(first.get_or_insert(connection), connection) {
                 break;
             }
-            self.routes.push(lane);
+            self.routes.push(publisher);
         }
-        self.turn = (self.turn + 1) % self.lanes.len();
+        self.turn = (self.turn + 1) % self.publishers.len();
         self.routes.len()
     }
 
     /// Offers the beginning of a batch to the connection it goes over.
     fn hand_over(&self, batch: &[Outgoing<'_>]) -> (Offered, Handed) {
-        let first = &self.lanes[self.routes.first().copied().unwrap_or(0)];
+        let first = &self.publishers[self.routes.first().copied().unwrap_or(0)];
         let mut handed = Handed::Taken(0);
         let offered = first.connection.offer(|writing| {
             handed = self.write(batch, writing)?;
@@ -114,7 +114,7 @@ impl RabbitmqStreamProducer {
         (offered, handed)
     }
 
-    fn write(&self, batch: &[Outgoing<'_>], writing: &mut Writing<'_>) -> Result<Handed, Lost> {
+    fn write(&self, batch: &[Outgoing<'_>], writing: &mut Writing<'_>) -> Result<Handed, ConnectionLost> {
         if let Some(sub_entries) = &self.sub_entries {
             return sub_entries.write(writing);
         }
@@ -142,12 +142,12 @@ impl RabbitmqStreamProducer {
         }
         let batch = &batch[..taken];
         if self.routes.is_empty() {
-            write_frames(writer, self.lanes[0].publisher, batch.iter(), writing);
+            write_frames(writer, self.publishers[0].publisher, batch.iter(), writing);
         } else {
-            for (lane, Lane { publisher, .. }) in self.lanes.iter().enumerate() {
-                if self.routes[..taken].contains(&lane) {
-                    let of_lane = batch.iter().zip(&self.routes).filter(|(_, route)| **route == lane);
-                    write_frames(writer, *publisher, of_lane.map(|(outgoing, _)| outgoing), writing);
+            for (index, StreamPublisher { publisher, .. }) in self.publishers.iter().enumerate() {
+                if self.routes[..taken].contains(&index) {
+                    let of_stream = batch.iter().zip(&self.routes).filter(|(_, route)| **route == index);
+                    write_frames(writer, *publisher, of_stream.map(|(outgoing, _)| outgoing), writing);
                 }
             }
         }
@@ -156,13 +156,13 @@ impl RabbitmqStreamProducer {
     }
 
     fn publisher(&self, number: usize) -> u8 {
-        self.lanes[self.routes.get(number).copied().unwrap_or(0)].publisher
+        self.publishers[self.routes.get(number).copied().unwrap_or(0)].publisher
     }
 
     /// Makes sub-entries of a batch; how many of its messages.
     fn gather(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         let Some(sub_entries) = &mut self.sub_entries else { return Ok(batch.len()) };
-        let Some(first) = self.lanes.get(self.routes.first().copied().unwrap_or(0)) else { return Ok(0) };
+        let Some(first) = self.publishers.get(self.routes.first().copied().unwrap_or(0)) else { return Ok(0) };
         // What does not compress becomes a little longer.
         let frame_max = first.connection.frame_max();
         let most = (frame_max - frame_max / 16).saturating_sub(PUBLISH_BYTES + SUB_ENTRY_BYTES + 64);
@@ -172,10 +172,10 @@ impl RabbitmqStreamProducer {
             return Err(too_large(batch.first().map_or(0, |first| self.writer.length(first)), most));
         };
         sub_entries.clear();
-        for (lane, Lane { publisher, .. }) in self.lanes.iter().enumerate() {
+        for (index, StreamPublisher { publisher, .. }) in self.publishers.iter().enumerate() {
             let routes = &self.routes;
-            let of_lane = (0..taken).filter(|number| routes.get(*number).copied().unwrap_or(0) == lane);
-            for outgoing in of_lane.map(|number| &batch[number]) {
+            let of_stream = (0..taken).filter(|number| routes.get(*number).copied().unwrap_or(0) == index);
+            for outgoing in of_stream.map(|number| &batch[number]) {
                 sub_entries.add(*publisher, outgoing, &self.writer, most).map_err(|error| SubmitError {
                     class: FailureClass::Other,
                     message: format!("a sub-entry cannot be compressed: {error}"),
@@ -253,7 +253,7 @@ impl SubEntries {
     }
 
     /// Writes all of them, or nothing if one of their streams is lost.
-    fn write(&self, writing: &mut Writing<'_>) -> Result<Handed, Lost> {
+    fn write(&self, writing: &mut Writing<'_>) -> Result<Handed, ConnectionLost> {
         if let Some(lost) = self.entries.iter().find_map(|entry| writing.lost(entry.publisher)) {
             return Err(lost.clone());
         }
@@ -303,7 +303,7 @@ impl Producer for RabbitmqStreamProducer {
         let batch = &batch[..routed];
         let gathered = self.gather(batch)?;
         let batch = &batch[..gathered];
-        let connection = self.lanes[self.routes.first().copied().unwrap_or(0)].connection.clone();
+        let connection = self.publishers[self.routes.first().copied().unwrap_or(0)].connection.clone();
         let mut waiting_since = None;
         loop {
             // Made before the attempt, so that room made in between is not missed.
@@ -320,7 +320,7 @@ impl Producer for RabbitmqStreamProducer {
                     waiting_since.get_or_insert_with(Instant::now);
                     room.await;
                 }
-                (Offered::Lost(lost), _) => {
+                (Offered::ConnectionLost(lost), _) => {
                     let left = match lost.for_good {
                         true => Duration::ZERO,
                         false => self.reconnect.saturating_sub(lost.since.elapsed()),

@@ -6,7 +6,7 @@
 use super::codec::chunk::Chunk;
 use super::codec::command::{self, Offset, Request, read_numbers};
 use super::codec::frame::Frame;
-use super::dial::{DialError, Dialer, Session};
+use super::connect::{DialError, Dialer, Session};
 
 /// The id of the only subscription while this asks.
 const SUBSCRIPTION: u8 = 0;
@@ -33,7 +33,7 @@ pub async fn locate(
     // Only the chunk itself says how many messages it has, and so where the next one will be.
     let subscribe = Request::subscribe(SUBSCRIPTION, stream, Offset::Last, 0);
     dialer.within(session.ask(&subscribe, "the subscription")).await?;
-    command::credit(&mut session.outbox.bytes, SUBSCRIPTION, 1);
+    command::credit(&mut session.write_buffer.bytes, SUBSCRIPTION, 1);
     let located = match dialer.within(last_chunk(session, from)).await {
         // The last chunk is the server's own and has no messages: those there were have expired.
         Err(DialError::Late(_)) => committed,

@@ -14,11 +14,11 @@ use tokio::sync::Semaphore;
 
 use super::chunks::{Chunks, SparePieces};
 use super::codec::Tag;
+use super::compressor::Compressors;
 use super::config::{MOST_BATCH_BYTES, MOST_BATCH_LOGS};
-use super::press::Presses;
 use super::queue::Queue;
 use super::sign::hex;
-use crate::measure::Stamp;
+use crate::measure::SendTag;
 
 /// Groups without a batch that are let go once there are so many.
 const MOST_IDLE_GROUPS: usize = 4096;
@@ -33,7 +33,7 @@ pub struct Limits {
 
 /// Where logs of one batch go together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct LogDestination {
     pub store: Arc<str>,
     pub topic: Vec<u8>,
     pub source: Vec<u8>,
@@ -43,7 +43,7 @@ pub struct Place {
 
 /// One place, and the batch that is being collected for it.
 pub struct Group {
-    pub place: Place,
+    pub place: LogDestination,
     /// Names the group within its store: what is in order is so within it.
     pack: String,
     batches: AtomicU64,
@@ -56,7 +56,7 @@ pub struct Batch {
     /// The group's logs as protobuf, not yet closed.
     pub body: Chunks,
     /// Each log's stamp, and its payload's size.
-    pub logs: Vec<(Stamp, u32)>,
+    pub logs: Vec<(SendTag, u32)>,
     /// What the logs weigh as the service counts them.
     pub raw_bytes: usize,
     /// What they have taken from the budget.
@@ -79,7 +79,7 @@ pub struct StagedLog {
     pub raw_bytes: usize,
     /// What it has taken from the budget.
     pub taken_bytes: usize,
-    pub stamp: Stamp,
+    pub stamp: SendTag,
     pub payload_bytes: u32,
 }
 
@@ -92,8 +92,8 @@ pub struct Accumulator {
     run_id: String,
     groups: Mutex<HashMap<Box<[u8]>, Arc<Group>>>,
     pub spare: SparePieces,
-    pub presses: Presses,
-    spare_logs: Mutex<Vec<Vec<(Stamp, u32)>>>,
+    pub compressors: Compressors,
+    spare_logs: Mutex<Vec<Vec<(SendTag, u32)>>>,
     /// Logs handed in whose outcome is not known.
     pub pending: AtomicU64,
     /// Time for which producers waited for the budget, in nanoseconds.
@@ -110,7 +110,7 @@ impl Accumulator {
             run_id,
             groups: Mutex::default(),
             spare: SparePieces::default(),
-            presses: Presses::default(),
+            compressors: Compressors::default(),
             spare_logs: Mutex::default(),
             pending: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),
@@ -118,7 +118,7 @@ impl Accumulator {
     }
 
     /// The group that `key` names, made by `place` when it is new.
-    pub fn group(&self, key: &[u8], place: impl FnOnce() -> Place) -> Arc<Group> {
+    pub fn group(&self, key: &[u8], place: impl FnOnce() -> LogDestination) -> Arc<Group> {
         let mut groups = lock(&self.groups);
         if let Some(group) = groups.get(key) {
             return group.clone();
@@ -183,7 +183,7 @@ impl Accumulator {
     }
 
     /// Gives back what a batch of these logs took.
-    pub fn settle(&self, mut logs: Vec<(Stamp, u32)>, taken_bytes: usize) {
+    pub fn settle(&self, mut logs: Vec<(SendTag, u32)>, taken_bytes: usize) {
         self.pending.fetch_sub(logs.len() as u64, Ordering::Relaxed);
         logs.clear();
         lock(&self.spare_logs).push(logs);
@@ -242,7 +242,7 @@ mod tests {
     fn accumulator(bytes: usize, logs: usize) -> (Accumulator, Arc<Group>) {
         let limits = Limits { bytes, logs, linger: Duration::from_millis(20) };
         let accumulator = Accumulator::new(1 << 30, limits, Vec::new(), "run".to_owned());
-        let place = || Place { store: "s".into(), topic: Vec::new(), source: Vec::new(), shard_hash: None };
+        let place = || LogDestination { store: "s".into(), topic: Vec::new(), source: Vec::new(), shard_hash: None };
         let group = accumulator.group(b"key", place);
         (accumulator, group)
     }
@@ -251,7 +251,7 @@ mod tests {
         let mut staged = Staged::default();
         for (number, size) in sizes.iter().enumerate() {
             staged.bytes.extend(std::iter::repeat_n(number as u8, *size));
-            let (end, stamp) = (staged.bytes.len(), Stamp::new(0, 0, 0, 0, true));
+            let (end, stamp) = (staged.bytes.len(), SendTag::new(0, 0, 0, 0, true));
             let payload_bytes = *size as u32;
             staged.logs.push(StagedLog { end, raw_bytes: *size, taken_bytes: *size, stamp, payload_bytes });
         }
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_log_is_unstaged_without_a_trace() {
         let mut staged = Staged::default();
-        let stamp = Stamp::new(0, 0, 0, 0, true);
+        let stamp = SendTag::new(0, 0, 0, 0, true);
         let log = |end| StagedLog { end, raw_bytes: 1, taken_bytes: 1, stamp, payload_bytes: 1 };
         staged.bytes.extend([1, 2, 3]);
         staged.logs.extend([log(2), log(3)]);

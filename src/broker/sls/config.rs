@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::broker::BrokerError;
 use crate::emulator::sls::EmulatorOptions;
-use crate::scenario::written::{duration, secret, size};
+use crate::scenario::deserialize::{duration, secret, size};
 use crate::scenario::{BrokerConfig, Secret};
 
 /// Most a request may hold, whatever the settings: the service refuses more.

@@ -9,11 +9,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::codec::{Malformed, groups, logs, rebuild};
-use super::fault::Fault;
+use super::error::ServiceError;
 use super::service::Service;
 use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
-use crate::measure::ENVELOPE_BYTES;
-use crate::scenario::ENVELOPE_HEADER;
+use crate::measure::TRACE_HEADER_BYTES;
+use crate::scenario::TRACE_HEADER_NAME;
 
 /// Answers that wait to be taken.
 const ANSWERS_AHEAD: usize = 8;
@@ -26,7 +26,7 @@ pub struct SlsConsumer {
     /// Seen by `ready`, not yet taken.
     next: Option<Answered>,
     /// What is in order: a pack of a shard.
-    lanes: HashMap<(u32, Box<[u8]>), u32>,
+    partitions: HashMap<(u32, Box<[u8]>), u32>,
     payload: Vec<u8>,
     reader: JoinHandle<()>,
 }
@@ -36,7 +36,7 @@ impl SlsConsumer {
     pub fn start(service: Service, store: String, shards: Vec<(u32, String)>, interval: Duration) -> Self {
         let (sender, answers) = mpsc::channel(ANSWERS_AHEAD);
         let reader = tokio::spawn(read(service, store, shards, interval, sender));
-        SlsConsumer { answers, next: None, lanes: HashMap::new(), payload: Vec::new(), reader }
+        SlsConsumer { answers, next: None, partitions: HashMap::new(), payload: Vec::new(), reader }
     }
 }
 
@@ -71,7 +71,7 @@ async fn read(
     }
 }
 
-fn received(fault: &Fault) -> ReceiveError {
+fn received(fault: &ServiceError) -> ReceiveError {
     ReceiveError { class: fault.class(), message: fault.to_string() }
 }
 
@@ -91,17 +91,17 @@ impl Consumer for SlsConsumer {
         let Some(answered) = self.next.take().or_else(|| self.answers.try_recv().ok()) else { return Ok(0) };
         let (shard, list) = answered?;
         let mut count = 0;
-        let (lanes, payload) = (&mut self.lanes, &mut self.payload);
+        let (partitions, payload) = (&mut self.partitions, &mut self.payload);
         let read = groups(&list, |group| {
             let pack = group.pack.iter().rposition(|byte| *byte == b'-').map_or(group.pack, |end| &group.pack[..end]);
-            let new = lanes.len() as u32;
-            let lane = *lanes.entry((shard, pack.into())).or_insert(new);
+            let new = partitions.len() as u32;
+            let partition = *partitions.entry((shard, pack.into())).or_insert(new);
             logs(&group, |contents| {
                 let (contents, envelope) = without_envelope(contents);
                 payload.clear();
                 rebuild(payload, group.topic, group.source, contents.iter().copied());
                 let envelope = envelope.as_ref().map(|bytes| &bytes[..]);
-                each(Received { payload, envelope, lane, position: 0, redelivered: false });
+                each(Received { payload, envelope, partition, offset: 0, redelivered: false });
                 count += 1;
             })
         });
@@ -123,9 +123,9 @@ fn damaged(malformed: Malformed) -> ReceiveError {
 type Contents<'a, 'b> = &'b [(&'a [u8], &'a [u8])];
 
 /// The engine's own header is the last field, if the log has it.
-fn without_envelope<'a, 'b>(contents: Contents<'a, 'b>) -> (Contents<'a, 'b>, Option<[u8; ENVELOPE_BYTES]>) {
+fn without_envelope<'a, 'b>(contents: Contents<'a, 'b>) -> (Contents<'a, 'b>, Option<[u8; TRACE_HEADER_BYTES]>) {
     if let Some(((key, value), rest)) = contents.split_last()
-        && *key == ENVELOPE_HEADER.as_bytes()
+        && *key == TRACE_HEADER_NAME.as_bytes()
         && let Some(envelope) = unhex(value)
     {
         return (rest, Some(envelope));
@@ -133,9 +133,9 @@ fn without_envelope<'a, 'b>(contents: Contents<'a, 'b>) -> (Contents<'a, 'b>, Op
     (contents, None)
 }
 
-fn unhex(text: &[u8]) -> Option<[u8; ENVELOPE_BYTES]> {
-    let mut bytes = [0; ENVELOPE_BYTES];
-    if text.len() != 2 * ENVELOPE_BYTES {
+fn unhex(text: &[u8]) -> Option<[u8; TRACE_HEADER_BYTES]> {
+    let mut bytes = [0; TRACE_HEADER_BYTES];
+    if text.len() != 2 * TRACE_HEADER_BYTES {
         return None;
     }
     for (byte, digits) in bytes.iter_mut().zip(text.chunks_exact(2)) {

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::sign::{Signer, Unsigned, percent_encoded};
-use crate::broker::tls::Identity;
+use crate::broker::tls::TlsIdentity;
 use crate::scenario::Tls;
 
 /// Where requests go, and in whose name.
@@ -51,8 +51,8 @@ impl Endpoint {
         Ok(Endpoint { address: connected, host, tls })
     }
 
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Trouble> {
-        let failed = |error: &dyn std::error::Error| Trouble::Unreachable(sentence(error));
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, HttpError> {
+        let failed = |error: &dyn std::error::Error| HttpError::Unreachable(sentence(error));
         let stream = TcpStream::connect(&self.address).await.map_err(|error| failed(&error))?;
         // A small latency gain that no answer depends on.
         let _ = stream.set_nodelay(true);
@@ -67,16 +67,16 @@ impl Endpoint {
 }
 
 fn connector(tls: &Tls, name: &str) -> Result<(TlsConnector, ServerName<'static>), String> {
-    let config = Identity::read(tls)?.client_config()?;
+    let config = TlsIdentity::read(tls)?.client_config()?;
     let server = ServerName::try_from(name.to_owned()).map_err(|_| format!("\"{name}\" is not the name of a host"))?;
     Ok((TlsConnector::from(config), server))
 }
 
-async fn handshake<I>(io: I) -> Result<SendRequest<Full<Bytes>>, Trouble>
+async fn handshake<I>(io: I) -> Result<SendRequest<Full<Bytes>>, HttpError>
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
-    let (sender, connection) = http1::handshake(io).await.map_err(|error| Trouble::Unreachable(sentence(&error)))?;
+    let (sender, connection) = http1::handshake(io).await.map_err(|error| HttpError::Unreachable(sentence(&error)))?;
     // Ends by itself, with the connection or with its sender; why it broke is told to whoever waits for an answer.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
@@ -84,7 +84,7 @@ where
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum HttpError {
     #[error("cannot connect: {0}")]
     Unreachable(String),
     #[error("the connection broke before the answer: {0}")]
@@ -94,13 +94,13 @@ pub enum Trouble {
 }
 
 /// What came back.
-pub struct Answer {
+pub struct HttpResponse {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Answer {
+impl HttpResponse {
     /// A header as text; empty where there is none.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
@@ -109,7 +109,7 @@ impl Answer {
 
 /// What is asked.
 #[derive(Default)]
-pub struct Question<'a> {
+pub struct HttpRequest<'a> {
     pub method: &'a str,
     pub path: &'a str,
     /// Sorted by name.
@@ -137,7 +137,7 @@ impl Client {
     ///
     /// # Errors
     /// When none came. Whether the request had arrived is not known then.
-    pub async fn ask(&mut self, question: Question<'_>) -> Result<Answer, Trouble> {
+    pub async fn ask(&mut self, question: HttpRequest<'_>) -> Result<HttpResponse, HttpError> {
         // Taken out, so that a connection on which an answer is still due is never used again.
         let mut sender = self.sender.take().filter(|sender| !sender.is_closed());
         let request = self.request(&question);
@@ -146,7 +146,7 @@ impl Client {
                 Some(open) => open,
                 None => self.endpoint.connect().await?,
             };
-            let lost = |error: hyper::Error| Trouble::Lost(sentence(&error));
+            let lost = |error: hyper::Error| HttpError::Lost(sentence(&error));
             open.ready().await.map_err(lost)?;
             let response = open.send_request(request).await.map_err(lost)?;
             let answer = collect(response, question.most_answer_bytes).await?;
@@ -158,11 +158,11 @@ impl Client {
                 Ok(answer)
             }
             Ok(Err(trouble)) => Err(trouble),
-            Err(_) => Err(Trouble::Timeout(self.timeout)),
+            Err(_) => Err(HttpError::Timeout(self.timeout)),
         }
     }
 
-    fn request(&self, question: &Question<'_>) -> Request<Full<Bytes>> {
+    fn request(&self, question: &HttpRequest<'_>) -> Request<Full<Bytes>> {
         let mut unsigned = Unsigned {
             method: question.method,
             path: question.path,
@@ -188,10 +188,10 @@ impl Client {
     }
 }
 
-async fn collect(response: Response<Incoming>, most: usize) -> Result<Answer, Trouble> {
+async fn collect(response: Response<Incoming>, most: usize) -> Result<HttpResponse, HttpError> {
     let (head, body) = response.into_parts();
-    let body = Limited::new(body, most).collect().await.map_err(|error| Trouble::Lost(error.to_string()))?;
-    Ok(Answer { status: head.status.as_u16(), headers: head.headers, body: body.to_bytes() })
+    let body = Limited::new(body, most).collect().await.map_err(|error| HttpError::Lost(error.to_string()))?;
+    Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body: body.to_bytes() })
 }
 
 /// An error with its causes, which hyper's own words leave out.

@@ -5,7 +5,7 @@
 //! - `config`: the `[broker.sls]` table.
 //! - `producer`: what the engine's tasks hold; encodes and takes the budget.
 //! - `accumulator`, `queue`, `worker`: batches, what waits to be sent, and the threads that send it.
-//! - `chunks`, `press`: a batch's memory while it is collected, and while it is compressed.
+//! - `chunks`, `compressor`: a batch's memory while it is collected, and while it is compressed.
 //! - `consumer`: reads back what was written.
 //! - `codec`: the protobuf of logs.
 //! - `http`, `sign`, `fault`, `service`: one request and its answer; what may be asked.
@@ -13,11 +13,11 @@
 mod accumulator;
 mod chunks;
 mod codec;
+mod compressor;
 mod config;
 mod consumer;
-mod fault;
+mod error;
 mod http;
-mod press;
 mod producer;
 mod queue;
 mod service;
@@ -36,14 +36,14 @@ use self::accumulator::{Accumulator, Limits};
 use self::codec::Tag;
 pub use self::config::SlsOptions;
 use self::consumer::SlsConsumer;
-use self::fault::Fault;
+use self::error::ServiceError;
 use self::http::{Client, Endpoint};
 use self::producer::SlsProducer;
 use self::service::Service;
 use self::sign::{Signer, hex};
 use self::worker::{RetryRule, Traffic, Worker};
 use super::registry::{Capabilities, Descriptor};
-use super::{Broker, BrokerError, Identity, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::sls::{Emulator, Entrance, Key};
 use crate::scenario::StartFrom;
 
@@ -65,7 +65,7 @@ pub struct SlsBroker {
     sweeper: tokio::task::JoinHandle<()>,
     timeout: Duration,
     run_id: String,
-    identity: Identity,
+    identity: BrokerInfo,
     /// Ends after the clients that are connected to it.
     _embedded: Option<Emulator>,
 }
@@ -92,7 +92,7 @@ impl Broker for SlsBroker {
             tls: true,
             sasl: &[],
             properties: false,
-            positions: false,
+            offsets: false,
         },
         check_options: |options| SlsOptions::read(options).map(drop),
     };
@@ -155,7 +155,7 @@ impl Broker for SlsBroker {
         }
         let swept = accumulator.clone();
         let sweeper = tokio::spawn(async move { swept.sweep().await });
-        let identity = Identity {
+        let identity = BrokerInfo {
             client: format!("brokermark {} (its own SLS producer)", env!("CARGO_PKG_VERSION")),
             broker: Some(format!("project {}", options.project)),
             embedded: embedded.is_some(),
@@ -233,8 +233,11 @@ impl Broker for SlsBroker {
 
     async fn consumer(&self, subscription: &Subscription) -> Result<SlsConsumer, BrokerError> {
         let store = &store_name(&subscription.topic.name, &self.run_id);
-        let failed =
-            |fault: Fault| BrokerError::Topic { topic: store.clone(), action: "read", reason: fault.to_string() };
+        let failed = |fault: ServiceError| BrokerError::Topic {
+            topic: store.clone(),
+            action: "read",
+            reason: fault.to_string(),
+        };
         let mut service = self.service();
         let shards = service.shards(store).await.map_err(failed)?.unwrap_or_default();
         let own = shards.into_iter().skip(subscription.member).step_by(subscription.members.max(1));
@@ -249,7 +252,7 @@ impl Broker for SlsBroker {
         Ok(SlsConsumer::start(service, store.clone(), places, self.options.pull_interval))
     }
 
-    fn identity(&self) -> Identity {
+    fn identity(&self) -> BrokerInfo {
         self.identity.clone()
     }
 
@@ -284,7 +287,7 @@ impl Broker for SlsBroker {
 }
 
 /// What a project refuses before anything is sent.
-fn unusable(fault: &Fault, address: &str) -> BrokerError {
+fn unusable(fault: &ServiceError, address: &str) -> BrokerError {
     let (address, reason) = (address.to_owned(), fault.to_string());
     if fault.is_authorisation() {
         BrokerError::Authorisation { broker: "sls", address, reason }

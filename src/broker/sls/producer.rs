@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use md5::{Digest, Md5};
 use tokio::sync::SemaphorePermit;
 
-use super::accumulator::{Accumulator, Group, Place, Staged, StagedLog};
+use super::accumulator::{Accumulator, Group, LogDestination, Staged, StagedLog};
 use super::codec::{Record, write_log};
 use super::config::MOST_BATCH_BYTES;
 use super::sign::hex;
@@ -85,7 +85,7 @@ impl SlsProducer {
             return index;
         }
         let own = [self.store.as_bytes(), b"\0", &self.name].concat();
-        let group = self.accumulator.group(&own, || Place {
+        let group = self.accumulator.group(&own, || LogDestination {
             store: self.store.clone(),
             topic: topic.to_vec(),
             source: source.to_vec(),

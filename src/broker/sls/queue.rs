@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::accumulator::Batch;
-use crate::measure::Stamp;
+use crate::measure::SendTag;
 
 /// What a worker takes.
 pub enum Job {
@@ -23,7 +23,7 @@ pub enum Job {
 pub struct Sealed {
     pub path: String,
     pub shard_hash: Option<String>,
-    pub logs: Vec<(Stamp, u32)>,
+    pub logs: Vec<(SendTag, u32)>,
     pub raw_bytes: usize,
     /// What its logs have taken from the budget.
     pub taken_bytes: usize,

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::fault::{Fault, accepted};
-use super::http::{Answer, Client, Question};
+use super::error::{ServiceError, accepted};
+use super::http::{Client, HttpRequest, HttpResponse};
 
 /// Most bytes of an answer that is no logs.
 const MOST_ANSWER_BYTES: usize = 4 << 20;
@@ -32,20 +32,20 @@ impl Service {
         Service { client }
     }
 
-    async fn ask(&mut self, question: Question<'_>) -> Result<Answer, Fault> {
+    async fn ask(&mut self, question: HttpRequest<'_>) -> Result<HttpResponse, ServiceError> {
         let most_answer_bytes = question.most_answer_bytes.max(MOST_ANSWER_BYTES);
-        accepted(self.client.ask(Question { most_answer_bytes, ..question }).await?)
+        accepted(self.client.ask(HttpRequest { most_answer_bytes, ..question }).await?)
     }
 
-    async fn get(&mut self, path: &str, query: &[(&str, &str)]) -> Result<Answer, Fault> {
-        self.ask(Question { method: "GET", path, query, ..Question::default() }).await
+    async fn get(&mut self, path: &str, query: &[(&str, &str)]) -> Result<HttpResponse, ServiceError> {
+        self.ask(HttpRequest { method: "GET", path, query, ..HttpRequest::default() }).await
     }
 
     /// Whether the service answers to this project and these credentials.
     ///
     /// # Errors
     /// Why it does not.
-    pub async fn check(&mut self) -> Result<(), Fault> {
+    pub async fn check(&mut self) -> Result<(), ServiceError> {
         self.get("/logstores", &[("offset", "0"), ("size", "1")]).await.map(drop)
     }
 
@@ -53,7 +53,7 @@ impl Service {
     ///
     /// # Errors
     /// The service's.
-    pub async fn shards(&mut self, store: &str) -> Result<Option<Vec<u32>>, Fault> {
+    pub async fn shards(&mut self, store: &str) -> Result<Option<Vec<u32>>, ServiceError> {
         #[derive(serde::Deserialize)]
         struct Shard {
             #[serde(rename = "shardID")]
@@ -71,27 +71,32 @@ impl Service {
 
     /// # Errors
     /// The service's, as for a name it does not take.
-    pub async fn create(&mut self, store: &str, shards: u32) -> Result<(), Fault> {
+    pub async fn create(&mut self, store: &str, shards: u32) -> Result<(), ServiceError> {
         let body = serde_json::json!({ "logstoreName": store, "ttl": 1, "shardCount": shards }).to_string();
         let headers =
             vec![("content-type", "application/json".to_owned()), ("x-log-bodyrawsize", body.len().to_string())];
-        let question =
-            Question { method: "POST", path: "/logstores", headers, body: Bytes::from(body), ..Question::default() };
+        let question = HttpRequest {
+            method: "POST",
+            path: "/logstores",
+            headers,
+            body: Bytes::from(body),
+            ..HttpRequest::default()
+        };
         self.ask(question).await.map(drop)
     }
 
     /// # Errors
     /// The service's.
-    pub async fn delete(&mut self, store: &str) -> Result<(), Fault> {
+    pub async fn delete(&mut self, store: &str) -> Result<(), ServiceError> {
         let path = format!("/logstores/{store}");
-        self.ask(Question { method: "DELETE", path: &path, ..Question::default() }).await.map(drop)
+        self.ask(HttpRequest { method: "DELETE", path: &path, ..HttpRequest::default() }).await.map(drop)
     }
 
     /// The place in a shard: `begin` or `end`.
     ///
     /// # Errors
     /// The service's.
-    pub async fn cursor(&mut self, store: &str, shard: u32, from: &str) -> Result<String, Fault> {
+    pub async fn cursor(&mut self, store: &str, shard: u32, from: &str) -> Result<String, ServiceError> {
         #[derive(serde::Deserialize)]
         struct Cursor {
             cursor: String,
@@ -105,17 +110,17 @@ impl Service {
     ///
     /// # Errors
     /// The service's, or that its answer cannot be read.
-    pub async fn pull(&mut self, store: &str, shard: u32, cursor: &str) -> Result<Pulled, Fault> {
+    pub async fn pull(&mut self, store: &str, shard: u32, cursor: &str) -> Result<Pulled, ServiceError> {
         let path = format!("/logstores/{store}/shards/{shard}");
         let query = [("count", GROUPS_AT_ONCE), ("cursor", cursor), ("type", "logs")];
         let headers = vec![("accept", "application/x-protobuf".to_owned()), ("accept-encoding", "lz4".to_owned())];
-        let question = Question {
+        let question = HttpRequest {
             method: "GET",
             path: &path,
             query: &query,
             headers,
             most_answer_bytes: MOST_PULLED_BYTES,
-            ..Question::default()
+            ..HttpRequest::default()
         };
         let answer = self.ask(question).await?;
         let size = answer.header("x-log-bodyrawsize").parse().unwrap_or(answer.body.len());
@@ -135,10 +140,10 @@ impl Service {
     }
 }
 
-fn bad(message: &str) -> Fault {
-    Fault { code: "BadResponse".to_owned(), message: message.to_owned() }
+fn bad(message: &str) -> ServiceError {
+    ServiceError { code: "BadResponse".to_owned(), message: message.to_owned() }
 }
 
-fn parsed<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
+fn parsed<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, ServiceError> {
     serde_json::from_slice(body).map_err(|error| bad(&error.to_string()))
 }

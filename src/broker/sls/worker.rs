@@ -10,11 +10,11 @@ use tokio::sync::watch;
 use super::accumulator::{Accumulator, Batch};
 use super::codec::{PACK_TAG, close_group};
 use super::config::Compression;
-use super::fault::{Fault, accepted};
-use super::http::{Client, Question};
+use super::error::{ServiceError, accepted};
+use super::http::{Client, HttpRequest};
 use super::queue::{Job, Sealed};
 use crate::broker::Wire;
-use crate::measure::{AckRecorder, Stamp};
+use crate::measure::{AckRecorder, SendTag};
 
 /// Most bytes of an answer to logs: it holds an error at most.
 const MOST_ANSWER_BYTES: usize = 64 << 10;
@@ -106,14 +106,14 @@ impl Worker {
         let pack = group.next_pack();
         let tags = self.accumulator.tags.iter().map(|tag| (&tag.key[..], &tag.value[..]));
         let tags = tags.chain([(PACK_TAG, pack.as_bytes())]);
-        let pressed = self.accumulator.presses.press(self.compression, |whole| {
+        let pressed = self.accumulator.compressors.compressor(self.compression, |whole| {
             body.gather(whole, &self.accumulator.spare);
             close_group(whole, &place.topic, &place.source, tags);
         });
         let (body, body_bytes) = match pressed {
             Ok(pressed) => pressed,
             Err(error) => {
-                let fault = Fault { code: "Compression".to_owned(), message: error.to_string() };
+                let fault = ServiceError { code: "Compression".to_owned(), message: error.to_string() };
                 self.fail(logs, taken_bytes, &fault);
                 return None;
             }
@@ -150,7 +150,7 @@ impl Worker {
         }
     }
 
-    async fn post(&mut self, sealed: &Sealed) -> Result<(), Fault> {
+    async fn post(&mut self, sealed: &Sealed) -> Result<(), ServiceError> {
         let mut headers = vec![
             ("content-type", "application/x-protobuf".to_owned()),
             ("x-log-bodyrawsize", sealed.body_bytes.to_string()),
@@ -159,7 +159,7 @@ impl Worker {
             headers.push(("x-log-compresstype", name.to_owned()));
         }
         let query = sealed.shard_hash.as_deref().map(|hash| [("key", hash)]);
-        let question = Question {
+        let question = HttpRequest {
             method: "POST",
             path: &sealed.path,
             query: query.as_ref().map_or(&[], |query| &query[..]),
@@ -168,14 +168,14 @@ impl Worker {
             most_answer_bytes: MOST_ANSWER_BYTES,
         };
         self.traffic.requests.fetch_add(1, Ordering::Relaxed);
-        let answer = self.client.ask(question).await.map_err(Fault::from).and_then(accepted);
-        if answer.as_ref().is_err_and(Fault::is_quota) {
+        let answer = self.client.ask(question).await.map_err(ServiceError::from).and_then(accepted);
+        if answer.as_ref().is_err_and(ServiceError::is_quota) {
             self.traffic.quota_refusals.fetch_add(1, Ordering::Relaxed);
         }
         answer.map(drop)
     }
 
-    fn fail(&self, logs: Vec<(Stamp, u32)>, taken_bytes: usize, fault: &Fault) {
+    fn fail(&self, logs: Vec<(SendTag, u32)>, taken_bytes: usize, fault: &ServiceError) {
         let mut acks = self.recorder.batch();
         for &(stamp, _) in &logs {
             acks.failed(stamp, fault.class(), || fault.to_string());

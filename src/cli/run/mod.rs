@@ -17,8 +17,8 @@ use self::recording::{Recording, Run};
 use super::Exit;
 use super::show::{View, summary};
 use crate::broker::registry;
-use crate::conclude::{assemble_failed, environment, mask_secrets};
 use crate::engine::{Interruption, TrialIdentity, run_scenario};
+use crate::evaluate::{assemble_failed, environment, mask_secrets};
 use crate::record::{CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, probe};
 use crate::scenario::{self, Plan, Trial, WhenInvalid, units};
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::progress::Progress;
-use crate::conclude::{assemble, series_row};
 use crate::engine::{Observer, Outcome, Phase, Second};
+use crate::evaluate::{assemble, series_row};
 use crate::measure::{Interval, Reception};
 use crate::record::{DirectoryError, HlogInterval, HlogLines, Record, RunDirectory};
 use crate::scenario::{OutputFormat, Trial};

@@ -18,8 +18,8 @@ pub use page::View;
 
 use crate::record::export::{ExportError, Format};
 use crate::record::{
-    DirectoryError, Record, SeriesRow, is_being_written, read_checkpoint, read_records, read_series, standing_records,
-    standing_series,
+    DirectoryError, Record, SeriesRow, current_records, current_series, is_being_written, read_checkpoint,
+    read_records, read_series,
 };
 
 /// Records cannot be shown.
@@ -83,7 +83,7 @@ fn told_of(checkpoint: &Record, is_running: bool) -> String {
 /// # Errors
 /// As [`show`], or when the records have not what the format tells.
 pub fn export(path: &Path, format: Format, out: &mut dyn Write) -> Result<(), ShowError> {
-    let records: Vec<Record> = standing_records(&read_records(path)?.records).into_iter().cloned().collect();
+    let records: Vec<Record> = current_records(&read_records(path)?.records).into_iter().cloned().collect();
     print(&format.text(&records)?, out)
 }
 
@@ -100,10 +100,10 @@ pub fn summary(record: &Record, view: View) -> String {
 }
 
 fn render(records: &[Record], series: &[SeriesRow], view: View) -> String {
-    let standing = standing_records(records);
+    let standing = current_records(records);
     page::Page::of(view, |page| match standing.as_slice() {
         [] => page.paragraph(0, &nothing_but(series)),
-        [record] => trial::whole(page, record, &standing_series(series, record.point_index, record.trial)),
+        [record] => trial::whole(page, record, &current_series(series, record.point_index, record.trial)),
         several => sweep::table(page, several, series),
     })
 }

@@ -28,7 +28,7 @@ pub(super) fn pipeline(page: &mut Page, record: &Record) {
     page.labelled("time", &stages.join(", "));
     page.labelled(
         "bound by",
-        &format!("{}: {}", pipeline.bound_by.stage.as_deref().unwrap_or("unknown"), pipeline.bound_by.evidence),
+        &format!("{}: {}", pipeline.bottleneck.stage.as_deref().unwrap_or("unknown"), pipeline.bottleneck.evidence),
     );
     if let Some(kept_up) = &pipeline.consumer_kept_up {
         let word = if kept_up.held { "yes" } else { "no" };
@@ -38,8 +38,11 @@ pub(super) fn pipeline(page: &mut Page, record: &Record) {
     if let Some(lag) = pipeline.lag_at_end {
         page.labelled("lag", &format!("{} messages at the end", count(lag)));
     }
-    for poison in &pipeline.poison {
-        page.labelled("poison", &format!("{} × {}, first {}", count(poison.count), poison.class, poison.first));
+    for unparsable in &pipeline.unparsable {
+        page.labelled(
+            "unparsable",
+            &format!("{} × {}, first {}", count(unparsable.count), unparsable.class, unparsable.first),
+        );
     }
     errors(page, "committing", &pipeline.commit_errors);
     let sum = &pipeline.reconciliation;
@@ -60,7 +63,7 @@ pub(super) fn pipeline(page: &mut Page, record: &Record) {
             written.join(", ")
         ),
     );
-    let seed = &pipeline.as_the_seed_computes;
+    let seed = &pipeline.as_published;
     if let (Some(mean), Some(p99)) = (seed.mean_ns, seed.mean_of_p99s_ns) {
         page.labelled(
             "as published",
@@ -98,8 +101,8 @@ fn sink(page: &mut Page, sink: &SinkRecord) {
         .filter(|(_, number)| *number > 0)
         .map(|(name, number)| format!(", {} {name}", count(*number)))
         .collect();
-    let held = match (sink.held.gained, &sink.held.error) {
-        (Some(gained), _) => format!("; its own count grew by {} ({})", count(gained), sink.held.of),
+    let held = match (sink.row_count.delta, &sink.row_count.error) {
+        (Some(delta), _) => format!("; its own count grew by {} ({})", count(delta), sink.row_count.of),
         (None, Some(error)) => format!("; its own count is not known: {error}"),
         (None, None) => String::new(),
     };

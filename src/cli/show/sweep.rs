@@ -8,7 +8,7 @@ use super::sparkline::{Fold, sparkline};
 use super::table::{self, Align, Column};
 use super::trial::plain;
 use crate::record::readable::{bytes, count, duration, percent, rate};
-use crate::record::{Latency, Phase, Record, SeriesRow, Status, standing_series};
+use crate::record::{Latency, Phase, Record, SeriesRow, Status, current_series};
 
 /// Columns of a sparkline in a row.
 const SPARKLINE_WIDTH: usize = 16;
@@ -121,7 +121,7 @@ fn verdict(record: &Record) -> (Tone, String) {
 }
 
 fn course(record: &Record, series: &[SeriesRow]) -> String {
-    let figures: Vec<Option<f64>> = standing_series(series, record.point_index, record.trial)
+    let figures: Vec<Option<f64>> = current_series(series, record.point_index, record.trial)
         .iter()
         .filter(|row| row.phase == Phase::Measure && row.full)
         .map(|row| Some(row.acknowledged as f64))

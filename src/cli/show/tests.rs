@@ -1,7 +1,7 @@
 //! What people see, as snapshots.
 
 use super::*;
-use crate::conclude::verdict::{Evidence, LoadShape, judge};
+use crate::evaluate::verdict::{Evidence, LoadShape, judge};
 use crate::record::{GroupVerification, sample};
 
 const PLAIN: View = View { width: 100, colour: false };

@@ -7,19 +7,19 @@
 //! - `options`: what it is told to do.
 //! - `server`: connections, with bounds on all that a client may cost.
 //! - `request`: from a request to its answer.
-//! - `authority`: signatures.
+//! - `signature`: signatures.
 //! - `decode`: bodies of logs.
 //! - `stores`: log stores, their shards and their quota.
 //! - `faults`: errors on purpose.
 //! - `account`: what happened, to be read over HTTP.
 
 mod account;
-mod authority;
 mod decode;
 mod faults;
 mod options;
 mod request;
 mod server;
+mod signature;
 mod stores;
 
 use std::net::SocketAddr;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 use super::faults::FaultRule;
+use crate::scenario::deserialize::{duration, size};
 use crate::scenario::units::{Rate, parse_rate};
-use crate::scenario::written::{duration, size};
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -12,10 +12,10 @@ use hyper::body::{Body, Incoming};
 use hyper::{Request, Response};
 
 use super::account::Account;
-use super::authority::{Asked, Authority};
 use super::decode::{MOST_RAW_BYTES, Refusal, examine, unfold};
 use super::faults::{FaultKind, Faults};
 use super::options::{EmulatorOptions, Key};
+use super::signature::{Asked, SignatureCheck};
 use super::stores::{MOST_SHARDS, NotMade, Store, Stores, Written};
 
 /// How long a request that gets no answer is held.
@@ -34,7 +34,7 @@ type Answer = Response<Full<Bytes>>;
 
 /// Everything behind the connections.
 pub struct Endpoint {
-    authority: Authority,
+    signature: SignatureCheck,
     stores: Stores,
     faults: Faults,
     account: Account,
@@ -45,7 +45,7 @@ pub struct Endpoint {
 impl Endpoint {
     pub fn new(options: &EmulatorOptions, key: Option<Key>) -> Self {
         Endpoint {
-            authority: Authority::new(key),
+            signature: SignatureCheck::new(key),
             stores: Stores::new(options),
             faults: Faults::new(&options.faults),
             account: Account::default(),
@@ -81,7 +81,7 @@ impl Endpoint {
             return Ok(self.json(&self.account.tell(&self.stores)));
         }
         let asked = Asked { method, path, query: &query, headers: &head.headers, body: &body };
-        if let Err(refusal) = self.authority.admit(&asked, jiff::Timestamp::now()) {
+        if let Err(refusal) = self.signature.admit(&asked, jiff::Timestamp::now()) {
             return Ok(self.refuse(&refusal, false));
         }
         match self.route(&asked, &body).await? {

@@ -31,7 +31,7 @@ pub trait Sink: Send {
     fn write<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Written, SinkError>>;
 
     /// What the database itself says it holds. It is asked before the first row and after the last.
-    fn held(&mut self) -> BoxFuture<'_, Result<Held, SinkError>>;
+    fn row_count(&mut self) -> BoxFuture<'_, Result<RowCount, SinkError>>;
 }
 
 /// What became of a batch's rows.
@@ -46,7 +46,7 @@ pub struct Written {
 
 /// The database's own count.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct RowCount {
     pub count: u64,
     /// Of what, in words.
     pub of: String,

@@ -15,17 +15,17 @@ use redis::{
 };
 use serde::Deserialize;
 
-use super::{CONNECT, Database, Held, Opening, Sink, SinkError, Written};
+use super::{CONNECT, Database, Opening, RowCount, Sink, SinkError, Written};
 use crate::measure::FailureClass;
 use crate::pipeline::batch::{Batch, Field};
-use crate::scenario::written::{duration, secret};
+use crate::scenario::deserialize::{duration, secret};
 use crate::scenario::{Secret, SinkDescriptor, SinkNeeds};
 
 pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
     kind: "redis",
     check_options: |options| {
         let options = Options::read(options)?;
-        Ok(SinkNeeds { fields: options.key.into_iter().collect(), positions: false })
+        Ok(SinkNeeds { fields: options.key.into_iter().collect(), offsets: false })
     },
 };
 
@@ -175,7 +175,7 @@ impl Sink for Connection {
         .boxed()
     }
 
-    fn held(&mut self) -> BoxFuture<'_, Result<Held, SinkError>> {
+    fn row_count(&mut self) -> BoxFuture<'_, Result<RowCount, SinkError>> {
         async move {
             let name = self.command_name();
             let connection = self.connection()?;
@@ -188,7 +188,7 @@ impl Sink for Connection {
             let server: String = ask("server").query_async(connection).await.map_err(lost)?;
             let life = server.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().to_owned();
             let of = format!("{name} commands that succeeded, whoever sent them");
-            Ok(Held { count: succeeded(&commands, name), of, life })
+            Ok(RowCount { count: succeeded(&commands, name), of, life })
         }
         .boxed()
     }

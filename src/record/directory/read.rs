@@ -91,14 +91,14 @@ pub fn is_being_written(directory: &Path) -> bool {
 
 /// The record that stands for each trial, in the order of points and trials: of a trial that was run anew after an
 /// interruption or a failure, the last.
-pub fn standing_records(records: &[Record]) -> Vec<&Record> {
+pub fn current_records(records: &[Record]) -> Vec<&Record> {
     let standing: BTreeMap<(usize, u32), &Record> =
         records.iter().map(|record| ((record.point_index, record.trial), record)).collect();
     standing.into_values().collect()
 }
 
 /// The seconds that belong to a trial's standing record: of a trial that was run anew, those since its seconds began anew.
-pub fn standing_series(rows: &[SeriesRow], point_index: usize, trial: u32) -> Vec<SeriesRow> {
+pub fn current_series(rows: &[SeriesRow], point_index: usize, trial: u32) -> Vec<SeriesRow> {
     let mut standing: Vec<SeriesRow> = Vec::new();
     for row in rows.iter().filter(|row| row.point_index == point_index && row.trial == trial) {
         if standing.last().is_some_and(|last| begins_anew(last, row)) {
@@ -204,7 +204,7 @@ mod tests {
     fn the_last_record_of_a_trial_stands() {
         let interrupted = Record { status: Status::Interrupted, ..sample::record() };
         let records = [interrupted, sample::record()];
-        assert_eq!(standing_records(&records), [&sample::record()]);
+        assert_eq!(current_records(&records), [&sample::record()]);
     }
 
     #[test]
@@ -213,8 +213,8 @@ mod tests {
         let again = sample::series();
         let other = SeriesRow { trial: 2, ..again[0].clone() };
         let rows = [first, vec![other], again.clone()].concat();
-        assert_eq!(standing_series(&rows, 0, 1), again);
-        assert_eq!(standing_series(&rows, 0, 2).len(), 1);
+        assert_eq!(current_series(&rows, 0, 1), again);
+        assert_eq!(current_series(&rows, 0, 2).len(), 1);
     }
 
     #[test]
@@ -222,11 +222,11 @@ mod tests {
         let again = sample::series();
         for killed_after in 1..=again.len() {
             let rows = [&again[..killed_after], &again[..]].concat();
-            assert_eq!(standing_series(&rows, 0, 1), again, "killed after {killed_after} rows");
+            assert_eq!(current_series(&rows, 0, 1), again, "killed after {killed_after} rows");
         }
         let measured: Vec<SeriesRow> =
             (0..3).map(|second| SeriesRow { second, phase: Phase::Measure, ..again[0].clone() }).collect();
-        assert_eq!(standing_series(&[&measured[..1], &measured[..]].concat(), 0, 1), measured);
+        assert_eq!(current_series(&[&measured[..1], &measured[..]].concat(), 0, 1), measured);
     }
 
     #[test]

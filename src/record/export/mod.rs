@@ -1,7 +1,7 @@
 //! Records in the formats of other tools, so that their tables compare. Only what a record says is used.
 
-pub mod nsq;
-mod pulsar_seed;
+pub mod nsq_bench;
+mod pulsar_sweep;
 
 use clap::ValueEnum;
 
@@ -11,11 +11,11 @@ use super::schema::{Record, Status};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// The lines of NSQ's bench_writer, bench_reader and bench.py
-    Bench,
-    /// One JSON line per trial, as the Pulsar throughput test in `configs/seeds/` was first published
-    Seed,
+    NsqBench,
+    /// One JSON line per trial, as the Pulsar throughput test in `configs/published/` was first published
+    PulsarSweep,
     /// The same, but one line per point: the mean of its trials, and those with the highest and the lowest rate
-    SeedSummary,
+    PulsarSweepSummary,
 }
 
 /// Records cannot be put into a format.
@@ -34,9 +34,9 @@ impl Format {
     /// When a record has not what the format tells, or no record has.
     pub fn text(self, records: &[Record]) -> Result<String, ExportError> {
         match self {
-            Format::Bench => Ok(nsq::bench_lines(records)),
-            Format::Seed => pulsar_seed::lines(&completed(records)?),
-            Format::SeedSummary => pulsar_seed::summary(&completed(records)?),
+            Format::NsqBench => Ok(nsq_bench::bench_lines(records)),
+            Format::PulsarSweep => pulsar_sweep::lines(&completed(records)?),
+            Format::PulsarSweepSummary => pulsar_sweep::summary(&completed(records)?),
         }
     }
 }

@@ -43,7 +43,7 @@ pub struct Client {
     /// Most messages seen waiting in the client library's queues; `null` when the library does not tell.
     pub queue_messages_max: Option<u64>,
     /// How late the sending loop woke for messages that were due; `null` in a closed loop.
-    pub send_loop_lag: Option<SendLoopLag>,
+    pub timer_lateness: Option<TimerLateness>,
     /// How late a thread woke that slept a millisecond at a time: what every thread of the client may have to wait. `null` in
     /// records of older builds.
     #[serde(default)]
@@ -77,7 +77,7 @@ impl Client {
 /// How late the pacing timer woke, one value per wake-up. It is part of the schedule delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub struct SendLoopLag {
+pub struct TimerLateness {
     /// Median, in nanoseconds.
     pub p50_ns: u64,
     /// 99th percentile, in nanoseconds.

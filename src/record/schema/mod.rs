@@ -21,12 +21,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use client::{Client, HostLoad, Pauses, SendLoopLag};
+pub use client::{Client, HostLoad, Pauses, TimerLateness};
 pub use counts::{Counts, ErrorCount, WarmUpCounts};
 pub use environment::Environment;
 pub use latency::{HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, independent_values_needed};
 pub use part::{SchedulePart, SchedulePartKind};
-pub use pipeline::{BoundBy, Held, KeptUp, Pipeline, Poisoned, Reconciliation, SeedFigures, SinkRecord, StageTime};
+pub use pipeline::{
+    Bottleneck, KeptUp, Pipeline, PublishedFigures, Reconciliation, RowCount, SinkRecord, StageTime, UnparsableCount,
+};
 pub use series::{Phase, SeriesRow};
 pub use throughput::{Completion, ProducerShares, Throughput};
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};

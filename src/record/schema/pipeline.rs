@@ -29,14 +29,14 @@ pub struct Pipeline {
     /// scenario's timestamp field.
     pub receipt: Option<Latency>,
     /// Messages that could not be read, by what is wrong with them. They are written nowhere and count as done.
-    pub poison: Vec<Poisoned>,
+    pub unparsable: Vec<UnparsableCount>,
     /// Where time went, in the order of the way of a message.
     pub stages: Vec<StageTime>,
     /// What bound the pipeline.
-    pub bound_by: BoundBy,
+    pub bottleneck: Bottleneck,
     /// Whether the consumers kept up with the producers; `null` when they did not work at the same time.
     pub consumer_kept_up: Option<KeptUp>,
-    /// Messages that the instances' lanes held and that were not done at the end; `null` when nobody could tell.
+    /// Messages that the instances' partitions held and that were not done at the end; `null` when nobody could tell.
     pub lag_at_end: Option<u64>,
     /// What went wrong when progress was committed, by class.
     pub commit_errors: Vec<ErrorCount>,
@@ -45,13 +45,13 @@ pub struct Pipeline {
     /// Whether everything is where it belongs.
     pub reconciliation: Reconciliation,
     /// What the benchmark this pipeline is modelled on would have printed of this run: to be compared *as published*.
-    pub as_the_seed_computes: SeedFigures,
+    pub as_published: PublishedFigures,
 }
 
-/// Messages of one kind of poison.
+/// Messages of one kind of unparsable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub struct Poisoned {
+pub struct UnparsableCount {
     /// `not_json`, `not_an_object`, `field_missing` (one that a sink needs) or `field_nested` (it is a list or an object).
     pub class: String,
     /// How many.
@@ -65,7 +65,7 @@ pub struct Poisoned {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct StageTime {
-    /// `fetch` (waiting for messages and taking them), `parse`, `held_up` (batches that no writer could take: nothing is
+    /// `fetch` (waiting for messages and taking them), `parse`, `blocked` (batches that no writer could take: nothing is
     /// taken meanwhile), `wait` (a closed batch, for its writer), then each sink by name, and `commit`.
     pub stage: String,
     /// All together, over instances and writers, in nanoseconds.
@@ -73,14 +73,14 @@ pub struct StageTime {
     /// Share of the time of all instances that this took; for sinks, of all writers; for `wait`, of the time of batches
     /// between their closing and their last sink's answer.
     pub share: f64,
-    /// Of single batches, or for `commit` of single calls; `null` for `held_up`, and where there was none.
+    /// Of single batches, or for `commit` of single calls; `null` for `blocked`, and where there was none.
     pub per_batch: Option<Latency>,
 }
 
 /// What bound the pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub struct BoundBy {
+pub struct Bottleneck {
     /// A stage by its name; `fetch` means that there was no more to receive, from the broker or its producers; `null`: the
     /// evidence does not tell.
     pub stage: Option<String>,
@@ -128,13 +128,13 @@ pub struct SinkRecord {
     /// Intended → acknowledged by the database.
     pub latency: Option<Latency>,
     /// What the database itself says.
-    pub held: Held,
+    pub row_count: RowCount,
 }
 
 /// A database's own count.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub struct Held {
+pub struct RowCount {
     /// What is counted; empty when the database was never there to be asked.
     pub of: String,
     /// Before the first row; `null` when the database was not there to be asked.
@@ -142,7 +142,7 @@ pub struct Held {
     /// After the last row; `null` likewise.
     pub after: Option<u64>,
     /// The difference; `null` when it is not known, or the database was started anew in between.
-    pub gained: Option<u64>,
+    pub delta: Option<u64>,
     /// Why a count is missing.
     pub error: Option<String>,
 }
@@ -155,12 +155,12 @@ pub struct Reconciliation {
     pub produced: Option<u64>,
     /// Messages received.
     pub consumed: u64,
-    /// Of them, poison.
-    pub poison: u64,
+    /// Of them, unparsable.
+    pub unparsable: u64,
     /// Messages that were taken, and given back to the group before they were written.
-    pub given_back: u64,
+    pub abandoned: u64,
     /// Whether nothing is lost or doubled as far as this process can tell: all that was produced was consumed once, every
-    /// sink has written each of them that is no poison (or found it there, when an answer had been lost), and its database
+    /// sink has written each of them that is no unparsable (or found it there, when an answer had been lost), and its database
     /// counts each once where it can be compared; `null` when others may have sent or received as well.
     pub balanced: Option<bool>,
 }
@@ -169,7 +169,7 @@ pub struct Reconciliation {
 /// the last 1000 messages of each instance only.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub struct SeedFigures {
+pub struct PublishedFigures {
     /// Sum over instances of messages / (begin of the trial to their last message), per second.
     pub messages_per_second: f64,
     /// Mean over instances of the mean, in nanoseconds.

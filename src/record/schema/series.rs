@@ -36,10 +36,10 @@ pub struct SeriesRow {
     /// Messages that arrived at a group for the first time, by all consumers, warm-up included; all messages received where
     /// nothing is verified. `null` without consumers.
     pub consumed: Option<u64>,
-    /// Messages that the pipeline was done with: written to every sink, or poison, or given up; left out without a pipeline.
+    /// Messages that the pipeline was done with: written to every sink, or unparsable, or given up; left out without a pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<u64>,
-    /// Messages that the pipeline was behind at the end of the second: in its lanes, and not done; left out without a
+    /// Messages that the pipeline was behind at the end of the second: in its partitions, and not done; left out without a
     /// pipeline or where nobody could tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<u64>,

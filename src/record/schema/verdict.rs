@@ -82,7 +82,7 @@ pub enum ReasonKind {
     /// Writing to a database failed and was tried again.
     SinkErrors,
     /// Messages could not be read by the pipeline.
-    Poison,
+    Unparsable,
     /// The pipeline did not keep up with the producers.
     FellBehind,
     /// Messages are missing from the latencies: they failed, had no outcome when the drain deadline passed, or were due and never
@@ -133,7 +133,7 @@ impl ReasonKind {
             ReasonKind::NotReconciled => "not_reconciled",
             ReasonKind::WrittenTwice => "written_twice",
             ReasonKind::SinkErrors => "sink_errors",
-            ReasonKind::Poison => "poison",
+            ReasonKind::Unparsable => "unparsable",
             ReasonKind::FellBehind => "fell_behind",
             ReasonKind::MissingMessages => "missing_messages",
             ReasonKind::BeyondRange => "beyond_range",
@@ -175,7 +175,7 @@ pub enum Limiter {
     Schedule,
     /// The closed loop's window: messages waited for the answer to those before, with the queue never full.
     Window,
-    /// The pipeline behind the broker: `pipeline.bound_by` names the stage.
+    /// The pipeline behind the broker: `pipeline.bottleneck` names the stage.
     Pipeline,
     /// The evidence does not tell.
     Unknown,

@@ -32,7 +32,7 @@ pub struct Verification {
     /// First arrivals whose order was not checked, because the broker promises none.
     #[serde(default)]
     pub unordered: u64,
-    /// First arrivals whose order was not checked, because the table of lanes and producers had reached its memory limit.
+    /// First arrivals whose order was not checked, because the table of partitions and producers had reached its memory limit.
     #[serde(default)]
     pub order_unchecked: u64,
     /// Messages whose payload is not what was sent.

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::client::Client;
 use super::membership::Membership;
-use crate::broker::{ENVELOPE_HEADER, Received};
+use crate::broker::{Received, TRACE_HEADER_NAME};
 
 /// How many messages are taken at a time.
 const FETCH: usize = 1024;
@@ -27,7 +27,7 @@ pub struct ConsumerQueue {
     arrived: Arc<Notify>,
     envelope_header: CString,
     messages: Vec<*mut rd::rd_kafka_message_t>,
-    /// Partitions that were read to their end, with the position of it: told of members that ask for
+    /// Partitions that were read to their end, with the offset of it: told of members that ask for
     /// `enable.partition.eof`.
     ended: Vec<(u32, u64)>,
     membership: Option<Arc<Membership>>,
@@ -45,7 +45,7 @@ impl ConsumerQueue {
     /// librdkafka's code when it cannot subscribe.
     pub fn subscribe(client: Client, topic: &str, membership: Option<Arc<Membership>>) -> Result<Self, Code> {
         let name = CString::new(topic).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
-        let envelope_header = CString::new(ENVELOPE_HEADER).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
+        let envelope_header = CString::new(TRACE_HEADER_NAME).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
         let arrived = Arc::new(Notify::new());
         // SAFETY: the client is alive, and this value owns it for longer than the queue. The list is destroyed after its
         // last use. The callback's argument is the `Notify`, which the same value keeps alive until the callback has been
@@ -75,7 +75,7 @@ impl ConsumerQueue {
         }
     }
 
-    /// Makes the end of every partition of `topic` the group's committed position: where a member begins that is given the
+    /// Makes the end of every partition of `topic` the group's committed offset: where a member begins that is given the
     /// partition later, however late it asks. Call it before the group has members.
     ///
     /// # Errors
@@ -166,42 +166,42 @@ impl ConsumerQueue {
                 rd::rd_kafka_message_destroy(message);
             }
         }
-        if let Some(positions) = self.membership.as_ref().and_then(|membership| membership.positions()) {
-            positions.advance(&self.reached);
+        if let Some(offsets) = self.membership.as_ref().and_then(|membership| membership.offsets()) {
+            offsets.advance(&self.reached);
         }
         self.reached.clear();
         taken
     }
 
-    /// The partitions of this member, each with the position of the next message to take, where that is known.
-    pub fn positions(&mut self) -> Vec<(u32, Option<u64>)> {
+    /// The partitions of this member, each with the offset of the next message to take, where that is known.
+    pub fn offsets(&mut self) -> Vec<(u32, Option<u64>)> {
         let mut list = ptr::null_mut();
-        let mut positions = Vec::new();
+        let mut offsets = Vec::new();
         // SAFETY: the client is alive; the list is the caller's, its elements are as many as it says, and it is destroyed
         // after its last use.
         unsafe {
             if rd::rd_kafka_assignment(self.client.as_ptr(), &mut list) != Code::RD_KAFKA_RESP_ERR_NO_ERROR {
-                return positions;
+                return offsets;
             }
             rd::rd_kafka_position(self.client.as_ptr(), list);
             for index in 0..(*list).cnt as usize {
                 let element = &*(*list).elems.add(index);
-                let lane = element.partition.max(0) as u32;
+                let partition = element.partition.max(0) as u32;
                 // Of a partition from which nothing was taken, only its end may be known.
-                let ended = self.ended.iter().rev().find(|(ended, _)| *ended == lane).map(|(_, end)| *end);
-                positions.push((lane, u64::try_from(element.offset).ok().max(ended)));
+                let ended = self.ended.iter().rev().find(|(ended, _)| *ended == partition).map(|(_, end)| *end);
+                offsets.push((partition, u64::try_from(element.offset).ok().max(ended)));
             }
             rd::rd_kafka_topic_partition_list_destroy(list);
         }
-        self.ended.retain(|(lane, _)| positions.iter().any(|(known, _)| known == lane));
+        self.ended.retain(|(partition, _)| offsets.iter().any(|(known, _)| known == partition));
         self.ended.reverse();
         let mut seen = std::collections::BTreeSet::new();
-        self.ended.retain(|(lane, _)| seen.insert(*lane));
+        self.ended.retain(|(partition, _)| seen.insert(*partition));
         self.ended.reverse();
-        positions
+        offsets
     }
 
-    /// Commits, of each partition of `topic`, that all before the position is done; `confirmed`: waits for the answer.
+    /// Commits, of each partition of `topic`, that all before the offset is done; `confirmed`: waits for the answer.
     ///
     /// # Errors
     /// librdkafka's code when it is not taken note of.
@@ -211,8 +211,8 @@ impl ConsumerQueue {
         // the list is destroyed after its last use.
         let code = unsafe {
             let list = rd::rd_kafka_topic_partition_list_new(done.len() as i32);
-            for (lane, next) in done {
-                (*rd::rd_kafka_topic_partition_list_add(list, name.as_ptr(), *lane as i32)).offset = *next as i64;
+            for (partition, next) in done {
+                (*rd::rd_kafka_topic_partition_list_add(list, name.as_ptr(), *partition as i32)).offset = *next as i64;
             }
             let code = match confirmed {
                 true => commit_confirmed(self.client.as_ptr(), list),
@@ -291,8 +291,8 @@ unsafe fn received<'a>(message: *const rd::rd_kafka_message_t, envelope_header: 
         Received {
             payload,
             envelope,
-            lane: (*message).partition.max(0) as u32,
-            position: (*message).offset.max(0) as u64,
+            partition: (*message).partition.max(0) as u32,
+            offset: (*message).offset.max(0) as u64,
             redelivered: false,
         }
     }

@@ -10,8 +10,8 @@ use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 
 use super::client::Client;
 use super::consume::{bytes, envelope_beside};
-use crate::broker::ENVELOPE_HEADER;
-use crate::measure::{Envelope, Stamp, UNKNOWN_SEQUENCE};
+use crate::broker::TRACE_HEADER_NAME;
+use crate::measure::{SendTag, TraceHeader, UNKNOWN_SEQUENCE};
 
 /// How many delivery reports are fetched from an event at a time.
 const FETCH: usize = 256;
@@ -34,7 +34,7 @@ pub enum Event<'a> {
     /// The outcomes of messages, usually of one produce request.
     Delivered(Batch<'a>),
     /// The client's trouble, which is not (yet) any message's.
-    Trouble(Code, String),
+    ConnectionError(Code, String),
     /// librdkafka's statistics as JSON.
     Statistics(&'a str),
 }
@@ -49,7 +49,7 @@ impl Deliveries {
     pub fn new(client: Arc<Client>) -> Option<Self> {
         // SAFETY: the client is alive, and `_client` keeps it so for as long as the queue is.
         let queue = unsafe { rd::rd_kafka_queue_get_main(client.as_ptr()) };
-        let envelope_header = CString::new(ENVELOPE_HEADER).ok()?;
+        let envelope_header = CString::new(TRACE_HEADER_NAME).ok()?;
         NonNull::new(queue).map(|queue| Deliveries { envelope_header, queue, _client: client })
     }
 
@@ -68,7 +68,7 @@ impl Deliveries {
                 rd::RD_KAFKA_EVENT_ERROR => {
                     let reason = CStr::from_ptr(rd::rd_kafka_event_error_string(event.0.as_ptr()));
                     let code = rd::rd_kafka_event_error(event.0.as_ptr());
-                    each(Event::Trouble(code, reason.to_string_lossy().into_owned()));
+                    each(Event::ConnectionError(code, reason.to_string_lossy().into_owned()));
                 }
                 rd::RD_KAFKA_EVENT_STATS => {
                     let statistics = CStr::from_ptr(rd::rd_kafka_event_stats(event.0.as_ptr()));
@@ -90,7 +90,7 @@ impl Drop for Deliveries {
 impl Batch<'_> {
     /// Every report: the stamp, the payload's size, and the error if the message was not delivered. `now_ns` is the time
     /// since the trial's epoch; `with_sequences`: stamps need the messages' numbers.
-    pub fn for_each(self, now_ns: u64, with_sequences: bool, mut each: impl FnMut(Stamp, usize, Option<Code>)) {
+    pub fn for_each(self, now_ns: u64, with_sequences: bool, mut each: impl FnMut(SendTag, usize, Option<Code>)) {
         let mut messages = [ptr::null::<rd::rd_kafka_message_t>(); FETCH];
         loop {
             // SAFETY: the event is alive and the array as long as it says; the messages belong to the event.
@@ -117,10 +117,10 @@ impl Batch<'_> {
     /// # Safety
     /// `message` must be valid.
     #[inline]
-    unsafe fn stamp(&self, message: *const rd::rd_kafka_message_t, now_ns: u64, with_sequences: bool) -> Stamp {
+    unsafe fn stamp(&self, message: *const rd::rd_kafka_message_t, now_ns: u64, with_sequences: bool) -> SendTag {
         // SAFETY: by the caller's promise.
         let word = unsafe { (*message)._private } as usize as u64;
-        let sent_by_ns = if Stamp::is_first_turn(now_ns) {
+        let sent_by_ns = if SendTag::is_first_turn(now_ns) {
             now_ns
         } else {
             // SAFETY: as above. Microseconds since the message was handed over; negative: not known.
@@ -130,7 +130,7 @@ impl Batch<'_> {
         };
         // SAFETY: as above.
         let sequence = if with_sequences { unsafe { sequence(message, self.envelope_header) } } else { 0 };
-        Stamp::from_word(word, sequence, sent_by_ns)
+        SendTag::from_word(word, sequence, sent_by_ns)
     }
 }
 
@@ -144,7 +144,7 @@ unsafe fn sequence(message: *const rd::rd_kafka_message_t, envelope_header: &CSt
         let beside = envelope_beside(message, envelope_header);
         beside.unwrap_or_else(|| bytes((*message).payload, (*message).len))
     };
-    Envelope::sequence_of(sealed).unwrap_or(UNKNOWN_SEQUENCE)
+    TraceHeader::sequence_of(sealed).unwrap_or(UNKNOWN_SEQUENCE)
 }
 
 struct OwnedEvent(NonNull<rd::rd_kafka_event_t>);

@@ -24,21 +24,21 @@ pub struct GroupPositions {
 }
 
 impl GroupPositions {
-    /// All before these positions was taken.
+    /// All before these offsets was taken.
     pub(super) fn advance(&self, taken: &[(u32, i64)]) {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        for (partition, position) in taken {
+        for (partition, offset) in taken {
             let partition = *partition as usize;
             if next.len() <= partition {
                 next.resize(partition + 1, 0);
             }
-            next[partition] = next[partition].max(*position);
+            next[partition] = next[partition].max(*offset);
         }
     }
 
     fn of(&self, partition: i32) -> Option<i64> {
         let next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        next.get(usize::try_from(partition).ok()?).copied().filter(|position| *position > 0)
+        next.get(usize::try_from(partition).ok()?).copied().filter(|offset| *offset > 0)
     }
 }
 
@@ -46,7 +46,7 @@ impl GroupPositions {
 #[derive(Default)]
 pub struct Membership {
     /// Of a member that does not commit.
-    positions: Option<Arc<GroupPositions>>,
+    offsets: Option<Arc<GroupPositions>>,
     state: Mutex<State>,
 }
 
@@ -61,14 +61,14 @@ struct State {
 }
 
 impl Membership {
-    /// Of a member that does not commit, in the group with these positions.
-    pub fn resuming(positions: Arc<GroupPositions>) -> Self {
-        Membership { positions: Some(positions), state: Mutex::default() }
+    /// Of a member that does not commit, in the group with these offsets.
+    pub fn resuming(offsets: Arc<GroupPositions>) -> Self {
+        Membership { offsets: Some(offsets), state: Mutex::default() }
     }
 
     /// Of a member that does not commit.
-    pub(super) fn positions(&self) -> Option<&GroupPositions> {
-        self.positions.as_deref()
+    pub(super) fn offsets(&self) -> Option<&GroupPositions> {
+        self.offsets.as_deref()
     }
 
     pub fn has_joined(&self) -> bool {
@@ -128,8 +128,8 @@ pub(super) unsafe extern "C" fn rebalance(
         match code {
             Code::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
                 state.joined = true;
-                if let Some(positions) = &membership.positions {
-                    resume(partitions, positions);
+                if let Some(offsets) = &membership.offsets {
+                    resume(partitions, offsets);
                 }
                 take_on(client, partitions);
             }
@@ -146,13 +146,13 @@ pub(super) unsafe extern "C" fn rebalance(
 
 /// # Safety
 /// The list must be valid.
-unsafe fn resume(partitions: *mut rd::rd_kafka_topic_partition_list_t, positions: &GroupPositions) {
+unsafe fn resume(partitions: *mut rd::rd_kafka_topic_partition_list_t, offsets: &GroupPositions) {
     // SAFETY: by the caller's promise; the list has as many elements as it says.
     unsafe {
         for index in 0..(*partitions).cnt as usize {
             let element = &mut *(*partitions).elems.add(index);
-            if let Some(position) = positions.of(element.partition) {
-                element.offset = position;
+            if let Some(offset) = offsets.of(element.partition) {
+                element.offset = offset;
             }
         }
     }
@@ -213,9 +213,9 @@ mod tests {
 
     #[test]
     fn positions_only_grow_and_a_partition_of_which_nothing_was_taken_has_none() {
-        let positions = GroupPositions::default();
-        positions.advance(&[(2, 10), (0, 4), (2, 12)]);
-        positions.advance(&[(2, 11)]);
-        assert_eq!([0, 1, 2, 3, -1].map(|partition| positions.of(partition)), [Some(4), None, Some(12), None, None]);
+        let offsets = GroupPositions::default();
+        offsets.advance(&[(2, 10), (0, 4), (2, 12)]);
+        offsets.advance(&[(2, 11)]);
+        assert_eq!([0, 1, 2, 3, -1].map(|partition| offsets.of(partition)), [Some(4), None, Some(12), None, None]);
     }
 }

@@ -8,7 +8,7 @@ use rdkafka::bindings as rd;
 use rdkafka::bindings::rd_kafka_resp_err_t::{self as Code, RD_KAFKA_RESP_ERR__QUEUE_FULL, RD_KAFKA_RESP_ERR_NO_ERROR};
 
 use super::client::Client;
-use crate::broker::{ENVELOPE_HEADER, Outgoing};
+use crate::broker::{Outgoing, TRACE_HEADER_NAME};
 
 /// The partition is the partitioner's choice (`RD_KAFKA_PARTITION_UA`).
 const ANY_PARTITION: i32 = -1;
@@ -43,7 +43,7 @@ impl TopicHandle {
     pub fn new(client: Arc<Client>, name: &str, headers: &[(String, String)]) -> Result<Self, String> {
         let nul = |_| format!("'{name}' or one of the headers contains a NUL byte");
         let terminated = CString::new(name).map_err(nul)?;
-        let envelope_header = CString::new(ENVELOPE_HEADER).map_err(nul)?;
+        let envelope_header = CString::new(TRACE_HEADER_NAME).map_err(nul)?;
         let headers = headers
             .iter()
             .map(|(name, value)| Ok((CString::new(name.as_str())?, value.clone().into_bytes())))

@@ -20,8 +20,8 @@ use tokio::time::timeout;
 
 pub use self::socket::{Greeting, SocketSettings};
 use self::state::State;
-pub use self::state::{ConsumerId, Entry, Inbox, ProducerId, Readiness};
-use super::failure::Failure;
+pub use self::state::{ConsumerId, DeliveryQueue, Entry, ProducerId, Readiness};
+use super::error::RequestError;
 use super::wire::frame::put_command;
 use super::wire::proto::{FromBroker, ToBroker};
 use crate::measure::AckRecorder;
@@ -43,7 +43,7 @@ struct Shared {
     recorder: Arc<AckRecorder>,
     /// Something is to be written, or nothing ever will be.
     outgoing: Notify,
-    /// The outbox was emptied.
+    /// The write_buffer was emptied.
     room: Notify,
 }
 
@@ -57,10 +57,10 @@ impl Connection {
         address: &str,
         proxy_to: Option<&str>,
         recorder: Arc<AckRecorder>,
-    ) -> Result<Connection, Failure> {
+    ) -> Result<Connection, RequestError> {
         let opened = timeout(settings.timeout, socket::open(settings, address, proxy_to)).await;
         let opened =
-            opened.unwrap_or_else(|_| Err(Failure::late(format!("no answer within {:?}", settings.timeout))))?;
+            opened.unwrap_or_else(|_| Err(RequestError::late(format!("no answer within {:?}", settings.timeout))))?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State::default()),
             recorder,
@@ -88,21 +88,25 @@ impl Connection {
     ///
     /// # Errors
     /// When the broker refuses, does not answer in time, or the connection breaks.
-    pub async fn request(&self, within: Duration, build: impl FnOnce(u64) -> ToBroker) -> Result<FromBroker, Failure> {
+    pub async fn request(
+        &self,
+        within: Duration,
+        build: impl FnOnce(u64) -> ToBroker,
+    ) -> Result<FromBroker, RequestError> {
         let (answer, answered) = oneshot::channel();
         let request = self.tell(|state| {
             let request = state.next_request();
             state.requests.insert(request, answer);
-            put_command(&mut state.outbox, &build(request));
+            put_command(&mut state.write_buffer, &build(request));
             request
         })?;
         let Ok(answered) = timeout(within, answered).await else {
             self.shared.lock().requests.remove(&request);
-            return Err(Failure::late(format!("the broker did not answer within {within:?}")));
+            return Err(RequestError::late(format!("the broker did not answer within {within:?}")));
         };
         let answer = answered.map_err(|_| self.failure())?;
         match &answer.error {
-            Some(error) => Err(Failure::refused(error.error, &error.message)),
+            Some(error) => Err(RequestError::refused(error.error, &error.message)),
             None => Ok(answer),
         }
     }
@@ -116,13 +120,13 @@ impl Connection {
     ///
     /// # Errors
     /// When the connection is broken.
-    pub fn send(&self, command: &ToBroker) -> Result<(), Failure> {
-        self.tell(|state| put_command(&mut state.outbox, command))
+    pub fn send(&self, command: &ToBroker) -> Result<(), RequestError> {
+        self.tell(|state| put_command(&mut state.write_buffer, command))
     }
 
     /// Why the connection broke.
-    pub fn failure(&self) -> Failure {
-        self.shared.lock().lost.clone().unwrap_or_else(|| Failure::lost("the connection was closed"))
+    pub fn failure(&self) -> RequestError {
+        self.shared.lock().lost.clone().unwrap_or_else(|| RequestError::lost("the connection was closed"))
     }
 
     /// Makes room for the unanswered messages of a new producer.
@@ -135,8 +139,8 @@ impl Connection {
         self.shared.lock().remove_producer(producer);
     }
 
-    /// Makes an inbox for a new consumer, which calls `arrived` when messages come.
-    pub fn add_consumer(&self, arrived: Arc<Notify>) -> (ConsumerId, Arc<Inbox>) {
+    /// Makes an delivery_queue for a new consumer, which calls `arrived` when messages come.
+    pub fn add_consumer(&self, arrived: Arc<Notify>) -> (ConsumerId, Arc<DeliveryQueue>) {
         self.shared.lock().add_consumer(arrived)
     }
 
@@ -159,7 +163,7 @@ impl Connection {
     /// room, [`Connection::readiness`] has told: what others add in between does not matter.
     pub fn add(&self, producer: ProducerId, add: impl FnOnce(&mut Entry<'_>)) -> bool {
         let mut state = self.shared.lock();
-        let idle = state.outbox.is_empty();
+        let idle = state.write_buffer.is_empty();
         let added = state.add(producer, add);
         drop(state);
         if idle && added {
@@ -168,12 +172,12 @@ impl Connection {
         added
     }
 
-    /// Resolves when the outbox has been emptied since the future was made, or the connection broke.
+    /// Resolves when the write_buffer has been emptied since the future was made, or the connection broke.
     pub fn room(&self) -> Notified<'_> {
         self.shared.room.notified()
     }
 
-    fn tell<T>(&self, tell: impl FnOnce(&mut State) -> T) -> Result<T, Failure> {
+    fn tell<T>(&self, tell: impl FnOnce(&mut State) -> T) -> Result<T, RequestError> {
         let mut state = self.shared.lock();
         if let Some(lost) = &state.lost {
             return Err(lost.clone());
@@ -198,15 +202,15 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Exchanges the outbox for `frames`, which is empty; false if the connection broke.
-    fn swap_outbox(&self, frames: &mut Vec<u8>) -> bool {
+    /// Exchanges the write_buffer for `frames`, which is empty; false if the connection broke.
+    fn swap_write_buffer(&self, frames: &mut Vec<u8>) -> bool {
         let mut state = self.lock();
-        std::mem::swap(&mut state.outbox, frames);
+        std::mem::swap(&mut state.write_buffer, frames);
         state.lost.is_none()
     }
 
     /// Ends the connection for all who use it: every unanswered message fails.
-    fn lose(&self, failure: Failure) {
+    fn lose(&self, failure: RequestError) {
         let mut state = self.lock();
         if state.lost.is_some() {
             return;

@@ -9,8 +9,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Shared;
 use super::socket::auth_response;
-use super::state::{Inbox, State, Unanswered};
-use crate::broker::pulsar::failure::Failure;
+use super::state::{DeliveryQueue, State, Unanswered};
+use crate::broker::pulsar::error::RequestError;
 use crate::broker::pulsar::wire::frame::{Frame, FrameError, put_command};
 use crate::broker::pulsar::wire::proto::{FromBroker, Kind, Nothing, ToBroker};
 
@@ -28,9 +28,9 @@ pub struct Reader {
 #[derive(Default)]
 struct Findings {
     acknowledged: Vec<Unanswered>,
-    failed: Vec<(Unanswered, Failure)>,
+    failed: Vec<(Unanswered, RequestError)>,
     /// Inboxes to be announced.
-    delivered: Vec<Arc<Inbox>>,
+    delivered: Vec<Arc<DeliveryQueue>>,
 }
 
 impl Reader {
@@ -50,7 +50,7 @@ impl Reader {
             }
         };
         self.record(&mut findings);
-        self.shared.lose(Failure::lost(reason));
+        self.shared.lose(RequestError::lost(reason));
     }
 
     async fn read_more(&self, reader: &mut (impl AsyncRead + Unpin), received: &mut Vec<u8>) -> Result<(), String> {
@@ -65,7 +65,7 @@ impl Reader {
                 }
                 Err(_) => {
                     asked = true;
-                    put_command(&mut self.shared.lock().outbox, &signal(Kind::Ping));
+                    put_command(&mut self.shared.lock().write_buffer, &signal(Kind::Ping));
                     self.shared.outgoing.notify_one();
                 }
             }
@@ -91,28 +91,28 @@ impl Reader {
                 state.answer(receipt.producer_id, receipt.sequence_id, &mut findings.acknowledged);
             }
             (Kind::Message, FromBroker { message: Some(message), .. }) => {
-                if let Some(inbox) = state.consumers.get(&message.consumer_id) {
-                    inbox.put(frame);
-                    if !findings.delivered.iter().any(|known| Arc::ptr_eq(known, inbox)) {
-                        findings.delivered.push(inbox.clone());
+                if let Some(delivery_queue) = state.consumers.get(&message.consumer_id) {
+                    delivery_queue.put(frame);
+                    if !findings.delivered.iter().any(|known| Arc::ptr_eq(known, delivery_queue)) {
+                        findings.delivered.push(delivery_queue.clone());
                     }
                 }
             }
             (Kind::SendError, FromBroker { send_error: Some(error), .. }) => {
                 let mut refused = Vec::new();
                 state.answer(error.producer_id, error.sequence_id, &mut refused);
-                let failure = Failure::refused(error.error, &error.message);
+                let failure = RequestError::refused(error.error, &error.message);
                 findings.failed.extend(refused.into_iter().map(|message| (message, failure.clone())));
             }
             (Kind::CloseProducer, FromBroker { close_producer: Some(close), .. }) => {
-                let failure = Failure::lost("the broker closed the producer before it answered");
+                let failure = RequestError::lost("the broker closed the producer before it answered");
                 let unanswered = state.remove_producer(close.producer_id);
                 findings.failed.extend(unanswered.into_iter().map(|message| (message, failure.clone())));
                 self.shared.room.notify_waiters();
             }
             (Kind::CloseConsumer, FromBroker { close_consumer: Some(close), .. }) => {
-                if let Some(inbox) = state.consumers.remove(&close.consumer_id) {
-                    inbox.close(Failure::lost("the broker closed the consumer"));
+                if let Some(delivery_queue) = state.consumers.remove(&close.consumer_id) {
+                    delivery_queue.close(RequestError::lost("the broker closed the consumer"));
                 }
             }
             (Kind::Ping, _) => self.reply(state, &signal(Kind::Pong)),
@@ -126,7 +126,7 @@ impl Reader {
     }
 
     fn reply(&self, state: &mut State, command: &ToBroker) {
-        put_command(&mut state.outbox, command);
+        put_command(&mut state.write_buffer, command);
         self.shared.outgoing.notify_one();
     }
 
@@ -141,7 +141,7 @@ impl Reader {
                 acks.failed(stamp, failure.class, || failure.message);
             }
         }
-        findings.delivered.drain(..).for_each(|inbox| inbox.announce());
+        findings.delivered.drain(..).for_each(|delivery_queue| delivery_queue.announce());
     }
 }
 

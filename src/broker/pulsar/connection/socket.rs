@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::broker::pulsar::failure::Failure;
+use crate::broker::pulsar::error::RequestError;
 use crate::broker::pulsar::wire::frame::{Frame, put_command};
 use crate::broker::pulsar::wire::proto::{
     AuthData, AuthResponse, Connect, FeatureFlags, FromBroker, Kind, ServerError, ToBroker,
@@ -56,8 +56,8 @@ pub fn client_version() -> String {
 }
 
 /// Connects to `address` (`host:port`) and greets.
-pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&str>) -> Result<Opened, Failure> {
-    let broken = |error: std::io::Error| Failure::lost(error.to_string());
+pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&str>) -> Result<Opened, RequestError> {
+    let broken = |error: std::io::Error| RequestError::lost(error.to_string());
     let stream = TcpStream::connect(address).await.map_err(broken)?;
     stream.set_nodelay(true).map_err(broken)?;
     let (mut reader, mut writer): (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>) =
@@ -69,11 +69,11 @@ pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&st
             Some(config) => {
                 let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
                 let name = ServerName::try_from(host.to_owned())
-                    .map_err(|_| Failure::lost(format!("'{host}' is no name that a certificate could have")))?;
+                    .map_err(|_| RequestError::lost(format!("'{host}' is no name that a certificate could have")))?;
                 let stream = TlsConnector::from(config.clone())
                     .connect(name, stream)
                     .await
-                    .map_err(|error| Failure::lost(format!("TLS: {error}")))?;
+                    .map_err(|error| RequestError::lost(format!("TLS: {error}")))?;
                 let (reader, writer) = tokio::io::split(stream);
                 (Box::new(reader), Box::new(writer))
             }
@@ -116,14 +116,14 @@ pub fn auth_response(token: &str) -> ToBroker {
     ToBroker { kind: Kind::AuthResponse.into(), auth_response: Some(Box::new(response)), ..ToBroker::default() }
 }
 
-async fn await_greeting(reader: &mut (impl AsyncRead + Unpin)) -> Result<(Greeting, Vec<u8>), Failure> {
+async fn await_greeting(reader: &mut (impl AsyncRead + Unpin)) -> Result<(Greeting, Vec<u8>), RequestError> {
     let mut received = Vec::with_capacity(1 << 10);
     loop {
-        let first = Frame::first(&received, MAX_MESSAGE).map_err(|error| Failure::lost(error.to_string()))?;
+        let first = Frame::first(&received, MAX_MESSAGE).map_err(|error| RequestError::lost(error.to_string()))?;
         if let Some((frame, size)) = first {
-            let command = FromBroker::decode(frame.command).map_err(|error| Failure::lost(error.to_string()))?;
+            let command = FromBroker::decode(frame.command).map_err(|error| RequestError::lost(error.to_string()))?;
             if let Some(error) = command.error {
-                return Err(Failure::refused(error.error, &error.message));
+                return Err(RequestError::refused(error.error, &error.message));
             }
             if let Some(connected) = command.connected {
                 let max_message = connected.max_message_size.and_then(|size| usize::try_from(size).ok());
@@ -134,13 +134,13 @@ async fn await_greeting(reader: &mut (impl AsyncRead + Unpin)) -> Result<(Greeti
             return Err(match Kind::try_from(command.kind) {
                 Ok(Kind::AuthChallenge) => {
                     let reason = "the broker asks for more than a token, which brokermark cannot answer";
-                    Failure::refused(ServerError::AuthenticationError.into(), reason)
+                    RequestError::refused(ServerError::AuthenticationError.into(), reason)
                 }
-                _ => Failure::lost(format!("the broker answered the greeting with command {}", command.kind)),
+                _ => RequestError::lost(format!("the broker answered the greeting with command {}", command.kind)),
             });
         }
-        if reader.read_buf(&mut received).await.map_err(|error| Failure::lost(error.to_string()))? == 0 {
-            return Err(Failure::lost("the broker closed the connection instead of greeting"));
+        if reader.read_buf(&mut received).await.map_err(|error| RequestError::lost(error.to_string()))? == 0 {
+            return Err(RequestError::lost("the broker closed the connection instead of greeting"));
         }
     }
 }

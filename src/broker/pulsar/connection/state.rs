@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
 use super::OUTBOX;
-use crate::broker::pulsar::failure::Failure;
+use crate::broker::pulsar::error::RequestError;
 use crate::broker::pulsar::wire::proto::FromBroker;
-use crate::measure::Stamp;
+use crate::measure::SendTag;
 
 /// `producer_id` and `consumer_id` of the protocol: a connection's own numbers.
 pub type ProducerId = u64;
 pub type ConsumerId = u64;
 
 /// A message that awaits its receipt: its stamp and the size of its payload.
-pub type Unanswered = (Stamp, u32);
+pub type Unanswered = (SendTag, u32);
 
 /// Whether a producer may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,14 +31,14 @@ pub enum Readiness {
 #[derive(Default)]
 pub struct State {
     /// Whole frames to be written next.
-    pub outbox: Vec<u8>,
+    pub write_buffer: Vec<u8>,
     /// Set once, when the connection breaks.
-    pub lost: Option<Failure>,
+    pub lost: Option<RequestError>,
     pub requests: HashMap<u64, oneshot::Sender<FromBroker>>,
     next_request: u64,
     /// By their numbers, which count up; `None` for those that are gone.
     producers: Vec<Option<Sent>>,
-    pub consumers: HashMap<ConsumerId, Arc<Inbox>>,
+    pub consumers: HashMap<ConsumerId, Arc<DeliveryQueue>>,
     next_consumer: ConsumerId,
 }
 
@@ -50,9 +50,9 @@ struct Sent {
     messages: VecDeque<Unanswered>,
 }
 
-/// Adds frames to the outbox and books what they hold.
+/// Adds frames to the write_buffer and books what they hold.
 pub struct Entry<'a> {
-    pub outbox: &'a mut Vec<u8>,
+    pub write_buffer: &'a mut Vec<u8>,
     sent: &'a mut Sent,
 }
 
@@ -85,7 +85,7 @@ impl State {
 
     pub fn readiness(&self, producer: ProducerId) -> Readiness {
         match self.producers.get(producer as usize) {
-            Some(Some(_)) if self.outbox.len() < OUTBOX => Readiness::Ready,
+            Some(Some(_)) if self.write_buffer.len() < OUTBOX => Readiness::Ready,
             Some(Some(_)) => Readiness::Full,
             _ => Readiness::Closed,
         }
@@ -94,7 +94,7 @@ impl State {
     /// Lets `add` add entries of a producer, if it is there.
     pub fn add(&mut self, producer: ProducerId, add: impl FnOnce(&mut Entry<'_>)) -> bool {
         let Some(Some(sent)) = self.producers.get_mut(producer as usize) else { return false };
-        add(&mut Entry { outbox: &mut self.outbox, sent });
+        add(&mut Entry { write_buffer: &mut self.write_buffer, sent });
         true
     }
 
@@ -110,33 +110,33 @@ impl State {
         }
     }
 
-    pub fn add_consumer(&mut self, arrived: Arc<Notify>) -> (ConsumerId, Arc<Inbox>) {
+    pub fn add_consumer(&mut self, arrived: Arc<Notify>) -> (ConsumerId, Arc<DeliveryQueue>) {
         let consumer = self.next_consumer;
         self.next_consumer += 1;
-        let inbox = Arc::new(Inbox { contents: Mutex::default(), arrived });
-        self.consumers.insert(consumer, inbox.clone());
-        (consumer, inbox)
+        let delivery_queue = Arc::new(DeliveryQueue { contents: Mutex::default(), arrived });
+        self.consumers.insert(consumer, delivery_queue.clone());
+        (consumer, delivery_queue)
     }
 
     /// Breaks the connection: everybody who waits learns of it. Returns all messages without receipt.
-    pub fn lose(&mut self, failure: Failure) -> Vec<Unanswered> {
+    pub fn lose(&mut self, failure: RequestError) -> Vec<Unanswered> {
         let mut unanswered = Vec::new();
         for sent in mem::take(&mut self.producers).into_iter().flatten() {
             unanswered.extend(sent.messages);
         }
-        for inbox in mem::take(&mut self.consumers).into_values() {
-            inbox.close(failure.clone());
+        for delivery_queue in mem::take(&mut self.consumers).into_values() {
+            delivery_queue.close(failure.clone());
         }
         // Dropping the senders wakes those who wait for answers.
         self.requests.clear();
-        self.outbox = Vec::new();
+        self.write_buffer = Vec::new();
         self.lost = Some(failure);
         unanswered
     }
 }
 
 /// Where a consumer finds what has arrived for it.
-pub struct Inbox {
+pub struct DeliveryQueue {
     contents: Mutex<Contents>,
     arrived: Arc<Notify>,
 }
@@ -147,11 +147,11 @@ pub struct Contents {
     /// Whole `Message` frames, one behind the other.
     pub frames: Vec<u8>,
     /// Nothing more will come, for this reason.
-    pub closed: Option<Failure>,
+    pub closed: Option<RequestError>,
 }
 
-impl Inbox {
-    /// Adds a frame; whoever waits is told by [`Inbox::announce`].
+impl DeliveryQueue {
+    /// Adds a frame; whoever waits is told by [`DeliveryQueue::announce`].
     pub fn put(&self, frame: &[u8]) {
         self.lock().frames.extend_from_slice(frame);
     }
@@ -161,7 +161,7 @@ impl Inbox {
     }
 
     /// Nothing more will come. What was not taken yet is dropped: the broker will deliver it again.
-    pub fn close(&self, failure: Failure) {
+    pub fn close(&self, failure: RequestError) {
         *self.lock() = Contents { frames: Vec::new(), closed: Some(failure) };
         self.arrived.notify_one();
     }
@@ -188,12 +188,12 @@ mod tests {
     use super::*;
 
     fn stamp(slot: usize) -> Unanswered {
-        (Stamp::new(slot, 0, 0, 0, true), slot as u32)
+        (SendTag::new(slot, 0, 0, 0, true), slot as u32)
     }
 
     fn send(state: &mut State, producer: ProducerId, sequence_id: u64, slots: std::ops::Range<usize>) {
         let there = state.add(producer, |entry| {
-            entry.outbox.push(0);
+            entry.write_buffer.push(0);
             entry.book(sequence_id, slots.map(stamp));
         });
         assert!(there);
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(answered.len(), 1);
         state.answer(first, 0, &mut answered);
         assert_eq!(answered[1..], [stamp(0), stamp(1), stamp(2)]);
-        assert_eq!(state.lose(Failure::lost("gone")), [stamp(4)]);
+        assert_eq!(state.lose(RequestError::lost("gone")), [stamp(4)]);
         assert_eq!(state.readiness(first), Readiness::Closed);
     }
 
@@ -225,7 +225,7 @@ mod tests {
         send(&mut state, producer, 0, 0..2);
         assert_eq!(state.remove_producer(producer), [stamp(0), stamp(1)]);
         assert_eq!(state.readiness(producer), Readiness::Closed);
-        assert!(state.lose(Failure::lost("gone")).is_empty());
+        assert!(state.lose(RequestError::lost("gone")).is_empty());
     }
 
     #[test]
@@ -233,21 +233,21 @@ mod tests {
         let mut state = State::default();
         let producer = state.add_producer();
         assert_eq!(state.readiness(producer), Readiness::Ready);
-        state.outbox.resize(OUTBOX, 0);
+        state.write_buffer.resize(OUTBOX, 0);
         assert_eq!(state.readiness(producer), Readiness::Full);
     }
 
     #[test]
     fn a_closed_inbox_says_so_once_and_forgets_what_was_not_taken() {
         let mut state = State::default();
-        let (_, inbox) = state.add_consumer(Arc::default());
-        inbox.put(b"frame");
-        assert!(inbox.is_waiting());
-        assert_eq!(inbox.take(Vec::new()).frames, b"frame");
-        inbox.put(b"frame");
-        state.lose(Failure::lost("gone"));
-        let contents = inbox.take(Vec::new());
+        let (_, delivery_queue) = state.add_consumer(Arc::default());
+        delivery_queue.put(b"frame");
+        assert!(delivery_queue.is_waiting());
+        assert_eq!(delivery_queue.take(Vec::new()).frames, b"frame");
+        delivery_queue.put(b"frame");
+        state.lose(RequestError::lost("gone"));
+        let contents = delivery_queue.take(Vec::new());
         assert!(contents.frames.is_empty() && contents.closed.is_some());
-        assert!(!inbox.is_waiting());
+        assert!(!delivery_queue.is_waiting());
     }
 }

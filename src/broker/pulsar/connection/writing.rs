@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::{OUTBOX, Shared};
-use crate::broker::pulsar::failure::Failure;
+use crate::broker::pulsar::error::RequestError;
 
 /// Writes until the connection breaks.
 pub async fn write(shared: Arc<Shared>, mut writer: Box<dyn AsyncWrite + Send + Unpin>) {
@@ -15,7 +15,7 @@ pub async fn write(shared: Arc<Shared>, mut writer: Box<dyn AsyncWrite + Send + 
         // Producers that were woken together get to add theirs before the first write.
         tokio::task::yield_now().await;
         loop {
-            if !shared.swap_outbox(&mut frames) {
+            if !shared.swap_write_buffer(&mut frames) {
                 return;
             }
             if frames.is_empty() {
@@ -29,7 +29,7 @@ pub async fn write(shared: Arc<Shared>, mut writer: Box<dyn AsyncWrite + Send + 
                 failed => failed,
             };
             if let Err(error) = written {
-                shared.lose(Failure::lost(format!("the connection broke while sending: {error}")));
+                shared.lose(RequestError::lost(format!("the connection broke while sending: {error}")));
                 return;
             }
             frames.clear();

@@ -14,8 +14,8 @@ use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_va
 
 use super::compression::Compression;
 use super::frame::{FrameError, put_sized, split_message, split_sized};
-use crate::broker::{ENVELOPE_HEADER, Outgoing, Received};
-use crate::measure::ENVELOPE_BYTES;
+use crate::broker::{Outgoing, Received, TRACE_HEADER_NAME};
+use crate::measure::TRACE_HEADER_BYTES;
 
 /// Fields of `MessageMetadata`.
 mod metadata {
@@ -43,7 +43,7 @@ const KEY: u32 = 1;
 const VALUE: u32 = 2;
 
 /// Characters of an envelope as a property, whose values are text.
-const ENVELOPE_TEXT: usize = ENVELOPE_BYTES.div_ceil(3) * 4;
+const ENVELOPE_TEXT: usize = TRACE_HEADER_BYTES.div_ceil(3) * 4;
 
 /// What all entries of a trial have in common, encoded once.
 #[derive(Debug, Default)]
@@ -140,7 +140,7 @@ fn put_envelope(out: &mut Vec<u8>, field: u32, envelope: Option<&[u8]>) {
     let mut text = [0; ENVELOPE_TEXT];
     // The engine's envelope always fits.
     let length = BASE64.encode_slice(envelope, &mut text).unwrap_or(0);
-    put_property(out, field, ENVELOPE_HEADER, &text[..length]);
+    put_property(out, field, TRACE_HEADER_NAME, &text[..length]);
 }
 
 /// Hands the messages of the entry that follows a `Message` command to `each`, and returns how many there were.
@@ -150,7 +150,7 @@ fn put_envelope(out: &mut Vec<u8>, field: u32, envelope: Option<&[u8]>) {
 /// When the entry is damaged; messages before the damage were handed over.
 pub fn read(
     rest: &[u8],
-    lane: u32,
+    partition: u32,
     redelivered: bool,
     unpacked: &mut Vec<u8>,
     each: &mut impl FnMut(Received<'_>),
@@ -167,9 +167,9 @@ pub fn read(
     let Some(count) = head.batched else {
         each(Received {
             payload,
-            envelope: head.envelope.as_ref().map(<[u8; ENVELOPE_BYTES]>::as_slice),
-            lane,
-            position: 0,
+            envelope: head.envelope.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
+            partition,
+            offset: 0,
             redelivered,
         });
         return Ok(1);
@@ -181,9 +181,9 @@ pub fn read(
             behind.split_at_checked(inner.payload_size as usize).ok_or(FrameError::Entry("its batch ends too soon"))?;
         each(Received {
             payload: content,
-            envelope: inner.envelope.as_ref().map(<[u8; ENVELOPE_BYTES]>::as_slice),
-            lane,
-            position: 0,
+            envelope: inner.envelope.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
+            partition,
+            offset: 0,
             redelivered,
         });
         payload = behind;
@@ -204,7 +204,7 @@ struct Head {
     uncompressed_size: u64,
     batched: Option<u64>,
     payload_size: u64,
-    envelope: Option<[u8; ENVELOPE_BYTES]>,
+    envelope: Option<[u8; TRACE_HEADER_BYTES]>,
 }
 
 impl Head {
@@ -261,7 +261,7 @@ fn field<'a>(bytes: &mut &'a [u8]) -> Result<(u32, Value<'a>), FrameError> {
 }
 
 /// The envelope in a property, if it is that property.
-fn envelope(mut property: &[u8]) -> Option<[u8; ENVELOPE_BYTES]> {
+fn envelope(mut property: &[u8]) -> Option<[u8; TRACE_HEADER_BYTES]> {
     let (mut name, mut text): (&[u8], &[u8]) = (&[], &[]);
     while !property.is_empty() {
         match field(&mut property).ok()? {
@@ -270,7 +270,7 @@ fn envelope(mut property: &[u8]) -> Option<[u8; ENVELOPE_BYTES]> {
             _ => {}
         }
     }
-    if name != ENVELOPE_HEADER.as_bytes() {
+    if name != TRACE_HEADER_NAME.as_bytes() {
         return None;
     }
     // Decoding asks for room in whole groups of three bytes.
@@ -284,10 +284,10 @@ mod tests {
     use super::super::frame::{Frame, put_message};
     use super::super::proto::ToBroker;
     use super::*;
-    use crate::measure::Stamp;
+    use crate::measure::SendTag;
     use proptest::prelude::*;
 
-    const STAMP: fn() -> Stamp = || Stamp::new(0, 0, 0, 0, true);
+    const STAMP: fn() -> SendTag = || SendTag::new(0, 0, 0, 0, true);
 
     fn heading(uncompressed_size: Option<usize>) -> Heading<'static> {
         Heading {
@@ -304,7 +304,7 @@ mod tests {
     fn received(rest: &[u8]) -> Result<Vec<Arrived>, FrameError> {
         let mut all = Vec::new();
         read(rest, 3, true, &mut Vec::new(), &mut |message| {
-            assert!((message.lane, message.redelivered) == (3, true));
+            assert!((message.partition, message.redelivered) == (3, true));
             all.push((message.payload.to_vec(), message.envelope.map(<[u8]>::to_vec)));
         })?;
         Ok(all)
@@ -315,7 +315,7 @@ mod tests {
         fn messages_come_back_from_batches_however_they_are_compressed(
             payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 1..20),
             key in proptest::option::of("[a-z]{0,9}"),
-            envelope in proptest::option::of(any::<[u8; ENVELOPE_BYTES]>()),
+            envelope in proptest::option::of(any::<[u8; TRACE_HEADER_BYTES]>()),
             number in 0..5i32,
             headers: bool,
         ) {
@@ -326,7 +326,7 @@ mod tests {
                 .map(|payload| Outgoing {
                     payload,
                     key: key.as_ref().map(String::as_bytes),
-                    envelope: envelope.as_ref().map(<[u8; ENVELOPE_BYTES]>::as_slice),
+                    envelope: envelope.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
                     stamp: STAMP(),
                 })
                 .collect();

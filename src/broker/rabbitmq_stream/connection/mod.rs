@@ -17,10 +17,10 @@ use tokio::task::AbortHandle;
 use self::serving::{Served, keep};
 use super::codec::command::Request;
 use super::codec::{Reader, code};
-use super::dial::{DialError, Dialer, Session};
+use super::connect::{DialError, Dialer, Session};
 use super::pending::Pending;
 use crate::broker::FailureClass;
-use crate::broker::link::{Link, Outbox};
+use crate::broker::transport::{Transport, WriteBuffer};
 use crate::measure::AckRecorder;
 
 /// While confirmations are outstanding, less than this waits for the task, which writes what has gathered until it runs.
@@ -55,35 +55,35 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// `None` while the connection is lost.
-    link: Option<Arc<Link>>,
-    outbox: Outbox,
+    transport: Option<Arc<Transport>>,
+    write_buffer: WriteBuffer,
     frame_max: usize,
     publishers: Vec<Publisher>,
     /// Messages in all publishers.
     pending: usize,
-    lost: Option<Lost>,
+    lost: Option<ConnectionLost>,
     correlation: u32,
-    asked: BTreeMap<u32, oneshot::Sender<Answer>>,
-    /// Somebody waits for the outbox to become emptier.
+    asked: BTreeMap<u32, oneshot::Sender<Response>>,
+    /// Somebody waits for the write_buffer to become emptier.
     crowded: bool,
     queue_full_ns: u64,
     ended: bool,
 }
 
 /// A response: its code, and what follows.
-type Answer = (u16, Vec<u8>);
+type Response = (u16, Vec<u8>);
 
 /// What publishes to one stream; its place in the list is its id.
 struct Publisher {
     stream: String,
     pending: Pending,
     /// Why nothing can be published; `None` while the server knows the publisher.
-    lost: Option<Lost>,
+    lost: Option<ConnectionLost>,
 }
 
 /// Something that is gone, and is tried to be brought back.
 #[derive(Debug, Clone)]
-pub struct Lost {
+pub struct ConnectionLost {
     pub since: Instant,
     pub class: FailureClass,
     pub reason: String,
@@ -95,7 +95,7 @@ pub struct Lost {
 pub enum Offered {
     Taken,
     NoRoom,
-    Lost(Lost),
+    ConnectionLost(ConnectionLost),
 }
 
 /// Frames in the making, with the state they need.
@@ -121,7 +121,7 @@ impl Writing<'_> {
 
     /// Why a publisher cannot be written to.
     #[inline]
-    pub fn lost(&self, publisher: u8) -> Option<&Lost> {
+    pub fn lost(&self, publisher: u8) -> Option<&ConnectionLost> {
         self.publishers[usize::from(publisher)].lost.as_ref()
     }
 }
@@ -144,12 +144,12 @@ impl Connection {
             work: Notify::new(),
             room: Notify::new(),
         });
-        let Session { link, inbox, outbox, frame_max, heartbeat, .. } = session;
-        let link = Arc::new(link);
+        let Session { transport, read_buffer, write_buffer, frame_max, heartbeat, .. } = session;
+        let transport = Arc::new(transport);
         let mut state = shared.state();
-        (state.link, state.outbox, state.frame_max) = (Some(link.clone()), outbox, frame_max);
+        (state.transport, state.write_buffer, state.frame_max) = (Some(transport.clone()), write_buffer, frame_max);
         drop(state);
-        let served = Served { link, inbox, heartbeat };
+        let served = Served { transport, read_buffer, heartbeat };
         let task = tokio::spawn(keep(shared.clone(), served)).abort_handle();
         Connection { shared, task }
     }
@@ -169,7 +169,7 @@ impl Connection {
                     "a connection can publish to {MOST_PUBLISHERS} streams at most: set `broker.connections` higher"
                 )));
             }
-            let lost = Lost {
+            let lost = ConnectionLost {
                 since: Instant::now(),
                 class: FailureClass::UnknownTopic,
                 reason: format!("the publisher of {stream} is not declared yet"),
@@ -193,33 +193,33 @@ impl Connection {
 
     /// Lets `write` write frames, unless there is no room or the connection is lost. It says what kept it from writing any.
     #[inline]
-    pub fn offer(&self, write: impl FnOnce(&mut Writing<'_>) -> Result<(), Lost>) -> Offered {
+    pub fn offer(&self, write: impl FnOnce(&mut Writing<'_>) -> Result<(), ConnectionLost>) -> Offered {
         let shared = &*self.shared;
         let mut guard = shared.state();
         let state = &mut *guard;
-        let Some(link) = &state.link else {
+        let Some(transport) = &state.transport else {
             return match &state.lost {
-                Some(lost) => Offered::Lost(lost.clone()),
+                Some(lost) => Offered::ConnectionLost(lost.clone()),
                 None => Offered::NoRoom,
             };
         };
-        if state.outbox.unwritten() > MOST_UNWRITTEN {
+        if state.write_buffer.unwritten() > MOST_UNWRITTEN {
             state.crowded = true;
             return Offered::NoRoom;
         }
         let idle = state.pending == 0;
         let mut writing = Writing {
-            out: &mut state.outbox.bytes,
+            out: &mut state.write_buffer.bytes,
             frame_max: state.frame_max,
             publishers: &mut state.publishers,
             count: &mut state.pending,
         };
         if let Err(lost) = write(&mut writing) {
-            return Offered::Lost(lost);
+            return Offered::ConnectionLost(lost);
         }
-        let now = idle || state.outbox.unwritten() >= WRITE_AT_ONCE;
+        let now = idle || state.write_buffer.unwritten() >= WRITE_AT_ONCE;
         // A write that fails is left to the task, which learns of it again.
-        if !(now && state.outbox.flush(link).unwrap_or(false)) {
+        if !(now && state.write_buffer.flush(transport).unwrap_or(false)) {
             shared.work.notify_one();
         }
         Offered::Taken
@@ -246,8 +246,8 @@ impl Connection {
         self.task.abort();
         let mut state = self.shared.state();
         state.ended = true;
-        state.link = None;
-        state.outbox.clear();
+        state.transport = None;
+        state.write_buffer.clear();
         state.asked.clear();
     }
 }
@@ -268,13 +268,13 @@ impl Shared {
         let (sender, answer) = oneshot::channel();
         {
             let mut state = self.state();
-            if state.link.is_none() {
+            if state.transport.is_none() {
                 let reason = state.lost.as_ref().map_or("the connection has ended", |lost| lost.reason.as_str());
                 return Err(DialError::Io(io::Error::new(io::ErrorKind::NotConnected, reason.to_owned())));
             }
             state.correlation += 1;
             let correlation = state.correlation;
-            request.write(&mut state.outbox.bytes, correlation);
+            request.write(&mut state.write_buffer.bytes, correlation);
             state.asked.insert(correlation, sender);
         }
         self.work.notify_one();

@@ -9,12 +9,12 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::super::codec::code;
 use super::super::codec::command::{self, Request};
 use super::super::codec::frame::{Frame, decode};
-use super::super::dial::{DialError, Session};
-use super::super::failure::class_of;
+use super::super::connect::{DialError, Session};
+use super::super::error::class_of;
 use super::super::pending::Settled;
-use super::{Lost, MOST_UNWRITTEN, Publisher, Shared};
+use super::{ConnectionLost, MOST_UNWRITTEN, Publisher, Shared};
 use crate::broker::FailureClass;
-use crate::broker::link::{Inbox, Link};
+use crate::broker::transport::{ReadBuffer, Transport};
 
 /// Between tries to bring a lost connection or stream back: doubled from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -25,8 +25,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What the task has of a connection for itself.
 pub(super) struct Served {
-    pub link: Arc<Link>,
-    pub inbox: Inbox,
+    pub transport: Arc<Transport>,
+    pub read_buffer: ReadBuffer,
     pub heartbeat: Option<Duration>,
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn keep(shared: Arc<Shared>, mut served: Served) {
 /// Writes what is left to write and reads until the connection ends; why it did.
 async fn serve(shared: &Arc<Shared>, served: &mut Served) -> io::Error {
     let (mut settled, mut lost) = (Vec::new(), Vec::new());
-    let link = served.link.clone();
+    let transport = served.transport.clone();
     let mut heard = Instant::now();
     // Half the time, so that ours are never late, and silence is noticed soon after it has become too long.
     let mut beat = interval(served.heartbeat.unwrap_or(Duration::from_secs(3600)) / 2);
@@ -62,8 +62,8 @@ async fn serve(shared: &Arc<Shared>, served: &mut Served) -> io::Error {
     loop {
         let (flushed, roomy) = {
             let mut state = shared.state();
-            let flushed = state.outbox.flush(&link);
-            let roomy = state.crowded && state.outbox.unwritten() < MOST_UNWRITTEN / 2;
+            let flushed = state.write_buffer.flush(&transport);
+            let roomy = state.crowded && state.write_buffer.unwritten() < MOST_UNWRITTEN / 2;
             state.crowded &= !roomy;
             (flushed, roomy)
         };
@@ -75,7 +75,7 @@ async fn serve(shared: &Arc<Shared>, served: &mut Served) -> io::Error {
             Err(error) => {
                 let rest = async {
                     loop {
-                        if let Err(error) = link.readable().await {
+                        if let Err(error) = transport.readable().await {
                             break error;
                         }
                         if let Err(error) = shared.read(served, &mut settled, &mut lost) {
@@ -87,7 +87,7 @@ async fn serve(shared: &Arc<Shared>, served: &mut Served) -> io::Error {
             }
         };
         tokio::select! {
-            readable = link.readable() => {
+            readable = transport.readable() => {
                 if let Err(error) = readable.and_then(|()| shared.read(served, &mut settled, &mut lost)) {
                     return error;
                 }
@@ -97,14 +97,14 @@ async fn serve(shared: &Arc<Shared>, served: &mut Served) -> io::Error {
                 }
             }
             () = shared.work.notified() => {}
-            Ok(()) = link.writable(), if blocked => {}
+            Ok(()) = transport.writable(), if blocked => {}
             _ = beat.tick(), if served.heartbeat.is_some() => {
                 let heartbeat = served.heartbeat.unwrap_or_default();
                 if heard.elapsed() > 2 * heartbeat {
                     let message = format!("no sign of life for {:?}", heard.elapsed());
                     return io::Error::new(io::ErrorKind::TimedOut, message);
                 }
-                command::heartbeat(&mut shared.state().outbox.bytes);
+                command::heartbeat(&mut shared.state().write_buffer.bytes);
             }
         }
     }
@@ -129,7 +129,7 @@ async fn declare_again(shared: Arc<Shared>, number: u8) {
                 let publisher = &mut state.publishers[usize::from(number)];
                 let gone = publisher.gone(code);
                 let since = publisher.lost.as_ref().map_or(gone.since, |lost| lost.since);
-                publisher.lost = Some(Lost { since, for_good: true, ..gone });
+                publisher.lost = Some(ConnectionLost { since, for_good: true, ..gone });
                 drop(state);
                 shared.room.notify_waiters();
                 return;
@@ -153,9 +153,9 @@ impl Publisher {
         news
     }
 
-    fn gone(&self, code: u16) -> Lost {
+    fn gone(&self, code: u16) -> ConnectionLost {
         let reason = format!("{}: {}", self.stream, code::name(code));
-        Lost { since: Instant::now(), class: class_of(code), reason, for_good: false }
+        ConnectionLost { since: Instant::now(), class: class_of(code), reason, for_good: false }
     }
 }
 
@@ -163,11 +163,11 @@ impl Shared {
     /// Reads and settles everything that is there. `lost` gets the publishers whose streams are gone.
     fn read(&self, served: &mut Served, settled: &mut Vec<Settled>, lost: &mut Vec<u8>) -> io::Result<()> {
         // What is there is looked at before the end of the connection is: the server says why it closes one.
-        let filled = served.inbox.fill(&served.link);
+        let filled = served.read_buffer.fill(&served.transport);
         let mut state = self.state();
         let mut end = None;
         loop {
-            let frame = match served.inbox.next(decode) {
+            let frame = match served.read_buffer.next(decode) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
                 Err(malformed) => {
@@ -205,9 +205,9 @@ impl Shared {
                     }
                 }
                 Frame::Close { correlation, code, reason } => {
-                    command::close_response(&mut state.outbox.bytes, correlation);
+                    command::close_response(&mut state.write_buffer.bytes, correlation);
                     // The server waits for it before it lets go; that it cannot be written any more is no news.
-                    let _ = state.outbox.flush(&served.link);
+                    let _ = state.write_buffer.flush(&served.transport);
                     end = Some(io::Error::other(format!("the server closes it: {} ({reason})", code::name(code))));
                     break;
                 }
@@ -244,8 +244,8 @@ impl Shared {
     /// The connection is gone: what awaits a confirmation will have none.
     fn lose(&self, reason: &str) {
         let mut state = self.state();
-        state.link = None;
-        state.outbox.clear();
+        state.transport = None;
+        state.write_buffer.clear();
         state.asked.clear();
         state.pending = 0;
         let mut settled = Vec::new();
@@ -253,7 +253,7 @@ impl Shared {
             publisher.pending.settle_all(code::OK, &mut settled);
         }
         let message = format!("the connection to {} was lost: {reason}", self.addresses[0]);
-        state.lost = Some(Lost {
+        state.lost = Some(ConnectionLost {
             since: Instant::now(),
             class: FailureClass::ConnectionLost,
             reason: message.clone(),
@@ -287,12 +287,13 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        let Session { link, inbox, outbox, frame_max, heartbeat, .. } = session;
-        let link = Arc::new(link);
+        let Session { transport, read_buffer, write_buffer, frame_max, heartbeat, .. } = session;
+        let transport = Arc::new(transport);
         let mut state = self.state();
-        (state.link, state.outbox, state.frame_max, state.lost) = (Some(link.clone()), outbox, frame_max, None);
+        (state.transport, state.write_buffer, state.frame_max, state.lost) =
+            (Some(transport.clone()), write_buffer, frame_max, None);
         drop(state);
         self.room.notify_waiters();
-        Ok((Served { link, inbox, heartbeat }, gone))
+        Ok((Served { transport, read_buffer, heartbeat }, gone))
     }
 }

@@ -1,7 +1,7 @@
 //! Writes logs into a batch's buffer, and what closes the group around them.
 
 use super::record::Record;
-use crate::scenario::ENVELOPE_HEADER;
+use crate::scenario::TRACE_HEADER_NAME;
 
 /// A key and a value that all logs of a group share.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub fn write_log(
     };
     record.each(payload, &mut count);
     if let Some(envelope) = &envelope {
-        count(ENVELOPE_HEADER.as_bytes(), envelope);
+        count(TRACE_HEADER_NAME.as_bytes(), envelope);
     }
     into.reserve(length + 16);
     into.push(0x0a);
@@ -37,7 +37,7 @@ pub fn write_log(
     write_varint(into, unix_seconds as usize);
     record.each(payload, |key, value| write_pair(into, 0x12, key, value));
     if let Some(envelope) = &envelope {
-        write_pair(into, 0x12, ENVELOPE_HEADER.as_bytes(), envelope);
+        write_pair(into, 0x12, TRACE_HEADER_NAME.as_bytes(), envelope);
     }
     raw
 }
@@ -164,7 +164,7 @@ mod tests {
             for payload in &payloads {
                 record.read(payload);
                 let raw = write_log(&mut body, &record, payload, envelope.as_ref().map(|bytes| &bytes[..]), time);
-                let own = if envelope.is_some() { ENVELOPE_HEADER.len() + 64 } else { 0 };
+                let own = if envelope.is_some() { TRACE_HEADER_NAME.len() + 64 } else { 0 };
                 prop_assert_eq!(raw, 4 + "content".len() + payload.len() + own);
             }
             close_group(&mut body, topic.as_bytes(), source.as_bytes(), [(&b"k"[..], &b"v"[..])].into_iter());

@@ -7,7 +7,7 @@
 use memchr::memchr2;
 
 use super::CONTENT_KEY;
-use crate::scenario::ENVELOPE_HEADER;
+use crate::scenario::TRACE_HEADER_NAME;
 
 /// A key and its value, as ranges of the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Record {
                     return false;
                 }
                 self.source = value;
-            } else if name == ENVELOPE_HEADER.as_bytes() {
+            } else if name == TRACE_HEADER_NAME.as_bytes() {
                 return false;
             } else {
                 self.fields.push(Field { key, value });

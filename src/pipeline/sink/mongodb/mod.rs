@@ -20,10 +20,10 @@ use mongodb::{Client, Database as Handle};
 use serde::Deserialize;
 
 use self::bson::{ARRAY, DOCUMENT, NULL, TEXT, Writer};
-use super::{CONNECT, Database, Held, Opening, Sink, SinkError, Written};
+use super::{CONNECT, Database, Opening, RowCount, Sink, SinkError, Written};
 use crate::measure::{Clock, FailureClass};
 use crate::pipeline::batch::{Batch, Field, Row};
-use crate::scenario::written::{duration, secret};
+use crate::scenario::deserialize::{duration, secret};
 use crate::scenario::{Secret, SinkDescriptor, SinkNeeds};
 
 /// A command is a document, which is 16 MiB at most, and holds 100,000 rows at most.
@@ -34,7 +34,7 @@ pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
     kind: "mongodb",
     check_options: |options| {
         let options = Options::read(options)?;
-        Ok(SinkNeeds { fields: options.fields, positions: options.document_id == DocumentId::Position })
+        Ok(SinkNeeds { fields: options.fields, offsets: options.document_id == DocumentId::Position })
     },
 };
 
@@ -81,7 +81,7 @@ enum WriteConcern {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum DocumentId {
-    /// `topic/lane-position`, so that a message that is written again is told from a new one. The topic is its CRC-32, as
+    /// `topic/partition-offset`, so that a message that is written again is told from a new one. The topic is its CRC-32, as
     /// eight hexadecimal digits: with whole names, which are long, FerretDB took a fifth fewer rows.
     #[default]
     Position,
@@ -199,14 +199,14 @@ impl Sink for Collection {
         .boxed()
     }
 
-    fn held(&mut self) -> BoxFuture<'_, Result<Held, SinkError>> {
+    fn row_count(&mut self) -> BoxFuture<'_, Result<RowCount, SinkError>> {
         async move {
             let collection = &self.options.collection;
             // From what the server knows of the collection. `count` goes through all documents in some servers of the
             // protocol, which takes FerretDB minutes and gigabytes where there are millions.
             let ask = doc! { "aggregate": collection, "pipeline": [{ "$collStats": { "count": {} } }], "cursor": {} };
             let of = format!("documents of {}.{collection}", self.options.database);
-            let held = |count| Held { count, of, life: String::new() };
+            let held = |count| RowCount { count, of, life: String::new() };
             let answer = match self.database.run_raw_command(command(&ask)?).await {
                 Ok(answer) => answer,
                 Err(error) if answer::is_of_no_collection(&error) => return Ok(held(0)),
@@ -266,7 +266,7 @@ impl Collection {
             bson.key(TEXT, "_id");
             bson.measured(|bytes| {
                 // Writing to memory cannot fail.
-                let _ = write!(bytes, "{:08x}/{}-{}", self.topic, message.lane, message.position);
+                let _ = write!(bytes, "{:08x}/{}-{}", self.topic, message.partition, message.offset);
             });
         }
         for (name, column) in self.options.fields.iter().zip(&self.columns) {

@@ -1,0 +1,265 @@
+//! One producer of the wire: bound to a topic or to one partition, on the connection to the broker that serves it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::config::PulsarOptions;
+use super::connection::{Connection, Entry, ProducerId, Readiness};
+use super::error::RequestError;
+use super::pool::Pool;
+use super::retry::Retry;
+use super::wire::compression::Compression;
+use super::wire::entry::{Heading, Manner, put_batch, put_one, put_single};
+use super::wire::frame::put_message;
+use super::wire::proto::{self, CloseProducer, Kind, ToBroker};
+use crate::broker::{FailureClass, Outgoing, SubmitError};
+use crate::measure::AckRecorder;
+
+/// What all wire_producers of a trial share.
+pub struct WireProducers {
+    pub pool: Arc<Pool>,
+    pub options: PulsarOptions,
+    pub manner: Manner,
+    /// Takes what fails after it was taken, and before it was sent: rare, so shared by all.
+    pub recorder: AckRecorder,
+    /// How long producers were kept waiting because too much waited to be written.
+    pub waited_ns: AtomicU64,
+}
+
+/// A producer of the wire, which opens itself again when the broker has let go of it.
+pub struct WireProducer {
+    shared: Arc<WireProducers>,
+    /// In full: `persistent://tenant/namespace/name`.
+    topic: Arc<str>,
+    /// Number of the connection among those to the same broker.
+    index: usize,
+    state: State,
+    /// Largest message that its broker takes.
+    max_message: usize,
+    /// A batch before its compression.
+    plain: Vec<u8>,
+}
+
+enum State {
+    Open(Open),
+    Opening(Retry<Open>),
+    /// Closed for good.
+    Dead(RequestError),
+}
+
+/// What the broker knows of a wire_producer.
+struct Open {
+    connection: Arc<Connection>,
+    producer: ProducerId,
+    name: String,
+    topic_epoch: Option<u64>,
+    next_sequence: u64,
+}
+
+impl WireProducer {
+    /// Opens a producer on `topic`.
+    ///
+    /// # Errors
+    /// When the broker does not want it.
+    pub async fn open(shared: Arc<WireProducers>, topic: Arc<str>, index: usize) -> Result<WireProducer, RequestError> {
+        let open = open(&shared, &topic, index, None).await?;
+        let max_message = open.connection.greeting.max_message;
+        Ok(WireProducer { shared, topic, index, state: State::Open(open), max_message, plain: Vec::new() })
+    }
+
+    /// Largest message that its broker takes, or took when the wire_producer was open.
+    pub fn max_message(&self) -> usize {
+        self.max_message
+    }
+
+    /// Resolves when messages can be added, having opened the wire_producer again if need be. Cancel-safe. Returns whether the
+    /// wire_producer's connection was full before.
+    ///
+    /// # Errors
+    /// When the wire_producer is closed, for good or for longer than the options' `send_timeout`.
+    pub async fn ready(&mut self) -> Result<bool, SubmitError> {
+        let mut waited = false;
+        loop {
+            match &mut self.state {
+                State::Open(open) => {
+                    let connection = open.connection.clone();
+                    // Made before the look, so that room made in between is not missed.
+                    let room = connection.room();
+                    match connection.readiness(open.producer) {
+                        Readiness::Ready => return Ok(waited),
+                        Readiness::Full => {
+                            waited = true;
+                            room.await;
+                        }
+                        Readiness::Closed => self.state = State::Opening(self.reopen()),
+                    }
+                }
+                State::Opening(retry) => match retry.within(self.shared.options.send_timeout).await {
+                    Some(Ok(open)) => {
+                        self.max_message = open.connection.greeting.max_message;
+                        self.state = State::Open(open);
+                    }
+                    Some(Err(failure)) => self.state = State::Dead(failure),
+                    None => {
+                        // Where everything fails at once, others must still get their turn.
+                        tokio::task::yield_now().await;
+                        return Err(retry.last().submitting());
+                    }
+                },
+                State::Dead(failure) => {
+                    let refusal = failure.submitting();
+                    tokio::task::yield_now().await;
+                    return Err(refusal);
+                }
+            }
+        }
+    }
+
+    fn reopen(&self) -> Retry<Open> {
+        let (shared, topic, index) = (self.shared.clone(), self.topic.clone(), self.index);
+        let (reason, topic_epoch) = match &self.state {
+            State::Open(open) if !open.connection.is_open() => (open.connection.failure(), open.topic_epoch),
+            State::Open(open) => (RequestError::lost("the broker closed the producer"), open.topic_epoch),
+            _ => (RequestError::lost("the producer is closed"), None),
+        };
+        Retry::start(reason, Arc::default(), move || {
+            let (shared, topic) = (shared.clone(), topic.clone());
+            async move { open(&shared, &topic, index, topic_epoch).await }
+        })
+    }
+
+    /// Adds `count` messages, of which `at` gives each, in as few entries as the options allow. False, and none is
+    /// taken, if the wire_producer is closed.
+    pub fn add<'a>(&mut self, count: usize, at: impl Fn(usize) -> &'a Outgoing<'a>) -> bool {
+        let State::Open(open) = &mut self.state else { return false };
+        let Open { connection, producer, name, next_sequence, .. } = open;
+        let WireProducers { options, manner, .. } = &*self.shared;
+        let most = if options.batching { options.batch_messages } else { 1 };
+        // Half of what the broker takes leaves room for the metadata of each message.
+        let most_bytes = options.batch_bytes.min(connection.greeting.max_message / 2);
+        let publish_time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let plain = &mut self.plain;
+        connection.add(*producer, |entry| {
+            let mut begin = 0;
+            while begin < count {
+                let (mut end, mut bytes) = (begin, 0);
+                while end < count && end - begin < most {
+                    bytes += at(end).payload.len();
+                    if end > begin && bytes > most_bytes {
+                        break;
+                    }
+                    end += 1;
+                }
+                let heading = Heading {
+                    producer_name: name,
+                    sequence_id: *next_sequence,
+                    publish_time_ms,
+                    uncompressed_size: None,
+                };
+                put_entry(entry, *producer, manner, heading, plain, end - begin, |index| at(begin + index));
+                *next_sequence += (end - begin) as u64;
+                begin = end;
+            }
+        })
+    }
+}
+
+/// Appends one entry: a message of its own, or a batch.
+fn put_entry<'a>(
+    entry: &mut Entry<'_>,
+    producer_id: u64,
+    manner: &Manner,
+    mut heading: Heading<'_>,
+    plain: &mut Vec<u8>,
+    count: usize,
+    at: impl Fn(usize) -> &'a Outgoing<'a>,
+) {
+    let sequence_id = heading.sequence_id;
+    let command = ToBroker {
+        kind: Kind::Send.into(),
+        send: Some(proto::Send {
+            producer_id,
+            sequence_id,
+            num_messages: (count > 1).then_some(count as i32),
+            highest_sequence_id: (count > 1).then(|| sequence_id + count as u64 - 1),
+        }),
+        ..ToBroker::default()
+    };
+    let put_payload = |out: &mut Vec<u8>| {
+        if count == 1 {
+            out.extend_from_slice(at(0).payload);
+        } else {
+            (0..count).for_each(|index| put_single(out, manner, sequence_id + index as u64, at(index)));
+        }
+    };
+    if manner.compression != Compression::None {
+        plain.clear();
+        put_payload(plain);
+        heading.uncompressed_size = Some(plain.len());
+    }
+    put_message(
+        entry.write_buffer,
+        &command,
+        |out| match count {
+            1 => put_one(out, manner, heading, at(0)),
+            _ => put_batch(out, manner, heading, count, at(0).key),
+        },
+        |out| match heading.uncompressed_size {
+            None => put_payload(out),
+            Some(_) => manner.compression.compress(plain, out),
+        },
+    );
+    entry.book(sequence_id, (0..count).map(|index| (at(index).stamp, at(index).payload.len() as u32)));
+}
+
+async fn open(
+    shared: &WireProducers,
+    topic: &str,
+    index: usize,
+    topic_epoch: Option<u64>,
+) -> Result<Open, RequestError> {
+    let connection = shared.pool.connection_for(topic, index).await?;
+    let producer_id = connection.add_producer();
+    let answer = connection
+        .request(shared.pool.timeout(), |request_id| {
+            let producer = proto::Producer {
+                topic: topic.to_owned(),
+                producer_id,
+                request_id,
+                // The broker finds a new name each time, so that what is left of a broken connection is not in the way.
+                producer_name: None,
+                epoch: None,
+                user_provided_producer_name: Some(false),
+                producer_access_mode: Some(shared.options.access_mode.number()),
+                topic_epoch,
+            };
+            ToBroker { kind: Kind::Producer.into(), producer: Some(Box::new(producer)), ..ToBroker::default() }
+        })
+        .await;
+    let success = answer.and_then(|answer| {
+        answer.producer_success.ok_or_else(|| RequestError::lost("the broker answered a producer with something else"))
+    });
+    match success {
+        Ok(success) => Ok(Open {
+            connection,
+            producer: producer_id,
+            name: success.producer_name,
+            topic_epoch: success.topic_epoch,
+            next_sequence: success.last_sequence_id.map_or(0, |last| (last + 1).max(0) as u64),
+        }),
+        Err(failure) => {
+            connection.remove_producer(producer_id);
+            if failure.class == FailureClass::Timeout {
+                // It may yet come to be, and would keep out others where access is exclusive.
+                let _ = connection.send(&close_producer(producer_id, connection.next_request()));
+            }
+            Err(failure)
+        }
+    }
+}
+
+fn close_producer(producer_id: ProducerId, request_id: u64) -> ToBroker {
+    let close = CloseProducer { producer_id, request_id };
+    ToBroker { kind: Kind::CloseProducer.into(), close_producer: Some(close), ..ToBroker::default() }
+}

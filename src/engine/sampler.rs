@@ -1,0 +1,201 @@
+//! Looks at the recorders once a second, or more often in a short trial, whatever else is waited for.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, timeout};
+
+use super::checkpoint::Checkpoints;
+use super::collector::{Collector, PipelineProgress};
+use super::observer::{Observer, Phase};
+use crate::broker::{Broker, Topic};
+use crate::pipeline::Pipeline;
+
+/// How often is looked, and how long the broker has to say where a topic ends.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Into how many parts a short window is divided, so that its steadiness can be judged.
+const LEAST_LOOKS: u32 = 10;
+
+/// A window of unknown length is looked at so often while it is still short.
+const EARLY_LOOK: Duration = Duration::from_millis(500);
+const EARLY: Duration = Duration::from_secs(10);
+
+/// When is looked.
+#[derive(Debug, Clone)]
+pub(super) struct Rhythm {
+    next: Instant,
+    /// Where the schedule's parts end, in their order: a look is taken at each.
+    ends_of_parts: VecDeque<Instant>,
+    measure_start: Instant,
+    /// How long the window will be, where that is known.
+    window: Option<Duration>,
+}
+
+impl Rhythm {
+    /// Of a load that begins at `load_start` and is measured from `measure_start` on.
+    pub fn new(
+        load_start: std::time::Instant,
+        measure_start: std::time::Instant,
+        window: Option<Duration>,
+        ends_of_parts: impl Iterator<Item = std::time::Instant>,
+    ) -> Self {
+        let measure_start = Instant::from_std(measure_start);
+        let ends_of_parts = ends_of_parts.map(Instant::from_std).collect();
+        let mut rhythm = Rhythm { next: Instant::from_std(load_start), ends_of_parts, measure_start, window };
+        rhythm.next += rhythm.pause_after(rhythm.next);
+        rhythm
+    }
+
+    fn pause_after(&self, now: Instant) -> Duration {
+        match self.window {
+            _ if now < self.measure_start => LOOK,
+            Some(window) => (window / LEAST_LOOKS).clamp(POLL, LOOK),
+            None if now < self.measure_start + EARLY => EARLY_LOOK,
+            None => LOOK,
+        }
+    }
+
+    /// From one look to the next, at the moment.
+    fn length(&self) -> Duration {
+        // Of the row that ends now: the next look is one such pause away, or closer.
+        self.pause_after(self.next - Duration::from_nanos(1))
+    }
+
+    /// Resolves when it is time to sampler. Nothing is lost when this is dropped before.
+    async fn due(&mut self) {
+        let end_of_part = self.ends_of_parts.front().copied();
+        tokio::time::sleep_until(end_of_part.map_or(self.next, |end| end.min(self.next))).await;
+        let now = Instant::now();
+        if let Some(end) = end_of_part.filter(|end| *end <= now) {
+            // Looks count anew from here, so that the rows of a part are whole.
+            self.ends_of_parts.pop_front();
+            self.next = end;
+        }
+        self.next += self.pause_after(self.next);
+        if self.next <= now {
+            self.next = now + self.pause_after(now);
+        }
+    }
+
+    /// Looks were taken out of turn, at the begin of the window: the next ones count from there.
+    pub fn begin_window(&mut self) {
+        self.next = self.measure_start + self.pause_after(self.measure_start);
+    }
+}
+
+/// How often the end of a wait is looked for.
+pub(super) const POLL: Duration = Duration::from_millis(5);
+
+/// Who looks, at what, and for whom.
+pub(super) struct Sampler<'a, B> {
+    pub collector: Collector,
+    pub observer: &'a mut dyn Observer,
+    pub pipeline: Option<Pipeline>,
+    checkpoints: Checkpoints<'a>,
+    broker: &'a B,
+    pub rhythm: Rhythm,
+    /// What the pipeline reads.
+    topic: &'a Topic,
+    /// A question for the topic's ends that has not been answered.
+    asked: Option<BoxFuture<'a, Option<Vec<u64>>>>,
+    /// The latest answer: ends only grow.
+    ends: Option<Vec<u64>>,
+    /// How far the pipeline was behind when the latest question was answered, until that is told.
+    lag: Option<u64>,
+}
+
+impl<'a, B: Broker> Sampler<'a, B> {
+    /// Looks when the rhythm says so.
+    pub fn begin(
+        collector: Collector,
+        broker: &'a B,
+        observer: &'a mut dyn Observer,
+        pipeline: Option<Pipeline>,
+        checkpoints: Checkpoints<'a>,
+        topic: &'a Topic,
+        rhythm: Rhythm,
+    ) -> Self {
+        Sampler {
+            collector,
+            observer,
+            pipeline,
+            checkpoints,
+            broker,
+            rhythm,
+            topic,
+            asked: None,
+            ends: None,
+            lag: None,
+        }
+    }
+
+    /// Looks at everything.
+    pub fn sample(&mut self, phase: Phase) {
+        let progress = self.progress();
+        self.collector.intended_length_ns = self.rhythm.length().as_nanos() as u64;
+        self.collector.sample(phase, self.broker.telemetry(), progress, self.observer);
+        self.checkpoints.passed(phase);
+        if self.observer.wants_checkpoint() {
+            let tell = |so_far: &_| self.observer.checkpoint(so_far);
+            self.checkpoints.take(&mut self.collector, self.pipeline.as_ref(), self.broker, tell);
+        }
+    }
+
+    /// Where the pipeline stands. Its lag is told once: it is that of the moment at which it was asked for.
+    pub fn progress(&mut self) -> Option<PipelineProgress> {
+        let lag = self.lag.take();
+        self.pipeline.as_ref().map(|pipeline| PipelineProgress { finished: pipeline.finished(), lag })
+    }
+
+    /// Resolves when it is time to sampler. Of a pipeline that is when the broker has said where its topic ends; one that has
+    /// not said so a second later is not waited for. Nothing is lost when this is dropped before.
+    pub async fn is_due(&mut self) {
+        if self.asked.is_none() {
+            self.rhythm.due().await;
+            if self.pipeline.is_none() {
+                return;
+            }
+        }
+        let asked = self.asked.get_or_insert_with(|| self.broker.end_offsets(self.topic).boxed());
+        tokio::select! {
+            biased;
+            ends = asked => self.answered(ends),
+            () = self.rhythm.due() => {}
+        }
+    }
+
+    /// How far the pipeline is behind; `None`: the broker does not say, or there is no pipeline.
+    pub async fn measure_lag(&mut self) -> Option<u64> {
+        self.lag = None;
+        if self.pipeline.is_some() {
+            let asked = self.asked.get_or_insert_with(|| self.broker.end_offsets(self.topic).boxed());
+            if let Ok(ends) = timeout(LOOK, asked).await {
+                self.answered(ends);
+            }
+        }
+        self.lag
+    }
+
+    /// Whether the pipeline has not even reached the ends of a while ago.
+    pub fn is_known_to_be_behind(&self) -> bool {
+        let behind = self.pipeline.as_ref().and_then(|pipeline| pipeline.lag(self.ends.as_deref()));
+        behind.is_some_and(|lag| lag > 0)
+    }
+
+    /// Waits a little, and looks if it is time to.
+    pub async fn wait(&mut self, phase: Phase) {
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => {}
+            () = self.is_due() => self.sample(phase),
+        }
+    }
+
+    fn answered(&mut self, ends: Option<Vec<u64>>) {
+        self.asked = None;
+        self.ends = ends;
+        self.lag = self.pipeline.as_ref().and_then(|pipeline| pipeline.lag(self.ends.as_deref()));
+    }
+}

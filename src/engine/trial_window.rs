@@ -1,0 +1,86 @@
+//! The trial_window of a trial: when it begins to count, when it ends, and whether it has been stopped.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::measure::{Acks, Clock};
+
+/// The times of a trial, in nanoseconds since its epoch, and the word to stop.
+pub struct TrialWindow {
+    acks: Acks,
+    /// When the first message is intended.
+    pub load_start_ns: u64,
+    /// Messages intended from here on are measured.
+    pub measure_start_ns: u64,
+    /// Nothing is intended from here on: where the scenario's duration ends, or, in an open loop bounded by messages, right
+    /// after its last one is due. `u64::MAX` in a closed loop that is not limited in time.
+    pub load_end_ns: u64,
+    stop: watch::Sender<bool>,
+}
+
+impl TrialWindow {
+    /// `due_by_ns`: when a bounded schedule has its last message due, since the load's begin.
+    pub fn new(
+        acks: Acks,
+        load_start_ns: u64,
+        warm_up: Duration,
+        duration: Option<Duration>,
+        due_by_ns: Option<u64>,
+    ) -> Self {
+        let measure_start_ns = load_start_ns + warm_up.as_nanos() as u64;
+        let by_duration = duration.map_or(u64::MAX, |duration| measure_start_ns + duration.as_nanos() as u64);
+        let by_messages = due_by_ns.map_or(u64::MAX, |due_by_ns| load_start_ns.saturating_add(due_by_ns));
+        let load_end_ns = by_duration.min(by_messages);
+        TrialWindow { acks, load_start_ns, measure_start_ns, load_end_ns, stop: watch::Sender::new(false) }
+    }
+
+    pub fn clock(&self) -> Clock {
+        self.acks.clock()
+    }
+
+    /// When nothing more is intended; `None` where that is not known before the load has ended.
+    pub fn nominal_end_ns(&self) -> Option<u64> {
+        Some(self.load_end_ns).filter(|end_ns| *end_ns != u64::MAX)
+    }
+
+    /// Whether a message intended at `at_ns` may be sent.
+    #[inline]
+    pub fn is_open(&self, at_ns: u64) -> bool {
+        at_ns < self.load_end_ns && !self.is_stopped()
+    }
+
+    /// Whether a message intended at `at_ns` is measured.
+    #[inline]
+    pub fn is_measured(&self, at_ns: u64) -> bool {
+        at_ns >= self.measure_start_ns
+    }
+
+    /// Whether [`TrialWindow::stop`] was called.
+    pub fn is_stopped(&self) -> bool {
+        self.acks.stopped().load(Ordering::Relaxed)
+    }
+
+    /// Resolves when the load begins, or has been stopped before.
+    pub async fn begun(&self) {
+        let begin = Instant::from_std(self.clock().instant(self.load_start_ns));
+        tokio::select! {
+            () = tokio::time::sleep_until(begin) => {}
+            () = self.stopped() => {}
+        }
+    }
+
+    /// Ends the load for all producers, wherever they wait.
+    pub fn stop(&self) {
+        self.acks.stop();
+        self.stop.send_replace(true);
+    }
+
+    /// Resolves once the load has been stopped.
+    pub async fn stopped(&self) {
+        // The sender lives in `self`, so the wait cannot fail.
+        let _ = self.stop.subscribe().wait_for(|stopped| *stopped).await;
+    }
+}

@@ -1,0 +1,372 @@
+//! From what a trial measured to its record. No figure is made elsewhere.
+
+use jiff::Timestamp;
+
+use super::environment::environment;
+use super::threshold::evaluate as thresholds;
+use super::verdict::{Evidence, LoadShape, judge};
+use crate::engine::{self, End, EngineError, GroupOutcome, Outcome, PartTotals, Second};
+use crate::load::PartKind;
+use crate::measure::host::{self, HostUsage};
+use crate::measure::{Distribution, ErrorTally, Errors, FailureClass};
+use crate::record::{
+    Client, Completion, Counts, ErrorCount, GroupVerification, HostLoad, Latencies, Latency, LoadModel, Pauses, Phase,
+    ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow, Status, Throughput, TimerLateness,
+    Verdict, Verification, WarmUpCounts, Wire, point_values,
+};
+use crate::scenario::{Load, Trial};
+
+/// A row that lasted less than this share of what was intended is cut off by the end of a phase.
+const FULL_SHARE: f64 = 0.95;
+
+/// The record of a trial that ran, or still runs.
+pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Outcome) -> Record {
+    let rows: Vec<SeriesRow> = outcome.totals.seconds.iter().map(|second| series_row(trial, second)).collect();
+    let mut record = empty(trial, run_id, arguments, timestamp(outcome.started_at));
+    record.status = match outcome.end {
+        End::Completed => Status::Completed,
+        End::Interrupted => Status::Interrupted,
+        End::Stalled => Status::Stalled,
+        End::Running => Status::Running,
+    };
+    if let Some(crash) = &outcome.crash {
+        record.status = Status::Failed;
+        record.error =
+            Some(format!("a producer task crashed ({crash}): this is a bug of brokermark, please report it"));
+    }
+    record.counts = counts(trial, outcome);
+    record.throughput = throughput(trial, outcome);
+    let (outcomes, arrivals) = (&outcome.totals.outcomes, &outcome.totals.arrivals);
+    record.latency = Latencies {
+        response: independent(&outcomes.response, outcomes.moments),
+        service: independent(&outcomes.service, outcomes.moments),
+        schedule_delay: independent(&outcomes.schedule_delay, outcomes.moments),
+        end_to_end: trial
+            .scenario
+            .consumers
+            .as_ref()
+            .filter(|consumers| consumers.end_to_end)
+            .and_then(|_| independent(&arrivals.end_to_end, arrivals.moments)),
+    };
+    let service = record.latency.service.as_ref();
+    record.throughput.in_flight_by_littles_law = service.map(|service| record.throughput.in_flight(service.mean_ns));
+    record.parts = outcome.totals.parts.iter().map(part).collect();
+    let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
+    record.errors = errors(&outcome.totals.outcomes.errors);
+    record.receive_errors = errors(&outcome.receive_errors);
+    record.receive_errors.extend(crashes(&outcome.consumer_crashes));
+    record.verification = verification(trial, outcome);
+    record.pipeline = super::pipeline::pipeline(trial, outcome);
+    record.client = client(outcome);
+    record.wire = wire(outcome, &record);
+    record.host_load = host_load(&outcome.usage);
+    record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));
+    evaluate(&mut record, trial, &rows);
+    record
+}
+
+/// The record of a trial that could not run: failure is data, too.
+pub fn assemble_failed(trial: &Trial, run_id: &str, arguments: &[String], error: &EngineError) -> Record {
+    let mut record = empty(trial, run_id, arguments, Timestamp::now());
+    match error {
+        EngineError::Interrupted => record.status = Status::Interrupted,
+        error => record.error = Some(error.to_string()),
+    }
+    evaluate(&mut record, trial, &[]);
+    record
+}
+
+/// What stands before anything has been measured.
+fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestamp) -> Record {
+    let load_model = match trial.scenario.load {
+        Load::Closed => LoadModel::Closed,
+        Load::Open(_) => LoadModel::Open,
+    };
+    Record {
+        schema: SCHEMA.to_owned(),
+        scenario_name: trial.scenario.name.clone(),
+        run_id: run_id.to_owned(),
+        status: Status::Failed,
+        error: None,
+        started_at,
+        trial: trial.trial,
+        point_index: trial.point_index,
+        point: point_values(&trial.point),
+        load_model,
+        headline: load_model.headline(),
+        counts: Counts::default(),
+        throughput: Throughput::default(),
+        latency: Latencies::default(),
+        parts: Vec::new(),
+        errors: Vec::new(),
+        receive_errors: Vec::new(),
+        verification: None,
+        wire: None,
+        pipeline: None,
+        client: Client::default(),
+        host_load: None,
+        verdict: Verdict::pending(),
+        thresholds: Vec::new(),
+        environment: environment(arguments.iter().cloned(), None),
+        scenario: trial.document.clone(),
+    }
+}
+
+/// The verdict is made from all other figures, and thresholds may be about any of them.
+fn evaluate(record: &mut Record, trial: &Trial, rows: &[SeriesRow]) {
+    record.verdict = judge(&Evidence::of(record, rows, LoadShape::of(&trial.scenario)));
+    // A group that others may join is owed no message: they receive a part.
+    let shared = trial.scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.group.is_some());
+    let consumers = trial.scenario.consumers.as_ref().filter(|_| !shared);
+    let groups = consumers.map_or(0, |consumers| consumers.groups as u64);
+    record.thresholds = thresholds(&trial.scenario.thresholds, record, groups);
+}
+
+fn counts(trial: &Trial, outcome: &Outcome) -> Counts {
+    let (measured, warm_up) = (outcome.ledger.measured, outcome.ledger.warm_up);
+    Counts {
+        attempted: measured.attempted,
+        acknowledged: measured.acknowledged,
+        failed: measured.failed,
+        unresolved: measured.unresolved,
+        unsent: outcome.due().map_or(0, |due| due.saturating_sub(measured.attempted)),
+        producers_that_differ: outcome.ledger.producers_that_differ,
+        payload_bytes_acknowledged: outcome.totals.outcomes.measured.payload_bytes,
+        consumed: trial.scenario.consumers.as_ref().map(|_| outcome.totals.arrivals.arrived.consumed),
+        warm_up: WarmUpCounts {
+            attempted: warm_up.attempted,
+            acknowledged: warm_up.acknowledged,
+            failed: warm_up.failed,
+            unresolved: warm_up.unresolved,
+        },
+    }
+}
+
+fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
+    let window = &outcome.totals.window;
+    let window_ns = window.length_ns();
+    let per_second = |count: u64| if window_ns == 0 { 0.0 } else { count as f64 * 1e9 / window_ns as f64 };
+    let (measured, arrivals) = (outcome.totals.outcomes.measured, &outcome.totals.arrivals.arrived);
+    let since_begin = |last_ns: u64| last_ns.saturating_sub(outcome.times.measure_start_ns);
+    // Payload of what arrives is counted for all of it, so that of the measured ones is taken to have the mean size.
+    let received_bytes = arrivals.payload_bytes as f64 * arrivals.consumed as f64 / arrivals.messages.max(1) as f64;
+    let consumers = trial.scenario.consumers.as_ref();
+    // Nothing is due before the window's nominal begin or after its nominal end, between which looks come a little late.
+    let nominal_end_ns = outcome.times.load_end_ns.filter(|_| outcome.end == End::Completed);
+    let due_ns = nominal_end_ns.map_or(window_ns, |end_ns| end_ns.saturating_sub(outcome.times.measure_start_ns));
+    Throughput {
+        window_ns,
+        messages_per_second: per_second(window.acknowledged),
+        payload_bytes_per_second: per_second(window.payload_bytes),
+        sent_per_second: per_second(window.attempted),
+        target_per_second: outcome.due().map(|due| due as f64 * 1e9 / due_ns.max(1) as f64),
+        consumed_per_second: consumers.map(|_| per_second(window.consumed)),
+        until_last_acknowledgement: Completion::of(
+            since_begin(outcome.totals.outcomes.last_acknowledged_ns),
+            measured.acknowledged,
+            measured.payload_bytes as f64,
+        ),
+        until_last_arrival: consumers
+            .and_then(|_| Completion::of(since_begin(arrivals.last_consumed_ns), arrivals.consumed, received_bytes)),
+        in_flight_by_littles_law: None,
+        producer_shares: ProducerShares::of(outcome.sent.iter().map(|sent| sent.attempted.measured)),
+    }
+}
+
+fn part(totals: &PartTotals) -> SchedulePart {
+    let per_second = |count: u64| count as f64 * 1e9 / totals.length_ns as f64;
+    SchedulePart {
+        kind: match totals.part.kind {
+            PartKind::Step => SchedulePartKind::Step,
+            PartKind::Ramp => SchedulePartKind::Ramp,
+            PartKind::Burst => SchedulePartKind::Burst,
+            PartKind::Base => SchedulePartKind::Base,
+        },
+        begin_ns: totals.part.begin_ns,
+        duration_ns: totals.length_ns,
+        target_per_second: per_second(totals.due),
+        sent_per_second: per_second(totals.attempted),
+        messages_per_second: per_second(totals.acknowledged),
+        response: independent(&totals.response, totals.moments),
+    }
+}
+
+/// The latency of messages whose ends became known at so many moments.
+pub(super) fn independent(distribution: &Distribution, moments: u64) -> Option<Latency> {
+    Latency::from_histogram(distribution.histogram(), distribution.beyond_range(), Some(moments))
+}
+
+/// The latency of what happened one by one.
+pub(super) fn latency(distribution: &Distribution) -> Option<Latency> {
+    Latency::from_histogram(distribution.histogram(), distribution.beyond_range(), None)
+}
+
+/// Most frequent first.
+pub(super) fn errors_by_class(errors: &Errors, begin_ns: u64) -> Vec<ErrorCount> {
+    let count = |(class, tally): (_, &ErrorTally)| {
+        let (at_ns, message) = tally.first.clone().unwrap_or_default();
+        ErrorCount { class, count: tally.count, first_message: message, first_at_ns: at_ns.saturating_sub(begin_ns) }
+    };
+    let mut errors: Vec<ErrorCount> = errors.iter().map(count).collect();
+    errors.sort_by_key(|error| std::cmp::Reverse(error.count));
+    errors
+}
+
+/// When consumers crashed is not known.
+fn crashes(said: &[String]) -> Option<ErrorCount> {
+    let first_message = said.first()?.clone();
+    Some(ErrorCount { class: FailureClass::Crashed, count: said.len() as u64, first_message, first_at_ns: 0 })
+}
+
+/// Every group is owed every message.
+fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
+    trial.scenario.consumers.as_ref().filter(|consumers| consumers.verify)?;
+    let mut sum = Verification::default();
+    for (group, GroupOutcome { arrived, account, lag_at_load_end }) in outcome.groups.iter().enumerate() {
+        let caught_up = account.unread == 0 && lag_at_load_end.is_some();
+        let one = GroupVerification {
+            group,
+            received: arrived.received,
+            consumed: arrived.consumed,
+            lost: account.lost,
+            unread: account.unread,
+            undecided: account.undecided,
+            not_acknowledged_but_stored: account.not_acknowledged_but_stored,
+            duplicated: arrived.duplicated,
+            redelivered: arrived.redelivered,
+            reordered: arrived.reordered,
+            corrupt: arrived.corrupt,
+            lag_at_load_end: *lag_at_load_end,
+            catch_up_ns: caught_up.then(|| arrived.last_first_ns.saturating_sub(outcome.times.load_ended_ns)),
+        };
+        sum.received += one.received;
+        sum.lost += one.lost;
+        sum.unread += one.unread;
+        sum.undecided += one.undecided;
+        sum.not_acknowledged_but_stored += one.not_acknowledged_but_stored;
+        sum.duplicated += one.duplicated;
+        sum.redelivered += one.redelivered;
+        sum.reordered += one.reordered;
+        sum.unordered += arrived.unordered;
+        sum.order_unchecked += arrived.order_unchecked;
+        sum.corrupt += one.corrupt;
+        sum.foreign += arrived.foreign;
+        sum.saturated |= account.saturated;
+        sum.groups.push(one);
+    }
+    Some(sum)
+}
+
+fn client(outcome: &Outcome) -> Client {
+    let telemetry = outcome.totals.telemetry;
+    let lag = outcome.timer_lateness.as_ref().filter(|lag| !lag.is_empty()).map(Distribution::histogram);
+    Client {
+        queue_full_ns: outcome.totals.window.queue_full_ns,
+        queue_messages_max: telemetry.queue_messages,
+        timer_lateness: lag.map(|lag| TimerLateness {
+            p50_ns: lag.value_at_quantile(0.5),
+            p99_ns: lag.value_at_quantile(0.99),
+            max_ns: lag.max(),
+        }),
+        broker_round_trip_p50_ns: telemetry.round_trip_p50_ns,
+        broker_round_trip_p99_ns: telemetry.round_trip_p99_ns,
+        ..used(&outcome.usage, outcome.totals.window.acknowledged)
+    }
+}
+
+fn wire(outcome: &Outcome, record: &Record) -> Option<Wire> {
+    let seen = outcome.totals.telemetry.wire?;
+    let over = |bytes: u64, divisor: f64| (divisor > 0.0).then(|| bytes as f64 / divisor);
+    let inside = outcome.totals.window.wire.unwrap_or_default();
+    let seconds = record.throughput.window_ns as f64 / 1e9;
+    Some(Wire {
+        requests: seen.requests,
+        retried: seen.retried,
+        quota_refusals: seen.quota_refusals,
+        raw_bytes: seen.raw_bytes,
+        body_bytes: seen.body_bytes,
+        sent_bytes: seen.sent_bytes,
+        compression_ratio: over(seen.body_bytes, seen.sent_bytes as f64),
+        raw_bytes_per_second: over(inside.raw_bytes, seconds).unwrap_or_default(),
+        sent_bytes_per_second: over(inside.sent_bytes, seconds).unwrap_or_default(),
+        raw_bytes_per_cpu_second: over(inside.raw_bytes, record.client.cpu_seconds),
+    })
+}
+
+/// The part of it that the system knows.
+fn used(usage: &HostUsage, acknowledged: u64) -> Client {
+    let cpu = usage.process.cpu();
+    Client {
+        cpu_seconds: cpu.as_secs_f64(),
+        cpu_user_seconds: usage.process.cpu_user.as_secs_f64(),
+        cpu_system_seconds: usage.process.cpu_system.as_secs_f64(),
+        polling_cpu_seconds: (!usage.polling.is_zero()).then_some(usage.polling.as_secs_f64()),
+        cores_used: host::cores(cpu, usage.elapsed),
+        cores_available: host::cores_available(),
+        busiest_thread_cores: usage.busiest_thread.as_ref().map(|thread| thread.cores),
+        busiest_thread: usage.busiest_thread.as_ref().map(|thread| thread.name.clone()),
+        cpu_ns_per_message: (acknowledged > 0).then(|| cpu.as_nanos() as f64 / acknowledged as f64),
+        peak_memory_bytes: usage.peak_memory_bytes,
+        pauses: pauses(&usage.pauses),
+        voluntary_context_switches: usage.process.voluntary_context_switches,
+        involuntary_context_switches: usage.process.involuntary_context_switches,
+        ..Client::default()
+    }
+}
+
+/// `None` when there is not one value, and no thread to note any.
+fn pauses(lateness: &Distribution) -> Option<Pauses> {
+    let histogram = Some(lateness).filter(|lateness| !lateness.is_empty()).map(Distribution::histogram)?;
+    Some(Pauses {
+        count: histogram.len(),
+        p50_ns: histogram.value_at_quantile(0.5),
+        p99_ns: histogram.value_at_quantile(0.99),
+        p99_9_ns: histogram.value_at_quantile(0.999),
+        max_ns: histogram.max(),
+    })
+}
+
+fn host_load(usage: &HostUsage) -> Option<HostLoad> {
+    let cores = host::cores_available() as f64;
+    usage.system.map(|load| HostLoad {
+        system_cpu_busy: load.busy,
+        steal: load.steal,
+        cgroup_throttled_share: usage.throttled.map(|time| (host::cores(time, usage.elapsed) / cores).min(1.0)),
+        cpu_pressure_share: usage.pressure.cpu,
+        memory_pressure_share: usage.pressure.memory,
+        io_pressure_share: usage.pressure.io,
+    })
+}
+
+/// One second of a trial.
+pub fn series_row(trial: &Trial, second: &Second) -> SeriesRow {
+    SeriesRow {
+        point_index: trial.point_index,
+        trial: trial.trial,
+        second: second.begin_ns / 1_000_000_000,
+        length_ns: second.end_ns - second.begin_ns,
+        due: second.due,
+        phase: match second.phase {
+            engine::Phase::Prepare | engine::Phase::WarmUp => Phase::WarmUp,
+            engine::Phase::Measure => Phase::Measure,
+            engine::Phase::Drain | engine::Phase::Verify => Phase::Drain,
+        },
+        full: (second.end_ns - second.begin_ns) as f64 >= FULL_SHARE * second.intended_length_ns as f64,
+        attempted: second.attempted,
+        acknowledged: second.acknowledged,
+        failed: second.failed,
+        payload_bytes: second.payload_bytes,
+        consumed: trial.scenario.consumers.is_some().then_some(second.consumed),
+        finished: second.finished,
+        lag: second.lag,
+        in_flight: second.in_flight,
+        p50_ns: second.p50_ns,
+        p99_ns: second.p99_ns,
+        queue_messages: second.queue_messages,
+        cpu_cores: second.cpu_cores,
+    }
+}
+
+fn timestamp(time: std::time::SystemTime) -> Timestamp {
+    Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH)
+}

@@ -1,0 +1,353 @@
+//! The record's section on a pipeline.
+
+use std::time::Duration;
+
+use super::assemble::{errors_by_class, independent, latency};
+use crate::engine::Outcome;
+use crate::measure::Errors;
+use crate::measure::host::ProcessUsage;
+use crate::pipeline::{self, Figures, SinkFigures, Stage, Unparsable};
+use crate::record::readable::{count, duration, percent};
+use crate::record::{
+    Bottleneck, KeptUp, Pipeline, PublishedFigures, Reconciliation, RowCount, SinkRecord, StageTime, UnparsableCount,
+};
+use crate::scenario::{self, ProducerMode, SinksRun, Trial};
+
+/// Share of what was acknowledged that must be done when the load ends: what is in hand then is no backlog.
+const KEPT_UP_SHARE: f64 = 0.99;
+
+/// What may be in hand when a short load ends: messages that wait for a batch to fill, and those being written.
+const IN_HAND: Duration = Duration::from_millis(250);
+
+/// Share of the instances' time without room at their writers, or of all time with writers alone at work, from which the
+/// writers are taken to be the limit.
+const HELD_UP_SHARE: f64 = 0.1;
+
+/// Share of the instances' time in one stage from which that is taken to be the limit.
+const BUSY_SHARE: f64 = 0.5;
+
+pub(super) fn pipeline(trial: &Trial, outcome: &Outcome) -> Option<Pipeline> {
+    let config = trial.scenario.pipeline.as_ref()?;
+    let measured = outcome.pipeline.as_ref()?;
+    let figures = &measured.figures;
+    let names = names(config);
+    let begin_ns = figures.first_received_ns;
+    let last_written = figures.sinks.iter().map(|sink| sink.last_written_ns).max().unwrap_or(0);
+    let consuming_ns = figures.last_received_ns.saturating_sub(begin_ns);
+    let working_ns = figures.last_received_ns.max(last_written).saturating_sub(begin_ns);
+    let load_ns = outcome.times.load_ended_ns.saturating_sub(outcome.times.load_start_ns);
+    let stages = stages(config, figures, &names, working_ns);
+    let sinks = names.iter().zip(&figures.sinks).zip(&measured.row_counts);
+    let sinks: Vec<SinkRecord> =
+        sinks.map(|((name, sink), held)| self::sink(name, sink, held, figures, outcome)).collect();
+    Some(Pipeline {
+        instances: config.instances,
+        consumed: figures.consumed,
+        consuming_ns,
+        consumed_per_second: per_second(figures.consumed, consuming_ns),
+        working_ns,
+        batches: figures.batches,
+        cpu_ns_per_message: cpu(&measured.usage, figures.consumed),
+        receipt: independent(&figures.receipt, outcome.totals.arrivals.moments),
+        unparsable: unparsable(figures),
+        bottleneck: bottleneck(config, figures, &stages, &names, trailing(consuming_ns, working_ns)),
+        stages,
+        consumer_kept_up: measured.at_load_end.map(|(acknowledged, finished)| kept_up(acknowledged, finished, load_ns)),
+        lag_at_end: measured.lag,
+        commit_errors: by_class(&figures.commit_errors, outcome),
+        reconciliation: reconciliation(config, outcome, figures, &sinks),
+        sinks,
+        as_published: as_published(measured),
+    })
+}
+
+/// Kinds, numbered where there are several of one.
+fn names(config: &scenario::Pipeline) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for sink in &config.sinks {
+        let before = names.iter().filter(|name| name.split('-').next() == Some(&sink.kind)).count();
+        names.push(if before == 0 { sink.kind.clone() } else { format!("{}-{}", sink.kind, before + 1) });
+    }
+    names
+}
+
+fn per_second(count: u64, ns: u64) -> f64 {
+    if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 }
+}
+
+fn cpu(usage: &ProcessUsage, messages: u64) -> Option<f64> {
+    (messages > 0).then(|| usage.cpu().as_nanos() as f64 / messages as f64)
+}
+
+fn by_class(errors: &Errors, outcome: &Outcome) -> Vec<crate::record::ErrorCount> {
+    errors_by_class(errors, outcome.times.measure_start_ns)
+}
+
+fn unparsable(figures: &Figures) -> Vec<UnparsableCount> {
+    let tallies = Unparsable::ALL.into_iter().zip(&figures.unparsable).filter(|(_, tally)| tally.count > 0);
+    tallies
+        .map(|(class, tally)| UnparsableCount {
+            class: class.name().to_owned(),
+            count: tally.count,
+            first: tally.first.as_ref().map(|(_, place)| place.clone()).unwrap_or_default(),
+        })
+        .collect()
+}
+
+fn stages(config: &scenario::Pipeline, figures: &Figures, names: &[String], working_ns: u64) -> Vec<StageTime> {
+    let time = |name: &str, stage: &Stage, all_ns: f64| StageTime {
+        stage: name.to_owned(),
+        total_ns: stage.total_ns,
+        // Instances that are held up until the deadline are so for longer than anything was at work.
+        share: if all_ns > 0.0 { (stage.total_ns as f64 / all_ns).min(1.0) } else { 0.0 },
+        per_batch: latency(&stage.per_batch),
+    };
+    let instances_ns = working_ns as f64 * config.instances as f64;
+    let writers_ns = instances_ns * config.writers as f64;
+    let in_sinks_ns: u64 = figures.sinks.iter().map(|sink| sink.time.total_ns).sum();
+    let mut stages = vec![
+        time("fetch", &figures.fetch, instances_ns),
+        time("parse", &figures.parse, instances_ns),
+        time("blocked", &figures.blocked, instances_ns),
+        time("wait", &figures.wait, (figures.wait.total_ns + in_sinks_ns) as f64),
+    ];
+    stages.extend(names.iter().zip(&figures.sinks).map(|(name, sink)| time(name, &sink.time, writers_ns)));
+    stages.push(time("commit", &figures.commit, instances_ns));
+    stages
+}
+
+/// The share of the work in which nothing came any more, and writers were still at it.
+fn trailing(consuming_ns: u64, working_ns: u64) -> f64 {
+    if working_ns == 0 { 0.0 } else { (working_ns - consuming_ns) as f64 / working_ns as f64 }
+}
+
+/// Writers are the limit where instances could not take because of them, or where they had much left to write when all had
+/// been taken; then the sink in which they spent most of their time is. Otherwise it is what the instances themselves did
+/// most of the time.
+fn bottleneck(
+    config: &scenario::Pipeline,
+    figures: &Figures,
+    stages: &[StageTime],
+    names: &[String],
+    trailing: f64,
+) -> Bottleneck {
+    let find = |name: &str| stages.iter().find(|stage| stage.stage == name);
+    let share = |name: &str| find(name).map_or(0.0, |stage| stage.share);
+    let slowest = stages
+        .iter()
+        .filter(|stage| names.contains(&stage.stage))
+        .max_by(|one, other| one.total_ns.cmp(&other.total_ns));
+    if let Some(sink) = slowest
+        && share("blocked").max(trailing) >= HELD_UP_SHARE
+    {
+        let order = match config.sinks_run {
+            SinksRun::InOrder => "one sink after the other",
+            SinksRun::InParallel => "all sinks at once",
+        };
+        let each = sink.per_batch.as_ref().map_or(0, |latency| latency.p50_ns);
+        return Bottleneck {
+            stage: Some(sink.stage.clone()),
+            evidence: format!(
+                "Instances could take nothing for {} of their time, because no writer was free, and in the last {} of the time nothing was left but to write; the {} writers ({order}) spent {} of theirs in {}, where half of the batches took {} or longer.",
+                percent(share("blocked")),
+                percent(trailing),
+                count((config.instances * config.writers) as u64),
+                percent(sink.share),
+                sink.stage,
+                duration(each as f64)
+            ),
+        };
+    }
+    let own = ["fetch", "parse", "commit"].into_iter().max_by(|one, other| share(one).total_cmp(&share(other)));
+    match own.filter(|name| figures.consumed > 0 && share(name) >= BUSY_SHARE) {
+        Some(name) => Bottleneck {
+            stage: Some(name.to_owned()),
+            evidence: format!(
+                "Instances spent {} of their time in {name}, and {} with full batches that no writer could take.",
+                percent(share(name)),
+                percent(share("blocked"))
+            ),
+        },
+        None => Bottleneck { stage: None, evidence: "No stage took most of the time.".to_owned() },
+    }
+}
+
+fn kept_up(acknowledged: u64, finished: u64, load_ns: u64) -> KeptUp {
+    let share = if acknowledged == 0 { 1.0 } else { finished as f64 / acknowledged as f64 };
+    let in_hand = IN_HAND.as_nanos() as f64 / load_ns.max(1) as f64;
+    KeptUp { held: share >= KEPT_UP_SHARE.min(1.0 - in_hand), acknowledged, finished, share }
+}
+
+fn sink(
+    name: &str,
+    sink: &SinkFigures,
+    row_count: &(Result<pipeline::sink::RowCount, String>, Result<pipeline::sink::RowCount, String>),
+    figures: &Figures,
+    outcome: &Outcome,
+) -> SinkRecord {
+    let refused = sink.refused();
+    let rows = figures.consumed.saturating_sub(figures.unparsable_messages() + figures.abandoned);
+    let working_ns = sink.last_written_ns.saturating_sub(figures.first_received_ns);
+    SinkRecord {
+        name: name.to_owned(),
+        written: sink.written,
+        written_per_second: per_second(sink.written, working_ns),
+        duplicates: sink.duplicates,
+        refused,
+        refused_by_class: by_class(&sink.refused, outcome),
+        not_written: rows.saturating_sub(sink.written + sink.duplicates + refused),
+        errors: by_class(&sink.errors, outcome),
+        retries: sink.retries,
+        // The rows of a batch are acknowledged together.
+        latency: independent(&sink.latency, sink.time.per_batch.histogram().len()),
+        row_count: self::row_count(row_count),
+    }
+}
+
+fn row_count(
+    (before, after): &(Result<pipeline::sink::RowCount, String>, Result<pipeline::sink::RowCount, String>),
+) -> RowCount {
+    let known = after.as_ref().or(before.as_ref()).ok();
+    let delta = match (before, after) {
+        (Ok(before), Ok(after)) if before.life == after.life => after.count.checked_sub(before.count),
+        _ => None,
+    };
+    let error = match (before, after) {
+        (Err(error), _) => Some(format!("before: {error}")),
+        (_, Err(error)) => Some(format!("after: {error}")),
+        (Ok(before), Ok(after)) if before.life != after.life => Some("it was started anew meanwhile".to_owned()),
+        _ => None,
+    };
+    RowCount {
+        of: known.map(|held| held.of.clone()).unwrap_or_default(),
+        before: before.as_ref().ok().map(|held| held.count),
+        after: after.as_ref().ok().map(|held| held.count),
+        delta,
+        error,
+    }
+}
+
+fn reconciliation(
+    config: &scenario::Pipeline,
+    outcome: &Outcome,
+    figures: &Figures,
+    sinks: &[SinkRecord],
+) -> Reconciliation {
+    let (measured, warm_up) = (outcome.ledger.measured, outcome.ledger.warm_up);
+    let produced = (config.producer_mode != ProducerMode::None).then_some(measured.acknowledged + warm_up.acknowledged);
+    let alone = config.producer_mode != ProducerMode::None && config.group.is_none();
+    let consumed = figures.consumed.saturating_sub(figures.abandoned);
+    let rows = consumed.saturating_sub(figures.unparsable_messages());
+    let in_sinks = sinks.iter().all(|sink| is_complete(sink, rows));
+    Reconciliation {
+        produced,
+        consumed: figures.consumed,
+        unparsable: figures.unparsable_messages(),
+        abandoned: figures.abandoned,
+        balanced: alone.then(|| produced == Some(consumed) && in_sinks),
+    }
+}
+
+/// A row that was there already may be one whose first answer was lost, or another's: only the database can tell.
+fn is_complete(sink: &SinkRecord, rows: u64) -> bool {
+    sink.written + sink.duplicates == rows
+        && match sink.row_count.delta {
+            Some(delta) => delta == rows,
+            None => sink.duplicates == 0,
+        }
+}
+
+fn as_published(measured: &pipeline::Outcome) -> PublishedFigures {
+    let active = || measured.instances.iter().filter(|(consumed, ..)| *consumed > 0);
+    let windows: Vec<(f64, f64)> = active().filter_map(|(_, _, latest)| latest.mean_and_p99()).collect();
+    let mean = |values: fn(&(f64, f64)) -> f64| {
+        (!windows.is_empty()).then(|| windows.iter().map(values).sum::<f64>() / windows.len() as f64)
+    };
+    PublishedFigures {
+        messages_per_second: active().map(|(consumed, last_ns, _)| per_second(*consumed, *last_ns)).sum(),
+        mean_ns: mean(|(mean, _)| *mean),
+        mean_of_p99s_ns: mean(|(_, p99)| *p99),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{CommitPolicy, Parse};
+
+    fn config() -> scenario::Pipeline {
+        let sink =
+            |kind: &str| scenario::Sink { kind: kind.to_owned(), options: Default::default(), fields: Vec::new() };
+        scenario::Pipeline {
+            parse: Parse::Json,
+            timestamp: None,
+            batch: 3000,
+            linger: Duration::from_millis(50),
+            writers: 2,
+            instances: 1,
+            group: None,
+            sinks_run: SinksRun::InOrder,
+            commit: CommitPolicy::AfterWrite,
+            producer_mode: ProducerMode::Concurrent,
+            sinks: vec![sink("redis"), sink("mongodb"), sink("redis")],
+        }
+    }
+
+    fn figures(held_up_ns: u64, sinks: [u64; 3]) -> Figures {
+        let mut figures = Figures::for_sinks(3);
+        figures.consumed = 1;
+        figures.fetch.record(900);
+        figures.blocked.total_ns = held_up_ns;
+        for (sink, ns) in figures.sinks.iter_mut().zip(sinks) {
+            sink.time.record(ns);
+        }
+        figures
+    }
+
+    #[test]
+    fn the_slowest_sink_is_the_limit_where_writers_were_waited_for() {
+        let config = config();
+        let bound = |held_up_ns, consuming_ns| {
+            let figures = figures(held_up_ns, [10, 1500, 20]);
+            let stages = stages(&config, &figures, &names(&config), 1000);
+            bottleneck(&config, &figures, &stages, &names(&config), trailing(consuming_ns, 1000)).stage.unwrap()
+        };
+        assert_eq!(bound(0, 1000), "fetch", "there was no more to receive");
+        assert_eq!(bound(100, 1000), "mongodb");
+        assert_eq!(bound(0, 900), "mongodb", "all was taken long before it was written");
+        assert_eq!(names(&config), ["redis", "mongodb", "redis-2"]);
+    }
+
+    #[test]
+    fn what_is_in_hand_at_the_end_of_a_short_load_is_no_backlog() {
+        const SECOND: u64 = 1_000_000_000;
+        assert!(kept_up(10_000, 9_900, 60 * SECOND).held);
+        assert!(!kept_up(10_000, 9_899, 60 * SECOND).held);
+        assert!(kept_up(10_000, 9_600, 5 * SECOND).held, "that is 200 ms");
+        assert!(!kept_up(10_000, 9_400, 5 * SECOND).held);
+        assert!(kept_up(0, 0, 0).held);
+    }
+
+    #[test]
+    fn a_row_that_was_there_already_is_accounted_for_if_the_database_counts_it_once() {
+        let sink = |written, duplicates, delta| SinkRecord {
+            name: String::new(),
+            written,
+            written_per_second: 0.0,
+            duplicates,
+            refused: 0,
+            refused_by_class: Vec::new(),
+            not_written: 0,
+            errors: Vec::new(),
+            retries: 0,
+            latency: None,
+            row_count: RowCount { delta, ..RowCount::default() },
+        };
+        assert!(is_complete(&sink(10, 0, None), 10));
+        assert!(is_complete(&sink(7, 3, Some(10)), 10), "an answer was lost");
+        assert!(!is_complete(&sink(7, 3, None), 10), "nobody knows whose they are");
+        assert!(!is_complete(&sink(7, 3, Some(7)), 10), "they are another's");
+        assert!(!is_complete(&sink(9, 0, None), 10));
+        assert!(!is_complete(&sink(10, 0, Some(11)), 10));
+    }
+}

@@ -1,0 +1,280 @@
+//! What kept the throughput from being higher, as far as the evidence goes.
+//!
+//! The order of the questions matters: a schedule that was kept was the limit whatever else was near its own; a broker that
+//! refuses a good part of what it is sent says itself that it is the limit; and a client or a machine without CPU explains
+//! everything behind it, a few refusals included.
+
+use super::{Evidence, limits, pace, resources};
+use crate::record::readable::{bytes, count, duration, percent, rate};
+use crate::record::{LimitedBy, Limiter, Status};
+
+pub(super) fn limited_by(evidence: &Evidence<'_>) -> LimitedBy {
+    let (limiter, evidence) = limit(evidence);
+    LimitedBy { limiter, evidence }
+}
+
+fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
+    // Where nobody sent meanwhile, or more than it could take, the pipeline is what was measured.
+    let alone = evidence.pipeline.filter(|pipeline| {
+        evidence.status != Status::Failed
+            && pipeline.consumed > 0
+            && pipeline.consumer_kept_up.is_none_or(|kept_up| !kept_up.held)
+    });
+    if let Some(pipeline) = alone {
+        let stage = pipeline.bottleneck.stage.as_deref();
+        let lead = stage.map(|stage| format!("The pipeline's stage `{stage}`. ")).unwrap_or_default();
+        return (Limiter::Pipeline, lead + &pipeline.bottleneck.evidence);
+    }
+    if evidence.status == Status::Failed || evidence.counts.acknowledged == 0 {
+        return (Limiter::Unknown, "No message was measured.".to_owned());
+    }
+    let missed = pace::rate_missed(evidence).is_some();
+    if let (false, Some(target)) = (missed, evidence.throughput.target_per_second) {
+        let sent = rate(evidence.throughput.sent_per_second);
+        return (
+            Limiter::Schedule,
+            format!("The schedule wanted {} messages/s, and {sent}/s were sent in time.", rate(target)),
+        );
+    }
+    let client = resources::client_is_the_limit(evidence).map(|busy| (Limiter::Client, busy));
+    let busy = client.or_else(|| resources::machine_is_the_limit(evidence).map(|busy| (Limiter::Machine, busy)));
+    match (quota(evidence), busy) {
+        (Some((_, refused)), None) => return (Limiter::Broker, refused),
+        (Some((share, refused)), Some((_, busy))) if share >= limits::QUOTA_REFUSAL_SHARE_OF_A_BUSY_CLIENT => {
+            return (Limiter::Broker, format!("{refused} Also: {busy}"));
+        }
+        (Some((_, refused)), Some((limiter, busy))) => return (limiter, format!("{busy} Also: {refused}")),
+        (None, Some((limiter, busy))) => return (limiter, busy),
+        (None, None) => {}
+    }
+    let idle = format!("the client used {}", evidence.client.cores());
+    let waiting = queue_full_share(evidence);
+    if waiting >= limits::QUEUE_FULL_SHARE {
+        let sentence = format!(
+            "Producers waited {} of their time for room in the client's queue, while {idle}.",
+            percent(waiting)
+        );
+        return (Limiter::Broker, sentence);
+    }
+    if let Some(in_flight) = InFlight::of(evidence).filter(|in_flight| in_flight.share >= limits::FULL_WINDOW_SHARE) {
+        let service = evidence.latency.service.as_ref().map_or(0, |service| service.p50_ns);
+        let window = format!(
+            "{} of the {} messages that may be in flight were, on average ({}; {}), and half of the answers took {} or longer, while {idle}",
+            count(in_flight.messages.round() as u64),
+            count(evidence.window),
+            percent(in_flight.share),
+            in_flight.sources,
+            duration(service as f64),
+        );
+        return match missed {
+            true => (Limiter::Broker, format!("{window}: answers did not come at the schedule's rate.")),
+            false => (Limiter::Window, format!("{window}: a larger `producers.in_flight` may carry more.")),
+        };
+    }
+    (Limiter::Unknown, format!("Neither the window, the client's queue nor its CPU was full: {idle}."))
+}
+
+/// A broker that says it takes no more is believed, if it said so often enough to matter.
+/// The share of the requests that it refused comes with the sentence.
+fn quota(evidence: &Evidence<'_>) -> Option<(f64, String)> {
+    let wire = evidence.wire.filter(|wire| wire.requests > 0)?;
+    let share = wire.quota_refusals as f64 / wire.requests as f64;
+    (share >= limits::QUOTA_REFUSAL_SHARE).then(|| {
+        let sentence = format!(
+            "The broker refused {} of {} requests ({}) because its quota was used up: it took {}/s of what was sent, {}/s before compression and encoding.",
+            count(wire.quota_refusals),
+            count(wire.requests),
+            percent(share),
+            bytes(wire.sent_bytes_per_second),
+            bytes(wire.raw_bytes_per_second),
+        );
+        (share, sentence)
+    })
+}
+
+/// Share of all producers' time that they were kept waiting for the client's queue.
+fn queue_full_share(evidence: &Evidence<'_>) -> f64 {
+    let all = evidence.throughput.window_ns as f64 * evidence.producers as f64;
+    if all > 0.0 { (evidence.client.queue_full_ns as f64 / all).min(1.0) } else { 0.0 }
+}
+
+/// Messages in flight on average.
+struct InFlight {
+    messages: f64,
+    /// Of the window.
+    share: f64,
+    /// What was found in both ways.
+    sources: String,
+}
+
+impl InFlight {
+    /// By Little's law, which counts every acknowledged message for as long as it was in flight. The counts at the rows' ends
+    /// are few, and a load that pulses with the clock is always met in the same state; but they see messages that were never
+    /// acknowledged too, so they are believed where such are many.
+    fn of(evidence: &Evidence<'_>) -> Option<Self> {
+        if evidence.window == 0 {
+            return None;
+        }
+        let seconds: Vec<f64> = evidence.measured_rows().map(|row| row.in_flight as f64).collect();
+        let counted = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
+        let service = evidence.latency.service.as_ref();
+        let by_law = service.map(|service| evidence.throughput.in_flight(service.mean_ns));
+        let counts = evidence.counts;
+        let missing = counts.without_acknowledgement() as f64
+            > limits::LARGEST_MISSING_SHARE * (counts.acknowledged + counts.without_acknowledgement()) as f64;
+        let whole = !missing && service.is_some_and(|service| service.beyond_range == 0);
+        let messages = if whole { by_law.or(counted) } else { counted.or(by_law) }?;
+        let told =
+            |messages: Option<f64>| messages.map_or("unknown".to_owned(), |messages| count(messages.round() as u64));
+        Some(InFlight {
+            messages,
+            share: messages / evidence.window as f64,
+            sources: format!("{} by Little's law, {} at the rows' ends", told(by_law), told(counted)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LoadShape;
+    use super::super::sound::judged;
+    use super::*;
+    use crate::record::{Counts, LoadModel, Record, SeriesRow};
+
+    fn limiter(spoil: impl FnOnce(&mut Record, &mut Vec<SeriesRow>, &mut LoadShape)) -> Limiter {
+        judged(spoil).limited_by.limiter
+    }
+
+    fn closed(record: &mut Record) {
+        record.load_model = LoadModel::Closed;
+        record.throughput.target_per_second = None;
+    }
+
+    #[test]
+    fn a_kept_schedule_is_the_limit() {
+        assert_eq!(limiter(|_, _, _| {}), Limiter::Schedule);
+        assert_ne!(limiter(|record, _, _| record.throughput.sent_per_second = 1.0), Limiter::Schedule);
+    }
+
+    #[test]
+    fn a_quota_that_was_used_up_is_named() {
+        let found = |quota_refusals, cores_used| {
+            judged(move |record, _, _| {
+                closed(record);
+                record.client.cores_used = cores_used;
+                record.wire = Some(crate::record::Wire { requests: 1000, quota_refusals, ..Default::default() });
+            })
+            .limited_by
+        };
+        for (quota_refusals, cores_used, limiter, says_quota, says_cores) in [
+            (9, 1.0, Limiter::Unknown, false, true),
+            (10, 1.0, Limiter::Broker, true, false),
+            (9, 4.0, Limiter::Client, false, true),
+            (99, 4.0, Limiter::Client, true, true),
+            (100, 4.0, Limiter::Broker, true, true),
+        ] {
+            let found = found(quota_refusals, cores_used);
+            assert_eq!(found.limiter, limiter, "{quota_refusals} refused, {cores_used} cores: {}", found.evidence);
+            let says = |word| found.evidence.contains(word);
+            assert_eq!((says("quota"), says("cores")), (says_quota, says_cores), "{}", found.evidence);
+        }
+    }
+
+    #[test]
+    fn a_client_without_cpu_is_the_limit_before_all_else() {
+        let found = limiter(|record, _, _| {
+            closed(record);
+            record.client.cores_used = 4.0;
+            record.client.queue_full_ns = u64::MAX / 2;
+        });
+        assert_eq!(found, Limiter::Client);
+    }
+
+    /// The usual case: a broker on the same machine.
+    #[test]
+    fn a_full_machine_is_the_limit_before_broker_queue_and_window() {
+        let with = |busy: f64, steal: f64, spoil: fn(&mut Record)| {
+            judged(move |record, series, _| {
+                record.host_load = Some(crate::record::HostLoad { system_cpu_busy: busy, steal, ..Default::default() });
+                record.client.cores_used = 1.3;
+                record.client.queue_full_ns = u64::MAX / 2;
+                series.iter_mut().for_each(|row| row.in_flight = 4_000);
+                spoil(record);
+            })
+            .limited_by
+        };
+        let missed = |record: &mut Record| record.throughput.sent_per_second = 1_000.0;
+        for spoil in [closed, missed] {
+            let found = with(0.97, 0.0, spoil);
+            assert_eq!(found.limiter, Limiter::Machine, "{}", found.evidence);
+            assert!(found.evidence.contains("97 % busy") && found.evidence.contains("1.30 of 4 cores"), "{found:?}");
+            assert_eq!(with(0.95, 0.0, spoil).limiter, Limiter::Machine);
+            assert_eq!(with(0.94, 0.0, spoil).limiter, Limiter::Broker);
+            assert_eq!(with(0.80, 0.15, spoil).limiter, Limiter::Machine, "withheld cores are not idle");
+        }
+        assert_eq!(with(0.97, 0.0, |_| {}).limiter, Limiter::Schedule, "what was asked for was sent");
+        let client = with(0.97, 0.0, |record| {
+            closed(record);
+            record.client.cores_used = 3.7;
+        });
+        assert_eq!(client.limiter, Limiter::Client, "{}", client.evidence);
+    }
+
+    #[test]
+    fn a_full_queue_with_an_idle_client_is_the_broker_at_its_boundary() {
+        let with = |share: f64| {
+            limiter(move |record, _, _| {
+                closed(record);
+                record.client.queue_full_ns = (record.throughput.window_ns as f64 * 4.0 * share) as u64 + 1;
+            })
+        };
+        assert_eq!((with(0.1), with(0.099)), (Limiter::Broker, Limiter::Unknown));
+    }
+
+    #[test]
+    fn a_full_window_is_the_limit_of_a_closed_loop_and_the_broker_s_of_an_open_one() {
+        let with = |in_flight: f64| {
+            limiter(move |record, _, _| {
+                closed(record);
+                hold(record, in_flight);
+            })
+        };
+        assert_eq!((with(2_000.0), with(1_999.0)), (Limiter::Window, Limiter::Unknown));
+        let open = limiter(|record, _, _| {
+            record.throughput.sent_per_second = 1_000.0;
+            hold(record, 4_000.0);
+        });
+        assert_eq!(open, Limiter::Broker);
+    }
+
+    /// Lets so many messages be in flight by Little's law.
+    fn hold(record: &mut Record, in_flight: f64) {
+        let service = record.latency.service.as_mut().unwrap();
+        service.mean_ns = in_flight * 1e9 / record.throughput.messages_per_second;
+    }
+
+    /// A load that pulses once a second is always met in the same state at the seconds' ends.
+    #[test]
+    fn little_s_law_is_believed_before_the_seconds_ends_unless_messages_are_missing() {
+        let with = |by_law: f64, counted: u64, failed: u64| {
+            judged(move |record, series, _| {
+                closed(record);
+                hold(record, by_law);
+                series.iter_mut().for_each(|row| row.in_flight = counted);
+                record.counts.failed = failed;
+                record.counts.acknowledged -= failed;
+            })
+            .limited_by
+        };
+        let full = with(3_000.0, 10, 0);
+        assert_eq!(full.limiter, Limiter::Window);
+        assert!(full.evidence.contains("3,000 by Little's law, 10 at the rows' ends"), "{}", full.evidence);
+        assert_eq!(with(10.0, 3_000, 0).limiter, Limiter::Unknown);
+        assert_eq!(with(10.0, 3_000, 1_000).limiter, Limiter::Window);
+    }
+
+    #[test]
+    fn nothing_measured_tells_nothing() {
+        assert_eq!(limiter(|record, _, _| record.counts = Counts::default()), Limiter::Unknown);
+    }
+}

@@ -1,0 +1,325 @@
+//! Findings from the machine: was the load generator itself the limit, its machine short of CPU, or time withheld from it.
+
+use super::finding::{Finding, against, note};
+use super::{Evidence, limits};
+use crate::record::LoadModel;
+use crate::record::ReasonKind::*;
+use crate::record::readable::{duration, percent};
+
+pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
+    let all = [client_bound, time_withheld, own_delay, host_contended];
+    all.into_iter().filter_map(|find| find(evidence)).collect()
+}
+
+/// The client used up what CPU it could have: all of it, or one thread all of a core, or so much of a full machine that
+/// its own timers came late. A full queue is no evidence here: that is the broker not taking messages away.
+fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
+    let client = evidence.client;
+    let available = client.cores_available as f64;
+    // Who polls could have worked instead.
+    let worked = client.cores_used - client.cores_polling();
+    let worked_share = if available > 0.0 { worked / available } else { 0.0 };
+    let mut found = Vec::new();
+    if worked_share >= limits::CLIENT_CPU_SHARE {
+        found.push(format!("the client used {}", client.cores()));
+    }
+    if let Some(cores) = client.busiest_thread_cores.filter(|cores| *cores >= limits::FULL_THREAD_CORES) {
+        let name = client.busiest_thread.as_deref().unwrap_or("unnamed");
+        found.push(format!("its thread '{name}' was busy for {} of the time", percent(cores.min(1.0))));
+    }
+    let lateness_ns = client.timer_lateness.map_or(0, |lateness| lateness.p99_ns);
+    if lateness_ns > limits::LARGEST_PACING_LAG_P99_NS
+        && machine_is_full(evidence)
+        && client_share_of_busy(evidence) > 0.5
+    {
+        found.push(format!(
+            "the machine was out of CPU, mostly for the client, and late timers made 1 in 100 messages {} late or later",
+            duration(lateness_ns as f64)
+        ));
+    }
+    if found.is_empty() {
+        return None;
+    }
+    Some(against(
+        ClientBound,
+        format!("The load generator was at its own limit: {}.", found.join("; ")),
+        "The broker may carry more: run the load from a machine of its own or from several, batch more, use more connections, or send larger messages.",
+        &[
+            ("cores_used", client.cores_used),
+            ("cores_polling", client.cores_polling()),
+            ("cores_available", available),
+            ("busiest_thread_cores", client.busiest_thread_cores.unwrap_or(0.0)),
+            ("timer_lateness_p99_ns", lateness_ns as f64),
+        ],
+    ))
+}
+
+/// Whether [`client_bound`] finds something: what may not be blamed on the broker.
+pub(super) fn client_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
+    client_bound(evidence).map(|finding| finding.reason.evidence)
+}
+
+/// Time that was withheld from this process or from the whole machine, as the system counts it. It is in every latency, and
+/// cannot be told from the broker's time there.
+fn time_withheld(evidence: &Evidence<'_>) -> Option<Finding> {
+    let load = evidence.host_load?;
+    let (throttled, memory) = (load.cgroup_throttled_share.unwrap_or(0.0), load.memory_pressure_share.unwrap_or(0.0));
+    let causes = [
+        (load.steal > limits::LARGEST_STEAL_SHARE)
+            .then(|| format!("the hypervisor withheld {} of the machine's time", percent(load.steal))),
+        (throttled > limits::LARGEST_THROTTLED_SHARE).then(|| {
+            format!("a CPU quota kept this process from running for {} of its cores' time", percent(throttled))
+        }),
+        (memory > limits::LARGEST_MEMORY_PRESSURE_SHARE)
+            .then(|| format!("tasks waited for memory for {} of the time", percent(memory))),
+    ];
+    let found: Vec<String> = causes.into_iter().flatten().collect();
+    (!found.is_empty()).then(|| {
+        against(
+            TimeWithheld,
+            format!("Time was withheld: {}.", found.join("; ")),
+            "Latencies contain it, and throughput lacks it: run on a machine whose cores and memory are not shared, or with a larger quota.",
+            &[("steal", load.steal), ("cgroup_throttled_share", throttled), ("memory_pressure_share", memory)],
+        )
+    })
+}
+
+/// What the load generator itself added to the latency that it reports.
+fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
+    let client = evidence.client;
+    let lateness_ns = client.timer_lateness.map_or(0, |lateness| lateness.p99_ns);
+    let pause_ns = client.pauses.map_or(0, |pauses| pauses.p99_ns);
+    let headline = match evidence.load_model {
+        LoadModel::Open => evidence.latency.response.as_ref(),
+        LoadModel::Closed => evidence.latency.service.as_ref(),
+    };
+    let reported_ns = headline.and_then(|latency| latency.p99_ns).unwrap_or(0);
+    let is_much =
+        |delay_ns: u64| reported_ns > 0 && delay_ns as f64 > limits::LARGEST_OWN_DELAY_SHARE * reported_ns as f64;
+    let late = open_loop(evidence) && is_much(lateness_ns);
+    let paused = pause_ns > limits::LARGEST_PAUSE_P99_NS || pause_ns > limits::LEAST_PAUSE_P99_NS && is_much(pause_ns);
+    let mut found = Vec::new();
+    if late {
+        found.push(format!("late timers made 1 in 100 messages {} late or later", duration(lateness_ns as f64)));
+    }
+    if paused {
+        found.push(format!(
+            "1 in 100 wake-ups of a thread that only sleeps came {} late or later",
+            duration(pause_ns as f64)
+        ));
+    }
+    if found.is_empty() {
+        return None;
+    }
+    let pressure = evidence.host_load.and_then(|load| load.cpu_pressure_share);
+    if let Some(pressure) = pressure.filter(|_| paused) {
+        found.push(format!("tasks waited for a core for {} of the time", percent(pressure)));
+    }
+    let delay_ns = late.then_some(lateness_ns).max(paused.then_some(pause_ns)).unwrap_or(0);
+    let part = match reported_ns {
+        0 => "The tool's own delay is large".to_owned(),
+        reported_ns => format!(
+            "The tool's own delay is {} of the {} p99 it reports, {}",
+            percent((delay_ns as f64 / reported_ns as f64).min(1.0)),
+            evidence.load_model.headline().name(),
+            duration(reported_ns as f64)
+        ),
+    };
+    // A closed loop is there for its throughput; its service time tells of the window and of the machine's load as well as of
+    // the broker.
+    let long = pause_ns > limits::LARGEST_PAUSE_P99_NS;
+    let finding = if open_loop(evidence) || long { against } else { note };
+    Some(finding(
+        OwnDelay,
+        format!("{part}: {}.", found.join("; ")),
+        "Leave a core idle for the load generator: lower the load, or run the broker on another machine; for latencies below a millisecond, see `load.pacing`.",
+        &[
+            ("timer_lateness_p99_ns", lateness_ns as f64),
+            ("pause_p99_ns", pause_ns as f64),
+            ("reported_p99_ns", reported_ns as f64),
+            ("cpu_pressure_share", pressure.unwrap_or(f64::NAN)),
+        ],
+    ))
+}
+
+/// What else ran or waited on the machine: the client's figures are right, but others had a part in them.
+fn host_contended(evidence: &Evidence<'_>) -> Option<Finding> {
+    let load = evidence.host_load?;
+    let waiting = load.io_pressure_share.unwrap_or(0.0);
+    let mut found = Vec::new();
+    if machine_is_full(evidence) && client_share_of_busy(evidence) <= 0.5 {
+        found.push(format!(
+            "The machine's cores were {} busy, {} of that with other processes.",
+            percent(load.system_cpu_busy),
+            percent(1.0 - client_share_of_busy(evidence))
+        ));
+    }
+    if waiting > limits::NOTED_IO_PRESSURE_SHARE {
+        found.push(format!("Tasks of the machine waited for disks for {} of the time.", percent(waiting)));
+    }
+    (!found.is_empty()).then(|| {
+        note(
+            HostContended,
+            found.join(" "),
+            "What else ran took CPU or disks from client and broker, and stretched their latencies: run on a quiet machine, and the broker on another.",
+            &[("system_cpu_busy", load.system_cpu_busy), ("steal", load.steal), ("io_pressure_share", waiting)],
+        )
+    })
+}
+
+/// How the cores of a machine were used that had none left; `None` where some were idle.
+pub(super) fn machine_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
+    let load = evidence.host_load.filter(|_| machine_is_full(evidence))?;
+    let withheld = match load.steal > 0.0 {
+        true => format!(" and {} withheld by the hypervisor", percent(load.steal)),
+        false => String::new(),
+    };
+    let client_share = client_share_of_busy(evidence);
+    Some(format!(
+        "The machine's cores were {} busy{withheld}: {} of the busy time was the client's ({}), {} other processes'. A broker on this machine is among those and has the same cores: run it on another machine to see what it can carry.",
+        percent(load.system_cpu_busy),
+        percent(client_share),
+        evidence.client.cores(),
+        percent(1.0 - client_share),
+    ))
+}
+
+fn open_loop(evidence: &Evidence<'_>) -> bool {
+    evidence.load_model == LoadModel::Open
+}
+
+/// Withheld time counts as the machine's: the cores were wanted.
+fn machine_is_full(evidence: &Evidence<'_>) -> bool {
+    evidence.host_load.is_some_and(|load| load.system_cpu_busy + load.steal >= limits::FULL_MACHINE_SHARE)
+}
+
+/// The client's part of all CPU time spent. A container's quota below the machine's cores makes it look larger.
+fn client_share_of_busy(evidence: &Evidence<'_>) -> f64 {
+    let Some(load) = evidence.host_load else { return 0.0 };
+    let busy_cores = load.system_cpu_busy * evidence.client.cores_available as f64;
+    if busy_cores > 0.0 { (evidence.client.cores_used / busy_cores).min(1.0) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sound::{notes, reasons};
+    use super::*;
+    use crate::record::{HostLoad, TimerLateness};
+
+    #[test]
+    fn all_cores_at_the_boundary() {
+        assert_eq!(reasons(|record, _, _| record.client.cores_used = 3.59), []);
+        assert_eq!(reasons(|record, _, _| record.client.cores_used = 3.6), [ClientBound]);
+    }
+
+    #[test]
+    fn one_thread_at_the_boundary() {
+        assert_eq!(reasons(|record, _, _| record.client.busiest_thread_cores = Some(0.94)), []);
+        assert_eq!(reasons(|record, _, _| record.client.busiest_thread_cores = Some(0.95)), [ClientBound]);
+    }
+
+    #[test]
+    fn what_polls_could_have_worked() {
+        let with = |polling: f64| {
+            reasons(move |record, _, _| {
+                (record.client.cpu_seconds, record.client.cores_used) = (40.0, 4.0);
+                record.client.polling_cpu_seconds = Some(polling);
+            })
+        };
+        assert_eq!(with(3.9), [ClientBound]);
+        assert_eq!(with(4.1), []);
+    }
+
+    #[test]
+    fn late_timers_count_only_on_a_machine_full_with_the_client() {
+        let with = |lateness: u64, busy: f64, cores: f64| {
+            reasons(move |record, _, _| {
+                record.client.timer_lateness = Some(TimerLateness { p50_ns: 0, p99_ns: lateness, max_ns: lateness });
+                record.latency.response.as_mut().unwrap().p99_ns = Some(1_000_000_000);
+                record.host_load = Some(HostLoad { system_cpu_busy: busy, ..HostLoad::default() });
+                record.client.cores_used = cores;
+            })
+        };
+        assert_eq!(with(5_000_001, 0.95, 2.0), [ClientBound]);
+        assert_eq!(with(5_000_000, 0.95, 2.0), []);
+        assert_eq!(with(5_000_001, 0.94, 2.0), []);
+        assert_eq!(with(5_000_001, 1.0, 2.0), [], "half of the load is not more than half");
+    }
+
+    #[test]
+    fn others_load_and_waiting_for_disks_are_notes_at_their_boundaries() {
+        let with = |busy: f64, io: f64| {
+            notes(move |record, _, _| {
+                record.host_load =
+                    Some(HostLoad { system_cpu_busy: busy, io_pressure_share: Some(io), ..HostLoad::default() });
+            })
+        };
+        assert_eq!((with(0.95, 0.0), with(0.94, 0.0)), (vec![HostContended], vec![]));
+        assert_eq!((with(0.5, 0.11), with(0.5, 0.1)), (vec![HostContended], vec![]));
+    }
+
+    #[test]
+    fn time_that_was_withheld_is_a_reason_at_each_boundary() {
+        type Change = fn(&mut HostLoad, f64);
+        let with =
+            |change: Change, share: f64| reasons(move |record, _, _| change(record.host_load.as_mut().unwrap(), share));
+        let kinds: [(Change, f64); 3] = [
+            (|load, share| load.steal = share, 0.02),
+            (|load, share| load.cgroup_throttled_share = Some(share), 0.01),
+            (|load, share| load.memory_pressure_share = Some(share), 0.01),
+        ];
+        for (change, limit) in kinds {
+            assert_eq!((with(change, limit), with(change, limit + 0.001)), (vec![], vec![TimeWithheld]));
+        }
+        let pressed = with(|load, share| load.cpu_pressure_share = Some(share), 1.0);
+        assert_eq!(pressed, [], "some thread always waits where there are more threads than cores");
+    }
+
+    #[test]
+    fn the_tool_s_own_delay_is_a_reason_beyond_a_fifth_of_the_headline() {
+        let with = |change: fn(&mut crate::record::Client, u64), delay: u64| {
+            reasons(move |record, _, _| {
+                record.latency.response.as_mut().unwrap().p99_ns = Some(3_000_000);
+                change(&mut record.client, delay);
+            })
+        };
+        let lateness =
+            |client: &mut crate::record::Client, p99_ns| client.timer_lateness.as_mut().unwrap().p99_ns = p99_ns;
+        let pause = |client: &mut crate::record::Client, p99_ns| client.pauses.as_mut().unwrap().p99_ns = p99_ns;
+        assert_eq!((with(lateness, 600_000), with(lateness, 600_001)), (vec![], vec![OwnDelay]));
+        assert_eq!((with(pause, 600_000), with(pause, 600_001)), (vec![], vec![OwnDelay]));
+    }
+
+    #[test]
+    fn pauses_are_a_note_on_a_closed_loop_and_long_ones_a_reason() {
+        let closed = |record: &mut crate::record::Record, pause: u64| {
+            record.load_model = LoadModel::Closed;
+            record.throughput.target_per_second = None;
+            record.latency.service.as_mut().unwrap().p99_ns = Some(10_000_000);
+            record.client.pauses.as_mut().unwrap().p99_ns = pause;
+        };
+        assert_eq!(notes(|record, _, _| closed(record, 2_000_000)), []);
+        assert_eq!(notes(|record, _, _| closed(record, 2_000_001)), [OwnDelay]);
+        assert_eq!(reasons(|record, _, _| closed(record, 10_000_000)), []);
+        assert_eq!(reasons(|record, _, _| closed(record, 10_000_001)), [OwnDelay]);
+    }
+
+    #[test]
+    fn a_pause_is_a_reason_by_itself_only_when_long_and_none_when_it_is_a_core_waking_up() {
+        let with = |headline: u64, pause: u64| {
+            reasons(move |record, _, _| {
+                record.latency.response.as_mut().unwrap().p99_ns = Some(headline);
+                record.client.timer_lateness = None;
+                record.client.pauses.as_mut().unwrap().p99_ns = pause;
+            })
+        };
+        let second = 1_000_000_000;
+        assert_eq!((with(second, 10_000_000), with(second, 10_000_001)), (vec![], vec![OwnDelay]));
+        assert_eq!((with(2_000, 100_000), with(2_000, 100_001)), (vec![], vec![OwnDelay]));
+    }
+
+    #[test]
+    fn a_full_queue_does_not_make_the_client_the_limit() {
+        assert_eq!(reasons(|record, _, _| record.client.queue_full_ns = u64::MAX / 2), []);
+    }
+}

@@ -1,0 +1,44 @@
+//! `[consumers]`: who receives, and what is made of what they receive. Without the table, nobody does, except where there
+//! is a pipeline: its instances are consumers, and the table says more of them.
+
+use super::{Context, properties};
+use crate::scenario::fields::Fields;
+use crate::scenario::path::KeyPath;
+use crate::scenario::{Consumers, Pipeline, ProducerMode, StartFrom, keys};
+
+const MOST: usize = 100_000;
+
+pub(super) fn read(root: &Fields<'_>, context: &Context<'_>, pipeline: Option<&Pipeline>) -> Option<Consumers> {
+    let empty = toml::Table::new();
+    let fields = match (root.get("consumers"), pipeline) {
+        (Some(field), _) => field.fields(&keys::CONSUMERS)?,
+        (None, Some(_)) => Fields::new(&empty, KeyPath::of(&["consumers"]), root.problems, &keys::CONSUMERS),
+        (None, None) => return None,
+    };
+    if pipeline.is_some() {
+        fields.forbid("groups", "a pipeline's instances are one group", "remove it");
+        let advice = "remove it, and say how many in `pipeline.instances`";
+        fields.forbid("members", "a pipeline's instances are the members of its group", advice);
+    }
+    // Of what others send or receive as well, nobody here knows what is missing.
+    let alone =
+        pipeline.is_none_or(|pipeline| pipeline.group.is_none() && pipeline.producer_mode != ProducerMode::None);
+    if !alone
+        && let Some(field) = fields.get("verify")
+        && field.boolean() == Some(true)
+    {
+        let advice = "remove it; databases tell what they hold, in the record's `pipeline`";
+        field.refuse("with `pipeline.group` or `producer_mode = \"none\"`, others may send or receive, too", advice);
+    }
+    let amount = |key: &str| fields.get(key).and_then(|field| field.amount(1, MOST)).unwrap_or(1);
+    let flag = |key: &str| fields.get(key).and_then(|field| field.boolean()).unwrap_or(true);
+    let starts = [("earliest", StartFrom::Earliest), ("latest", StartFrom::Latest)];
+    Some(Consumers {
+        groups: amount("groups"),
+        members: pipeline.map_or_else(|| amount("members"), |pipeline| pipeline.instances),
+        from: fields.get("from").and_then(|field| field.one_of(&starts)).unwrap_or(StartFrom::Earliest),
+        end_to_end: flag("end_to_end"),
+        verify: alone && flag("verify"),
+        properties: fields.get("properties").map(|field| properties::read(&field, context)).unwrap_or_default(),
+    })
+}

@@ -1,0 +1,144 @@
+//! From a TOML tree without surprises in its keys to the typed scenario: one file for each table of the language.
+//!
+//! Each reader takes the whole scenario's [`Fields`], reads its own table and adds a problem for everything it cannot
+//! accept; it goes on with a default, so that one reading finds as many problems as possible. What concerns more than
+//! one table is checked in [`cross_checks`], once every table is right by itself.
+
+mod broker;
+mod consumers;
+mod cross_checks;
+mod load;
+mod options;
+mod output;
+mod payload;
+mod pipeline;
+mod producers;
+mod properties;
+mod run;
+mod security;
+mod thresholds;
+mod topology;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use toml::Table;
+
+use super::fields::{Field, Fields};
+use super::keys;
+use super::path::KeyPath;
+use super::problem::Problems;
+use super::{Output, Scenario};
+use crate::scenario::Descriptor;
+
+pub(super) use properties::flatten as flatten_properties;
+
+/// What reading depends on besides the text.
+pub(super) struct Context<'a> {
+    pub descriptors: &'a [Descriptor],
+    /// The scenario file's folder: relative paths start here.
+    pub directory: &'a Path,
+    /// The scenario's name where it gives none.
+    pub default_name: String,
+    /// What is known of the files read as payloads, so that a sweep reads each only once.
+    line_files: RefCell<BTreeMap<PathBuf, Result<payload::LineSizes, String>>>,
+    /// The files that payloads are made from, by the path that the scenario has.
+    pub payload_files: RefCell<BTreeMap<String, PathBuf>>,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn new(descriptors: &'a [Descriptor], directory: &'a Path, default_name: String) -> Self {
+        Context {
+            descriptors,
+            directory,
+            default_name,
+            line_files: RefCell::default(),
+            payload_files: RefCell::default(),
+        }
+    }
+
+    fn resolve(&self, path: &str) -> PathBuf {
+        self.directory.join(path)
+    }
+
+    /// The path of a file that must be there, and whose contents are sent.
+    fn payload_file(&self, field: &Field<'_>) -> Option<PathBuf> {
+        let path = self.existing_file(field)?;
+        self.payload_files.borrow_mut().insert(field.string()?.to_owned(), path.clone());
+        Some(path)
+    }
+
+    /// The path of a file that must be there.
+    fn existing_file(&self, field: &Field<'_>) -> Option<PathBuf> {
+        let path = self.resolve(field.string()?);
+        if !path.is_file() {
+            let message = format!("`{}`: there is no file {}", field.path, path.display());
+            field.refuse(message, "a relative path starts at the scenario's own folder");
+            return None;
+        }
+        Some(path)
+    }
+}
+
+/// The scenario of one point; `None` or not, it counts only if no problem was added.
+pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) -> Option<Scenario> {
+    let root = Fields::new(table, KeyPath::default(), problems, &keys::SCENARIO);
+    let name = name(&root, context);
+    let broker = broker::read(&root, context);
+    let topology = topology::read(&root);
+    let (producers, window) = producers::read(&root);
+    let (payload, sizes) = payload::read(&root, context);
+    let (load, pacing) = load::read(&root, sizes);
+    let pipeline = pipeline::read(&root, context);
+    let consumers = consumers::read(&root, context, pipeline.as_ref());
+    let run = run::read(&root);
+    let (thresholds, when_invalid) = thresholds::read(&root);
+    let output = output::read(&root);
+    if !problems.is_empty() {
+        return None;
+    }
+    let (broker, descriptor) = broker?;
+    let scenario = Scenario {
+        name,
+        broker,
+        topology,
+        producers,
+        load,
+        pacing,
+        payload,
+        consumers,
+        pipeline,
+        run,
+        thresholds,
+        when_invalid,
+        output,
+    };
+    Some(cross_checks::settle(scenario, window, &root, descriptor))
+}
+
+/// The name and output alone, which are the same for all points.
+pub(super) fn read_identity(table: &Table, context: &Context<'_>) -> (String, Output) {
+    let problems = Problems::default();
+    let root = Fields::new(table, KeyPath::default(), &problems, &keys::SCENARIO);
+    (name(&root, context), output::read(&root))
+}
+
+fn name(root: &Fields<'_>, context: &Context<'_>) -> String {
+    let Some(field) = root.get("name") else { return context.default_name.clone() };
+    let Some(name) = field.string() else { return String::new() };
+    if !is_name(name) {
+        field.refuse(
+            format!("\"{name}\" cannot name a scenario"),
+            "use 1 to 100 letters, digits, dots, hyphens and underscores: directories and topics are named after it",
+        );
+    }
+    name.to_owned()
+}
+
+/// Whether directories and topics of every broker may be named so.
+fn is_name(name: &str) -> bool {
+    (1..=100).contains(&name.len())
+        && !name.chars().all(|character| character == '.')
+        && name.chars().all(|character| character.is_ascii_alphanumeric() || "._-".contains(character))
+}

@@ -1,0 +1,104 @@
+//! `[broker.<kind>]`: the broker's own table, which only the broker itself can check; and the same for a sink's own keys.
+
+use toml::{Table, Value};
+
+use super::Context;
+use crate::scenario::Descriptor;
+use crate::scenario::fields::Fields;
+use crate::scenario::masking::is_secret_name;
+use crate::scenario::path::KeyPath;
+use crate::scenario::problem::Problems;
+use crate::scenario::suggestion::{closest, list};
+
+pub(super) fn read(fields: &Fields<'_>, descriptor: &Descriptor, context: &Context<'_>) -> Table {
+    let Some(field) = fields.get(descriptor.kind) else { return Table::new() };
+    let Value::Table(table) = field.value else {
+        field.refuse(format!("`{}` should be a table", field.path), format!("write `[{}]`", field.path));
+        return Table::new();
+    };
+    let check = |table| (descriptor.check_options)(table);
+    if let Err(error) = check(table.clone()) {
+        refuse(table, &field.path, fields.problems, &check, &error);
+    }
+    with_files_found(table.clone(), context)
+}
+
+/// Lets the `{ file = "path" }` of a secret start at the scenario's own folder, as every path does.
+pub(super) fn with_files_found(mut table: Table, context: &Context<'_>) -> Table {
+    for (_, value) in table.iter_mut().filter(|(key, _)| is_secret_name(key)) {
+        if let Some(Value::String(path)) = value.as_table_mut().and_then(|secret| secret.get_mut("file")) {
+            *path = context.resolve(path).display().to_string();
+        }
+    }
+    table
+}
+
+/// Serde says what is wrong and what was expected, but not where: the key is found by its name, or by doing without it.
+pub(super) fn refuse(
+    table: &Table,
+    path: &KeyPath,
+    problems: &Problems,
+    check: &dyn Fn(Table) -> Result<(), toml::de::Error>,
+    error: &toml::de::Error,
+) {
+    let message = error.message();
+    let (said, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+    let expected = quoted(expected);
+    let written = quoted(said).into_iter().next().unwrap_or_default();
+    let advice = match closest(written, expected.iter().copied()) {
+        Some(near) => Some(format!("did you mean `{near}`?")),
+        None if expected.is_empty() => None,
+        None => Some(format!("known here: {}", list(expected.iter().copied()))),
+    };
+    if said.starts_with("unknown field")
+        && let Some(place) = find(table, path, written)
+    {
+        let message = format!("unknown key `{written}` in `{}`", place.parent());
+        problems.key(place, message, advice.unwrap_or_else(|| "no key is known here".to_owned()));
+        return;
+    }
+    let culprit = culprit(table, check, message);
+    let place = culprit.map_or_else(|| path.clone(), |key| path.key(key));
+    // Serde repeats the offending value.
+    let (shown, advice) = match culprit {
+        Some(key) if is_secret_name(key) => ("this value is not accepted", None),
+        _ if advice.is_some() => (said, advice),
+        _ => (message, None),
+    };
+    let message = format!("`{place}`: {}", shown.trim_end());
+    problems.add(crate::scenario::problem::SourcePosition::Value(place), message, advice);
+}
+
+/// The words between backquotes.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+fn find(table: &Table, path: &KeyPath, name: &str) -> Option<KeyPath> {
+    if table.contains_key(name) {
+        return Some(path.key(name));
+    }
+    table.iter().find_map(|(key, value)| match value {
+        Value::Table(inner) => find(inner, &path.key(key), name),
+        Value::Array(values) => values.iter().enumerate().find_map(|(index, value)| {
+            value.as_table().and_then(|inner| find(inner, &path.key(key).index(index), name))
+        }),
+        _ => None,
+    })
+}
+
+/// The key without which the broker complains no longer, or of something else.
+fn culprit<'a>(
+    table: &'a Table,
+    check: &dyn Fn(Table) -> Result<(), toml::de::Error>,
+    message: &str,
+) -> Option<&'a str> {
+    table.keys().map(String::as_str).find(|key| {
+        let mut without = table.clone();
+        without.remove(*key);
+        match check(without) {
+            Ok(()) => true,
+            Err(error) => error.message() != message && !error.message().starts_with("missing field"),
+        }
+    })
+}

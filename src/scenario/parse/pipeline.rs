@@ -1,0 +1,109 @@
+//! `[pipeline]`: consumers that parse what they receive and write it to databases.
+
+use std::time::Duration;
+
+use toml::{Table, Value};
+
+use super::{Context, options};
+use crate::pipeline::sink;
+use crate::scenario::fields::{Field, Fields};
+use crate::scenario::suggestion::{closest, list};
+use crate::scenario::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinkNeeds, SinksRun, keys};
+
+/// Beyond it a batch would be one of the host's memory.
+const LARGEST_BATCH: usize = 1_000_000;
+const MOST_WRITERS: usize = 10_000;
+const MOST_INSTANCES: usize = 10_000;
+
+pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline> {
+    let fields = root.get("pipeline")?.fields(&keys::PIPELINE)?;
+    let amount = |key: &str, most: usize, default: usize| {
+        fields.get(key).and_then(|field| field.amount(1, most)).unwrap_or(default)
+    };
+    let parse = [("json", Parse::Json), ("none", Parse::None)];
+    let parse = fields.get("parse").and_then(|field| field.one_of(&parse)).unwrap_or(Parse::Json);
+    let order = [("in-order", SinksRun::InOrder), ("in-parallel", SinksRun::InParallel)];
+    let commits = [("after-write", CommitPolicy::AfterWrite), ("on-receipt", CommitPolicy::OnReceipt)];
+    let feeds =
+        [("concurrent", ProducerMode::Concurrent), ("backlog", ProducerMode::Backlog), ("none", ProducerMode::None)];
+    let timestamp = fields.get("timestamp").and_then(|field| {
+        let name = field.string()?.to_owned();
+        if parse == Parse::None {
+            field.refuse("without parsing there are no fields", "remove it, or let `pipeline.parse` be \"json\"");
+        }
+        Some(name)
+    });
+    let group = fields.get("group").and_then(|field| {
+        let name = field.string()?;
+        if !super::is_name(name) {
+            field.refuse(format!("\"{name}\" cannot name a group"), "use letters, digits, dots, hyphens, underscores");
+        }
+        Some(name.to_owned())
+    });
+    Some(Pipeline {
+        parse,
+        timestamp,
+        batch: amount("batch", LARGEST_BATCH, 3000),
+        linger: fields.get("linger").and_then(|field| field.duration()).unwrap_or(Duration::from_millis(50)),
+        writers: amount("writers", MOST_WRITERS, 2),
+        instances: amount("instances", MOST_INSTANCES, 1),
+        group,
+        sinks_run: fields.get("sinks_run").and_then(|field| field.one_of(&order)).unwrap_or(SinksRun::InOrder),
+        commit: fields.get("commit").and_then(|field| field.one_of(&commits)).unwrap_or(CommitPolicy::AfterWrite),
+        producer_mode: fields
+            .get("producer_mode")
+            .and_then(|field| field.one_of(&feeds))
+            .unwrap_or(ProducerMode::Concurrent),
+        sinks: sinks(&fields, parse, context),
+    })
+}
+
+fn sinks(fields: &Fields<'_>, parse: Parse, context: &Context<'_>) -> Vec<Sink> {
+    let Some(field) = fields.get("sinks") else { return Vec::new() };
+    // No sinks are a way to measure what reading and parsing cost.
+    if field.value.as_array().is_some_and(Vec::is_empty) {
+        return Vec::new();
+    }
+    let each = field.elements("write `[[pipeline.sinks]]` with a `kind` for each database").unwrap_or_default();
+    each.iter().filter_map(|field| one(field, parse, context)).collect()
+}
+
+fn one(field: &Field<'_>, parse: Parse, context: &Context<'_>) -> Option<Sink> {
+    let Value::Table(table) = field.value else {
+        field.refuse(format!("`{}` should be a table", field.path), "write `[[pipeline.sinks]]` with a `kind`");
+        return None;
+    };
+    let kinds = || sink::descriptors().iter().map(|descriptor| descriptor.kind);
+    let Some(kind) = table.get("kind") else {
+        let message = format!("`kind` is missing in `{}`", field.path);
+        field.refuse(message, format!("this build knows {}", list(kinds())));
+        return None;
+    };
+    let kind = Field { value: kind, path: field.path.key("kind"), problems: field.problems };
+    let written = kind.string()?;
+    let Some(descriptor) = sink::find(written) else {
+        let advice = match closest(written, kinds()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if sink::descriptors().is_empty() => "this build knows none".to_owned(),
+            None => format!("this build knows {}", list(kinds())),
+        };
+        kind.refuse(format!("there is no sink of kind \"{written}\""), advice);
+        return None;
+    };
+    let mut own = table.clone();
+    own.remove("kind");
+    let own = options::with_files_found(own, context);
+    let needs = (descriptor.check_options)(own.clone()).unwrap_or_else(|error| {
+        let check = |table: Table| (descriptor.check_options)(table).map(drop);
+        options::refuse(&own, &field.path, field.problems, &check, &error);
+        SinkNeeds::default()
+    });
+    if parse == Parse::None && !needs.fields.is_empty() {
+        let message = format!(
+            "a sink of kind `{written}` needs {} of every message",
+            list(needs.fields.iter().map(String::as_str))
+        );
+        field.refuse(message, "let `pipeline.parse` be \"json\"");
+    }
+    Some(Sink { kind: written.to_owned(), options: own, fields: needs.fields })
+}
