@@ -36,7 +36,7 @@ pub struct GroupOutcome {
     pub arrived: Arrived,
     pub account: GroupAccount,
     /// Messages that were acknowledged and had not arrived when the load ended; `None`: the group had not begun then.
-    pub lag_at_load_end: Option<u64>,
+    pub consumer_lag_at_load_end: Option<u64>,
 }
 
 /// A wait that goes on as long as there is progress.
@@ -126,7 +126,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     ) -> Self {
         let arrivals = running.arrivals.as_ref();
         let verification = arrivals.and_then(|arrivals| arrivals.verification());
-        let lag = |verification: &crate::measure::Verification| {
+        let consumer_lag = |verification: &crate::measure::Verification| {
             (0..verification.groups()).map(|group| verification.account(group, |_| u64::MAX).missing()).collect()
         };
         let now = Instant::now();
@@ -135,7 +135,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             running,
             broker,
             starts,
-            lags: verification.filter(|_| consuming).map(lag),
+            lags: verification.filter(|_| consuming).map(consumer_lag),
             longest,
             watches: arrivals.map(|arrivals| arrivals.progress().into_iter().map(watch).collect()).unwrap_or_default(),
             until: now,
@@ -214,7 +214,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
                     verification.account(group, |producer| passed[producer as usize])
                 }
             };
-            GroupOutcome { arrived, account, lag_at_load_end: self.lags.as_ref().map(|lags| lags[group]) }
+            GroupOutcome { arrived, account, consumer_lag_at_load_end: self.lags.as_ref().map(|lags| lags[group]) }
         };
         arrived.into_iter().enumerate().map(outcome).collect()
     }

@@ -96,7 +96,7 @@ fn groups(arrivals: &Arrivals) -> Vec<GroupOutcome> {
     let so_far = |(group, arrived): (usize, Arrived)| GroupOutcome {
         arrived,
         account: verification.account(group, |_| 0),
-        lag_at_load_end: None,
+        consumer_lag_at_load_end: None,
     };
     arrivals.groups().into_iter().enumerate().map(so_far).collect()
 }

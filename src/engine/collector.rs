@@ -41,7 +41,7 @@ pub struct Collector {
 #[derive(Debug, Clone, Copy)]
 pub struct PipelineProgress {
     pub finished: u64,
-    pub lag: Option<u64>,
+    pub consumer_lag: Option<u64>,
 }
 
 /// What a trial came to.
@@ -265,7 +265,7 @@ impl Collector {
             payload_bytes: interval.measured.payload_bytes + interval.warm_up.payload_bytes,
             consumed: if self.verified { reception.arrived.first } else { reception.arrived.messages },
             finished: pipeline.map(|pipeline| pipeline.finished - self.last_finished),
-            lag: pipeline.and_then(|pipeline| pipeline.lag),
+            consumer_lag: pipeline.and_then(|pipeline| pipeline.consumer_lag),
             in_flight: self.acks.in_flight(),
             p50_ns: at(0.5),
             p99_ns: at(0.99),

@@ -35,7 +35,7 @@ pub struct Second {
     pub consumed: u64,
     /// Messages that a pipeline was done with in the interval, and how many it was behind at its end.
     pub finished: Option<u64>,
-    pub lag: Option<u64>,
+    pub consumer_lag: Option<u64>,
     /// Messages without outcome at the end of the interval.
     pub in_flight: u64,
     /// Median and 99th percentile of the headline latency in the interval, if anything measured was acknowledged.

@@ -104,7 +104,7 @@ pub(super) struct Sampler<'a, B> {
     /// The latest answer: ends only grow.
     ends: Option<Vec<u64>>,
     /// How far the pipeline was behind when the latest question was answered, until that is told.
-    lag: Option<u64>,
+    consumer_lag: Option<u64>,
 }
 
 impl<'a, B: Broker> Sampler<'a, B> {
@@ -128,7 +128,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
             topic,
             asked: None,
             ends: None,
-            lag: None,
+            consumer_lag: None,
         }
     }
 
@@ -146,8 +146,8 @@ impl<'a, B: Broker> Sampler<'a, B> {
 
     /// Where the pipeline stands. Its lag is told once: it is that of the moment at which it was asked for.
     pub fn progress(&mut self) -> Option<PipelineProgress> {
-        let lag = self.lag.take();
-        self.pipeline.as_ref().map(|pipeline| PipelineProgress { finished: pipeline.finished(), lag })
+        let consumer_lag = self.consumer_lag.take();
+        self.pipeline.as_ref().map(|pipeline| PipelineProgress { finished: pipeline.finished(), consumer_lag })
     }
 
     /// Resolves when it is time to sampler. Of a pipeline that is when the broker has said where its topic ends; one that has
@@ -168,21 +168,21 @@ impl<'a, B: Broker> Sampler<'a, B> {
     }
 
     /// How far the pipeline is behind; `None`: the broker does not say, or there is no pipeline.
-    pub async fn measure_lag(&mut self) -> Option<u64> {
-        self.lag = None;
+    pub async fn measure_consumer_lag(&mut self) -> Option<u64> {
+        self.consumer_lag = None;
         if self.pipeline.is_some() {
             let asked = self.asked.get_or_insert_with(|| self.broker.end_offsets(self.topic).boxed());
             if let Ok(ends) = timeout(LOOK, asked).await {
                 self.answered(ends);
             }
         }
-        self.lag
+        self.consumer_lag
     }
 
     /// Whether the pipeline has not even reached the ends of a while ago.
     pub fn is_known_to_be_behind(&self) -> bool {
-        let behind = self.pipeline.as_ref().and_then(|pipeline| pipeline.lag(self.ends.as_deref()));
-        behind.is_some_and(|lag| lag > 0)
+        let behind = self.pipeline.as_ref().and_then(|pipeline| pipeline.consumer_lag(self.ends.as_deref()));
+        behind.is_some_and(|consumer_lag| consumer_lag > 0)
     }
 
     /// Waits a little, and looks if it is time to.
@@ -196,6 +196,6 @@ impl<'a, B: Broker> Sampler<'a, B> {
     fn answered(&mut self, ends: Option<Vec<u64>>) {
         self.asked = None;
         self.ends = ends;
-        self.lag = self.pipeline.as_ref().and_then(|pipeline| pipeline.lag(self.ends.as_deref()));
+        self.consumer_lag = self.pipeline.as_ref().and_then(|pipeline| pipeline.consumer_lag(self.ends.as_deref()));
     }
 }

@@ -252,7 +252,7 @@ impl Running<'_> {
         }
         let (receive_errors, consumer_crashes) =
             consuming::ended(consumers, sampler.pipeline.as_ref(), &wait.next(), interruption).await;
-        let lag = if interruption.is_urgent() { None } else { sampler.measure_lag().await };
+        let consumer_lag = if interruption.is_urgent() { None } else { sampler.measure_consumer_lag().await };
         let progress = sampler.progress();
         let totals = sampler.collector.close(last_phase, broker.telemetry(), progress, sampler.observer);
         let arrived = self.arrivals.as_ref().map(Arrivals::groups).unwrap_or_default();
@@ -261,7 +261,7 @@ impl Running<'_> {
         let pipeline = match sampler.pipeline {
             Some(pipeline) => {
                 let given_up = interruption.given_up(LAST_ANSWER);
-                Some(pipeline.outcome(lag, at_load_end, given_up).await)
+                Some(pipeline.outcome(consumer_lag, at_load_end, given_up).await)
             }
             None => None,
         };
@@ -388,9 +388,9 @@ impl Running<'_> {
             // What was given back to the group is received twice: the broker knows whether something is left.
             return arrivals.received() >= sampler.collector.acknowledged()
                 && !sampler.is_known_to_be_behind()
-                && sampler.measure_lag().await.is_none_or(|lag| lag == 0);
+                && sampler.measure_consumer_lag().await.is_none_or(|consumer_lag| consumer_lag == 0);
         }
-        !sampler.is_known_to_be_behind() && sampler.measure_lag().await == Some(0)
+        !sampler.is_known_to_be_behind() && sampler.measure_consumer_lag().await == Some(0)
     }
 }
 

@@ -222,8 +222,8 @@ fn crashes(said: &[String]) -> Option<ErrorCount> {
 fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
     trial.scenario.consumers.as_ref().filter(|consumers| consumers.verify)?;
     let mut sum = Verification::default();
-    for (group, GroupOutcome { arrived, account, lag_at_load_end }) in outcome.groups.iter().enumerate() {
-        let caught_up = account.unread == 0 && lag_at_load_end.is_some();
+    for (group, GroupOutcome { arrived, account, consumer_lag_at_load_end }) in outcome.groups.iter().enumerate() {
+        let caught_up = account.unread == 0 && consumer_lag_at_load_end.is_some();
         let one = GroupVerification {
             group,
             received: arrived.received,
@@ -236,7 +236,7 @@ fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
             redelivered: arrived.redelivered,
             reordered: arrived.reordered,
             corrupt: arrived.corrupt,
-            lag_at_load_end: *lag_at_load_end,
+            consumer_lag_at_load_end: *consumer_lag_at_load_end,
             catch_up_ns: caught_up.then(|| arrived.last_first_ns.saturating_sub(outcome.times.load_ended_ns)),
         };
         sum.received += one.received;
@@ -259,14 +259,14 @@ fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
 
 fn client(outcome: &Outcome) -> Client {
     let telemetry = outcome.totals.telemetry;
-    let lag = outcome.timer_lateness.as_ref().filter(|lag| !lag.is_empty()).map(Distribution::histogram);
+    let lateness = outcome.timer_lateness.as_ref().filter(|lateness| !lateness.is_empty()).map(Distribution::histogram);
     Client {
         queue_full_ns: outcome.totals.window.queue_full_ns,
         queue_messages_max: telemetry.queue_messages,
-        timer_lateness: lag.map(|lag| TimerLateness {
-            p50_ns: lag.value_at_quantile(0.5),
-            p99_ns: lag.value_at_quantile(0.99),
-            max_ns: lag.max(),
+        timer_lateness: lateness.map(|lateness| TimerLateness {
+            p50_ns: lateness.value_at_quantile(0.5),
+            p99_ns: lateness.value_at_quantile(0.99),
+            max_ns: lateness.max(),
         }),
         broker_round_trip_p50_ns: telemetry.round_trip_p50_ns,
         broker_round_trip_p99_ns: telemetry.round_trip_p99_ns,
@@ -358,7 +358,7 @@ pub fn series_row(trial: &Trial, second: &Second) -> SeriesRow {
         payload_bytes: second.payload_bytes,
         consumed: trial.scenario.consumers.is_some().then_some(second.consumed),
         finished: second.finished,
-        lag: second.lag,
+        consumer_lag: second.consumer_lag,
         in_flight: second.in_flight,
         p50_ns: second.p50_ns,
         p99_ns: second.p99_ns,

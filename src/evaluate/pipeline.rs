@@ -53,7 +53,7 @@ pub(super) fn pipeline(trial: &Trial, outcome: &Outcome) -> Option<Pipeline> {
         bottleneck: bottleneck(config, figures, &stages, &names, trailing(consuming_ns, working_ns)),
         stages,
         consumer_kept_up: measured.at_load_end.map(|(acknowledged, finished)| kept_up(acknowledged, finished, load_ns)),
-        lag_at_end: measured.lag,
+        consumer_lag_at_end: measured.consumer_lag,
         commit_errors: by_class(&figures.commit_errors, outcome),
         reconciliation: reconciliation(config, outcome, figures, &sinks),
         sinks,

@@ -273,8 +273,11 @@ fn groups(arrivals: Option<&Arrivals>) -> Vec<GroupOutcome> {
     else {
         return Vec::new();
     };
-    let group =
-        |arrived| GroupOutcome { arrived, account: verification.account(0, |_| u64::MAX), lag_at_load_end: None };
+    let group = |arrived| GroupOutcome {
+        arrived,
+        account: verification.account(0, |_| u64::MAX),
+        consumer_lag_at_load_end: None,
+    };
     arrivals.groups().into_iter().map(group).collect()
 }
 

@@ -68,9 +68,11 @@ fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f64, String>
             let slowest = sinks.map(|sink| sink.written_per_second).reduce(f64::min);
             slowest.ok_or("nothing was written: add `[[pipeline.sinks]]`".to_owned())
         }
-        Metric::Lag => {
-            let lag = record.pipeline.as_ref().and_then(|pipeline| pipeline.lag_at_end);
-            lag.map(|lag| lag as f64).ok_or("nobody could tell how far the pipeline was behind".to_owned())
+        Metric::ConsumerLag => {
+            let consumer_lag = record.pipeline.as_ref().and_then(|pipeline| pipeline.consumer_lag_at_end);
+            consumer_lag
+                .map(|consumer_lag| consumer_lag as f64)
+                .ok_or("nobody could tell how far the pipeline was behind".to_owned())
         }
         Metric::Failed => Ok(record.counts.failed as f64),
         Metric::Unresolved => Ok(record.counts.unresolved as f64),
@@ -186,7 +188,7 @@ fn readable_figure(metric: Metric, value: f64) -> String {
             format!("{}/s", readable::rate(value))
         }
         Metric::PayloadBytesPerSecond => format!("{}/s", readable::bytes(value)),
-        Metric::Lag
+        Metric::ConsumerLag
         | Metric::Failed
         | Metric::Unresolved
         | Metric::Lost

@@ -94,7 +94,7 @@ pub struct Outcome {
     /// When it began, in nanoseconds since the trial's epoch.
     pub begin_ns: u64,
     /// Messages it was behind at the end.
-    pub lag: Option<u64>,
+    pub consumer_lag: Option<u64>,
     /// When the load ended: messages that had been acknowledged, and those that were done.
     pub at_load_end: Option<(u64, u64)>,
 }
@@ -192,16 +192,16 @@ impl Pipeline {
     }
 
     /// How far the partitions of these instances are behind their `ends`; `None`: that is not known right now.
-    pub fn lag(&self, ends: Option<&[u64]>) -> Option<u64> {
+    pub fn consumer_lag(&self, ends: Option<&[u64]>) -> Option<u64> {
         let ends = ends?;
-        let mut lag = 0;
+        let mut consumer_lag = 0;
         for progress in &self.shared.progress {
             let progress = lock(progress).clone();
             for (partition, next) in progress.partitions.filter(|_| progress.joined)? {
-                lag += ends.get(partition as usize)?.saturating_sub(next?);
+                consumer_lag += ends.get(partition as usize)?.saturating_sub(next?);
             }
         }
-        Some(lag)
+        Some(consumer_lag)
     }
 
     /// Tells the instances to finish what they have taken, by `deadline` at the latest. Told again, they finish at once.
@@ -213,7 +213,7 @@ impl Pipeline {
     /// `given_up` resolves.
     pub async fn outcome(
         self,
-        lag: Option<u64>,
+        consumer_lag: Option<u64>,
         at_load_end: Option<(u64, u64)>,
         given_up: impl Future<Output = ()>,
     ) -> Outcome {
@@ -222,15 +222,15 @@ impl Pipeline {
             after = self.row_counts() => after,
             () = given_up => self.not_held("the run was ended before it answered"),
         };
-        self.came_to(usage, after, lag, at_load_end)
+        self.came_to(usage, after, consumer_lag, at_load_end)
     }
 
     /// What it came to so far.
-    pub fn so_far(&self, lag: Option<u64>) -> Outcome {
+    pub fn so_far(&self, consumer_lag: Option<u64>) -> Outcome {
         self.came_to(
             ProcessUsage::now().since(self.usage),
             self.not_held("it is asked when the trial has ended"),
-            lag,
+            consumer_lag,
             None,
         )
     }
@@ -244,7 +244,7 @@ impl Pipeline {
         &self,
         usage: ProcessUsage,
         after: Vec<Result<RowCount, String>>,
-        lag: Option<u64>,
+        consumer_lag: Option<u64>,
         at_load_end: Option<(u64, u64)>,
     ) -> Outcome {
         let mut figures = Figures::for_sinks(self.shared.config.sinks.len());
@@ -261,7 +261,7 @@ impl Pipeline {
             row_counts: self.row_counts_before.iter().cloned().zip(after).collect(),
             usage,
             begin_ns: self.begin_ns,
-            lag,
+            consumer_lag,
             at_load_end,
         }
     }

@@ -32,7 +32,7 @@ pub fn series() -> Vec<SeriesRow> {
                 payload_bytes: acknowledged * 100,
                 consumed: Some(acknowledged),
                 finished: None,
-                lag: None,
+                consumer_lag: None,
                 in_flight: 60,
                 p50_ns: Some(1_250_000 + wave[second as usize % 10] * 1_000),
                 p99_ns: Some(2_900_000 + wave[second as usize % 10] * 4_000),

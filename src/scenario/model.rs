@@ -332,7 +332,7 @@ pub enum Metric {
     /// Of the slowest of a pipeline's sinks.
     WrittenPerSecond,
     /// Messages that a pipeline was behind when it ended.
-    Lag,
+    ConsumerLag,
     Failed,
     Unresolved,
     Lost,

@@ -17,8 +17,11 @@ fn verification(record: &Record) -> &Verification {
 
 /// The groups without their times, which no test can foretell.
 fn groups(record: &Record) -> Vec<GroupVerification> {
-    let timeless =
-        |group: &GroupVerification| GroupVerification { lag_at_load_end: None, catch_up_ns: None, ..group.clone() };
+    let timeless = |group: &GroupVerification| GroupVerification {
+        consumer_lag_at_load_end: None,
+        catch_up_ns: None,
+        ..group.clone()
+    };
     verification(record).groups.iter().map(timeless).collect()
 }
 
@@ -106,7 +109,7 @@ fn a_slow_group_that_catches_up_is_waited_for_and_noted() {
     assert_acknowledged(&record, 12_000);
     assert_eq!(groups(&record), [sound(0, 12_000), sound(1, 12_000)]);
     let [quick, slow] = &verification(&record).groups[..] else { panic!("{:?}", record.verification) };
-    assert!(slow.lag_at_load_end.unwrap() > 6_000, "{slow:?}");
+    assert!(slow.consumer_lag_at_load_end.unwrap() > 6_000, "{slow:?}");
     assert!(slow.catch_up_ns.unwrap() > SECOND_NS, "{slow:?}");
     assert!(quick.catch_up_ns.unwrap() < slow.catch_up_ns.unwrap(), "{quick:?}");
     for kind in [ReasonKind::Losses, ReasonKind::Unread] {

@@ -102,7 +102,7 @@ fn a_second_is_valid_and_an_altered_one_is_not() {
         payload_bytes: 900,
         consumed: None,
         finished: None,
-        lag: None,
+        consumer_lag: None,
         in_flight: 1,
         p50_ns: Some(1),
         p99_ns: None,

@@ -97,13 +97,13 @@ fn real_clean_run_reconciles_in_both_databases() {
             load,
             &keys,
             &sinks,
-            "[run]\nmessages = 10_000\n[thresholds]\nrequire = [\"lag = 0\", \"written_per_second > 1\"]\nwhen_invalid = \"ignore\"",
+            "[run]\nmessages = 10_000\n[thresholds]\nrequire = [\"consumer_lag = 0\", \"written_per_second > 1\"]\nwhen_invalid = \"ignore\"",
         );
         let record = Bench::new(&text).run(&[]).expect(0).record();
         assert_balanced(&record, 10_000);
         let pipeline = pipeline(&record);
         assert!(pipeline.sinks.iter().all(|sink| sink.row_count.delta == Some(10_000)), "{:?}", pipeline.sinks);
-        assert_eq!(pipeline.lag_at_end, Some(0));
+        assert_eq!(pipeline.consumer_lag_at_end, Some(0));
         // Receipt comes before any write, for every message.
         let receipt = pipeline.receipt.as_ref().unwrap();
         assert_eq!(receipt.count, 10_000);
@@ -139,7 +139,7 @@ fn real_poison_is_counted_by_class_and_stops_nobody() {
     assert_eq!(classes, BTreeSet::from(["field_missing", "field_nested", "not_json"]));
     let unparsable = pipeline.reconciliation.unparsable;
     let written = pipeline.sinks[0].written;
-    assert_eq!((unparsable + written, pipeline.lag_at_end), (4000, Some(0)));
+    assert_eq!((unparsable + written, pipeline.consumer_lag_at_end), (4000, Some(0)));
     assert_eq!(documents(&mongodb(), "tests", &collection).len() as u64, written);
     assert!(pipeline.unparsable[0].first.contains("position"), "{:?}", pipeline.unparsable);
     assert!(finding(&record, ReasonKind::Unparsable).is_some());
@@ -181,7 +181,7 @@ fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
     let text = scenario(&load, &keys, &sinks, "[run]\nduration = \"60s\"");
     let record = Bench::new(&text).run(&[]).expect(0).record();
     let rest = pipeline(&record);
-    assert_eq!((rest.lag_at_end, rest.consumed), (Some(0), end - done));
+    assert_eq!((rest.consumer_lag_at_end, rest.consumed), (Some(0), end - done));
     let sink = &rest.sinks[0];
     assert_eq!((sink.written + sink.duplicates, sink.refused, sink.not_written), (end - done, 0, 0));
     assert_eq!(documents(&mongodb(), "tests", &topic).len() as u64, end, "each once");
@@ -279,7 +279,7 @@ fn real_slow_database_is_what_binds_the_pipeline() {
     let series = std::fs::read_to_string(bench.run_directory().join("series.jsonl")).unwrap();
     let seconds: Vec<SeriesRow> = series.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(seconds.iter().filter_map(|second| second.finished).sum::<u64>(), 8000);
-    let lags: Vec<u64> = seconds.iter().filter_map(|second| second.lag).collect();
+    let lags: Vec<u64> = seconds.iter().filter_map(|second| second.consumer_lag).collect();
     assert!(lags.iter().any(|lag| *lag > 1000) && lags.last() == Some(&0), "{lags:?}");
 }
 
@@ -345,7 +345,11 @@ fn real_mongodb_refuses_single_rows_and_takes_the_others() {
     let sink = &found.sinks[0];
     let counts = (sink.written, sink.duplicates, sink.refused, sink.not_written);
     assert_eq!(counts, (10, 0, 990, 0), "one of each device: {sink:?}");
-    assert_eq!((sink.row_count.delta, found.lag_at_end), (Some(10), Some(0)), "what is refused counts as done");
+    assert_eq!(
+        (sink.row_count.delta, found.consumer_lag_at_end),
+        (Some(10), Some(0)),
+        "what is refused counts as done"
+    );
     assert!(sink.refused_by_class[0].first_message.contains("E11000"), "{:?}", sink.refused_by_class);
     assert!(reasons(&record).contains(&ReasonKind::NotReconciled));
 }
@@ -383,7 +387,7 @@ fn real_rows_that_a_database_refuses_are_counted_and_do_not_stop_the_others() {
     assert_eq!((hash.written, hash.refused, hash.not_written), (0, 2000, 0));
     assert_eq!(of_class(&hash.refused_by_class, FailureClass::Refused), 2000);
     assert!(hash.refused_by_class[0].first_message.contains("WRONGTYPE"), "{:?}", hash.refused_by_class);
-    assert_eq!((stream.written, found.lag_at_end), (2000, Some(0)), "what is refused counts as done");
+    assert_eq!((stream.written, found.consumer_lag_at_end), (2000, Some(0)), "what is refused counts as done");
     assert_eq!(ask_redis(&redis(), &format!("XLEN {name}-stream")), ":2000");
     assert!(reasons(&record).contains(&ReasonKind::NotReconciled));
 }

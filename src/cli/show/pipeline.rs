@@ -35,8 +35,8 @@ pub(super) fn pipeline(page: &mut Page, record: &Record) {
         let text = format!("{word}: {} of what was acknowledged was done when the load ended", percent(kept_up.share));
         page.labelled("kept up", &text);
     }
-    if let Some(lag) = pipeline.lag_at_end {
-        page.labelled("lag", &format!("{} messages at the end", count(lag)));
+    if let Some(consumer_lag) = pipeline.consumer_lag_at_end {
+        page.labelled("lag", &format!("{} messages at the end", count(consumer_lag)));
     }
     for unparsable in &pipeline.unparsable {
         page.labelled(

@@ -34,7 +34,7 @@ fn groups_of_which_one_was_slow_and_one_lost_messages() {
     let sound = found.groups[0].clone();
     let slow = GroupVerification {
         group: 1,
-        lag_at_load_end: Some(412_000),
+        consumer_lag_at_load_end: Some(412_000),
         catch_up_ns: Some(9_100_000_000),
         ..sound.clone()
     };

@@ -216,12 +216,15 @@ fn verified(group: &GroupVerification, found: &Verification) -> String {
         (true, _) => "each exactly once and whole; the broker promises no order".to_owned(),
         (false, _) => format!("{}; otherwise as sent", listed.join(", ")),
     };
-    if let (Some(lag), Some(catch_up_ns)) = (group.lag_at_load_end, group.catch_up_ns)
-        && lag > 0
+    if let (Some(consumer_lag), Some(catch_up_ns)) = (group.consumer_lag_at_load_end, group.catch_up_ns)
+        && consumer_lag > 0
         && catch_up_ns >= WORTH_TELLING_NS
     {
-        text +=
-            &format!("; {} behind when the load ended, caught up after {}", count(lag), duration(catch_up_ns as f64));
+        text += &format!(
+            "; {} behind when the load ended, caught up after {}",
+            count(consumer_lag),
+            duration(catch_up_ns as f64)
+        );
     }
     if found.saturated {
         text += "; memory exceeded, so these are lower bounds";

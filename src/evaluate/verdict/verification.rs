@@ -94,7 +94,7 @@ fn behind(verification: &Verification) -> Option<Finding> {
             format!(
                 "group {} was {} messages behind when the load ended, and received the last of them {} later",
                 group.group,
-                count(group.lag_at_load_end.unwrap_or(0)),
+                count(group.consumer_lag_at_load_end.unwrap_or(0)),
                 duration(group.catch_up_ns.unwrap_or(0) as f64)
             )
         },
@@ -169,8 +169,11 @@ mod tests {
 
     /// What a group found in a trial with two of them, of which it is the second.
     fn found(group: GroupVerification) -> Option<Verification> {
-        let first =
-            GroupVerification { lag_at_load_end: Some(0), catch_up_ns: Some(0), ..GroupVerification::default() };
+        let first = GroupVerification {
+            consumer_lag_at_load_end: Some(0),
+            catch_up_ns: Some(0),
+            ..GroupVerification::default()
+        };
         Some(Verification {
             lost: group.lost,
             unread: group.unread,
@@ -198,7 +201,8 @@ mod tests {
 
     #[test]
     fn unread_messages_speak_against_it_and_do_not_blame_the_broker() {
-        let one = || GroupVerification { unread: 500, lag_at_load_end: Some(700), ..GroupVerification::default() };
+        let one =
+            || GroupVerification { unread: 500, consumer_lag_at_load_end: Some(700), ..GroupVerification::default() };
         let verdict = judged(|record, _, _| record.verification = found(one()));
         assert_eq!(verdict.reasons.iter().map(|reason| reason.kind).collect::<Vec<_>>(), [Unread]);
         let evidence = &verdict.reasons[0].evidence;
@@ -208,8 +212,8 @@ mod tests {
     #[test]
     fn a_group_that_caught_up_late_is_a_note_and_one_that_caught_up_at_once_is_none() {
         let one = |catch_up_ns| {
-            let (lag_at_load_end, catch_up_ns) = (Some(90), Some(catch_up_ns));
-            found(GroupVerification { lag_at_load_end, catch_up_ns, ..GroupVerification::default() })
+            let (consumer_lag_at_load_end, catch_up_ns) = (Some(90), Some(catch_up_ns));
+            found(GroupVerification { consumer_lag_at_load_end, catch_up_ns, ..GroupVerification::default() })
         };
         assert_eq!(notes(|record, _, _| record.verification = one(1_000_000_000)), []);
         let late = judged(|record, _, _| record.verification = one(9_000_000_000));

@@ -37,7 +37,7 @@ pub struct Pipeline {
     /// Whether the consumers kept up with the producers; `null` when they did not work at the same time.
     pub consumer_kept_up: Option<KeptUp>,
     /// Messages that the instances' partitions held and that were not done at the end; `null` when nobody could tell.
-    pub lag_at_end: Option<u64>,
+    pub consumer_lag_at_end: Option<u64>,
     /// What went wrong when progress was committed, by class.
     pub commit_errors: Vec<ErrorCount>,
     /// Each database, in the order of the scenario.

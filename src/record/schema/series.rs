@@ -42,7 +42,7 @@ pub struct SeriesRow {
     /// Messages that the pipeline was behind at the end of the second: in its partitions, and not done; left out without a
     /// pipeline or where nobody could tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lag: Option<u64>,
+    pub consumer_lag: Option<u64>,
     /// Messages without outcome at the end of the second.
     pub in_flight: u64,
     /// Median of the headline latency of messages acknowledged in this second, in nanoseconds; `null` when there were none.

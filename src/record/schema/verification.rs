@@ -74,7 +74,7 @@ pub struct GroupVerification {
     /// Messages whose payload is not what was sent.
     pub corrupt: u64,
     /// Messages that were acknowledged and not received when the load ended; `null` if the group began after the load.
-    pub lag_at_load_end: Option<u64>,
+    pub consumer_lag_at_load_end: Option<u64>,
     /// From the end of the load to the last first arrival, in nanoseconds: 0 if nothing came after the load. `null` if the
     /// group never caught up, or began after the load.
     pub catch_up_ns: Option<u64>,

@@ -253,7 +253,7 @@ fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'s
         Metric::WrittenPerSecond if scenario.pipeline.as_ref().is_none_or(|pipeline| pipeline.sinks.is_empty()) => {
             ("nothing is written", "add `[[pipeline.sinks]]`")
         }
-        Metric::Lag if scenario.pipeline.is_none() => ("nobody is behind", "add `[pipeline]`"),
+        Metric::ConsumerLag if scenario.pipeline.is_none() => ("nobody is behind", "add `[pipeline]`"),
         Metric::ConsumedPerSecond if consumers.is_none() => ("nothing is consumed", "add `[consumers]`"),
         Metric::Latency(LatencyKind::EndToEnd, _) if !consumers.is_some_and(|consumers| consumers.end_to_end) => {
             ("end-to-end latency is not measured", "add `[consumers]` with `end_to_end = true`")

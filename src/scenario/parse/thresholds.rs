@@ -12,7 +12,7 @@ const METRICS: [(&str, Metric); 13] = [
     ("payload_bytes_per_second", Metric::PayloadBytesPerSecond),
     ("consumed_per_second", Metric::ConsumedPerSecond),
     ("written_per_second", Metric::WrittenPerSecond),
-    ("lag", Metric::Lag),
+    ("consumer_lag", Metric::ConsumerLag),
     ("failed", Metric::Failed),
     ("unresolved", Metric::Unresolved),
     ("lost", Metric::Lost),
@@ -182,7 +182,7 @@ mod tests {
         "10 parsecs" is not a duration: there is no unit `parsecs`: write a number and one of ns, us, ms, s, min, h, as in "30s"
         there is no metric `messages_per_secnd`: did you mean `messages_per_second`?
         there is no metric `end_too_end.p99`: did you mean `end_to_end.p99`? Any percentile, `mean` and `max` will do
-        there is no metric `speed`: there are p99 and the like, `mean`, `max`, alone or after `response`, `service`, `schedule_delay` and `end_to_end` with a dot; and `messages_per_second`, `payload_bytes_per_second`, `consumed_per_second`, `written_per_second`, `lag`, `failed`, `unresolved`, `lost`, `unread`, `duplicated`, `reordered`, `corrupt` and `cpu_per_message`
+        there is no metric `speed`: there are p99 and the like, `mean`, `max`, alone or after `response`, `service`, `schedule_delay` and `end_to_end` with a dot; and `messages_per_second`, `payload_bytes_per_second`, `consumed_per_second`, `written_per_second`, `consumer_lag`, `failed`, `unresolved`, `lost`, `unread`, `duplicated`, `reordered`, `corrupt` and `cpu_per_message`
         "many" is not a count: it does not begin with a number: write a whole number, or a number with k, M or G, as in "20M"
         "##);
     }
