@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use super::catch_up::GroupOutcome;
 use super::collector::{Collector, Totals};
+use super::context::TrialContext;
 use super::observer::Phase;
-use super::outcome::{End, Ledger, Outcome, Times};
-use super::pacer::Pacer;
-use super::sender::{Attempted, Sent};
-use super::trial::Running;
-use super::trial_window::TrialWindow;
+use super::outcome::{End, GroupOutcome, Ledger, Outcome, Times};
+use super::send::{Attempted, Pacer, Sent, TrialWindow};
 use crate::broker::Broker;
 use crate::measure::host::HostSampler;
 use crate::measure::{Arrivals, Arrived, Errors};
@@ -17,7 +14,7 @@ use crate::pipeline::Pipeline;
 
 /// What is needed besides the collector's totals.
 pub(super) struct Checkpoints<'a> {
-    trial: &'a Running<'a>,
+    trial: &'a TrialContext<'a>,
     trial_window: Arc<TrialWindow>,
     pacer: Option<Arc<Pacer>>,
     /// Of the measured phase and what follows.
@@ -27,7 +24,7 @@ pub(super) struct Checkpoints<'a> {
 }
 
 impl<'a> Checkpoints<'a> {
-    pub fn new(trial: &'a Running<'a>, trial_window: Arc<TrialWindow>, pacer: Option<Arc<Pacer>>) -> Self {
+    pub fn new(trial: &'a TrialContext<'a>, trial_window: Arc<TrialWindow>, pacer: Option<Arc<Pacer>>) -> Self {
         let loaded_until_ns = trial_window.load_start_ns;
         Checkpoints { trial, trial_window, pacer, usage: HostSampler::begin_without_probe(), loaded_until_ns }
     }
@@ -66,7 +63,7 @@ impl<'a> Checkpoints<'a> {
         Outcome {
             end: End::Running,
             started_at: trial.started_at,
-            open_loop: trial.open,
+            open_loop: trial.is_open_loop(),
             ledger: Ledger::so_far(attempted, &totals.outcomes),
             sent,
             times: Times {

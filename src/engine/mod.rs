@@ -1,44 +1,34 @@
 //! Runs one trial: prepare ▸ warm up ▸ measure ▸ drain ▸ verify.
 //!
-//! - [`run`]: the phases, in order.
-//! - `producing`: the producer task's three loops, one per kind of load; `sender` is what they share.
-//! - `consuming`: the consumer task.
-//! - `trial_window`, `quota`, `rounds`, `pacer`: when to send, how much is left, together or alone.
-//! - `catch_up`: the wait for consumers after the load, and what they were offered.
-//! - `stall`: notices a load that no longer moves.
-//! - `look`, `collector`: look at all recorders once a second and add up; an [`Observer`] is told.
-//! - `checkpoint`: the trial as if it had ended now, for an observer that wants to keep it.
+//! - `trial`: the phases, in order. `prepare`: the first one. `load_phase`: warm-up and measured window.
+//! - `send`: producers. `receive`: consumers and pipelines.
+//! - `sampler`, `collector`: read all recorders once a second and add up; an [`Observer`] is told.
+//! - `checkpoint`: the trial as if it had ended now, for an observer that keeps it.
 //! - [`Interruption`]: what the user's signals end.
-//! - [`Outcome`]: what it came to.
+//! - [`Outcome`]: what was measured.
 
-mod catch_up;
 mod checkpoint;
 mod collector;
-mod consuming;
+mod context;
 mod dispatch;
 mod interruption;
+mod load_phase;
 mod observer;
 mod outcome;
-mod pacer;
-mod producing;
-mod quota;
-mod rounds;
+mod prepare;
+mod receive;
 mod sampler;
-mod sender;
-mod stall;
-mod starting;
+mod send;
 mod trial;
-mod trial_window;
 
-pub use catch_up::GroupOutcome;
 #[cfg(test)]
 pub(crate) use collector::Collector;
 pub use collector::{PartTotals, Totals, WindowTotals};
 pub use dispatch::run_scenario;
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{Observer, Phase, Second};
-pub use outcome::{Account, End, Ledger, Outcome, Times};
-pub use sender::{Attempted, Sent};
+pub use outcome::{Account, End, GroupOutcome, Ledger, Outcome, Times};
+pub use send::{Attempted, Sent};
 pub use trial::run;
 
 use crate::broker::BrokerError;
@@ -49,7 +39,7 @@ use crate::load::LoadError;
 pub struct TrialIdentity {
     /// Topics, groups and client ids begin with it.
     pub run_id: String,
-    /// Carried in every envelope.
+    /// Carried in every trace header.
     pub tag: u32,
 }
 

@@ -2,12 +2,11 @@
 
 use std::time::SystemTime;
 
-use super::catch_up::GroupOutcome;
 use super::collector::Totals;
-use super::sender::{Attempted, Sent};
+use super::send::{Attempted, Sent};
 use crate::broker::BrokerInfo;
 use crate::measure::host::HostUsage;
-use crate::measure::{Acks, Distribution, Errors, Interval, Tally};
+use crate::measure::{Acks, Arrived, Distribution, Errors, GroupAccount, Interval, Tally};
 use crate::pipeline;
 
 /// How a trial ended.
@@ -64,6 +63,15 @@ pub struct Outcome {
     pub identity: BrokerInfo,
     /// What went wrong when topics were removed and connections closed.
     pub close_error: Option<String>,
+}
+
+/// What one group received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupOutcome {
+    pub arrived: Arrived,
+    pub account: GroupAccount,
+    /// Messages that were acknowledged and had not arrived when the load ended; `None`: the group had not begun then.
+    pub consumer_lag_at_load_end: Option<u64>,
 }
 
 /// The moments of a trial, in nanoseconds since its epoch.

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 
 use super::checkpoint::Checkpoints;
-use super::collector::{Collector, PipelineProgress};
+use super::collector::{Collector, PipelineProgress, Totals};
 use super::observer::{Observer, Phase};
 use crate::broker::{Broker, Topic};
 use crate::pipeline::Pipeline;
@@ -183,6 +183,13 @@ impl<'a, B: Broker> Sampler<'a, B> {
     pub fn is_known_to_be_behind(&self) -> bool {
         let behind = self.pipeline.as_ref().and_then(|pipeline| pipeline.consumer_lag(self.ends.as_deref()));
         behind.is_some_and(|consumer_lag| consumer_lag > 0)
+    }
+
+    /// Takes the last sample: outcomes that come later stay unresolved.
+    pub fn close(mut self, phase: Phase) -> (Totals, Option<Pipeline>) {
+        let progress = self.progress();
+        let totals = self.collector.close(phase, self.broker.telemetry(), progress, self.observer);
+        (totals, self.pipeline)
     }
 
     /// Waits a little, and looks if it is time to.

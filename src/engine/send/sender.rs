@@ -25,7 +25,7 @@ pub struct Shared {
     pub trial_window: Arc<TrialWindow>,
     pub quota: Arc<Quota>,
     pub payloads: Arc<PayloadPool>,
-    pub envelope: TraceHeaderMode,
+    pub trace_header: TraceHeaderMode,
     pub run_tag: u32,
     /// Producers of the trial.
     pub producers: u64,
@@ -99,7 +99,7 @@ struct Parts {
     pooled: u64,
     /// The payload's bytes in the scratch; `None` where the pooled payload is sent as it is.
     payload: Option<usize>,
-    has_envelope: bool,
+    has_trace_header: bool,
     key: Option<u32>,
     stamp: SendTag,
 }
@@ -172,7 +172,7 @@ impl<P: Producer> Sender<P> {
             SendTag::new(self.producer_index, self.sequence, sent_ns, sent_ns.saturating_sub(intended_ns), measured);
         let pooled = self.next_payload;
         self.next_payload = self.next_payload.wrapping_add(1);
-        let mut parts = Parts { pooled, payload: None, has_envelope: false, key: None, stamp };
+        let mut parts = Parts { pooled, payload: None, has_trace_header: false, key: None, stamp };
         if let Some(live) = self.shared.payloads.live(pooled) {
             let begin = self.scratch.len();
             let unix_ns = self.shared.acks.clock().epoch_unix_ns() + intended_ns;
@@ -181,8 +181,8 @@ impl<P: Producer> Sender<P> {
             live.render(&mut self.scratch, counter, unix_ns);
             parts.payload = Some(self.scratch.len() - begin);
         }
-        if self.shared.envelope != TraceHeaderMode::None {
-            self.enclose(&mut parts, intended_ns, measured);
+        if self.shared.trace_header != TraceHeaderMode::None {
+            self.add_trace_header(&mut parts, intended_ns, measured);
         }
         if let Some(key) = self.keys.next_key() {
             self.scratch.extend_from_slice(key);
@@ -193,9 +193,9 @@ impl<P: Producer> Sender<P> {
         self.parts.push(parts);
     }
 
-    fn enclose(&mut self, parts: &mut Parts, intended_ns: u64, measured: bool) {
+    fn add_trace_header(&mut self, parts: &mut Parts, intended_ns: u64, measured: bool) {
         let shared = &self.shared;
-        let envelope = TraceHeader {
+        let trace_header = TraceHeader {
             run_tag: shared.run_tag,
             producer: self.producer_index as u32,
             measured,
@@ -203,11 +203,11 @@ impl<P: Producer> Sender<P> {
             intended_ns,
         };
         let begin = self.scratch.len();
-        match shared.envelope {
+        match shared.trace_header {
             TraceHeaderMode::None => {}
             TraceHeaderMode::InPayload => {
                 self.scratch.extend_from_slice(shared.payloads.get(parts.pooled));
-                envelope.seal(&mut self.scratch[begin..], shared.payloads.checksum(parts.pooled));
+                trace_header.seal(&mut self.scratch[begin..], shared.payloads.checksum(parts.pooled));
                 parts.payload = Some(self.scratch.len() - begin);
             }
             TraceHeaderMode::Beside => {
@@ -216,8 +216,8 @@ impl<P: Producer> Sender<P> {
                     None => shared.payloads.checksum(parts.pooled),
                 };
                 self.scratch.resize(begin + TRACE_HEADER_BYTES, 0);
-                envelope.seal(&mut self.scratch[begin..], checksum);
-                parts.has_envelope = true;
+                trace_header.seal(&mut self.scratch[begin..], checksum);
+                parts.has_trace_header = true;
             }
         }
     }
@@ -232,7 +232,7 @@ impl<P: Producer> Sender<P> {
         for parts in &self.parts {
             let mut next = |length: usize| scratch.split_off(..length).expect("parts were appended in this order");
             let payload = parts.payload.map(&mut next).unwrap_or_else(|| shared.payloads.get(parts.pooled));
-            let envelope = parts.has_envelope.then(|| next(TRACE_HEADER_BYTES));
+            let envelope = parts.has_trace_header.then(|| next(TRACE_HEADER_BYTES));
             let key = parts.key.map(|length| next(length as usize));
             payload_bytes += payload.len() as u64;
             outgoing.push(Outgoing { payload, key, envelope, stamp: parts.stamp });

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::interruption::{InterruptiblePhase, Interruption};
 use crate::broker::{Consumer, ReceiveError, ReceivePause};
+use crate::engine::interruption::{InterruptiblePhase, Interruption};
 use crate::measure::{ArrivalRecorder, Clock, Errors};
 use crate::pipeline::Pipeline;
 
@@ -19,7 +19,7 @@ pub async fn consume<C: Consumer>(
     mut consumer: C,
     mut recorder: ArrivalRecorder,
     clock: Clock,
-    mut stop: watch::Receiver<bool>,
+    stop: CancellationToken,
 ) -> Errors {
     let mut errors = Errors::default();
     let mut pause = ReceivePause::default();
@@ -30,7 +30,7 @@ pub async fn consume<C: Consumer>(
         };
         let ready = tokio::select! {
             ready = round => ready,
-            _ = stop.wait_for(|stop| *stop) => return errors,
+            () = stop.cancelled() => return errors,
         };
         let taken = ready.and_then(|()| {
             let mut batch = recorder.batch();
@@ -91,7 +91,7 @@ mod tests {
     /// Fails so many times, then tells the test that it was asked again.
     struct Recovering {
         failures: usize,
-        recovered: watch::Sender<bool>,
+        recovered: CancellationToken,
     }
 
     impl Consumer for Recovering {
@@ -103,7 +103,7 @@ mod tests {
                     message: "the broker is gone".to_owned(),
                 });
             }
-            self.recovered.send_replace(true);
+            self.recovered.cancel();
             std::future::pending().await
         }
 
@@ -116,8 +116,8 @@ mod tests {
     async fn errors_are_counted_and_survived() {
         let clock = Clock::start();
         let arrivals = Arrivals::new(clock, 0, 1, None);
-        let (recovered, stop) = watch::channel(false);
-        let consumer = Recovering { failures: 6, recovered };
+        let stop = CancellationToken::new();
+        let consumer = Recovering { failures: 6, recovered: stop.clone() };
         let errors = consume(consumer, arrivals.recorder(SubscriptionIndex { group: 0, topic: 0 }), clock, stop).await;
         let [(class, tally)] = errors.iter().collect::<Vec<_>>()[..] else { panic!("{errors:?}") };
         assert_eq!((class, tally.count), (FailureClass::ConnectionLost, 6));

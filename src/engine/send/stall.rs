@@ -6,7 +6,7 @@ use crate::scenario::{Load, RunLimits, Schedule};
 
 /// Watches a load that is bounded by messages or bytes. One that is bounded by time ends by itself, and may sit out a broker's
 /// absence until then.
-pub(super) struct StallWatch<'a> {
+pub struct StallWatch<'a> {
     /// `None`: the load ends by itself.
     deadline_ns: Option<u64>,
     schedule: Option<&'a Schedule>,

@@ -11,12 +11,13 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::time::{Instant, timeout};
 
-use super::interruption::InterruptiblePhase;
-use super::observer::Phase;
-use super::sampler::Sampler;
-use super::trial::Running;
 use crate::broker::{Broker, Topic};
-use crate::measure::{Arrived, GroupAccount, GroupProgress, SubscriptionIndex};
+use crate::engine::context::TrialContext;
+use crate::engine::interruption::InterruptiblePhase;
+use crate::engine::observer::Phase;
+use crate::engine::outcome::GroupOutcome;
+use crate::engine::sampler::Sampler;
+use crate::measure::{Arrived, GroupProgress, SubscriptionIndex};
 
 /// Consumers that have received nothing for so long may have reached the ends: the broker is asked.
 const ASK_AFTER: Duration = Duration::from_millis(250);
@@ -29,15 +30,6 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// Of each topic, the offset that the next message of each partition will have; `None`: not known.
 type Ends = Vec<Option<Vec<u64>>>;
-
-/// What one group came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GroupOutcome {
-    pub arrived: Arrived,
-    pub account: GroupAccount,
-    /// Messages that were acknowledged and had not arrived when the load ended; `None`: the group had not begun then.
-    pub consumer_lag_at_load_end: Option<u64>,
-}
 
 /// A wait that goes on as long as there is progress.
 pub(super) struct Patience {
@@ -70,9 +62,9 @@ impl Patience {
 
 /// The consumers of a trial after its load.
 pub(super) struct CatchUp<'a, B> {
-    running: &'a Running<'a>,
+    context: &'a TrialContext<'a>,
     broker: &'a B,
-    starts: &'a [Vec<u64>],
+    starts: Vec<Vec<u64>>,
     lags: Option<Vec<u64>>,
     longest: Duration,
     watches: Vec<Watch>,
@@ -85,7 +77,7 @@ pub(super) struct CatchUp<'a, B> {
     ends: Ends,
 }
 
-/// What is remembered of a group from one look to the next.
+/// What is remembered of a group from one sample to the next.
 struct Watch {
     progress: GroupProgress,
     /// Since when neither a message nor an error has come.
@@ -95,36 +87,33 @@ struct Watch {
     has_all: bool,
 }
 
-impl Running<'_> {
-    /// Where the partitions of each topic end before the load, by topic; topics in `created` are empty. A partition of which that is not
-    /// known says so by [`u64::MAX`].
-    pub async fn starts<B: Broker>(&self, broker: &B, created: &[String]) -> Vec<Vec<u64>> {
-        let verified = self.arrivals.as_ref().is_some_and(|arrivals| arrivals.verification().is_some());
-        let start = |topic: &Topic| {
-            let unknown = vec![u64::MAX; topic.partitions as usize];
-            let is_empty = created.contains(&topic.name) || !verified;
-            let topic = topic.clone();
-            async move {
-                match is_empty {
-                    true => Vec::new(),
-                    false => timeout(ANSWER, broker.end_offsets(&topic)).await.ok().flatten().unwrap_or(unknown),
-                }
+/// Where the partitions of each topic end before the load, by topic; topics in `created` are empty. [`u64::MAX`] stands for an
+/// end offset that the broker did not tell.
+pub async fn starts<B: Broker>(context: &TrialContext<'_>, broker: &B, created: &[String]) -> Vec<Vec<u64>> {
+    let start = |topic: &Topic| {
+        let unknown = vec![u64::MAX; topic.partitions as usize];
+        let is_empty = created.contains(&topic.name) || context.verification().is_none();
+        let topic = topic.clone();
+        async move {
+            match is_empty {
+                true => Vec::new(),
+                false => timeout(ANSWER, broker.end_offsets(&topic)).await.ok().flatten().unwrap_or(unknown),
             }
-        };
-        join_all(self.topics.iter().map(start)).await
-    }
+        }
+    };
+    join_all(context.topics.iter().map(start)).await
 }
 
 impl<'a, B: Broker> CatchUp<'a, B> {
-    /// When the load has ended; `starts` are [`Running::starts`], and `consuming` tells whether consumers had begun.
+    /// When the load has ended; `starts` are those of [`starts`], and `consuming` tells whether consumers had begun.
     pub fn begin(
-        running: &'a Running<'a>,
+        context: &'a TrialContext<'a>,
         broker: &'a B,
-        starts: &'a [Vec<u64>],
+        starts: Vec<Vec<u64>>,
         consuming: bool,
         longest: Duration,
     ) -> Self {
-        let arrivals = running.arrivals.as_ref();
+        let arrivals = context.arrivals.as_ref();
         let verification = arrivals.and_then(|arrivals| arrivals.verification());
         let consumer_lag = |verification: &crate::measure::Verification| {
             (0..verification.groups()).map(|group| verification.account(group, |_| u64::MAX).missing()).collect()
@@ -132,7 +121,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         let now = Instant::now();
         let watch = |progress| Watch { progress, quiet_since: now, compared: None, has_all: false };
         CatchUp {
-            running,
+            context,
             broker,
             starts,
             lags: verification.filter(|_| consuming).map(consumer_lag),
@@ -141,13 +130,13 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             until: now,
             asked: None,
             asked_at: None,
-            ends: vec![None; running.topics.len()],
+            ends: vec![None; context.topics.len()],
         }
     }
 
     /// A wait as long as the scenario wants to have it.
     pub fn patience(&self) -> Patience {
-        Patience::new(self.running.scenario.run.drain_deadline, self.longest)
+        Patience::new(self.context.scenario.run.drain_deadline, self.longest)
     }
 
     /// Waits until every group has all that was acknowledged, or has read all partitions to their ends, or none receives anything
@@ -221,15 +210,15 @@ impl<'a, B: Broker> CatchUp<'a, B> {
 
     /// Of each producer, from which message on the group may not have been offered what was acknowledged.
     fn passed_until(&self, group: usize, arrived: &Arrived, idle: bool) -> Vec<u64> {
-        let producers = self.running.scenario.producers.count;
+        let producers = self.context.scenario.producers.count;
         let mut passed = vec![0; producers];
-        let Some(arrivals) = &self.running.arrivals else { return passed };
+        let Some(arrivals) = &self.context.arrivals else { return passed };
         // Where the broker has offsets, one that does not tell the ends is in trouble, and so may its consumers be.
         let has_offered_all = idle
             && !B::DESCRIPTOR.capabilities.offsets
-            && self.until - self.watches[group].quiet_since >= self.running.scenario.run.drain_deadline;
+            && self.until - self.watches[group].quiet_since >= self.context.scenario.run.drain_deadline;
         let has_order = arrived.unordered + arrived.order_unchecked == 0;
-        for (topic, described) in self.running.topics.iter().enumerate() {
+        for (topic, described) in self.context.topics.iter().enumerate() {
             let place = SubscriptionIndex { group, topic };
             let partitions = match self.unreached(place) {
                 Some(unreached) => unreached,
@@ -241,7 +230,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             }
             let of_topic = arrivals.passed_until(place, &partitions, producers);
             for (producer_index, until) in of_topic.into_iter().enumerate() {
-                if self.running.topic_of(producer_index) == topic {
+                if self.context.topic_of(producer_index) == topic {
                     passed[producer_index] = until;
                 }
             }
@@ -252,7 +241,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     /// The partitions whose end the consumers at `place` have not reached; `None`: the broker does not tell the ends.
     fn unreached(&self, place: SubscriptionIndex) -> Option<Vec<u32>> {
         let ends = self.ends[place.topic].as_ref()?;
-        let next = self.running.arrivals.as_ref()?.next_positions(place);
+        let next = self.context.arrivals.as_ref()?.next_positions(place);
         let starts = &self.starts[place.topic];
         let at = |offsets: &[u64], partition: usize| offsets.get(partition).copied().unwrap_or(0);
         let is_unreached = |partition: &usize| {
@@ -264,13 +253,13 @@ impl<'a, B: Broker> CatchUp<'a, B> {
 
     fn has_reached_all_ends(&self) -> bool {
         let places = (0..self.watches.len())
-            .flat_map(|group| (0..self.running.topics.len()).map(move |topic| SubscriptionIndex { group, topic }));
+            .flat_map(|group| (0..self.context.topics.len()).map(move |topic| SubscriptionIndex { group, topic }));
         places.into_iter().all(|place| self.unreached(place).is_some_and(|unreached| unreached.is_empty()))
     }
 
     /// Looks what has come.
     fn watch(&mut self) {
-        let Some(arrivals) = &self.running.arrivals else { return };
+        let Some(arrivals) = &self.context.arrivals else { return };
         let now = Instant::now();
         for (watch, progress) in self.watches.iter_mut().zip(arrivals.progress()) {
             if progress != watch.progress {
@@ -282,7 +271,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
 
     /// Whether every group has all of the `acknowledged` messages. Of damaged ones it is not known which they were.
     fn has_all(&mut self, acknowledged: u64) -> bool {
-        let verification = self.running.arrivals.as_ref().and_then(|arrivals| arrivals.verification());
+        let verification = self.context.arrivals.as_ref().and_then(|arrivals| arrivals.verification());
         for (group, watch) in self.watches.iter_mut().enumerate() {
             let GroupProgress { first, corrupt, .. } = watch.progress;
             let may_have_all = first + corrupt >= acknowledged;
@@ -299,7 +288,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     }
 
     fn verification(&self) -> Option<&crate::measure::Verification> {
-        self.running.arrivals.as_ref().and_then(|arrivals| arrivals.verification())
+        self.context.arrivals.as_ref().and_then(|arrivals| arrivals.verification())
     }
 
     /// Asks where the partitions end, unless that has just been asked.
@@ -308,7 +297,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         if self.asked.is_some() || recently || self.verification().is_none() {
             return;
         }
-        let (broker, topics) = (self.broker, &self.running.topics);
+        let (broker, topics) = (self.broker, &self.context.topics);
         self.asked_at = Some(Instant::now());
         self.asked = Some(async move { join_all(topics.iter().map(|topic| broker.end_offsets(topic))).await }.boxed());
     }

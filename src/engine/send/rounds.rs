@@ -1,4 +1,4 @@
-//! The round barrier: every producer sends one batch, and nobody sends the next before all are acknowledged.
+//! Rounds: every producer sends one batch, and the next round begins when all batches are acknowledged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::watch;
 
 use super::quota::Quota;
+use super::sender::{Sender, Sent};
 use super::trial_window::TrialWindow;
+use super::window_rule::WindowRule;
+use crate::broker::Producer;
 
 /// A barrier whose last arrival decides for all whether there is another round.
 pub struct Rounds {
@@ -62,4 +65,29 @@ impl Rounds {
             () = self.trial_window.stopped() => Round { number: finished + 1, go: false, begin_ns: 0 },
         }
     }
+}
+
+/// Sends a batch in every round, then waits for its acknowledgements and for everybody else.
+pub async fn run<P: Producer>(mut sender: Sender<P>, rule: WindowRule, rounds: Arc<Rounds>) -> Sent {
+    let shared = sender.shared().clone();
+    let window = shared.acks.window(sender.producer_index());
+    let mut finished = 0;
+    shared.trial_window.begun().await;
+    loop {
+        let round = rounds.next(finished).await;
+        if !round.go {
+            break;
+        }
+        finished = round.number;
+        let now_ns = shared.trial_window.clock().now_ns();
+        let measured = shared.trial_window.is_measured(round.begin_ns);
+        if sender.send_now(rule.batch as usize, now_ns, measured).await.is_err() {
+            break;
+        }
+        if !window.resolved_reaches(window.submitted(), shared.acks.stopped()).await {
+            break;
+        }
+        tokio::task::coop::consume_budget().await;
+    }
+    sender.sent(None)
 }

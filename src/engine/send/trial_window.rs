@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::measure::{Acks, Clock};
 
@@ -18,7 +18,7 @@ pub struct TrialWindow {
     /// Nothing is intended from here on: where the scenario's duration ends, or, in an open loop bounded by messages, right
     /// after its last one is due. `u64::MAX` in a closed loop that is not limited in time.
     pub load_end_ns: u64,
-    stop: watch::Sender<bool>,
+    stop: CancellationToken,
 }
 
 impl TrialWindow {
@@ -34,7 +34,7 @@ impl TrialWindow {
         let by_duration = duration.map_or(u64::MAX, |duration| measure_start_ns + duration.as_nanos() as u64);
         let by_messages = due_by_ns.map_or(u64::MAX, |due_by_ns| load_start_ns.saturating_add(due_by_ns));
         let load_end_ns = by_duration.min(by_messages);
-        TrialWindow { acks, load_start_ns, measure_start_ns, load_end_ns, stop: watch::Sender::new(false) }
+        TrialWindow { acks, load_start_ns, measure_start_ns, load_end_ns, stop: CancellationToken::new() }
     }
 
     pub fn clock(&self) -> Clock {
@@ -75,12 +75,11 @@ impl TrialWindow {
     /// Ends the load for all producers, wherever they wait.
     pub fn stop(&self) {
         self.acks.stop();
-        self.stop.send_replace(true);
+        self.stop.cancel();
     }
 
     /// Resolves once the load has been stopped.
     pub async fn stopped(&self) {
-        // The sender lives in `self`, so the wait cannot fail.
-        let _ = self.stop.subscribe().wait_for(|stopped| *stopped).await;
+        self.stop.cancelled().await;
     }
 }

@@ -1,0 +1,214 @@
+//! The load: warm-up and measured window, from the first intended message until every producer has ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
+
+use super::checkpoint::Checkpoints;
+use super::collector::Collector;
+use super::context::TrialContext;
+use super::interruption::InterruptiblePhase;
+use super::observer::{Observer, Phase};
+use super::outcome::End;
+use super::sampler::{Rhythm, Sampler};
+use super::send::{self, Pacer, Sent, StallWatch, TrialWindow};
+use crate::broker::{Broker, Producer};
+use crate::load::due_by;
+use crate::measure::host::{HostSampler, HostUsage};
+use crate::pipeline::Pipeline;
+use crate::scenario::Load;
+
+/// Between starting the tasks and the first intended message.
+const RUN_UP: Duration = Duration::from_millis(20);
+
+/// How long after its last intended time an open loop may still send what is due: many times a wake-up's lateness.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// Producers at work.
+pub(super) struct LoadPhase<'a> {
+    context: &'a TrialContext<'a>,
+    trial_window: Arc<TrialWindow>,
+    pacer: Option<Arc<Pacer>>,
+    tasks: JoinSet<Sent>,
+    phase: Phase,
+    stall: StallWatch<'a>,
+    host_sampler: HostSampler,
+    usage: Option<HostUsage>,
+    sent: Vec<Sent>,
+    end: End,
+    crash: Option<String>,
+}
+
+/// How the load came to its end.
+pub(super) struct Loaded {
+    pub end: End,
+    /// Why a producer crashed.
+    pub crash: Option<String>,
+    pub sent: Vec<Sent>,
+    /// Of the measured window.
+    pub usage: HostUsage,
+    pub ended_ns: u64,
+    pub trial_window: Arc<TrialWindow>,
+    pub pacer: Option<Arc<Pacer>>,
+}
+
+impl<'a> LoadPhase<'a> {
+    /// Starts one task for each producer.
+    pub fn begin<P: Producer>(context: &'a TrialContext<'a>, producers: Vec<P>) -> Self {
+        let scenario = context.scenario;
+        let limits = &scenario.run;
+        let quota = send::quota(context);
+        let due_by_ns = match (&scenario.load, quota.messages()) {
+            (Load::Open(schedule), Some(messages)) => {
+                Some(due_by(schedule, scenario.producers.count, limits.warm_up.as_nanos() as u64, messages))
+            }
+            _ => None,
+        };
+        let clock = context.acks.clock();
+        let load_start_ns = clock.now_ns() + RUN_UP.as_nanos() as u64;
+        let acks = context.acks.clone();
+        let trial_window = TrialWindow::new(acks, load_start_ns, limits.warm_up, limits.stop.duration, due_by_ns);
+        let trial_window = Arc::new(trial_window);
+        let pacer = || Arc::new(Pacer::start(clock, scenario.producers.count, scenario.pacing));
+        let pacer = context.is_open_loop().then(pacer);
+        let tasks = send::start(context, producers, &trial_window, quota, pacer.as_ref());
+        LoadPhase {
+            context,
+            trial_window,
+            pacer,
+            sent: Vec::with_capacity(tasks.len()),
+            tasks,
+            phase: if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp },
+            stall: StallWatch::new(&scenario.load, limits),
+            host_sampler: HostSampler::begin(),
+            usage: None,
+            end: End::Completed,
+            crash: None,
+        }
+    }
+
+    /// Samples this load for `observer`.
+    pub fn sampler<'s, B: Broker>(
+        &self,
+        broker: &'s B,
+        observer: &'s mut dyn Observer,
+        pipeline: Option<Pipeline>,
+    ) -> Sampler<'s, B>
+    where
+        'a: 's,
+    {
+        let (context, window) = (self.context, &self.trial_window);
+        let begin_ns = window.load_start_ns;
+        let parts = match (&context.scenario.load, window.nominal_end_ns()) {
+            (Load::Open(schedule), Some(end_ns)) => {
+                schedule.parts(window.measure_start_ns - begin_ns, end_ns - begin_ns)
+            }
+            _ => Vec::new(),
+        };
+        let at = |offset_ns| context.acks.clock().instant(offset_ns);
+        let length = window.nominal_end_ns().map(|end_ns| Duration::from_nanos(end_ns - window.measure_start_ns));
+        let ends_of_parts: Vec<_> = parts.iter().map(|part| at(begin_ns + part.end_ns)).collect();
+        let rhythm = Rhythm::new(at(begin_ns), at(window.measure_start_ns), length, ends_of_parts.into_iter());
+        let nominal_end_ns = window.nominal_end_ns().map(|end_ns| end_ns - begin_ns);
+        let (acks, arrivals) = (context.acks.clone(), context.arrivals.clone());
+        let collector = Collector::new(acks, arrivals, &context.scenario.load, parts, begin_ns, nominal_end_ns);
+        let checkpoints = Checkpoints::new(context, window.clone(), self.pacer.clone());
+        Sampler::begin(collector, broker, observer, pipeline, checkpoints, &context.topics[0], rhythm)
+    }
+
+    /// Keeps the load going until every producer has ended. The measured window ends when nothing more is intended, even if
+    /// producers are still late with messages that were due.
+    pub async fn run<B: Broker>(mut self, signals: &InterruptiblePhase, sampler: &mut Sampler<'_, B>) -> Loaded {
+        let clock = self.trial_window.clock();
+        let at = |offset_ns| Instant::from_std(clock.instant(offset_ns));
+        let measure_start = at(self.trial_window.measure_start_ns);
+        let window_end = self.trial_window.nominal_end_ns().map(at);
+        let grace = if self.context.is_open_loop() { CATCH_UP } else { Duration::ZERO };
+        let load_end = self.context.scenario.run.stop.duration.map(|duration| measure_start + duration + grace);
+        sampler.observer.phase(self.phase);
+        loop {
+            tokio::select! {
+                ended = self.tasks.join_next() => match ended {
+                    Some(ended) => self.producer_ended(ended),
+                    None => break,
+                },
+                () = sleep_until(measure_start), if self.phase == Phase::WarmUp => self.begin_window(sampler),
+                () = sleep_until(window_end.unwrap_or_else(Instant::now)),
+                    if window_end.is_some() && self.phase == Phase::Measure => self.end_window(sampler),
+                () = sampler.is_due() => {
+                    sampler.sample(self.phase);
+                    self.watch_for_stall();
+                }
+                () = sleep_until(load_end.unwrap_or_else(Instant::now)),
+                    if load_end.is_some() && !self.trial_window.is_stopped() => self.stop(),
+                () = signals.over(), if self.end == End::Completed => self.stop_because(End::Interrupted),
+            }
+        }
+        sampler.sample(self.phase);
+        self.loaded()
+    }
+
+    fn producer_ended(&mut self, ended: Result<Sent, JoinError>) {
+        match ended {
+            Ok(sent) => self.sent.push(sent),
+            Err(panic) => {
+                self.crash = Some(panic.to_string());
+                self.stop();
+            }
+        }
+    }
+
+    fn begin_window<B: Broker>(&mut self, sampler: &mut Sampler<'_, B>) {
+        sampler.sample(self.phase);
+        sampler.rhythm.begin_window();
+        self.phase = Phase::Measure;
+        self.host_sampler = HostSampler::begin();
+        sampler.observer.phase(self.phase);
+    }
+
+    fn end_window<B: Broker>(&mut self, sampler: &mut Sampler<'_, B>) {
+        sampler.sample(self.phase);
+        self.usage = Some(self.host_sampler.usage());
+        self.phase = Phase::Drain;
+        sampler.observer.phase(self.phase);
+    }
+
+    fn watch_for_stall(&mut self) {
+        let moved = self.context.acks.submitted() + self.context.acks.resolved();
+        let since_begin_ns = self.trial_window.clock().now_ns() - self.trial_window.load_start_ns;
+        if self.end == End::Completed && self.stall.is_stalled(moved, since_begin_ns) {
+            self.stop_because(End::Stalled);
+        }
+    }
+
+    fn stop_because(&mut self, end: End) {
+        self.end = end;
+        self.stop();
+    }
+
+    fn stop(&self) {
+        self.trial_window.stop();
+        if let Some(pacer) = &self.pacer {
+            pacer.wake_all();
+        }
+    }
+
+    fn loaded(mut self) -> Loaded {
+        self.sent.sort_unstable_by_key(|sent| sent.producer_index);
+        if self.crash.is_some() {
+            // The producer's own count is lost with its task.
+            self.sent = Sent::by_windows(&self.context.acks);
+        }
+        Loaded {
+            end: self.end,
+            crash: self.crash,
+            sent: self.sent,
+            usage: self.usage.unwrap_or_else(|| self.host_sampler.usage()),
+            ended_ns: self.trial_window.clock().now_ns(),
+            trial_window: self.trial_window,
+            pacer: self.pacer,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The first phase: builds payloads and recorders, connects, and creates the topics.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::context::{CONTROL_TIMEOUT, TrialContext};
+use super::interruption::Interruption;
+use super::{EngineError, TrialIdentity};
+use crate::broker::{Broker, Setup, Topic};
+use crate::load::PayloadPool;
+use crate::measure::{Acks, Arrivals, Clock, TRACE_HEADER_BYTES, Verification};
+use crate::scenario::{Load, Scenario};
+
+/// A trial that can begin.
+pub(super) struct Prepared<'a, B> {
+    pub context: TrialContext<'a>,
+    pub broker: B,
+    /// Names of the topics that this trial created.
+    pub created: Vec<String>,
+}
+
+/// Connects to the broker and creates the topics that do not exist.
+pub(super) async fn prepare<'a, B: Broker>(
+    scenario: &'a Scenario,
+    identity: &'a TrialIdentity,
+    interruption: &Interruption,
+) -> Result<Prepared<'a, B>, EngineError> {
+    let started_at = SystemTime::now();
+    // A trace header beside the payload has a checksum of the whole payload.
+    let overlaid = if scenario.payload.fits_trace_header() { TRACE_HEADER_BYTES } else { 0 };
+    let payloads = Arc::new(PayloadPool::build(&scenario.payload, overlaid)?);
+    let clock = Clock::start();
+    let producers = scenario.producers.count;
+    let consumers = scenario.consumers.as_ref();
+    let verification = consumers
+        .filter(|consumers| consumers.verify)
+        .map(|consumers| Arc::new(Verification::new(producers, consumers.groups)));
+    let open_loop = matches!(scenario.load, Load::Open(_));
+    let acks = Acks::verified(clock, producers, open_loop, verification.clone());
+    let arrivals = consumers.map(|consumers| Arrivals::new(clock, identity.tag, consumers.groups, verification));
+    let connecting = B::connect(setup(scenario, identity, &acks, &payloads));
+    let broker = interruption.phase().unless_over(connecting).await.ok_or(EngineError::Interrupted)??;
+    let topics = topics(scenario, identity);
+    // A signal does not end this: the engine must know which topics were created.
+    let created = match broker.prepare(&topics).await {
+        Ok(created) => created,
+        Err(error) => {
+            // An error while closing would hide the cause.
+            let _ = broker.close(Vec::new()).await;
+            return Err(error.into());
+        }
+    };
+    Ok(Prepared {
+        context: TrialContext { scenario, identity, started_at, topics, acks, arrivals, payloads },
+        broker,
+        created,
+    })
+}
+
+fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &Arc<PayloadPool>) -> Setup {
+    Setup {
+        config: scenario.broker.clone(),
+        acks: acks.clone(),
+        payloads: payloads.clone(),
+        run_id: identity.run_id.clone(),
+        headers: scenario.producers.headers.clone(),
+        producers: scenario.producers.count,
+        in_flight: scenario.producers.in_flight.saturating_mul(scenario.producers.count),
+        timeout: CONTROL_TIMEOUT,
+    }
+}
+
+/// `name` for a single topic, else `name0`, `name1`, …; unique to the trial unless the scenario names them.
+fn topics(scenario: &Scenario, identity: &TrialIdentity) -> Vec<Topic> {
+    let topology = &scenario.topology;
+    let base = topology.name.clone().unwrap_or_else(|| format!("{}-", identity.run_id));
+    let name = |index: usize| match (&topology.name, topology.topics) {
+        (Some(_), 1) => base.clone(),
+        _ => format!("{base}{index}"),
+    };
+    (0..topology.topics)
+        .map(|index| Topic { name: name(index), partitions: topology.partitions, replication: topology.replication })
+        .collect()
+}

@@ -1,0 +1,236 @@
+//! The receiving side of a trial, by what the scenario asks for: nothing, consumers that are verified, or a pipeline.
+//!
+//! Consumers join before the load; after it they catch up, or the pipeline works off what is left; then they are stopped, and
+//! their account is drawn up.
+
+mod catch_up;
+mod consume;
+mod join;
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::catch_up::CatchUp;
+use super::EngineError;
+use super::collector::Totals;
+use super::context::TrialContext;
+use super::interruption::{InterruptiblePhase, Interruption};
+use super::observer::Phase;
+use super::outcome::{End, GroupOutcome};
+use super::sampler::Sampler;
+use crate::broker::Broker;
+use crate::measure::{Arrivals, Errors};
+use crate::pipeline::{self, Pipeline};
+use crate::scenario::ProducerMode;
+
+/// How long databases are asked for their counts after the second signal.
+const LAST_ANSWER: Duration = Duration::from_millis(500);
+
+/// Consumers before and during the load.
+pub(super) struct Receiving<'a, B> {
+    context: &'a TrialContext<'a>,
+    broker: &'a B,
+    starts: Vec<Vec<u64>>,
+    stop: CancellationToken,
+    consumers: JoinSet<Errors>,
+}
+
+/// Consumers after the load.
+pub(super) struct AfterLoad<'a, B> {
+    receiving: Receiving<'a, B>,
+    catch_up: CatchUp<'a, B>,
+    /// Messages acknowledged, and finished by the pipeline, when the load ended.
+    at_load_end: Option<(u64, u64)>,
+    /// Until when the pipeline may write what it has taken.
+    deadline: Instant,
+    last_phase: Phase,
+}
+
+/// What all consumers received.
+pub(super) struct Received {
+    /// Errors that consumers met, and why some crashed.
+    pub errors: Errors,
+    pub crashes: Vec<String>,
+    pub totals: Totals,
+    pub groups: Vec<GroupOutcome>,
+    pub pipeline: Option<pipeline::Outcome>,
+}
+
+impl<'a, B: Broker> Receiving<'a, B> {
+    /// Opens the pipeline's sinks and has the consumers join, unless they are to find a backlog.
+    pub async fn before_load(
+        context: &'a TrialContext<'a>,
+        broker: &'a B,
+        created: &[String],
+        signals: &InterruptiblePhase,
+    ) -> Result<(Self, Option<Pipeline>), EngineError> {
+        let starts = catch_up::starts(context, broker, created).await;
+        let mut pipeline = match &context.scenario.pipeline {
+            Some(config) => {
+                let opening = Pipeline::begin(config, &context.topics[0].name, context.acks.clock());
+                Some(opening.await.map_err(EngineError::Pipeline)?)
+            }
+            None => None,
+        };
+        let stop = CancellationToken::new();
+        let mut receiving = Receiving { context, broker, starts, stop, consumers: JoinSet::new() };
+        if context.producer_mode() != Some(ProducerMode::Backlog) {
+            receiving.join(pipeline.as_mut(), signals).await.ok_or(EngineError::Interrupted)??;
+        }
+        Ok((receiving, pipeline))
+    }
+
+    /// `None`: a signal came first.
+    async fn join(
+        &mut self,
+        pipeline: Option<&mut Pipeline>,
+        signals: &InterruptiblePhase,
+    ) -> Option<Result<(), EngineError>> {
+        let joining = join::consumers(self.context, self.broker, &self.stop, pipeline);
+        Some(signals.unless_over(joining).await?.map(|consumers| self.consumers = consumers))
+    }
+
+    /// Notes how far consumers are behind, and begins to wait for them.
+    pub fn load_ended(mut self, end: End, sampler: &Sampler<'_, B>) -> AfterLoad<'a, B> {
+        let (limits, mode) = (&self.context.scenario.run, self.context.producer_mode());
+        // A user who has ended the load waits for the rest.
+        let longest = if end == End::Interrupted { limits.drain_deadline } else { limits.catch_up_deadline };
+        let consuming = mode != Some(ProducerMode::Backlog);
+        let catch_up = CatchUp::begin(self.context, self.broker, std::mem::take(&mut self.starts), consuming, longest);
+        let finished = |pipeline: &Pipeline| (sampler.collector.acknowledged(), pipeline.finished());
+        let concurrent = mode == Some(ProducerMode::Concurrent);
+        AfterLoad {
+            at_load_end: sampler.pipeline.as_ref().filter(|_| concurrent).map(finished),
+            deadline: Instant::now() + limits.drain_deadline,
+            receiving: self,
+            catch_up,
+            last_phase: Phase::Drain,
+        }
+    }
+}
+
+impl<B: Broker> AfterLoad<'_, B> {
+    /// Waits until consumers have received, or the pipeline has written, everything that is there for them. Returns whether a
+    /// signal ended the wait.
+    ///
+    /// # Errors
+    /// When consumers cannot join for a backlog.
+    pub async fn after_load(
+        &mut self,
+        sampler: &mut Sampler<'_, B>,
+        signals: &InterruptiblePhase,
+        interruption: &Interruption,
+    ) -> Result<bool, EngineError> {
+        match self.receiving.context.producer_mode() {
+            Some(ProducerMode::None) => Ok(self.work_off_for_a_time(sampler, || interruption.is_requested()).await),
+            Some(mode) => self.work_off(mode, sampler, signals).await,
+            None if self.receiving.context.arrivals.is_some() => {
+                self.begin_phase(Phase::Verify, sampler);
+                self.catch_up.wait(sampler, signals).await;
+                Ok(signals.is_over())
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn begin_phase(&mut self, phase: Phase, sampler: &mut Sampler<'_, B>) {
+        self.last_phase = phase;
+        sampler.observer.phase(phase);
+        sampler.sample(if phase == Phase::Measure { Phase::Measure } else { Phase::Drain });
+    }
+
+    /// The pipeline works off what other programs have written, for as long as the scenario says. This is the first phase that
+    /// a signal can end, for nothing was sent before.
+    async fn work_off_for_a_time(&mut self, sampler: &mut Sampler<'_, B>, stop: impl Fn() -> bool) -> bool {
+        let limits = &self.receiving.context.scenario.run;
+        self.deadline = Instant::now() + limits.stop.duration.unwrap_or(limits.drain_deadline);
+        self.begin_phase(Phase::Measure, sampler);
+        while !self.is_worked_off(sampler).await && !stop() && Instant::now() < self.deadline {
+            sampler.wait(Phase::Measure).await;
+        }
+        // What was taken is still written.
+        let last = Instant::now() + limits.drain_deadline;
+        self.deadline = if stop() { last } else { self.deadline.max(last) };
+        stop()
+    }
+
+    /// The pipeline works off what this trial has sent, as long as it makes progress.
+    async fn work_off(
+        &mut self,
+        mode: ProducerMode,
+        sampler: &mut Sampler<'_, B>,
+        signals: &InterruptiblePhase,
+    ) -> Result<bool, EngineError> {
+        if mode == ProducerMode::Backlog {
+            // A signal that ends this ends the wait for the backlog, too: the load is still recorded.
+            if let Some(joined) = self.receiving.join(sampler.pipeline.as_mut(), signals).await {
+                joined?;
+            }
+            self.deadline = Instant::now() + self.receiving.context.scenario.run.drain_deadline;
+        }
+        self.begin_phase(Phase::Verify, sampler);
+        let mut patience = self.catch_up.patience();
+        while !self.is_worked_off(sampler).await && !signals.is_over() && patience.goes_on(self.worked(sampler)) {
+            sampler.wait(Phase::Verify).await;
+        }
+        if signals.is_over() {
+            self.deadline = Instant::now();
+        }
+        Ok(signals.is_over())
+    }
+
+    /// Messages that the pipeline has received and finished so far: it only grows.
+    fn worked(&self, sampler: &Sampler<'_, B>) -> u64 {
+        let received = self.receiving.context.arrivals.as_ref().map_or(0, Arrivals::received);
+        received + sampler.pipeline.as_ref().map_or(0, Pipeline::finished)
+    }
+
+    /// Whether the pipeline has finished all that this trial sent, or, if other programs send or receive too, everything that is
+    /// there for it.
+    async fn is_worked_off(&self, sampler: &mut Sampler<'_, B>) -> bool {
+        let context = self.receiving.context;
+        let (Some(config), Some(arrivals)) = (&context.scenario.pipeline, &context.arrivals) else { return true };
+        if sampler.pipeline.as_ref().is_some_and(|pipeline| pipeline.in_hand() > 0) {
+            return false;
+        }
+        if config.producer_mode != ProducerMode::None && config.group.is_none() {
+            // Messages that were returned to the group are received twice: only the broker knows whether some are left.
+            return arrivals.received() >= sampler.collector.acknowledged()
+                && !sampler.is_known_to_be_behind()
+                && sampler.measure_consumer_lag().await.is_none_or(|consumer_lag| consumer_lag == 0);
+        }
+        !sampler.is_known_to_be_behind() && sampler.measure_consumer_lag().await == Some(0)
+    }
+
+    /// Stops the consumers and draws up their account.
+    pub async fn finish(
+        mut self,
+        mut sampler: Sampler<'_, B>,
+        signals: &InterruptiblePhase,
+        interruption: &Interruption,
+    ) -> Received {
+        let _ = interruption.finish(self.catch_up.end(), LAST_ANSWER).await;
+        self.receiving.stop.cancel();
+        if let Some(pipeline) = &sampler.pipeline {
+            pipeline.finish(self.deadline);
+        }
+        let consumers = self.receiving.consumers;
+        let (errors, crashes) = consume::ended(consumers, sampler.pipeline.as_ref(), signals, interruption).await;
+        let consumer_lag = if interruption.is_urgent() { None } else { sampler.measure_consumer_lag().await };
+        let (totals, pipeline) = sampler.close(self.last_phase);
+        let arrived = self.receiving.context.arrivals.as_ref().map(Arrivals::groups).unwrap_or_default();
+        // Instances of a pipeline do not ask for messages while their writers are busy.
+        let groups = self.catch_up.outcome(arrived, self.receiving.context.producer_mode().is_none());
+        let pipeline = match pipeline {
+            Some(pipeline) => {
+                let given_up = interruption.given_up(LAST_ANSWER);
+                Some(pipeline.outcome(consumer_lag, self.at_load_end, given_up).await)
+            }
+            None => None,
+        };
+        Received { errors, crashes, totals, groups, pipeline }
+    }
+}

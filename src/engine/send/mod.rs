@@ -1,0 +1,97 @@
+//! The sending side of a trial: makes producers and starts a task for each.
+
+mod closed;
+mod open;
+mod pacer;
+mod quota;
+mod rounds;
+mod sender;
+mod stall;
+mod trial_window;
+mod window_rule;
+
+use std::sync::Arc;
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tokio::task::JoinSet;
+
+pub use self::pacer::Pacer;
+use self::quota::Quota;
+use self::rounds::Rounds;
+pub use self::sender::{Attempted, Sent};
+use self::sender::{Sender, Shared, TraceHeaderMode};
+pub use self::stall::StallWatch;
+pub use self::trial_window::TrialWindow;
+use self::window_rule::WindowRule;
+use super::EngineError;
+use super::context::{AT_ONCE, TrialContext};
+use crate::broker::{Broker, Producer};
+use crate::load::{KeySource, SendSchedule};
+use crate::scenario::{Load, ProducerMode};
+
+/// Makes all producers, in the order of their indices; none where the scenario only works off a backlog.
+pub async fn producers<B: Broker>(context: &TrialContext<'_>, broker: &B) -> Result<Vec<B::Producer>, EngineError> {
+    let count = match context.producer_mode() {
+        Some(ProducerMode::None) => 0,
+        _ => context.scenario.producers.count,
+    };
+    let making = (0..count)
+        .map(|producer_index| broker.producer(producer_index, &context.topics[context.topic_of(producer_index)]));
+    Ok(stream::iter(making).buffered(AT_ONCE).try_collect().await?)
+}
+
+/// How much the scenario lets all producers send together.
+pub fn quota(context: &TrialContext<'_>) -> Quota {
+    let (settings, payloads) = (&context.scenario.producers, &context.payloads);
+    let common_size = (payloads.smallest() == payloads.largest()).then(|| payloads.largest());
+    let quota = Quota::new(&context.scenario.run.stop, common_size);
+    let round = (settings.count * settings.batch) as u64;
+    if settings.round_barrier { quota.in_rounds_of(round) } else { quota }
+}
+
+/// Starts one task per producer.
+pub fn start<P: Producer>(
+    context: &TrialContext<'_>,
+    producers: Vec<P>,
+    trial_window: &Arc<TrialWindow>,
+    quota: Quota,
+    pacer: Option<&Arc<Pacer>>,
+) -> JoinSet<Sent> {
+    let settings = &context.scenario.producers;
+    let quota = Arc::new(quota);
+    let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), trial_window.clone()));
+    let shared = Arc::new(Shared {
+        acks: context.acks.clone(),
+        trial_window: trial_window.clone(),
+        quota,
+        payloads: context.payloads.clone(),
+        trace_header: trace_header_mode(context),
+        run_tag: context.identity.tag,
+        producers: settings.count as u64,
+    });
+    let rule =
+        WindowRule { in_flight: settings.in_flight as u64, batch: settings.batch as u64, confirm: settings.confirm };
+    let mut tasks = JoinSet::new();
+    for (producer_index, producer) in producers.into_iter().enumerate() {
+        let keys = KeySource::new(settings.keys, producer_index, settings.count, context.scenario.payload.seed);
+        let sender = Sender::new(producer, producer_index, shared.clone(), keys);
+        match (&context.scenario.load, pacer) {
+            (Load::Open(schedule), Some(pacer)) => {
+                let send_schedule = SendSchedule::new(schedule, producer_index, settings.count);
+                tasks.spawn(open::run(sender, rule, send_schedule, pacer.clone()))
+            }
+            _ if settings.round_barrier => tasks.spawn(rounds::run(sender, rule, rounds.clone())),
+            _ => tasks.spawn(closed::run(sender, rule)),
+        };
+    }
+    tasks
+}
+
+/// Messages carry a trace header only if consumers read it, and in the payload only where it replaces filler bytes.
+fn trace_header_mode(context: &TrialContext<'_>) -> TraceHeaderMode {
+    match &context.scenario.consumers {
+        None => TraceHeaderMode::None,
+        Some(_) if context.scenario.payload.fits_trace_header() => TraceHeaderMode::InPayload,
+        Some(_) => TraceHeaderMode::Beside,
+    }
+}
