@@ -40,17 +40,17 @@ impl<'a> Checkpoints<'a> {
         }
     }
 
-    /// The trial so far, lent to `tell`.
+    /// Lends the trial so far to `report`.
     pub fn take<B: Broker>(
         &self,
         collector: &mut Collector,
         pipeline: Option<&Pipeline>,
         broker: &B,
-        tell: impl FnOnce(&Outcome),
+        report: impl FnOnce(&Outcome),
     ) {
         collector.lend_totals(|totals| {
             let outcome = self.outcome(totals, pipeline, broker);
-            tell(&outcome);
+            report(&outcome);
             outcome.totals
         });
     }

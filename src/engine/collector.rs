@@ -1,4 +1,4 @@
-//! Adds up what all recorders saw, from one look at them to the next.
+//! Adds up the figures of all recorders, sample by sample.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,14 +15,14 @@ pub struct Collector {
     acks: Acks,
     arrivals: Option<Arrivals>,
     open_loop: bool,
-    /// Whether repetitions are told from first arrivals.
+    /// Whether first arrivals are distinguished from repetitions.
     verified: bool,
     load_start_ns: u64,
     last_ns: u64,
-    /// How long it is from one look to the next, unless a phase ends in between.
+    /// Time from one sample to the next, unless a phase ends in between.
     pub intended_length_ns: u64,
     last_submitted: u64,
-    /// What the pipeline had finished at the last sampler.
+    /// What the pipeline had finished at the last sample.
     last_finished: u64,
     cpu: CpuLaps,
     interval: Interval,
@@ -151,7 +151,7 @@ impl Collector {
         }
     }
 
-    /// Takes what has come since the last look and tells `observer`.
+    /// Adds up what was recorded since the last sample and reports it to `observer`.
     pub fn sample(
         &mut self,
         phase: Phase,
@@ -163,7 +163,7 @@ impl Collector {
         self.account(phase, telemetry, pipeline, observer);
     }
 
-    /// The last change: what comes later stays unresolved.
+    /// Takes the last sample: outcomes that come later stay unresolved.
     pub fn close(
         mut self,
         phase: Phase,
@@ -217,7 +217,7 @@ impl Collector {
         Some(until(end_ns) - until(begin_ns))
     }
 
-    /// A look is taken where a part ends, so that what was seen belongs to the part in which most of it lies.
+    /// A sample is taken where a part ends, so a sample belongs to the part in which most of it lies.
     fn add_to_part(&mut self, second: &Second) {
         let middle_ns = second.begin_ns + (second.end_ns - second.begin_ns) / 2;
         while self.parts.front().is_some_and(|part| part.end_ns <= middle_ns) {

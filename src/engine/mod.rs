@@ -2,7 +2,7 @@
 //!
 //! - `trial`: the phases, in order. `prepare`: the first one. `load_phase`: warm-up and measured window.
 //! - `send`: producers. `receive`: consumers and pipelines.
-//! - `sampler`, `collector`: read all recorders once a second and add up; an [`Observer`] is told.
+//! - `sampler`, `collector`: read all recorders once a second and add up; an [`Observer`] gets the result.
 //! - `checkpoint`: the trial as if it had ended now, for an observer that keeps it.
 //! - [`Interruption`]: what the user's signals end.
 //! - [`Outcome`]: what was measured.
@@ -34,7 +34,7 @@ pub use trial::run;
 use crate::broker::BrokerError;
 use crate::load::LoadError;
 
-/// What tells one trial from all others.
+/// Identifies one trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrialIdentity {
     /// Topics, groups and client ids begin with it.

@@ -16,7 +16,7 @@ pub enum Phase {
     Verify,
 }
 
-/// What happened since the last look: a second ago, or less in a short trial.
+/// What happened since the last sample: a second ago, or less in a short trial.
 #[derive(Debug, Clone)]
 pub struct Second {
     pub phase: Phase,
@@ -47,7 +47,7 @@ pub struct Second {
     pub cpu_cores: f64,
 }
 
-/// Is told as a trial goes on.
+/// Follows a trial while it runs.
 pub trait Observer: Send {
     /// The trial enters a phase.
     fn phase(&mut self, phase: Phase);

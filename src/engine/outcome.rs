@@ -1,4 +1,4 @@
-//! What a trial came to, as measured: the record is made from it.
+//! Everything one trial measured: the record is made from it.
 
 use std::time::SystemTime;
 
@@ -44,15 +44,15 @@ pub struct Outcome {
     pub ledger: Ledger,
     pub totals: Totals,
     pub times: Times,
-    /// What each producer did, in the order of their producer_indices.
+    /// What each producer did, in the order of their indices.
     pub sent: Vec<Sent>,
     /// What each group came to; empty when nothing is verified.
     pub groups: Vec<GroupOutcome>,
     /// What went wrong while receiving; each was retried.
     pub receive_errors: Errors,
-    /// What a producer that crashed said of it, which ended the load.
+    /// Panic message of a producer that crashed, which ended the load.
     pub crash: Option<String>,
-    /// What consumers that crashed said of it.
+    /// Panic messages of consumers that crashed.
     pub consumer_crashes: Vec<String>,
     /// What the pipeline did, where there is one.
     pub pipeline: Option<pipeline::Outcome>,
@@ -81,11 +81,11 @@ pub struct Times {
     pub measure_start_ns: u64,
     /// When the last producer ended.
     pub load_ended_ns: u64,
-    /// When the scenario wanted the load to end, if it says a time.
+    /// When the scenario ends the load; `None` without a time limit.
     pub load_end_ns: Option<u64>,
 }
 
-/// The account of messages, kept in three places that know nothing of each other: producers count what they hand over,
+/// The account of messages, kept in three independent places: producers count what they hand over,
 /// recorders count outcomes, windows count what is in flight. If they do not agree, brokermark has a bug, and the account
 /// does not balance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,8 +106,8 @@ pub struct Account {
 }
 
 impl Ledger {
-    /// Draws up the account. `in_flight` is what the windows say, measured and warm-up together: of the warm-up's share
-    /// only its own ledger can tell, so the rest is the measured messages'.
+    /// Draws up the account. `in_flight` is the sum of all windows, measured and warm-up messages together. The warm-up's
+    /// share follows from its own account; the rest are measured messages.
     pub fn settle(sent: &[Sent], outcomes: &Interval, acks: &Acks) -> Self {
         let mut attempted = Attempted::default();
         sent.iter().for_each(|sent| attempted.add(sent.attempted));
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(ledger.warm_up.unresolved, 1);
         assert!(!settle((5, 3), (10, 7), 2).0, "a message vanished");
         assert!(!settle((5, 3), (10, 7), 4).0, "a window never opened");
-        assert!(!settle((5, 4), (10, 10), 0).0, "an outcome was told twice");
+        assert!(!settle((5, 4), (10, 10), 0).0, "an outcome was reported twice");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Looks at the recorders once a second, or more often in a short trial, whatever else is waited for.
+//! Samples the recorders once a second, or more often in a short trial, while other things are waited for.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use super::observer::{Observer, Phase};
 use crate::broker::{Broker, Topic};
 use crate::pipeline::Pipeline;
 
-/// How often is looked, and how long the broker has to say where a topic ends.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time between samples, and how long the broker has to answer with a topic's end offsets.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Into how many parts a short window is divided, so that its steadiness can be judged.
-const LEAST_LOOKS: u32 = 10;
+const LEAST_SAMPLES: u32 = 10;
 
-/// A window of unknown length is looked at so often while it is still short.
-const EARLY_LOOK: Duration = Duration::from_millis(500);
+/// Time between samples while a window of unknown length is still short.
+const EARLY_SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 const EARLY: Duration = Duration::from_secs(10);
 
-/// When is looked.
+/// When samples are taken.
 #[derive(Debug, Clone)]
 pub(super) struct Rhythm {
     next: Instant,
-    /// Where the schedule's parts end, in their order: a look is taken at each.
+    /// Where the schedule's parts end, in their order: a sample is taken at each.
     ends_of_parts: VecDeque<Instant>,
     measure_start: Instant,
     /// How long the window will be, where that is known.
@@ -51,26 +51,26 @@ impl Rhythm {
 
     fn pause_after(&self, now: Instant) -> Duration {
         match self.window {
-            _ if now < self.measure_start => LOOK,
-            Some(window) => (window / LEAST_LOOKS).clamp(POLL, LOOK),
-            None if now < self.measure_start + EARLY => EARLY_LOOK,
-            None => LOOK,
+            _ if now < self.measure_start => SAMPLE_INTERVAL,
+            Some(window) => (window / LEAST_SAMPLES).clamp(POLL, SAMPLE_INTERVAL),
+            None if now < self.measure_start + EARLY => EARLY_SAMPLE_INTERVAL,
+            None => SAMPLE_INTERVAL,
         }
     }
 
-    /// From one look to the next, at the moment.
+    /// Time from one sample to the next, at the moment.
     fn length(&self) -> Duration {
-        // Of the row that ends now: the next look is one such pause away, or closer.
+        // Of the row that ends now: the next sample is one such pause away, or closer.
         self.pause_after(self.next - Duration::from_nanos(1))
     }
 
-    /// Resolves when it is time to sampler. Nothing is lost when this is dropped before.
+    /// Resolves when a sample is due. Cancel-safe.
     async fn due(&mut self) {
         let end_of_part = self.ends_of_parts.front().copied();
         tokio::time::sleep_until(end_of_part.map_or(self.next, |end| end.min(self.next))).await;
         let now = Instant::now();
         if let Some(end) = end_of_part.filter(|end| *end <= now) {
-            // Looks count anew from here, so that the rows of a part are whole.
+            // Samples count anew from here, so that the rows of a part are whole.
             self.ends_of_parts.pop_front();
             self.next = end;
         }
@@ -80,16 +80,16 @@ impl Rhythm {
         }
     }
 
-    /// Looks were taken out of turn, at the begin of the window: the next ones count from there.
+    /// A sample was taken when the window began: the next ones count from there.
     pub fn begin_window(&mut self) {
         self.next = self.measure_start + self.pause_after(self.measure_start);
     }
 }
 
-/// How often the end of a wait is looked for.
+/// How often a wait checks whether it has ended.
 pub(super) const POLL: Duration = Duration::from_millis(5);
 
-/// Who looks, at what, and for whom.
+/// Samples all recorders of a trial for an observer.
 pub(super) struct Sampler<'a, B> {
     pub collector: Collector,
     pub observer: &'a mut dyn Observer,
@@ -103,12 +103,12 @@ pub(super) struct Sampler<'a, B> {
     asked: Option<BoxFuture<'a, Option<Vec<u64>>>>,
     /// The latest answer: ends only grow.
     ends: Option<Vec<u64>>,
-    /// How far the pipeline was behind when the latest question was answered, until that is told.
+    /// Consumer lag at the latest answer, until it is reported.
     consumer_lag: Option<u64>,
 }
 
 impl<'a, B: Broker> Sampler<'a, B> {
-    /// Looks when the rhythm says so.
+    /// Takes samples in this rhythm.
     pub fn begin(
         collector: Collector,
         broker: &'a B,
@@ -132,7 +132,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
         }
     }
 
-    /// Looks at everything.
+    /// Samples everything.
     pub fn sample(&mut self, phase: Phase) {
         let progress = self.progress();
         self.collector.intended_length_ns = self.rhythm.length().as_nanos() as u64;
@@ -144,14 +144,14 @@ impl<'a, B: Broker> Sampler<'a, B> {
         }
     }
 
-    /// Where the pipeline stands. Its lag is told once: it is that of the moment at which it was asked for.
+    /// The pipeline's progress. Its consumer lag is reported once, for it belongs to the moment of the request.
     pub fn progress(&mut self) -> Option<PipelineProgress> {
         let consumer_lag = self.consumer_lag.take();
         self.pipeline.as_ref().map(|pipeline| PipelineProgress { finished: pipeline.finished(), consumer_lag })
     }
 
-    /// Resolves when it is time to sampler. Of a pipeline that is when the broker has said where its topic ends; one that has
-    /// not said so a second later is not waited for. Nothing is lost when this is dropped before.
+    /// Resolves when a sample is due. With a pipeline, that is when the broker has answered with the topic's end offsets, or a
+    /// second later. Cancel-safe.
     pub async fn is_due(&mut self) {
         if self.asked.is_none() {
             self.rhythm.due().await;
@@ -167,12 +167,12 @@ impl<'a, B: Broker> Sampler<'a, B> {
         }
     }
 
-    /// How far the pipeline is behind; `None`: the broker does not say, or there is no pipeline.
+    /// The pipeline's consumer lag; `None`: the broker does not report end offsets, or there is no pipeline.
     pub async fn measure_consumer_lag(&mut self) -> Option<u64> {
         self.consumer_lag = None;
         if self.pipeline.is_some() {
             let asked = self.asked.get_or_insert_with(|| self.broker.end_offsets(self.topic).boxed());
-            if let Ok(ends) = timeout(LOOK, asked).await {
+            if let Ok(ends) = timeout(SAMPLE_INTERVAL, asked).await {
                 self.answered(ends);
             }
         }
@@ -192,7 +192,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
         (totals, self.pipeline)
     }
 
-    /// Waits a little, and looks if it is time to.
+    /// Waits a little, and takes a sample if one is due.
     pub async fn wait(&mut self, phase: Phase) {
         tokio::select! {
             () = tokio::time::sleep(POLL) => {}

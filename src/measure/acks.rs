@@ -69,12 +69,12 @@ impl Acks {
         AckRecorder { shared: self.shared.clone(), shard }
     }
 
-    /// The window of the producer in `producer_index`.
+    /// One producer's window.
     pub fn window(&self, producer_index: usize) -> &Window {
         &self.shared.windows[producer_index]
     }
 
-    /// The windows of all producers, in the order of their producer_indices.
+    /// The windows of all producers, in the order of their indices.
     pub fn windows(&self) -> &[Window] {
         &self.shared.windows
     }
@@ -104,7 +104,7 @@ impl Acks {
         &self.shared.stopped
     }
 
-    /// Sets [`Acks::stopped`] and makes all waiting producers look at it.
+    /// Sets [`Acks::stopped`] and wakes all waiting producers to check it.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
         self.shared.windows.iter().for_each(Window::wake);
@@ -140,7 +140,7 @@ pub struct AckRecorder {
 }
 
 impl AckRecorder {
-    /// Whether outcomes must tell which message they are of: their stamps need sequences.
+    /// Whether outcomes must identify their message: their send tags need sequences.
     pub fn needs_sequences(&self) -> bool {
         self.shared.verification.is_some()
     }
@@ -273,7 +273,7 @@ impl<'a> AckBatch<'a> {
         }
     }
 
-    /// A message failed. `message` says why, in the client's or broker's words.
+    /// A message failed. `message` is the client's or broker's reason.
     pub fn failed(&mut self, stamp: SendTag, class: FailureClass, message: impl FnOnce() -> String) {
         if self.closed {
             return;

@@ -1,4 +1,4 @@
-//! What consumers record: each has a recorder of its own; a group's verification tells which arrivals are the first.
+//! What consumers record. Each has a recorder of its own; a group's verification finds which arrivals are the first.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub struct Clock {
     epoch: Instant,
     epoch_unix_ns: u64,
-    /// What it tells instead of the time.
+    /// The value it returns instead of the time.
     #[cfg(test)]
     set_ns: Option<&'static AtomicU64>,
 }
@@ -26,7 +26,7 @@ impl Clock {
         }
     }
 
-    /// A clock that tells what it is set to, in nanoseconds since its epoch.
+    /// A clock that returns the value it is set to, in nanoseconds since its epoch.
     #[cfg(test)]
     pub(crate) fn set_by(set_ns: &'static AtomicU64) -> Self {
         Clock { set_ns: Some(set_ns), ..Clock::start() }

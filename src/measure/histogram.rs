@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 
-/// Values below are told apart by 64 ns, finer than a stamp's tick.
+/// The resolution below this value is 64 ns, finer than a send tag's tick.
 const LOWEST_NS: u64 = 100;
 
 /// The highest value that is counted: ten minutes, beyond any drain deadline.
@@ -63,7 +63,7 @@ impl Distribution {
         &self.histogram
     }
 
-    /// Values above [`HIGHEST_NS`]: in no percentile, so they are told beside them.
+    /// Values above [`HIGHEST_NS`]: in no percentile, so they are reported beside them.
     pub fn beyond_range(&self) -> u64 {
         self.beyond_range
     }

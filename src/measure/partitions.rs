@@ -17,7 +17,7 @@ pub enum Order {
     Broken,
     /// The broker promises none.
     NotPromised,
-    /// There was no memory left to look.
+    /// Not checked: the memory budget was used up.
     Unchecked,
 }
 
@@ -41,8 +41,8 @@ impl Partitions {
         Partitions { partitions: Vec::new(), budget }
     }
 
-    /// A message was received at `offset` of `partition` that says nothing of its producer's order: a repetition, one that is
-    /// damaged, or one of somebody else.
+    /// A message was received at `offset` of `partition` that does not show its producer's order: a repetition, a damaged
+    /// message, or a message of another program.
     #[inline]
     pub fn pass(&mut self, partition: u32, offset: u64) {
         if partition != UNORDERED_PARTITION && self.has_partition(partition as usize) {

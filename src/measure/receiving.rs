@@ -72,7 +72,7 @@ impl ArrivalBatch<'_> {
         self.now_ns
     }
 
-    /// Counts, opens and verifies one message; its envelope, if it is one of this trial and intact.
+    /// Counts, opens and verifies one message; returns its trace header if the message is of this trial and intact.
     #[inline]
     pub fn received(&mut self, message: Received<'_>) -> Option<TraceHeader> {
         if self.now_ns == 0 {

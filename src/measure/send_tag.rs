@@ -3,7 +3,7 @@
 /// Ticks per microsecond: a tick is 100 ns.
 pub const TICK_NS: u64 = 100;
 
-/// Producers one trial may have: what the producer_index's bits can number.
+/// Producers one trial may have: as many as the producer index has values.
 pub const MAX_PRODUCERS: usize = 1 << PRODUCER_INDEX_BITS;
 
 /// The sequence of a message whose number is not known: it is never marked as acknowledged.
@@ -28,7 +28,7 @@ const TURN_NS: u64 = (1 << 32) * TICK_NS;
 /// | 32 | sent, in ticks of 100 ns since the trial's epoch: the lower bits |
 /// | 17 | schedule delay in ticks, as a 12-bit mantissa and a 5-bit exponent: exact below 819 µs, then within 0.025 % (a histogram of 3 digits rounds four times as coarsely) |
 /// | 1 | whether the message is measured, decided by its intended time |
-/// | 14 | the producer's producer_index |
+/// | 14 | the producer's index |
 /// | 16 | sent: the upper bits, which end after 325 days |
 /// | 48 | the message's number among its producer's, from 0 |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl SendTag {
         self.word
     }
 
-    /// The stamp whose [`SendTag::to_word`] gave `word`, of a message that was sent at `sent_by_ns` since the trial's epoch or
+    /// The send tag whose [`SendTag::to_word`] gave `word`, of a message that was sent at `sent_by_ns` since the trial's epoch or
     /// before that, by less than the 429 s after which the word's counter begins again.
     #[inline]
     pub fn from_word(word: u64, sequence: u64, sent_by_ns: u64) -> Self {
@@ -69,7 +69,7 @@ impl SendTag {
         SendTag { word, rest: rest(ticks, sequence) }
     }
 
-    /// Whether a word can be told from one of another turn without knowing about when its message was sent.
+    /// Whether a word is unambiguous without knowing about when its message was sent.
     #[inline]
     pub fn is_first_turn(now_ns: u64) -> bool {
         now_ns < TURN_NS

@@ -8,11 +8,11 @@
 //! | 0–3 | magic `BMK1` |
 //! | 4–7 | tag of the run |
 //! | 8–11 | producer; bit 31: measured |
-//! | 12–15 | CRC-32 over the rest of the payload, continued over the envelope's other fields |
+//! | 12–15 | CRC-32 over the rest of the payload, continued over the header's other fields |
 //! | 16–23 | sequence, from 0 per producer |
 //! | 24–31 | intended time, in ns since the trial's epoch |
 
-/// Bytes an envelope takes: as many as the scenario promises it room for.
+/// Bytes of a trace header: as many as the scenario reserves for it.
 pub const TRACE_HEADER_BYTES: usize = crate::scenario::TRACE_HEADER_BYTES;
 
 const _: () = assert!(TRACE_HEADER_BYTES == 32, "the fields below take exactly 32 bytes");
@@ -20,12 +20,12 @@ const _: () = assert!(TRACE_HEADER_BYTES == 32, "the fields below take exactly 3
 const MAGIC: [u8; 4] = *b"BMK1";
 const MEASURED_BIT: u32 = 1 << 31;
 
-/// What an envelope says.
+/// The engine's own header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceHeader {
     /// Tells this trial's messages from all others.
     pub run_tag: u32,
-    /// The producer's producer_index.
+    /// The producer's index.
     pub producer: u32,
     pub measured: bool,
     pub sequence: u64,
@@ -43,7 +43,7 @@ pub enum Opened {
 }
 
 impl TraceHeader {
-    /// Writes the envelope over `target`'s first [`TRACE_HEADER_BYTES`]. `content_checksum` is the CRC-32 of the bytes it
+    /// Writes the header over `target`'s first [`TRACE_HEADER_BYTES`]. `content_checksum` is the CRC-32 of the bytes it
     /// vouches for besides itself.
     #[inline]
     pub fn seal(&self, target: &mut [u8], content_checksum: u32) {
@@ -57,14 +57,14 @@ impl TraceHeader {
         target[12..16].copy_from_slice(&checksum.to_le_bytes());
     }
 
-    /// The sequence in `sealed`, which this process sealed itself, if it is an envelope.
+    /// The sequence in `sealed`, which this process sealed itself, if it is a trace header.
     #[inline]
     pub fn sequence_of(sealed: &[u8]) -> Option<u64> {
         let sealed = sealed.first_chunk::<TRACE_HEADER_BYTES>()?;
         (sealed[0..4] == MAGIC).then(|| long(sealed, 16))
     }
 
-    /// Reads `sealed`, whose first [`TRACE_HEADER_BYTES`] are an envelope if it is one of run `run_tag`; `content` is what
+    /// Reads `sealed`, whose first [`TRACE_HEADER_BYTES`] are a trace header if the message is of run `run_tag`; `content` is what
     /// its checksum vouches for besides.
     #[inline]
     pub fn open(sealed: &[u8], content: &[u8], run_tag: u32) -> Opened {

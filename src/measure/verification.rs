@@ -109,7 +109,7 @@ impl Verification {
         })
     }
 
-    /// The account of one group. `passed_until` tells of each producer from which number on messages are not known to have
+    /// The account of one group. `passed_until` gives, for each producer, the number from which on messages are not known to have
     /// been offered to the group.
     pub fn account(&self, group: usize, passed_until: impl Fn(u32) -> u64) -> GroupAccount {
         let mut account = GroupAccount::default();
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Compared with a model that knows everything: what is told never exceeds it.
+    /// Compared with a model that knows everything: what is reported never exceeds it.
     #[test]
     fn what_is_given_up_is_undecided_and_the_rest_are_lower_bounds() {
         let verification = Verification::within(20_000, 1, 1);

@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use atomic_waker::AtomicWaker;
 
-/// Nobody waits.
-const NOBODY: u64 = u64::MAX;
+/// No producer waits.
+const NO_TARGET: u64 = u64::MAX;
 
 /// Counts one producer's messages handed over and resolved. Padded to a cache line: neighbours are written by other
 /// threads.
@@ -28,7 +28,7 @@ impl Window {
             submitted: AtomicU64::new(0),
             warm_up: AtomicU64::new(0),
             resolved: AtomicU64::new(0),
-            awaited: AtomicU64::new(NOBODY),
+            awaited: AtomicU64::new(NO_TARGET),
             waker: AtomicWaker::new(),
         }
     }
@@ -101,11 +101,11 @@ impl Window {
             }
         })
         .await;
-        self.awaited.store(NOBODY, Ordering::SeqCst);
+        self.awaited.store(NO_TARGET, Ordering::SeqCst);
         reached
     }
 
-    /// Makes the waiting producer look again.
+    /// Wakes the waiting producer to check again.
     pub fn wake(&self) {
         self.waker.wake();
     }

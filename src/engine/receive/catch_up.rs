@@ -1,7 +1,7 @@
-//! After the load: waits for consumers as long as they make progress, and says what they were offered.
+//! After the load: waits for consumers as long as they make progress, and finds out which messages the broker offered them.
 //!
 //! What was acknowledged and did not arrive was *lost* if the consumers have passed it, and is *unread* if they have not.
-//! They have passed all of a partition when they have reached the end that the broker tells. Elsewhere they have passed what came
+//! They have passed all of a partition when they have reached its end offset. Elsewhere they have passed what came
 //! before a message that arrived, in every partition in which it may have been. A broker without offsets has offered everything
 //! when its consumers asked for `run.drain_deadline` and met neither a message nor an error.
 
@@ -88,7 +88,7 @@ struct Watch {
 }
 
 /// Where the partitions of each topic end before the load, by topic; topics in `created` are empty. [`u64::MAX`] stands for an
-/// end offset that the broker did not tell.
+/// end offset that the broker did not report.
 pub async fn starts<B: Broker>(context: &TrialContext<'_>, broker: &B, created: &[String]) -> Vec<Vec<u64>> {
     let start = |topic: &Topic| {
         let unknown = vec![u64::MAX; topic.partitions as usize];
@@ -105,7 +105,7 @@ pub async fn starts<B: Broker>(context: &TrialContext<'_>, broker: &B, created: 
 }
 
 impl<'a, B: Broker> CatchUp<'a, B> {
-    /// When the load has ended; `starts` are those of [`starts`], and `consuming` tells whether consumers had begun.
+    /// When the load has ended; `starts` are those of [`starts`], and `consuming`: whether consumers had begun.
     pub fn begin(
         context: &'a TrialContext<'a>,
         broker: &'a B,
@@ -191,7 +191,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     }
 
     /// What each group came to, once all consumers have ended and `arrived` is all that was recorded; nothing where nothing is
-    /// verified. `idle` tells whether consumers asked for messages all the time.
+    /// verified. `idle`: whether consumers asked for messages all the time.
     pub fn outcome(&self, arrived: Vec<Arrived>, idle: bool) -> Vec<GroupOutcome> {
         let Some(verification) = self.verification() else { return Vec::new() };
         let outcome = |(group, arrived): (usize, Arrived)| {
@@ -213,7 +213,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         let producers = self.context.scenario.producers.count;
         let mut passed = vec![0; producers];
         let Some(arrivals) = &self.context.arrivals else { return passed };
-        // Where the broker has offsets, one that does not tell the ends is in trouble, and so may its consumers be.
+        // A broker that has offsets and does not report end offsets has a fault, and its consumers may have one, too.
         let has_offered_all = idle
             && !B::DESCRIPTOR.capabilities.offsets
             && self.until - self.watches[group].quiet_since >= self.context.scenario.run.drain_deadline;
@@ -238,7 +238,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         passed
     }
 
-    /// The partitions whose end the consumers at `place` have not reached; `None`: the broker does not tell the ends.
+    /// The partitions whose end the consumers at `place` have not reached; `None`: the broker does not report end offsets.
     fn unreached(&self, place: SubscriptionIndex) -> Option<Vec<u32>> {
         let ends = self.ends[place.topic].as_ref()?;
         let next = self.context.arrivals.as_ref()?.next_positions(place);
@@ -257,7 +257,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         places.into_iter().all(|place| self.unreached(place).is_some_and(|unreached| unreached.is_empty()))
     }
 
-    /// Looks what has come.
+    /// Notes which groups have received something.
     fn watch(&mut self) {
         let Some(arrivals) = &self.context.arrivals else { return };
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! The consumer task: takes what arrives and records it, until it is told to stop.
+//! The consumer task: receives messages and records them until it is stopped.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::pipeline::Pipeline;
 /// How long consumers are waited for after the second signal.
 const LAST_RECEIPT: Duration = Duration::from_secs(1);
 
-/// Receives until `stop` says so, through whatever errors; returns those it met.
+/// Receives until `stop` is cancelled, and goes on after errors, which it returns.
 pub async fn consume<C: Consumer>(
     mut consumer: C,
     mut recorder: ArrivalRecorder,
@@ -50,7 +50,7 @@ pub async fn consume<C: Consumer>(
     }
 }
 
-/// Waits until all consumers have ended: what they met, and what those that crashed said of it.
+/// Waits until all consumers have ended; returns their errors, and the messages of those that crashed.
 pub async fn ended(
     mut consumers: JoinSet<Errors>,
     pipeline: Option<&Pipeline>,
@@ -88,7 +88,7 @@ mod tests {
     use crate::broker::Received;
     use crate::measure::{Arrivals, FailureClass, SubscriptionIndex};
 
-    /// Fails so many times, then tells the test that it was asked again.
+    /// Fails `failures` times, then reports that it was called again.
     struct Recovering {
         failures: usize,
         recovered: CancellationToken,

@@ -142,7 +142,7 @@ impl<B: Broker> AfterLoad<'_, B> {
         sampler.sample(if phase == Phase::Measure { Phase::Measure } else { Phase::Drain });
     }
 
-    /// The pipeline works off what other programs have written, for as long as the scenario says. This is the first phase that
+    /// The pipeline works off what other programs have written, for as long as the scenario sets. This is the first phase that
     /// a signal can end, for nothing was sent before.
     async fn work_off_for_a_time(&mut self, sampler: &mut Sampler<'_, B>, stop: impl Fn() -> bool) -> bool {
         let limits = &self.receiving.context.scenario.run;

@@ -19,8 +19,8 @@ use crate::measure::host::{polling, timers};
 use crate::measure::{Clock, Distribution};
 use crate::scenario::Pacing;
 
-/// How long before a time that somebody asked for the thread begins to look at the clock without a pause, where it may: longer
-/// than a sleep usually overshoots.
+/// How long before an alarm the thread begins to read the clock without a pause, if the scenario allows it: longer than a sleep
+/// usually overshoots.
 const SPIN_NS: u64 = 100_000;
 
 /// Wakes the producers of one trial. Dropping it ends its thread.
@@ -111,12 +111,12 @@ impl Pacer {
         }
     }
 
-    /// Makes every sleeper look at its stop flag.
+    /// Wakes every sleeper to check its stop flag.
     pub fn wake_all(&self) {
         self.shared.sleepers.iter().for_each(|sleeper| sleeper.waker.wake());
     }
 
-    /// How late wake-ups made messages, as far as [`Pacer::record_lateness`] was told.
+    /// How late wake-ups made messages: the values given to [`Pacer::record_lateness`].
     pub fn lateness(&self) -> Distribution {
         self.shared.lock().lateness.clone()
     }

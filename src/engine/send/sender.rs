@@ -1,4 +1,4 @@
-//! What a producer task does with a batch: payloads, keys and envelopes together, hand it over, account for it.
+//! Makes a batch of payloads, keys and trace headers, hands it to the client, and counts it.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::broker::{Outgoing, Producer};
 use crate::load::{KeySource, PayloadPool};
 use crate::measure::{Acks, SendTag, TRACE_HEADER_BYTES, TraceHeader, Window};
 
-/// How messages carry the engine's own header.
+/// How messages carry their trace header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceHeaderMode {
-    /// Nobody will look for one.
+    /// Without one: no consumer reads it.
     None,
     /// Over the payload's first bytes.
     InPayload,
@@ -63,7 +63,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// What the producers' windows say, in the order of their producer_indices, also of producers that still send or have crashed. While
+    /// The counts of the producers' windows, in the order of their indices, also of producers that still send or have crashed. While
     /// they send it may be a batch of each behind. What was due is not known.
     pub fn by_windows(acks: &Acks) -> Vec<Self> {
         let of = |(producer_index, window): (usize, &Window)| {
@@ -94,14 +94,14 @@ pub struct Sender<P> {
     outgoing: Vec<Outgoing<'static>>,
 }
 
-/// Where one message's bytes lie: its payload in the pool, or everything in the scratch, in this order: payload, envelope, key.
+/// Where one message's bytes lie: its payload in the pool, or everything in the scratch, in this order: payload, trace header, key.
 struct Parts {
     pooled: u64,
     /// The payload's bytes in the scratch; `None` where the pooled payload is sent as it is.
     payload: Option<usize>,
     has_trace_header: bool,
     key: Option<u32>,
-    stamp: SendTag,
+    send_tag: SendTag,
 }
 
 impl<P: Producer> Sender<P> {
@@ -168,11 +168,11 @@ impl<P: Producer> Sender<P> {
 
     #[inline]
     fn add(&mut self, intended_ns: u64, sent_ns: u64, measured: bool) {
-        let stamp =
+        let send_tag =
             SendTag::new(self.producer_index, self.sequence, sent_ns, sent_ns.saturating_sub(intended_ns), measured);
         let pooled = self.next_payload;
         self.next_payload = self.next_payload.wrapping_add(1);
-        let mut parts = Parts { pooled, payload: None, has_trace_header: false, key: None, stamp };
+        let mut parts = Parts { pooled, payload: None, has_trace_header: false, key: None, send_tag };
         if let Some(live) = self.shared.payloads.live(pooled) {
             let begin = self.scratch.len();
             let unix_ns = self.shared.acks.clock().epoch_unix_ns() + intended_ns;
@@ -235,7 +235,7 @@ impl<P: Producer> Sender<P> {
             let envelope = parts.has_trace_header.then(|| next(TRACE_HEADER_BYTES));
             let key = parts.key.map(|length| next(length as usize));
             payload_bytes += payload.len() as u64;
-            outgoing.push(Outgoing { payload, key, envelope, stamp: parts.stamp });
+            outgoing.push(Outgoing { payload, key, envelope, stamp: parts.send_tag });
         }
         let measured = self.measured_in_batch;
         self.attempted.measured += measured;

@@ -34,7 +34,7 @@ pub struct HostSampler {
     system: Option<SystemTimes>,
     throttled: Option<Duration>,
     pressure: PressureTotals,
-    /// `None`: nothing looks for pauses.
+    /// `None`: without a pause probe.
     pauses: Option<PauseProbe>,
 }
 
@@ -44,7 +44,7 @@ impl HostSampler {
         HostSampler { pauses: Some(PauseProbe::begin()), ..HostSampler::begin_without_probe() }
     }
 
-    /// The same without the thread that looks for pauses: beside a sampler that has one.
+    /// The same without a pause probe, for use beside a sampler that has one.
     pub fn begin_without_probe() -> Self {
         let process = ProcessUsage::now();
         HostSampler {
@@ -103,7 +103,7 @@ impl CpuLaps {
 #[derive(Debug, Clone)]
 pub struct HostUsage {
     pub elapsed: Duration,
-    /// Without the probe for [`HostUsage::pauses`], which is no part of the load.
+    /// Without the probe for [`HostUsage::pauses`], which does not belong to the load.
     pub process: ProcessUsage,
     /// The part of its CPU time that went into [`polling`].
     pub polling: Duration,

@@ -1,6 +1,6 @@
 //! CPU time that threads spent on looking for what had not come yet, where they might have slept until it came.
 //!
-//! It is use of a core, but no work: whoever asks whether a thread could have done more has to leave it out.
+//! Polling uses a core but does no work: it does not count when the verdict asks whether a thread could have done more.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,13 +48,13 @@ fn thread_id() -> u32 {
     unsafe { libc::gettid() }.unsigned_abs()
 }
 
-/// Threads are not told apart where nothing is known of each anyway.
+/// One sum for all threads on systems without figures per thread.
 #[cfg(not(target_os = "linux"))]
 fn thread_id() -> u32 {
     0
 }
 
-/// CPU time of the calling thread; zero where the system does not tell.
+/// CPU time of the calling thread; zero where the system has no such counter.
 #[cfg(unix)]
 fn thread_cpu() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -32,13 +32,13 @@ impl ProcessUsage {
         }
     }
 
-    /// The counters of all threads of this process, those that ended included; zero where the system does not tell.
+    /// The counters of all threads of this process, those that ended included; zero where the system has no such counter.
     #[cfg(unix)]
     pub fn now() -> Self {
         ProcessUsage::of(libc::RUSAGE_SELF)
     }
 
-    /// The counters of the calling thread alone; zero where the system does not tell.
+    /// The counters of the calling thread alone; zero where the system has no such counter.
     #[cfg(target_os = "linux")]
     pub fn of_this_thread() -> Self {
         ProcessUsage::of(libc::RUSAGE_THREAD)

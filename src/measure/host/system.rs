@@ -19,7 +19,7 @@ pub struct SystemLoad {
 }
 
 impl SystemTimes {
-    /// The counters; `None` where there is no `/proc/stat`.
+    /// The counters; `None` without `/proc/stat`.
     pub fn now() -> Option<Self> {
         SystemTimes::parse(&std::fs::read_to_string("/proc/stat").ok()?)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 const ROOT: &str = "/sys/fs/cgroup";
 
 /// Time for which this process's control group and those above it were throttled since they were made, summed over cores;
-/// `None` where there is no such account.
+/// `None` where the system keeps no such account.
 pub fn throttled() -> Option<Duration> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     throttled_below(Path::new(ROOT), &groups)
