@@ -219,7 +219,7 @@ fn real_databases_that_are_down_at_the_start_are_waited_for() {
     let sinks = [to_redis(&cache.address(), ""), to_mongodb(&store.address(), "late", "timeout = \"300ms\"")];
     cache.kill();
     store.kill();
-    let keys = "sinks_run = \"in_parallel\"";
+    let keys = "sinks_run = \"in-parallel\"";
     let text = scenario("[load]\nrate = \"2k/s\"", keys, &sinks, "[run]\nmessages = 6000\ndrain_deadline = \"60s\"");
     let bench = Bench::new(&text);
     let mut running = bench.start(&[]);

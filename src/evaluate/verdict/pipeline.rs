@@ -38,7 +38,7 @@ fn not_written(pipeline: &Pipeline) -> Option<Finding> {
     Some(against(
         NotReconciled,
         format!("Not everything is in every database once: {}.", found.join("; ")),
-        "See `pipeline.sinks` for why, by class. What was not written was not committed, so the same group will read it again (not with `commit = \"on_receipt\"`); what was refused will never be written.",
+        "See `pipeline.sinks` for why, by class. What was not written was not committed, so the same group will read it again (not with `commit = \"on-receipt\"`); what was refused will never be written.",
         &[("not_written", sum(|sink| sink.not_written)), ("refused", sum(|sink| sink.refused))],
     ))
 }
