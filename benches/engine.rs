@@ -15,9 +15,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 /// Watches nothing.
-struct Nobody;
+struct Unobserved;
 
-impl Observer for Nobody {
+impl Observer for Unobserved {
     fn phase(&mut self, _: Phase) {}
     fn second(&mut self, _: &Second, _: &Interval, _: &Reception) {}
 }
@@ -40,8 +40,8 @@ fn trial(runtime: &Runtime, text: &str, messages: u64) -> Duration {
     let identity = TrialIdentity { run_id: "bench".into(), tag: 1 };
     let (_signals, interrupted) = watch::channel(0);
     let interruption = Interruption::new(interrupted);
-    let mut nobody = Nobody;
-    let trial = run_scenario(&plan.trials[0].scenario, &identity, &interruption, &mut nobody);
+    let mut observer = Unobserved;
+    let trial = run_scenario(&plan.trials[0].scenario, &identity, &interruption, &mut observer);
     let outcome = runtime.block_on(trial).expect("a trial");
     assert_eq!(outcome.ledger.measured.acknowledged, sent);
     let nanoseconds = outcome.totals.outcomes.last_acknowledged_ns - outcome.times.measure_start_ns;

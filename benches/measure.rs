@@ -1,7 +1,7 @@
 //! What recording costs per message: the stamp on its way, the outcome when it comes, the envelope, the verification.
 //!
 //! All of it runs once per message on the threads that carry the load, so their sum is brokermark's own part of the
-//! processor time per message that a record tells.
+//! processor time per message in a record.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ fn histograms(criterion: &mut Criterion) {
 fn windows(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("window");
     let window = Window::new();
-    group.bench_function("submit and resolve, nobody waiting", |bencher| {
+    group.bench_function("submit and resolve, without a waiter", |bencher| {
         bencher.iter(|| {
             window.submit(black_box(1));
             window.resolve(black_box(1));

@@ -33,8 +33,8 @@ class Brokermark:
         acknowledged = record["counts"]["acknowledged"]
         if acknowledged != workload.messages:
             raise PeerError(f"brokermark had {acknowledged} of {workload.messages} messages acknowledged")
-        said = json.dumps({part: record[part] for part in ("counts", "throughput", "client")})
-        return record["throughput"]["until_last_acknowledgement"]["messages_per_second"], said, process
+        printed = json.dumps({part: record[part] for part in ("counts", "throughput", "client")})
+        return record["throughput"]["until_last_acknowledgement"]["messages_per_second"], printed, process
 
     def record(self, scenario: Path, settings: dict[str, object]) -> tuple[dict, Process]:
         """Runs a scenario of one trial, and reads the record it leaves."""

@@ -35,7 +35,7 @@ class Run:
     peak_memory_bytes: int
     wall_seconds: float
     busy_cores_before: float  # by others, just before the run, when client and server had nothing to do
-    said: str  # the tool's own words, from which the rate was taken
+    printed: str  # the tool's own words, from which the rate was taken
 
 
 class Peer(Protocol):
@@ -48,7 +48,7 @@ class Peer(Protocol):
         """Builds or fetches the tool, unless that was done before."""
 
     def run(self, workload: Workload) -> tuple[float, str, Process]:
-        """Runs it once on a new topic: messages/s, the words that say so, and the measured process."""
+        """Runs it once on a new topic: messages/s, the line that it was taken from, and the measured process."""
 
 
 @dataclass(frozen=True)

@@ -246,7 +246,7 @@ class ProducerPerformance:
             command += [f"acks={workload.acks}", f"linger.ms={workload.linger_ms}", f"batch.size={workload.batch_bytes}"]
             process = measure.run(command)
         lines = re.findall(r"^(\d+) records sent, ([\d.]+) records/sec.*$", process.output, re.MULTILINE)
-        said = [line for line in process.output.splitlines() if " records sent, " in line]
+        printed = [line for line in process.output.splitlines() if " records sent, " in line]
         if not lines or int(lines[-1][0]) != workload.messages:
             raise PeerError(f"{self.name} did not send {workload.messages} messages:\n{process.output[-2000:]}")
-        return float(lines[-1][1]), said[-1], process
+        return float(lines[-1][1]), printed[-1], process

@@ -1,7 +1,7 @@
 """Runs one client process and reads, from the operating system, what it cost.
 
 Every tool is measured by the same yardstick, from outside: `wait4` gives the CPU time (user + system) and the peak
-memory of exactly that process, whatever the tool says about itself.
+memory of exactly that process, whatever the tool reports about itself.
 """
 
 import os
@@ -28,7 +28,7 @@ class Process:
 
 def run(command: list[str]) -> Process:
     """Runs the command to its end; raises PeerError, with the end of its output, unless it exits with 0."""
-    # A file, not a pipe: nobody has to read along, which would cost the two of them a core.
+    # A file, not a pipe: reading a pipe would cost both processes a core.
     with tempfile.TemporaryFile() as printed:
         started = time.monotonic()
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT)
@@ -54,7 +54,7 @@ def run(command: list[str]) -> Process:
 
 
 def busy_cores(seconds: float = 1.0) -> float:
-    """How many cores are at work right now, whoever uses them. Only Linux tells; elsewhere 0."""
+    """How many cores all processes use right now. 0 on systems other than Linux."""
     try:
         before = busy_seconds()
         time.sleep(seconds)

@@ -68,8 +68,8 @@ class Ours(Brokermark):
             self.rate = "the record's throughput.until_last_arrival.messages_per_second; CPU is of publishing, reading and verifying"
 
     def run(self, workload: Workload) -> tuple[float, str, Process]:
-        rate, said, process = super().run(workload)
-        return (json.loads(said)["throughput"]["until_last_arrival"]["messages_per_second"] if self.side == "both" else rate), said, process
+        rate, printed, process = super().run(workload)
+        return (json.loads(printed)["throughput"]["until_last_arrival"]["messages_per_second"] if self.side == "both" else rate), printed, process
 
 
 class Bench:

@@ -108,8 +108,8 @@ class Ours(Brokermark):
         written = [sink["written"] for sink in pipeline["sinks"]]
         if pipeline["consumed"] != workload.messages or any(rows != workload.messages for rows in written):
             raise PeerError(f"brokermark consumed {pipeline['consumed']} and wrote {written} of {workload.messages}")
-        said = json.dumps({part: pipeline[part] for part in ("consumed", "working_ns", "bottleneck", "cpu_ns_per_message")})
-        return workload.messages * 1e9 / pipeline["working_ns"], said, process
+        printed = json.dumps({part: pipeline[part] for part in ("consumed", "working_ns", "bottleneck", "cpu_ns_per_message")})
+        return workload.messages * 1e9 / pipeline["working_ns"], printed, process
 
 
 class PythonConsumer:
@@ -136,8 +136,8 @@ class PythonConsumer:
         databases = [self.server["BROKERMARK_REDIS"], self.server["BROKERMARK_MONGODB"]] if self.databases else ["", ""]
         command = [f"{self.environment}/bin/python", "-I", str(program), self.topic.address, self.topic.name, group]
         process = measure.run([*command, str(workload.messages), str(BATCH), *databases, group])
-        said = process.output.strip().splitlines()[-1]
-        result = json.loads(said)
+        printed = process.output.strip().splitlines()[-1]
+        result = json.loads(printed)
         if result["consumed"] != workload.messages:
             raise PeerError(f"the Python consumer consumed {result['consumed']} of {workload.messages}")
-        return result["consumed"] / result["seconds"], said, process
+        return result["consumed"] / result["seconds"], printed, process

@@ -59,7 +59,7 @@ def comparison(messages: int, server: dict[str, str], name: str = "batched") -> 
 
 
 class Topics:
-    """New topics, made and removed over the admin interface, which also tells what has arrived."""
+    """New topics, made and removed over the admin interface, which also reports what has arrived."""
 
     def __init__(self, admin: str):
         self.base = f"{admin}/admin/v2/persistent/public/default"

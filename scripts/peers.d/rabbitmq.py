@@ -84,7 +84,7 @@ def comparison(messages: int, server: dict[str, str], side: str = "batch") -> Co
 
 
 class Client:
-    """A program that publishes and says how long it took."""
+    """A program that publishes and prints how long it took."""
 
     rate = "messages / duration of the publishing loop"
     name: str

@@ -33,7 +33,7 @@ def program() -> str:
 
 @contextmanager
 def running():
-    """The endpoint, in a process of its own, which keeps no logs: there is no real one to be had."""
+    """The endpoint, in a process of its own, which keeps no logs: the real service cannot be installed."""
     Brokermark("configs/published/sls-io-threads.toml", {}).install()
     command = [program(), "emulate", "sls", "--listen", LISTEN, "--store", STORE, "--shards", "10", "--keep", "0B"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -103,7 +103,7 @@ class JavaProducer:
         each = workload.messages // SENDERS
         settings = [self.io_threads, TOTAL_BYTES, BATCH_BYTES, BATCH_LOGS, workload.linger_ms, SENDERS, each]
         process = measure.run([*command, HOST, STORE, *map(str, settings)])
-        said = re.search(r"^(\d+) logs, (\d+) failed, ([\d.]+) s$", process.output, re.MULTILINE)
-        if said is None or int(said[1]) != each * SENDERS or int(said[2]):
+        printed = re.search(r"^(\d+) logs, (\d+) failed, ([\d.]+) s$", process.output, re.MULTILINE)
+        if printed is None or int(printed[1]) != each * SENDERS or int(printed[2]):
             raise PeerError(f"{self.name} did not send {workload.messages} logs:\n{process.output[-2000:]}")
-        return int(said[1]) / float(said[3]), said[0], process
+        return int(printed[1]) / float(printed[3]), printed[0], process

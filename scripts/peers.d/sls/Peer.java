@@ -1,5 +1,5 @@
 // The seed's benchmark on the service's own Java producer: senders that make logs and send them, and the time until the
-// last of them has its outcome. Unlike the original it ends when logs fail, too, and says how many.
+// last of them has its outcome. Unlike the original it also ends when logs fail, and prints how many.
 import com.aliyun.openservices.aliyun.log.producer.LogProducer;
 import com.aliyun.openservices.aliyun.log.producer.Producer;
 import com.aliyun.openservices.aliyun.log.producer.ProducerConfig;
