@@ -5,6 +5,8 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+#[cfg(feature = "rabbitmq-stream")]
+mod amqp_memory;
 mod cli;
 mod durability;
 mod honesty;

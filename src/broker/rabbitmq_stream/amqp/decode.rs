@@ -5,7 +5,7 @@ use super::{Value, format};
 /// How deep values may lie in each other: deeper ones would take more stack than there is.
 const MOST_DEPTH: usize = 64;
 
-/// Elements of an array whose type takes no bytes, such as null: nothing else bounds their number.
+/// Elements that arrays may have beyond the number of bytes: elements of some types, such as null, take none.
 const MOST_EMPTY_ELEMENTS: usize = 1 << 12;
 
 /// Why bytes are no value.
@@ -19,8 +19,10 @@ pub enum DecodeError {
     UnknownType(u8),
     #[error("a {0} that cannot be one")]
     Senseless(&'static str),
-    #[error("values lie deeper in each other than {MOST_DEPTH} levels")]
+    #[error("values are nested deeper than {MOST_DEPTH} levels")]
     TooDeep,
+    #[error("compound values claim more elements than the message can contain")]
+    TooManyElements,
 }
 
 /// Reads one value that takes all of `bytes`.
@@ -39,11 +41,13 @@ pub fn decode(bytes: &[u8]) -> Result<Value<'_>, DecodeError> {
 pub(super) struct Decoder<'a> {
     rest: &'a [u8],
     depth: usize,
+    /// How many elements compound values may still have, all together: it bounds the memory that a message takes.
+    elements_left: usize,
 }
 
 impl<'a> Decoder<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
-        Decoder { rest: bytes, depth: 0 }
+        Decoder { rest: bytes, depth: 0, elements_left: bytes.len().saturating_add(MOST_EMPTY_ELEMENTS) }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -181,15 +185,17 @@ impl<'a> Decoder<'a> {
     ) -> Result<T, DecodeError> {
         let size = if narrow { self.narrow()? } else { self.wide()? };
         let bytes = self.bytes(size)?;
-        let mut inner = Decoder { rest: bytes, depth: self.depth };
+        let mut inner = Decoder { rest: bytes, ..*self };
         let count = if narrow { inner.narrow()? } else { inner.wide()? };
+        inner.elements_left = inner.elements_left.checked_sub(count).ok_or(DecodeError::TooManyElements)?;
         let read = inner.deeper(|inner| read(inner, count))?;
         inner.end()?;
+        self.elements_left = inner.elements_left;
         Ok(read)
     }
 
     fn list(&mut self, count: usize) -> Result<Vec<Value<'a>>, DecodeError> {
-        // Each takes a byte at least, so that no more memory is taken than the bytes can fill.
+        // Each element takes a byte at least.
         if count > self.rest.len() {
             return Err(DecodeError::Short);
         }
@@ -221,7 +227,12 @@ impl<'a> Decoder<'a> {
         let [mut code] = self.array()?;
         let mut descriptor = None;
         if code == format::DESCRIBED {
-            descriptor = Some(self.value()?);
+            // Each element gets a copy of the descriptor: only the two types that the specification defines for descriptors
+            // (part 1, 1.5) are small enough.
+            match self.value()? {
+                small @ (Value::Ulong(_) | Value::Symbol(_)) => descriptor = Some(small),
+                _ => return Err(DecodeError::Senseless("array")),
+            }
             [code] = self.array()?;
             if code == format::DESCRIBED {
                 return Err(DecodeError::Senseless("array"));

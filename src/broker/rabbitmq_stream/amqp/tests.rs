@@ -136,7 +136,7 @@ fn what_cannot_be_is_refused() {
         &[0xf0, 0, 0, 0, 5, 0xff, 0xff, 0xff, 0xff, 0x71],
         &[0xf0, 0, 0, 0, 5, 0xff, 0xff, 0xff, 0xff, 0x40],
     ] {
-        assert_eq!(decode(claim), Err(DecodeError::Short));
+        assert_eq!(decode(claim), Err(DecodeError::TooManyElements));
     }
     let deep = [[0xc0, 0xff, 1]; 10_000].concat();
     assert!(decode(&deep).is_err());
