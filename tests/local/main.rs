@@ -13,6 +13,8 @@ mod honesty;
 mod honesty_verdict;
 mod honesty_verification;
 mod honesty_window;
+#[cfg(feature = "kafka")]
+mod kafka_client;
 mod results;
 mod scenario;
 mod schema;

@@ -28,7 +28,7 @@ pub struct Connection {
 #[derive(Default)]
 struct State {
     ended: AtomicBool,
-    /// Told whenever delivery reports have made room in the client's queue.
+    /// Notified when delivery reports have freed places in the client's queue.
     room: Notify,
     queue_full_ns: AtomicU64,
     telemetry: Mutex<Telemetry>,
@@ -58,7 +58,9 @@ impl Connection {
                 .name("brokermark-acks".into())
                 .spawn(move || {
                     while !state.ended.load(Ordering::Acquire) {
-                        deliveries.poll(POLL, |event| state.take(event, &recorder));
+                        if deliveries.poll(POLL, |event| state.take(event, &recorder)) {
+                            state.room.notify_waiters();
+                        }
                     }
                 })
                 .map_err(|error| error.to_string())?
@@ -101,8 +103,6 @@ impl State {
                         Some(code) => acks.failed(stamp, class_of(code), || self.explain(code)),
                     },
                 );
-                drop(acks);
-                self.room.notify_waiters();
             }
             Event::ConnectionError(Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, _) => lock(&self.trouble).all_down = true,
             Event::ConnectionError(code, reason) => lock(&self.trouble).last = Some((code, reason)),

@@ -53,14 +53,16 @@ impl Deliveries {
         NonNull::new(queue).map(|queue| Deliveries { envelope_header, queue, _client: client })
     }
 
-    /// Waits up to `timeout` for an event and hands it to `each`.
-    pub fn poll(&self, timeout: Duration, each: impl FnOnce(Event<'_>)) {
+    /// Waits up to `timeout` for an event and hands it to `each`. Returns whether messages were delivered: librdkafka frees their
+    /// places in its queue when the event is destroyed, which is before this returns.
+    pub fn poll(&self, timeout: Duration, each: impl FnOnce(Event<'_>)) -> bool {
         // SAFETY: the queue is alive; the event is owned by the caller.
         let event = unsafe { rd::rd_kafka_queue_poll(self.queue.as_ptr(), timeout.as_millis() as i32) };
-        let Some(event) = NonNull::new(event).map(OwnedEvent) else { return };
+        let Some(event) = NonNull::new(event).map(OwnedEvent) else { return false };
         // SAFETY: the event is alive until the end of this function, and so are the strings it lends.
         unsafe {
-            match rd::rd_kafka_event_type(event.0.as_ptr()) {
+            let kind = rd::rd_kafka_event_type(event.0.as_ptr());
+            match kind {
                 rd::RD_KAFKA_EVENT_DR => {
                     let envelope_header = &self.envelope_header;
                     each(Event::Delivered(Batch { event: &event, envelope_header }));
@@ -76,6 +78,7 @@ impl Deliveries {
                 }
                 _ => {}
             }
+            kind == rd::RD_KAFKA_EVENT_DR
         }
     }
 }
