@@ -3,14 +3,15 @@
 use jiff::Timestamp;
 
 use super::environment::environment;
+use super::figures::{errors_by_class, independent, per_second};
 use super::threshold::evaluate as thresholds;
 use super::verdict::{Evidence, LoadShape, judge};
 use crate::engine::{self, End, EngineError, GroupOutcome, Outcome, PartTotals, Second};
 use crate::load::PartKind;
 use crate::measure::host::{self, HostUsage};
-use crate::measure::{Distribution, ErrorTally, Errors, FailureClass};
+use crate::measure::{Distribution, FailureClass};
 use crate::record::{
-    Client, Completion, Counts, ErrorCount, GroupVerification, HostLoad, Latencies, Latency, LoadModel, Pauses, Phase,
+    Client, Completion, Counts, ErrorCount, GroupVerification, HostLoad, Latencies, LoadModel, Pauses, Phase,
     ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow, Status, Throughput, TimerLateness,
     Verdict, Verification, WarmUpCounts, Wire, point_values,
 };
@@ -145,7 +146,7 @@ fn counts(trial: &Trial, outcome: &Outcome) -> Counts {
 fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
     let window = &outcome.totals.window;
     let window_ns = window.length_ns();
-    let per_second = |count: u64| if window_ns == 0 { 0.0 } else { count as f64 * 1e9 / window_ns as f64 };
+    let per_second = |count| per_second(count, window_ns);
     let (measured, arrivals) = (outcome.totals.outcomes.measured, &outcome.totals.arrivals.arrived);
     let since_begin = |last_ns: u64| last_ns.saturating_sub(outcome.times.measure_start_ns);
     // Payload of what arrives is counted for all of it, so that of the measured ones is taken to have the mean size.
@@ -174,7 +175,7 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
 }
 
 fn part(totals: &PartTotals) -> SchedulePart {
-    let per_second = |count: u64| count as f64 * 1e9 / totals.length_ns as f64;
+    let per_second = |count| per_second(count, totals.length_ns);
     SchedulePart {
         kind: match totals.part.kind {
             PartKind::Step => SchedulePartKind::Step,
@@ -189,27 +190,6 @@ fn part(totals: &PartTotals) -> SchedulePart {
         messages_per_second: per_second(totals.acknowledged),
         response: independent(&totals.response, totals.moments),
     }
-}
-
-/// The latency of messages whose ends became known at so many moments.
-pub(super) fn independent(distribution: &Distribution, moments: u64) -> Option<Latency> {
-    Latency::from_histogram(distribution.histogram(), distribution.beyond_range(), Some(moments))
-}
-
-/// The latency of what happened one by one.
-pub(super) fn latency(distribution: &Distribution) -> Option<Latency> {
-    Latency::from_histogram(distribution.histogram(), distribution.beyond_range(), None)
-}
-
-/// Most frequent first.
-pub(super) fn errors_by_class(errors: &Errors, begin_ns: u64) -> Vec<ErrorCount> {
-    let count = |(class, tally): (_, &ErrorTally)| {
-        let (at_ns, message) = tally.first.clone().unwrap_or_default();
-        ErrorCount { class, count: tally.count, first_message: message, first_at_ns: at_ns.saturating_sub(begin_ns) }
-    };
-    let mut errors: Vec<ErrorCount> = errors.iter().map(count).collect();
-    errors.sort_by_key(|error| std::cmp::Reverse(error.count));
-    errors
 }
 
 /// When consumers crashed is not known.

@@ -3,6 +3,7 @@
 mod assemble;
 mod command_line;
 mod environment;
+mod figures;
 mod pipeline;
 #[cfg(test)]
 mod simulation;

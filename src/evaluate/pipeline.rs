@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::assemble::{errors_by_class, independent, latency};
+use super::figures::{errors_by_class, independent, latency, per_second};
 use crate::engine::Outcome;
 use crate::measure::Errors;
 use crate::measure::host::ProcessUsage;
@@ -69,10 +69,6 @@ fn names(config: &scenario::Pipeline) -> Vec<String> {
         names.push(if before == 0 { sink.kind.clone() } else { format!("{}-{}", sink.kind, before + 1) });
     }
     names
-}
-
-fn per_second(count: u64, ns: u64) -> f64 {
-    if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 }
 }
 
 fn cpu(usage: &ProcessUsage, messages: u64) -> Option<f64> {

@@ -11,6 +11,7 @@
 
 mod curve;
 mod digits;
+mod draft;
 mod error;
 mod keys;
 mod live;

@@ -1,8 +1,8 @@
 //! What a pipeline did.
 
+use super::errors::errors;
 use super::latency::stated;
 use super::page::Page;
-use super::trial::errors;
 use crate::record::readable::{count, duration, percent, rate};
 use crate::record::{Latency, Record, SinkRecord};
 

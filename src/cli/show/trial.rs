@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
+use super::errors::errors;
 use super::latency;
 use super::page::{LABEL_WIDTH, Page, Tone};
 use super::sparkline::{Fold, sparkline};
 use crate::record::readable::{bytes, count, duration, percent, rate};
 use crate::record::{
-    ErrorCount, GroupVerification, HostLoad, LoadModel, Pauses, Phase, Reason, Record, SeriesRow, Status, Verification,
+    GroupVerification, HostLoad, LoadModel, Pauses, Phase, Reason, Record, SeriesRow, Status, Verification,
     Wire,
 };
 
@@ -154,20 +155,6 @@ fn crossed(wire: &Wire) -> String {
         }
     }
     parts.join(", ")
-}
-
-pub(super) fn errors(page: &mut Page, label: &str, errors: &[ErrorCount]) {
-    for (index, error) in errors.iter().enumerate() {
-        let label = if index == 0 { label } else { "" };
-        let text = format!(
-            "{} × {}: {} (first after {})",
-            count(error.count),
-            error.class.name(),
-            error.first_message,
-            duration(error.first_at_ns as f64)
-        );
-        page.labelled(label, &text);
-    }
 }
 
 fn verification(page: &mut Page, record: &Record) {

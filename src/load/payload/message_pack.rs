@@ -4,7 +4,7 @@ use rand::Rng;
 
 use super::size;
 use crate::load::LoadError;
-use crate::load::pool::Draft;
+use crate::load::draft::Draft;
 use crate::load::random::{Purpose, generator};
 use crate::scenario::Size;
 

@@ -9,7 +9,7 @@ mod vector;
 mod zeros_random;
 
 use super::error::LoadError;
-use super::pool::Draft;
+use super::draft::Draft;
 use crate::scenario::{Content, Payload};
 
 /// At least one payload; for the lines of a file at most, for all else exactly, as many as the pool asks for.

@@ -6,7 +6,7 @@ use rand::RngExt;
 
 use crate::load::LoadError;
 use crate::load::live::{Field, Slot};
-use crate::load::pool::Draft;
+use crate::load::draft::Draft;
 use crate::load::random::{Generator, Purpose, generator};
 use crate::scenario::template::Part;
 

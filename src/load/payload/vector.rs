@@ -3,7 +3,7 @@
 use rand::RngExt;
 
 use crate::load::LoadError;
-use crate::load::pool::Draft;
+use crate::load::draft::Draft;
 use crate::load::random::{Purpose, generator};
 
 /// `dimension` little-endian 32-bit floats each, uniform in [0, 1).

@@ -4,7 +4,7 @@ use rand::{Rng, RngExt};
 
 use super::size;
 use crate::load::LoadError;
-use crate::load::pool::{Draft, check_limit};
+use crate::load::draft::{Draft, check_limit};
 use crate::load::random::{Purpose, generator};
 use crate::scenario::Size;
 

@@ -1,13 +1,14 @@
 //! What one table of a scenario demands of another: checked, and defaults that depend on several tables set, once each
 //! table is right by itself.
 
+use crate::limits::TRACE_HEADER_BYTES;
 use crate::scenario::Descriptor;
 use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::Problems;
 use crate::scenario::{
     CommitPolicy, Content, Keys, LatencyKind, Load, Metric, Parse, Payload, Placement, ProducerMode, Scenario,
-    Schedule, TRACE_HEADER_BYTES, Threshold,
+    Schedule, Threshold,
 };
 
 /// Windows are chosen so that all producers together have this many messages in flight, …

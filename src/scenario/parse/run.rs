@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::measure::HIGHEST_NS;
+use crate::limits::LONGEST_LATENCY_NS;
 use crate::scenario::fields::Fields;
 use crate::scenario::{RunLimits, Stop, keys};
 
 /// The histograms of latencies end here: what took longer is only counted.
-const LONGEST_DRAIN: Duration = Duration::from_nanos(HIGHEST_NS);
+const LONGEST_DRAIN: Duration = Duration::from_nanos(LONGEST_LATENCY_NS);
 
 pub(super) fn read(root: &Fields<'_>) -> RunLimits {
     let mut run = RunLimits {
