@@ -37,7 +37,7 @@ impl<'a> Fields<'a> {
                     misspelt.push(near.to_owned());
                     format!("did you mean `{near}`?")
                 }
-                None => match super::keys::home(key) {
+                None => match problems.table_of(key) {
                     Some(table) => format!("`{key}` belongs to [{table}]"),
                     None => format!("known here: {}", list(known.iter().copied())),
                 },

@@ -14,7 +14,6 @@ mod content;
 pub mod deserialize;
 mod error;
 mod fields;
-mod keys;
 mod kind;
 mod masking;
 mod model;

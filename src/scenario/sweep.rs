@@ -8,10 +8,11 @@ use rand::seq::SliceRandom;
 use toml::{Table, Value};
 
 use super::fields::{Field, Fields};
-use super::keys;
 use super::path::{KeyPath, Step};
 use super::problem::{Problem, Problems, SourcePosition};
 use super::units;
+
+pub(super) const KEYS: &[&str] = &["over", "trials", "order", "seed", "combine", "pause"];
 
 /// More trials than this are a mistake: at a second each they would take a day.
 const MOST_TRIALS: usize = 100_000;
@@ -78,7 +79,7 @@ pub(super) fn read(scenario: &Table, problems: &Problems) -> Sweep {
     };
     let path = KeyPath::of(&["sweep"]);
     let Some(value) = scenario.get("sweep") else { return sweep };
-    let Some(fields) = (Field { value, path, problems }).fields(&keys::SWEEP) else { return sweep };
+    let Some(fields) = (Field { value, path, problems }).fields(KEYS) else { return sweep };
     if let Some(trials) = fields.get("trials").and_then(|field| field.amount(1, MOST_TRIALS)) {
         sweep.trials = u32::try_from(trials).unwrap_or(u32::MAX);
     }

@@ -4,13 +4,15 @@ use super::{Context, options, properties, security};
 use crate::scenario::BrokerConfig;
 use crate::scenario::Descriptor;
 use crate::scenario::fields::{Field, Fields};
-use crate::scenario::keys;
 use crate::scenario::suggestion::{closest, list};
+
+/// Without the broker's own table, which is named as its kind.
+pub(super) const KEYS: &[&str] = &["kind", "address", "addresses", "connections", "properties", "security"];
 
 pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(BrokerConfig, &'a Descriptor)> {
     let field = root.require("broker", "say which broker to load, as in `[broker]` with `kind = \"kafka\"`")?;
     let kinds = context.descriptors.iter().map(|descriptor| descriptor.kind);
-    let known: Vec<&str> = keys::BROKER.into_iter().chain(kinds).collect();
+    let known: Vec<&str> = KEYS.iter().copied().chain(kinds).collect();
     let fields = field.fields(&known)?;
     let descriptor = kind(&fields, context)?;
 

@@ -4,15 +4,17 @@
 use super::{Context, properties};
 use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
-use crate::scenario::{Consumers, Pipeline, ProducerMode, StartFrom, keys};
+use crate::scenario::{Consumers, Pipeline, ProducerMode, StartFrom};
+
+pub(super) const KEYS: &[&str] = &["groups", "members", "from", "end_to_end", "verify", "properties"];
 
 const MOST: usize = 100_000;
 
 pub(super) fn read(root: &Fields<'_>, context: &Context<'_>, pipeline: Option<&Pipeline>) -> Option<Consumers> {
     let empty = toml::Table::new();
     let fields = match (root.get("consumers"), pipeline) {
-        (Some(field), _) => field.fields(&keys::CONSUMERS)?,
-        (None, Some(_)) => Fields::new(&empty, KeyPath::of(&["consumers"]), root.problems, &keys::CONSUMERS),
+        (Some(field), _) => field.fields(KEYS)?,
+        (None, Some(_)) => Fields::new(&empty, KeyPath::of(&["consumers"]), root.problems, KEYS),
         (None, None) => return None,
     };
     if pipeline.is_some() {

@@ -7,7 +7,10 @@ use toml::Value;
 use super::Context;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::template::Template;
-use crate::scenario::{Content, Payload, Size, keys, units};
+use crate::scenario::{Content, Payload, Size, units};
+
+pub(super) const KEYS: &[&str] =
+    &["kind", "size", "compressibility", "file", "text", "dimension", "range", "pool", "seed"];
 
 /// No broker takes messages beyond this.
 const LARGEST: u64 = 1 << 30;
@@ -72,7 +75,7 @@ const SPECIAL_KEYS: [(&str, &[Kind], &str); 6] = [
 pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> (Payload, Sizes) {
     let default = Payload { content: Content::Zeros { size: DEFAULT_SIZE }, pool: 1, seed: 1 };
     let default_sizes = Sizes { mean: Some(DEFAULT_SIZE.mean()), largest: Some(DEFAULT_SIZE.largest()) };
-    let Some(fields) = root.get("payload").and_then(|field| field.fields(&keys::PAYLOAD)) else {
+    let Some(fields) = root.get("payload").and_then(|field| field.fields(KEYS)) else {
         return (default, default_sizes);
     };
     let kind = fields.get("kind").map_or(Some(Kind::Zeros), |field| field.one_of(&KINDS));

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use crate::limits::LONGEST_LATENCY_NS;
 use crate::scenario::fields::Fields;
-use crate::scenario::{RunLimits, Stop, keys};
+use crate::scenario::{RunLimits, Stop};
+
+pub(super) const KEYS: &[&str] =
+    &["warm_up", "messages", "payload_bytes", "duration", "drain_deadline", "catch_up_deadline", "stall_deadline"];
 
 /// The histograms of latencies end here: what took longer is only counted.
 const LONGEST_DRAIN: Duration = Duration::from_nanos(LONGEST_LATENCY_NS);
@@ -17,7 +20,7 @@ pub(super) fn read(root: &Fields<'_>) -> RunLimits {
         catch_up_deadline: Duration::from_secs(300),
         stall_deadline: Duration::from_secs(60),
     };
-    let Some(fields) = root.get("run").and_then(|field| field.fields(&keys::RUN)) else { return run };
+    let Some(fields) = root.get("run").and_then(|field| field.fields(KEYS)) else { return run };
     if let Some(warm_up) = fields.get("warm_up").and_then(|field| field.duration()) {
         run.warm_up = warm_up;
     }

@@ -3,7 +3,9 @@
 use super::super::suggestion::{closest, list};
 use super::super::units::{self, UnitError};
 use crate::scenario::fields::{Field, Fields};
-use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid, keys};
+use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid};
+
+pub(super) const KEYS: &[&str] = &["require", "when_invalid"];
 
 const ADVICE: &str = "write `metric comparison value`, as in \"p99 < 10ms\" or \"messages_per_second > 50k\"";
 
@@ -41,7 +43,7 @@ const COMPARISONS: [(&str, Comparison); 6] = [
 ];
 
 pub(super) fn read(root: &Fields<'_>) -> (Vec<Threshold>, WhenInvalid) {
-    let Some(fields) = root.get("thresholds").and_then(|field| field.fields(&keys::THRESHOLDS)) else {
+    let Some(fields) = root.get("thresholds").and_then(|field| field.fields(KEYS)) else {
         return Default::default();
     };
     let words = [("fail", WhenInvalid::Fail), ("ignore", WhenInvalid::Ignore)];
