@@ -243,7 +243,7 @@ fn cannot_be_trusted(record: &Record) -> bool {
 /// Why a record that is not valid holds no threshold.
 fn untrusted(record: &Record) -> String {
     let reasons = &record.verdict.reasons;
-    let kinds: Vec<&str> = reasons.iter().map(|reason| reason.kind.name()).collect();
+    let kinds: Vec<String> = reasons.iter().map(|reason| reason.kind.to_string()).collect();
     let evidence = reasons.first().map_or("", |reason| &reason.evidence);
     format!(
         "trial {} is not valid ({}), so its thresholds prove nothing. {evidence} Set `thresholds.when_invalid = \"ignore\"` to go by the thresholds alone.",

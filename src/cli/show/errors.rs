@@ -10,7 +10,7 @@ pub(super) fn errors(page: &mut Page, label: &str, errors: &[ErrorCount]) {
         let text = format!(
             "{} × {}: {} (first after {})",
             count(error.count),
-            error.class.name(),
+            error.class,
             error.first_message,
             duration(error.first_at_ns as f64)
         );

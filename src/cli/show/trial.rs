@@ -59,7 +59,7 @@ fn verdict(page: &mut Page, record: &Record) {
     };
     let text = match record.status {
         Status::Failed => word.to_owned(),
-        _ => format!("limited by: {}. {}", limit.limiter.name(), limit.evidence),
+        _ => format!("limited by: {}. {}", limit.limiter, limit.evidence),
     };
     page.led(lead, tone, &text);
     for reason in record.verdict.reasons.iter().filter(|_| record.status != Status::Failed) {
@@ -72,7 +72,7 @@ fn verdict(page: &mut Page, record: &Record) {
 
 /// A cross marks what speaks against the figures, an exclamation mark what is only worth knowing.
 fn finding(page: &mut Page, mark: &str, reason: &Reason, tone: Tone) {
-    page.led(&format!("  {mark} {}  ", reason.kind.name()), tone, &reason.evidence);
+    page.led(&format!("  {mark} {}  ", reason.kind), tone, &reason.evidence);
     page.led("    → ", Tone::Faint, &reason.advice);
 }
 
@@ -259,7 +259,7 @@ fn course(page: &mut Page, record: &Record, series: &[SeriesRow]) {
     let line = format!("{}{blocks}  {} messages/s", label(page, "each second"), range(&throughput, rate));
     page.line(&line);
     if slowest.iter().any(Option::is_some) {
-        let name = record.headline.name();
+        let name = record.headline;
         let blocks = sparkline(&slowest, width, Fold::Max);
         let line = format!("{}{blocks}  {} {name} p99", label(page, ""), range(&slowest, duration));
         page.line(&line);

@@ -186,7 +186,7 @@ fn receive_errors(evidence: &Evidence<'_>) -> Option<Finding> {
         format!(
             "Consumers met {} errors while receiving (most of class {}: {}) and tried again each time.",
             count(errors),
-            most.class.name(),
+            most.class,
             most.first_message.trim_end_matches('.')
         ),
         "What they could not read in time counts as unread, not as lost: `receive_errors` has the errors by class.",

@@ -64,7 +64,7 @@ fn sink_errors(pipeline: &Pipeline) -> Option<Finding> {
         format!(
             "Writing failed {} times (mostly in {name}, of class {}: {}) and was tried again each time.",
             count(all),
-            most.class.name(),
+            most.class,
             most.first_message.trim_end_matches('.')
         ),
         "While a database is away nothing is taken from the broker, so the lag grows and latencies with it.",

@@ -121,7 +121,7 @@ fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
         reported_ns => format!(
             "The tool's own delay is {} of the {} p99 it reports, {}",
             percent((delay_ns as f64 / reported_ns as f64).min(1.0)),
-            evidence.load_model.headline().name(),
+            evidence.load_model.headline(),
             duration(reported_ns as f64)
         ),
     };

@@ -17,6 +17,7 @@ mod verification;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -134,7 +135,7 @@ fn line(value: &impl Serialize) -> String {
 
 /// How a trial ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// It ran to its stop condition.
     Completed,
@@ -151,7 +152,7 @@ pub enum Status {
 
 /// What decided when messages were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum LoadModel {
     /// The broker did: every producer kept a window of messages in flight. A stall delays all later messages unseen.
     Closed,
@@ -171,7 +172,7 @@ impl LoadModel {
 
 /// The latency that a record leads with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Headline {
     /// Intended → acknowledged.
     Response,
@@ -179,13 +180,10 @@ pub enum Headline {
     Service,
 }
 
-impl Headline {
-    /// As in a record: `response`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Headline::Response => "response",
-            Headline::Service => "service",
-        }
+/// As in a record.
+impl fmt::Display for Headline {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(formatter)
     }
 }
 

@@ -74,7 +74,7 @@ impl SeriesRow {
 
 /// What a trial is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// The same load, not measured.
     WarmUp,

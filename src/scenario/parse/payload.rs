@@ -51,7 +51,7 @@ enum Kind {
 const KINDS: [(&str, Kind); 7] = [
     ("zeros", Kind::Zeros),
     ("random", Kind::Random),
-    ("message_pack", Kind::MessagePack),
+    ("message-pack", Kind::MessagePack),
     ("lines", Kind::Lines),
     ("template", Kind::Template),
     ("vector", Kind::Vector),
@@ -63,7 +63,7 @@ const SPECIAL_KEYS: [(&str, &[Kind], &str); 6] = [
     (
         "size",
         &[Kind::Zeros, Kind::Random, Kind::MessagePack],
-        "only `zeros`, `random` and `message_pack` payloads have a `size`",
+        "only `zeros`, `random` and `message-pack` payloads have a `size`",
     ),
     ("compressibility", &[Kind::Random], "only `random` payloads have a `compressibility`"),
     ("file", &[Kind::Lines, Kind::Template], "only `lines` and `template` payloads come from a `file`"),
