@@ -1,4 +1,4 @@
-//! From what a trial measured to its record. No figure is made elsewhere.
+//! Assembles the record of a trial.
 
 use jiff::Timestamp;
 
@@ -77,7 +77,7 @@ pub fn assemble_failed(trial: &Trial, run_id: &str, arguments: &[String], error:
     record
 }
 
-/// What stands before anything has been measured.
+/// A record without figures.
 fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestamp) -> Record {
     let load_model = match trial.scenario.load {
         Load::Closed => LoadModel::Closed,
@@ -152,7 +152,7 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
     // Payload of what arrives is counted for all of it, so that of the measured ones is taken to have the mean size.
     let received_bytes = arrivals.payload_bytes as f64 * arrivals.consumed as f64 / arrivals.messages.max(1) as f64;
     let consumers = trial.scenario.consumers.as_ref();
-    // Nothing is due before the window's nominal begin or after its nominal end, between which looks come a little late.
+    // Nothing is due before the window's nominal begin or after its nominal end, and samples at both come a little late.
     let nominal_end_ns = outcome.times.load_end_ns.filter(|_| outcome.end == End::Completed);
     let due_ns = nominal_end_ns.map_or(window_ns, |end_ns| end_ns.saturating_sub(outcome.times.measure_start_ns));
     Throughput {
@@ -192,10 +192,10 @@ fn part(totals: &PartTotals) -> SchedulePart {
     }
 }
 
-/// When consumers crashed is not known.
-fn crashes(said: &[String]) -> Option<ErrorCount> {
-    let first_message = said.first()?.clone();
-    Some(ErrorCount { class: FailureClass::Crashed, count: said.len() as u64, first_message, first_at_ns: 0 })
+/// The times of the crashes are unknown.
+fn crashes(messages: &[String]) -> Option<ErrorCount> {
+    let first_message = messages.first()?.clone();
+    Some(ErrorCount { class: FailureClass::Crashed, count: messages.len() as u64, first_message, first_at_ns: 0 })
 }
 
 /// Every group is owed every message.

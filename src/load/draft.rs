@@ -1,4 +1,4 @@
-//! Payloads in the making: what a generator family hands over to the pool.
+//! The payloads that a generator family has made, before they become a pool.
 
 use std::ops::Range;
 
@@ -22,8 +22,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Room for payloads of `bytes` all together.
-    pub(super) fn with_room(payloads: usize, bytes: u128) -> Result<Draft, LoadError> {
+    /// Capacity for payloads of `bytes` altogether.
+    pub(super) fn with_capacity(payloads: usize, bytes: u128) -> Result<Draft, LoadError> {
         check_limit(payloads, bytes)?;
         Ok(Draft {
             bytes: Vec::with_capacity(bytes as usize),

@@ -44,7 +44,7 @@ pub fn parse_for(
         one.apply(&mut document).map_err(ScenarioError::single)?;
     }
     let mut table: Table = toml::from_str(&document.to_string()).map_err(|error| {
-        ScenarioError::single(format!("{origin}: with its overrides, this is no TOML any more: {error}"))
+        ScenarioError::single(format!("{origin}: with its overrides, the scenario is not valid TOML: {error}"))
     })?;
     parse::flatten_properties(&mut table);
     let context = Context::new(descriptors, directory, default_name(origin));

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario, by key: found while reading, and placed in the file only when it is shown.
+//! Problems of a scenario, by key: found while parsing, and located in the file when they are printed.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use super::path::KeyPath;
 pub(super) struct Problem {
     pub place: SourcePosition,
     pub message: String,
-    /// What would be right.
+    /// What would be valid.
     pub advice: Option<String>,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Axis {
     /// What it changes.
     pub path: KeyPath,
     pub values: Vec<Value>,
-    /// Where the sweep says so.
+    /// Where the sweep has it.
     place: KeyPath,
     listed: bool,
 }
@@ -323,7 +323,7 @@ impl Sweep {
 /// Puts a swept value into a scenario.
 ///
 /// # Errors
-/// When the path leads through something that is no table.
+/// When the path leads through something that is not a table.
 pub(super) fn substitute(scenario: &mut Table, path: &KeyPath, value: Value) -> Result<(), Problem> {
     let mut table = scenario;
     let steps = path.steps();
@@ -335,7 +335,7 @@ pub(super) fn substitute(scenario: &mut Table, path: &KeyPath, value: Value) -> 
         }
         let inner = table.entry(key.clone()).or_insert_with(|| Value::Table(Table::new()));
         let Value::Table(inner) = inner else {
-            let message = format!("`{path}` leads through `{key}`, which is no table in this scenario");
+            let message = format!("`{path}` leads through `{key}`, which is not a table in this scenario");
             let advice = Some("sweep the value itself".to_owned());
             return Err(Problem { place: SourcePosition::Key(path.clone()), message, advice });
         };

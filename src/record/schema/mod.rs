@@ -94,7 +94,7 @@ pub struct Record {
     pub pipeline: Option<Pipeline>,
     /// What the load generator itself used.
     pub client: Client,
-    /// What the whole machine was doing meanwhile; `null` where the system does not tell.
+    /// What the whole machine was doing meanwhile; `null` where the system does not report it.
     pub host_load: Option<HostLoad>,
     /// Whether the figures can be trusted, and what limited them.
     pub verdict: Verdict,
@@ -126,7 +126,7 @@ impl Record {
     }
 }
 
-/// Serialising fails only for maps whose keys are no strings, and the records have none.
+/// Serialising fails only for maps whose keys are not strings; records have no such maps.
 fn line(value: &impl Serialize) -> String {
     let mut line = serde_json::to_string(value).unwrap_or_default();
     line.push('\n');
@@ -143,10 +143,10 @@ pub enum Status {
     Interrupted,
     /// Nothing moved for `run.stall_deadline`, so the load was ended before its stop condition.
     Stalled,
-    /// It could not run, or not to its end; `error` says why.
+    /// It could not run, or not to its end; `error` has the cause.
     Failed,
-    /// It had not ended when this was written, once a minute: it still runs, or the run was killed. Only a checkpoint says
-    /// so.
+    /// It had not ended when this was written, once a minute: it still runs, or the run was killed. Only a checkpoint has
+    /// this status.
     Running,
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Verdict {
-    /// Whether the figures mean what they seem to: there is no reason against it.
+    /// Whether the figures mean what they seem to: no reason speaks against it.
     pub valid: bool,
     /// What speaks against trusting the figures, the gravest first; empty when `valid`.
     pub reasons: Vec<Reason>,
@@ -21,7 +21,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Before anybody has judged: not valid.
+    /// The verdict before the evaluation: not valid.
     pub(crate) fn pending() -> Self {
         let limited_by = LimitedBy { limiter: Limiter::Unknown, evidence: String::new() };
         Verdict { valid: false, reasons: Vec::new(), notes: Vec::new(), limited_by }
@@ -145,7 +145,7 @@ pub enum Limiter {
     Window,
     /// The pipeline behind the broker: `pipeline.bottleneck` names the stage.
     Pipeline,
-    /// The evidence does not tell.
+    /// The evidence does not show it.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! `[broker]`: which kind, where, and what is passed to it.
+//! `[broker]`: the kind of broker, its addresses and its settings.
 
 use super::{Context, options, properties, security};
 use crate::scenario::BrokerConfig;
@@ -49,7 +49,7 @@ fn kind<'a>(fields: &Fields<'_>, context: &Context<'a>) -> Option<&'a Descriptor
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("this build knows {}", list(kinds())),
         };
-        field.refuse(format!("there is no broker of kind \"{written}\""), advice);
+        field.refuse(format!("unknown kind of broker \"{written}\""), advice);
     }
     descriptor
 }

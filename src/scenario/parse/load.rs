@@ -1,4 +1,4 @@
-//! `[load]`: what decides when a message is sent.
+//! `[load]`: the load model, its schedule and its pacing.
 
 use super::payload::Sizes;
 use crate::scenario::fields::{Field, Fields};
@@ -143,7 +143,7 @@ fn schedule(field: &Field<'_>, sizes: Sizes) -> Option<Schedule> {
             let (every, length) = (lasting("every"), lasting("for"));
             let (every, length) = (every?, length?);
             if length >= every {
-                let advice = "let the burst be shorter than the time from one to the next";
+                let advice = "make `for` shorter than `every`";
                 fields.get("for")?.refuse("a burst would never end: `for` is not below `every`", advice);
             }
             Schedule::Bursts { base: base?, burst: burst?, every, length }

@@ -1,4 +1,4 @@
-//! From a TOML tree without surprises in its keys to the typed scenario: one file for each table of the language.
+//! Turns a TOML tree into the typed scenario: one file for each table of the language, with the keys of that table.
 //!
 //! Each reader takes the whole scenario's [`Fields`], reads its own table and adds a problem for everything it cannot
 //! accept; it goes on with a default, so that one reading finds as many problems as possible. What concerns more than
@@ -90,7 +90,7 @@ impl<'a> Context<'a> {
     fn existing_file(&self, field: &Field<'_>) -> Option<PathBuf> {
         let path = self.resolve(field.string()?);
         if !path.is_file() {
-            let message = format!("`{}`: there is no file {}", field.path, path.display());
+            let message = format!("`{}`: the file {} does not exist", field.path, path.display());
             field.refuse(message, "a relative path starts at the scenario's own folder");
             return None;
         }

@@ -1,4 +1,4 @@
-//! `[output]`: where results go and in which forms.
+//! `[output]`: the directory and the formats of results.
 
 use std::path::PathBuf;
 

@@ -18,7 +18,7 @@ const LARGEST: u64 = 1 << 30;
 const POOL_BYTES: usize = 64 << 20;
 const MOST_POOL_BYTES: usize = 4 << 30;
 const POOL: usize = 1024;
-/// The seed's logs per thread: its random suffixes lie below it.
+/// Logs per thread of the published benchmark: random suffixes lie below it.
 const LOG_RANGE: u64 = 20_000_000;
 const DEFAULT_SIZE: Size = Size::Fixed(100);
 
@@ -241,7 +241,7 @@ fn size(field: &Field<'_>) -> Option<Size> {
             Some(field) => {
                 let max = bytes(&field)?;
                 if max < mean {
-                    field.refuse(format!("`{}` is below the mean", field.path), "let it be the mean or more");
+                    field.refuse(format!("`{}` is below the mean", field.path), "set it to the mean or more");
                 }
                 max
             }

@@ -44,7 +44,8 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline>
     let timestamp = fields.get("timestamp").and_then(|field| {
         let name = field.string()?.to_owned();
         if parse == Parse::None {
-            field.refuse("without parsing there are no fields", "remove it, or let `pipeline.parse` be \"json\"");
+            field
+                .refuse("`pipeline.parse = \"none\"` reads no fields", "remove it, or set `pipeline.parse = \"json\"`");
         }
         Some(name)
     });
@@ -99,10 +100,10 @@ fn one(field: &Field<'_>, parse: Parse, context: &Context<'_>) -> Option<Sink> {
     let Some(descriptor) = sink::find(written) else {
         let advice = match closest(written, kinds()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if sink::descriptors().is_empty() => "this build knows none".to_owned(),
+            None if sink::descriptors().is_empty() => "this build has no sinks".to_owned(),
             None => format!("this build knows {}", list(kinds())),
         };
-        kind.refuse(format!("there is no sink of kind \"{written}\""), advice);
+        kind.refuse(format!("unknown kind of sink \"{written}\""), advice);
         return None;
     };
     let mut own = table.clone();

@@ -1,4 +1,4 @@
-//! `[producers]`: how many, where they send, and how much each may have under way.
+//! `[producers]`: their number, placement, windows, keys and headers.
 
 use toml::Value;
 

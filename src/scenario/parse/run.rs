@@ -33,7 +33,7 @@ pub(super) fn read(root: &Fields<'_>) -> RunLimits {
         && let Some(deadline) = field.duration_above_zero()
     {
         if deadline >= LONGEST_DRAIN {
-            field.refuse("`run.drain_deadline` is too long", "it is below 10m: beyond that no latency can be told");
+            field.refuse("`run.drain_deadline` is too long", "set it below 10m: longer latencies are not recorded");
         }
         run.drain_deadline = deadline;
     }

@@ -1,4 +1,4 @@
-//! `[broker.security]`: TLS, and who we are.
+//! `[broker.security]`: TLS and credentials.
 
 use toml::Value;
 
@@ -19,7 +19,7 @@ pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Conte
     };
     let refuse = |field: &Field<'_>, what: &str| {
         let message = format!("this build cannot use {what} with a broker of kind `{}`", descriptor.kind);
-        field.refuse(message, "remove it; `brokermark brokers` lists what each kind of this build can do, and the README what more a build can have");
+        field.refuse(message, "remove it, or use a build that has it: `brokermark brokers` lists the capabilities of this build, the README those of others");
     };
     let tls = fields.get("tls").and_then(|field| {
         let tls = tls(&field, context)?;

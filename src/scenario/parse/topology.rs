@@ -1,4 +1,4 @@
-//! `[topology]`: how many topics there are and what each looks like.
+//! `[topology]`: topics, partitions and replication.
 
 use crate::limits::MAX_PRODUCERS;
 use crate::scenario::Topology;
