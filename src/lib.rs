@@ -37,6 +37,7 @@ pub mod cli;
 pub mod emulator;
 pub mod engine;
 pub mod evaluate;
+pub mod limits;
 pub mod load;
 pub mod measure;
 pub mod pipeline;

@@ -1,4 +1,4 @@
-//! `brokermark brokers`: what is built in, and what each can do.
+//! `brokermark brokers`: the brokers of this build and their capabilities.
 
 use std::io::{self, Write};
 

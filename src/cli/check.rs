@@ -1,4 +1,4 @@
-//! `brokermark check`: everything that can be said of a scenario without connecting to anything.
+//! `brokermark check`: validates a scenario and prints its plan. It connects to nothing.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

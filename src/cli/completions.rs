@@ -1,4 +1,4 @@
-//! `brokermark completions` and `brokermark man`: made from the same description as the command line itself.
+//! `brokermark completions` and `brokermark man`: generated from the definition of the command line.
 
 use std::io::{self, Write};
 

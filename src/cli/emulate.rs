@@ -20,48 +20,47 @@ pub enum Endpoint {
     Sls(Box<SlsArguments>),
 }
 
-/// What the emulated log service is told to do.
+/// Options of the emulated log service.
 #[cfg(feature = "sls")]
 #[derive(Debug, Args)]
 pub struct SlsArguments {
     /// Address to listen at; port 0 for any that is free
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     pub listen: String,
-    /// A log store that is there from the beginning; may be repeated
+    /// A log store to create at the start; may be repeated
     #[arg(long = "store", value_name = "NAME")]
     pub stores: Vec<String>,
     /// Shards of those stores
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub shards: u32,
-    /// Bytes each shard takes per second, as 5MB/s [default: as many as come]
+    /// Bytes each shard accepts per second, as in 5MB/s [default: unlimited]
     #[arg(long, value_name = "RATE", value_parser = crate::emulator::sls::parse_shard_rate)]
     pub shard_rate: Option<f64>,
-    /// Which bytes those are
+    /// Which bytes count towards the shard rate
     #[arg(long, value_enum, default_value = "compressed")]
     pub basis: crate::emulator::sls::Basis,
     /// Compressed bytes of logs that each shard keeps for reading
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = crate::scenario::units::parse_size)]
     pub keep: u64,
-    /// An error on purpose, for a share of the requests that write (quota=0.05) or for some by number (reset@3,7); may be
-    /// repeated
+    /// Inject a fault into a share of the write requests (quota=0.05) or into requests by number (reset@3,7); may be repeated
     #[arg(long = "fault", value_name = "FAULT")]
     pub faults: Vec<crate::emulator::sls::FaultRule>,
-    /// How long a client may take for the head of a request, and for its body
+    /// Time limit for the head of a request, and again for its body
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::scenario::units::parse_duration)]
     pub patience: std::time::Duration,
-    /// Threads that serve
+    /// Server threads
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     pub threads: usize,
-    /// The only access key id that is let in
+    /// The access key id that clients must use
     #[arg(long, value_name = "ID", default_value = "brokermark")]
     pub access_key_id: String,
-    /// Its secret, which is none: this is no service
+    /// The secret of that access key
     #[arg(long, value_name = "SECRET", default_value = "brokermark")]
     pub access_key_secret: String,
-    /// A token that every request has to show, as with temporary credentials (STS)
+    /// A security token that every request must carry, as with temporary credentials (STS)
     #[arg(long, value_name = "TOKEN")]
     pub security_token: Option<String>,
-    /// PEM file of the certificates to show: speaks HTTPS
+    /// PEM file of the server certificates; enables HTTPS
     #[arg(long, value_name = "FILE", requires = "key")]
     pub certificate: Option<std::path::PathBuf>,
     /// PEM file of their key
@@ -82,25 +81,25 @@ pub fn emulate(arguments: &EmulateArguments, out: &mut dyn Write) -> Result<(), 
             wait()
         }
         #[cfg(feature = "sls")]
-        Endpoint::Sls(told) => {
+        Endpoint::Sls(given) => {
             let options = crate::emulator::sls::EmulatorOptions {
-                shard_rate: told.shard_rate,
-                basis: told.basis,
-                keep: told.keep,
-                faults: told.faults.clone(),
-                patience: told.patience,
-                stores: told.stores.iter().map(|name| (name.clone(), told.shards)).collect(),
-                threads: told.threads,
+                shard_rate: given.shard_rate,
+                basis: given.basis,
+                keep: given.keep,
+                faults: given.faults.clone(),
+                patience: given.patience,
+                stores: given.stores.iter().map(|name| (name.clone(), given.shards)).collect(),
+                threads: given.threads,
             };
             let key = crate::emulator::sls::Key {
-                id: told.access_key_id.clone(),
-                secret: told.access_key_secret.clone(),
-                security_token: told.security_token.clone(),
+                id: given.access_key_id.clone(),
+                secret: given.access_key_secret.clone(),
+                security_token: given.security_token.clone(),
             };
             let entrance = crate::emulator::sls::Entrance {
-                listen: told.listen.clone(),
+                listen: given.listen.clone(),
                 key: Some(key),
-                tls: told.certificate.clone().zip(told.key.clone()),
+                tls: given.certificate.clone().zip(given.key.clone()),
             };
             let emulator = crate::emulator::sls::Emulator::start(&options, entrance)?;
             announce(out, &emulator.address().to_string())?;

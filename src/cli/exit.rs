@@ -1,10 +1,10 @@
-//! How the program ends, as scripts see it.
+//! The exit codes of the program.
 
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-/// What the exit code says.
+/// The meaning of each exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// Ran, and every threshold held.
@@ -20,7 +20,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Failure with its error on standard error; a reader that has seen enough and closed the pipe is no failure.
+    /// Prints a failure to standard error. A reader that closed the pipe is not a failure.
     pub fn from_result<E: Display + IsBrokenPipe>(result: Result<(), E>) -> Self {
         match result {
             Ok(()) => Exit::Success,
@@ -39,7 +39,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Whether an error only says that nobody reads any more.
+/// Whether an error only means that the reader closed the pipe.
 pub trait IsBrokenPipe {
     fn is_broken_pipe(&self) -> bool {
         false

@@ -1,4 +1,4 @@
-//! The command line: what can be typed, and one file per verb.
+//! The command line: its definition, and one file per subcommand.
 
 pub mod brokers;
 pub mod check;
@@ -20,7 +20,7 @@ pub use exit::Exit;
 
 use crate::record::export::Format;
 
-/// Puts a described load on a message broker and writes down, honestly, what happened.
+/// A load generator for message brokers: runs a described load and records honestly what happened.
 #[derive(Debug, Parser)]
 #[command(name = "brokermark", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
@@ -46,7 +46,7 @@ pub enum Verb {
         /// Print the records as they are, one JSON document a line
         #[arg(long)]
         json: bool,
-        /// Print them as another tool would
+        /// Print the records in the format of another tool
         #[arg(long, conflicts_with = "json")]
         format: Option<Format>,
     },
@@ -72,7 +72,7 @@ pub enum Verb {
     ManualPage,
 }
 
-/// Does what was typed; errors are printed to standard error.
+/// Executes the subcommand. Errors are printed to standard error.
 pub fn execute(arguments: Arguments) -> ExitCode {
     let mut out = io::stdout().lock();
     let exit = match arguments.verb {

@@ -1,4 +1,4 @@
-//! `brokermark schema`: the JSON Schema of a record, made from the record's own types and docs.
+//! `brokermark schema`: the JSON Schema of a record, generated from the types of the record and their documentation.
 
 use std::io::{self, Write};
 

@@ -1,16 +1,17 @@
-//! From what a trial measured to its record. No figure is made elsewhere.
+//! Assembles the record of a trial.
 
 use jiff::Timestamp;
 
 use super::environment::environment;
+use super::figures::{errors_by_class, independent, per_second};
 use super::threshold::evaluate as thresholds;
 use super::verdict::{Evidence, LoadShape, judge};
 use crate::engine::{self, End, EngineError, GroupOutcome, Outcome, PartTotals, Second};
 use crate::load::PartKind;
 use crate::measure::host::{self, HostUsage};
-use crate::measure::{Distribution, ErrorTally, Errors, FailureClass};
+use crate::measure::{Distribution, FailureClass};
 use crate::record::{
-    Client, Completion, Counts, ErrorCount, GroupVerification, HostLoad, Latencies, Latency, LoadModel, Pauses, Phase,
+    Client, Completion, Counts, ErrorCount, GroupVerification, HostLoad, Latencies, LoadModel, Pauses, Phase,
     ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow, Status, Throughput, TimerLateness,
     Verdict, Verification, WarmUpCounts, Wire, point_values,
 };
@@ -76,7 +77,7 @@ pub fn assemble_failed(trial: &Trial, run_id: &str, arguments: &[String], error:
     record
 }
 
-/// What stands before anything has been measured.
+/// A record without figures.
 fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestamp) -> Record {
     let load_model = match trial.scenario.load {
         Load::Closed => LoadModel::Closed,
@@ -145,13 +146,13 @@ fn counts(trial: &Trial, outcome: &Outcome) -> Counts {
 fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
     let window = &outcome.totals.window;
     let window_ns = window.length_ns();
-    let per_second = |count: u64| if window_ns == 0 { 0.0 } else { count as f64 * 1e9 / window_ns as f64 };
+    let per_second = |count| per_second(count, window_ns);
     let (measured, arrivals) = (outcome.totals.outcomes.measured, &outcome.totals.arrivals.arrived);
     let since_begin = |last_ns: u64| last_ns.saturating_sub(outcome.times.measure_start_ns);
     // Payload of what arrives is counted for all of it, so that of the measured ones is taken to have the mean size.
     let received_bytes = arrivals.payload_bytes as f64 * arrivals.consumed as f64 / arrivals.messages.max(1) as f64;
     let consumers = trial.scenario.consumers.as_ref();
-    // Nothing is due before the window's nominal begin or after its nominal end, between which looks come a little late.
+    // Nothing is due before the window's nominal begin or after its nominal end, and samples at both come a little late.
     let nominal_end_ns = outcome.times.load_end_ns.filter(|_| outcome.end == End::Completed);
     let due_ns = nominal_end_ns.map_or(window_ns, |end_ns| end_ns.saturating_sub(outcome.times.measure_start_ns));
     Throughput {
@@ -174,7 +175,7 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
 }
 
 fn part(totals: &PartTotals) -> SchedulePart {
-    let per_second = |count: u64| count as f64 * 1e9 / totals.length_ns as f64;
+    let per_second = |count| per_second(count, totals.length_ns);
     SchedulePart {
         kind: match totals.part.kind {
             PartKind::Step => SchedulePartKind::Step,
@@ -191,31 +192,10 @@ fn part(totals: &PartTotals) -> SchedulePart {
     }
 }
 
-/// The latency of messages whose ends became known at so many moments.
-pub(super) fn independent(distribution: &Distribution, moments: u64) -> Option<Latency> {
-    Latency::from_histogram(distribution.histogram(), distribution.beyond_range(), Some(moments))
-}
-
-/// The latency of what happened one by one.
-pub(super) fn latency(distribution: &Distribution) -> Option<Latency> {
-    Latency::from_histogram(distribution.histogram(), distribution.beyond_range(), None)
-}
-
-/// Most frequent first.
-pub(super) fn errors_by_class(errors: &Errors, begin_ns: u64) -> Vec<ErrorCount> {
-    let count = |(class, tally): (_, &ErrorTally)| {
-        let (at_ns, message) = tally.first.clone().unwrap_or_default();
-        ErrorCount { class, count: tally.count, first_message: message, first_at_ns: at_ns.saturating_sub(begin_ns) }
-    };
-    let mut errors: Vec<ErrorCount> = errors.iter().map(count).collect();
-    errors.sort_by_key(|error| std::cmp::Reverse(error.count));
-    errors
-}
-
-/// When consumers crashed is not known.
-fn crashes(said: &[String]) -> Option<ErrorCount> {
-    let first_message = said.first()?.clone();
-    Some(ErrorCount { class: FailureClass::Crashed, count: said.len() as u64, first_message, first_at_ns: 0 })
+/// The times of the crashes are unknown.
+fn crashes(messages: &[String]) -> Option<ErrorCount> {
+    let first_message = messages.first()?.clone();
+    Some(ErrorCount { class: FailureClass::Crashed, count: messages.len() as u64, first_message, first_at_ns: 0 })
 }
 
 /// Every group is owed every message.

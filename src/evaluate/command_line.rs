@@ -1,4 +1,4 @@
-//! The command line as a record may show it: without secrets.
+//! The command line without its secrets, for the record.
 
 const MASK: &str = "***";
 

@@ -1,4 +1,4 @@
-//! Versions and machine, for the record.
+//! The versions and the machine of a trial, for its record.
 
 use std::fs;
 

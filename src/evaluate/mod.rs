@@ -1,8 +1,9 @@
-//! From what a trial measured to its record: every figure of a record is made here, and the verdict from all the others.
+//! Turns the outcome of a trial into its record: every figure of a record is computed here, and the verdict from those figures.
 
 mod assemble;
 mod command_line;
 mod environment;
+mod figures;
 mod pipeline;
 #[cfg(test)]
 mod simulation;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::assemble::{errors_by_class, independent, latency};
+use super::figures::{errors_by_class, independent, latency, per_second};
 use crate::engine::Outcome;
 use crate::measure::Errors;
 use crate::measure::host::ProcessUsage;
@@ -13,15 +13,15 @@ use crate::record::{
 };
 use crate::scenario::{self, ProducerMode, SinksRun, Trial};
 
-/// Share of what was acknowledged that must be done when the load ends: what is in hand then is no backlog.
+/// Share of what was acknowledged that must be done when the load ends: messages in hand then are not a backlog.
 const KEPT_UP_SHARE: f64 = 0.99;
 
 /// What may be in hand when a short load ends: messages that wait for a batch to fill, and those being written.
 const IN_HAND: Duration = Duration::from_millis(250);
 
-/// Share of the instances' time without room at their writers, or of all time with writers alone at work, from which the
-/// writers are taken to be the limit.
-const HELD_UP_SHARE: f64 = 0.1;
+/// Share of the instances' time in which every writer was busy, or of all time in which only writers worked, from which the
+/// writers count as the limit.
+const BLOCKED_SHARE: f64 = 0.1;
 
 /// Share of the instances' time in one stage from which that is taken to be the limit.
 const BUSY_SHARE: f64 = 0.5;
@@ -71,10 +71,6 @@ fn names(config: &scenario::Pipeline) -> Vec<String> {
     names
 }
 
-fn per_second(count: u64, ns: u64) -> f64 {
-    if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 }
-}
-
 fn cpu(usage: &ProcessUsage, messages: u64) -> Option<f64> {
     (messages > 0).then(|| usage.cpu().as_nanos() as f64 / messages as f64)
 }
@@ -98,7 +94,7 @@ fn stages(config: &scenario::Pipeline, figures: &Figures, names: &[String], work
     let time = |name: &str, stage: &Stage, all_ns: f64| StageTime {
         stage: name.to_owned(),
         total_ns: stage.total_ns,
-        // Instances that are held up until the deadline are so for longer than anything was at work.
+        // Instances may stay blocked until the deadline, which is longer than the working time.
         share: if all_ns > 0.0 { (stage.total_ns as f64 / all_ns).min(1.0) } else { 0.0 },
         per_batch: latency(&stage.per_batch),
     };
@@ -138,7 +134,7 @@ fn bottleneck(
         .filter(|stage| names.contains(&stage.stage))
         .max_by(|one, other| one.total_ns.cmp(&other.total_ns));
     if let Some(sink) = slowest
-        && share("blocked").max(trailing) >= HELD_UP_SHARE
+        && share("blocked").max(trailing) >= BLOCKED_SHARE
     {
         let order = match config.sinks_run {
             SinksRun::InOrder => "one sink after the other",
@@ -148,7 +144,7 @@ fn bottleneck(
         return Bottleneck {
             stage: Some(sink.stage.clone()),
             evidence: format!(
-                "Instances could take nothing for {} of their time, because no writer was free, and in the last {} of the time nothing was left but to write; the {} writers ({order}) spent {} of theirs in {}, where half of the batches took {} or longer.",
+                "Instances were blocked for {} of their time because every writer was busy, and only writers worked during the last {} of the time. The {} writers ({order}) spent {} of their time in {}, where half of the batches took {} or longer.",
                 percent(share("blocked")),
                 percent(trailing),
                 count((config.instances * config.writers) as u64),
@@ -215,7 +211,7 @@ fn row_count(
     let error = match (before, after) {
         (Err(error), _) => Some(format!("before: {error}")),
         (_, Err(error)) => Some(format!("after: {error}")),
-        (Ok(before), Ok(after)) if before.life != after.life => Some("it was started anew meanwhile".to_owned()),
+        (Ok(before), Ok(after)) if before.life != after.life => Some("the database was restarted meanwhile".to_owned()),
         _ => None,
     };
     RowCount {
@@ -248,7 +244,7 @@ fn reconciliation(
     }
 }
 
-/// A row that was there already may be one whose first answer was lost, or another's: only the database can tell.
+/// A row that was there already may be one whose first answer was lost, or another's: the count of the database decides.
 fn is_complete(sink: &SinkRecord, rows: u64) -> bool {
     sink.written + sink.duplicates == rows
         && match sink.row_count.delta {
@@ -293,11 +289,11 @@ mod tests {
         }
     }
 
-    fn figures(held_up_ns: u64, sinks: [u64; 3]) -> Figures {
+    fn figures(blocked_ns: u64, sinks: [u64; 3]) -> Figures {
         let mut figures = Figures::for_sinks(3);
         figures.consumed = 1;
         figures.fetch.record(900);
-        figures.blocked.total_ns = held_up_ns;
+        figures.blocked.total_ns = blocked_ns;
         for (sink, ns) in figures.sinks.iter_mut().zip(sinks) {
             sink.time.record(ns);
         }
@@ -307,8 +303,8 @@ mod tests {
     #[test]
     fn the_slowest_sink_is_the_limit_where_writers_were_waited_for() {
         let config = config();
-        let bound = |held_up_ns, consuming_ns| {
-            let figures = figures(held_up_ns, [10, 1500, 20]);
+        let bound = |blocked_ns, consuming_ns| {
+            let figures = figures(blocked_ns, [10, 1500, 20]);
             let stages = stages(&config, &figures, &names(&config), 1000);
             bottleneck(&config, &figures, &stages, &names(&config), trailing(consuming_ns, 1000)).stage.unwrap()
         };
@@ -345,7 +341,7 @@ mod tests {
         };
         assert!(is_complete(&sink(10, 0, None), 10));
         assert!(is_complete(&sink(7, 3, Some(10)), 10), "an answer was lost");
-        assert!(!is_complete(&sink(7, 3, None), 10), "nobody knows whose they are");
+        assert!(!is_complete(&sink(7, 3, None), 10), "they may be rows of another program");
         assert!(!is_complete(&sink(7, 3, Some(7)), 10), "they are another's");
         assert!(!is_complete(&sink(9, 0, None), 10));
         assert!(!is_complete(&sink(10, 0, Some(11)), 10));

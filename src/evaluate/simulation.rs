@@ -1,7 +1,7 @@
 //! The verdict on simulated trials: sound ones are hardly ever called unsound, and staged faults are named.
 //!
 //! A trial's sends, answers and arrivals are drawn from a seed and go through the recorders, the collector, the ledger and the
-//! verdict, by a clock that is set. Nothing waits.
+//! verdict, with a simulated clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -253,7 +253,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
 }
 
 fn deliver(arriving: &mut ArrivalBatch<'_>, message: &Message) {
-    let mut envelope = [0; TRACE_HEADER_BYTES];
+    let mut header = [0; TRACE_HEADER_BYTES];
     let intended_ns = LOAD_START_NS + message.intended_ns;
     TraceHeader {
         run_tag: RUN_TAG,
@@ -262,9 +262,9 @@ fn deliver(arriving: &mut ArrivalBatch<'_>, message: &Message) {
         sequence: message.sequence,
         intended_ns,
     }
-    .seal(&mut envelope, crc32fast::hash(&[]));
+    .seal(&mut header, crc32fast::hash(&[]));
     let partition = message.producer_index as u32;
-    arriving.received(Received { payload: &[], envelope: Some(&envelope), partition, offset: 0, redelivered: false });
+    arriving.received(Received { payload: &[], envelope: Some(&header), partition, offset: 0, redelivered: false });
 }
 
 /// What the only group came to, which has read all there is.

@@ -1,6 +1,6 @@
 //! Whether a scenario's thresholds held, judged by the record alone.
 //!
-//! A figure that the record does not have never holds: silence is no success.
+//! A threshold on a figure that the record lacks counts as missed.
 
 use crate::record::{Latency, Record, Status, ThresholdOutcome, independent_values_needed, readable};
 use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold};
@@ -72,7 +72,7 @@ fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f64, String>
             let consumer_lag = record.pipeline.as_ref().and_then(|pipeline| pipeline.consumer_lag_at_end);
             consumer_lag
                 .map(|consumer_lag| consumer_lag as f64)
-                .ok_or("nobody could tell how far the pipeline was behind".to_owned())
+                .ok_or("the consumer lag of the pipeline is unknown".to_owned())
         }
         Metric::Failed => Ok(record.counts.failed as f64),
         Metric::Unresolved => Ok(record.counts.unresolved as f64),

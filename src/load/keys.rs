@@ -44,7 +44,7 @@ enum Draw {
 }
 
 impl KeySource {
-    /// Of producer `producer_index` (from 0) of `producers`; every producer_index has its own random stream of `seed`.
+    /// Of producer `producer_index` (from 0) of `producers`; every producer has its own random stream of `seed`.
     ///
     /// In a round robin every producer goes through *all* keys, so that each topic sees each key; they start spread
     /// evenly over them, so that not all send the same key at once.

@@ -1,4 +1,4 @@
-//! What is sent and when: payloads, keys and intended times, as pure functions of a seed and a clock.
+//! The load: payloads, keys and intended times, as pure functions of a seed and a clock.
 //!
 //! Everything that costs time is done before the load starts ([`PayloadPool::build`]); what runs per message neither
 //! allocates nor formats. A scenario with the same seeds gives the same payloads, keys and times.
@@ -6,11 +6,12 @@
 //! - [`PayloadPool`] holds ready-made payloads, one generator family per file in `payload`; [`LiveFields`] are the
 //!   parts of a template that only the moment of sending can fill in.
 //! - [`KeySource`] draws the keys of one producer.
-//! - [`SendSchedule`] tells when one producer's messages are due, from the closed form of a
+//! - [`SendSchedule`] computes when one producer's messages are due, from the closed form of a
 //!   [`Schedule`](crate::scenario::Schedule).
 
 mod curve;
 mod digits;
+mod draft;
 mod error;
 mod keys;
 mod live;

@@ -2,13 +2,11 @@
 
 use std::ops::Range;
 
+use super::draft::ENTRY_BYTES;
 use super::error::LoadError;
 use super::live::{LiveFields, Slot};
 use super::payload;
 use crate::scenario::Payload;
-
-/// The most a pool may take: beyond it the load would be one of the host's memory.
-pub(super) const MAX_POOL_BYTES: usize = 4 << 30;
 
 /// Every payload of a trial, in one allocation that never moves.
 ///
@@ -35,16 +33,17 @@ struct Entry {
     checksum: u32,
 }
 
+const _: () = assert!(size_of::<Entry>() == ENTRY_BYTES);
+
 impl PayloadPool {
     /// Makes the payloads, the same for the same description.
     ///
-    /// `room_for_envelope` is how many bytes at the start of a payload an envelope may replace when it is sent:
-    /// [`PayloadPool::checksum`] is of what comes after them. It changes no payload and no size; whether a payload is
-    /// long enough to be written into, [`PayloadPool::smallest`] tells.
+    /// `overlaid` is how many bytes at the start of a payload a trace header may replace when it is sent:
+    /// [`PayloadPool::checksum`] covers the bytes after them. Payloads and sizes do not depend on it.
     ///
     /// # Errors
     /// When a file cannot be read or has no lines, sizes cannot be drawn, or the payloads would take more than 4 GiB.
-    pub fn build(payload: &Payload, room_for_envelope: usize) -> Result<PayloadPool, LoadError> {
+    pub fn build(payload: &Payload, overlaid: usize) -> Result<PayloadPool, LoadError> {
         let draft = payload::generate(payload)?;
         let entries: Box<[Entry]> = draft
             .ranges
@@ -52,7 +51,7 @@ impl PayloadPool {
             .map(|Range { start, end }| Entry {
                 start,
                 end,
-                checksum: checksum_beyond(room_for_envelope, &draft.bytes[start..end]),
+                checksum: checksum_beyond(overlaid, &draft.bytes[start..end]),
             })
             .collect();
         let sizes = || entries.iter().map(|entry| entry.end - entry.start);
@@ -99,7 +98,7 @@ impl PayloadPool {
         self.slots_per_entry > 0
     }
 
-    /// [`checksum_beyond`] the room for the envelope of what [`PayloadPool::get`] returns. A payload with live fields
+    /// [`checksum_beyond`] the overlaid bytes of what [`PayloadPool::get`] returns. A payload with live fields
     /// is another one each time it is rendered: its checksum has to be taken then.
     #[inline]
     pub fn checksum(&self, index: u64) -> u32 {
@@ -139,55 +138,11 @@ impl PayloadPool {
     }
 }
 
-/// The CRC-32 (IEEE 802.3, as zlib's) of a payload without its first `envelope` bytes; that of nothing, 0, if there are
-/// no more. Sender and receiver compare what the envelope does not replace.
+/// The CRC-32 (IEEE 802.3, as zlib's) of a payload without its first `overlaid` bytes; that of nothing, 0, if there are
+/// no more. Sender and receiver compare the bytes that the trace header does not replace.
 #[inline]
-pub fn checksum_beyond(envelope: usize, payload: &[u8]) -> u32 {
-    crc32fast::hash(payload.get(envelope..).unwrap_or_default())
-}
-
-/// Payloads in the making: what a generator family hands over.
-#[derive(Debug, Default)]
-pub(super) struct Draft {
-    pub(super) bytes: Vec<u8>,
-    /// Where each payload lies in `bytes`; payloads may share bytes.
-    pub(super) ranges: Vec<Range<usize>>,
-    /// The live fields, the same number for each payload.
-    pub(super) slots: Vec<Slot>,
-}
-
-impl Draft {
-    /// Room for payloads of `bytes` all together.
-    pub(super) fn with_room(payloads: usize, bytes: u128) -> Result<Draft, LoadError> {
-        check_limit(payloads, bytes)?;
-        Ok(Draft {
-            bytes: Vec::with_capacity(bytes as usize),
-            ranges: Vec::with_capacity(payloads),
-            ..Draft::default()
-        })
-    }
-
-    /// Appends the payload that `write` appends to the bytes.
-    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), LoadError> {
-        let start = self.bytes.len();
-        write(&mut self.bytes);
-        self.finish(start)
-    }
-
-    /// Makes what has been appended since `start` a payload.
-    pub(super) fn finish(&mut self, start: usize) -> Result<(), LoadError> {
-        self.ranges.push(start..self.bytes.len());
-        check_limit(self.ranges.len(), self.bytes.len() as u128)
-    }
-}
-
-/// Counts the bookkeeping too, so that a thousand million tiny payloads are refused as well.
-pub(super) fn check_limit(payloads: usize, bytes: u128) -> Result<(), LoadError> {
-    let bytes = bytes + (payloads as u128) * size_of::<Entry>() as u128;
-    if bytes > MAX_POOL_BYTES as u128 {
-        return Err(LoadError::PoolTooLarge { bytes, limit: MAX_POOL_BYTES });
-    }
-    Ok(())
+pub fn checksum_beyond(overlaid: usize, payload: &[u8]) -> u32 {
+    crc32fast::hash(payload.get(overlaid..).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -238,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_are_of_what_an_envelope_leaves() {
+    fn checksums_cover_the_bytes_after_the_trace_header() {
         let pool = build(Content::Random { size: Size::Uniform { min: 0, max: 100 }, compressibility: 0.0 }, 64, 1);
         assert!(pool.smallest() < 32 && pool.largest() > 32);
         for index in 0..64 {

@@ -18,9 +18,9 @@ pub(super) enum Purpose {
     Arrivals = 4,
 }
 
-/// The stream of `seed` for `purpose`, the `index`-th of its kind (a producer's producer_index).
+/// The stream of `seed` for `purpose`, the `index`-th of its kind (the producer index).
 pub(super) fn generator(seed: u64, purpose: Purpose, index: u64) -> Generator {
-    // Each word is mixed by the generator's own seeding before the next is added: neighbouring seeds and producer_indices
+    // Each word is mixed by the generator's own seeding before the next is added: neighbouring seeds and producer indices
     // end up far apart, and (seed, producer_index) never meets (seed + 1, producer_index - 1).
     let mixed = mix(mix(seed) ^ purpose as u64) ^ index;
     Generator::seed_from_u64(mixed)

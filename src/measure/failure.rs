@@ -1,10 +1,12 @@
 //! Why messages fail.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Why a message failed, in classes that mean the same for every broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum FailureClass {
     /// No answer within the client's time limit.
     Timeout,
@@ -47,22 +49,11 @@ impl FailureClass {
         FailureClass::Crashed,
         FailureClass::Other,
     ];
+}
 
-    /// As in a record: `too_large`.
-    pub fn name(self) -> &'static str {
-        match self {
-            FailureClass::Timeout => "timeout",
-            FailureClass::QueueFull => "queue_full",
-            FailureClass::TooLarge => "too_large",
-            FailureClass::Authorisation => "authorisation",
-            FailureClass::UnknownTopic => "unknown_topic",
-            FailureClass::ConnectionLost => "connection_lost",
-            FailureClass::Refused => "refused",
-            FailureClass::Fenced => "fenced",
-            FailureClass::Full => "full",
-            FailureClass::Injected => "injected",
-            FailureClass::Crashed => "crashed",
-            FailureClass::Other => "other",
-        }
+/// As in a record.
+impl fmt::Display for FailureClass {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(formatter)
     }
 }

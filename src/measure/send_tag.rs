@@ -3,8 +3,9 @@
 /// Ticks per microsecond: a tick is 100 ns.
 pub const TICK_NS: u64 = 100;
 
-/// Producers one trial may have: as many as the producer index has values.
-pub const MAX_PRODUCERS: usize = 1 << PRODUCER_INDEX_BITS;
+pub use crate::limits::MAX_PRODUCERS;
+
+const _: () = assert!(MAX_PRODUCERS == 1 << PRODUCER_INDEX_BITS);
 
 /// The sequence of a message whose number is not known: it is never marked as acknowledged.
 pub const UNKNOWN_SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;

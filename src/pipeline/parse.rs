@@ -26,13 +26,13 @@ impl Unparsable {
     pub const ALL: [Unparsable; 4] =
         [Unparsable::NotJson, Unparsable::NotAnObject, Unparsable::FieldMissing, Unparsable::FieldNested];
 
-    /// As in a record: `not_json`.
+    /// As in a record: `not-json`.
     pub fn name(self) -> &'static str {
         match self {
-            Unparsable::NotJson => "not_json",
-            Unparsable::NotAnObject => "not_an_object",
-            Unparsable::FieldMissing => "field_missing",
-            Unparsable::FieldNested => "field_nested",
+            Unparsable::NotJson => "not-json",
+            Unparsable::NotAnObject => "not-an-object",
+            Unparsable::FieldMissing => "field-missing",
+            Unparsable::FieldNested => "field-nested",
         }
     }
 }

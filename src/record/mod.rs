@@ -1,8 +1,8 @@
 //! What is kept of a run: the versioned record of each trial, and the directory it lies in.
 //!
 //! A [`Record`] is the result of one trial, a [`SeriesRow`] is one second of it. Both are plain data that serialise to
-//! JSON; their field docs are the descriptions of the JSON Schema that `brokermark schema` prints. Nothing in this room
-//! measures: whoever fills a record hands in merged histograms and settled counts.
+//! JSON; their field docs are the descriptions of the JSON Schema that `brokermark schema` prints. This module does
+//! not measure: `evaluate` fills records with merged histograms and final counts.
 
 mod directory;
 pub mod export;

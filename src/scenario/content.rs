@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 
 use super::template::Template;
+use crate::limits::TRACE_HEADER_BYTES;
 
-/// Bytes of what the engine writes into every message, so that consumers can verify it and tell its age.
-pub const TRACE_HEADER_BYTES: usize = 32;
-
-/// The header under which it travels where the payload has no room for it.
+/// The message header that carries the trace header where the payload cannot.
 pub const TRACE_HEADER_NAME: &str = "brokermark";
 
 /// What messages carry.
@@ -45,16 +43,16 @@ pub enum Content {
     Vector {
         dimension: usize,
     },
-    /// The log lines of the Aliyun seed: eight keys of which all values share one random suffix in [0, `range`).
+    /// The log lines of the published Aliyun benchmark: eight keys of which all values share one random suffix in [0, `range`).
     Log {
         range: u64,
     },
 }
 
 impl Payload {
-    /// Whether every payload may carry the engine's envelope of [`TRACE_HEADER_BYTES`] in itself; otherwise it travels as a
-    /// header, and a broker without headers is refused when the scenario is read. What others are to read is never
-    /// altered.
+    /// Whether every payload may carry the trace header of [`TRACE_HEADER_BYTES`] in itself. Otherwise a message header
+    /// carries it, and a broker without headers is refused when the scenario is read. Payloads for other readers are
+    /// never altered.
     pub fn fits_trace_header(&self) -> bool {
         match &self.content {
             Content::Zeros { size } | Content::Random { size, .. } => size.smallest() >= TRACE_HEADER_BYTES,

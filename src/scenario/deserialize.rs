@@ -13,7 +13,7 @@ use super::units::{parse_duration, parse_size};
 /// `"250ms"`, for a [`Duration`] or an [`Option`] of one.
 ///
 /// # Errors
-/// When it is no duration with its unit.
+/// When it is not a duration with its unit.
 pub fn duration<'de, D: Deserializer<'de>, T: From<Duration>>(deserializer: D) -> Result<T, D::Error> {
     parse_duration(&String::deserialize(deserializer)?).map(T::from).map_err(Error::custom)
 }
@@ -21,7 +21,7 @@ pub fn duration<'de, D: Deserializer<'de>, T: From<Duration>>(deserializer: D) -
 /// `"64KiB"`, for a number of bytes or an [`Option`] of one.
 ///
 /// # Errors
-/// When it is no size, or more than the number holds.
+/// When it is not a size, or too large for the number.
 pub fn size<'de, D: Deserializer<'de>, T: TryFrom<u64, Error: Display>>(deserializer: D) -> Result<T, D::Error> {
     let bytes = parse_size(&String::deserialize(deserializer)?).map_err(Error::custom)?;
     T::try_from(bytes).map_err(Error::custom)

@@ -1,4 +1,4 @@
-//! Reads a TOML table key by key: every value is checked where it is read, and every key that nobody knows is refused.
+//! Reads a TOML table key by key: every value is checked where it is read, and every unknown key is refused.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::problem::{Problems, SourcePosition};
 use super::suggestion::{closest, list};
 use super::units::{self, Rate, UnitError};
 
-/// A value with its place; refusing it adds a problem.
+/// A value with its path; refusing it adds a problem.
 #[derive(Clone)]
 pub(super) struct Field<'a> {
     pub value: &'a Value,
@@ -37,7 +37,7 @@ impl<'a> Fields<'a> {
                     misspelt.push(near.to_owned());
                     format!("did you mean `{near}`?")
                 }
-                None => match super::keys::home(key) {
+                None => match problems.table_of(key) {
                     Some(table) => format!("`{key}` belongs to [{table}]"),
                     None => format!("known here: {}", list(known.iter().copied())),
                 },
@@ -126,7 +126,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// A number within `range`; `range_text` says so in words.
+    /// A number within `range`; `range_text` is the range in words.
     pub(super) fn number(&self, range: impl Fn(f64) -> bool, range_text: &str) -> Option<f64> {
         let number = match self.value {
             Value::Integer(number) => *number as f64,

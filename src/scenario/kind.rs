@@ -1,8 +1,8 @@
-//! What the scenario language has to know of a kind of broker, to refuse what it cannot do before anything connects.
+//! Kinds of brokers and sinks as the scenario language knows them, so that it refuses what a kind cannot do.
 
 use super::SaslMechanism;
 
-/// What a kind of broker is called and can do, known without connecting to it.
+/// The name and capabilities of a kind of broker.
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor {
     /// As in `broker.kind`.
@@ -30,15 +30,15 @@ pub struct Capabilities {
     /// More than one consumer group, each of which receives everything.
     pub groups: bool,
     pub tls: bool,
-    /// The ways it can log in with, best first; none where there is no SASL.
+    /// SASL mechanisms, best first; empty without SASL.
     pub sasl: &'static [SaslMechanism],
     /// Passes `broker.properties` to a client library.
     pub properties: bool,
-    /// Numbers the messages of a partition, and lets a consumer say up to which of them it is done.
+    /// Numbers the messages of a partition, and lets a consumer commit how far it is done.
     pub offsets: bool,
 }
 
-/// What a kind of sink is called and needs, known without connecting to it.
+/// The name and needs of a kind of sink.
 #[derive(Debug, Clone, Copy)]
 pub struct SinkDescriptor {
     /// As in `pipeline.sinks.kind`.
@@ -53,6 +53,6 @@ pub struct SinkDescriptor {
 pub struct SinkNeeds {
     /// JSON fields.
     pub fields: Vec<String>,
-    /// Whether every message must have a offset in its partition.
+    /// Whether every message must have an offset in its partition.
     pub offsets: bool,
 }

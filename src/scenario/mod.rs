@@ -1,12 +1,12 @@
-//! From a TOML file to a plan: what the user wrote becomes checked, typed values, or an error that says where and why.
+//! Turns a TOML file into a plan: checked, typed values, or an error with its place and its cause.
 //!
 //! ```text
-//! text ─ overrides ─▶ document ─ sweep ─▶ one tree for each point ─ reading ─▶ Scenario, or problems
-//!                                                                    source: problems ─▶ file, line, what is right
+//! text ─ overrides ─▶ document ─ sweep ─▶ one tree for each point ─ parsing ─▶ Scenario, or problems
+//!                                                                    source: problems ─▶ file, line, what is valid
 //! ```
 //!
-//! Reading knows no positions: a problem carries the path of its key, and only when it is shown is that path looked up
-//! in the file, among the overrides of the command line, or in the sweep that put the value there.
+//! The parser does not track positions in the file. A problem carries the path of its key; when it is printed, that path is
+//! looked up in the file, among the overrides of the command line, or in the sweep that gives the value.
 
 use std::path::Path;
 
@@ -14,7 +14,6 @@ mod content;
 pub mod deserialize;
 mod error;
 mod fields;
-mod keys;
 mod kind;
 mod masking;
 mod model;
@@ -31,7 +30,7 @@ mod sweep;
 pub mod template;
 pub mod units;
 
-pub use content::{Content, Payload, Size, TRACE_HEADER_BYTES, TRACE_HEADER_NAME};
+pub use content::{Content, Payload, Size, TRACE_HEADER_NAME};
 pub use error::ScenarioError;
 pub use kind::{Capabilities, Descriptor, SinkDescriptor, SinkNeeds};
 pub use masking::{is_secret_name, mask_override};

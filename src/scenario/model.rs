@@ -1,7 +1,7 @@
 //! What a scenario *is* once it has been read and checked: plain typed values, with nothing left to validate.
 //!
-//! Everything behind this room (load, broker, engine) works on these types only and may rely on what their docs
-//! promise: counts are never zero, shares lie within their bounds, and whatever depends on another value agrees with it.
+//! The other modules (load, broker, engine) work on these types only and may rely on what their docs promise:
+//! counts are never zero, shares lie within their bounds, and whatever depends on another value agrees with it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -405,7 +405,7 @@ pub struct Plan {
 /// One execution of one point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
-    /// Position among the points of the sweep, from 0, in the order the sweep names them.
+    /// Index among the points of the sweep, from 0, in the order of the sweep.
     pub point_index: usize,
     pub point: Point,
     /// Which repetition of the point, from 1.

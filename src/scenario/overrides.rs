@@ -26,7 +26,7 @@ impl Override {
             return refuse("this is not a key", "write tables and keys with dots between, as in `producers.count`");
         };
         let value = value.trim();
-        // `30s`, `127.0.0.1:9092` and `kafka` are no TOML, and mean strings; so does what looks like a date.
+        // `30s`, `127.0.0.1:9092` and `kafka` are not TOML, and become strings; so does what looks like a date.
         match value.parse::<Value>() {
             Ok(Value::Datetime(_)) => Ok(Override { path, text: text.to_owned(), value: value.into() }),
             Ok(value) => Ok(Override { path, text: text.to_owned(), value }),
@@ -39,7 +39,7 @@ impl Override {
     }
 
     /// # Errors
-    /// A report, ready to be shown, when the path leads through something that is no table.
+    /// A report, ready to be shown, when the path leads through something that is not a table.
     pub(super) fn apply(&self, document: &mut DocumentMut) -> Result<(), String> {
         for path in self.displaced() {
             let parent = path.parent();
@@ -58,7 +58,7 @@ impl Override {
             let item = table.entry(key).or_insert_with(new);
             inline |= item.is_inline_table();
             let Some(inner) = item.as_table_like_mut() else {
-                let message = format!("`{}` is no table in the scenario", KeyPath::of(&keys[..=depth]));
+                let message = format!("`{}` is not a table in the scenario", KeyPath::of(&keys[..=depth]));
                 return Err(report(&self.text, &message, "override the value itself"));
             };
             table = inner;

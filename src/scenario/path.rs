@@ -20,7 +20,7 @@ impl KeyPath {
     /// A path as written by people: TOML's dotted key.
     ///
     /// # Errors
-    /// The sentence that says why it is none.
+    /// A sentence on why the text is not a path.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let keys = toml_edit::Key::parse(text.trim()).map_err(|_| format!("`{text}` is not a key"))?;
         let keys: Vec<String> = keys.iter().map(|key| key.get().to_owned()).collect();

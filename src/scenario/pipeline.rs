@@ -1,4 +1,4 @@
-//! What a scenario's pipeline is, read and checked as [`super::model`] says.
+//! What a scenario's pipeline is, read and checked as in [`super::model`].
 
 use std::fmt;
 use std::time::Duration;

@@ -44,7 +44,7 @@ pub fn parse_for(
         one.apply(&mut document).map_err(ScenarioError::single)?;
     }
     let mut table: Table = toml::from_str(&document.to_string()).map_err(|error| {
-        ScenarioError::single(format!("{origin}: with its overrides, this is no TOML any more: {error}"))
+        ScenarioError::single(format!("{origin}: with its overrides, the scenario is not valid TOML: {error}"))
     })?;
     parse::flatten_properties(&mut table);
     let context = Context::new(descriptors, directory, default_name(origin));
@@ -77,7 +77,7 @@ struct Points {
 }
 
 fn read_points(table: &Table, source: &Source, context: &Context<'_>) -> Result<Points, ScenarioError> {
-    let problems = Problems::default();
+    let problems = Problems::new(parse::TABLES);
     let sweep = sweep::read(table, &problems);
     if !problems.is_empty() {
         return Err(refusal(source, problems.into_inner()));
@@ -86,7 +86,7 @@ fn read_points(table: &Table, source: &Source, context: &Context<'_>) -> Result<
     let mut found: Vec<(Problem, usize, usize)> = Vec::new();
     let mut read = Vec::with_capacity(points.len());
     for (number, indices) in points.iter().enumerate() {
-        let problems = Problems::default();
+        let problems = Problems::new(parse::TABLES);
         match read_point(table, &sweep, indices, context, &problems) {
             Some(point) if problems.is_empty() => read.push(point),
             _ => {

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario, by key: found while reading, and placed in the file only when it is shown.
+//! Problems of a scenario, by key: found while parsing, and located in the file when they are printed.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use super::path::KeyPath;
 pub(super) struct Problem {
     pub place: SourcePosition,
     pub message: String,
-    /// What would be right.
+    /// What would be valid.
     pub advice: Option<String>,
 }
 
@@ -33,13 +33,30 @@ impl SourcePosition {
     }
 }
 
+/// The tables of the language by their names, with their keys.
+pub(super) type Tables = &'static [(&'static str, &'static [&'static str])];
+
 /// Collects problems, so that one reading shows all of them.
 #[derive(Debug, Default)]
-pub(super) struct Problems(RefCell<Vec<Problem>>);
+pub(super) struct Problems {
+    found: RefCell<Vec<Problem>>,
+    tables: Tables,
+}
 
 impl Problems {
+    /// `tables` are for advice on a key that stands in the wrong table.
+    pub(super) fn new(tables: Tables) -> Self {
+        Problems { found: RefCell::default(), tables }
+    }
+
+    /// The table that has `key`, if exactly one has it.
+    pub(super) fn table_of(&self, key: &str) -> Option<&'static str> {
+        let mut tables = self.tables.iter().filter(|(_, keys)| keys.contains(&key)).map(|(table, _)| *table);
+        tables.next().filter(|_| tables.next().is_none())
+    }
+
     pub(super) fn add(&self, place: SourcePosition, message: impl Into<String>, advice: Option<String>) {
-        self.0.borrow_mut().push(Problem { place, message: message.into(), advice });
+        self.found.borrow_mut().push(Problem { place, message: message.into(), advice });
     }
 
     pub(super) fn value(&self, path: KeyPath, message: impl Into<String>, advice: impl Into<String>) {
@@ -51,10 +68,10 @@ impl Problems {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.found.borrow().is_empty()
     }
 
     pub(super) fn into_inner(self) -> Vec<Problem> {
-        self.0.into_inner()
+        self.found.into_inner()
     }
 }

@@ -1,5 +1,4 @@
-//! The text a scenario was read from, so that a problem is shown where the user wrote it: at a line of the file, or at
-//! an override of the command line.
+//! The text of a scenario, so that a problem is shown at its line of the file or at its override of the command line.
 
 use std::fmt::Write as _;
 use std::ops::Range;

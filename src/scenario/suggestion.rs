@@ -1,4 +1,4 @@
-//! "Did you mean …?": the known word nearest to what was written.
+//! "Did you mean …?": finds the known word nearest to an unknown one.
 
 /// The word that `written` most probably stands for, if one is near enough to be worth proposing: about one slip in
 /// three letters.

@@ -8,10 +8,11 @@ use rand::seq::SliceRandom;
 use toml::{Table, Value};
 
 use super::fields::{Field, Fields};
-use super::keys;
 use super::path::{KeyPath, Step};
 use super::problem::{Problem, Problems, SourcePosition};
 use super::units;
+
+pub(super) const KEYS: &[&str] = &["over", "trials", "order", "seed", "combine", "pause"];
 
 /// More trials than this are a mistake: at a second each they would take a day.
 const MOST_TRIALS: usize = 100_000;
@@ -35,7 +36,7 @@ pub(super) struct Axis {
     /// What it changes.
     pub path: KeyPath,
     pub values: Vec<Value>,
-    /// Where the sweep says so.
+    /// Where the sweep has it.
     place: KeyPath,
     listed: bool,
 }
@@ -78,7 +79,7 @@ pub(super) fn read(scenario: &Table, problems: &Problems) -> Sweep {
     };
     let path = KeyPath::of(&["sweep"]);
     let Some(value) = scenario.get("sweep") else { return sweep };
-    let Some(fields) = (Field { value, path, problems }).fields(&keys::SWEEP) else { return sweep };
+    let Some(fields) = (Field { value, path, problems }).fields(KEYS) else { return sweep };
     if let Some(trials) = fields.get("trials").and_then(|field| field.amount(1, MOST_TRIALS)) {
         sweep.trials = u32::try_from(trials).unwrap_or(u32::MAX);
     }
@@ -322,7 +323,7 @@ impl Sweep {
 /// Puts a swept value into a scenario.
 ///
 /// # Errors
-/// When the path leads through something that is no table.
+/// When the path leads through something that is not a table.
 pub(super) fn substitute(scenario: &mut Table, path: &KeyPath, value: Value) -> Result<(), Problem> {
     let mut table = scenario;
     let steps = path.steps();
@@ -334,7 +335,7 @@ pub(super) fn substitute(scenario: &mut Table, path: &KeyPath, value: Value) -> 
         }
         let inner = table.entry(key.clone()).or_insert_with(|| Value::Table(Table::new()));
         let Value::Table(inner) = inner else {
-            let message = format!("`{path}` leads through `{key}`, which is no table in this scenario");
+            let message = format!("`{path}` leads through `{key}`, which is not a table in this scenario");
             let advice = Some("sweep the value itself".to_owned());
             return Err(Problem { place: SourcePosition::Key(path.clone()), message, advice });
         };

@@ -138,16 +138,19 @@ impl Part {
                 let choices: Vec<String> =
                     argument.map(|list| list.split('|').map(str::to_owned).collect()).unwrap_or_default();
                 if choices.len() < 2 {
-                    return refuse(format!("`{whole}` leaves no choice"), "write it as in `${choice:red|green|blue}`");
+                    return refuse(
+                        format!("`{whole}` needs two or more choices"),
+                        "write it as in `${choice:red|green|blue}`",
+                    );
                 }
                 Ok(Part::Choice(choices))
             }
             _ => {
                 let advice = match super::suggestion::closest(name, PLACEHOLDERS) {
                     Some(near) => format!("did you mean `${{{near}}}`?"),
-                    None => format!("there are {}", super::suggestion::list(PLACEHOLDERS)),
+                    None => format!("known here: {}", super::suggestion::list(PLACEHOLDERS)),
                 };
-                refuse(format!("there is no placeholder `{whole}`"), &advice)
+                refuse(format!("unknown placeholder `{whole}`"), &advice)
             }
         }
     }
@@ -219,14 +222,14 @@ mod tests {
         ]
         .map(|text| Template::parse(text).unwrap_err().to_string());
         insta::assert_snapshot!(refusals.join("\n"), @r##"
-        there is no placeholder `${cuonter}` (did you mean `${counter}`?)
-        there is no placeholder `${x}` (there are `counter`, `random`, `timestamp`, `timestamp_ms` and `choice`)
+        unknown placeholder `${cuonter}` (did you mean `${counter}`?)
+        unknown placeholder `${x}` (known here: `counter`, `random`, `timestamp`, `timestamp_ms` and `choice`)
         `${` is not closed (close it with `}`, or write `$${` for the characters themselves)
         a lone `$` means nothing in a template (write `$$` for a dollar sign)
         `${random}` needs a range (write it as in `${random:0..100}`)
         `${random:9..1}` has no range (write `${random:0..100}` for whole numbers or `${random:0.0..100.0}` for fractions; the lower bound comes first and the upper one is never reached)
         `${random:a..b}` has no range (write `${random:0..100}` for whole numbers or `${random:0.0..100.0}` for fractions; the lower bound comes first and the upper one is never reached)
-        `${choice:a}` leaves no choice (write it as in `${choice:red|green|blue}`)
+        `${choice:a}` needs two or more choices (write it as in `${choice:red|green|blue}`)
         `${counter:0}` has no width (write a number of digits from 1 to 64, as in `${counter:10}`)
         `timestamp` takes no argument (write `${timestamp}`)
         "##);

@@ -104,7 +104,7 @@ impl Quantity {
         match self.units.iter().find(|(name, _)| *name == unit) {
             Some((_, factor)) => Ok(*factor),
             None if unit.is_empty() => Err(self.error(text, "the unit is missing")),
-            None => Err(self.error(text, &format!("there is no unit `{unit}`"))),
+            None => Err(self.error(text, &format!("unknown unit `{unit}`"))),
         }
     }
 
@@ -164,7 +164,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, UnitError> {
     match (find(&COUNT), find(&SIZE)) {
         (Some(factor), _) => Ok(Rate::MessagesPerSecond(number * factor as f64)),
         (None, Some(factor)) => Ok(Rate::BytesPerSecond(number * factor as f64)),
-        (None, None) => Err(error(&format!("there is no unit `{unit}`"))),
+        (None, None) => Err(error(&format!("unknown unit `{unit}`"))),
     }
 }
 
@@ -257,18 +257,18 @@ mod tests {
         .map(|result| result.unwrap_err().message);
         insta::assert_snapshot!(refusals.join("\n"), @r#"
         "100" is not a size: the unit is missing
-        "10 potatoes" is not a size: there is no unit `potatoes`
+        "10 potatoes" is not a size: unknown unit `potatoes`
         "0.3B" is not a size: it is not a whole number of bytes
         "99999999999GiB" is not a size: that is too large
         "1.2.3B" is not a size: that is not a number
         "30" is not a duration: the unit is missing
         "-5s" is not a duration: it does not begin with a number
-        "5 seconds" is not a duration: there is no unit `seconds`
+        "5 seconds" is not a duration: unknown unit `seconds`
         "many" is not a count: it does not begin with a number
         "1.5" is not a count: it is not a whole number
         "100k" is not a rate: it does not end with `/s`
         "0/s" is not a rate: it is zero, so nothing would ever be sent
-        "5X/s" is not a rate: there is no unit `X`
+        "5X/s" is not a rate: unknown unit `X`
         "#);
     }
 

@@ -92,7 +92,7 @@ fn thresholds_that_hold_by_a_record_that_is_not_valid_do_not_pass() {
         Bench::new(&null(&format!("run.messages = 100\nthresholds = {{ require = [\"failed = 0\"]{more} }}")))
     };
     let ended = scenario("").run(&[]).expect(3);
-    ended.complains_of(&["not valid", "too_short", "when_invalid"]);
+    ended.complains_of(&["not valid", "too-short", "when_invalid"]);
     let record = ended.record();
     assert!(reasons(&record).contains(&ReasonKind::TooShort));
     assert!(record.thresholds[0].held, "it did hold, for what that is worth: {:?}", record.thresholds);

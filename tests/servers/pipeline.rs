@@ -136,7 +136,7 @@ fn real_poison_is_counted_by_class_and_stops_nobody() {
     let record = Bench::new(&format!("{before}{payloads}\n{after}")).run(&[]).expect(0).record();
     let pipeline = pipeline(&record);
     let classes: BTreeSet<&str> = pipeline.unparsable.iter().map(|unparsable| unparsable.class.as_str()).collect();
-    assert_eq!(classes, BTreeSet::from(["field_missing", "field_nested", "not_json"]));
+    assert_eq!(classes, BTreeSet::from(["field-missing", "field-nested", "not-json"]));
     let unparsable = pipeline.reconciliation.unparsable;
     let written = pipeline.sinks[0].written;
     assert_eq!((unparsable + written, pipeline.consumer_lag_at_end), (4000, Some(0)));

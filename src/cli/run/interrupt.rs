@@ -1,5 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first ends the phase at hand and keeps what was measured, the second waits for nothing
-//! any more, and a third ends the program.
+//! Ctrl-C, SIGTERM and SIGHUP: the first ends the current phase and keeps the results, the second ends all phases at once,
+//! and a third ends the program.
 
 use std::io;
 use std::time::Duration;

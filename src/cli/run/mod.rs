@@ -1,4 +1,4 @@
-//! `brokermark run`: every trial of a plan, in order, each on disk before the next begins.
+//! `brokermark run`: runs the trials of a plan in order. Each trial is on disk before the next begins.
 
 pub(super) mod interrupt;
 mod progress;
@@ -30,13 +30,13 @@ pub struct RunArguments {
     /// Override a key: `producers.count=512`
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
-    /// Make the run's directory below this one [default: the scenario's `output.directory`, `results`]
+    /// Create the run directory below this one [default: the scenario's `output.directory`, `results`]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, conflicts_with = "resume")]
     pub output: Option<PathBuf>,
-    /// Go on with the run in this directory: run the trials it has no completed record of
+    /// Continue the run in this directory: run the trials that have no completed record
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub resume: Option<PathBuf>,
-    /// Go on also with another build of brokermark, or with payload files that have changed
+    /// Continue even with another build of brokermark, or with changed payload files
     #[arg(long, requires = "resume")]
     pub resume_anyway: bool,
     /// Print no progress and no summary
@@ -45,7 +45,7 @@ pub struct RunArguments {
     /// Print each record as a line of JSON on standard output
     #[arg(long)]
     pub json: bool,
-    /// How often the record so far is written, for what a kill would leave
+    /// How often a checkpoint is written
     #[arg(long, value_name = "DURATION", hide = true, default_value = "1m", value_parser = units::parse_duration)]
     pub checkpoint_every: Duration,
 }
@@ -75,7 +75,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
         }
     };
     let exit = runtime.block_on(session.run(&plan, out));
-    // Client libraries may leave blocking work behind that nobody waits for any more.
+    // Client libraries may leave blocking work behind. The program does not wait for it.
     runtime.shutdown_background();
     exit
 }
@@ -127,7 +127,7 @@ impl<'a> Session<'a> {
                 return Exit::Failure;
             }
         };
-        // What was measured before counts as if it had been measured now.
+        // Records of earlier sessions count for the exit code as well.
         let kept = plan.trials.iter().filter_map(|trial| {
             let record = self.complete.get(&(trial.point_index, trial.trial))?;
             Some(exit_of(record, trial.scenario.when_invalid))
@@ -225,7 +225,7 @@ fn exit_of(record: &Record, when_invalid: WhenInvalid) -> Exit {
     let nothing_arrived = record.counts.attempted > 0 && record.counts.acknowledged == 0;
     match record.status {
         Status::Interrupted => Exit::Interrupted,
-        // A checkpoint is no end.
+        // A checkpoint does not end a trial.
         Status::Failed | Status::Stalled | Status::Running => Exit::Failure,
         Status::Completed if nothing_arrived || !record.counts.balances() => Exit::Failure,
         Status::Completed if record.missed_a_threshold() => Exit::ThresholdMissed,
@@ -243,7 +243,7 @@ fn cannot_be_trusted(record: &Record) -> bool {
 /// Why a record that is not valid holds no threshold.
 fn untrusted(record: &Record) -> String {
     let reasons = &record.verdict.reasons;
-    let kinds: Vec<&str> = reasons.iter().map(|reason| reason.kind.name()).collect();
+    let kinds: Vec<String> = reasons.iter().map(|reason| reason.kind.to_string()).collect();
     let evidence = reasons.first().map_or("", |reason| &reason.evidence);
     format!(
         "trial {} is not valid ({}), so its thresholds prove nothing. {evidence} Set `thresholds.when_invalid = \"ignore\"` to go by the thresholds alone.",

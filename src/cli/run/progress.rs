@@ -1,4 +1,4 @@
-//! What is seen while a run goes on: one line that renews itself on a terminal, a plain line now and then elsewhere.
+//! The progress of a run: one line that renews itself on a terminal, elsewhere a plain line every few seconds.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::engine::{Phase, Second};
 use crate::record::readable;
 use crate::scenario::{Plan, RunLimits};
 
-/// Where lines cannot be renewed, one is printed so often.
+/// How often a plain line is printed.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
 /// The progress of one trial.
@@ -24,7 +24,7 @@ pub struct Progress {
     failed: u64,
 }
 
-/// What has been measured so far, to tell how much remains.
+/// What has been measured so far: the remaining time is estimated from it.
 #[derive(Default)]
 struct Measured {
     since: Option<Instant>,
@@ -104,7 +104,7 @@ impl Progress {
         }
     }
 
-    /// The trial begins only after a pause, of which so much is left.
+    /// Shows how much is left of the pause before the trial.
     pub fn pausing(&mut self, left: Duration) {
         let line = format!("{}pausing · {} left", self.position, short(left));
         match &mut self.display {
@@ -121,8 +121,8 @@ impl Progress {
         }
     }
 
-    /// Prints a line that does not concern progress, also where no progress is printed.
-    pub fn tell(&self, line: &str) {
+    /// Prints a line that does not concern progress. It is printed with `--quiet` as well.
+    pub fn notice(&self, line: &str) {
         match &self.display {
             Display::Terminal(bar) => bar.suspend(|| eprintln!("{line}")),
             Display::Quiet | Display::Plain { .. } => eprintln!("{line}"),

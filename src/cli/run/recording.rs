@@ -1,8 +1,8 @@
-//! Watches a trial: its seconds, interval log and checkpoints go to disk as they come, its record before its topics are
-//! removed, and the progress display is told.
+//! Observes a trial: writes its seconds, interval log and checkpoints to disk as they come and its record before its topics
+//! are removed, and updates the progress display.
 //!
-//! Nothing that was handed to the journal is held here: a day's run takes no more memory than its first minute, but for the
-//! figures of its seconds, which the verdict needs.
+//! The journal owns what it has been given. So a run of a day takes no more memory than its first minute, except for the
+//! figures of each second, which the verdict needs.
 
 use std::time::{Duration, Instant};
 
@@ -86,7 +86,7 @@ impl Observer for Recording<'_> {
         let journal = self.directory.journal();
         journal.second(&series_row(self.trial, second), intervals);
         if let Some(notice) = journal.notice() {
-            self.progress.tell(&format!("warning: {notice}; the trial goes on"));
+            self.progress.notice(&format!("warning: {notice}; the trial goes on"));
         }
     }
 

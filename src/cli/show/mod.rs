@@ -1,7 +1,8 @@
-//! `brokermark show`: records as people read them. It only reads.
+//! `brokermark show`: prints records as text. It only reads.
 //!
 //! One trial is shown in full, its verdict first; several as a table with a row for each, and a summary of each point.
 
+mod errors;
 mod latency;
 mod page;
 mod parts;
@@ -35,14 +36,14 @@ pub enum ShowError {
 
 /// Prints the records of a run directory or of a file of records: as text, or with `json` as they are, one a line.
 ///
-/// A reader that has seen enough and closed the pipe is no error.
+/// A reader that closes the pipe is not an error.
 ///
 /// # Errors
 /// When the records cannot be read, or `out` cannot be written.
 pub fn show(path: &Path, json: bool, view: View, out: &mut dyn Write) -> Result<(), ShowError> {
     let mut read = read_records(path)?;
     let checkpoint = if path.is_dir() { read_checkpoint(path, &read.records)? } else { None };
-    let unfinished = checkpoint.as_ref().map(|checkpoint| told_of(checkpoint, is_being_written(path)));
+    let unfinished = checkpoint.as_ref().map(|checkpoint| describe(checkpoint, is_being_written(path)));
     read.records.extend(checkpoint);
     let text = if json {
         read.records.iter().map(Record::to_line).collect()
@@ -66,7 +67,7 @@ pub fn show(path: &Path, json: bool, view: View, out: &mut dyn Write) -> Result<
 }
 
 /// What a checkpoint means.
-fn told_of(checkpoint: &Record, is_running: bool) -> String {
+fn describe(checkpoint: &Record, is_running: bool) -> String {
     let trial = format!("Trial {} of point {}", checkpoint.trial, checkpoint.point_index);
     if is_running {
         format!("{trial} still runs: this is its last checkpoint, up to a minute old.")
@@ -78,10 +79,10 @@ fn told_of(checkpoint: &Record, is_running: bool) -> String {
     }
 }
 
-/// Prints the records as another tool would, the last of each trial.
+/// Prints the last record of each trial in the format of another tool.
 ///
 /// # Errors
-/// As [`show`], or when the records have not what the format tells.
+/// As [`show`], and when a record lacks a figure that the format needs.
 pub fn export(path: &Path, format: Format, out: &mut dyn Write) -> Result<(), ShowError> {
     let records: Vec<Record> = current_records(&read_records(path)?.records).into_iter().cloned().collect();
     print(&format.text(&records)?, out)
@@ -108,13 +109,13 @@ fn render(records: &[Record], series: &[SeriesRow], view: View) -> String {
     })
 }
 
-/// What there is before any trial has a record.
+/// The text for a run in which no trial has finished.
 fn nothing_but(series: &[SeriesRow]) -> String {
     let seconds = match series.len() {
         0 => String::new(),
         rows => format!(" Of one that has begun, the series has {rows} rows, about one a second."),
     };
-    format!("There is no record yet: no trial has finished.{seconds}")
+    format!("No trial has finished yet, so no record exists.{seconds}")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use anstyle::{AnsiColor, Style};
 
-/// Columns of what is no terminal: a file or a pipe.
+/// Width of a file or a pipe.
 const WIDTH_OF_A_FILE: usize = 100;
 /// Narrower than this, nothing is aligned any more.
 const LEAST_WIDTH: usize = 60;

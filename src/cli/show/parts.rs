@@ -15,7 +15,7 @@ pub(super) fn table(page: &mut Page, record: &Record) {
     let latency = |part: &SchedulePart, figure: fn(&Latency) -> String| {
         part.response.as_ref().map_or_else(|| "–".to_owned(), figure)
     };
-    let names = record.parts.iter().map(|part| format!("{:<width$}", part.kind.name(), width = LABEL_WIDTH + 2));
+    let names = record.parts.iter().map(|part| format!("{:<width$}", part.kind, width = LABEL_WIDTH + 2));
     let columns = vec![
         Column::new("schedule", Align::Left, Column::KEEP, names),
         Column::new("begins at", Align::Right, 5, each(|part| duration(part.begin_ns as f64))),

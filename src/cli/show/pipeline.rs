@@ -1,8 +1,8 @@
-//! What a pipeline did.
+//! The section on a pipeline.
 
+use super::errors::errors;
 use super::latency::stated;
 use super::page::Page;
-use super::trial::errors;
 use crate::record::readable::{count, duration, percent, rate};
 use crate::record::{Latency, Record, SinkRecord};
 
@@ -27,12 +27,13 @@ pub(super) fn pipeline(page: &mut Page, record: &Record) {
     let stages: Vec<String> = stages.map(|stage| format!("{} {}", stage.stage, percent(stage.share))).collect();
     page.labelled("time", &stages.join(", "));
     page.labelled(
-        "bound by",
+        "bottleneck",
         &format!("{}: {}", pipeline.bottleneck.stage.as_deref().unwrap_or("unknown"), pipeline.bottleneck.evidence),
     );
     if let Some(kept_up) = &pipeline.consumer_kept_up {
         let word = if kept_up.held { "yes" } else { "no" };
-        let text = format!("{word}: {} of what was acknowledged was done when the load ended", percent(kept_up.share));
+        let text =
+            format!("{word}: {} of the acknowledged messages were done when the load ended", percent(kept_up.share));
         page.labelled("kept up", &text);
     }
     if let Some(consumer_lag) = pipeline.consumer_lag_at_end {
@@ -50,8 +51,8 @@ pub(super) fn pipeline(page: &mut Page, record: &Record) {
     let written: Vec<String> =
         pipeline.sinks.iter().map(|sink| format!("{} in {}", count(sink.written), sink.name)).collect();
     let balanced = match sum.balanced {
-        Some(true) => ": each once",
-        Some(false) => ": that does not add up",
+        Some(true) => ": balanced",
+        Some(false) => ": not balanced",
         None => "",
     };
     page.labelled(
@@ -63,13 +64,13 @@ pub(super) fn pipeline(page: &mut Page, record: &Record) {
             written.join(", ")
         ),
     );
-    let seed = &pipeline.as_published;
-    if let (Some(mean), Some(p99)) = (seed.mean_ns, seed.mean_of_p99s_ns) {
+    let published = &pipeline.as_published;
+    if let (Some(mean), Some(p99)) = (published.mean_ns, published.mean_of_p99s_ns) {
         page.labelled(
             "as published",
             &format!(
-                "(the seed's way of computing) {}/s since the trial began; of the last 1,000 messages of each instance, received {} after they were due on average, mean of p99s {}",
-                rate(seed.messages_per_second),
+                "(computed as the published benchmark does) {}/s since the trial began; the last 1,000 messages of each instance were received {} after they were due on average, mean of p99s {}",
+                rate(published.messages_per_second),
                 duration(mean),
                 duration(p99)
             ),
@@ -85,7 +86,7 @@ fn took(latency: Option<&Latency>) -> String {
             stated(latency, 0.99, latency.p99_ns),
             duration(latency.max_ns as f64)
         ),
-        None => "nobody knows when messages were due".to_owned(),
+        None => "unknown, because no message has an intended time".to_owned(),
     }
 }
 
@@ -102,8 +103,8 @@ fn sink(page: &mut Page, sink: &SinkRecord) {
         .map(|(name, number)| format!(", {} {name}", count(*number)))
         .collect();
     let held = match (sink.row_count.delta, &sink.row_count.error) {
-        (Some(delta), _) => format!("; its own count grew by {} ({})", count(delta), sink.row_count.of),
-        (None, Some(error)) => format!("; its own count is not known: {error}"),
+        (Some(delta), _) => format!("; the database counts {} more ({})", count(delta), sink.row_count.of),
+        (None, Some(error)) => format!("; the count of the database is unknown: {error}"),
         (None, None) => String::new(),
     };
     let text = format!(

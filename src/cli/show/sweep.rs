@@ -77,7 +77,7 @@ fn point_columns(records: &[&Record]) -> Vec<Column> {
 }
 
 fn trials(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
-    let headline = records.first().map_or("", |record| record.headline.name());
+    let headline = records.first().map_or_else(String::new, |record| record.headline.to_string());
     let at = |statistic: fn(&Latency) -> String| {
         records.iter().map(move |record| record.headline_latency().map_or("–".to_owned(), statistic))
     };
@@ -114,9 +114,10 @@ fn verdict(record: &Record) -> (Tone, String) {
         (Status::Failed, _) => (Tone::Bad, "failed".to_owned()),
         (_, true) if record.missed_a_threshold() => (Tone::Doubtful, "valid, missed".to_owned()),
         (_, true) => (Tone::Good, "valid".to_owned()),
-        (_, false) => {
-            (Tone::Bad, record.verdict.reasons.first().map_or("not valid", |reason| reason.kind.name()).to_owned())
-        }
+        (_, false) => (
+            Tone::Bad,
+            record.verdict.reasons.first().map_or_else(|| "not valid".to_owned(), |reason| reason.kind.to_string()),
+        ),
     }
 }
 
@@ -171,7 +172,7 @@ fn points(page: &mut Page, records: &[&Record]) {
     }
     let firsts: Vec<&Record> = points.values().filter_map(|trials| trials.first().copied()).collect();
     let points: Vec<Summed<'_>> = points.values().map(|trials| Summed::of(trials)).collect();
-    let headline = firsts.first().map_or("", |record| record.headline.name());
+    let headline = firsts.first().map_or_else(String::new, |record| record.headline.to_string());
     let spreads = |figure: &dyn Fn(&Record) -> Option<f64>| -> Vec<Option<Spread>> {
         points
             .iter()
@@ -269,7 +270,7 @@ fn doubts(page: &mut Page, records: &[&Record]) {
     page.blank();
     for (kind, (trials, reason)) in found {
         let trials = if trials == 1 { "1 trial".to_owned() } else { format!("{trials} trials") };
-        page.led(&format!("{} ({trials})  ", kind.name()), Tone::Bad, &reason.evidence);
+        page.led(&format!("{} ({trials})  ", kind), Tone::Bad, &reason.evidence);
         page.led("  → ", Tone::Faint, &reason.advice);
     }
 }

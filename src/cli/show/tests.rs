@@ -1,4 +1,4 @@
-//! What people see, as snapshots.
+//! Snapshots of the printed text.
 
 use super::*;
 use crate::evaluate::verdict::{Evidence, LoadShape, judge};

@@ -1,23 +1,23 @@
-//! One trial in full: its verdict first, then what was measured, then where and how.
+//! One trial in full: its verdict, its figures, and its environment.
 
 use serde_json::Value;
 
+use super::errors::errors;
 use super::latency;
 use super::page::{LABEL_WIDTH, Page, Tone};
 use super::sparkline::{Fold, sparkline};
 use crate::record::readable::{bytes, count, duration, percent, rate};
 use crate::record::{
-    ErrorCount, GroupVerification, HostLoad, LoadModel, Pauses, Phase, Reason, Record, SeriesRow, Status, Verification,
-    Wire,
+    GroupVerification, HostLoad, LoadModel, Pauses, Phase, Reason, Record, SeriesRow, Status, Verification, Wire,
 };
 
 /// From this fairness index on, producers' shares are not worth a line.
 const EVEN_SHARES: f64 = 0.99;
 
-/// What is on its way when the load ends takes less to arrive.
-const WORTH_TELLING_NS: u64 = 1_000_000_000;
+/// A shorter time to catch up is not shown: messages in flight when the load ends take about as long.
+const SHOWN_CATCH_UP_NS: u64 = 1_000_000_000;
 
-/// Everything, with the course of throughput and latency over the seconds.
+/// Every section, with throughput and latency over time.
 pub(super) fn whole(page: &mut Page, record: &Record, series: &[SeriesRow]) {
     heading(page, record);
     verdict(page, record);
@@ -28,7 +28,7 @@ pub(super) fn whole(page: &mut Page, record: &Record, series: &[SeriesRow]) {
     place(page, record);
 }
 
-/// What is printed when the trial has just ended.
+/// The sections that are printed when the trial has just ended.
 pub(super) fn summary(page: &mut Page, record: &Record) {
     heading(page, record);
     verdict(page, record);
@@ -59,7 +59,7 @@ fn verdict(page: &mut Page, record: &Record) {
     };
     let text = match record.status {
         Status::Failed => word.to_owned(),
-        _ => format!("limited by: {}. {}", limit.limiter.name(), limit.evidence),
+        _ => format!("limited by: {}. {}", limit.limiter, limit.evidence),
     };
     page.led(lead, tone, &text);
     for reason in record.verdict.reasons.iter().filter(|_| record.status != Status::Failed) {
@@ -70,13 +70,13 @@ fn verdict(page: &mut Page, record: &Record) {
     }
 }
 
-/// A cross marks what speaks against the figures, an exclamation mark what is only worth knowing.
+/// A cross marks a reason against the figures, an exclamation mark a note.
 fn finding(page: &mut Page, mark: &str, reason: &Reason, tone: Tone) {
-    page.led(&format!("  {mark} {}  ", reason.kind.name()), tone, &reason.evidence);
+    page.led(&format!("  {mark} {}  ", reason.kind), tone, &reason.evidence);
     page.led("    → ", Tone::Faint, &reason.advice);
 }
 
-/// Nothing of a trial that failed before its first message.
+/// Prints nothing for a trial that failed before its first message.
 fn figures(page: &mut Page, record: &Record) {
     let counts = &record.counts;
     if record.status == Status::Failed && counts.attempted == 0 {
@@ -156,23 +156,9 @@ fn crossed(wire: &Wire) -> String {
     parts.join(", ")
 }
 
-pub(super) fn errors(page: &mut Page, label: &str, errors: &[ErrorCount]) {
-    for (index, error) in errors.iter().enumerate() {
-        let label = if index == 0 { label } else { "" };
-        let text = format!(
-            "{} × {}: {} (first after {})",
-            count(error.count),
-            error.class.name(),
-            error.first_message,
-            duration(error.first_at_ns as f64)
-        );
-        page.labelled(label, &text);
-    }
-}
-
 fn verification(page: &mut Page, record: &Record) {
     let Some(found) = &record.verification else { return };
-    // Records of before groups were told apart have the sums alone.
+    // Older records have the sums of all groups alone.
     let sum = GroupVerification {
         received: found.received,
         lost: found.lost,
@@ -218,7 +204,7 @@ fn verified(group: &GroupVerification, found: &Verification) -> String {
     };
     if let (Some(consumer_lag), Some(catch_up_ns)) = (group.consumer_lag_at_load_end, group.catch_up_ns)
         && consumer_lag > 0
-        && catch_up_ns >= WORTH_TELLING_NS
+        && catch_up_ns >= SHOWN_CATCH_UP_NS
     {
         text += &format!(
             "; {} behind when the load ended, caught up after {}",
@@ -273,7 +259,7 @@ fn course(page: &mut Page, record: &Record, series: &[SeriesRow]) {
     let line = format!("{}{blocks}  {} messages/s", label(page, "each second"), range(&throughput, rate));
     page.line(&line);
     if slowest.iter().any(Option::is_some) {
-        let name = record.headline.name();
+        let name = record.headline;
         let blocks = sparkline(&slowest, width, Fold::Max);
         let line = format!("{}{blocks}  {} {name} p99", label(page, ""), range(&slowest, duration));
         page.line(&line);
@@ -293,7 +279,7 @@ fn client(page: &mut Page, record: &Record) {
         parts.push(format!("{} at most", bytes(peak as f64)));
     }
     if client.queue_full_ns > 0 {
-        parts.push(format!("{} waiting for room in the queue", duration(client.queue_full_ns as f64)));
+        parts.push(format!("{} waiting for a full queue", duration(client.queue_full_ns as f64)));
     }
     page.labelled("client", &parts.join(", "));
     if let Some(load) = &record.host_load {

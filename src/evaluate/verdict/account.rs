@@ -1,4 +1,4 @@
-//! Findings from the account of messages: is it whole, and what failed.
+//! Findings from the ledger: whether it balances, and which messages failed.
 
 use super::finding::{Finding, against, note};
 use super::{Evidence, limits};
@@ -22,14 +22,14 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
         findings.push(against(
             Embedded,
             "The broker ran inside this process: it wrote nothing to disk, sent nothing over a network and shared the client's CPU.".to_owned(),
-            "Use the run to see that a scenario works; point `broker.addresses` at a real broker to measure one.",
+            "Use an embedded broker to try a scenario out. To measure a broker, set `broker.addresses`.",
             &[],
         ));
     }
     if evidence.debug_build {
         findings.push(note(
             DebugBuild,
-            "brokermark was built without optimisation, so its own cost is many times what it should be.".to_owned(),
+            "brokermark was built without optimisation, so its own cost per message is many times higher than in a release build.".to_owned(),
             "Build with `cargo build --release`.",
             &[],
         ));
@@ -60,7 +60,7 @@ fn ledger(evidence: &Evidence<'_>) -> Option<Finding> {
             count(warm_up.failed),
             count(warm_up.unresolved),
         ),
-        "This is a bug of brokermark: please report it with the record, and use none of its figures.",
+        "This is a bug of brokermark: report it with the record, and do not use the figures.",
         &[
             ("attempted", counts.attempted as f64),
             ("acknowledged", counts.acknowledged as f64),
@@ -76,13 +76,13 @@ fn status(evidence: &Evidence<'_>) -> Option<Finding> {
         Status::Interrupted => Some(against(
             Interrupted,
             "The trial was stopped by a signal before its stop condition.".to_owned(),
-            "Run it to its end; --resume repeats this trial and goes on from there.",
+            "Let the run finish: `brokermark run --resume` repeats this trial and continues.",
             &[],
         )),
         Status::Stalled => Some(against(
             Stalled,
-            "Nothing moved for `run.stall_deadline`: no message was sent and none had its outcome, so the load was ended before its stop condition.".to_owned(),
-            "See the series for when the broker stopped answering, and `errors` for what clients said; `run.duration` ends a load that may stand still.",
+            "No message was sent and no outcome arrived for `run.stall_deadline`, so the load was ended before its stop condition.".to_owned(),
+            "See the series for when the broker stopped answering, and `errors` for the messages of the clients. Set `run.duration` to end a load that may stall.",
             &[],
         )),
         Status::Running => Some(against(
@@ -91,13 +91,13 @@ fn status(evidence: &Evidence<'_>) -> Option<Finding> {
                 "The trial had not ended when this was written: it is what had been measured after {}.",
                 duration(evidence.throughput.window_ns as f64)
             ),
-            "Let it run to its end; after a kill, --resume repeats this trial and goes on from there.",
+            "Let the trial finish. After a kill, `brokermark run --resume` repeats it and continues.",
             &[],
         )),
         Status::Failed => Some(against(
             Failed,
             format!("The trial failed: {}.", evidence.error.unwrap_or("no cause was recorded").trim_end_matches('.')),
-            "Mend the cause; --resume repeats this trial and goes on from there.",
+            "Remove the cause: `brokermark run --resume` then repeats this trial and continues.",
             &[],
         )),
     }
@@ -133,10 +133,10 @@ fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
     );
     let advice = match (counts.failed > 0, counts.unresolved > 0, counts.unsent > 0) {
         (true, false, false) => "`errors` has the failures by class, each with the client's first message.",
-        (false, true, false) => "Lower the load, or raise `run.drain_deadline` if the broker is known to answer later.",
+        (false, true, false) => "Lower the load, or raise `run.drain_deadline` if the broker answers later.",
         (false, false, true) => "Lower the rate, or raise `producers.in_flight` if the broker answers late.",
         _ => {
-            "`errors` has the failures by class; lower the load, or raise `run.drain_deadline` if the broker is known to answer later."
+            "`errors` has the failures by class; lower the load, or raise `run.drain_deadline` if the broker answers later."
         }
     };
     let figures: Vec<(&str, f64)> = kinds.map(|(kind, messages)| (kind, messages as f64)).to_vec();
@@ -172,7 +172,7 @@ fn beyond_range(evidence: &Evidence<'_>) -> Option<Finding> {
             "Latencies were too large for the histogram ({}), so upper percentiles and the maximum are too low.",
             listed.join(", ")
         ),
-        "Something stood still for minutes: see the series for when, and lower the load or mend the broker.",
+        "The broker or the client stalled for minutes. See the series for when, and lower the load or repair the broker.",
         &[("values", total as f64)],
     ))
 }
@@ -186,10 +186,10 @@ fn receive_errors(evidence: &Evidence<'_>) -> Option<Finding> {
         format!(
             "Consumers met {} errors while receiving (most of class {}: {}) and tried again each time.",
             count(errors),
-            most.class.name(),
+            most.class,
             most.first_message.trim_end_matches('.')
         ),
-        "What they could not read in time counts as unread, not as lost: `receive_errors` has the errors by class.",
+        "Messages that consumers could not read in time count as unread, not as lost. `receive_errors` has the errors by class.",
         &[("errors", errors as f64)],
     ))
 }
@@ -203,7 +203,7 @@ fn crashes(evidence: &Evidence<'_>) -> Option<Finding> {
             count(crashed.count),
             crashed.first_message.trim_end_matches('.')
         ),
-        "This is a bug of brokermark or of the client library: please report it. What was not received after the crash is not a loss of the broker's.",
+        "This is a bug of brokermark or of the client library: report it. Messages that were not received after the crash do not count against the broker.",
         &[("consumers", crashed.count as f64)],
     ))
 }

@@ -1,4 +1,4 @@
-//! How a finding is put together.
+//! One finding: a reason against the figures, or a note.
 
 use crate::record::{Reason, ReasonKind};
 

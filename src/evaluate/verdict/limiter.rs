@@ -1,8 +1,7 @@
-//! What kept the throughput from being higher, as far as the evidence goes.
+//! What limited the throughput, as far as the evidence shows.
 //!
-//! The order of the questions matters: a schedule that was kept was the limit whatever else was near its own; a broker that
-//! refuses a good part of what it is sent says itself that it is the limit; and a client or a machine without CPU explains
-//! everything behind it, a few refusals included.
+//! The first limit that applies is reported, in this order: a schedule that was kept; a broker that refuses many requests
+//! because of a quota; a client or a machine without CPU, which also explains a few refusals; then queue and window.
 
 use super::{Evidence, limits, pace, resources};
 use crate::record::readable::{bytes, count, duration, percent, rate};
@@ -14,7 +13,7 @@ pub(super) fn limited_by(evidence: &Evidence<'_>) -> LimitedBy {
 }
 
 fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
-    // Where nobody sent meanwhile, or more than it could take, the pipeline is what was measured.
+    // Without producers, or when it fell behind them, the pipeline is what was measured.
     let alone = evidence.pipeline.filter(|pipeline| {
         evidence.status != Status::Failed
             && pipeline.consumed > 0
@@ -33,7 +32,7 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
         let sent = rate(evidence.throughput.sent_per_second);
         return (
             Limiter::Schedule,
-            format!("The schedule wanted {} messages/s, and {sent}/s were sent in time.", rate(target)),
+            format!("The schedule asked for {} messages/s, and {sent}/s were sent in time.", rate(target)),
         );
     }
     let client = resources::client_is_the_limit(evidence).map(|busy| (Limiter::Client, busy));
@@ -51,7 +50,7 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
     let waiting = queue_full_share(evidence);
     if waiting >= limits::QUEUE_FULL_SHARE {
         let sentence = format!(
-            "Producers waited {} of their time for room in the client's queue, while {idle}.",
+            "Producers waited for the full queue of the client for {} of their time, while {idle}.",
             percent(waiting)
         );
         return (Limiter::Broker, sentence);
@@ -59,7 +58,7 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
     if let Some(in_flight) = InFlight::of(evidence).filter(|in_flight| in_flight.share >= limits::FULL_WINDOW_SHARE) {
         let service = evidence.latency.service.as_ref().map_or(0, |service| service.p50_ns);
         let window = format!(
-            "{} of the {} messages that may be in flight were, on average ({}; {}), and half of the answers took {} or longer, while {idle}",
+            "On average, {} of the {} messages that may be in flight were in flight ({}; {}), and half of the answers took {} or longer, while {idle}",
             count(in_flight.messages.round() as u64),
             count(evidence.window),
             percent(in_flight.share),
@@ -71,11 +70,10 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
             false => (Limiter::Window, format!("{window}: a larger `producers.in_flight` may carry more.")),
         };
     }
-    (Limiter::Unknown, format!("Neither the window, the client's queue nor its CPU was full: {idle}."))
+    (Limiter::Unknown, format!("Neither the window, nor the queue of the client, nor its CPU was full: {idle}."))
 }
 
-/// A broker that says it takes no more is believed, if it said so often enough to matter.
-/// The share of the requests that it refused comes with the sentence.
+/// The share of requests that a quota refused and the sentence on it; `None` where few were refused.
 fn quota(evidence: &Evidence<'_>) -> Option<(f64, String)> {
     let wire = evidence.wire.filter(|wire| wire.requests > 0)?;
     let share = wire.quota_refusals as f64 / wire.requests as f64;
@@ -92,7 +90,7 @@ fn quota(evidence: &Evidence<'_>) -> Option<(f64, String)> {
     })
 }
 
-/// Share of all producers' time that they were kept waiting for the client's queue.
+/// Share of their time that producers waited for the full queue of the client.
 fn queue_full_share(evidence: &Evidence<'_>) -> f64 {
     let all = evidence.throughput.window_ns as f64 * evidence.producers as f64;
     if all > 0.0 { (evidence.client.queue_full_ns as f64 / all).min(1.0) } else { 0.0 }
@@ -124,12 +122,12 @@ impl InFlight {
             > limits::LARGEST_MISSING_SHARE * (counts.acknowledged + counts.without_acknowledgement()) as f64;
         let whole = !missing && service.is_some_and(|service| service.beyond_range == 0);
         let messages = if whole { by_law.or(counted) } else { counted.or(by_law) }?;
-        let told =
+        let shown =
             |messages: Option<f64>| messages.map_or("unknown".to_owned(), |messages| count(messages.round() as u64));
         Some(InFlight {
             messages,
             share: messages / evidence.window as f64,
-            sources: format!("{} by Little's law, {} at the rows' ends", told(by_law), told(counted)),
+            sources: format!("{} by Little's law, {} at the rows' ends", shown(by_law), shown(counted)),
         })
     }
 }
@@ -166,7 +164,7 @@ mod tests {
             })
             .limited_by
         };
-        for (quota_refusals, cores_used, limiter, says_quota, says_cores) in [
+        for (quota_refusals, cores_used, limiter, names_quota, names_cores) in [
             (9, 1.0, Limiter::Unknown, false, true),
             (10, 1.0, Limiter::Broker, true, false),
             (9, 4.0, Limiter::Client, false, true),
@@ -175,8 +173,8 @@ mod tests {
         ] {
             let found = found(quota_refusals, cores_used);
             assert_eq!(found.limiter, limiter, "{quota_refusals} refused, {cores_used} cores: {}", found.evidence);
-            let says = |word| found.evidence.contains(word);
-            assert_eq!((says("quota"), says("cores")), (says_quota, says_cores), "{}", found.evidence);
+            let names = |word| found.evidence.contains(word);
+            assert_eq!((names("quota"), names("cores")), (names_quota, names_cores), "{}", found.evidence);
         }
     }
 

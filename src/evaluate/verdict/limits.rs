@@ -1,6 +1,6 @@
-//! Where each finding begins, and why there.
+//! The limits of the findings, each with its reason.
 
-/// Least time to measure, in nanoseconds: five whole seconds are the fewest from which a spread over seconds can be told,
+/// Least time to measure, in nanoseconds: five whole seconds are the fewest that show a spread over seconds,
 /// and start-up effects (connections, first batches, caches) take about the first.
 pub const LEAST_DURATION_NS: u64 = 5_000_000_000;
 
@@ -33,7 +33,7 @@ pub const FULL_THREAD_CORES: f64 = 0.95;
 
 /// Largest 99th percentile of how late the pacing timer woke, in nanoseconds, on a machine that is out of CPU: half of
 /// [`LARGEST_SCHEDULE_DELAY_P99_NS`], so that the client alone makes half of what makes a rate missed.
-pub const LARGEST_PACING_LAG_P99_NS: u64 = 5_000_000;
+pub const LARGEST_TIMER_LATENESS_P99_NS: u64 = 5_000_000;
 
 /// Share of all cores' time, busy or withheld by a hypervisor, at which the machine is taken to be out of CPU: what is idle
 /// beyond it is the moments in which a thread has ended its work on one core and the next has not begun.
@@ -78,8 +78,8 @@ pub const LEAST_BINS_FOR_STEADINESS: usize = 5;
 /// Full rows needed to judge a trend: with fewer, no order of them is rarer than 1 in 1,000 by chance.
 pub const LEAST_BINS_FOR_TREND: usize = 10;
 
-/// Largest change of the median response time from begin to end of an open loop, as a share of it: two runs cannot be told apart
-/// by 5 % when one of them changes by as much, and a change of 5 % must be found in spite of chance.
+/// Largest change of the median response time from begin to end of an open loop, as a share of it: two runs that differ by 5 % cannot be distinguished
+/// when one of them changes by as much, and a change of 5 % must be found in spite of chance.
 pub const LARGEST_LATENCY_DRIFT: f64 = 0.025;
 
 /// The same for the 99th percentile of single rows, which rests on a hundredth of the messages.

@@ -1,4 +1,4 @@
-//! Findings from the pace of the trial: was it long enough, and at the rate it should have.
+//! Findings from the pace of the trial: whether it was long enough, and whether it kept its rate.
 
 use super::finding::{Finding, against, note};
 use super::{Evidence, limits, steadiness};
@@ -12,7 +12,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 }
 
 fn too_short(evidence: &Evidence<'_>) -> Option<Finding> {
-    // Where nobody sends, the pipeline is what is measured.
+    // Without producers, the pipeline is what is measured.
     let (duration_ns, messages, what) = match evidence.pipeline.filter(|_| evidence.counts.attempted == 0) {
         Some(pipeline) => (pipeline.working_ns, pipeline.consumed, "consumed"),
         None => (evidence.throughput.window_ns, evidence.counts.acknowledged, "acknowledged"),
@@ -52,7 +52,7 @@ pub(super) fn rate_missed(evidence: &Evidence<'_>) -> Option<Finding> {
     if short {
         let share = if target > 0.0 { sent / target } else { 1.0 };
         found.push(format!(
-            "the schedule wanted {} messages/s and {}/s were sent ({})",
+            "the schedule asked for {} messages/s and {}/s were sent ({})",
             rate(target),
             rate(sent),
             percent(share)
@@ -119,7 +119,7 @@ fn cold_start(evidence: &Evidence<'_>) -> Option<Finding> {
             duration(median as f64),
             duration(highest as f64)
         ),
-        "Set `run.warm_up` to a few seconds, unless first contacts are what is to be measured.",
+        "Set `run.warm_up` to a few seconds, unless a cold start is what you measure.",
         &[("first_row_p99_ns", first as f64), ("later_rows_p99_ns", median as f64)],
     ))
 }

@@ -1,4 +1,4 @@
-//! Findings from a pipeline: is everything where it belongs, and did it keep up.
+//! Findings from a pipeline: whether every database has every row once, and whether the pipeline kept up.
 
 use super::Evidence;
 use super::finding::{Finding, against, note};
@@ -14,7 +14,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// What is missing from a database, or more than there should be of it.
+/// Rows that a database lacks, or has too often.
 fn not_written(pipeline: &Pipeline) -> Option<Finding> {
     let missing = pipeline.sinks.iter().filter(|sink| sink.not_written + sink.refused > 0);
     let mut found: Vec<String> = missing
@@ -27,7 +27,7 @@ fn not_written(pipeline: &Pipeline) -> Option<Finding> {
     if found.is_empty() && pipeline.reconciliation.balanced == Some(false) {
         found.push(format!("{} messages were produced and {} consumed", count(produced), count(pipeline.consumed)));
         found.extend(pipeline.sinks.iter().map(|sink| match sink.row_count.delta {
-            Some(delta) => format!("{} wrote {} and itself counts {}", sink.name, count(sink.written), count(delta)),
+            Some(delta) => format!("{} wrote {} rows and counts {}", sink.name, count(sink.written), count(delta)),
             None => format!("{} wrote {}", sink.name, count(sink.written)),
         }));
     }
@@ -37,8 +37,8 @@ fn not_written(pipeline: &Pipeline) -> Option<Finding> {
     let sum = |figure: fn(&crate::record::SinkRecord) -> u64| pipeline.sinks.iter().map(figure).sum::<u64>() as f64;
     Some(against(
         NotReconciled,
-        format!("Not everything is in every database once: {}.", found.join("; ")),
-        "See `pipeline.sinks` for why, by class. What was not written was not committed, so the same group will read it again (not with `commit = \"on-receipt\"`); what was refused will never be written.",
+        format!("Not every row is in every database exactly once: {}.", found.join("; ")),
+        "See `pipeline.sinks` for the causes, by class. Rows that were not written were not committed, so the same group reads them again (except with `commit = \"on-receipt\"`). Refused rows will never be written.",
         &[("not_written", sum(|sink| sink.not_written)), ("refused", sum(|sink| sink.refused))],
     ))
 }
@@ -49,7 +49,7 @@ fn written_twice(pipeline: &Pipeline) -> Option<Finding> {
         note(
             WrittenTwice,
             format!("Databases had {} rows already when they were written.", count(duplicates)),
-            "Messages that were written and not yet committed are read again after a crash, and a batch is written again whose answer was lost: at least once is not exactly once.",
+            "After a crash, messages that were written and not yet committed are read again. A batch whose answer was lost is written again. The pipeline delivers at least once, not exactly once.",
             &[("duplicates", duplicates as f64)],
         )
     })
@@ -64,10 +64,10 @@ fn sink_errors(pipeline: &Pipeline) -> Option<Finding> {
         format!(
             "Writing failed {} times (mostly in {name}, of class {}: {}) and was tried again each time.",
             count(all),
-            most.class.name(),
+            most.class,
             most.first_message.trim_end_matches('.')
         ),
-        "While a database is away nothing is taken from the broker, so the lag grows and latencies with it.",
+        "While a database is unavailable the pipeline takes nothing from the broker, so consumer lag and latencies grow.",
         &[("errors", all as f64)],
     ))
 }
@@ -78,7 +78,7 @@ fn unparsable(pipeline: &Pipeline) -> Option<Finding> {
     Some(note(
         Unparsable,
         format!("{} messages could not be read (the first: {}, {}).", count(unparsable), first.class, first.first),
-        "They were written nowhere and count as done, so that they stop nobody.",
+        "They were not written and count as done, so that they do not block the messages behind them.",
         &[("unparsable", unparsable as f64)],
     ))
 }
@@ -94,7 +94,7 @@ fn fell_behind(pipeline: &Pipeline) -> Option<Finding> {
             percent(kept_up.share),
             pipeline.bottleneck.evidence
         ),
-        "The lag grew for as long as the load lasted, so latencies say more about its length than about the pipeline: lower the rate, or give the pipeline more of what bound it.",
+        "Consumer lag grew for as long as the load lasted, so latencies depend on its length more than on the pipeline. Lower the rate, or give the bottleneck more resources.",
         &[
             ("finished", kept_up.finished as f64),
             ("acknowledged", kept_up.acknowledged as f64),

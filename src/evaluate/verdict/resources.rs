@@ -1,4 +1,4 @@
-//! Findings from the machine: was the load generator itself the limit, its machine short of CPU, or time withheld from it.
+//! Findings from the machine: whether the load generator was the limit, its machine was short of CPU, or time was withheld.
 
 use super::finding::{Finding, against, note};
 use super::{Evidence, limits};
@@ -12,11 +12,11 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 }
 
 /// The client used up what CPU it could have: all of it, or one thread all of a core, or so much of a full machine that
-/// its own timers came late. A full queue is no evidence here: that is the broker not taking messages away.
+/// its own timers came late. A full queue does not count: the broker fills it by taking no messages.
 fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     let client = evidence.client;
     let available = client.cores_available as f64;
-    // Who polls could have worked instead.
+    // A polling thread could have worked instead.
     let worked = client.cores_used - client.cores_polling();
     let worked_share = if available > 0.0 { worked / available } else { 0.0 };
     let mut found = Vec::new();
@@ -28,7 +28,7 @@ fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
         found.push(format!("its thread '{name}' was busy for {} of the time", percent(cores.min(1.0))));
     }
     let lateness_ns = client.timer_lateness.map_or(0, |lateness| lateness.p99_ns);
-    if lateness_ns > limits::LARGEST_PACING_LAG_P99_NS
+    if lateness_ns > limits::LARGEST_TIMER_LATENESS_P99_NS
         && machine_is_full(evidence)
         && client_share_of_busy(evidence) > 0.5
     {
@@ -54,13 +54,13 @@ fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     ))
 }
 
-/// Whether [`client_bound`] finds something: what may not be blamed on the broker.
+/// The evidence of [`client_bound`], if the client was the limit.
 pub(super) fn client_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
     client_bound(evidence).map(|finding| finding.reason.evidence)
 }
 
-/// Time that was withheld from this process or from the whole machine, as the system counts it. It is in every latency, and
-/// cannot be told from the broker's time there.
+/// Time that was withheld from this process or from the whole machine, as the system counts it. Every latency contains
+/// it, and it cannot be separated from the broker's time.
 fn time_withheld(evidence: &Evidence<'_>) -> Option<Finding> {
     let load = evidence.host_load?;
     let (throttled, memory) = (load.cgroup_throttled_share.unwrap_or(0.0), load.memory_pressure_share.unwrap_or(0.0));
@@ -121,11 +121,11 @@ fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
         reported_ns => format!(
             "The tool's own delay is {} of the {} p99 it reports, {}",
             percent((delay_ns as f64 / reported_ns as f64).min(1.0)),
-            evidence.load_model.headline().name(),
+            evidence.load_model.headline(),
             duration(reported_ns as f64)
         ),
     };
-    // A closed loop is there for its throughput; its service time tells of the window and of the machine's load as well as of
+    // A closed loop is there for its throughput; its service time depends on the window and on the load of the machine as well as on
     // the broker.
     let long = pause_ns > limits::LARGEST_PAUSE_P99_NS;
     let finding = if open_loop(evidence) || long { against } else { note };

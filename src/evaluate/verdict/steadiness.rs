@@ -1,7 +1,7 @@
-//! Findings from the course of the trial: was it the same from its begin to its end, in throughput and in latency.
+//! Findings from the course of the trial: whether throughput and latency stayed the same from begin to end.
 //!
-//! Every load is judged. Where a schedule says how many messages were due, throughput is judged by the share of them that
-//! was acknowledged, so that a ramp or a step is no unsteadiness of the broker; bursts are judged by whole periods.
+//! Every load is judged. In an open loop, throughput is the share of the due messages that was acknowledged, so that a ramp or
+//! a step does not count as unsteady; bursts are judged by whole periods.
 
 use super::finding::{Finding, against};
 use super::trend::Trend;

@@ -1,4 +1,4 @@
-//! Whether a sequence of figures goes one way, and how far: without assuming how they are distributed.
+//! Whether a sequence of figures has a trend, and how large it is. No distribution is assumed.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ pub(super) struct Trend {
     /// The same in the figures' own unit.
     pub(super) change: f64,
     /// The Mann–Kendall statistic in standard deviations (Mann, *Econometrica* 13, 1945; summed over stretches as Hirsch, Slack
-    /// and Smith do over seasons, *Water Resour. Res.* 18, 1982): about a normal deviate where there is no trend. Reduced by
+    /// and Smith do over seasons, *Water Resour. Res.* 18, 1982): about a normal deviate without a trend. Reduced by
     /// the correlation of neighbours, which makes chance look like a trend: `n` correlated figures are worth
     /// `n·(1−ρ)/(1+ρ)` independent ones (Bayley and Hammersley, 1946, for a first-order autoregression).
     pub(super) score: f64,
@@ -26,7 +26,7 @@ impl Trend {
             .map(|values| Stretch::of(values))
             .collect::<Option<_>>()?;
         let sum = |figure: fn(&Stretch) -> f64| stretches.iter().map(figure).sum::<f64>();
-        // One correlation for all of them: a short stretch tells little of its own.
+        // One correlation for all of them: a short stretch has too few values for one of its own.
         let squares = sum(|stretch| stretch.square);
         let correlation = if squares > 0.0 { sum(|stretch| stretch.product) / squares } else { 0.0 }.clamp(0.0, 0.99);
         let worth = (1.0 - correlation) / (1.0 + correlation);
@@ -44,7 +44,7 @@ struct Stretch {
     change: f64,
     /// Pairs that grow less pairs that fall.
     score: f64,
-    /// Of the score, where there is no trend and neighbours are not correlated.
+    /// Of the score, without a trend and neighbours are not correlated.
     variance: f64,
     /// Of what the line leaves: the sum of products of neighbours, and the sum of squares, relative to the median.
     product: f64,

@@ -1,4 +1,4 @@
-//! Findings from what the consumers found: what was lost, not read, repeated or out of order, by group.
+//! Findings from verification: messages that were lost, unread, repeated or out of order, by group.
 
 use super::finding::{Finding, against, note};
 use super::{Evidence, limits};
@@ -19,7 +19,7 @@ pub(super) fn findings(verification: &Verification, evidence: &Evidence<'_>) -> 
     findings.into_iter().flatten().collect()
 }
 
-/// Says `each` of the groups that `concerns` chooses, the first few by name.
+/// Describes the groups that `concerns` chooses by `each`, the first few in full.
 fn of_groups(
     verification: &Verification,
     concerns: impl Fn(&GroupVerification) -> bool,
@@ -30,11 +30,11 @@ fn of_groups(
     if concerned.is_empty() {
         return None;
     }
-    let mut said: Vec<String> = concerned.iter().take(NAMED).map(|group| each(group)).collect();
+    let mut described: Vec<String> = concerned.iter().take(NAMED).map(|group| each(group)).collect();
     if concerned.len() > NAMED {
-        said.push(format!("and so on in {} more groups", concerned.len() - NAMED));
+        described.push(format!("and so on in {} more groups", concerned.len() - NAMED));
     }
-    Some(said.join("; "))
+    Some(described.join("; "))
 }
 
 /// Capitalises a sentence that begins with a group.
@@ -46,7 +46,7 @@ fn sentence(text: String) -> String {
 fn losses(verification: &Verification, acknowledged: u64) -> Option<Finding> {
     let Verification { lost, duplicated, corrupt, .. } = *verification;
     let concerns = |group: &GroupVerification| group.lost + group.duplicated + group.corrupt > 0;
-    let said = of_groups(verification, concerns, |group| {
+    let described = of_groups(verification, concerns, |group| {
         format!(
             "in group {}, {} of {} acknowledged messages were lost, {} were delivered twice without notice and {} were damaged",
             group.group,
@@ -58,14 +58,14 @@ fn losses(verification: &Verification, acknowledged: u64) -> Option<Finding> {
     })?;
     Some(against(
         Losses,
-        sentence(said),
-        "The broker or the client's settings do not keep what was asked for: check acknowledgement level, replication, retention and idempotence.",
+        sentence(described),
+        "The broker or the settings of the client do not give the durability that was asked for: check acknowledgement level, replication, retention and idempotence.",
         &[("lost", lost as f64), ("duplicated", duplicated as f64), ("corrupt", corrupt as f64)],
     ))
 }
 
 fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
-    let said = of_groups(
+    let described = of_groups(
         verification,
         |group| group.unread > 0,
         |group| {
@@ -79,15 +79,15 @@ fn unread(verification: &Verification, acknowledged: u64) -> Option<Finding> {
     )?;
     Some(against(
         Unread,
-        sentence(said),
-        "The consumers were too slow, or found their partitions late, or were cut off; this says nothing about the broker keeping the messages. Add members, lower the load, or raise `run.drain_deadline` (without progress) or `run.catch_up_deadline` (with progress).",
+        sentence(described),
+        "The consumers were too slow, or found their partitions late, or were cut off; this does not show whether the broker kept the messages. Add members, lower the load, or raise `run.drain_deadline` (without progress) or `run.catch_up_deadline` (with progress).",
         &[("unread", verification.unread as f64), ("acknowledged", acknowledged as f64)],
     ))
 }
 
 fn behind(verification: &Verification) -> Option<Finding> {
     let late = |group: &GroupVerification| group.catch_up_ns.filter(|ns| *ns > limits::LONGEST_CATCH_UP_NS);
-    let said = of_groups(
+    let described = of_groups(
         verification,
         |group| late(group).is_some(),
         |group| {
@@ -102,7 +102,7 @@ fn behind(verification: &Verification) -> Option<Finding> {
     let longest = verification.groups.iter().filter_map(late).max().unwrap_or(0);
     Some(note(
         ConsumersBehind,
-        sentence(said),
+        sentence(described),
         "The consumers did not keep up with the producers, so end-to-end latency grew as long as the load lasted: add members, or lower the load.",
         &[("catch_up_ns", longest as f64)],
     ))
@@ -110,7 +110,7 @@ fn behind(verification: &Verification) -> Option<Finding> {
 
 fn stored(verification: &Verification) -> Option<Finding> {
     let stored = verification.not_acknowledged_but_stored;
-    let said = of_groups(
+    let described = of_groups(
         verification,
         |group| group.not_acknowledged_but_stored > 0,
         |group| {
@@ -120,7 +120,7 @@ fn stored(verification: &Verification) -> Option<Finding> {
     )?;
     Some(note(
         NotAcknowledgedButStored,
-        sentence(said),
+        sentence(described),
         "A failure does not mean that the broker has not stored the message: a producer that sends it again makes a duplicate, unless it is idempotent.",
         &[("not_acknowledged_but_stored", stored as f64)],
     ))
@@ -139,23 +139,23 @@ fn order(verification: &Verification) -> Option<Finding> {
 
 fn incomplete(verification: &Verification) -> Option<Finding> {
     let Verification { saturated, undecided, order_unchecked, .. } = *verification;
-    let mut said = Vec::new();
+    let mut described = Vec::new();
     if saturated {
-        said.push(format!(
-            "The verifier's bounded memory was exceeded: of {} acknowledged messages it cannot tell whether they arrived, and its other counts are lower bounds.",
+        described.push(format!(
+            "The verifier's bounded memory was exceeded: of {} acknowledged messages it is unknown whether they arrived, and its other counts are lower bounds.",
             count(undecided)
         ));
     }
     if order_unchecked > 0 {
-        said.push(format!(
+        described.push(format!(
             "The order of {} messages was not checked, because there were too many partitions and producers for the verifier's bounded memory.",
             count(order_unchecked)
         ));
     }
-    (!said.is_empty()).then(|| {
+    (!described.is_empty()).then(|| {
         note(
             VerificationIncomplete,
-            said.join(" "),
+            described.join(" "),
             "Fewer producers, or consumers that keep up, let it follow every message.",
             &[("undecided", undecided as f64), ("order_unchecked", order_unchecked as f64)],
         )

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use crate::load::LoadError;
-use crate::load::pool::{Draft, check_limit};
+use crate::load::draft::{Draft, MAX_POOL_BYTES, check_limit};
 
 /// The first `count` lines that are not empty, without `\n` or `\r\n`. The rest of the file is never read, and a file
 /// without line ends not beyond what a pool may hold.
@@ -16,7 +16,7 @@ pub(super) fn lines(file: &Path, count: usize) -> Result<Draft, LoadError> {
     let mut line = Vec::new();
     while draft.ranges.len() < count {
         line.clear();
-        let room = (crate::load::pool::MAX_POOL_BYTES - draft.bytes.len()) as u64 + 1;
+        let room = (MAX_POOL_BYTES - draft.bytes.len()) as u64 + 1;
         let read = reader.by_ref().take(room).read_until(b'\n', &mut line).map_err(unreadable)?;
         check_limit(draft.ranges.len(), (draft.bytes.len() + read) as u128)?;
         if read == 0 {

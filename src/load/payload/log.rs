@@ -5,7 +5,7 @@ use std::fmt::Write;
 use rand::RngExt;
 
 use crate::load::LoadError;
-use crate::load::pool::Draft;
+use crate::load::draft::Draft;
 use crate::load::random::{Purpose, generator};
 
 const KEYS: usize = 8;

@@ -8,8 +8,8 @@ mod template;
 mod vector;
 mod zeros_random;
 
+use super::draft::Draft;
 use super::error::LoadError;
-use super::pool::Draft;
 use crate::scenario::{Content, Payload};
 
 /// At least one payload; for the lines of a file at most, for all else exactly, as many as the pool asks for.

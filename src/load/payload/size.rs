@@ -5,7 +5,7 @@ use rand::distr::weighted::WeightedIndex;
 use rand_distr::Normal;
 
 use crate::load::LoadError;
-use crate::load::pool::check_limit;
+use crate::load::draft::check_limit;
 use crate::load::random::{Purpose, generator};
 use crate::scenario::Size;
 

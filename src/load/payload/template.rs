@@ -5,8 +5,8 @@ use std::fmt::Write;
 use rand::RngExt;
 
 use crate::load::LoadError;
+use crate::load::draft::Draft;
 use crate::load::live::{Field, Slot};
-use crate::load::pool::Draft;
 use crate::load::random::{Generator, Purpose, generator};
 use crate::scenario::template::Part;
 

@@ -3,13 +3,13 @@
 use rand::RngExt;
 
 use crate::load::LoadError;
-use crate::load::pool::Draft;
+use crate::load::draft::Draft;
 use crate::load::random::{Purpose, generator};
 
 /// `dimension` little-endian 32-bit floats each, uniform in [0, 1).
 pub(super) fn vectors(dimension: usize, count: usize, seed: u64) -> Result<Draft, LoadError> {
     let mut generator = generator(seed, Purpose::Content, 0);
-    let mut draft = Draft::with_room(count, dimension as u128 * count as u128 * size_of::<f32>() as u128)?;
+    let mut draft = Draft::with_capacity(count, dimension as u128 * count as u128 * size_of::<f32>() as u128)?;
     for _ in 0..count {
         draft.push(|bytes| {
             for _ in 0..dimension {

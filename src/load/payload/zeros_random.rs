@@ -4,7 +4,7 @@ use rand::{Rng, RngExt};
 
 use super::size;
 use crate::load::LoadError;
-use crate::load::pool::{Draft, check_limit};
+use crate::load::draft::{Draft, check_limit};
 use crate::load::random::{Purpose, generator};
 use crate::scenario::Size;
 
@@ -16,12 +16,12 @@ pub(super) fn zeros(size: &Size, count: usize, seed: u64) -> Result<Draft, LoadE
     Ok(Draft { bytes: vec![0; largest], ranges: sizes.into_iter().map(|size| 0..size).collect(), ..Draft::default() })
 }
 
-/// The run of one byte comes last, so that an envelope written over the beginning changes little of what a compressor
+/// The run of one byte comes last, so that a trace header written over the beginning changes little of what a compressor
 /// finds.
 pub(super) fn random(size: &Size, compressibility: f64, count: usize, seed: u64) -> Result<Draft, LoadError> {
     let sizes = size::draw(size, count, seed)?;
     let mut generator = generator(seed, Purpose::Content, 0);
-    let mut draft = Draft::with_room(count, size::total(&sizes))?;
+    let mut draft = Draft::with_capacity(count, size::total(&sizes))?;
     for size in sizes {
         let repeated = ((size as f64 * compressibility).round() as usize).min(size);
         let byte: u8 = generator.random();

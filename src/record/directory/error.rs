@@ -6,26 +6,26 @@ use std::path::{Path, PathBuf};
 /// A run directory cannot be made, written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    #[error("{}: the disk is full: make room or set `output.directory` to another disk, then go on with --resume", path.display())]
+    #[error("{}: the disk is full: free some space or set `output.directory` to another disk, then continue with --resume", path.display())]
     Full { path: PathBuf, source: io::Error },
     #[error("{} cannot be written ({source}): change its permissions, or set `output.directory` to a directory of your own", path.display())]
     NotWritable { path: PathBuf, source: io::Error },
     #[error("{} does not exist: `brokermark run` prints where it keeps a run", path.display())]
     Missing { path: PathBuf },
-    #[error("{} holds no {missing}, so it is no run of brokermark", path.display())]
+    #[error("{} contains no {missing}, so it is not a run directory of brokermark", path.display())]
     NotARun { path: PathBuf, missing: &'static str },
     #[error(
-        "{} was run with another scenario (first difference in line {line}): resume with the scenario and the overrides it was begun with, or start a run anew",
+        "{} was run with another scenario (first difference in line {line}): resume with the scenario and overrides that it was started with, or start a new run",
         path.display()
     )]
     ScenarioDiffers { path: PathBuf, line: usize },
     #[error(
-        "{} was begun with other contents of {file}: resume with the file as it was, start a run anew, or let --resume-anyway send both",
+        "{} was started with other contents of {file}: restore the file, start a new run, or use --resume-anyway to send both",
         path.display()
     )]
     InputDiffers { path: PathBuf, file: String },
     #[error(
-        "{} was begun with {kept}, and this is {now}: figures of both would be in one run. Resume with the build it was begun with, start a run anew, or let --resume-anyway mix them",
+        "{} was started with {kept}, and this is {now}: the run would mix figures of both. Resume with the build that it was started with, start a new run, or use --resume-anyway to mix them",
         path.display()
     )]
     BuildDiffers { path: PathBuf, kept: String, now: String },
@@ -33,7 +33,7 @@ pub enum DirectoryError {
     InUse { path: PathBuf },
     #[error("{}, line {line}: {reason}", path.display())]
     Damaged { path: PathBuf, line: usize, reason: String },
-    #[error("{}, line {line} has the format '{found}', which this version does not read (it reads '{known}'): use the brokermark that wrote it, or a newer one", path.display())]
+    #[error("{}, line {line} has the format '{found}', which this version cannot read (it reads '{known}'): use the version of brokermark that wrote it, or a newer one", path.display())]
     UnknownSchema { path: PathBuf, line: usize, found: String, known: &'static str },
     #[error("{} and {attempts} directories numbered after it exist already: remove some, or choose another `output.directory`", path.display())]
     Taken { path: PathBuf, attempts: u32 },
@@ -44,7 +44,7 @@ pub enum DirectoryError {
 }
 
 impl DirectoryError {
-    /// Whether the command line or the scenario is not that of the run that is to be gone on with.
+    /// Whether the command line or the scenario differs from that of the run to be resumed.
     pub fn is_another_run(&self) -> bool {
         use DirectoryError::{BuildDiffers, InputDiffers, ScenarioDiffers};
         matches!(self, ScenarioDiffers { .. } | InputDiffers { .. } | BuildDiffers { .. })

@@ -1,4 +1,4 @@
-//! What was in the files that a scenario's payloads are made from, so that a resumed run sends the same.
+//! Checksums of the files that payloads are made from, so that a resumed run sends the same payloads.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::read::read_lines;
 use super::{DirectoryError, INPUTS_FILE, RunDirectory, synchronise_directory};
 
-/// What tells one content of a file from another.
+/// Length and checksum of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
     /// Its path, as the scenario has it.

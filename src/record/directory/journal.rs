@@ -1,6 +1,6 @@
-//! What a trial measures, brought to disk while it runs: its seconds, its interval log and its checkpoints.
+//! Writes a trial to disk while it runs: its seconds, its interval log and its checkpoints.
 //!
-//! A thread of its own writes, so that a slow disk delays neither the load nor the looks at it. Every second is written when
+//! A thread of its own writes, so that a slow disk delays neither the load nor its sampling. Every second is written when
 //! it comes, and synchronised every [`SYNCHRONISE_EVERY`] and at the trial's end: a killed process loses the second it was
 //! in, a power cut what had not been synchronised.
 
@@ -27,11 +27,11 @@ const UNFINISHED_CHECKPOINT: &str = "checkpoint.json.part";
 #[derive(Debug)]
 pub struct Journal {
     series: PathBuf,
-    /// `None` once the thread has been told to end.
+    /// `None` once the thread is to end.
     entries: Option<SyncSender<Entry>>,
     notices: Receiver<String>,
     thread: Option<JoinHandle<()>>,
-    /// Seconds of the trial that found no room among those that wait.
+    /// Seconds of the trial that were dropped because the queue was full.
     skipped: u64,
 }
 
@@ -74,14 +74,14 @@ impl Journal {
         }
     }
 
-    /// Hands over the record of the trial so far. One that finds no room is left out: the next one replaces it anyway.
+    /// Hands over the record of the trial so far. It is dropped if the queue is full: the next one replaces it anyway.
     pub fn checkpoint(&mut self, record: &Record) {
         if let Some(entries) = &self.entries {
             let _ = entries.try_send(Entry::Checkpoint(record.to_line()));
         }
     }
 
-    /// What went wrong while writing, once for each trial: to be told at once, as the trial goes on.
+    /// The first write error of each trial, to be printed at once while the trial goes on.
     pub fn notice(&mut self) -> Option<String> {
         self.notices.try_recv().ok()
     }

@@ -236,6 +236,6 @@ mod tests {
         let mut full = Appender::open("/dev/full".into()).unwrap();
         let error = full.append(b"{}\n").unwrap_err();
         assert!(matches!(error, DirectoryError::Full { .. }), "{error:?}");
-        assert!(error.to_string().contains("/dev/full") && error.to_string().contains("room"), "{error}");
+        assert!(error.to_string().contains("/dev/full") && error.to_string().contains("free some space"), "{error}");
     }
 }

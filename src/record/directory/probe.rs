@@ -1,4 +1,4 @@
-//! Finding out before any load whether results can be kept.
+//! Checks before any load that results can be written.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -9,12 +9,12 @@ use super::DirectoryError;
 /// What must fit: the records and series of a long run of several trials take about this much.
 const ROOM_BYTES: usize = 4 << 20;
 
-/// Checks that `base` (made if it is not there) is writable and has a little room, by writing a file and removing it.
+/// Checks that `base` (made if it is not there) is writable and has some free space, by writing a file and removing it.
 ///
 /// Asking the file system for its free space would not see quotas.
 ///
 /// # Errors
-/// When the directory cannot be made, is not writable or has no room.
+/// When the directory cannot be made, is not writable or has no free space.
 pub fn probe(base: &Path) -> Result<(), DirectoryError> {
     fs::create_dir_all(base).map_err(|error| DirectoryError::io("make", base, error))?;
     let path = base.join(format!(".brokermark-probe-{}", std::process::id()));

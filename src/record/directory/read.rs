@@ -1,4 +1,4 @@
-//! Reading a run back: what `show` does, and the first half of resuming.
+//! Reads a run directory, for `show` and for resuming.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ pub struct ReadRecords {
 /// The records of a run directory, of a `records.jsonl`, or of a file with a single record however it is laid out.
 ///
 /// # Errors
-/// When there is no such file, or a line other than a cut-off last one is no record that this version reads.
+/// When the file does not exist, or a line other than a cut-off last one is not a record that this version reads.
 pub fn read_records(path: &Path) -> Result<ReadRecords, DirectoryError> {
     let file = if path.is_dir() { path.join(RECORDS_FILE) } else { path.to_owned() };
     let text = match fs::read(&file) {
@@ -50,7 +50,7 @@ pub fn read_records(path: &Path) -> Result<ReadRecords, DirectoryError> {
 /// The seconds of a run directory; empty when it has none. A cut-off last line is left out.
 ///
 /// # Errors
-/// When the file is there and a line other than a cut-off last one is no row.
+/// When the file is there and a line other than a cut-off last one is not a row.
 pub fn read_series(directory: &Path) -> Result<Vec<SeriesRow>, DirectoryError> {
     let file = directory.join(SERIES_FILE);
     match fs::read(&file) {
@@ -64,7 +64,7 @@ pub fn read_series(directory: &Path) -> Result<Vec<SeriesRow>, DirectoryError> {
 /// `records` know more of is left out.
 ///
 /// # Errors
-/// When the file is there and cannot be read, or is no record that this version reads.
+/// When the file is there and cannot be read, or is not a record that this version reads.
 pub fn read_checkpoint(directory: &Path, records: &[Record]) -> Result<Option<Record>, DirectoryError> {
     let file = directory.join(CHECKPOINT_FILE);
     let text = match fs::read(&file) {
@@ -92,21 +92,21 @@ pub fn is_being_written(directory: &Path) -> bool {
 /// The record that stands for each trial, in the order of points and trials: of a trial that was run anew after an
 /// interruption or a failure, the last.
 pub fn current_records(records: &[Record]) -> Vec<&Record> {
-    let standing: BTreeMap<(usize, u32), &Record> =
+    let current: BTreeMap<(usize, u32), &Record> =
         records.iter().map(|record| ((record.point_index, record.trial), record)).collect();
-    standing.into_values().collect()
+    current.into_values().collect()
 }
 
-/// The seconds that belong to a trial's standing record: of a trial that was run anew, those since its seconds began anew.
+/// The seconds that belong to a trial's current record: of a trial that was run anew, those since its seconds began anew.
 pub fn current_series(rows: &[SeriesRow], point_index: usize, trial: u32) -> Vec<SeriesRow> {
-    let mut standing: Vec<SeriesRow> = Vec::new();
+    let mut current: Vec<SeriesRow> = Vec::new();
     for row in rows.iter().filter(|row| row.point_index == point_index && row.trial == trial) {
-        if standing.last().is_some_and(|last| begins_anew(last, row)) {
-            standing.clear();
+        if current.last().is_some_and(|last| begins_anew(last, row)) {
+            current.clear();
         }
-        standing.push(row.clone());
+        current.push(row.clone());
     }
-    standing
+    current
 }
 
 /// Whether `row` is the first of another execution than `last`: time goes back, or a phase that had passed, or a whole

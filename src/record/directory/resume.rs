@@ -1,4 +1,4 @@
-//! Going on with a run that was stopped: by a signal, a crash or a full disk.
+//! Resumes a run that was stopped by a signal, a crash or a full disk.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -31,11 +31,11 @@ pub struct Resumed {
 impl RunDirectory {
     /// Opens the run at `path` to append the trials that are missing.
     ///
-    /// A last line that a crash cut off is truncated away, and `repairs` says so. Rows of a trial that has no record
+    /// A last line that a crash cut off is truncated away, and `repairs` reports it. Rows of a trial that has no record
     /// stay: where a trial's seconds begin anew, it was run anew.
     ///
     /// # Errors
-    /// When it is no run directory, another process is writing it, its scenario is not `scenario_text`, or a line other
+    /// When it is not a run directory, another process is writing it, its scenario is not `scenario_text`, or a line other
     /// than the last is damaged.
     pub fn open_for_resume(path: &Path, scenario_text: &str) -> Result<Resumed, DirectoryError> {
         require_same_scenario(path, scenario_text)?;

@@ -1,4 +1,4 @@
-//! Records in the formats of other tools, so that their tables compare. Only what a record says is used.
+//! Records in the formats of other tools, so that their tables compare. Only figures of the record are used.
 
 pub mod nsq_bench;
 mod pulsar_sweep;
@@ -23,7 +23,7 @@ pub enum Format {
 pub enum ExportError {
     #[error("no trial has been completed: there is nothing to export")]
     Empty,
-    #[error("the trial {trial} of point {point} has no {what}, which every line of this format tells: {advice}")]
+    #[error("the trial {trial} of point {point} has no {what}, which this format needs: {advice}")]
     Lacks { point: usize, trial: u32, what: &'static str, advice: &'static str },
 }
 
@@ -31,7 +31,7 @@ impl Format {
     /// The records as the other tool would have printed them.
     ///
     /// # Errors
-    /// When a record has not what the format tells, or no record has.
+    /// When a record lacks a figure that the format needs, or no trial was completed.
     pub fn text(self, records: &[Record]) -> Result<String, ExportError> {
         match self {
             Format::NsqBench => Ok(nsq_bench::bench_lines(records)),

@@ -83,13 +83,13 @@ mod tests {
 
     #[test]
     fn the_published_aggregate_is_inflated_by_the_duration_and_the_corrected_one_is_not() {
-        // The seed's own line: 10.002 s, 2,070,549.631 ops/s, 197.463 mb/s, 4.830 us/op, where the truth is 0.483.
+        // The published line: 10.002 s, 2,070,549.631 ops/s, 197.463 mb/s, 4.830 us/op, where the truth is 0.483.
         let side = Side { name: "bench_writer", seconds: 10.002, messages: 20_709_637.0, bytes: 2_070_963_700.0 };
         let mut text = String::new();
         side.write(&mut text);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "[bench_writer] duration: 10.002s - 197.463mb/s - 2070549.590ops/s - 0.483us/op");
-        // The script prints six decimals; when the seed was published, it printed three.
+        // The script prints six decimals; when it was published, it printed three.
         assert!(lines[1].contains(" - 4.830602us/op (aggregate, as published)"), "{}", lines[1]);
         assert!(lines[2].contains(" - 0.482964us/op (aggregate, corrected)"), "{}", lines[2]);
     }

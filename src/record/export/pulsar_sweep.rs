@@ -12,7 +12,7 @@ use crate::record::Record;
 /// Bytes of one vector element.
 const ELEMENT_BYTES: u64 = 4;
 
-/// A line, its fields in the seed's order.
+/// A line, its fields in the order of the published program.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Row {
@@ -25,7 +25,7 @@ struct Row {
     speed_in_bytes: f64,
 }
 
-/// A point's repetitions, as a later version of the seed's program told them: the mean, and whole rows.
+/// A point's repetitions, as a later version of the published program printed them: the mean, and whole rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Summary {

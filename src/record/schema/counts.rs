@@ -28,7 +28,7 @@ pub struct Counts {
     /// Payload of the acknowledged messages, in bytes; keys, headers and framing not counted.
     pub payload_bytes_acknowledged: u64,
     /// Measured messages that arrived at a group for the first time, by all consumers of all groups together; without
-    /// `consumers.verify` repetitions cannot be told and are among them. `null` without consumers.
+    /// `consumers.verify` repetitions cannot be recognised and are included. `null` without consumers.
     pub consumed: Option<u64>,
     /// The same account of the warm-up, whose messages are in no other figure.
     pub warm_up: WarmUpCounts,
@@ -75,7 +75,7 @@ pub struct ErrorCount {
     /// Messages that failed so, or errors while receiving.
     #[schemars(range(min = 1))]
     pub count: u64,
-    /// What the client said of the first of them.
+    /// The client's message of the first of them.
     pub first_message: String,
     /// When the first of them failed, in nanoseconds since the begin of the measured phase; 0: before it.
     pub first_at_ns: u64,
@@ -96,7 +96,7 @@ mod tests {
         assert!(!counts.balances(), "the warm-up's ledger counts too");
         counts.warm_up.failed = u64::MAX;
         counts.warm_up.unresolved = 2;
-        assert!(!counts.balances(), "an overflowing sum is no balance");
+        assert!(!counts.balances(), "an overflowing sum does not balance");
         let differing = Counts { producers_that_differ: 1, ..Counts::default() };
         assert!(!differing.balances(), "two errors that cancel in the sums");
     }

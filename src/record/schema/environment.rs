@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 pub struct Environment {
     /// Version of brokermark.
     pub brokermark_version: String,
-    /// Commit brokermark was built from, if the build was told.
+    /// Commit that brokermark was built from; `null` when the build did not know it.
     pub brokermark_commit: Option<String>,
-    /// Compiler brokermark was built with, if the build was told.
+    /// Compiler that brokermark was built with; `null` when the build did not know it.
     pub rust_compiler: Option<String>,
     /// Whether brokermark was built without optimisation: figures of such a build mean nothing.
     pub debug_build: bool,
     /// The client library and its version; `null` when the trial failed before there was a client.
     pub client_library: Option<String>,
-    /// What the broker says of itself; `null` when it does not tell.
+    /// Name and version as the broker reports them; `null` when it reports none.
     pub broker: Option<String>,
     /// Whether the broker ran inside this process. No throughput is ever claimed from such a run.
     pub embedded: bool,

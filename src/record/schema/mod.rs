@@ -17,6 +17,7 @@ mod verification;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -93,7 +94,7 @@ pub struct Record {
     pub pipeline: Option<Pipeline>,
     /// What the load generator itself used.
     pub client: Client,
-    /// What the whole machine was doing meanwhile; `null` where the system does not tell.
+    /// What the whole machine was doing meanwhile; `null` where the system does not report it.
     pub host_load: Option<HostLoad>,
     /// Whether the figures can be trusted, and what limited them.
     pub verdict: Verdict,
@@ -125,7 +126,7 @@ impl Record {
     }
 }
 
-/// Serialising fails only for maps whose keys are no strings, and the records have none.
+/// Serialising fails only for maps whose keys are not strings; records have no such maps.
 fn line(value: &impl Serialize) -> String {
     let mut line = serde_json::to_string(value).unwrap_or_default();
     line.push('\n');
@@ -134,7 +135,7 @@ fn line(value: &impl Serialize) -> String {
 
 /// How a trial ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// It ran to its stop condition.
     Completed,
@@ -142,16 +143,16 @@ pub enum Status {
     Interrupted,
     /// Nothing moved for `run.stall_deadline`, so the load was ended before its stop condition.
     Stalled,
-    /// It could not run, or not to its end; `error` says why.
+    /// It could not run, or not to its end; `error` has the cause.
     Failed,
-    /// It had not ended when this was written, once a minute: it still runs, or the run was killed. Only a checkpoint says
-    /// so.
+    /// It had not ended when this was written, once a minute: it still runs, or the run was killed. Only a checkpoint has
+    /// this status.
     Running,
 }
 
 /// What decided when messages were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum LoadModel {
     /// The broker did: every producer kept a window of messages in flight. A stall delays all later messages unseen.
     Closed,
@@ -171,7 +172,7 @@ impl LoadModel {
 
 /// The latency that a record leads with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Headline {
     /// Intended → acknowledged.
     Response,
@@ -179,13 +180,10 @@ pub enum Headline {
     Service,
 }
 
-impl Headline {
-    /// As in a record: `response`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Headline::Response => "response",
-            Headline::Service => "service",
-        }
+/// As in a record.
+impl fmt::Display for Headline {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(formatter)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Results of single parts of a schedule that changes its rate.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +29,7 @@ pub struct SchedulePart {
 
 /// What a part of a schedule is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum SchedulePartKind {
     /// A step of its own rate.
     Step,
@@ -39,14 +41,9 @@ pub enum SchedulePartKind {
     Base,
 }
 
-impl SchedulePartKind {
-    /// As in a record: `step`.
-    pub fn name(self) -> &'static str {
-        match self {
-            SchedulePartKind::Step => "step",
-            SchedulePartKind::Ramp => "ramp",
-            SchedulePartKind::Burst => "burst",
-            SchedulePartKind::Base => "base",
-        }
+/// As in a record.
+impl fmt::Display for SchedulePartKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(formatter)
     }
 }

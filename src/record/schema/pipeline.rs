@@ -1,4 +1,4 @@
-//! What a pipeline did: consumers that parse what they receive and write it to databases.
+//! The section on a pipeline: consumers that parse what they receive and write it to databases.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,18 +25,18 @@ pub struct Pipeline {
     /// CPU time of this process, while the pipeline worked, per message received, in nanoseconds. It has the producers'
     /// in it where they send at the same time; `null` when nothing was received.
     pub cpu_ns_per_message: Option<f64>,
-    /// Intended → received, of messages whose intended time is known: from this trial's own envelope, else from the
+    /// Intended → received, of messages whose intended time is known: from the trace header of this trial, else from the
     /// scenario's timestamp field.
     pub receipt: Option<Latency>,
-    /// Messages that could not be read, by what is wrong with them. They are written nowhere and count as done.
+    /// Messages that could not be read, by what is wrong with them. They are not written and count as done.
     pub unparsable: Vec<UnparsableCount>,
     /// Where time went, in the order of the way of a message.
     pub stages: Vec<StageTime>,
-    /// What bound the pipeline.
+    /// What limited the pipeline.
     pub bottleneck: Bottleneck,
     /// Whether the consumers kept up with the producers; `null` when they did not work at the same time.
     pub consumer_kept_up: Option<KeptUp>,
-    /// Messages that the instances' partitions held and that were not done at the end; `null` when nobody could tell.
+    /// Messages that the instances' partitions held and that were not done at the end; `null` when it is unknown.
     pub consumer_lag_at_end: Option<u64>,
     /// What went wrong when progress was committed, by class.
     pub commit_errors: Vec<ErrorCount>,
@@ -52,7 +52,7 @@ pub struct Pipeline {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct UnparsableCount {
-    /// `not_json`, `not_an_object`, `field_missing` (one that a sink needs) or `field_nested` (it is a list or an object).
+    /// `not-json`, `not-an-object`, `field-missing` (one that a sink needs) or `field-nested` (it is a list or an object).
     pub class: String,
     /// How many.
     #[schemars(range(min = 1))]
@@ -77,12 +77,12 @@ pub struct StageTime {
     pub per_batch: Option<Latency>,
 }
 
-/// What bound the pipeline.
+/// What limited the pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Bottleneck {
     /// A stage by its name; `fetch` means that there was no more to receive, from the broker or its producers; `null`: the
-    /// evidence does not tell.
+    /// evidence does not show it.
     pub stage: Option<String>,
     /// A sentence with the figures that point to it.
     pub evidence: String,
@@ -127,7 +127,7 @@ pub struct SinkRecord {
     pub retries: u64,
     /// Intended → acknowledged by the database.
     pub latency: Option<Latency>,
-    /// What the database itself says.
+    /// The database's own count.
     pub row_count: RowCount,
 }
 
@@ -141,7 +141,7 @@ pub struct RowCount {
     pub before: Option<u64>,
     /// After the last row; `null` likewise.
     pub after: Option<u64>,
-    /// The difference; `null` when it is not known, or the database was started anew in between.
+    /// The difference; `null` when it is not known, or the database was restarted in between.
     pub delta: Option<u64>,
     /// Why a count is missing.
     pub error: Option<String>,
@@ -151,16 +151,16 @@ pub struct RowCount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Reconciliation {
-    /// Messages of this trial that were acknowledged, warm-up included; `null` when nobody sent.
+    /// Messages of this trial that were acknowledged, warm-up included; `null` without producers.
     pub produced: Option<u64>,
     /// Messages received.
     pub consumed: u64,
     /// Of them, unparsable.
     pub unparsable: u64,
-    /// Messages that were taken, and given back to the group before they were written.
+    /// Messages that were taken and abandoned before they were written: the group reads them again.
     pub abandoned: u64,
     /// Whether nothing is lost or doubled as far as this process can tell: all that was produced was consumed once, every
-    /// sink has written each of them that is no unparsable (or found it there, when an answer had been lost), and its database
+    /// sink has written each parsable one of them (or found it there, when an answer had been lost), and its database
     /// counts each once where it can be compared; `null` when others may have sent or received as well.
     pub balanced: Option<bool>,
 }
@@ -174,6 +174,6 @@ pub struct PublishedFigures {
     pub messages_per_second: f64,
     /// Mean over instances of the mean, in nanoseconds.
     pub mean_ns: Option<f64>,
-    /// Mean over instances of the 99th percentile, in nanoseconds: a mean of percentiles is no percentile.
+    /// Mean over instances of the 99th percentile, in nanoseconds: a mean of percentiles is not a percentile.
     pub mean_of_p99s_ns: Option<f64>,
 }

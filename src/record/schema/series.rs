@@ -36,11 +36,11 @@ pub struct SeriesRow {
     /// Messages that arrived at a group for the first time, by all consumers, warm-up included; all messages received where
     /// nothing is verified. `null` without consumers.
     pub consumed: Option<u64>,
-    /// Messages that the pipeline was done with: written to every sink, or unparsable, or given up; left out without a pipeline.
+    /// Messages that the pipeline was done with: written to every sink, unparsable, or abandoned; left out without a pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<u64>,
     /// Messages that the pipeline was behind at the end of the second: in its partitions, and not done; left out without a
-    /// pipeline or where nobody could tell.
+    /// pipeline or where the lag is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer_lag: Option<u64>,
     /// Messages without outcome at the end of the second.
@@ -49,7 +49,7 @@ pub struct SeriesRow {
     pub p50_ns: Option<u64>,
     /// 99th percentile of the same, in nanoseconds.
     pub p99_ns: Option<u64>,
-    /// Most messages seen in the client library's queues; `null` when the library does not tell.
+    /// Most messages seen in the client library's queues; `null` when the library does not report it.
     pub queue_messages: Option<u64>,
     /// Cores busy with this process.
     pub cpu_cores: f64,
@@ -74,7 +74,7 @@ impl SeriesRow {
 
 /// What a trial is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// The same load, not measured.
     WarmUp,

@@ -1,6 +1,7 @@
 //! Whether the figures can be trusted, what limited them, and whether the thresholds held.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Verdict {
-    /// Whether the figures mean what they seem to: there is no reason against it.
+    /// Whether the figures mean what they seem to: no reason speaks against it.
     pub valid: bool,
     /// What speaks against trusting the figures, the gravest first; empty when `valid`.
     pub reasons: Vec<Reason>,
@@ -20,7 +21,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Before anybody has judged: not valid.
+    /// The verdict before the evaluation: not valid.
     pub(crate) fn pending() -> Self {
         let limited_by = LimitedBy { limiter: Limiter::Unknown, evidence: String::new() };
         Verdict { valid: false, reasons: Vec::new(), notes: Vec::new(), limited_by }
@@ -43,7 +44,7 @@ pub struct Reason {
 
 /// What can be found; `docs/RESULT.md` has each one's exact condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum ReasonKind {
     /// The ledger does not add up: a bug of brokermark.
     LedgerMismatch,
@@ -87,7 +88,6 @@ pub enum ReasonKind {
     FellBehind,
     /// Messages are missing from the latencies: they failed, had no outcome when the drain deadline passed, or were due and never
     /// sent.
-    #[serde(alias = "failures", alias = "unresolved")]
     MissingMessages,
     /// Latencies were too large for the histogram.
     BeyondRange,
@@ -111,42 +111,10 @@ pub enum ReasonKind {
     TooShort,
 }
 
-impl ReasonKind {
-    /// As in a record: `client_bound`.
-    pub fn name(self) -> &'static str {
-        match self {
-            ReasonKind::LedgerMismatch => "ledger_mismatch",
-            ReasonKind::Failed => "failed",
-            ReasonKind::Interrupted => "interrupted",
-            ReasonKind::Stalled => "stalled",
-            ReasonKind::Unfinished => "unfinished",
-            ReasonKind::ConsumerCrashed => "consumer_crashed",
-            ReasonKind::Embedded => "embedded",
-            ReasonKind::DebugBuild => "debug_build",
-            ReasonKind::Losses => "losses",
-            ReasonKind::Unread => "unread",
-            ReasonKind::ConsumersBehind => "consumers_behind",
-            ReasonKind::NotAcknowledgedButStored => "not_acknowledged_but_stored",
-            ReasonKind::Reordered => "reordered",
-            ReasonKind::VerificationIncomplete => "verification_incomplete",
-            ReasonKind::ReceiveErrors => "receive_errors",
-            ReasonKind::NotReconciled => "not_reconciled",
-            ReasonKind::WrittenTwice => "written_twice",
-            ReasonKind::SinkErrors => "sink_errors",
-            ReasonKind::Unparsable => "unparsable",
-            ReasonKind::FellBehind => "fell_behind",
-            ReasonKind::MissingMessages => "missing_messages",
-            ReasonKind::BeyondRange => "beyond_range",
-            ReasonKind::RateMissed => "rate_missed",
-            ReasonKind::ClientBound => "client_bound",
-            ReasonKind::TimeWithheld => "time_withheld",
-            ReasonKind::OwnDelay => "own_delay",
-            ReasonKind::HostContended => "host_contended",
-            ReasonKind::ColdStart => "cold_start",
-            ReasonKind::NotSteady => "not_steady",
-            ReasonKind::RatesDiffer => "rates_differ",
-            ReasonKind::TooShort => "too_short",
-        }
+/// As in a record.
+impl fmt::Display for ReasonKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(formatter)
     }
 }
 
@@ -162,7 +130,7 @@ pub struct LimitedBy {
 
 /// What can limit throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Limiter {
     /// The load generator: it had no more CPU to send with.
     Client,
@@ -177,22 +145,14 @@ pub enum Limiter {
     Window,
     /// The pipeline behind the broker: `pipeline.bottleneck` names the stage.
     Pipeline,
-    /// The evidence does not tell.
+    /// The evidence does not show it.
     Unknown,
 }
 
-impl Limiter {
-    /// As in a record: `broker`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Limiter::Client => "client",
-            Limiter::Machine => "machine",
-            Limiter::Broker => "broker",
-            Limiter::Schedule => "schedule",
-            Limiter::Window => "window",
-            Limiter::Pipeline => "pipeline",
-            Limiter::Unknown => "unknown",
-        }
+/// As in a record.
+impl fmt::Display for Limiter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(formatter)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the consumers found: what arrived where, and what became of the rest.
+//! The results of verification: messages that arrived, and messages that are missing.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 pub struct Verification {
     /// Messages of this trial received, repetitions and damaged messages included.
     pub received: u64,
-    /// Messages acknowledged and never received intact, though the group has read past them: the broker said that it has
+    /// Messages acknowledged and never received intact, though the group has read past them: the broker acknowledged
     /// them. Those that arrived only damaged are among them.
     pub lost: u64,
     /// Messages acknowledged and not received when the wait ended, which the group had not reached or was not offered: a
     /// backlog, or consumers that were slow or cut off. The broker may have them.
     #[serde(default)]
     pub unread: u64,
-    /// Messages acknowledged of which the verifier, beyond its bounded memory, cannot tell whether they were received.
+    /// Messages acknowledged of which the verifier, beyond its bounded memory, does not know whether they were received.
     #[serde(default)]
     pub undecided: u64,
     /// Messages received though they had failed or had no outcome: a producer that sends them again makes duplicates.
@@ -61,7 +61,7 @@ pub struct GroupVerification {
     pub lost: u64,
     /// Messages acknowledged and not received when the wait ended, which the group had not reached or was not offered.
     pub unread: u64,
-    /// Messages acknowledged of which the verifier cannot tell whether they were received.
+    /// Messages acknowledged of which the verifier does not know whether they were received.
     pub undecided: u64,
     /// Messages received though they had failed or had no outcome.
     pub not_acknowledged_but_stored: u64,

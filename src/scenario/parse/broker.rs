@@ -1,16 +1,18 @@
-//! `[broker]`: which kind, where, and what is passed to it.
+//! `[broker]`: the kind of broker, its addresses and its settings.
 
 use super::{Context, options, properties, security};
 use crate::scenario::BrokerConfig;
 use crate::scenario::Descriptor;
 use crate::scenario::fields::{Field, Fields};
-use crate::scenario::keys;
 use crate::scenario::suggestion::{closest, list};
+
+/// Without the broker's own table, which is named as its kind.
+pub(super) const KEYS: &[&str] = &["kind", "address", "addresses", "connections", "properties", "security"];
 
 pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(BrokerConfig, &'a Descriptor)> {
     let field = root.require("broker", "say which broker to load, as in `[broker]` with `kind = \"kafka\"`")?;
     let kinds = context.descriptors.iter().map(|descriptor| descriptor.kind);
-    let known: Vec<&str> = keys::BROKER.into_iter().chain(kinds).collect();
+    let known: Vec<&str> = KEYS.iter().copied().chain(kinds).collect();
     let fields = field.fields(&known)?;
     let descriptor = kind(&fields, context)?;
 
@@ -47,7 +49,7 @@ fn kind<'a>(fields: &Fields<'_>, context: &Context<'a>) -> Option<&'a Descriptor
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("this build knows {}", list(kinds())),
         };
-        field.refuse(format!("there is no broker of kind \"{written}\""), advice);
+        field.refuse(format!("unknown kind of broker \"{written}\""), advice);
     }
     descriptor
 }

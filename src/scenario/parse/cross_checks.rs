@@ -1,13 +1,14 @@
-//! What one table of a scenario demands of another: checked, and defaults that depend on several tables set, once each
-//! table is right by itself.
+//! Checks that concern several tables of a scenario, and defaults that depend on several tables. They run once each table
+//! is valid by itself.
 
+use crate::limits::TRACE_HEADER_BYTES;
 use crate::scenario::Descriptor;
 use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::Problems;
 use crate::scenario::{
     CommitPolicy, Content, Keys, LatencyKind, Load, Metric, Parse, Payload, Placement, ProducerMode, Scenario,
-    Schedule, TRACE_HEADER_BYTES, Threshold,
+    Schedule, Threshold,
 };
 
 /// Windows are chosen so that all producers together have this many messages in flight, …
@@ -31,7 +32,7 @@ pub(super) fn settle(
     stop(&scenario, root);
     pipeline(&scenario, root, descriptor);
     if scenario.consumers.is_some() {
-        envelope(&scenario, descriptor, problems);
+        trace_header(&scenario, descriptor, problems);
     }
     for (index, threshold) in scenario.thresholds.iter().enumerate() {
         if let Some((message, advice)) = unmeasured(threshold, &scenario) {
@@ -55,7 +56,7 @@ fn producers_and_topics(scenario: &Scenario, root: &Fields<'_>) {
         problems.value(
             count,
             message,
-            format!("let `producers.count` be {topics} or more, or `topology.topics` fewer"),
+            format!("set `producers.count` to {topics} or more, or lower `topology.topics`"),
         );
     } else if scenario.producers.placement == Placement::Blocks && !producers.is_multiple_of(topics) {
         let message = format!("{producers} producers cannot be placed on {topics} topics in equal blocks");
@@ -76,11 +77,11 @@ fn windows(scenario: &mut Scenario, window: Option<usize>, problems: &Problems) 
     });
     if producers.in_flight < producers.batch {
         let message = format!("a batch of {} does not fit a window of {}", producers.batch, producers.in_flight);
-        let advice = "let `producers.in_flight` be at least `producers.batch`";
+        let advice = "set `producers.in_flight` to `producers.batch` or more";
         problems.value(KeyPath::of(&["producers", "in_flight"]), message, advice);
     }
     if producers.round_barrier && open {
-        let message = "a round barrier waits for acknowledgements, an open loop never does";
+        let message = "a round barrier waits for acknowledgements, and an open loop does not";
         let advice = "remove `round_barrier`, or the rate";
         problems.value(KeyPath::of(&["producers", "round_barrier"]), message, advice);
     }
@@ -116,7 +117,7 @@ fn capabilities(scenario: &Scenario, descriptor: &Descriptor, problems: &Problem
     for (wanted, possible, path, reason) in asked {
         if wanted && !possible && (path[0] != "consumers" || path.len() == 1 || can.consumers) {
             let path = KeyPath::of(path);
-            let message = format!("`{path}` does not suit a broker of kind `{}`: {reason}", descriptor.kind);
+            let message = format!("`{path}` is not possible with a broker of kind `{}`: {reason}", descriptor.kind);
             problems.value(path.clone(), message, format!("remove `{path}`"));
         }
     }
@@ -130,35 +131,35 @@ fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
     let can = descriptor.capabilities.offsets;
     let written = root.get("pipeline").is_some_and(|field| field.value.get("commit").is_some());
     if pipeline.commit == CommitPolicy::AfterWrite && !can {
-        let message = format!("a consumer of kind `{kind}` cannot say up to where its messages have been written");
+        let message = format!("a broker of kind `{kind}` has no offsets to commit after writing");
         let path = KeyPath::of(if written { &["pipeline", "commit"] } else { &["pipeline"] });
-        problems.value(path, message, "let `pipeline.commit` be \"on-receipt\", knowing that a crash loses messages");
+        problems.value(path, message, "set `pipeline.commit = \"on-receipt\"`; a crash then loses messages");
     }
     for (index, sink) in pipeline.sinks.iter().enumerate() {
         let needs = crate::pipeline::sink::needs(sink);
         if needs.offsets && !can {
-            let message = format!("messages from a broker of kind `{kind}` have no offset to be told apart by");
-            let advice = "let `document_id` be \"generated\"";
+            let message = format!("messages from a broker of kind `{kind}` have no offsets to make document ids from");
+            let advice = "set `document_id = \"generated\"`";
             problems.value(KeyPath::of(&["pipeline", "sinks"]).index(index), message, advice);
         }
     }
     if scenario.topology.topics > 1 {
         let message = format!("a pipeline reads one topic, not {}", scenario.topology.topics);
-        problems.value(KeyPath::of(&["topology", "topics"]), message, "let it be 1, and have more partitions");
+        problems.value(KeyPath::of(&["topology", "topics"]), message, "set it to 1, and use more partitions");
     }
     if pipeline.group.is_some() && !can {
-        let message = format!("nothing of a group of kind `{kind}` outlives the run");
+        let message = format!("a group on a broker of kind `{kind}` does not outlive the run");
         problems.value(KeyPath::of(&["pipeline", "group"]), message, "remove it");
     }
     if pipeline.producer_mode != ProducerMode::None && pipeline.parse == Parse::Json && !may_be_json(&scenario.payload)
     {
-        let message = "payloads of this kind are no JSON: the pipeline would take every message for unparsable";
-        let advice = "send `template` or `lines`, or let `pipeline.parse` be \"none\"";
+        let message = "payloads of this kind are not JSON: the pipeline would reject every message as unparsable";
+        let advice = "send `template` or `lines`, or set `pipeline.parse = \"none\"`";
         problems.value(KeyPath::of(&["payload"]), message, advice);
     }
     if pipeline.producer_mode == ProducerMode::None {
         if scenario.topology.name.is_none() {
-            let message = "without producers there is nothing to read in a topic of the run's own";
+            let message = "without producers, a topic that belongs to the run is empty";
             problems.value(
                 KeyPath::of(&["pipeline", "producer_mode"]),
                 message,
@@ -166,19 +167,20 @@ fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
             );
         }
         if scenario.run.stop.duration.is_none() {
-            let message = "without producers only `run.duration` bounds how long the pipeline may take";
+            let message = "without producers, only `run.duration` limits how long the pipeline may take";
             problems.value(
                 KeyPath::of(&["pipeline", "producer_mode"]),
                 message,
-                "give `run.duration`: it ends before, once there is nothing left to read",
+                "set `run.duration`; the pipeline ends earlier when it has read everything",
             );
         }
         if !can {
-            let message = format!("of a broker of kind `{kind}` nobody knows when nothing is left to read");
+            let message =
+                format!("a broker of kind `{kind}` has no end offsets, so the end of the messages is unknown");
             problems.value(
                 KeyPath::of(&["pipeline", "producer_mode"]),
                 message,
-                "let the scenario's producers producer_mode the pipeline",
+                "set `producer_mode = \"concurrent\"` or `\"backlog\"`",
             );
         }
     }
@@ -197,18 +199,18 @@ fn stop(scenario: &Scenario, root: &Fields<'_>) {
         return;
     }
     let message = match &scenario.load {
-        Load::Open(Schedule::Constant { .. }) => "`load` says how fast, but nothing says how long",
-        Load::Open(_) => "`load` says when messages are sent, but nothing says how long",
-        Load::Closed => "nothing says how long the load lasts",
+        Load::Open(Schedule::Constant { .. }) => "`load` sets the rate, but the scenario sets no end",
+        Load::Open(_) => "`load` sets the schedule, but the scenario sets no end",
+        Load::Closed => "the scenario sets no end of the load",
     };
     let path = if root.has("run") || !root.has("load") { "run" } else { "load" };
-    let advice = "give `run.duration`, `run.messages` or `run.payload_bytes`: the first that is reached ends the trial";
+    let advice = "set `run.duration`, `run.messages` or `run.payload_bytes`: the first that is reached ends the trial";
     root.problems.value(KeyPath::of(&[path]), message, advice);
 }
 
-/// Verification and end-to-end latency need the engine's envelope on every message: in the payload where there is room,
-/// else in a header.
-fn envelope(scenario: &Scenario, descriptor: &Descriptor, problems: &Problems) {
+/// Verification and end-to-end latency need the trace header on every message: in the payload where it fits, else in a
+/// message header.
+fn trace_header(scenario: &Scenario, descriptor: &Descriptor, problems: &Problems) {
     let wanted = scenario.consumers.as_ref().is_some_and(|consumers| consumers.end_to_end || consumers.verify);
     if !wanted || descriptor.capabilities.headers || scenario.payload.fits_trace_header() {
         return;
@@ -218,22 +220,22 @@ fn envelope(scenario: &Scenario, descriptor: &Descriptor, problems: &Problems) {
         Content::Zeros { .. } | Content::Random { .. } => (
             "size",
             format!(
-                "payloads below {TRACE_HEADER_BYTES} bytes have no room for what consumers check, and `{kind}` has no headers"
+                "payloads below {TRACE_HEADER_BYTES} bytes cannot carry the trace header, and `{kind}` has no headers"
             ),
             format!(
-                "let every payload have {TRACE_HEADER_BYTES}B or more, or set both `consumers.verify` and `consumers.end_to_end` to false"
+                "make every payload {TRACE_HEADER_BYTES}B or larger, or set both `consumers.verify` and `consumers.end_to_end` to false"
             ),
         ),
         Content::Vector { .. } => (
             "dimension",
             format!(
-                "vectors below {TRACE_HEADER_BYTES} bytes have no room for what consumers check, and `{kind}` has no headers"
+                "vectors below {TRACE_HEADER_BYTES} bytes cannot carry the trace header, and `{kind}` has no headers"
             ),
-            "let it be 8 or more, or set both `consumers.verify` and `consumers.end_to_end` to false".to_owned(),
+            "set it to 8 or more, or set both `consumers.verify` and `consumers.end_to_end` to false".to_owned(),
         ),
         Content::MessagePack { .. } | Content::Lines { .. } | Content::Template { .. } | Content::Log { .. } => (
             "kind",
-            format!("this payload must not be altered, and `{kind}` has no headers for what consumers check"),
+            format!("this payload must not be altered, and `{kind}` has no headers for the trace header"),
             "set both `consumers.verify` and `consumers.end_to_end` to false, or send `zeros` or `random`".to_owned(),
         ),
     };
@@ -248,12 +250,14 @@ fn unmeasured(threshold: &Threshold, scenario: &Scenario) -> Option<(String, &'s
         Metric::Lost | Metric::Unread | Metric::Duplicated | Metric::Reordered | Metric::Corrupt
             if !consumers.is_some_and(|consumers| consumers.verify) =>
         {
-            ("nothing verifies what arrives", "add `[consumers]` with `verify = true`")
+            ("verification is off", "add `[consumers]` with `verify = true`")
         }
         Metric::WrittenPerSecond if scenario.pipeline.as_ref().is_none_or(|pipeline| pipeline.sinks.is_empty()) => {
-            ("nothing is written", "add `[[pipeline.sinks]]`")
+            ("the pipeline has no sinks", "add `[[pipeline.sinks]]`")
         }
-        Metric::ConsumerLag if scenario.pipeline.is_none() => ("nobody is behind", "add `[pipeline]`"),
+        Metric::ConsumerLag if scenario.pipeline.is_none() => {
+            ("only a pipeline has a consumer lag", "add `[pipeline]`")
+        }
         Metric::ConsumedPerSecond if consumers.is_none() => ("nothing is consumed", "add `[consumers]`"),
         Metric::Latency(LatencyKind::EndToEnd, _) if !consumers.is_some_and(|consumers| consumers.end_to_end) => {
             ("end-to-end latency is not measured", "add `[consumers]` with `end_to_end = true`")

@@ -1,9 +1,12 @@
-//! `[load]`: what decides when a message is sent.
+//! `[load]`: the load model, its schedule and its pacing.
 
 use super::payload::Sizes;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::units::Rate;
-use crate::scenario::{Load, Pacing, Schedule, keys};
+use crate::scenario::{Load, Pacing, Schedule};
+
+pub(super) const KEYS: &[&str] = &["model", "rate", "schedule", "pacing"];
+const PACING_KEYS: &[&str] = &["wake_interval", "spin"];
 
 /// One message in each nanosecond: beyond it, no clock could tell two intended times apart.
 const FASTEST: f64 = 1e9;
@@ -34,7 +37,7 @@ const KINDS: [(&str, Kind); 5] = [
 ];
 
 pub(super) fn read(root: &Fields<'_>, sizes: Sizes) -> (Load, Pacing) {
-    match root.get("load").and_then(|field| field.fields(&keys::LOAD)) {
+    match root.get("load").and_then(|field| field.fields(KEYS)) {
         Some(fields) => (load(&fields, sizes), pacing(&fields)),
         None => (Load::Closed, Pacing::default()),
     }
@@ -47,7 +50,7 @@ fn pacing(fields: &Fields<'_>) -> Pacing {
         let message = format!("a closed loop has no intended times, so it has no `{}`", field.path);
         field.refuse(message, "remove it, or write a `rate`");
     }
-    let Some(keys) = field.fields(&keys::PACING) else { return pacing };
+    let Some(keys) = field.fields(PACING_KEYS) else { return pacing };
     if let Some(interval) = keys.get("wake_interval").and_then(|field| field.duration_above_zero()) {
         pacing.wake_interval = interval;
     }
@@ -140,7 +143,7 @@ fn schedule(field: &Field<'_>, sizes: Sizes) -> Option<Schedule> {
             let (every, length) = (lasting("every"), lasting("for"));
             let (every, length) = (every?, length?);
             if length >= every {
-                let advice = "let the burst be shorter than the time from one to the next";
+                let advice = "make `for` shorter than `every`";
                 fields.get("for")?.refuse("a burst would never end: `for` is not below `every`", advice);
             }
             Schedule::Bursts { base: base?, burst: burst?, every, length }

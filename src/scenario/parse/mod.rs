@@ -1,4 +1,4 @@
-//! From a TOML tree without surprises in its keys to the typed scenario: one file for each table of the language.
+//! Turns a TOML tree into the typed scenario: one file for each table of the language, with the keys of that table.
 //!
 //! Each reader takes the whole scenario's [`Fields`], reads its own table and adds a problem for everything it cannot
 //! accept; it goes on with a default, so that one reading finds as many problems as possible. What concerns more than
@@ -26,13 +26,30 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 use super::fields::{Field, Fields};
-use super::keys;
 use super::path::KeyPath;
-use super::problem::Problems;
-use super::{Output, Scenario};
+use super::problem::{Problems, Tables};
+use super::{Output, Scenario, sweep};
 use crate::scenario::Descriptor;
 
 pub(super) use properties::flatten as flatten_properties;
+
+/// The tables of the language, each with its keys.
+pub(super) const TABLES: Tables = &[
+    ("broker", broker::KEYS),
+    ("broker.security", security::KEYS),
+    ("broker.security.tls", security::TLS_KEYS),
+    ("broker.security.sasl", security::SASL_KEYS),
+    ("topology", topology::KEYS),
+    ("producers", producers::KEYS),
+    ("load", load::KEYS),
+    ("payload", payload::KEYS),
+    ("consumers", consumers::KEYS),
+    ("pipeline", pipeline::KEYS),
+    ("run", run::KEYS),
+    ("sweep", sweep::KEYS),
+    ("thresholds", thresholds::KEYS),
+    ("output", output::KEYS),
+];
 
 /// What reading depends on besides the text.
 pub(super) struct Context<'a> {
@@ -73,7 +90,7 @@ impl<'a> Context<'a> {
     fn existing_file(&self, field: &Field<'_>) -> Option<PathBuf> {
         let path = self.resolve(field.string()?);
         if !path.is_file() {
-            let message = format!("`{}`: there is no file {}", field.path, path.display());
+            let message = format!("`{}`: the file {} does not exist", field.path, path.display());
             field.refuse(message, "a relative path starts at the scenario's own folder");
             return None;
         }
@@ -83,7 +100,7 @@ impl<'a> Context<'a> {
 
 /// The scenario of one point; `None` or not, it counts only if no problem was added.
 pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) -> Option<Scenario> {
-    let root = Fields::new(table, KeyPath::default(), problems, &keys::SCENARIO);
+    let root = root(table, problems);
     let name = name(&root, context);
     let broker = broker::read(&root, context);
     let topology = topology::read(&root);
@@ -120,8 +137,15 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
 /// The name and output alone, which are the same for all points.
 pub(super) fn read_identity(table: &Table, context: &Context<'_>) -> (String, Output) {
     let problems = Problems::default();
-    let root = Fields::new(table, KeyPath::default(), &problems, &keys::SCENARIO);
+    let root = root(table, &problems);
     (name(&root, context), output::read(&root))
+}
+
+/// The fields of the whole scenario: its name and its tables.
+fn root<'a>(table: &'a Table, problems: &'a Problems) -> Fields<'a> {
+    let tables = TABLES.iter().map(|(name, _)| *name).filter(|name| !name.contains('.'));
+    let known: Vec<&str> = std::iter::once("name").chain(tables).collect();
+    Fields::new(table, KeyPath::default(), problems, &known)
 }
 
 fn name(root: &Fields<'_>, context: &Context<'_>) -> String {

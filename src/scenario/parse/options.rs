@@ -1,4 +1,4 @@
-//! `[broker.<kind>]`: the broker's own table, which only the broker itself can check; and the same for a sink's own keys.
+//! `[broker.<kind>]`: the broker's own table, which the broker checks itself; likewise a sink's own keys.
 
 use toml::{Table, Value};
 
@@ -33,7 +33,7 @@ pub(super) fn with_files_found(mut table: Table, context: &Context<'_>) -> Table
     table
 }
 
-/// Serde says what is wrong and what was expected, but not where: the key is found by its name, or by doing without it.
+/// Serde reports the error and what it expected, but not the key: that is found by its name, or by leaving keys out.
 pub(super) fn refuse(
     table: &Table,
     path: &KeyPath,
@@ -42,19 +42,19 @@ pub(super) fn refuse(
     error: &toml::de::Error,
 ) {
     let message = error.message();
-    let (said, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+    let (found, expected) = message.split_once(", expected ").unwrap_or((message, ""));
     let expected = quoted(expected);
-    let written = quoted(said).into_iter().next().unwrap_or_default();
+    let written = quoted(found).into_iter().next().unwrap_or_default();
     let advice = match closest(written, expected.iter().copied()) {
         Some(near) => Some(format!("did you mean `{near}`?")),
         None if expected.is_empty() => None,
         None => Some(format!("known here: {}", list(expected.iter().copied()))),
     };
-    if said.starts_with("unknown field")
+    if found.starts_with("unknown field")
         && let Some(place) = find(table, path, written)
     {
         let message = format!("unknown key `{written}` in `{}`", place.parent());
-        problems.key(place, message, advice.unwrap_or_else(|| "no key is known here".to_owned()));
+        problems.key(place, message, advice.unwrap_or_else(|| "this table has no keys".to_owned()));
         return;
     }
     let culprit = culprit(table, check, message);
@@ -62,7 +62,7 @@ pub(super) fn refuse(
     // Serde repeats the offending value.
     let (shown, advice) = match culprit {
         Some(key) if is_secret_name(key) => ("this value is not accepted", None),
-        _ if advice.is_some() => (said, advice),
+        _ if advice.is_some() => (found, advice),
         _ => (message, None),
     };
     let message = format!("`{place}`: {}", shown.trim_end());
@@ -87,7 +87,7 @@ fn find(table: &Table, path: &KeyPath, name: &str) -> Option<KeyPath> {
     })
 }
 
-/// The key without which the broker complains no longer, or of something else.
+/// The key without which the broker reports no error, or another one.
 fn culprit<'a>(
     table: &'a Table,
     check: &dyn Fn(Table) -> Result<(), toml::de::Error>,

@@ -1,13 +1,15 @@
-//! `[output]`: where results go and in which forms.
+//! `[output]`: the directory and the formats of results.
 
 use std::path::PathBuf;
 
 use crate::scenario::fields::Fields;
-use crate::scenario::{Output, OutputFormat, keys};
+use crate::scenario::{Output, OutputFormat};
+
+pub(super) const KEYS: &[&str] = &["directory", "formats"];
 
 pub(super) fn read(root: &Fields<'_>) -> Output {
     let mut output = Output { directory: PathBuf::from("results"), formats: vec![OutputFormat::Hlog] };
-    let Some(fields) = root.get("output").and_then(|field| field.fields(&keys::OUTPUT)) else { return output };
+    let Some(fields) = root.get("output").and_then(|field| field.fields(KEYS)) else { return output };
     if let Some(field) = fields.get("directory")
         && let Some(text) = field.string()
     {

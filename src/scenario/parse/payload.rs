@@ -7,7 +7,10 @@ use toml::Value;
 use super::Context;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::template::Template;
-use crate::scenario::{Content, Payload, Size, keys, units};
+use crate::scenario::{Content, Payload, Size, units};
+
+pub(super) const KEYS: &[&str] =
+    &["kind", "size", "compressibility", "file", "text", "dimension", "range", "pool", "seed"];
 
 /// No broker takes messages beyond this.
 const LARGEST: u64 = 1 << 30;
@@ -15,7 +18,7 @@ const LARGEST: u64 = 1 << 30;
 const POOL_BYTES: usize = 64 << 20;
 const MOST_POOL_BYTES: usize = 4 << 30;
 const POOL: usize = 1024;
-/// The seed's logs per thread: its random suffixes lie below it.
+/// Logs per thread of the published benchmark: random suffixes lie below it.
 const LOG_RANGE: u64 = 20_000_000;
 const DEFAULT_SIZE: Size = Size::Fixed(100);
 
@@ -48,7 +51,7 @@ enum Kind {
 const KINDS: [(&str, Kind); 7] = [
     ("zeros", Kind::Zeros),
     ("random", Kind::Random),
-    ("message_pack", Kind::MessagePack),
+    ("message-pack", Kind::MessagePack),
     ("lines", Kind::Lines),
     ("template", Kind::Template),
     ("vector", Kind::Vector),
@@ -60,7 +63,7 @@ const SPECIAL_KEYS: [(&str, &[Kind], &str); 6] = [
     (
         "size",
         &[Kind::Zeros, Kind::Random, Kind::MessagePack],
-        "only `zeros`, `random` and `message_pack` payloads have a `size`",
+        "only `zeros`, `random` and `message-pack` payloads have a `size`",
     ),
     ("compressibility", &[Kind::Random], "only `random` payloads have a `compressibility`"),
     ("file", &[Kind::Lines, Kind::Template], "only `lines` and `template` payloads come from a `file`"),
@@ -72,7 +75,7 @@ const SPECIAL_KEYS: [(&str, &[Kind], &str); 6] = [
 pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> (Payload, Sizes) {
     let default = Payload { content: Content::Zeros { size: DEFAULT_SIZE }, pool: 1, seed: 1 };
     let default_sizes = Sizes { mean: Some(DEFAULT_SIZE.mean()), largest: Some(DEFAULT_SIZE.largest()) };
-    let Some(fields) = root.get("payload").and_then(|field| field.fields(&keys::PAYLOAD)) else {
+    let Some(fields) = root.get("payload").and_then(|field| field.fields(KEYS)) else {
         return (default, default_sizes);
     };
     let kind = fields.get("kind").map_or(Some(Kind::Zeros), |field| field.one_of(&KINDS));
@@ -238,7 +241,7 @@ fn size(field: &Field<'_>) -> Option<Size> {
             Some(field) => {
                 let max = bytes(&field)?;
                 if max < mean {
-                    field.refuse(format!("`{}` is below the mean", field.path), "let it be the mean or more");
+                    field.refuse(format!("`{}` is below the mean", field.path), "set it to the mean or more");
                 }
                 max
             }

@@ -8,7 +8,22 @@ use super::{Context, options};
 use crate::pipeline::sink;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::suggestion::{closest, list};
-use crate::scenario::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinkNeeds, SinksRun, keys};
+use crate::scenario::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinkNeeds, SinksRun};
+
+/// Without the keys of each sink, which are its kind's own.
+pub(super) const KEYS: &[&str] = &[
+    "parse",
+    "timestamp",
+    "batch",
+    "linger",
+    "writers",
+    "instances",
+    "group",
+    "sinks_run",
+    "commit",
+    "producer_mode",
+    "sinks",
+];
 
 /// Beyond it a batch would be one of the host's memory.
 const LARGEST_BATCH: usize = 1_000_000;
@@ -16,7 +31,7 @@ const MOST_WRITERS: usize = 10_000;
 const MOST_INSTANCES: usize = 10_000;
 
 pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline> {
-    let fields = root.get("pipeline")?.fields(&keys::PIPELINE)?;
+    let fields = root.get("pipeline")?.fields(KEYS)?;
     let amount = |key: &str, most: usize, default: usize| {
         fields.get(key).and_then(|field| field.amount(1, most)).unwrap_or(default)
     };
@@ -29,7 +44,8 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline>
     let timestamp = fields.get("timestamp").and_then(|field| {
         let name = field.string()?.to_owned();
         if parse == Parse::None {
-            field.refuse("without parsing there are no fields", "remove it, or let `pipeline.parse` be \"json\"");
+            field
+                .refuse("`pipeline.parse = \"none\"` reads no fields", "remove it, or set `pipeline.parse = \"json\"`");
         }
         Some(name)
     });
@@ -84,10 +100,10 @@ fn one(field: &Field<'_>, parse: Parse, context: &Context<'_>) -> Option<Sink> {
     let Some(descriptor) = sink::find(written) else {
         let advice = match closest(written, kinds()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if sink::descriptors().is_empty() => "this build knows none".to_owned(),
+            None if sink::descriptors().is_empty() => "this build has no sinks".to_owned(),
             None => format!("this build knows {}", list(kinds())),
         };
-        kind.refuse(format!("there is no sink of kind \"{written}\""), advice);
+        kind.refuse(format!("unknown kind of sink \"{written}\""), advice);
         return None;
     };
     let mut own = table.clone();

@@ -1,12 +1,15 @@
-//! `[producers]`: how many, where they send, and how much each may have under way.
+//! `[producers]`: their number, placement, windows, keys and headers.
 
 use toml::Value;
 
 use super::properties;
-use crate::measure::MAX_PRODUCERS;
+use crate::limits::MAX_PRODUCERS;
 use crate::scenario::TRACE_HEADER_NAME;
 use crate::scenario::fields::{Field, Fields};
-use crate::scenario::{Confirm, Keys, Placement, Producers, keys};
+use crate::scenario::{Confirm, Keys, Placement, Producers};
+
+pub(super) const KEYS: &[&str] =
+    &["count", "placement", "in_flight", "batch", "confirm", "round_barrier", "keys", "headers"];
 
 const MOST_IN_FLIGHT: usize = 100_000_000;
 
@@ -22,7 +25,7 @@ pub(super) fn read(root: &Fields<'_>) -> (Producers, Option<usize>) {
         keys: Keys::None,
         headers: Vec::new(),
     };
-    let Some(fields) = root.get("producers").and_then(|field| field.fields(&keys::PRODUCERS)) else {
+    let Some(fields) = root.get("producers").and_then(|field| field.fields(KEYS)) else {
         return (producers, None);
     };
     if let Some(count) = fields.get("count").and_then(|field| field.amount(1, MAX_PRODUCERS)) {

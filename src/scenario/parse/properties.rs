@@ -1,5 +1,4 @@
-//! `properties`: what is handed to a client library untouched. Its keys are not ours, and may be written with or
-//! without quotes around their dots.
+//! `properties`: settings that go to a client library unchanged. Keys with dots may be written with or without quotes.
 
 use toml::{Table, Value};
 
@@ -65,7 +64,7 @@ pub(super) fn secret(field: &Field<'_>, context: &Context<'_>) -> Option<Secret>
         }
         (None, Some(file)) => Some(Secret::File(context.existing_file(&file)?)),
         (None, None) => {
-            field.refuse(format!("`{}` says neither `env` nor `file`", field.path), advice);
+            field.refuse(format!("`{}` has neither `env` nor `file`", field.path), advice);
             None
         }
     }

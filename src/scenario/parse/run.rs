@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use crate::measure::HIGHEST_NS;
+use crate::limits::LONGEST_LATENCY_NS;
 use crate::scenario::fields::Fields;
-use crate::scenario::{RunLimits, Stop, keys};
+use crate::scenario::{RunLimits, Stop};
+
+pub(super) const KEYS: &[&str] =
+    &["warm_up", "messages", "payload_bytes", "duration", "drain_deadline", "catch_up_deadline", "stall_deadline"];
 
 /// The histograms of latencies end here: what took longer is only counted.
-const LONGEST_DRAIN: Duration = Duration::from_nanos(HIGHEST_NS);
+const LONGEST_DRAIN: Duration = Duration::from_nanos(LONGEST_LATENCY_NS);
 
 pub(super) fn read(root: &Fields<'_>) -> RunLimits {
     let mut run = RunLimits {
@@ -17,7 +20,7 @@ pub(super) fn read(root: &Fields<'_>) -> RunLimits {
         catch_up_deadline: Duration::from_secs(300),
         stall_deadline: Duration::from_secs(60),
     };
-    let Some(fields) = root.get("run").and_then(|field| field.fields(&keys::RUN)) else { return run };
+    let Some(fields) = root.get("run").and_then(|field| field.fields(KEYS)) else { return run };
     if let Some(warm_up) = fields.get("warm_up").and_then(|field| field.duration()) {
         run.warm_up = warm_up;
     }
@@ -30,7 +33,7 @@ pub(super) fn read(root: &Fields<'_>) -> RunLimits {
         && let Some(deadline) = field.duration_above_zero()
     {
         if deadline >= LONGEST_DRAIN {
-            field.refuse("`run.drain_deadline` is too long", "it is below 10m: beyond that no latency can be told");
+            field.refuse("`run.drain_deadline` is too long", "set it below 10m: longer latencies are not recorded");
         }
         run.drain_deadline = deadline;
     }

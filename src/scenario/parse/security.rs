@@ -1,21 +1,25 @@
-//! `[broker.security]`: TLS, and who we are.
+//! `[broker.security]`: TLS and credentials.
 
 use toml::Value;
 
 use super::{Context, properties};
 use crate::scenario::Descriptor;
 use crate::scenario::fields::{Field, Fields};
-use crate::scenario::{Sasl, SaslMechanism, Secret, Security, Tls, keys};
+use crate::scenario::{Sasl, SaslMechanism, Secret, Security, Tls};
+
+pub(super) const KEYS: &[&str] = &["tls", "sasl"];
+pub(super) const TLS_KEYS: &[&str] = &["ca", "certificate", "key", "verify_host"];
+pub(super) const SASL_KEYS: &[&str] = &["mechanism", "username", "password"];
 
 const MECHANISMS: [SaslMechanism; 3] = [SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512];
 
 pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Context<'_>) -> Security {
-    let Some(fields) = broker.get("security").and_then(|field| field.fields(&keys::SECURITY)) else {
+    let Some(fields) = broker.get("security").and_then(|field| field.fields(KEYS)) else {
         return Security::default();
     };
     let refuse = |field: &Field<'_>, what: &str| {
         let message = format!("this build cannot use {what} with a broker of kind `{}`", descriptor.kind);
-        field.refuse(message, "remove it; `brokermark brokers` lists what each kind of this build can do, and the README what more a build can have");
+        field.refuse(message, "remove it, or use a build that has it: `brokermark brokers` lists the capabilities of this build, the README those of others");
     };
     let tls = fields.get("tls").and_then(|field| {
         let tls = tls(&field, context)?;
@@ -45,7 +49,7 @@ fn tls(field: &Field<'_>, context: &Context<'_>) -> Option<Tls> {
         Value::Boolean(false) => return None,
         _ => {}
     }
-    let fields = field.fields(&keys::TLS)?;
+    let fields = field.fields(TLS_KEYS)?;
     for (one, other) in [("certificate", "key"), ("key", "certificate")] {
         if fields.has(one) && !fields.has(other) {
             fields.require(other, "a client proves who it is with both a `certificate` and its `key`");
@@ -61,7 +65,7 @@ fn tls(field: &Field<'_>, context: &Context<'_>) -> Option<Tls> {
 }
 
 fn sasl(field: &Field<'_>, context: &Context<'_>) -> Option<Sasl> {
-    let fields = field.fields(&keys::SASL)?;
+    let fields = field.fields(SASL_KEYS)?;
     let mechanism = fields
         .require("mechanism", "it is one of `PLAIN`, `SCRAM-SHA-256` and `SCRAM-SHA-512`")
         .and_then(|field| field.one_of(&MECHANISMS.map(|mechanism| (mechanism.name(), mechanism))));

@@ -1,9 +1,11 @@
-//! `[thresholds]`: what must hold, as `metric comparison value`.
+//! `[thresholds]`: requirements, each as `metric comparison value`.
 
 use super::super::suggestion::{closest, list};
 use super::super::units::{self, UnitError};
 use crate::scenario::fields::{Field, Fields};
-use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid, keys};
+use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid};
+
+pub(super) const KEYS: &[&str] = &["require", "when_invalid"];
 
 const ADVICE: &str = "write `metric comparison value`, as in \"p99 < 10ms\" or \"messages_per_second > 50k\"";
 
@@ -41,7 +43,7 @@ const COMPARISONS: [(&str, Comparison); 6] = [
 ];
 
 pub(super) fn read(root: &Fields<'_>) -> (Vec<Threshold>, WhenInvalid) {
-    let Some(fields) = root.get("thresholds").and_then(|field| field.fields(&keys::THRESHOLDS)) else {
+    let Some(fields) = root.get("thresholds").and_then(|field| field.fields(KEYS)) else {
         return Default::default();
     };
     let words = [("fail", WhenInvalid::Fail), ("ignore", WhenInvalid::Ignore)];
@@ -112,7 +114,7 @@ fn statistic_of(text: &str, name: &str) -> Result<Option<LatencyStatistic>, Unit
         return Ok(Some(LatencyStatistic::Quantile(percent / 100.0)));
     }
     Err(UnitError {
-        message: format!("there is no percentile `{name}`"),
+        message: format!("unknown percentile `{name}`"),
         advice: "percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`".to_owned(),
     })
 }
@@ -123,16 +125,16 @@ fn unknown(name: &str) -> UnitError {
     let kinds = || LATENCIES.iter().map(|(name, _)| *name);
     let advice = match (closest(name, names()), closest(prefix, kinds())) {
         (Some(near), _) => format!("did you mean `{near}`?"),
-        (None, Some(near)) => format!("did you mean `{near}.p99`? Any percentile, `mean` and `max` will do"),
+        (None, Some(near)) => format!("did you mean `{near}.p99`? Any percentile, `mean` and `max` are possible"),
         (None, None) => {
             format!(
-                "there are p99 and the like, `mean`, `max`, alone or after {} with a dot; and {}",
+                "latencies are p99 and other percentiles, `mean` and `max`, alone or after {} with a dot; other metrics are {}",
                 list(kinds()),
                 list(names())
             )
         }
     };
-    UnitError { message: format!("there is no metric `{name}`"), advice }
+    UnitError { message: format!("unknown metric `{name}`"), advice }
 }
 
 #[cfg(test)]
@@ -176,13 +178,13 @@ mod tests {
         .map(|text| parse(text).unwrap_err().to_string());
         insta::assert_snapshot!(refusals.join("\n"), @r##"
         "p99" compares nothing: write `metric comparison value`, as in "p99 < 10ms" or "messages_per_second > 50k"
-        there is no percentile `p101`: percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`
-        there is no percentile `p0`: percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`
+        unknown percentile `p101`: percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`
+        unknown percentile `p0`: percentiles lie above 0 and at most at 100, as in `p50` or `p99.9`
         "10" is not a duration: the unit is missing: write a number and one of ns, us, ms, s, min, h, as in "30s"
-        "10 parsecs" is not a duration: there is no unit `parsecs`: write a number and one of ns, us, ms, s, min, h, as in "30s"
-        there is no metric `messages_per_secnd`: did you mean `messages_per_second`?
-        there is no metric `end_too_end.p99`: did you mean `end_to_end.p99`? Any percentile, `mean` and `max` will do
-        there is no metric `speed`: there are p99 and the like, `mean`, `max`, alone or after `response`, `service`, `schedule_delay` and `end_to_end` with a dot; and `messages_per_second`, `payload_bytes_per_second`, `consumed_per_second`, `written_per_second`, `consumer_lag`, `failed`, `unresolved`, `lost`, `unread`, `duplicated`, `reordered`, `corrupt` and `cpu_per_message`
+        "10 parsecs" is not a duration: unknown unit `parsecs`: write a number and one of ns, us, ms, s, min, h, as in "30s"
+        unknown metric `messages_per_secnd`: did you mean `messages_per_second`?
+        unknown metric `end_too_end.p99`: did you mean `end_to_end.p99`? Any percentile, `mean` and `max` are possible
+        unknown metric `speed`: latencies are p99 and other percentiles, `mean` and `max`, alone or after `response`, `service`, `schedule_delay` and `end_to_end` with a dot; other metrics are `messages_per_second`, `payload_bytes_per_second`, `consumed_per_second`, `written_per_second`, `consumer_lag`, `failed`, `unresolved`, `lost`, `unread`, `duplicated`, `reordered`, `corrupt` and `cpu_per_message`
         "many" is not a count: it does not begin with a number: write a whole number, or a number with k, M or G, as in "20M"
         "##);
     }

@@ -1,12 +1,14 @@
-//! `[topology]`: how many topics there are and what each looks like.
+//! `[topology]`: topics, partitions and replication.
 
-use crate::measure::MAX_PRODUCERS;
+use crate::limits::MAX_PRODUCERS;
+use crate::scenario::Topology;
 use crate::scenario::fields::Fields;
-use crate::scenario::{Topology, keys};
+
+pub(super) const KEYS: &[&str] = &["topics", "partitions", "replication", "name", "keep"];
 
 pub(super) fn read(root: &Fields<'_>) -> Topology {
     let default = Topology { topics: 1, partitions: 1, replication: 1, name: None, keep: false };
-    let Some(fields) = root.get("topology").and_then(|field| field.fields(&keys::TOPOLOGY)) else {
+    let Some(fields) = root.get("topology").and_then(|field| field.fields(KEYS)) else {
         return default;
     };
     let small = |key: &str, most: u64| {
