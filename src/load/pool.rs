@@ -7,8 +7,7 @@ use super::live::{LiveFields, Slot};
 use super::payload;
 use crate::scenario::Payload;
 
-/// The most a pool may take: beyond it the load would be one of the host's memory.
-pub(super) const MAX_POOL_BYTES: usize = 4 << 30;
+pub(super) use crate::limits::MAX_POOL_BYTES;
 
 /// Every payload of a trial, in one allocation that never moves.
 ///

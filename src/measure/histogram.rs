@@ -5,8 +5,7 @@ use hdrhistogram::Histogram;
 /// Values below are told apart by 64 ns, finer than a stamp's tick.
 const LOWEST_NS: u64 = 100;
 
-/// The highest value that is counted: ten minutes, beyond any drain deadline.
-pub const HIGHEST_NS: u64 = 600_000_000_000;
+pub use crate::limits::HIGHEST_NS;
 
 /// One latency's distribution, with what did not fit into it.
 #[derive(Debug, Clone)]

@@ -12,8 +12,7 @@
 //! | 16–23 | sequence, from 0 per producer |
 //! | 24–31 | intended time, in ns since the trial's epoch |
 
-/// Bytes an envelope takes: as many as the scenario promises it room for.
-pub const TRACE_HEADER_BYTES: usize = crate::scenario::TRACE_HEADER_BYTES;
+pub use crate::limits::TRACE_HEADER_BYTES;
 
 const _: () = assert!(TRACE_HEADER_BYTES == 32, "the fields below take exactly 32 bytes");
 

@@ -3,12 +3,7 @@
 use std::path::PathBuf;
 
 use super::template::Template;
-
-/// Bytes of what the engine writes into every message, so that consumers can verify it and tell its age.
-pub const TRACE_HEADER_BYTES: usize = 32;
-
-/// The header under which it travels where the payload has no room for it.
-pub const TRACE_HEADER_NAME: &str = "brokermark";
+pub use crate::limits::{TRACE_HEADER_BYTES, TRACE_HEADER_NAME};
 
 /// What messages carry.
 #[derive(Debug, Clone, PartialEq)]

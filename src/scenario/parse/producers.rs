@@ -3,7 +3,7 @@
 use toml::Value;
 
 use super::properties;
-use crate::measure::MAX_PRODUCERS;
+use crate::limits::MAX_PRODUCERS;
 use crate::scenario::TRACE_HEADER_NAME;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::{Confirm, Keys, Placement, Producers, keys};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::measure::HIGHEST_NS;
+use crate::limits::HIGHEST_NS;
 use crate::scenario::fields::Fields;
 use crate::scenario::{RunLimits, Stop, keys};
 

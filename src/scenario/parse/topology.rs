@@ -1,6 +1,6 @@
 //! `[topology]`: how many topics there are and what each looks like.
 
-use crate::measure::MAX_PRODUCERS;
+use crate::limits::MAX_PRODUCERS;
 use crate::scenario::fields::Fields;
 use crate::scenario::{Topology, keys};
 
