@@ -40,6 +40,7 @@ pub mod evaluate;
 pub mod limits;
 pub mod load;
 pub mod measure;
+pub mod net;
 pub mod pipeline;
 pub mod record;
 pub mod scenario;

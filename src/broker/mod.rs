@@ -9,11 +9,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::pause::ReceivePause;
+pub use crate::limits::TRACE_HEADER_NAME;
 use crate::load::PayloadPool;
 use crate::measure::{Acks, SendTag};
 pub use crate::measure::{FailureClass, Received, UNORDERED_PARTITION};
-pub use crate::scenario::TRACE_HEADER_NAME;
 use crate::scenario::{BrokerConfig, StartFrom};
 
 #[cfg(feature = "kafka")]
@@ -21,7 +20,6 @@ pub mod kafka;
 #[cfg(feature = "nsq")]
 pub mod nsq;
 pub mod null;
-mod pause;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
 #[cfg(feature = "rabbitmq-stream")]
@@ -29,10 +27,6 @@ pub mod rabbitmq_stream;
 pub mod registry;
 #[cfg(feature = "sls")]
 pub mod sls;
-#[cfg(any(feature = "nsq", feature = "pulsar", feature = "rabbitmq-stream", feature = "sls"))]
-pub mod tls;
-#[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
-pub mod transport;
 
 /// A client of one kind of broker, connected for one trial.
 pub trait Broker: Sized + Send + Sync + 'static {

@@ -18,8 +18,9 @@ use super::parse::{Parser, Unparsable};
 use super::retry::{Delivery, Outlet};
 use super::writer::{self, Done};
 use super::{Order, PipelineProgress, Shared};
-use crate::broker::{Consumer, ReceiveError, ReceivePause, UNORDERED_PARTITION};
+use crate::broker::{Consumer, ReceiveError, UNORDERED_PARTITION};
 use crate::measure::{ArrivalRecorder, Errors};
+use crate::net::backoff::Backoff;
 use crate::scenario::{CommitPolicy, Parse};
 
 /// How long writes may take on after the group has asked for the partitions.
@@ -50,7 +51,7 @@ pub struct Instance<C> {
     spare: Vec<Batch>,
     commits: Commits,
     errors: Errors,
-    pause: ReceivePause,
+    pause: Backoff,
 }
 
 impl<C: Consumer> Instance<C> {
@@ -76,7 +77,7 @@ impl<C: Consumer> Instance<C> {
             spare: Vec::new(),
             commits: Commits::default(),
             errors: Errors::default(),
-            pause: ReceivePause::default(),
+            pause: Backoff::RECEIVE,
             shared,
         }
     }
@@ -102,7 +103,7 @@ impl<C: Consumer> Instance<C> {
             let begin_ns = self.shared.clock.now_ns();
             let pause = self.pause;
             let round = async {
-                pause.rest().await;
+                pause.wait().await;
                 self.consumer.ready().await
             };
             let mut ready = None;

@@ -7,12 +7,10 @@ use super::batch::{Batch, Generation};
 use super::figures::Figures;
 use super::sink::{Sink, SinkError, Written};
 use crate::measure::Clock;
+use crate::net::backoff::Backoff;
 
-/// The first pause after an error. It doubles while errors follow each other, …
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-
-/// … and a database that comes back is written to again at most this much later.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// Between attempts to write to a database that does not respond.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
 /// Where one sink's figures are, and what its deliveries are told by.
 #[derive(Clone)]
@@ -33,7 +31,7 @@ impl Delivery {
     /// deadline ends the task that waits here.
     pub async fn deliver(&self, index: usize, outlet: &mut Outlet, batch: &Batch) -> bool {
         let begin_ns = self.clock.now_ns();
-        let mut pause = SHORTEST_PAUSE;
+        let mut backoff = BACKOFF;
         loop {
             if batch.generation != self.generation.current() {
                 return false;
@@ -48,8 +46,7 @@ impl Delivery {
                         sink.errors.record(error.class, at_ns, || error.message);
                         sink.retries += 1;
                     }
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    backoff.pause().await;
                     continue;
                 }
                 // It will never take any of them.

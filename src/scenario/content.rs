@@ -5,9 +5,6 @@ use std::path::PathBuf;
 use super::template::Template;
 use crate::limits::TRACE_HEADER_BYTES;
 
-/// The message header that carries the trace header where the payload cannot.
-pub const TRACE_HEADER_NAME: &str = "brokermark";
-
 /// What messages carry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Payload {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::Secret;
 use super::content::Payload;
 use super::pipeline::Pipeline;
+pub use crate::net::tls::Tls;
 
 /// One fully described load: a scenario file with its overrides applied, at one point of its sweep.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,16 +81,6 @@ impl BrokerConfig {
 pub struct Security {
     pub tls: Option<Tls>,
     pub sasl: Option<Sasl>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Tls {
-    /// PEM file of the authorities to trust; `None`: those of the system.
-    pub ca: Option<PathBuf>,
-    /// PEM files of the client's own certificate and key.
-    pub certificate: Option<PathBuf>,
-    pub key: Option<PathBuf>,
-    pub verify_host: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use ureq::Agent;
 
 use crate::broker::BrokerError;
+use crate::net::address;
 
 /// Asks over HTTP.
 #[derive(Clone)]
@@ -147,8 +148,8 @@ fn escape(name: &str) -> String {
 
 /// NSQ's habit: HTTP listens one port above TCP.
 pub fn next_port(address: &str) -> Option<String> {
-    let (host, port) = address.rsplit_once(':')?;
-    Some(format!("{host}:{}", port.parse::<u16>().ok()?.checked_add(1)?))
+    let (host, port) = address::split(address)?;
+    Some(format!("{host}:{}", port.checked_add(1)?))
 }
 
 #[cfg(test)]

@@ -1,30 +1,29 @@
-//! From an address to a connection that is ready for its work: IDENTIFY, what was negotiated, AUTH, SUB.
+//! Opens a connection to nsqd: IDENTIFY, the negotiated layers, AUTH and SUB.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
-use super::codec::{Frame, HEARTBEAT, MAGIC, Malformed, OK, command, decode};
+use super::codec::{Frame, HEARTBEAT, MAGIC, OK, command, decode};
 use super::config::{Compression, NsqOptions};
-use super::error::class_of;
+use super::error::{ConnectError, Refusal, text};
 use super::upgraded_stream::{self, Agreed};
-use crate::broker::transport::{ReadBuffer, Transport, WriteBuffer};
-use crate::broker::{BrokerError, FailureClass, tls};
+use crate::broker::{BrokerError, FailureClass};
+use crate::net::connect::{encrypt, tcp, within};
+use crate::net::tls::TlsIdentity;
+use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 use crate::scenario::BrokerConfig;
 
 /// RDY where the scenario names none.
 const RDY: u64 = 2500;
 
-/// Connects, always in the same way.
-pub struct Dialer {
+/// Opens connections with the scenario's settings.
+pub struct Connector {
     options: NsqOptions,
     tls: Option<Arc<ClientConfig>>,
     auth: Option<String>,
@@ -46,7 +45,7 @@ pub struct Session {
     pub server: Server,
 }
 
-/// What nsqd says of itself.
+/// nsqd's answer to IDENTIFY.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Server {
     pub version: String,
@@ -61,22 +60,6 @@ pub struct Server {
     deflate_level: u32,
     #[serde(default)]
     auth_required: bool,
-}
-
-/// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
-pub enum DialError {
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    #[error("no answer within {0:?}")]
-    Late(Duration),
-    #[error("{0}")]
-    Malformed(#[from] Malformed),
-    /// In nsqd's words.
-    #[error("{message}")]
-    Refused { class: FailureClass, message: String },
-    #[error("{0}")]
-    Disagreed(String),
 }
 
 #[derive(Serialize)]
@@ -98,7 +81,7 @@ struct Identify<'a> {
     msg_timeout: Option<u128>,
 }
 
-impl Dialer {
+impl Connector {
     /// # Errors
     /// When a secret, certificate or key cannot be read.
     pub fn new(
@@ -108,13 +91,13 @@ impl Dialer {
         timeout: Duration,
     ) -> Result<Self, BrokerError> {
         let refused = |reason: String| BrokerError::Configuration { broker: "nsq", reason };
-        Ok(Dialer {
+        Ok(Connector {
             options: options.clone(),
             tls: config
                 .security
                 .tls
                 .as_ref()
-                .map(|tls| tls::TlsIdentity::read(tls)?.client_config())
+                .map(|tls| TlsIdentity::read(tls)?.client_config())
                 .transpose()
                 .map_err(refused)?,
             auth: options.auth_secret.as_ref().map(|secret| secret.reveal()).transpose().map_err(refused)?,
@@ -128,53 +111,63 @@ impl Dialer {
     }
 
     /// # Errors
-    /// When nsqd does not answer in time, refuses something, or cannot do what the scenario asks for.
-    pub async fn dial(&self, address: &str, role: &Role) -> Result<Session, DialError> {
-        timeout(self.timeout, self.connect(address, role)).await.unwrap_or(Err(DialError::Late(self.timeout)))
+    /// When nsqd does not respond in time, refuses a command, or lacks a feature that the scenario asks for.
+    pub async fn connect(&self, address: &str, role: &Role) -> Result<Session, ConnectError> {
+        within(self.timeout, async {
+            let (stream, server) = self.identify(address).await?;
+            let mut session = self.upgrade(address, stream, server).await?;
+            let mut out = WriteBuffer::default();
+            if let Some(secret) = &self.auth
+                && session.server.auth_required
+            {
+                command::auth(&mut out.bytes, secret.as_bytes());
+                response(&mut session, &mut out).await?;
+            }
+            if let Role::Reader { topic, channel } = role {
+                let rdy = self.rdy(&session.server)?;
+                command::subscribe(&mut out.bytes, topic, channel);
+                expect_ok(&response(&mut session, &mut out).await?)?;
+                command::ready(&mut out.bytes, rdy);
+                out.flush_all(&session.transport).await?;
+            }
+            Ok(session)
+        })
+        .await
     }
 
-    async fn connect(&self, address: &str, role: &Role) -> Result<Session, DialError> {
-        let mut stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let mut out = WriteBuffer::default();
-        out.bytes.extend_from_slice(MAGIC);
-        command::identify(&mut out.bytes, &self.identify());
-        stream.write_all(&out.bytes).await?;
-        out.clear();
-        let said = read_frame(&mut stream, self.most()).await?;
-        let server: Server = serde_json::from_slice(&said)
-            .map_err(|_| DialError::Disagreed(format!("it does not negotiate features, but says: {}", text(&said))))?;
+    async fn identify(&self, address: &str) -> Result<(TcpStream, Server), ConnectError> {
+        let mut stream = tcp(address).await?;
+        let mut hello = MAGIC.to_vec();
+        command::identify(&mut hello, &self.identity());
+        stream.write_all(&hello).await?;
+        let data = read_frame(&mut stream, self.most()).await?;
+        let server = serde_json::from_slice(&data).map_err(|_| {
+            let reason = format!("it does not negotiate features; it responded: {}", text(&data));
+            ConnectError::Incompatible(reason)
+        })?;
+        Ok((stream, server))
+    }
+
+    /// Adds the negotiated encryption and compression to a connection.
+    async fn upgrade(&self, address: &str, stream: TcpStream, server: Server) -> Result<Session, ConnectError> {
         let agreed = self.agree(&server)?;
         let transport = match &self.tls {
             Some(tls) => {
                 let mut stream = encrypt(tls.clone(), address, stream).await?;
                 expect_ok(&read_frame(&mut stream, self.most()).await?)?;
-                Transport::Bridged(upgraded_stream::start(stream, agreed)?)
+                Transport::Upgraded(upgraded_stream::start(stream, agreed)?)
             }
-            None if agreed != Agreed::None => Transport::Bridged(upgraded_stream::start(stream, agreed)?),
-            None => Transport::Direct(stream),
+            None if agreed != Agreed::None => Transport::Upgraded(upgraded_stream::start(stream, agreed)?),
+            None => Transport::Plain(stream),
         };
         let mut session = Session { transport, read_buffer: ReadBuffer::new(self.most()), server };
         if agreed != Agreed::None {
-            expect_ok(&answer(&mut session, &mut out).await?)?;
-        }
-        if let Some(secret) = &self.auth
-            && session.server.auth_required
-        {
-            command::auth(&mut out.bytes, secret.as_bytes());
-            answer(&mut session, &mut out).await?;
-        }
-        if let Role::Reader { topic, channel } = role {
-            let rdy = self.rdy(&session.server)?;
-            command::subscribe(&mut out.bytes, topic, channel);
-            expect_ok(&answer(&mut session, &mut out).await?)?;
-            command::ready(&mut out.bytes, rdy);
-            flush(&session.transport, &mut out).await?;
+            expect_ok(&response(&mut session, &mut WriteBuffer::default()).await?)?;
         }
         Ok(session)
     }
 
-    fn identify(&self) -> Vec<u8> {
+    fn identity(&self) -> Vec<u8> {
         let options = &self.options;
         let identify = Identify {
             client_id: &self.client_id,
@@ -189,21 +182,21 @@ impl Dialer {
             output_buffer_timeout: options.output_buffer_timeout.map(|timeout| timeout.as_millis()),
             msg_timeout: options.message_timeout.map(|timeout| timeout.as_millis()),
         };
-        // Serialising fails only for maps whose keys are no strings, and there is none.
+        // Serialisation fails only for maps whose keys are not strings; this type has no map.
         serde_json::to_vec(&identify).unwrap_or_default()
     }
 
-    /// What both sides can do; a feature that was asked for and not granted is an error, never silently left out.
-    fn agree(&self, server: &Server) -> Result<Agreed, DialError> {
+    /// The compression that both sides support. A feature that the scenario asks for and nsqd lacks is an error.
+    fn agree(&self, server: &Server) -> Result<Agreed, ConnectError> {
         let missing = |what: &str, option: &str| {
-            Err(DialError::Disagreed(format!("nsqd does not grant {what}: start it with {option}")))
+            Err(ConnectError::Incompatible(format!("nsqd does not offer {what}: start it with {option}")))
         };
         if self.tls.is_some() && !server.tls_v1 {
             return missing("TLS", "-tls-cert and -tls-key");
         }
         if server.auth_required && self.auth.is_none() {
-            let message = "nsqd asks for authorisation: give `broker.nsq.auth_secret`".to_owned();
-            return Err(DialError::Refused { class: FailureClass::Authorisation, message });
+            let message = "nsqd asks for authorisation: set `broker.nsq.auth_secret`".to_owned();
+            return Err(ConnectError::Refused(Refusal { class: FailureClass::Authorisation, message }));
         }
         match self.options.compression {
             Compression::None => Ok(Agreed::None),
@@ -214,12 +207,12 @@ impl Dialer {
         }
     }
 
-    fn rdy(&self, server: &Server) -> Result<u64, DialError> {
+    fn rdy(&self, server: &Server) -> Result<u64, ConnectError> {
         let most = server.max_rdy_count;
         match self.options.rdy {
             None => Ok(RDY.min(most)),
             Some(rdy) if rdy <= most => Ok(rdy),
-            Some(rdy) => Err(DialError::Disagreed(format!(
+            Some(rdy) => Err(ConnectError::Incompatible(format!(
                 "`broker.nsq.rdy` is {rdy}, but nsqd allows {most}: lower it, or start nsqd with -max-rdy-count={rdy}"
             ))),
         }
@@ -230,42 +223,31 @@ impl Dialer {
     }
 }
 
-async fn encrypt(
-    config: Arc<ClientConfig>,
-    address: &str,
-    stream: TcpStream,
-) -> Result<tokio_rustls::client::TlsStream<TcpStream>, DialError> {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| DialError::Disagreed(format!("{host} is no name that a certificate can be for")))?;
-    Ok(TlsConnector::from(config).connect(name, stream).await?)
-}
-
-/// The data of the next response, read byte for byte: what follows it may be of another layer.
-async fn read_frame(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), most: usize) -> Result<Vec<u8>, DialError> {
+/// The data of the next response. Reads no byte beyond it: TLS or compression may begin there.
+async fn read_frame(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), most: usize) -> Result<Vec<u8>, ConnectError> {
     loop {
         let mut size = [0; 4];
         stream.read_exact(&mut size).await?;
-        // A size that no frame has is refused before so much is waited for.
+        // Rejects an impossible size before it waits for so many bytes.
         decode(&size, most)?;
-        // The buffer grows with what comes, not by what was announced.
+        // The buffer grows with the bytes that arrive, not by the announced size.
         let mut bytes = size.to_vec();
         (&mut *stream).take(u64::from(u32::from_be_bytes(size))).read_to_end(&mut bytes).await?;
         match decode(&bytes, most)? {
             Some((Frame::Response(data), _)) if data == HEARTBEAT => stream.write_all(b"NOP\n").await?,
-            Some((frame, _)) => return respond(frame).map(<[u8]>::to_vec),
-            None => return Err(DialError::Io(io::ErrorKind::UnexpectedEof.into())),
+            Some((frame, _)) => return data_of(frame).map(<[u8]>::to_vec),
+            None => return Err(ConnectError::Io(io::ErrorKind::UnexpectedEof.into())),
         }
     }
 }
 
-/// Sends what is in `out` and waits for the response.
-async fn answer(session: &mut Session, out: &mut WriteBuffer) -> Result<Vec<u8>, DialError> {
+/// Sends the bytes of `out` and waits for the response.
+async fn response(session: &mut Session, out: &mut WriteBuffer) -> Result<Vec<u8>, ConnectError> {
     loop {
-        flush(&session.transport, out).await?;
+        out.flush_all(&session.transport).await?;
         match session.read_buffer.next(decode)? {
             Some(Frame::Response(data)) if data == HEARTBEAT => command::nothing(&mut out.bytes),
-            Some(frame) => return respond(frame).map(<[u8]>::to_vec),
+            Some(frame) => return data_of(frame).map(<[u8]>::to_vec),
             None => {
                 session.transport.readable().await?;
                 session.read_buffer.fill(&session.transport)?;
@@ -274,47 +256,17 @@ async fn answer(session: &mut Session, out: &mut WriteBuffer) -> Result<Vec<u8>,
     }
 }
 
-async fn flush(transport: &Transport, out: &mut WriteBuffer) -> io::Result<()> {
-    while !out.flush(transport)? {
-        transport.writable().await?;
-    }
-    Ok(())
-}
-
-fn respond(frame: Frame<'_>) -> Result<&[u8], DialError> {
+fn data_of(frame: Frame<'_>) -> Result<&[u8], ConnectError> {
     match frame {
         Frame::Response(data) => Ok(data),
-        Frame::Error(error) => Err(DialError::Refused { class: class_of(error), message: text(error) }),
-        Frame::Message(_) => Err(DialError::Disagreed("it delivers messages before they were asked for".to_owned())),
+        Frame::Error(error) => Err(ConnectError::Refused(Refusal::new(error))),
+        Frame::Message(_) => Err(ConnectError::Incompatible("it delivers messages before the subscription".to_owned())),
     }
 }
 
-fn expect_ok(data: &[u8]) -> Result<(), DialError> {
+fn expect_ok(data: &[u8]) -> Result<(), ConnectError> {
     match data == OK {
         true => Ok(()),
-        false => Err(DialError::Disagreed(format!("it should have said OK, but said: {}", text(data)))),
-    }
-}
-
-pub fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).chars().take(500).collect()
-}
-
-impl DialError {
-    /// As the engine is told of it, where nothing can run without this connection.
-    pub fn into_broker_error(self, address: &str) -> BrokerError {
-        let (address, reason) = (address.to_owned(), self.to_string());
-        match self {
-            DialError::Refused { class: FailureClass::Authorisation, .. } => {
-                BrokerError::Authorisation { broker: "nsq", address, reason }
-            }
-            DialError::Disagreed(_) => {
-                BrokerError::Configuration { broker: "nsq", reason: format!("{address}: {reason}") }
-            }
-            DialError::Refused { .. } => BrokerError::Client { broker: "nsq", reason: format!("{address}: {reason}") },
-            DialError::Io(_) | DialError::Late(_) | DialError::Malformed(_) => {
-                BrokerError::Unreachable { broker: "nsq", address, reason }
-            }
-        }
+        false => Err(ConnectError::Incompatible(format!("it responded with {} instead of OK", text(data)))),
     }
 }

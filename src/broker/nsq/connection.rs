@@ -10,22 +10,19 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::codec::{Frame, HEARTBEAT, OK, command, decode};
 use super::config::{NsqOptions, Single};
-use super::connect::{Dialer, Role, Session, text};
-use super::error::class_of;
-use crate::broker::transport::{ReadBuffer, Transport, WriteBuffer};
+use super::connect::{Connector, Role, Session};
+use super::error::{class_of, text};
 use crate::broker::{FailureClass, Outgoing};
 use crate::measure::{AckRecorder, SendTag};
+use crate::net::backoff::Backoff;
+use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 
 /// While answers are outstanding, less than this waits for the task, which writes what has gathered until it runs.
 const WRITE_AT_ONCE: usize = 8 << 10;
-
-/// Between tries to bring a lost connection back: doubled from the first to the last.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
 
 /// After writing has failed, how long nsqd's last words are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -87,8 +84,8 @@ pub enum Offered {
 
 impl Connection {
     /// Takes over a session.
-    pub fn start(address: String, session: Session, dialer: Arc<Dialer>, recorder: AckRecorder) -> Self {
-        let NsqOptions { unanswered, single, defer, heartbeat, .. } = *dialer.options();
+    pub fn start(address: String, session: Session, connector: Arc<Connector>, recorder: AckRecorder) -> Self {
+        let NsqOptions { unanswered, single, defer, heartbeat, .. } = *connector.options();
         let shared = Arc::new(Shared {
             address,
             unanswered,
@@ -103,7 +100,7 @@ impl Connection {
         let Session { transport, read_buffer, .. } = session;
         let transport = Arc::new(transport);
         shared.state().transport = Some(transport.clone());
-        let task = tokio::spawn(keep(shared.clone(), transport, read_buffer, dialer)).abort_handle();
+        let task = tokio::spawn(keep(shared.clone(), transport, read_buffer, connector)).abort_handle();
         Connection { shared, task }
     }
 
@@ -298,16 +295,20 @@ impl Shared {
 }
 
 /// Serves the connection, and its successors, for ever.
-async fn keep(shared: Arc<Shared>, mut transport: Arc<Transport>, mut read_buffer: ReadBuffer, dialer: Arc<Dialer>) {
+async fn keep(
+    shared: Arc<Shared>,
+    mut transport: Arc<Transport>,
+    mut read_buffer: ReadBuffer,
+    connector: Arc<Connector>,
+) {
     loop {
         let error = serve(&shared, &transport, read_buffer).await;
         shared.lose(&error.to_string());
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::RECONNECT;
         let session = loop {
-            sleep(pause).await;
-            match dialer.dial(&shared.address, &Role::Writer).await {
-                Ok(session) => break session,
-                Err(_) => pause = (pause * 2).min(LAST_PAUSE),
+            backoff.pause().await;
+            if let Ok(session) = connector.connect(&shared.address, &Role::Writer).await {
+                break session;
             }
         };
         (transport, read_buffer) = (Arc::new(session.transport), session.read_buffer);

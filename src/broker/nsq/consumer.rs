@@ -9,25 +9,22 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::task::JoinHandle;
-use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::codec::{Frame, HEARTBEAT, Message, OK, command, decode};
-use super::connect::{Dialer, Role, Session, text};
-use super::error::{class_of, is_about_a_delivery};
-use crate::broker::transport::{ReadBuffer, Transport, WriteBuffer};
+use super::connect::{Connector, Role, Session};
+use super::error::{class_of, is_about_a_delivery, text};
 use crate::broker::{Consumer, FailureClass, ReceiveError, Received, UNORDERED_PARTITION};
-
-/// Between tries to bring a lost connection back: doubled from the first to the last.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
+use crate::net::backoff::Backoff;
+use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 
 /// A member of a channel.
 pub struct NsqConsumer {
     sources: Vec<Source>,
-    dialer: Arc<Dialer>,
+    connector: Arc<Connector>,
     role: Role,
     silence: Interval,
     /// Errors that are still to be told.
@@ -108,12 +105,12 @@ impl From<io::Error> for ConnectionError {
 
 impl NsqConsumer {
     /// Takes over sessions that have subscribed, one for each address.
-    pub(super) fn new(sessions: Vec<(String, Session)>, dialer: Arc<Dialer>, role: Role) -> Self {
-        let mut silence = interval(dialer.options().heartbeat);
+    pub(super) fn new(sessions: Vec<(String, Session)>, connector: Arc<Connector>, role: Role) -> Self {
+        let mut silence = interval(connector.options().heartbeat);
         silence.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let source = |(address, session)| Source { address, line: Line::Up(Up::new(session)) };
         let sources = sessions.into_iter().map(source).collect();
-        NsqConsumer { sources, dialer, role, silence, errors: VecDeque::new() }
+        NsqConsumer { sources, connector, role, silence, errors: VecDeque::new() }
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -132,7 +129,7 @@ impl NsqConsumer {
                     Poll::Ready(Ok(session)) => source.line = Line::Up(Up::new(session)),
                     // It has panicked.
                     Poll::Ready(Err(_)) => {
-                        source.bring_back(&self.dialer, &self.role);
+                        source.bring_back(&self.connector, &self.role);
                         context.waker().wake_by_ref();
                     }
                     Poll::Pending => {}
@@ -146,7 +143,7 @@ impl NsqConsumer {
     }
 
     fn look_for_silence(&mut self) {
-        let most = 2 * self.dialer.options().heartbeat;
+        let most = 2 * self.connector.options().heartbeat;
         for index in 0..self.sources.len() {
             let Line::Up(up) = &self.sources[index].line else { continue };
             let quiet = up.heard.elapsed();
@@ -165,21 +162,20 @@ impl NsqConsumer {
         let source = &mut self.sources[index];
         let message = format!("the connection to nsqd at {} was lost: {message}", source.address);
         self.errors.push_back(ReceiveError { class, message });
-        source.bring_back(&self.dialer, &self.role);
+        source.bring_back(&self.connector, &self.role);
     }
 }
 
 impl Source {
     /// Leaves it to a task of its own to connect again.
-    fn bring_back(&mut self, dialer: &Arc<Dialer>, role: &Role) {
-        let (dialer, role, address) = (dialer.clone(), role.clone(), self.address.clone());
+    fn bring_back(&mut self, connector: &Arc<Connector>, role: &Role) {
+        let (connector, role, address) = (connector.clone(), role.clone(), self.address.clone());
         self.line = Line::Down(tokio::spawn(async move {
-            let mut pause = FIRST_PAUSE;
+            let mut backoff = Backoff::RECONNECT;
             loop {
-                sleep(pause).await;
-                match dialer.dial(&address, &role).await {
-                    Ok(session) => return session,
-                    Err(_) => pause = (pause * 2).min(LAST_PAUSE),
+                backoff.pause().await;
+                if let Ok(session) = connector.connect(&address, &role).await {
+                    return session;
                 }
             }
         }));

@@ -30,7 +30,7 @@ use tokio::time::timeout;
 
 use self::admin::{Admin, Node, next_port};
 pub use self::config::NsqOptions;
-use self::connect::{Dialer, Role};
+use self::connect::{Connector, Role};
 use self::connection::Connection;
 use self::consumer::NsqConsumer;
 use self::producer::NsqProducer;
@@ -41,7 +41,7 @@ use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Top
 pub struct NsqBroker {
     options: NsqOptions,
     nodes: Vec<Node>,
-    dialer: Arc<Dialer>,
+    connector: Arc<Connector>,
     admin: Admin,
     /// Connection `i` is to nsqd `i % nodes`.
     connections: Vec<Arc<Connection>>,
@@ -109,20 +109,20 @@ impl Broker for NsqBroker {
             true => admin.nodes(&setup.config.addresses).await?,
             false => named_nodes(&setup.config.addresses, &options).map_err(refused)?,
         };
-        let dialer = Arc::new(Dialer::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
+        let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
         let count = setup.config.connections.max(nodes.len().min(setup.producers));
         let mut connections = Vec::with_capacity(count);
         let mut version = String::new();
         for number in 0..count {
             let address = &nodes[number % nodes.len()].address;
             let session =
-                dialer.dial(address, &Role::Writer).await.map_err(|error| error.into_broker_error(address))?;
+                connector.connect(address, &Role::Writer).await.map_err(|error| error.into_broker_error(address))?;
             version.clone_from(&session.server.version);
-            let connection = Connection::start(address.clone(), session, dialer.clone(), setup.acks.recorder());
+            let connection = Connection::start(address.clone(), session, connector.clone(), setup.acks.recorder());
             connections.push(Arc::new(connection));
         }
         let (run_id, timeout, assigned) = (setup.run_id, setup.timeout, Mutex::default());
-        Ok(NsqBroker { options, nodes, dialer, admin, connections, run_id, version, timeout, assigned })
+        Ok(NsqBroker { options, nodes, connector, admin, connections, run_id, version, timeout, assigned })
     }
 
     async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
@@ -155,10 +155,11 @@ impl Broker for NsqBroker {
         let role = Role::Reader { topic, channel };
         let mut sessions = Vec::with_capacity(self.nodes.len());
         for Node { address, .. } in &self.nodes {
-            let session = self.dialer.dial(address, &role).await.map_err(|error| error.into_broker_error(address))?;
+            let session =
+                self.connector.connect(address, &role).await.map_err(|error| error.into_broker_error(address))?;
             sessions.push((address.clone(), session));
         }
-        Ok(NsqConsumer::new(sessions, self.dialer.clone(), role))
+        Ok(NsqConsumer::new(sessions, self.connector.clone(), role))
     }
 
     fn identity(&self) -> BrokerInfo {

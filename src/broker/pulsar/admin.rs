@@ -9,7 +9,8 @@ use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::name::TopicName;
-use crate::broker::{BrokerError, Topic, tls};
+use crate::broker::{BrokerError, Topic};
+use crate::net::tls::{self, TlsIdentity};
 
 /// Requests at a time: making a topic costs the broker some milliseconds of waiting for its own metadata.
 const WORKERS: usize = 16;
@@ -35,7 +36,7 @@ struct Response {
 
 impl Admin {
     /// For the interface at `url`, as whoever has `token`.
-    pub fn new(url: &str, token: Option<&str>, identity: Option<&tls::TlsIdentity>, timeout: Duration) -> Self {
+    pub fn new(url: &str, token: Option<&str>, identity: Option<&TlsIdentity>, timeout: Duration) -> Self {
         let mut config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(timeout));
         config = config.max_idle_connections_per_host(WORKERS);
         // Redirects are followed here, with the method and the token kept. Brokers are not behind a proxy for browsers.
@@ -194,7 +195,7 @@ impl Response {
     }
 }
 
-fn tls_config(identity: &tls::TlsIdentity) -> TlsConfig {
+fn tls_config(identity: &TlsIdentity) -> TlsConfig {
     let roots = identity.authorities.iter().map(|authority| Certificate::from_der(authority).to_owned());
     let own = identity.own.as_ref().and_then(|own| {
         let chain: Vec<_> = own.chain.iter().map(|one| Certificate::from_der(one).to_owned()).collect();

@@ -39,7 +39,9 @@ use self::producer::PulsarProducer;
 use self::wire::entry::Manner;
 use self::wire_producer::{WireProducer, WireProducers};
 use super::registry::{Capabilities, Descriptor};
-use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic, tls};
+use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
+use crate::net::address;
+use crate::net::tls::TlsIdentity;
 
 /// A Pulsar cluster.
 pub struct PulsarBroker {
@@ -83,12 +85,12 @@ impl Broker for PulsarBroker {
         let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
         let Setup { config, acks, timeout, .. } = &setup;
         let options = PulsarOptions::read(config)?;
-        let identity = config.security.tls.as_ref().map(tls::TlsIdentity::read).transpose().map_err(refused)?;
+        let identity = config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(refused)?;
         let token = options.token.as_ref().map(crate::scenario::Secret::reveal).transpose().map_err(refused)?;
         let admin_url = options.admin.clone().unwrap_or_else(|| admin_url(&config.addresses, identity.is_some()));
         let admin = Admin::new(&admin_url, token.as_deref(), identity.as_ref(), *timeout);
         let settings = SocketSettings {
-            tls: identity.as_ref().map(tls::TlsIdentity::client_config).transpose().map_err(refused)?,
+            tls: identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(refused)?,
             token: token.map(Arc::from),
             certified: identity.as_ref().is_some_and(|identity| identity.own.is_some()),
             timeout: *timeout,
@@ -199,7 +201,7 @@ impl PulsarBroker {
 
 /// The admin interface of a broker in Pulsar's default configuration.
 fn admin_url(addresses: &[String], tls: bool) -> String {
-    let host = addresses.first().and_then(|address| address.rsplit_once(':')).map_or("127.0.0.1", |(host, _)| host);
+    let host = addresses.first().and_then(|address| address::split(address)).map_or("127.0.0.1", |(host, _)| host);
     match tls {
         false => format!("http://{host}:8080"),
         true => format!("https://{host}:8443"),

@@ -8,13 +8,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::error::RequestError;
-
-/// Between one attempt and the next, doubling from the first to the last.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+use crate::net::backoff::Backoff;
 
 /// Something that is tried again and again; given up when dropped.
 pub struct Retry<T> {
@@ -35,13 +32,12 @@ impl<T: Send + 'static> Retry<T> {
         let seen = last.clone();
         let (ended, end) = oneshot::channel();
         let task = tokio::spawn(async move {
-            let mut pause = FIRST_PAUSE;
+            let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
             let end = loop {
                 match attempt().await {
                     Err(failure) if !failure.lasting => {
                         *seen.lock().unwrap_or_else(PoisonError::into_inner) = failure;
-                        sleep(pause).await;
-                        pause = (pause * 2).min(LONGEST_PAUSE);
+                        backoff.pause().await;
                     }
                     end => break end,
                 }

@@ -1,33 +1,32 @@
-//! From an address to a connection that is ready for its work: properties, login, tuning, virtual host.
+//! Opens a connection: properties, login, tuning, virtual host.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use tokio::io::copy_bidirectional;
-use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
+use tokio::net::UnixStream;
 
 use super::codec::command::{self, Request, read_pairs, read_strings};
 use super::codec::frame::{Frame, decode};
 use super::codec::{Malformed, code};
 use super::config::RabbitmqStreamOptions;
-use super::error::class_of;
-use crate::broker::transport::{PolledStream, ReadBuffer, Transport, WriteBuffer};
-use crate::broker::{BrokerError, FailureClass, tls};
+use super::error::{ConnectError, Refusal};
+use crate::broker::BrokerError;
+use crate::measure::host::polling;
+use crate::net::connect::{encrypt, tcp, within};
+use crate::net::tls::TlsIdentity;
+use crate::net::transport::{PolledStream, ReadBuffer, Transport, WriteBuffer};
 use crate::scenario::BrokerConfig;
 
-/// The user that every new server has, who may connect from the server's own host only.
+/// The user of a new server. It may connect from the server's own host only.
 const GUEST: &str = "guest";
 
-/// Larger than any chunk a server keeps: it ends one when it has this much to write or 4096 entries.
+/// Larger than any chunk of a server, which ends a chunk at this size or at 4096 entries.
 const MOST_FRAME_BYTES: usize = 512 << 20;
 
-/// Connects, always in the same way.
-pub struct Dialer {
+/// Opens connections with the scenario's settings.
+pub struct Connector {
     options: RabbitmqStreamOptions,
     tls: Option<Arc<ClientConfig>>,
     username: String,
@@ -49,31 +48,15 @@ pub struct Session {
     correlation: u32,
 }
 
-/// What the server says of itself.
+/// The server's properties.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Server {
     pub version: String,
-    /// `host:port` under which it wants to be known.
+    /// The `host:port` that the server advertises.
     pub advertised: Option<String>,
 }
 
-/// Why there is no connection, or no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum DialError {
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    #[error("no answer within {0:?}")]
-    Late(Duration),
-    #[error("{0}")]
-    Malformed(#[from] Malformed),
-    /// With one of the protocol's codes.
-    #[error("{what}: {}", code::name(*code))]
-    Refused { what: &'static str, code: u16 },
-    #[error("{0}")]
-    Disagreed(String),
-}
-
-impl Dialer {
+impl Connector {
     /// # Errors
     /// When a secret, certificate or key cannot be read.
     pub fn new(
@@ -93,13 +76,13 @@ impl Dialer {
         if options.busy_poll && config.security.tls.is_some() {
             return Err(refused("`busy_poll` is for connections without TLS".to_owned()));
         }
-        Ok(Dialer {
+        Ok(Connector {
             options: options.clone(),
             tls: config
                 .security
                 .tls
                 .as_ref()
-                .map(|tls| tls::TlsIdentity::read(tls)?.client_config())
+                .map(|tls| TlsIdentity::read(tls)?.client_config())
                 .transpose()
                 .map_err(refused)?,
             username,
@@ -113,43 +96,33 @@ impl Dialer {
         &self.options
     }
 
-    /// A connection whose two sides watch each other.
+    /// A connection with heartbeats.
     ///
     /// # Errors
-    /// When the server does not answer in time or refuses something.
-    pub async fn dial(&self, address: &str) -> Result<Session, DialError> {
-        self.within(self.connect(address, Some(self.options.heartbeat))).await
+    /// When the server does not respond in time or refuses a request.
+    pub async fn connect(&self, address: &str) -> Result<Session, ConnectError> {
+        self.within(self.open(address, Some(self.options.heartbeat))).await
     }
 
-    /// One that may be silent for as long as nothing is asked.
+    /// A connection that may be silent between requests.
     ///
     /// # Errors
-    /// As [`Dialer::dial`].
-    pub async fn dial_without_heartbeat(&self, address: &str) -> Result<Session, DialError> {
-        self.within(self.connect(address, None)).await
+    /// As [`Connector::connect`].
+    pub async fn connect_without_heartbeat(&self, address: &str) -> Result<Session, ConnectError> {
+        self.within(self.open(address, None)).await
     }
 
-    /// Waits no longer than an answer may take.
+    /// Waits no longer than the scenario's timeout.
     ///
     /// # Errors
     /// Those of `work`, or that it took too long.
-    pub async fn within<T>(&self, work: impl Future<Output = Result<T, DialError>>) -> Result<T, DialError> {
-        timeout(self.timeout, work).await.unwrap_or(Err(DialError::Late(self.timeout)))
+    pub async fn within<T>(&self, work: impl Future<Output = Result<T, ConnectError>>) -> Result<T, ConnectError> {
+        within(self.timeout, work).await
     }
 
-    async fn connect(&self, address: &str, heartbeat: Option<Duration>) -> Result<Session, DialError> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let transport = match &self.tls {
-            None if self.options.busy_poll => Transport::Polled(PolledStream::new(stream)?),
-            None => Transport::Direct(stream),
-            Some(tls) => {
-                let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
-                encrypt(stream, host, tls.clone()).await?
-            }
-        };
+    async fn open(&self, address: &str, heartbeat: Option<Duration>) -> Result<Session, ConnectError> {
         let mut session = Session {
-            transport,
+            transport: self.transport(address).await?,
             read_buffer: ReadBuffer::new(MOST_FRAME_BYTES),
             write_buffer: WriteBuffer::default(),
             frame_max: 0,
@@ -162,33 +135,49 @@ impl Dialer {
             ("version", env!("CARGO_PKG_VERSION")),
             ("connection_name", self.client_id.as_str()),
         ];
-        let said = session.ask(&Request::peer_properties(&properties), "the exchange of properties").await?;
-        let find = |pairs: Vec<(String, String)>, wanted: &str| {
-            pairs.into_iter().find(|(key, _)| key == wanted).map(|(_, value)| value)
-        };
-        session.server.version = find(read_pairs(&said)?, "version").unwrap_or_else(|| "?".to_owned());
-        let mechanisms = read_strings(&session.ask(&Request::sasl_handshake(), "the login").await?)?;
+        let response = session.request(&Request::peer_properties(&properties), "the exchange of properties").await?;
+        session.server.version = find(&read_pairs(&response)?, "version").unwrap_or_else(|| "?".to_owned());
+        let mechanisms = read_strings(&session.request(&Request::sasl_handshake(), "the login").await?)?;
         if !mechanisms.iter().any(|mechanism| mechanism == "PLAIN") {
             let offered = mechanisms.join(", ");
-            return Err(DialError::Disagreed(format!("the server does not let in by PLAIN, but by {offered}")));
+            return Err(ConnectError::Incompatible(format!(
+                "the server offers the login by {offered}, but not by PLAIN"
+            )));
         }
-        session.ask(&Request::sasl_plain(&self.username, &self.password), "the login").await?;
+        session.request(&Request::sasl_plain(&self.username, &self.password), "the login").await?;
         self.tune(&mut session, heartbeat).await?;
-        let said = session.ask(&Request::open(&self.options.virtual_host), "the virtual host").await?;
-        let said = read_pairs(&said)?;
-        let host = find(said.clone(), "advertised_host");
-        session.server.advertised =
-            host.zip(find(said, "advertised_port")).map(|(host, port)| format!("{host}:{port}"));
+        let response = session.request(&Request::open(&self.options.virtual_host), "the virtual host").await?;
+        let properties = read_pairs(&response)?;
+        let advertised = find(&properties, "advertised_host").zip(find(&properties, "advertised_port"));
+        session.server.advertised = advertised.map(|(host, port)| format!("{host}:{port}"));
         Ok(session)
     }
 
-    /// Takes the smaller of what both sides want, where 0 is no limit and no heartbeat.
-    async fn tune(&self, session: &mut Session, heartbeat: Option<Duration>) -> Result<(), DialError> {
+    async fn transport(&self, address: &str) -> Result<Transport, ConnectError> {
+        let stream = tcp(address).await?;
+        let Some(tls) = &self.tls else {
+            return Ok(match self.options.busy_poll {
+                true => Transport::Polled(PolledStream::new(stream, |poll| polling::during(poll))?),
+                false => Transport::Plain(stream),
+            });
+        };
+        let mut encrypted = encrypt(tls.clone(), address, stream).await?;
+        let (near, mut far) = UnixStream::pair()?;
+        // The end of either stream ends the task.
+        tokio::spawn(async move { copy_bidirectional(&mut encrypted, &mut far).await });
+        Ok(Transport::Upgraded(near))
+    }
+
+    /// Agrees on the smaller of both sides' values, where 0 means no limit and no heartbeat.
+    async fn tune(&self, session: &mut Session, heartbeat: Option<Duration>) -> Result<(), ConnectError> {
         let (frame_max, theirs) = loop {
             match session.next().await? {
                 Frame::Tune { frame_max, heartbeat } => break (frame_max, heartbeat),
                 Frame::Heartbeat => {}
-                other => return Err(DialError::Disagreed(format!("not how a login ends: {other:?}"))),
+                other => {
+                    let reason = format!("the server sent an unexpected frame after the login: {other:?}");
+                    return Err(ConnectError::Incompatible(reason));
+                }
             }
         };
         let ours = u32::try_from(self.options.frame_bytes.unwrap_or(0)).unwrap_or(0);
@@ -206,26 +195,30 @@ impl Dialer {
     }
 }
 
+fn find(properties: &[(String, String)], wanted: &str) -> Option<String> {
+    properties.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.clone())
+}
+
 impl Session {
-    /// Sends a request and waits for its answer: what follows its code. `what` says in errors what was refused.
+    /// Sends a request and returns what follows the code of its response. `what` names the request in errors.
     ///
     /// # Errors
     /// When the connection fails, or the server refuses.
-    pub async fn ask(&mut self, request: &Request, what: &'static str) -> Result<Vec<u8>, DialError> {
+    pub async fn request(&mut self, request: &Request, what: &'static str) -> Result<Vec<u8>, ConnectError> {
         self.correlation += 1;
-        let asked = self.correlation;
-        request.write(&mut self.write_buffer.bytes, asked);
+        let own = self.correlation;
+        request.write(&mut self.write_buffer.bytes, own);
         self.flush().await?;
         loop {
             match self.next().await? {
-                Frame::Response { key, correlation, code, rest } if key == request.key && correlation == asked => {
+                Frame::Response { key, correlation, code, rest } if key == request.key && correlation == own => {
                     return match code {
                         code::OK => Ok(rest.to_vec()),
-                        code => Err(DialError::Refused { what, code }),
+                        code => Err(ConnectError::Refused(Refusal { what, code })),
                     };
                 }
                 Frame::Close { reason, .. } => {
-                    return Err(DialError::Disagreed(format!("the server closes the connection: {reason}")));
+                    return Err(ConnectError::Incompatible(format!("the server closes the connection: {reason}")));
                 }
                 _ => {}
             }
@@ -236,62 +229,20 @@ impl Session {
     ///
     /// # Errors
     /// When the connection fails.
-    pub async fn flush(&mut self) -> Result<(), DialError> {
-        while !self.write_buffer.flush(&self.transport)? {
-            self.transport.writable().await?;
-        }
-        Ok(())
+    pub async fn flush(&mut self) -> Result<(), ConnectError> {
+        Ok(self.write_buffer.flush_all(&self.transport).await?)
     }
 
-    /// The next frame that comes.
+    /// Waits for the next frame.
     ///
     /// # Errors
     /// When the connection fails.
-    pub async fn next(&mut self) -> Result<Frame<'_>, DialError> {
-        // Looked for twice: the borrow checker does not let go of a frame that was not returned.
+    pub async fn next(&mut self) -> Result<Frame<'_>, ConnectError> {
+        // Decoded twice, because the borrow checker rejects a loop that returns a borrowed frame.
         while !self.read_buffer.has_next(decode)? {
             self.transport.readable().await?;
             self.read_buffer.fill(&self.transport)?;
         }
-        self.read_buffer.next(decode)?.ok_or(DialError::Malformed(Malformed::Short { what: "frame" }))
-    }
-}
-
-/// Shakes hands and starts the task that encrypts.
-///
-/// # Errors
-/// When the server does not shake hands or is not trusted.
-async fn encrypt(stream: TcpStream, host: &str, config: Arc<ClientConfig>) -> io::Result<Transport> {
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| io::Error::other(format!("{host} is no name that a certificate can be for")))?;
-    let mut encrypted = TlsConnector::from(config).connect(name, stream).await?;
-    let (ours, mut theirs) = UnixStream::pair()?;
-    // Either end of it ends the other: the task lives as long as the connection.
-    tokio::spawn(async move { copy_bidirectional(&mut encrypted, &mut theirs).await });
-    Ok(Transport::Bridged(ours))
-}
-
-impl DialError {
-    pub fn class(&self) -> FailureClass {
-        match self {
-            DialError::Io(_) => FailureClass::ConnectionLost,
-            DialError::Late(_) => FailureClass::Timeout,
-            DialError::Refused { code, .. } => class_of(*code),
-            DialError::Malformed(_) | DialError::Disagreed(_) => FailureClass::Other,
-        }
-    }
-
-    /// As the engine is told of it, where nothing can run without this connection.
-    pub fn into_broker_error(self, address: &str) -> BrokerError {
-        let (broker, address, reason) = ("rabbitmq-stream", address.to_owned(), self.to_string());
-        match self {
-            _ if self.class() == FailureClass::Authorisation => BrokerError::Authorisation { broker, address, reason },
-            DialError::Disagreed(_) | DialError::Refused { .. } => {
-                BrokerError::Client { broker, reason: format!("{address}: {reason}") }
-            }
-            DialError::Io(_) | DialError::Late(_) | DialError::Malformed(_) => {
-                BrokerError::Unreachable { broker, address, reason }
-            }
-        }
+        self.read_buffer.next(decode)?.ok_or(Malformed::Short { what: "frame" }.into())
     }
 }

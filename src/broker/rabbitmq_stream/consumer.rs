@@ -14,9 +14,10 @@ use super::codec::command::{self, Offset, Request};
 use super::codec::frame::{Frame, decode};
 use super::codec::{Malformed, code};
 use super::config::Body;
-use super::connect::{DialError, Dialer, Session};
+use super::connect::{Connector, Session};
 use super::control::Control;
 use super::error::class_of;
+use super::error::{ConnectError, Refusal};
 use super::tail;
 use crate::broker::{BrokerError, Consumer, FailureClass, ReceiveError, Received};
 
@@ -25,7 +26,7 @@ const LONGEST_BEAT: Duration = Duration::from_secs(5);
 
 /// A member of a group on one topic.
 pub struct RabbitmqStreamConsumer {
-    dialer: Arc<Dialer>,
+    connector: Arc<Connector>,
     control: Arc<Control>,
     sources: Vec<Source>,
     feeds: Vec<Feed>,
@@ -58,35 +59,35 @@ struct Feed {
 impl RabbitmqStreamConsumer {
     /// Subscribes to `streams`, each with its partition. What is sent once this has resolved will be received.
     pub(super) async fn subscribe(
-        dialer: Arc<Dialer>,
+        connector: Arc<Connector>,
         control: Arc<Control>,
         streams: Vec<(u32, String)>,
         from: Offset,
     ) -> Result<Self, BrokerError> {
         let sources: Vec<_> =
             streams.into_iter().map(|(partition, stream)| Source { stream, partition, from, next: None }).collect();
-        let mut beat = interval(LONGEST_BEAT.min(dialer.options().heartbeat / 2));
+        let mut beat = interval(LONGEST_BEAT.min(connector.options().heartbeat / 2));
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (feeds, scratch) = (Vec::new(), Vec::new());
-        let mut consumer = RabbitmqStreamConsumer { dialer, control, sources, feeds, broken: false, beat, scratch };
+        let mut consumer = RabbitmqStreamConsumer { connector, control, sources, feeds, broken: false, beat, scratch };
         consumer.connect().await.map_err(|(address, error)| error.into_broker_error(&address))?;
         Ok(consumer)
     }
 
     /// Connects to the nodes that lead the streams, and subscribes from where each was read to.
-    async fn connect(&mut self) -> Result<(), (String, DialError)> {
+    async fn connect(&mut self) -> Result<(), (String, ConnectError)> {
         self.feeds.clear();
         if self.sources.is_empty() {
             return Ok(());
         }
         let names: Vec<&str> = self.sources.iter().map(|source| source.stream.as_str()).collect();
         let places = self.control.places(&names).await.map_err(|error| {
-            let disagreed = DialError::Io(io::Error::other(error.to_string()));
+            let disagreed = ConnectError::Io(io::Error::other(error.to_string()));
             (String::new(), disagreed)
         })?;
         let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
         for (number, source) in self.sources.iter().enumerate() {
-            let refused = |code| DialError::Refused { what: "the subscription", code };
+            let refused = |code| ConnectError::Refused(Refusal { what: "the subscription", code });
             let place = places.iter().find(|place| place.stream == source.stream);
             let Some(place) = place else {
                 return Err((source.stream.clone(), refused(code::STREAM_DOES_NOT_EXIST)));
@@ -106,12 +107,12 @@ impl RabbitmqStreamConsumer {
         Ok(())
     }
 
-    async fn feed(&mut self, address: &str, sources: Vec<usize>) -> Result<Feed, DialError> {
-        let mut session = self.dialer.dial(address).await?;
+    async fn feed(&mut self, address: &str, sources: Vec<usize>) -> Result<Feed, ConnectError> {
+        let mut session = self.connector.connect(address).await?;
         for number in &sources {
             let source = &mut self.sources[*number];
             if source.next.is_none() {
-                source.next = tail::locate(&self.dialer, &mut session, &source.stream, source.from).await?;
+                source.next = tail::locate(&self.connector, &mut session, &source.stream, source.from).await?;
             }
         }
         for (id, number) in sources.iter().enumerate() {
@@ -119,12 +120,12 @@ impl RabbitmqStreamConsumer {
             let from = source.next.map_or(source.from, Offset::Absolute);
             // Nothing is delivered yet, so that no delivery comes between the answers.
             let subscribe = Request::subscribe(id as u8, &source.stream, from, 0);
-            self.dialer.within(session.ask(&subscribe, "the subscription")).await?;
+            self.connector.within(session.request(&subscribe, "the subscription")).await?;
         }
         for id in 0..sources.len() {
-            command::credit(&mut session.write_buffer.bytes, id as u8, self.dialer.options().credit);
+            command::credit(&mut session.write_buffer.bytes, id as u8, self.connector.options().credit);
         }
-        self.dialer.within(session.flush()).await?;
+        self.connector.within(session.flush()).await?;
         let now = Instant::now();
         Ok(Feed { session, sources, heard: now, spoke: now, ended: None })
     }
@@ -287,7 +288,7 @@ impl Consumer for RabbitmqStreamConsumer {
     }
 
     fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        let body = self.dialer.options().body;
+        let body = self.connector.options().body;
         let mut taken = 0;
         for feed in &mut self.feeds {
             let took = feed.take(&mut self.sources, &mut self.scratch, body, &mut taken, &mut each);

@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep};
 use super::codec::code;
 use super::codec::command::{Metadata, Request, read_strings};
 use super::config::ConnectTo;
-use super::connect::{DialError, Dialer, Server, Session};
+use super::connect::{Connector, Server, Session};
+use super::error::{ConnectError, Refusal};
 use crate::broker::{BrokerError, Topic};
 
 /// How often new streams are looked for.
@@ -18,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// A connection for what is rarely asked: made when it is needed, and again when it has failed.
 pub struct Control {
-    dialer: Arc<Dialer>,
+    connector: Arc<Connector>,
     addresses: Vec<String>,
     session: Mutex<Option<Session>>,
     /// Of nodes that were reached: the address they want to be known by, and the one of the scenario.
@@ -37,8 +38,8 @@ pub struct StreamLocation {
 }
 
 impl Control {
-    pub fn new(dialer: Arc<Dialer>, addresses: Vec<String>, timeout: Duration) -> Self {
-        Control { dialer, addresses, session: Mutex::new(None), aliases: std::sync::Mutex::default(), timeout }
+    pub fn new(connector: Arc<Connector>, addresses: Vec<String>, timeout: Duration) -> Self {
+        Control { connector, addresses, session: Mutex::new(None), aliases: std::sync::Mutex::default(), timeout }
     }
 
     /// Connects, and says to whom.
@@ -56,7 +57,7 @@ impl Control {
     async fn connect(&self) -> Result<Session, BrokerError> {
         let mut trouble = BrokerError::Configuration { broker: "rabbitmq-stream", reason: "no address".to_owned() };
         for address in &self.addresses {
-            match self.dialer.dial_without_heartbeat(address).await {
+            match self.connector.connect_without_heartbeat(address).await {
                 Ok(session) => {
                     if let Some(advertised) = &session.server.advertised {
                         let mut aliases = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,16 +80,16 @@ impl Control {
                 Some(session) => session,
                 None => self.connect().await?,
             };
-            match self.dialer.within(session.ask(request, what)).await {
+            match self.connector.within(session.request(request, what)).await {
                 Ok(answer) => {
                     *held = Some(session);
                     return Ok(Ok(answer));
                 }
-                Err(DialError::Refused { code, .. }) => {
+                Err(ConnectError::Refused(Refusal { code, .. })) => {
                     *held = Some(session);
                     return Ok(Err(code));
                 }
-                Err(DialError::Io(_)) if again => again = false,
+                Err(ConnectError::Io(_)) if again => again = false,
                 Err(error) => return Err(error.into_broker_error(&self.addresses[0])),
             }
         }
@@ -104,7 +105,7 @@ impl Control {
         }
         match self.ask(&Request::partitions(topic), "the partitions").await? {
             Ok(rest) => {
-                read_strings(&rest).map_err(|error| DialError::from(error).into_broker_error(&self.addresses[0]))
+                read_strings(&rest).map_err(|error| ConnectError::from(error).into_broker_error(&self.addresses[0]))
             }
             Err(code::STREAM_DOES_NOT_EXIST) => Ok(Vec::new()),
             Err(code) => Err(failed(topic, "found", code::name(code))),
@@ -116,10 +117,10 @@ impl Control {
     /// # Errors
     /// When the server does not say.
     pub async fn places(&self, streams: &[&str]) -> Result<Vec<StreamLocation>, BrokerError> {
-        let unreadable = |error: DialError| error.into_broker_error(&self.addresses[0]);
+        let unreadable = |error: ConnectError| error.into_broker_error(&self.addresses[0]);
         let rest = match self.ask(&Request::metadata(streams), "the metadata").await? {
             Ok(rest) => rest,
-            Err(code) => return Err(unreadable(DialError::Refused { what: "the metadata", code })),
+            Err(code) => return Err(unreadable(ConnectError::Refused(Refusal { what: "the metadata", code }))),
         };
         let metadata = Metadata::read(&rest).map_err(|error| unreadable(error.into()))?;
         let address = |reference: u16| {
@@ -142,7 +143,7 @@ impl Control {
         let count = self.addresses.len();
         let mut addresses: Vec<String> =
             (0..count).map(|number| self.addresses[(turn + number) % count].clone()).collect();
-        if self.dialer.options().connect_to == ConnectTo::Leader
+        if self.connector.options().connect_to == ConnectTo::Leader
             && let Some(leader) = &place.leader
         {
             let aliases = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,7 +185,7 @@ impl Control {
 
     async fn make(&self, topic: &Topic) -> Result<(), BrokerError> {
         let name = &topic.name;
-        let arguments = self.dialer.options().arguments(topic.replication);
+        let arguments = self.connector.options().arguments(topic.replication);
         let answer = if topic.partitions == 1 {
             self.ask(&Request::create(name, &arguments), "the stream").await?
         } else {

@@ -1,12 +1,63 @@
-//! The protocol's codes in the words that all brokers share.
+//! The protocol's errors, and the failure classes they belong to.
 
-use super::codec::code;
-use crate::broker::FailureClass;
+use std::fmt;
 
-/// The class of what a message, a publisher or a subscription was refused with.
+use super::codec::{Malformed, code};
+use crate::broker::{BrokerError, FailureClass};
+use crate::net::connect;
+
+/// Why there is no connection, or no response.
+pub type ConnectError = connect::ConnectError<Refusal>;
+
+/// A request that the server refused.
+#[derive(Debug)]
+pub struct Refusal {
+    pub what: &'static str,
+    /// One of the protocol's codes.
+    pub code: u16,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.what, code::name(self.code))
+    }
+}
+
+impl From<Malformed> for ConnectError {
+    fn from(malformed: Malformed) -> Self {
+        ConnectError::Malformed(malformed.to_string())
+    }
+}
+
+impl ConnectError {
+    pub fn class(&self) -> FailureClass {
+        match self {
+            ConnectError::Io(_) => FailureClass::ConnectionLost,
+            ConnectError::Timeout(_) => FailureClass::Timeout,
+            ConnectError::Refused(refusal) => class_of(refusal.code),
+            ConnectError::Malformed(_) | ConnectError::Incompatible(_) => FailureClass::Other,
+        }
+    }
+
+    /// The error of a trial that cannot run without this connection.
+    pub fn into_broker_error(self, address: &str) -> BrokerError {
+        let (broker, address, reason) = (super::KIND, address.to_owned(), self.to_string());
+        match self {
+            _ if self.class() == FailureClass::Authorisation => BrokerError::Authorisation { broker, address, reason },
+            ConnectError::Incompatible(_) | ConnectError::Refused(_) => {
+                BrokerError::Client { broker, reason: format!("{address}: {reason}") }
+            }
+            ConnectError::Io(_) | ConnectError::Timeout(_) | ConnectError::Malformed(_) => {
+                BrokerError::Unreachable { broker, address, reason }
+            }
+        }
+    }
+}
+
+/// The class of the code with which a message, a publisher or a subscription was refused.
 pub fn class_of(refusal: u16) -> FailureClass {
     match refusal {
-        // A stream whose leader is gone, or that was deleted a moment ago, has lost its publishers first.
+        // Publishers of a stream that was deleted, or whose leader is down, disappear before the stream does.
         code::STREAM_DOES_NOT_EXIST | code::STREAM_NOT_AVAILABLE | code::PUBLISHER_DOES_NOT_EXIST => {
             FailureClass::UnknownTopic
         }

@@ -35,7 +35,7 @@ use tokio::time::timeout;
 use self::body::Writer;
 use self::codec::command::Offset;
 pub use self::config::RabbitmqStreamOptions;
-use self::connect::Dialer;
+use self::connect::Connector;
 use self::connection::Connection;
 use self::consumer::RabbitmqStreamConsumer;
 use self::control::{Control, StreamLocation};
@@ -49,7 +49,7 @@ const KIND: &str = "rabbitmq-stream";
 
 /// A RabbitMQ node or cluster, reached over stream connections.
 pub struct RabbitmqStreamBroker {
-    dialer: Arc<Dialer>,
+    connector: Arc<Connector>,
     control: Arc<Control>,
     writer: Arc<Writer>,
     acks: Acks,
@@ -90,11 +90,11 @@ impl Broker for RabbitmqStreamBroker {
         let options: RabbitmqStreamOptions =
             setup.config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
         let writer = Arc::new(Writer::new(options.body, &setup.headers).map_err(refused)?);
-        let dialer = Arc::new(Dialer::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
-        let control = Arc::new(Control::new(dialer.clone(), setup.config.addresses.clone(), setup.timeout));
+        let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
+        let control = Arc::new(Control::new(connector.clone(), setup.config.addresses.clone(), setup.timeout));
         let server = control.reach().await?;
         Ok(RabbitmqStreamBroker {
-            dialer,
+            connector,
             control,
             writer,
             acks: setup.acks,
@@ -121,13 +121,13 @@ impl Broker for RabbitmqStreamBroker {
             })?;
             partitions.push(StreamPublisher { connection, publisher });
         }
-        let options = self.dialer.options();
+        let options = self.connector.options();
         let sub_entries = options.sub_entry.map(|messages| (messages, options.compression));
         Ok(RabbitmqStreamProducer::new(partitions, self.writer.clone(), sub_entries, options.reconnect, producer_index))
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<RabbitmqStreamConsumer, BrokerError> {
-        let from = self.dialer.options().start.unwrap_or(match subscription.from {
+        let from = self.connector.options().start.unwrap_or(match subscription.from {
             StartFrom::Earliest => Offset::First,
             StartFrom::Latest => Offset::Next,
         });
@@ -138,7 +138,7 @@ impl Broker for RabbitmqStreamBroker {
             .filter(|(number, _)| number % subscription.members == subscription.member)
             .map(|(number, place)| (number as u32, place.stream.clone()));
         let streams = streams.collect();
-        RabbitmqStreamConsumer::subscribe(self.dialer.clone(), self.control.clone(), streams, from).await
+        RabbitmqStreamConsumer::subscribe(self.connector.clone(), self.control.clone(), streams, from).await
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -200,12 +200,13 @@ impl RabbitmqStreamBroker {
         if let Some(connection) = connections.get(&key) {
             return Ok(connection.clone());
         }
-        let session = self.dialer.dial(&addresses[0]).await.map_err(|error| error.into_broker_error(&addresses[0]))?;
-        let reference = self.dialer.options().publisher.as_ref().map(|name| match self.connections_wanted {
+        let session =
+            self.connector.connect(&addresses[0]).await.map_err(|error| error.into_broker_error(&addresses[0]))?;
+        let reference = self.connector.options().publisher.as_ref().map(|name| match self.connections_wanted {
             1 => name.clone(),
             _ => format!("{name}-{number}"),
         });
-        let connection = Connection::start(addresses, reference, session, self.dialer.clone(), self.acks.recorder());
+        let connection = Connection::start(addresses, reference, session, self.connector.clone(), self.acks.recorder());
         let connection = Arc::new(connection);
         connections.insert(key, connection.clone());
         Ok(connection)

@@ -6,7 +6,8 @@
 use super::codec::chunk::Chunk;
 use super::codec::command::{self, Offset, Request, read_numbers};
 use super::codec::frame::Frame;
-use super::connect::{DialError, Dialer, Session};
+use super::connect::{Connector, Session};
+use super::error::ConnectError;
 
 /// The id of the only subscription while this asks.
 const SUBSCRIPTION: u8 = 0;
@@ -18,32 +19,32 @@ const SUBSCRIPTION: u8 = 0;
 /// # Errors
 /// When the server does not answer in time or refuses something.
 pub async fn locate(
-    dialer: &Dialer,
+    connector: &Connector,
     session: &mut Session,
     stream: &str,
     from: Offset,
-) -> Result<Option<u64>, DialError> {
+) -> Result<Option<u64>, ConnectError> {
     if !matches!(from, Offset::Last | Offset::Next) {
         return Ok(None);
     }
-    let stats = dialer.within(session.ask(&Request::stream_stats(stream), "the stream's figures")).await?;
+    let stats = connector.within(session.request(&Request::stream_stats(stream), "the stream's figures")).await?;
     let committed = read_numbers(&stats)?.into_iter().find(|(name, _)| name == "committed_chunk_id");
     // Of an empty stream it is -1.
     let Some(committed) = committed.and_then(|(_, offset)| u64::try_from(offset).ok()) else { return Ok(Some(0)) };
     // Only the chunk itself says how many messages it has, and so where the next one will be.
     let subscribe = Request::subscribe(SUBSCRIPTION, stream, Offset::Last, 0);
-    dialer.within(session.ask(&subscribe, "the subscription")).await?;
+    connector.within(session.request(&subscribe, "the subscription")).await?;
     command::credit(&mut session.write_buffer.bytes, SUBSCRIPTION, 1);
-    let located = match dialer.within(last_chunk(session, from)).await {
+    let located = match connector.within(last_chunk(session, from)).await {
         // The last chunk is the server's own and has no messages: those there were have expired.
-        Err(DialError::Late(_)) => committed,
+        Err(ConnectError::Timeout(_)) => committed,
         located => located?,
     };
-    dialer.within(session.ask(&Request::unsubscribe(SUBSCRIPTION), "the end of a subscription")).await?;
+    connector.within(session.request(&Request::unsubscribe(SUBSCRIPTION), "the end of a subscription")).await?;
     Ok(Some(located))
 }
 
-async fn last_chunk(session: &mut Session, from: Offset) -> Result<u64, DialError> {
+async fn last_chunk(session: &mut Session, from: Offset) -> Result<u64, ConnectError> {
     session.flush().await?;
     loop {
         if let Frame::Deliver { chunk, .. } = session.next().await? {

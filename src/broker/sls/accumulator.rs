@@ -1,8 +1,8 @@
-//! Collects logs into batches, one for each place they may go to, within a budget of bytes.
+//! Collects logs into batches, one for each destination, within a budget of bytes.
 //!
-//! A log belongs to the batch of its store, topic, source and shard. A batch leaves when a log makes it reach its size or
-//! count, or when it has lingered. What a log takes in memory is taken from the budget when it is handed in and given back
-//! when its batch's outcome is known.
+//! A log belongs to the batch of its store, topic, source and shard. A batch is queued when a log makes it reach its size
+//! or count, or when it has lingered. The budget pays for a log's memory from its submission until its batch's outcome is
+//! known.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use md5::{Digest, Md5};
 use tokio::sync::Semaphore;
 
+use super::batch::{Batch, Group, LogDestination, Staged};
 use super::chunks::{Chunks, SparePieces};
 use super::codec::Tag;
 use super::compressor::Compressors;
@@ -20,67 +21,15 @@ use super::queue::Queue;
 use super::sign::hex;
 use crate::measure::SendTag;
 
-/// Groups without a batch that are let go once there are so many.
+/// With this many groups, those without a batch are removed.
 const MOST_IDLE_GROUPS: usize = 4096;
 
-/// When a batch leaves.
+/// When a batch is queued.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub bytes: usize,
     pub logs: usize,
     pub linger: Duration,
-}
-
-/// Where logs of one batch go together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogDestination {
-    pub store: Arc<str>,
-    pub topic: Vec<u8>,
-    pub source: Vec<u8>,
-    /// 32 hexadecimal digits; `None`: whichever shard the service picks.
-    pub shard_hash: Option<String>,
-}
-
-/// One place, and the batch that is being collected for it.
-pub struct Group {
-    pub place: LogDestination,
-    /// Names the group within its store: what is in order is so within it.
-    pack: String,
-    batches: AtomicU64,
-    open: Mutex<Option<Batch>>,
-}
-
-/// Logs on their way together.
-pub struct Batch {
-    pub group: Arc<Group>,
-    /// The group's logs as protobuf, not yet closed.
-    pub body: Chunks,
-    /// Each log's stamp, and its payload's size.
-    pub logs: Vec<(SendTag, u32)>,
-    /// What the logs weigh as the service counts them.
-    pub raw_bytes: usize,
-    /// What they have taken from the budget.
-    pub taken_bytes: usize,
-    opened: Instant,
-}
-
-/// Encoded logs of one producer for one group, not yet handed in.
-#[derive(Default)]
-pub struct Staged {
-    pub bytes: Vec<u8>,
-    pub logs: Vec<StagedLog>,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct StagedLog {
-    /// Where the log ends in the bytes.
-    pub end: usize,
-    /// What the log weighs as the service counts it.
-    pub raw_bytes: usize,
-    /// What it has taken from the budget.
-    pub taken_bytes: usize,
-    pub stamp: SendTag,
-    pub payload_bytes: u32,
 }
 
 /// What all producers of a broker share.
@@ -94,7 +43,7 @@ pub struct Accumulator {
     pub spare: SparePieces,
     pub compressors: Compressors,
     spare_logs: Mutex<Vec<Vec<(SendTag, u32)>>>,
-    /// Logs handed in whose outcome is not known.
+    /// Logs whose outcome is not known.
     pub pending: AtomicU64,
     /// Time for which producers waited for the budget, in nanoseconds.
     pub waited_ns: AtomicU64,
@@ -117,8 +66,8 @@ impl Accumulator {
         }
     }
 
-    /// The group that `key` names, made by `place` when it is new.
-    pub fn group(&self, key: &[u8], place: impl FnOnce() -> LogDestination) -> Arc<Group> {
+    /// The group of `key`, with the result of `destination` if it is new.
+    pub fn group(&self, key: &[u8], destination: impl FnOnce() -> LogDestination) -> Arc<Group> {
         let mut groups = lock(&self.groups);
         if let Some(group) = groups.get(key) {
             return group.clone();
@@ -130,16 +79,16 @@ impl Accumulator {
         digest.update(self.run_id.as_bytes());
         digest.update(key);
         let pack = hex(&digest.finalize()[..8]).to_uppercase();
-        let group = Arc::new(Group { place: place(), pack, batches: AtomicU64::new(0), open: Mutex::default() });
+        let group = Arc::new(Group::new(destination(), pack));
         groups.insert(key.into(), group.clone());
         group
     }
 
-    /// Hands in what is staged for `group`; the budget has been taken. `staged` is empty afterwards.
+    /// Adds the staged logs to the batch of `group`. Their budget has been taken. `staged` is empty afterwards.
     pub fn append(&self, group: &Arc<Group>, staged: &mut Staged) {
         self.pending.fetch_add(staged.logs.len() as u64, Ordering::Relaxed);
         let mut open = lock(&group.open);
-        // What has been copied of the staged bytes, and what is only counted so far.
+        // Ends of the staged bytes that are copied and that are counted.
         let (mut copied, mut counted) = (0, 0);
         for log in &staged.logs {
             let encoded = log.end - counted;
@@ -148,7 +97,7 @@ impl Accumulator {
                 bytes > MOST_BATCH_BYTES || batch.logs.len() >= MOST_BATCH_LOGS
             };
             if open.as_ref().is_some_and(full) {
-                self.leave(&mut open, &staged.bytes[copied..counted]);
+                self.enqueue(&mut open, &staged.bytes[copied..counted]);
                 copied = counted;
             }
             let batch = open.get_or_insert_with(|| self.batch(group));
@@ -157,7 +106,7 @@ impl Accumulator {
             batch.logs.push((log.stamp, log.payload_bytes));
             counted = log.end;
             if batch.raw_bytes >= self.limits.bytes || batch.logs.len() >= self.limits.logs {
-                self.leave(&mut open, &staged.bytes[copied..counted]);
+                self.enqueue(&mut open, &staged.bytes[copied..counted]);
                 copied = counted;
             }
         }
@@ -169,7 +118,7 @@ impl Accumulator {
     }
 
     /// Queues the open batch, with its last bytes.
-    fn leave(&self, open: &mut Option<Batch>, last: &[u8]) {
+    fn enqueue(&self, open: &mut Option<Batch>, last: &[u8]) {
         if let Some(mut batch) = open.take() {
             batch.body.extend(last, &self.spare);
             self.queue.push(batch);
@@ -182,7 +131,7 @@ impl Accumulator {
         Batch { group: group.clone(), body, logs, raw_bytes: 0, taken_bytes: 0, opened }
     }
 
-    /// Gives back what a batch of these logs took.
+    /// Returns the budget and the list of a batch whose outcome is known.
     pub fn settle(&self, mut logs: Vec<(SendTag, u32)>, taken_bytes: usize) {
         self.pending.fetch_sub(logs.len() as u64, Ordering::Relaxed);
         logs.clear();
@@ -190,18 +139,18 @@ impl Accumulator {
         self.budget.add_permits(taken_bytes);
     }
 
-    /// Queues each batch when it has lingered. Ends never; to be dropped.
+    /// Queues each batch when it has lingered. Never returns.
     pub async fn sweep(&self) {
         loop {
             let now = Instant::now();
-            // Whatever begins from here on has lingered no earlier.
+            // A batch that begins after now is due no earlier.
             let mut next = now + self.limits.linger;
             let groups: Vec<Arc<Group>> = lock(&self.groups).values().cloned().collect();
             for group in groups {
                 let mut open = lock(&group.open);
                 let Some(due) = open.as_ref().map(|batch| batch.opened + self.limits.linger) else { continue };
                 if due <= now {
-                    self.leave(&mut open, &[]);
+                    self.enqueue(&mut open, &[]);
                 } else {
                     next = next.min(due);
                 }
@@ -211,43 +160,25 @@ impl Accumulator {
     }
 }
 
-impl Group {
-    /// A new batch's name in its store: `{group}-{number}`.
-    pub fn next_pack(&self) -> String {
-        format!("{}-{:X}", self.pack, self.batches.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-}
-
-impl Staged {
-    /// Takes back the log that was staged last.
-    pub fn unstage(&mut self) {
-        self.logs.pop();
-        self.bytes.truncate(self.logs.last().map_or(0, |log| log.end));
-    }
-
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.logs.clear();
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::batch::StagedLog;
     use super::*;
 
     fn accumulator(bytes: usize, logs: usize) -> (Accumulator, Arc<Group>) {
         let limits = Limits { bytes, logs, linger: Duration::from_millis(20) };
         let accumulator = Accumulator::new(1 << 30, limits, Vec::new(), "run".to_owned());
-        let place = || LogDestination { store: "s".into(), topic: Vec::new(), source: Vec::new(), shard_hash: None };
-        let group = accumulator.group(b"key", place);
+        let destination =
+            || LogDestination { store: "s".into(), topic: Vec::new(), source: Vec::new(), shard_hash: None };
+        let group = accumulator.group(b"key", destination);
         (accumulator, group)
     }
 
-    fn hand_in(accumulator: &Accumulator, group: &Arc<Group>, sizes: &[usize]) {
+    fn submit(accumulator: &Accumulator, group: &Arc<Group>, sizes: &[usize]) {
         let mut staged = Staged::default();
         for (number, size) in sizes.iter().enumerate() {
             staged.bytes.extend(std::iter::repeat_n(number as u8, *size));
@@ -258,7 +189,7 @@ mod tests {
         accumulator.append(group, &mut staged);
     }
 
-    fn left(accumulator: &Accumulator) -> Vec<(usize, usize)> {
+    fn queued(accumulator: &Accumulator) -> Vec<(usize, usize)> {
         let mut batches = Vec::new();
         while let Some(batch) = accumulator.queue.pop_fresh() {
             assert_eq!(batch.body.len(), batch.raw_bytes);
@@ -268,43 +199,30 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_leaves_with_the_log_that_fills_it() {
+    fn a_batch_is_queued_with_the_log_that_fills_it() {
         let (accumulator, group) = accumulator(100, 4);
-        hand_in(&accumulator, &group, &[40, 40, 40, 10, 10, 10, 10, 5]);
-        assert_eq!(left(&accumulator), [(3, 120), (4, 40)]);
-        hand_in(&accumulator, &group, &[100]);
-        assert_eq!(left(&accumulator), [(2, 105)]);
+        submit(&accumulator, &group, &[40, 40, 40, 10, 10, 10, 10, 5]);
+        assert_eq!(queued(&accumulator), [(3, 120), (4, 40)]);
+        submit(&accumulator, &group, &[100]);
+        assert_eq!(queued(&accumulator), [(2, 105)]);
         assert_eq!(accumulator.pending.load(Ordering::Relaxed), 9);
     }
 
     #[test]
     fn no_batch_is_larger_than_the_service_takes() {
         let (accumulator, group) = accumulator(usize::MAX, usize::MAX);
-        hand_in(&accumulator, &group, &[MOST_BATCH_BYTES - 10, 11, MOST_BATCH_BYTES]);
-        assert_eq!(left(&accumulator), [(1, MOST_BATCH_BYTES - 10), (1, 11)]);
-        hand_in(&accumulator, &group, &vec![1; MOST_BATCH_LOGS + 1]);
-        assert_eq!(left(&accumulator)[1..], [(MOST_BATCH_LOGS, MOST_BATCH_LOGS)]);
+        submit(&accumulator, &group, &[MOST_BATCH_BYTES - 10, 11, MOST_BATCH_BYTES]);
+        assert_eq!(queued(&accumulator), [(1, MOST_BATCH_BYTES - 10), (1, 11)]);
+        submit(&accumulator, &group, &vec![1; MOST_BATCH_LOGS + 1]);
+        assert_eq!(queued(&accumulator)[1..], [(MOST_BATCH_LOGS, MOST_BATCH_LOGS)]);
     }
 
     #[tokio::test]
-    async fn a_batch_leaves_when_it_has_lingered() {
+    async fn a_batch_is_queued_when_it_has_lingered() {
         let (accumulator, group) = accumulator(100, 100);
-        hand_in(&accumulator, &group, &[1]);
-        assert_eq!(left(&accumulator), []);
+        submit(&accumulator, &group, &[1]);
+        assert_eq!(queued(&accumulator), []);
         let _ = tokio::time::timeout(Duration::from_millis(200), accumulator.sweep()).await;
-        assert_eq!(left(&accumulator), [(1, 1)]);
-    }
-
-    #[test]
-    fn a_log_is_unstaged_without_a_trace() {
-        let mut staged = Staged::default();
-        let stamp = SendTag::new(0, 0, 0, 0, true);
-        let log = |end| StagedLog { end, raw_bytes: 1, taken_bytes: 1, stamp, payload_bytes: 1 };
-        staged.bytes.extend([1, 2, 3]);
-        staged.logs.extend([log(2), log(3)]);
-        staged.unstage();
-        assert_eq!((&staged.bytes[..], staged.logs.len()), (&[1, 2][..], 1));
-        staged.unstage();
-        assert_eq!((staged.bytes.len(), staged.logs.len()), (0, 0));
+        assert_eq!(queued(&accumulator), [(1, 1)]);
     }
 }

@@ -12,8 +12,8 @@ use super::codec::{Malformed, groups, logs, rebuild};
 use super::error::ServiceError;
 use super::service::Service;
 use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
+use crate::limits::TRACE_HEADER_NAME;
 use crate::measure::TRACE_HEADER_BYTES;
-use crate::scenario::TRACE_HEADER_NAME;
 
 /// Answers that wait to be taken.
 const ANSWERS_AHEAD: usize = 8;

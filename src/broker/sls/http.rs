@@ -12,12 +12,11 @@ use hyper::header::{CONTENT_LENGTH, HOST};
 use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::sign::{Signer, Unsigned, percent_encoded};
-use crate::broker::tls::TlsIdentity;
-use crate::scenario::Tls;
+use crate::net::tls::{Tls, TlsIdentity, server_name};
+use crate::net::{address, connect};
 
 /// Where requests go, and in whose name.
 pub struct Endpoint {
@@ -35,10 +34,10 @@ impl Endpoint {
     /// # Errors
     /// A sentence about files or names that cannot be used.
     pub fn new(address: &str, endpoint: Option<&str>, project: &str, tls: Option<&Tls>) -> Result<Self, String> {
-        let (name, port) = address.rsplit_once(':').ok_or_else(|| format!("the address \"{address}\" has no port"))?;
+        let (name, port) = address::split(address).ok_or_else(|| format!("the address \"{address}\" has no port"))?;
         let is_number = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         let name = format!("{project}.{}", endpoint.unwrap_or(name));
-        let usual = if tls.is_some() { "443" } else { "80" };
+        let usual = if tls.is_some() { 443 } else { 80 };
         let host = match endpoint.is_some() || port == usual {
             true => name.clone(),
             false => format!("{name}:{port}"),
@@ -53,9 +52,7 @@ impl Endpoint {
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, HttpError> {
         let failed = |error: &dyn std::error::Error| HttpError::Unreachable(sentence(error));
-        let stream = TcpStream::connect(&self.address).await.map_err(|error| failed(&error))?;
-        // A small latency gain that no answer depends on.
-        let _ = stream.set_nodelay(true);
+        let stream = connect::tcp(&self.address).await.map_err(|error| failed(&error))?;
         match &self.tls {
             None => handshake(TokioIo::new(stream)).await,
             Some((connector, name)) => {
@@ -68,8 +65,7 @@ impl Endpoint {
 
 fn connector(tls: &Tls, name: &str) -> Result<(TlsConnector, ServerName<'static>), String> {
     let config = TlsIdentity::read(tls)?.client_config()?;
-    let server = ServerName::try_from(name.to_owned()).map_err(|_| format!("\"{name}\" is not the name of a host"))?;
-    Ok((TlsConnector::from(config), server))
+    Ok((TlsConnector::from(config), server_name(name)?))
 }
 
 async fn handshake<I>(io: I) -> Result<SendRequest<Full<Bytes>>, HttpError>

@@ -11,6 +11,7 @@
 //! - `http`, `sign`, `fault`, `service`: one request and its answer; what may be asked.
 
 mod accumulator;
+mod batch;
 mod chunks;
 mod codec;
 mod compressor;
@@ -41,10 +42,11 @@ use self::http::{Client, Endpoint};
 use self::producer::SlsProducer;
 use self::service::Service;
 use self::sign::{Signer, hex};
-use self::worker::{RetryRule, Traffic, Worker};
+use self::worker::{Traffic, Worker};
 use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::sls::{Emulator, Entrance, Key};
+use crate::net::backoff::Backoff;
 use crate::scenario::StartFrom;
 
 /// How long a new store may take until its shards are there.
@@ -143,11 +145,8 @@ impl Broker for SlsBroker {
                 client: Client::new(endpoint.clone(), signer.clone(), options.request_timeout),
                 recorder: setup.acks.recorder(),
                 compression: options.compression,
-                rule: RetryRule {
-                    retries: options.retries,
-                    backoff: options.backoff,
-                    max_backoff: options.max_backoff,
-                },
+                retries: options.retries,
+                backoff: Backoff::new(options.backoff, options.max_backoff),
                 stop: stopped.clone(),
             };
             let started = worker.start(number);

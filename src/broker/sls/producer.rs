@@ -1,4 +1,4 @@
-//! A logical sender: encodes its logs, takes their weight from the budget, and hands them to their groups.
+//! A producer: encodes logs, takes their size from the budget, and adds them to their groups.
 
 use std::collections::HashMap;
 use std::mem;
@@ -9,14 +9,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use md5::{Digest, Md5};
 use tokio::sync::SemaphorePermit;
 
-use super::accumulator::{Accumulator, Group, LogDestination, Staged, StagedLog};
+use super::accumulator::Accumulator;
+use super::batch::{Group, LogDestination, Staged, StagedLog};
 use super::codec::{Record, write_log};
 use super::config::MOST_BATCH_BYTES;
 use super::sign::hex;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 
-/// Groups one producer remembers; with more of them it forgets all and looks them up again.
-const MOST_REMEMBERED: usize = 1024;
+/// Groups that a producer caches. Beyond it, the cache is cleared.
+const MOST_CACHED: usize = 1024;
 
 /// Shards are told apart by this many bits of a key's hash, so that keys do not each get a batch of their own: as the
 /// service's own Java producer does.
@@ -29,7 +30,7 @@ pub struct SlsProducer {
     max_block: Duration,
     total_bytes: usize,
     record: Record,
-    /// The name of a group in the making: topic, source and shard, each after its length.
+    /// A group's name: topic and source, each after its length, and shard.
     name: Vec<u8>,
     known: HashMap<Box<[u8]>, usize>,
     groups: Vec<(Arc<Group>, Staged)>,
@@ -52,8 +53,8 @@ impl SlsProducer {
         }
     }
 
-    /// Encodes a log into its group's stage, and returns the group's index and what the log takes in memory: what it weighs
-    /// as the service counts it, or its encoding, whichever is more.
+    /// Encodes a log into its group's staged bytes. Returns the group's index and the log's memory: the size that the
+    /// service counts or the size of the encoding, whichever is larger.
     #[inline]
     fn stage(&mut self, outgoing: &Outgoing<'_>, unix_seconds: u32) -> (usize, usize) {
         self.record.read(outgoing.payload);
@@ -96,20 +97,20 @@ impl SlsProducer {
         self.groups.len() - 1
     }
 
-    /// Forgets what was staged by a call that was given up.
+    /// Discards the staged logs of a call that was cancelled.
     fn reset(&mut self) {
         for index in self.touched.drain(..) {
             self.groups[index].1.clear();
         }
-        if self.groups.len() > MOST_REMEMBERED {
+        if self.groups.len() > MOST_CACHED {
             self.known.clear();
             self.groups.clear();
         }
     }
 }
 
-/// Room for a log of that size in the budget, once there is some.
-async fn room(
+/// Waits until the budget has space for a log.
+async fn acquire(
     accumulator: &Accumulator,
     taken_bytes: usize,
     max_block: Duration,
@@ -123,17 +124,17 @@ async fn room(
     drop(waiting);
     match permit {
         Ok(Ok(permit)) => Ok(permit),
-        // The budget is never closed, so only time can have run out.
+        // The semaphore is never closed, so this is the timeout.
         _ => Err(SubmitError {
             class: FailureClass::QueueFull,
             message: format!(
-                "no room for {taken_bytes} bytes within {max_block:?}: `total_size` is full of logs whose outcome is not known"
+                "the budget had no space for {taken_bytes} bytes within {max_block:?}: logs without an outcome fill `total_size`"
             ),
         }),
     }
 }
 
-/// Counts the wait, however it ends.
+/// Counts the wait, also when it is cancelled.
 struct Waiting<'a> {
     accumulator: &'a Accumulator,
     since: Instant,
@@ -155,13 +156,13 @@ impl Producer for SlsProducer {
         let most = MOST_BATCH_BYTES.min(self.total_bytes);
         if taken_bytes > most {
             self.reset();
-            let message = format!("a log of {taken_bytes} bytes: at most {most} can be sent");
+            let message = format!("a log of {taken_bytes} bytes is larger than the {most} that can be sent");
             return Err(SubmitError { class: FailureClass::TooLarge, message });
         }
         let accumulator = self.accumulator.clone();
-        let room = room(&accumulator, taken_bytes, self.max_block).await?;
+        let permit = acquire(&accumulator, taken_bytes, self.max_block).await?;
         let mut taken = 1;
-        // From here to the end nothing waits, so that nothing is taken by half.
+        // Nothing awaits from here on, so a cancellation cannot split the batch.
         for outgoing in rest {
             let (index, taken_bytes) = self.stage(outgoing, unix_seconds);
             let fits = taken_bytes <= most;
@@ -174,7 +175,7 @@ impl Producer for SlsProducer {
             }
             taken += 1;
         }
-        room.forget();
+        permit.forget();
         for index in mem::take(&mut self.touched) {
             let (group, staged) = &mut self.groups[index];
             accumulator.append(group, staged);

@@ -1,37 +1,20 @@
-//! What waits for an io worker: batches that are full, and those that are to be tried again, each at its time.
+//! The queue of the io workers: full batches, and failed batches that are due to be sent again at a given time.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::accumulator::Batch;
-use crate::measure::SendTag;
+use super::batch::{Batch, Sealed};
 
-/// What a worker takes.
+/// A worker's next job.
 pub enum Job {
-    /// To be closed, compressed and sent.
+    /// To close, compress and send.
     Fresh(Batch),
-    /// To be sent again.
+    /// To send again.
     Again(Sealed),
-}
-
-/// A batch as it goes over the wire, as often as it takes.
-pub struct Sealed {
-    pub path: String,
-    pub shard_hash: Option<String>,
-    pub logs: Vec<(SendTag, u32)>,
-    pub raw_bytes: usize,
-    /// What its logs have taken from the budget.
-    pub taken_bytes: usize,
-    /// Size of the body before compression.
-    pub body_bytes: usize,
-    pub body: Bytes,
-    /// How often it has been tried again.
-    pub retries: u32,
 }
 
 /// Shared by all workers.
@@ -60,14 +43,14 @@ impl Queue {
 
     pub fn push_again(&self, sealed: Sealed, at: Instant) {
         self.lock().again.push(Reverse(Due { at, sealed }));
-        // Any worker that waits has to look at the time again.
+        // A waiting worker must read the earliest time again.
         self.changed.notify_one();
     }
 
-    /// The next job, when there is one: what is due to be tried again comes first. Cancel-safe.
+    /// Waits for the next job. A batch that is due to be sent again comes first. Cancel-safe.
     pub async fn next(&self) -> Job {
         loop {
-            let wake = match self.look() {
+            let wake = match self.pop() {
                 Ok(job) => return job,
                 Err(wake) => wake,
             };
@@ -80,8 +63,8 @@ impl Queue {
         }
     }
 
-    /// A job, or when there will be one.
-    fn look(&self) -> Result<Job, Option<Instant>> {
+    /// A job, or the time of the next one.
+    fn pop(&self) -> Result<Job, Option<Instant>> {
         let mut waiting = self.lock();
         let due = waiting.again.peek().map(|Reverse(due)| due.at);
         if due.is_some_and(|at| at <= Instant::now())

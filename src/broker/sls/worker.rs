@@ -3,36 +3,23 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::watch;
 
-use super::accumulator::{Accumulator, Batch};
+use super::accumulator::Accumulator;
+use super::batch::{Batch, Sealed};
 use super::codec::{PACK_TAG, close_group};
 use super::config::Compression;
 use super::error::{ServiceError, accepted};
 use super::http::{Client, HttpRequest};
-use super::queue::{Job, Sealed};
+use super::queue::Job;
 use crate::broker::Wire;
 use crate::measure::{AckRecorder, SendTag};
+use crate::net::backoff::Backoff;
 
 /// Most bytes of an answer to logs: it holds an error at most.
 const MOST_ANSWER_BYTES: usize = 64 << 10;
-
-/// When a batch is tried again.
-#[derive(Debug, Clone, Copy)]
-pub struct RetryRule {
-    pub retries: u32,
-    pub backoff: Duration,
-    pub max_backoff: Duration,
-}
-
-impl RetryRule {
-    /// The pause before a batch's next try: doubled with each that failed.
-    fn pause(self, retries: u32) -> Duration {
-        self.backoff.saturating_mul(2u32.saturating_pow(retries)).min(self.max_backoff)
-    }
-}
 
 /// What crossed the wire since it was last asked for.
 #[derive(Default)]
@@ -66,7 +53,9 @@ pub struct Worker {
     pub client: Client,
     pub recorder: AckRecorder,
     pub compression: Compression,
-    pub rule: RetryRule,
+    /// How often a batch is sent again after a failure, and the pauses before that.
+    pub retries: u32,
+    pub backoff: Backoff,
     pub stop: watch::Receiver<bool>,
 }
 
@@ -102,13 +91,13 @@ impl Worker {
     /// Closes and compresses a batch; `None` if that failed, which has been told.
     fn seal(&self, batch: Batch) -> Option<Sealed> {
         let Batch { group, body, logs, raw_bytes, taken_bytes, .. } = batch;
-        let place = &group.place;
+        let destination = &group.destination;
         let pack = group.next_pack();
         let tags = self.accumulator.tags.iter().map(|tag| (&tag.key[..], &tag.value[..]));
         let tags = tags.chain([(PACK_TAG, pack.as_bytes())]);
         let pressed = self.accumulator.compressors.compressor(self.compression, |whole| {
             body.gather(whole, &self.accumulator.spare);
-            close_group(whole, &place.topic, &place.source, tags);
+            close_group(whole, &destination.topic, &destination.source, tags);
         });
         let (body, body_bytes) = match pressed {
             Ok(pressed) => pressed,
@@ -118,12 +107,22 @@ impl Worker {
                 return None;
             }
         };
-        let path = match &place.shard_hash {
-            None => format!("/logstores/{}/shards/lb", place.store),
-            Some(_) => format!("/logstores/{}/shards/route", place.store),
+        let path = match &destination.shard_hash {
+            None => format!("/logstores/{}/shards/lb", destination.store),
+            Some(_) => format!("/logstores/{}/shards/route", destination.store),
         };
-        let shard_hash = place.shard_hash.clone();
-        Some(Sealed { path, shard_hash, logs, raw_bytes, taken_bytes, body_bytes, body, retries: 0 })
+        let shard_hash = destination.shard_hash.clone();
+        Some(Sealed {
+            path,
+            shard_hash,
+            logs,
+            raw_bytes,
+            taken_bytes,
+            body_bytes,
+            body,
+            retries: 0,
+            backoff: self.backoff,
+        })
     }
 
     async fn send(&mut self, mut sealed: Sealed) {
@@ -140,8 +139,8 @@ impl Worker {
                 drop(acks);
                 self.accumulator.settle(sealed.logs, sealed.taken_bytes);
             }
-            Err(fault) if fault.is_retriable() && sealed.retries < self.rule.retries => {
-                let pause = self.rule.pause(sealed.retries);
+            Err(fault) if fault.is_retriable() && sealed.retries < self.retries => {
+                let pause = sealed.backoff.failed();
                 sealed.retries += 1;
                 self.traffic.retried.fetch_add(1, Ordering::Relaxed);
                 self.accumulator.queue.push_again(sealed, Instant::now() + pause);
@@ -182,19 +181,5 @@ impl Worker {
         }
         drop(acks);
         self.accumulator.settle(logs, taken_bytes);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_the_longest() {
-        let (backoff, max_backoff) = (Duration::from_millis(100), Duration::from_secs(50));
-        let rule = RetryRule { retries: 10, backoff, max_backoff };
-        let pauses: Vec<u128> = (0..11).map(|retries| rule.pause(retries).as_millis()).collect();
-        assert_eq!(pauses[..4], [100, 200, 400, 800]);
-        assert_eq!(pauses[8..], [25_600, 50_000, 50_000]);
     }
 }

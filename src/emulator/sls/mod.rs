@@ -30,7 +30,7 @@ use tokio_rustls::TlsAcceptor;
 pub use self::faults::{FaultKind, FaultRule};
 pub use self::options::{Basis, EmulatorOptions, Entrance, Key, parse_shard_rate};
 use self::request::Endpoint;
-use crate::broker::tls::server_config;
+use crate::net::tls::server_config;
 
 /// A running endpoint; it ends when it is dropped.
 pub struct Emulator {

@@ -6,9 +6,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::broker::{Consumer, ReceiveError, ReceivePause};
+use crate::broker::{Consumer, ReceiveError};
 use crate::engine::interruption::{InterruptiblePhase, Interruption};
 use crate::measure::{ArrivalRecorder, Clock, Errors};
+use crate::net::backoff::Backoff;
 use crate::pipeline::Pipeline;
 
 /// How long consumers are waited for after the second signal.
@@ -22,10 +23,10 @@ pub async fn consume<C: Consumer>(
     stop: CancellationToken,
 ) -> Errors {
     let mut errors = Errors::default();
-    let mut pause = ReceivePause::default();
+    let mut pause = Backoff::RECEIVE;
     loop {
         let round = async {
-            pause.rest().await;
+            pause.wait().await;
             consumer.ready().await
         };
         let ready = tokio::select! {

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use crate::limits::MAX_POOL_BYTES;
 use crate::load::LoadError;
-use crate::load::draft::{Draft, MAX_POOL_BYTES, check_limit};
+use crate::load::draft::{Draft, check_limit};
 
 /// The first `count` lines that are not empty, without `\n` or `\r\n`. The rest of the file is never read, and a file
 /// without line ends not beyond what a pool may hold.

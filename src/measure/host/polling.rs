@@ -30,12 +30,6 @@ pub(super) fn by_thread() -> BTreeMap<u32, Duration> {
     polled.iter().map(|(id, spent)| (*id, Duration::from_nanos(spent.load(Ordering::Relaxed)))).collect()
 }
 
-/// What the calling thread has spent until now.
-#[cfg(test)]
-pub fn of_this_thread() -> Duration {
-    MINE.with(|mine| Duration::from_nanos(mine.load(Ordering::Relaxed)))
-}
-
 /// What all threads together have spent until now.
 pub(super) fn total() -> Duration {
     by_thread().into_values().sum()

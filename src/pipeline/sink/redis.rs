@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 use super::{CONNECT, Database, Opening, RowCount, Sink, SinkError, Written};
 use crate::measure::FailureClass;
+use crate::net::address;
 use crate::pipeline::batch::{Batch, Field};
 use crate::scenario::deserialize::{duration, secret};
 use crate::scenario::{Secret, SinkDescriptor, SinkNeeds};
@@ -78,9 +79,8 @@ impl Options {
         if options.name.is_none() && options.command != Command::Set {
             return Err(Error::custom("this command needs the `name` of its hash or stream"));
         }
-        let (host, port) = options.address.rsplit_once(':').unwrap_or_default();
-        // No URL either: a password in it would be shown.
-        if host.is_empty() || host.contains(['@', '/']) || port.parse::<u16>().is_err() {
+        // A URL is refused because it may hold a password, which a record would show.
+        if address::split(&options.address).is_none_or(|(host, _)| host.contains(['@', '/'])) {
             return Err(Error::custom("`address` is not `host:port`"));
         }
         Ok(options)
@@ -102,9 +102,8 @@ pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
 }
 
 fn client(options: &Options) -> Result<Client, String> {
-    let (host, port) = options.address.rsplit_once(':').ok_or("the address has no port")?;
+    let (host, port) = address::split(&options.address).ok_or("the address has no port")?;
     let host = host.to_owned();
-    let port: u16 = port.parse().map_err(|_| "the address has no port".to_owned())?;
     let addr = match options.tls {
         false => ConnectionAddr::Tcp(host, port),
         true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },

@@ -1,6 +1,7 @@
 //! `[broker]`: the kind of broker, its addresses and its settings.
 
 use super::{Context, options, properties, security};
+use crate::net::address;
 use crate::scenario::BrokerConfig;
 use crate::scenario::Descriptor;
 use crate::scenario::fields::{Field, Fields};
@@ -84,46 +85,9 @@ fn address(field: &Field<'_>, descriptor: &Descriptor, alone: bool) -> Option<St
         }
     } else if !capabilities.addresses {
         field.refuse(format!("a broker of kind `{}` has no address", descriptor.kind), "remove the address");
-    } else if let Err(reason) = check_address(text) {
+    } else if let Err(reason) = address::check(text) {
         // The text may hold a password (`user:password@host`), so it is not repeated here.
         field.refuse(reason, "write `host:port`, as in \"127.0.0.1:9092\"");
     }
     Some(text.to_owned())
-}
-
-/// `host:port`, or `[IPv6]:port`.
-fn check_address(text: &str) -> Result<(), String> {
-    if text.contains("://") {
-        return Err("an address has no scheme".to_owned());
-    }
-    if text.contains('@') {
-        return Err("an address holds no credentials: they go into `[broker.security.sasl]`".to_owned());
-    }
-    let Some((host, port)) = text.rsplit_once(':') else {
-        return Err(format!("the address \"{text}\" has no port"));
-    };
-    let bracketed = host.starts_with('[') && host.ends_with(']');
-    if host.is_empty() || host.contains(char::is_whitespace) || (host.contains(':') && !bracketed) {
-        return Err(format!("the address \"{text}\" has no host before its port"));
-    }
-    match port.parse::<u16>() {
-        Ok(port) if port > 0 => Ok(()),
-        _ => Err(format!("\"{port}\" is not a port: ports are numbers from 1 to 65535")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::check_address;
-
-    #[test]
-    fn addresses_are_host_and_port() {
-        for right in ["localhost:9092", "127.0.0.1:1", "[::1]:65535", "broker-1.example:9092"] {
-            assert_eq!(check_address(right), Ok(()), "{right}");
-        }
-        for wrong in ["localhost", ":9092", "::1:9092", "host:0", "host:65536", "kafka://host:1", "u:p@host:1", "a b:1"]
-        {
-            assert!(check_address(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -4,7 +4,7 @@ use toml::Value;
 
 use super::properties;
 use crate::limits::MAX_PRODUCERS;
-use crate::scenario::TRACE_HEADER_NAME;
+use crate::limits::TRACE_HEADER_NAME;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::{Confirm, Keys, Placement, Producers};
 

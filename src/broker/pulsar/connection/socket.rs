@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use prost::Message as _;
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use crate::broker::pulsar::error::RequestError;
 use crate::broker::pulsar::wire::frame::{Frame, put_command};
 use crate::broker::pulsar::wire::proto::{
     AuthData, AuthResponse, Connect, FeatureFlags, FromBroker, Kind, ServerError, ToBroker,
 };
+use crate::net::connect::{encrypt, tcp};
 
 /// `ProtocolVersion` v19: what is used here has been there since v15.
 const PROTOCOL_VERSION: i32 = 19;
@@ -58,8 +56,7 @@ pub fn client_version() -> String {
 /// Connects to `address` (`host:port`) and greets.
 pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&str>) -> Result<Opened, RequestError> {
     let broken = |error: std::io::Error| RequestError::lost(error.to_string());
-    let stream = TcpStream::connect(address).await.map_err(broken)?;
-    stream.set_nodelay(true).map_err(broken)?;
+    let stream = tcp(address).await.map_err(broken)?;
     let (mut reader, mut writer): (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>) =
         match &settings.tls {
             None => {
@@ -67,13 +64,8 @@ pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&st
                 (Box::new(reader), Box::new(writer))
             }
             Some(config) => {
-                let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
-                let name = ServerName::try_from(host.to_owned())
-                    .map_err(|_| RequestError::lost(format!("'{host}' is no name that a certificate could have")))?;
-                let stream = TlsConnector::from(config.clone())
-                    .connect(name, stream)
-                    .await
-                    .map_err(|error| RequestError::lost(format!("TLS: {error}")))?;
+                let stream = encrypt(config.clone(), address, stream);
+                let stream = stream.await.map_err(|error| RequestError::lost(format!("TLS: {error}")))?;
                 let (reader, writer) = tokio::io::split(stream);
                 (Box::new(reader), Box::new(writer))
             }

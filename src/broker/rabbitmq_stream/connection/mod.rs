@@ -17,11 +17,12 @@ use tokio::task::AbortHandle;
 use self::serving::{Served, keep};
 use super::codec::command::Request;
 use super::codec::{Reader, code};
-use super::connect::{DialError, Dialer, Session};
+use super::connect::{Connector, Session};
+use super::error::{ConnectError, Refusal};
 use super::pending::Pending;
 use crate::broker::FailureClass;
-use crate::broker::transport::{Transport, WriteBuffer};
 use crate::measure::AckRecorder;
+use crate::net::transport::{Transport, WriteBuffer};
 
 /// While confirmations are outstanding, less than this waits for the task, which writes what has gathered until it runs.
 const WRITE_AT_ONCE: usize = 8 << 10;
@@ -43,7 +44,7 @@ struct Shared {
     addresses: Vec<String>,
     /// The publishers' name on this connection, if they have one.
     reference: Option<String>,
-    dialer: Arc<Dialer>,
+    connector: Arc<Connector>,
     recorder: AckRecorder,
     state: Mutex<State>,
     /// Tells the task that there is something to write.
@@ -132,13 +133,13 @@ impl Connection {
         addresses: Vec<String>,
         reference: Option<String>,
         session: Session,
-        dialer: Arc<Dialer>,
+        connector: Arc<Connector>,
         recorder: AckRecorder,
     ) -> Self {
         let shared = Arc::new(Shared {
             addresses,
             reference,
-            dialer,
+            connector,
             recorder,
             state: Mutex::default(),
             work: Notify::new(),
@@ -158,14 +159,14 @@ impl Connection {
     ///
     /// # Errors
     /// When the server refuses, or the connection is lost.
-    pub async fn publisher(&self, stream: &str) -> Result<u8, DialError> {
+    pub async fn publisher(&self, stream: &str) -> Result<u8, ConnectError> {
         let number = {
             let mut state = self.shared.state();
             if let Some(number) = state.publishers.iter().position(|publisher| publisher.stream == stream) {
                 return Ok(number as u8);
             }
             if state.publishers.len() == MOST_PUBLISHERS {
-                return Err(DialError::Disagreed(format!(
+                return Err(ConnectError::Incompatible(format!(
                     "a connection can publish to {MOST_PUBLISHERS} streams at most: set `broker.connections` higher"
                 )));
             }
@@ -182,7 +183,7 @@ impl Connection {
             });
             (state.publishers.len() - 1) as u8
         };
-        self.shared.dialer.within(self.shared.declare(number)).await?;
+        self.shared.connector.within(self.shared.declare(number)).await?;
         Ok(number)
     }
 
@@ -264,13 +265,13 @@ impl Shared {
     }
 
     /// Asks over the connection as it is, while the task reads.
-    async fn ask(&self, request: &Request, what: &'static str) -> Result<Vec<u8>, DialError> {
+    async fn ask(&self, request: &Request, what: &'static str) -> Result<Vec<u8>, ConnectError> {
         let (sender, answer) = oneshot::channel();
         {
             let mut state = self.state();
             if state.transport.is_none() {
                 let reason = state.lost.as_ref().map_or("the connection has ended", |lost| lost.reason.as_str());
-                return Err(DialError::Io(io::Error::new(io::ErrorKind::NotConnected, reason.to_owned())));
+                return Err(ConnectError::Io(io::Error::new(io::ErrorKind::NotConnected, reason.to_owned())));
             }
             state.correlation += 1;
             let correlation = state.correlation;
@@ -280,16 +281,16 @@ impl Shared {
         self.work.notify_one();
         match answer.await {
             Ok((code::OK, rest)) => Ok(rest),
-            Ok((code, _)) => Err(DialError::Refused { what, code }),
+            Ok((code, _)) => Err(ConnectError::Refused(Refusal { what, code })),
             Err(_) => {
                 let reason = "the connection was lost while an answer was awaited";
-                Err(DialError::Io(io::Error::new(io::ErrorKind::ConnectionAborted, reason)))
+                Err(ConnectError::Io(io::Error::new(io::ErrorKind::ConnectionAborted, reason)))
             }
         }
     }
 
     /// Makes a publisher known to the server, after what it has of it already.
-    async fn declare(&self, number: u8) -> Result<(), DialError> {
+    async fn declare(&self, number: u8) -> Result<(), ConnectError> {
         let stream = self.state().publishers[usize::from(number)].stream.clone();
         let reference = self.reference.as_deref().unwrap_or_default();
         self.ask(&Request::declare_publisher(number, reference, &stream), "the publisher").await?;

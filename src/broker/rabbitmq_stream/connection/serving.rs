@@ -4,21 +4,19 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::super::codec::code;
 use super::super::codec::command::{self, Request};
 use super::super::codec::frame::{Frame, decode};
-use super::super::connect::{DialError, Session};
+use super::super::connect::Session;
 use super::super::error::class_of;
+use super::super::error::{ConnectError, Refusal};
 use super::super::pending::Settled;
 use super::{ConnectionLost, MOST_UNWRITTEN, Publisher, Shared};
 use crate::broker::FailureClass;
-use crate::broker::transport::{ReadBuffer, Transport};
-
-/// Between tries to bring a lost connection or stream back: doubled from the first to the last.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
+use crate::net::backoff::Backoff;
+use crate::net::transport::{ReadBuffer, Transport};
 
 /// After writing has failed, how long the server's last words are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -35,17 +33,14 @@ pub(super) async fn keep(shared: Arc<Shared>, mut served: Served) {
     loop {
         let error = serve(&shared, &mut served).await;
         shared.lose(&error.to_string());
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::RECONNECT;
         let mut addresses = shared.addresses.iter().cycle();
         served = loop {
-            sleep(pause).await;
+            backoff.pause().await;
             let Some(address) = addresses.next() else { return };
-            match shared.regain(address).await {
-                Ok((served, gone)) => {
-                    gone.into_iter().for_each(|number| drop(tokio::spawn(declare_again(shared.clone(), number))));
-                    break served;
-                }
-                Err(_) => pause = (pause * 2).min(LAST_PAUSE),
+            if let Ok((served, gone)) = shared.regain(address).await {
+                gone.into_iter().for_each(|number| drop(tokio::spawn(declare_again(shared.clone(), number))));
+                break served;
             }
         };
     }
@@ -112,9 +107,9 @@ async fn serve(shared: &Arc<Shared>, served: &mut Served) -> io::Error {
 
 /// Declares a publisher whose stream was taken away, until that succeeds or the stream turns out to be gone for good.
 async fn declare_again(shared: Arc<Shared>, number: u8) {
-    let mut pause = FIRST_PAUSE;
+    let mut backoff = Backoff::RECONNECT;
     loop {
-        sleep(pause).await;
+        backoff.pause().await;
         {
             let state = shared.state();
             // Somebody else may have been faster.
@@ -122,9 +117,9 @@ async fn declare_again(shared: Arc<Shared>, number: u8) {
                 return;
             }
         }
-        match shared.dialer.within(shared.declare(number)).await {
+        match shared.connector.within(shared.declare(number)).await {
             Ok(()) => return,
-            Err(DialError::Refused { code: code @ code::STREAM_DOES_NOT_EXIST, .. }) => {
+            Err(ConnectError::Refused(Refusal { code: code @ code::STREAM_DOES_NOT_EXIST, .. })) => {
                 let mut state = shared.state();
                 let publisher = &mut state.publishers[usize::from(number)];
                 let gone = publisher.gone(code);
@@ -135,8 +130,8 @@ async fn declare_again(shared: Arc<Shared>, number: u8) {
                 return;
             }
             // The connection itself is lost: whoever brings it back declares all of them.
-            Err(DialError::Io(_)) => return,
-            Err(_) => pause = (pause * 2).min(LAST_PAUSE),
+            Err(ConnectError::Io(_)) => return,
+            Err(_) => {}
         }
     }
 }
@@ -270,16 +265,16 @@ impl Shared {
     }
 
     /// Connects again and declares what was declared; the publishers whose streams are gone.
-    async fn regain(self: &Arc<Self>, address: &str) -> Result<(Served, Vec<u8>), DialError> {
-        let mut session = self.dialer.dial(address).await?;
+    async fn regain(self: &Arc<Self>, address: &str) -> Result<(Served, Vec<u8>), ConnectError> {
+        let mut session = self.connector.connect(address).await?;
         let streams: Vec<String> = self.state().publishers.iter().map(|one| one.stream.clone()).collect();
         let reference = self.reference.as_deref().unwrap_or_default();
         let mut gone = Vec::new();
         for (number, stream) in streams.iter().enumerate() {
             let request = Request::declare_publisher(number as u8, reference, stream);
-            match self.dialer.within(session.ask(&request, "the publisher")).await {
+            match self.connector.within(session.request(&request, "the publisher")).await {
                 Ok(_) => self.declared(number as u8, 0),
-                Err(DialError::Refused { code, .. }) => {
+                Err(ConnectError::Refused(Refusal { code, .. })) => {
                     let publisher = &mut self.state().publishers[number];
                     publisher.lost = Some(publisher.gone(code));
                     gone.push(number as u8);

@@ -1,7 +1,7 @@
 //! Writes logs into a batch's buffer, and what closes the group around them.
 
 use super::record::Record;
-use crate::scenario::TRACE_HEADER_NAME;
+use crate::limits::TRACE_HEADER_NAME;
 
 /// A key and a value that all logs of a group share.
 #[derive(Debug, Clone, PartialEq, Eq)]

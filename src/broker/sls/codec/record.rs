@@ -7,7 +7,7 @@
 use memchr::memchr2;
 
 use super::CONTENT_KEY;
-use crate::scenario::TRACE_HEADER_NAME;
+use crate::limits::TRACE_HEADER_NAME;
 
 /// A key and its value, as ranges of the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

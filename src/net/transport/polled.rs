@@ -1,9 +1,8 @@
-//! A socket that is looked at again and again instead of being waited for.
+//! A socket that is polled instead of waited for.
 //!
-//! Who sleeps until an answer comes has to be woken, and on a machine whose cores are idle meanwhile that may take longer
-//! than the server took to answer. Here the connection's task looks, lets go of the core for whoever wants it, and looks
-//! again, for as long as the connection lives: one core is busy with it all the time, which is the price. The socket is not
-//! registered with the runtime's reactor, so that no other thread is woken for it either.
+//! Waking a sleeping thread may take longer than the server takes to respond. Here the connection's task polls the socket,
+//! yields the core to other tasks, and polls again for as long as the connection lives. The price is one busy core. The
+//! socket is not registered with the runtime's reactor, so it wakes no other thread either.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net;
@@ -16,15 +15,17 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
-use crate::measure::host::polling;
-
-/// For so long it is looked in one go; then the thread's other tasks have their turn.
+/// How long one poll takes at most; then the thread's other tasks run.
 const TURN: Duration = Duration::from_micros(50);
 
-/// A connected socket, for one task to read.
+/// Runs a poll and counts the CPU time that it takes, which is not work. It returns the poll's result.
+pub type CountCpuTime = fn(&mut dyn FnMut() -> bool) -> bool;
+
+/// A connected socket that one task reads.
 pub struct PolledStream {
     stream: net::TcpStream,
-    /// Nothing was there when it was looked last, and the thread's other tasks have had their turn since.
+    count_cpu_time: CountCpuTime,
+    /// The last poll found no data, and the thread's other tasks have run since.
     waits: AtomicBool,
 }
 
@@ -32,38 +33,38 @@ impl PolledStream {
     /// Takes a connected socket from the runtime.
     ///
     /// # Errors
-    /// When the runtime does not let go of it.
-    pub fn new(stream: TcpStream) -> io::Result<Self> {
-        Ok(PolledStream { stream: stream.into_std()?, waits: AtomicBool::new(false) })
+    /// When the runtime does not release it.
+    pub fn new(stream: TcpStream, count_cpu_time: CountCpuTime) -> io::Result<Self> {
+        Ok(PolledStream { stream: stream.into_std()?, count_cpu_time, waits: AtomicBool::new(false) })
     }
 
-    /// Ready when reading will bring something, an error or the end included. Else the task runs again by itself.
+    /// Ready when a read returns data, an error or the end. Otherwise the task runs again without a wake-up.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
-        // The first look is a short one: what was read last may be for tasks that have not run yet.
-        let come =
-            self.has_come() || (self.waits.load(Ordering::Relaxed) && polling::during(|| self.comes_within(TURN)));
-        self.waits.store(!come, Ordering::Relaxed);
-        if come {
+        // The first poll is a short one: tasks that need the data of the last read may not have run yet.
+        let readable = self.has_data()
+            || (self.waits.load(Ordering::Relaxed) && (self.count_cpu_time)(&mut || self.has_data_within(TURN)));
+        self.waits.store(!readable, Ordering::Relaxed);
+        if readable {
             return Poll::Ready(());
         }
-        // Dropped unfinished: what matters is that the task was put behind all others.
+        // Dropped unfinished: its first poll has put the task behind all others.
         let behind_others = pin!(yield_now()).poll(context);
         debug_assert!(behind_others.is_pending());
         Poll::Pending
     }
 
-    fn comes_within(&self, time: Duration) -> bool {
+    fn has_data_within(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         while Instant::now() < until {
             thread::yield_now();
-            if self.has_come() {
+            if self.has_data() {
                 return true;
             }
         }
         false
     }
 
-    fn has_come(&self) -> bool {
+    fn has_data(&self) -> bool {
         !matches!(self.stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 
@@ -86,22 +87,31 @@ impl PolledStream {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::broker::transport::Transport;
+    use crate::net::transport::Transport;
 
     async fn pair() -> (Transport, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());
-        (Transport::Polled(PolledStream::new(ours.unwrap()).unwrap()), theirs.unwrap().0)
+        (Transport::Polled(PolledStream::new(ours.unwrap(), count).unwrap()), theirs.unwrap().0)
     }
 
-    /// Of one thread, so that nothing comes unless others have their turn while it is looked.
+    static COUNTED: AtomicUsize = AtomicUsize::new(0);
+
+    fn count(poll: &mut dyn FnMut() -> bool) -> bool {
+        COUNTED.fetch_add(1, Ordering::Relaxed);
+        poll()
+    }
+
+    /// On one thread, so that no data comes unless other tasks run between polls.
     #[tokio::test]
-    async fn what_other_tasks_bring_about_and_the_end_are_seen() {
+    async fn data_from_other_tasks_and_the_end_are_noticed() {
         let (transport, mut peer) = pair().await;
         let peer = async move {
             for _ in 0..100 {
@@ -109,7 +119,6 @@ mod tests {
             }
             peer.write_all(b"word").await.unwrap();
         };
-        let before = polling::of_this_thread();
         let heard = async {
             transport.readable().await.unwrap();
             let mut word = [0; 8];
@@ -119,7 +128,7 @@ mod tests {
             assert_eq!(transport.try_read(&mut word).unwrap(), 0, "the end");
         };
         tokio::join!(peer, heard);
-        assert!(polling::of_this_thread() > before);
+        assert!(COUNTED.load(Ordering::Relaxed) > 0);
     }
 
     #[tokio::test]

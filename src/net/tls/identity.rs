@@ -1,5 +1,4 @@
-//! TLS as `[broker.security.tls]` asks for it, of the brokers whose protocol brokermark speaks itself: whom we trust, and who
-//! we are.
+//! Certificates and keys as rustls uses them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,16 +12,16 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use crate::scenario::Tls;
+use super::Tls;
 
-/// Certificates and keys, read once.
+/// The certificates that a client trusts, and its own.
 pub struct TlsIdentity {
     pub authorities: Vec<CertificateDer<'static>>,
     pub own: Option<Own>,
     pub verify_host: bool,
 }
 
-/// Our own certificate and key.
+/// The client's own certificate and key.
 pub struct Own {
     pub chain: Vec<CertificateDer<'static>>,
     /// As in its file.
@@ -31,7 +30,7 @@ pub struct Own {
 }
 
 impl TlsIdentity {
-    /// Reads the files that the scenario names; without any, the authorities are those of the system.
+    /// Reads the files that the scenario names.
     ///
     /// # Errors
     /// A sentence that names the file.
@@ -53,16 +52,17 @@ impl TlsIdentity {
         Ok(TlsIdentity { authorities, own, verify_host: tls.verify_host })
     }
 
-    /// For connections of the broker's own protocol.
+    /// For client connections.
     ///
     /// # Errors
-    /// When an authority's certificate, or our own, cannot be used.
+    /// When a trusted certificate or the client's own cannot be used.
     pub fn client_config(&self) -> Result<Arc<ClientConfig>, String> {
         let provider = provider();
         let mut roots = RootCertStore::empty();
-        // A system's store holds certificates that rustls does not take.
+        // The system's store may hold certificates that rustls rejects.
         if roots.add_parsable_certificates(self.authorities.iter().cloned()).0 == 0 {
-            return Err("no authority's certificate can be used; name one in `broker.security.tls.ca`".to_owned());
+            return Err("no trusted certificate can be used: name a file of certificates in `broker.security.tls.ca`"
+                .to_owned());
         }
         let roots = Arc::new(roots);
         let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -73,20 +73,20 @@ impl TlsIdentity {
         } else {
             let chain = WebPkiServerVerifier::builder_with_provider(roots, provider)
                 .build()
-                .map_err(|error| format!("the authorities cannot be used: {error}"))?;
+                .map_err(|error| format!("the trusted certificates cannot be used: {error}"))?;
             builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyHost(chain)))
         };
         let config = match &self.own {
             None => builder.with_no_client_auth(),
             Some(own) => builder
                 .with_client_auth_cert(own.chain.clone(), own.key.clone_key())
-                .map_err(|error| format!("our own certificate cannot be used: {error}"))?,
+                .map_err(|error| format!("the client's certificate cannot be used: {error}"))?,
         };
         Ok(Arc::new(config))
     }
 }
 
-/// For an endpoint of our own, which shows the certificates of one PEM file with the key of another to whoever connects.
+/// For a server with the certificates of one PEM file and the key of another.
 ///
 /// # Errors
 /// A sentence that names the file which cannot be used.
@@ -103,9 +103,17 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
     Ok(Arc::new(config))
 }
 
-/// The cryptography of all connections.
+/// The cryptography provider of all connections.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
+}
+
+/// The name that a server's certificate must have.
+///
+/// # Errors
+/// When a certificate cannot have such a name.
+pub fn server_name(host: &str) -> Result<ServerName<'static>, String> {
+    ServerName::try_from(host.to_owned()).map_err(|_| format!("\"{host}\" is not a host that a certificate can name"))
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -117,7 +125,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-/// Trusts whoever has a certificate of our authorities, under whatever name: `verify_host = false`.
+/// Trusts every server with a certificate of a trusted authority, whatever host it names: `verify_host = false`.
 #[derive(Debug)]
 struct AnyHost(Arc<WebPkiServerVerifier>);
 

@@ -1,0 +1,59 @@
+//! Addresses of servers: `host:port`, or `[IPv6]:port`.
+
+/// The host, with the brackets of an IPv6 address, and the port. `None`: the text is not an address.
+pub fn split(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    port.parse().ok().filter(|_| !host.is_empty()).map(|port| (host, port))
+}
+
+/// The host without brackets; the whole text where it has no port.
+pub fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']'])
+}
+
+/// Checks an address that a scenario gives.
+///
+/// # Errors
+/// A sentence that says what is wrong. It repeats the text only where the text holds no credentials.
+pub fn check(text: &str) -> Result<(), String> {
+    if text.contains("://") {
+        return Err("an address has no scheme".to_owned());
+    }
+    if text.contains('@') {
+        return Err("an address holds no credentials: they go into `[broker.security.sasl]`".to_owned());
+    }
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return Err(format!("the address \"{text}\" has no port"));
+    };
+    let bracketed = host.starts_with('[') && host.ends_with(']');
+    if host.is_empty() || host.contains(char::is_whitespace) || (host.contains(':') && !bracketed) {
+        return Err(format!("the address \"{text}\" has no host before its port"));
+    }
+    match port.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(()),
+        _ => Err(format!("\"{port}\" is not a port: ports are numbers from 1 to 65535")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_host_and_port() {
+        for right in ["localhost:9092", "127.0.0.1:1", "[::1]:65535", "broker-1.example:9092"] {
+            assert_eq!(check(right), Ok(()), "{right}");
+        }
+        for wrong in ["localhost", ":9092", "::1:9092", "host:0", "host:65536", "kafka://host:1", "u:p@host:1", "a b:1"]
+        {
+            assert!(check(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_split_at_their_port() {
+        assert_eq!((split("[::1]:80"), host("[::1]:80")), (Some(("[::1]", 80)), "::1"));
+        assert_eq!((split("host"), host("host")), (None, "host"));
+        assert_eq!((split(":80"), split("host:65536")), (None, None));
+    }
+}

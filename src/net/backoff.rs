@@ -1,0 +1,67 @@
+//! Pauses between attempts, which double up to a longest one.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+/// The pause before the next attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    shortest: Duration,
+    longest: Duration,
+    /// Zero while no attempt has failed since the last success.
+    pause: Duration,
+}
+
+impl Backoff {
+    /// For connections that were lost.
+    pub const RECONNECT: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+
+    /// Between attempts to receive.
+    pub const RECEIVE: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
+
+    /// Pauses from `shortest` to `longest`.
+    pub const fn new(shortest: Duration, longest: Duration) -> Self {
+        Backoff { shortest, longest, pause: Duration::ZERO }
+    }
+
+    /// The next pause is the shortest again.
+    pub fn succeeded(&mut self) {
+        self.pause = Duration::ZERO;
+    }
+
+    /// Notes a failure: the pause that follows it.
+    pub fn failed(&mut self) -> Duration {
+        let doubled = self.pause.saturating_mul(2);
+        self.pause = if doubled.is_zero() { self.shortest } else { doubled }.min(self.longest);
+        self.pause
+    }
+
+    /// Waits for the pause after the failures so far; returns at once if there were none.
+    pub async fn wait(self) {
+        // The timer would turn a pause of zero into one of up to a millisecond.
+        if !self.pause.is_zero() {
+            sleep(self.pause).await;
+        }
+    }
+
+    /// Notes a failure and waits for the pause that follows it.
+    pub async fn pause(&mut self) {
+        sleep(self.failed()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(50));
+        let pauses: Vec<u128> = (0..11).map(|_| backoff.failed().as_millis()).collect();
+        assert_eq!(pauses[..4], [100, 200, 400, 800]);
+        assert_eq!(pauses[8..], [25_600, 50_000, 50_000]);
+        backoff.succeeded();
+        assert_eq!(backoff.failed().as_millis(), 100);
+    }
+}

@@ -1,0 +1,61 @@
+//! Connecting, and what can go wrong until a connection is ready for its work.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::address;
+use super::tls::server_name;
+
+/// Why there is no connection, or no response. `R` is the protocol's refusal.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError<R> {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("no response within {0:?}")]
+    Timeout(Duration),
+    /// The bytes that came are not the protocol.
+    #[error("{0}")]
+    Malformed(String),
+    #[error("{0}")]
+    Refused(R),
+    /// The two sides cannot work together as the scenario asks.
+    #[error("{0}")]
+    Incompatible(String),
+}
+
+/// Waits for `work`, but no longer than `limit`.
+///
+/// # Errors
+/// Those of `work`, or [`ConnectError::Timeout`].
+pub async fn within<T, R>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, ConnectError<R>>>,
+) -> Result<T, ConnectError<R>> {
+    timeout(limit, work).await.unwrap_or(Err(ConnectError::Timeout(limit)))
+}
+
+/// A TCP connection to `host:port` that sends small writes at once.
+///
+/// # Errors
+/// When the name does not resolve or the server does not accept.
+pub async fn tcp(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Starts TLS on a connection to `address`, whose host the server's certificate must name.
+///
+/// # Errors
+/// When the host cannot be in a certificate, or the handshake fails.
+pub async fn encrypt(config: Arc<ClientConfig>, address: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    let name = server_name(address::host(address)).map_err(io::Error::other)?;
+    TlsConnector::from(config).connect(name, stream).await
+}

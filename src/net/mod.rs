@@ -1,0 +1,9 @@
+//! Connections to servers: addresses, TLS, sockets, and the pauses between attempts. It knows no broker's protocol.
+
+pub mod address;
+pub mod backoff;
+#[cfg(any(feature = "nsq", feature = "pulsar", feature = "rabbitmq-stream", feature = "sls"))]
+pub mod connect;
+pub mod tls;
+#[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
+pub mod transport;

@@ -1,0 +1,21 @@
+//! TLS: the files that a scenario names, and the certificates and keys in them.
+
+#[cfg(any(feature = "nsq", feature = "pulsar", feature = "rabbitmq-stream", feature = "sls"))]
+mod identity;
+
+use std::path::PathBuf;
+
+#[cfg(any(feature = "nsq", feature = "pulsar", feature = "rabbitmq-stream", feature = "sls"))]
+pub use identity::*;
+
+/// How a client uses TLS. Every file is PEM.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tls {
+    /// Certificates of the authorities to trust; `None`: those of the system.
+    pub ca: Option<PathBuf>,
+    /// The client's own certificate and key.
+    pub certificate: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    /// Whether the server's certificate must name its host.
+    pub verify_host: bool,
+}

@@ -1,0 +1,132 @@
+//! Buffers of a connection: bytes to write, and bytes that were read and hold frames.
+
+use std::io::{self, ErrorKind};
+
+use super::Transport;
+
+/// The size of an empty read buffer, which is also the most that one read takes. It grows for a larger frame.
+const READ_BUFFER_BYTES: usize = 256 << 10;
+
+/// With less free space than this at its end, the buffer moves its unread bytes to its beginning.
+const LEAST_FREE_BYTES: usize = 64 << 10;
+
+/// Bytes to write.
+#[derive(Default)]
+pub struct WriteBuffer {
+    pub bytes: Vec<u8>,
+    written: usize,
+}
+
+impl WriteBuffer {
+    /// Bytes that the socket has not accepted yet.
+    pub fn unwritten(&self) -> usize {
+        self.bytes.len() - self.written
+    }
+
+    /// Writes as much as the socket accepts now. Returns whether that was everything.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub fn flush(&mut self, transport: &Transport) -> io::Result<bool> {
+        while self.unwritten() > 0 {
+            match transport.try_write(&self.bytes[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // Without this, written bytes would pile up for as long as the socket accepts less than everything.
+                    if self.written > READ_BUFFER_BYTES {
+                        self.bytes.drain(..self.written);
+                        self.written = 0;
+                    }
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.clear();
+        Ok(true)
+    }
+
+    /// Writes everything, waiting for the socket where necessary.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub async fn flush_all(&mut self, transport: &Transport) -> io::Result<()> {
+        while !self.flush(transport)? {
+            transport.writable().await?;
+        }
+        Ok(())
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.written = 0;
+    }
+}
+
+/// Bytes that were read, and the frames in them.
+pub struct ReadBuffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+    most: usize,
+}
+
+impl ReadBuffer {
+    /// For frames of at most `most` bytes.
+    pub fn new(most: usize) -> Self {
+        ReadBuffer { bytes: vec![0; READ_BUFFER_BYTES], start: 0, end: 0, most }
+    }
+
+    /// Reads once. Returns 0 when no data is available.
+    ///
+    /// # Errors
+    /// When the connection has ended or failed.
+    pub fn fill(&mut self, transport: &Transport) -> io::Result<usize> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.bytes.len() - self.end < LEAST_FREE_BYTES {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            if self.bytes.len() - self.end < LEAST_FREE_BYTES {
+                // A single frame fills nearly all of it. Decoding rejects a frame that is too large before it has arrived.
+                self.bytes.resize(self.bytes.len() * 2, 0);
+            }
+        }
+        match transport.try_read(&mut self.bytes[self.end..]) {
+            Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
+            Ok(count) => {
+                self.end += count;
+                Ok(count)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether [`ReadBuffer::next`] will return a frame.
+    ///
+    /// # Errors
+    /// Those of `decode`.
+    pub fn has_next<'a, F, E>(
+        &'a self,
+        decode: impl FnOnce(&'a [u8], usize) -> Result<Option<(F, usize)>, E>,
+    ) -> Result<bool, E> {
+        Ok(decode(&self.bytes[self.start..self.end], self.most)?.is_some())
+    }
+
+    /// The next whole frame, which `decode` finds at the beginning of the unread bytes, with its length. `None`: it has not
+    /// arrived completely.
+    ///
+    /// # Errors
+    /// Those of `decode`, which rejects a frame that is larger than the maximum before it has arrived.
+    #[inline]
+    pub fn next<'a, F, E>(
+        &'a mut self,
+        decode: impl FnOnce(&'a [u8], usize) -> Result<Option<(F, usize)>, E>,
+    ) -> Result<Option<F>, E> {
+        let ReadBuffer { bytes, start, end, most } = self;
+        let Some((frame, length)) = decode(&bytes[*start..*end], *most)? else { return Ok(None) };
+        *start += length;
+        Ok(Some(frame))
+    }
+}
