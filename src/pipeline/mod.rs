@@ -106,7 +106,7 @@ impl Pipeline {
     /// When a secret or a file cannot be read.
     pub async fn begin(config: &scenario::Pipeline, topic: &str, clock: Clock) -> Result<Self, String> {
         let mut columns: Vec<String> = Vec::new();
-        for field in config.sinks.iter().flat_map(|sink| &sink.fields) {
+        for field in config.sinks.iter().flat_map(|sink| &sink.needs.fields) {
             if !columns.contains(field) {
                 columns.push(field.clone());
             }

@@ -1,6 +1,20 @@
-//! What the scenario language has to know of a kind of broker, to refuse what it cannot do before anything connects.
+//! What the scenario language has to know of kinds of brokers and sinks, to refuse what they cannot do before anything
+//! connects. The caller gives the kinds: this module does not know which exist.
 
 use super::SaslMechanism;
+
+/// The kinds that a scenario may name.
+#[derive(Debug, Clone, Copy)]
+pub struct Kinds<'a> {
+    pub brokers: &'a [Descriptor],
+    pub sinks: &'a [SinkDescriptor],
+}
+
+impl<'a> Kinds<'a> {
+    pub fn sink(self, kind: &str) -> Option<&'a SinkDescriptor> {
+        self.sinks.iter().find(|descriptor| descriptor.kind == kind)
+    }
+}
 
 /// What a kind of broker is called and can do, known without connecting to it.
 #[derive(Debug, Clone, Copy)]

@@ -28,10 +28,9 @@ use self::consumer::{KafkaConsumer, begin_at_latest};
 use self::native::{Client, GroupPositions, Membership, Role, TopicHandle, name_of};
 use self::producer::KafkaProducer;
 use self::topics::Topics;
-use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, BrokerInfo, Progress, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::kafka::EmbeddedKafka;
-use crate::scenario::StartFrom;
+use crate::scenario::{Capabilities, Descriptor, StartFrom};
 
 /// One try at the cluster's metadata; between tries the client's trouble is looked at.
 const METADATA_TRY: Duration = Duration::from_millis(500);

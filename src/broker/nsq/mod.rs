@@ -34,8 +34,8 @@ use self::connect::{Dialer, Role};
 use self::connection::Connection;
 use self::consumer::NsqConsumer;
 use self::producer::NsqProducer;
-use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
+use crate::scenario::{Capabilities, Descriptor};
 
 /// Some nsqd, reached over publishing connections.
 pub struct NsqBroker {

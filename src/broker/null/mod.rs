@@ -16,11 +16,11 @@ use self::delivery::{Delivery, Member, TopicLog};
 pub use self::script::NullOptions;
 use self::script::Script;
 use self::server::Server;
-use super::registry::{Capabilities, Descriptor};
 use super::{
     Broker, BrokerError, BrokerInfo, Consumer, Outgoing, Producer, ReceiveError, Received, Setup, SubmitError,
     Subscription, Topic,
 };
+use crate::scenario::{Capabilities, Descriptor};
 
 /// The scripted broker.
 pub struct NullBroker {

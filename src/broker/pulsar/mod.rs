@@ -38,8 +38,8 @@ use self::pool::Pool;
 use self::producer::PulsarProducer;
 use self::wire::entry::Manner;
 use self::wire_producer::{WireProducer, WireProducers};
-use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic, tls};
+use crate::scenario::{Capabilities, Descriptor};
 
 /// A Pulsar cluster.
 pub struct PulsarBroker {

@@ -40,10 +40,9 @@ use self::connection::Connection;
 use self::consumer::RabbitmqStreamConsumer;
 use self::control::{Control, StreamLocation};
 use self::producer::{RabbitmqStreamProducer, StreamPublisher};
-use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::measure::Acks;
-use crate::scenario::{SaslMechanism, StartFrom};
+use crate::scenario::{Capabilities, Descriptor, SaslMechanism, StartFrom};
 
 const KIND: &str = "rabbitmq-stream";
 

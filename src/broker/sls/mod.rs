@@ -42,10 +42,9 @@ use self::producer::SlsProducer;
 use self::service::Service;
 use self::sign::{Signer, hex};
 use self::worker::{RetryRule, Traffic, Worker};
-use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::sls::{Emulator, Entrance, Key};
-use crate::scenario::StartFrom;
+use crate::scenario::{Capabilities, Descriptor, StartFrom};
 
 /// How long a new store may take until its shards are there.
 const STORE_POLL: Duration = Duration::from_millis(200);

@@ -135,8 +135,7 @@ fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
         problems.value(path, message, "let `pipeline.commit` be \"on_receipt\", knowing that a crash loses messages");
     }
     for (index, sink) in pipeline.sinks.iter().enumerate() {
-        let needs = crate::pipeline::sink::needs(sink);
-        if needs.offsets && !can {
+        if sink.needs.offsets && !can {
             let message = format!("messages from a broker of kind `{kind}` have no offset to be told apart by");
             let advice = "let `document_id` be \"generated\"";
             problems.value(KeyPath::of(&["pipeline", "sinks"]).index(index), message, advice);

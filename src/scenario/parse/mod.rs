@@ -30,13 +30,13 @@ use super::keys;
 use super::path::KeyPath;
 use super::problem::Problems;
 use super::{Output, Scenario};
-use crate::scenario::Descriptor;
+use crate::scenario::Kinds;
 
 pub(super) use properties::flatten as flatten_properties;
 
 /// What reading depends on besides the text.
 pub(super) struct Context<'a> {
-    pub descriptors: &'a [Descriptor],
+    pub kinds: Kinds<'a>,
     /// The scenario file's folder: relative paths start here.
     pub directory: &'a Path,
     /// The scenario's name where it gives none.
@@ -48,14 +48,8 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(descriptors: &'a [Descriptor], directory: &'a Path, default_name: String) -> Self {
-        Context {
-            descriptors,
-            directory,
-            default_name,
-            line_files: RefCell::default(),
-            payload_files: RefCell::default(),
-        }
+    pub(super) fn new(kinds: Kinds<'a>, directory: &'a Path, default_name: String) -> Self {
+        Context { kinds, directory, default_name, line_files: RefCell::default(), payload_files: RefCell::default() }
     }
 
     fn resolve(&self, path: &str) -> PathBuf {
