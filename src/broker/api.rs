@@ -5,7 +5,7 @@
 //! [`Producer::submit`] resolves when the client has *accepted* messages; each message's outcome arrives later, at an
 //! [`AckRecorder`](crate::measure::AckRecorder), with the [`SendTag`] the message was submitted with.
 
-use std::future::Future;
+use std::future::{Future, Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,11 +27,16 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// When no address answers, the name does not resolve, credentials are refused, or a property is unknown.
     fn connect(setup: Setup) -> impl Future<Output = Result<Self, BrokerError>> + Send;
 
-    /// Makes the topics that do not exist yet and returns the names of those it made: only they may be deleted.
+    /// Creates the topics that do not exist yet, and adds each of them to `created` at once, so that the caller can have them
+    /// removed even after an error. Only they may be removed.
     ///
     /// # Errors
-    /// When a topic exists with another shape than asked for, or cannot be made.
-    fn prepare(&self, topics: &[Topic]) -> impl Future<Output = Result<Vec<String>, BrokerError>> + Send;
+    /// When a topic exists with another shape than asked for, or cannot be created.
+    fn prepare(
+        &self,
+        topics: &[Topic],
+        created: &mut Vec<String>,
+    ) -> impl Future<Output = Result<(), BrokerError>> + Send;
 
     /// A sender bound to one topic. `producer_index` numbers the trial's producers from 0 and picks the connection.
     fn producer(
@@ -44,14 +49,14 @@ pub trait Broker: Sized + Send + Sync + 'static {
     fn consumer(&self, subscription: &Subscription)
     -> impl Future<Output = Result<Self::Consumer, BrokerError>> + Send;
 
-    /// What the client library and the broker say of themselves.
+    /// Names and versions of the client library and of the broker.
     fn identity(&self) -> BrokerInfo;
 
-    /// For each partition of `topic`, the offset that the next message to be written there will have; `None`: the broker has no
-    /// offsets, or did not answer in time.
-    fn end_offsets(&self, topic: &Topic) -> impl Future<Output = Option<Vec<u64>>> + Send {
+    /// For each partition of `topic`, the offset that the next message written there will have. The outer `None`: the broker
+    /// has no offsets. The inner one: it did not answer in time.
+    fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
         let _ = topic;
-        std::future::ready(None)
+        None::<Ready<Option<Vec<u64>>>>
     }
 
     /// What the client library has seen of its own queues and of the broker's answers since the last call.
@@ -59,7 +64,7 @@ pub trait Broker: Sized + Send + Sync + 'static {
         Telemetry::default()
     }
 
-    /// Gives up what is still in flight (its outcome stays unresolved), deletes `created` topics and disconnects.
+    /// Abandons messages in flight (their outcome stays unresolved), deletes `created` topics and disconnects.
     fn close(self, created: Vec<String>) -> impl Future<Output = Result<(), BrokerError>> + Send;
 }
 
@@ -71,62 +76,99 @@ pub trait Producer: Send + 'static {
     /// exactly once to an [`AckRecorder`](crate::measure::AckRecorder).
     ///
     /// # Errors
-    /// When the *first* message is refused; it will have no other outcome. The rest were not looked at.
+    /// When the *first* message is refused; it will have no other outcome. The other messages were not handled.
     fn submit(&mut self, batch: &[Outgoing<'_>]) -> impl Future<Output = Result<usize, SubmitError>> + Send;
+
+    /// Ends this producer. The engine calls it after the drain: each of its messages has its outcome, or is abandoned.
+    fn close(self) -> impl Future<Output = ()> + Send
+    where
+        Self: Sized,
+    {
+        ready(())
+    }
 }
 
 /// A member of a group: one task of the engine owns it.
 pub trait Consumer: Send + 'static {
-    /// Resolves when messages are there to be taken. Cancel-safe: it takes none.
+    /// Resolves when messages can be taken. Cancel-safe: it takes none.
     ///
     /// # Errors
     /// When receiving failed; a later call may succeed.
     fn ready(&mut self) -> impl Future<Output = Result<(), ReceiveError>> + Send;
 
-    /// Hands messages that are there to `each`, without waiting, and returns how many there were. Their arrival is the
-    /// moment at which the first of them is handed over, so all of them must be here by then: what is fetched from
-    /// elsewhere after that is for the next call.
+    /// Hands the messages that have arrived to `each`, without waiting, and returns how many there were. Their time of
+    /// arrival is taken when the first of them is handed over. Messages that arrive after that belong to the next call.
     ///
     /// # Errors
     /// When receiving failed after as many messages as were handed over.
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError>;
 
-    /// Says of each partition that all messages before the offset are done: a member that starts anew begins there. With
-    /// `confirmed` it waits, for a few seconds at most, until the broker has taken note. Only of members with
-    /// [`Progress::Kept`] or [`Progress::OfTheTrial`], and of brokers with the capability `offsets`.
+    /// This member's offsets; `None`: the broker has none.
+    fn offsets(&mut self) -> Option<&mut impl Offsets> {
+        None::<&mut NoOffsets>
+    }
+
+    /// Leaves the group.
+    fn close(self) -> impl Future<Output = ()> + Send
+    where
+        Self: Sized,
+    {
+        ready(())
+    }
+}
+
+/// The offsets of a member of a group, on a broker that numbers the messages of a partition.
+///
+/// Only members with [`Progress::Kept`] or [`Progress::OfTheTrial`] commit, and revoke partitions when the group requests it.
+pub trait Offsets: Send {
+    /// The partitions that are assigned to this member, each with the offset of the next message it will take, if that is
+    /// known yet. `None`: the group has not decided, or has revoked the partitions and not assigned new ones.
+    fn assigned(&mut self) -> Option<Vec<(u32, Option<u64>)>>;
+
+    /// Commits, for each partition, the offset of the first message that is not done: the next member begins there. With
+    /// `confirmed` it waits, for a few seconds at most, until the broker has confirmed it.
     ///
     /// # Errors
-    /// When the broker did not take note.
-    fn commit(&mut self, done: &[(u32, u64)], confirmed: bool) -> Result<(), ReceiveError> {
-        let _ = (done, confirmed);
-        Ok(())
-    }
+    /// When the broker refused the commit or did not confirm it.
+    fn commit(&mut self, next: &[(u32, u64)], confirmed: bool)
+    -> impl Future<Output = Result<(), ReceiveError>> + Send;
 
-    /// The partitions that the group has given to this member, each with the offset of the next message it will take, where
-    /// that is known by now; `None`: the broker has no offsets.
-    fn partitions(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
-        None
-    }
+    /// Whether the group requests this member's partitions back. The group waits until [`Offsets::revoke`]. Another member
+    /// will receive again what was taken from the partitions and not committed by then.
+    fn is_revocation_requested(&self) -> bool;
 
-    /// Whether the group has decided which partitions this member has, be it none.
-    fn has_joined(&self) -> bool {
-        true
-    }
-
-    /// Whether the group wants this member's partitions back. Until [`Consumer::let_go`] the group waits; what is taken from
-    /// them and not committed by then, another member will take again. Only of members that commit.
-    fn is_asked_to_let_go(&self) -> bool {
-        false
-    }
-
-    /// Lets the partitions go that the group wants back.
-    fn let_go(&mut self) {}
+    /// Returns the requested partitions to the group.
+    fn revoke(&mut self) -> impl Future<Output = ()> + Send;
 }
+
+/// The offsets of a broker that has none: no value of this type exists.
+enum NoOffsets {}
+
+impl Offsets for NoOffsets {
+    fn assigned(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
+        match *self {}
+    }
+
+    async fn commit(&mut self, _next: &[(u32, u64)], _confirmed: bool) -> Result<(), ReceiveError> {
+        match *self {}
+    }
+
+    fn is_revocation_requested(&self) -> bool {
+        match *self {}
+    }
+
+    async fn revoke(&mut self) {
+        match *self {}
+    }
+}
+
+/// How long producers and consumers may take to close.
+pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What a broker is given to connect with.
 pub struct Setup {
     pub config: BrokerConfig,
-    /// Where outcomes go; one [`AckRecorder`](crate::measure::AckRecorder) for each thread or task that learns of them.
+    /// Where outcomes go: one [`AckRecorder`](crate::measure::AckRecorder) for each thread or task that receives them.
     pub acks: Acks,
     /// Every payload of the trial. A payload for which [`PayloadPool::holds`] is true need not be copied as long as
     /// this handle is kept.
@@ -139,7 +181,7 @@ pub struct Setup {
     pub producers: usize,
     /// Most messages that all producers together may have in flight.
     pub in_flight: usize,
-    /// How long an answer is waited for while connecting, preparing and closing.
+    /// How long to wait for an answer while connecting, preparing and closing.
     pub timeout: Duration,
 }
 
@@ -151,7 +193,7 @@ pub struct Topic {
     pub replication: u32,
 }
 
-/// One consumer's place: a member of `group`, on `topic`.
+/// A member of `group`, on `topic`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
     pub group: String,
@@ -165,18 +207,18 @@ pub struct Subscription {
     pub progress: Progress,
 }
 
-/// What becomes of a group's progress.
+/// Whether a group commits its progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Nobody asks for it.
-    Unsaid,
+    /// Its members do not commit.
+    Uncommitted,
     /// Its members commit, and it is removed with the trial.
     OfTheTrial,
-    /// Its members commit, and another run goes on from there.
+    /// Its members commit, and another run continues from there.
     Kept,
 }
 
-/// A message on its way out.
+/// A message to send.
 #[derive(Debug, Clone, Copy)]
 pub struct Outgoing<'a> {
     pub payload: &'a [u8],
@@ -191,13 +233,13 @@ pub struct Outgoing<'a> {
 pub struct BrokerInfo {
     /// The client library and its version, `librdkafka 2.12.1`.
     pub client: String,
-    /// What the broker says of itself, if it does.
+    /// The broker's own name and version, if it reports them.
     pub broker: Option<String>,
-    /// The endpoint runs in this process, so no throughput of it means anything.
+    /// The endpoint runs in this process: its throughput says nothing about a broker.
     pub embedded: bool,
 }
 
-/// The client library's view of its queues and of the broker. `None`: the library does not tell.
+/// The client library's view of its queues and of the broker. `None`: the library does not report it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Telemetry {
     /// Most messages seen waiting in the client's queues.
@@ -205,7 +247,7 @@ pub struct Telemetry {
     /// Broker round trip in nanoseconds: 50th and 99th percentile of the library's last window.
     pub round_trip_p50_ns: Option<u64>,
     pub round_trip_p99_ns: Option<u64>,
-    /// Time for which producers were kept waiting because the client's queue was full, all together, in nanoseconds.
+    /// Time that producers waited because the client's queue was full, summed over them, in nanoseconds.
     pub queue_full_ns: u64,
     /// What crossed the wire since the last call, where brokermark's own client sends it.
     pub wire: Option<Wire>,
@@ -216,7 +258,7 @@ pub struct Telemetry {
 pub struct Wire {
     /// Requests sent, repeated ones included.
     pub requests: u64,
-    /// Requests that are to be sent again, because the broker or the network failed in a way that may pass.
+    /// Requests that are sent again after a temporary error of the broker or of the network.
     pub retried: u64,
     /// Requests that the broker refused because a quota was used up.
     pub quota_refusals: u64,
@@ -229,7 +271,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Wire) -> Wire {
         Wire {
             requests: self.requests + other.requests,

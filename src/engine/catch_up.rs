@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::interruption::InterruptiblePhase;
 use super::observer::Phase;
-use super::sampler::Sampler;
+use super::sampler::{Sampler, end_offsets};
 use super::trial::Running;
 use crate::broker::{Broker, Topic};
 use crate::measure::{Arrived, GroupAccount, GroupProgress, SubscriptionIndex};
@@ -107,7 +107,7 @@ impl Running<'_> {
             async move {
                 match is_empty {
                     true => Vec::new(),
-                    false => timeout(ANSWER, broker.end_offsets(&topic)).await.ok().flatten().unwrap_or(unknown),
+                    false => timeout(ANSWER, end_offsets(broker, &topic)).await.ok().flatten().unwrap_or(unknown),
                 }
             }
         };
@@ -226,7 +226,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         let Some(arrivals) = &self.running.arrivals else { return passed };
         // Where the broker has offsets, one that does not tell the ends is in trouble, and so may its consumers be.
         let has_offered_all = idle
-            && !B::DESCRIPTOR.capabilities.offsets
+            && self.broker.end_offsets(&self.running.topics[0]).is_none()
             && self.until - self.watches[group].quiet_since >= self.running.scenario.run.drain_deadline;
         let has_order = arrived.unordered + arrived.order_unchecked == 0;
         for (topic, described) in self.running.topics.iter().enumerate() {
@@ -310,7 +310,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         }
         let (broker, topics) = (self.broker, &self.running.topics);
         self.asked_at = Some(Instant::now());
-        self.asked = Some(async move { join_all(topics.iter().map(|topic| broker.end_offsets(topic))).await }.boxed());
+        self.asked = Some(async move { join_all(topics.iter().map(|topic| end_offsets(broker, topic))).await }.boxed());
     }
 
     fn answered(&mut self, ends: Ends) {

@@ -1,20 +1,20 @@
-//! The consumer task: takes what arrives and records it, until it is told to stop.
+//! The consumer task: takes what arrives and records it, until it is stopped.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::interruption::{InterruptiblePhase, Interruption};
-use crate::broker::{Consumer, ReceiveError, ReceivePause};
+use crate::broker::{CLOSE_TIMEOUT, Consumer, ReceiveError, ReceivePause};
 use crate::measure::{ArrivalRecorder, Clock, Errors};
 use crate::pipeline::Pipeline;
 
-/// How long consumers are waited for after the second signal.
+/// How long to wait for consumers after the second signal.
 const LAST_RECEIPT: Duration = Duration::from_secs(1);
 
-/// Receives until `stop` says so, through whatever errors; returns those it met.
+/// Receives until `stop` becomes true, then leaves the group; returns the errors that occurred on the way.
 pub async fn consume<C: Consumer>(
     mut consumer: C,
     mut recorder: ArrivalRecorder,
@@ -30,7 +30,7 @@ pub async fn consume<C: Consumer>(
         };
         let ready = tokio::select! {
             ready = round => ready,
-            _ = stop.wait_for(|stop| *stop) => return errors,
+            _ = stop.wait_for(|stop| *stop) => break,
         };
         let taken = ready.and_then(|()| {
             let mut batch = recorder.batch();
@@ -48,9 +48,12 @@ pub async fn consume<C: Consumer>(
         }
         tokio::task::coop::consume_budget().await;
     }
+    // One that is late is dropped.
+    let _ = timeout(CLOSE_TIMEOUT, consumer.close()).await;
+    errors
 }
 
-/// Waits until all consumers have ended: what they met, and what those that crashed said of it.
+/// Waits until all consumers have ended: the errors they met, and the messages of those that panicked.
 pub async fn ended(
     mut consumers: JoinSet<Errors>,
     pipeline: Option<&Pipeline>,
@@ -77,7 +80,7 @@ pub async fn ended(
             }
         }
     };
-    // Those that do not even end then are dropped with the set.
+    // Those that do not end by then are dropped with the set.
     let _ = interruption.finish(ending, LAST_RECEIPT).await;
     (met, crashes)
 }
@@ -88,7 +91,7 @@ mod tests {
     use crate::broker::Received;
     use crate::measure::{Arrivals, FailureClass, SubscriptionIndex};
 
-    /// Fails so many times, then tells the test that it was asked again.
+    /// Fails so many times, then signals that it was called again.
     struct Recovering {
         failures: usize,
         recovered: watch::Sender<bool>,

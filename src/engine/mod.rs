@@ -13,6 +13,7 @@
 
 mod catch_up;
 mod checkpoint;
+mod closing;
 mod collector;
 mod consuming;
 mod dispatch;

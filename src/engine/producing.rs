@@ -55,7 +55,7 @@ pub async fn closed_loop<P: Producer>(mut sender: Sender<P>, rule: WindowRule) -
         // Where nothing ever waits (a broker in this process), other tasks must still get their turn.
         tokio::task::coop::consume_budget().await;
     }
-    sender.sent(None)
+    sender.end(None)
 }
 
 /// Sends a batch in every round, then waits for its acknowledgements and for everybody else.
@@ -80,7 +80,7 @@ pub async fn in_rounds<P: Producer>(mut sender: Sender<P>, rule: WindowRule, rou
         }
         tokio::task::coop::consume_budget().await;
     }
-    sender.sent(None)
+    sender.end(None)
 }
 
 /// Sends by a send schedule that waits for nothing: what is due late goes out at once, with its own intended time.
@@ -130,7 +130,7 @@ pub async fn open_loop<P: Producer>(
         }
         if due.is_empty() {
             // The quota is used up: what comes later is not due any more.
-            return sender.sent(Some(measured_due));
+            return sender.end(Some(measured_due));
         }
         pacer.record_lateness(&lateness);
         let needed = rule.needed(window.submitted(), due.len() as u64);
@@ -149,7 +149,7 @@ pub async fn open_loop<P: Producer>(
     let ended_ns = trial_window.load_end_ns.min(trial_window.clock().now_ns());
     send_schedule.skip_until(trial_window.measure_start_ns.min(ended_ns).saturating_sub(trial_window.load_start_ns));
     measured_due += send_schedule.skip_until(ended_ns.saturating_sub(trial_window.load_start_ns));
-    sender.sent(Some(measured_due))
+    sender.end(Some(measured_due))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::EngineError;
+use super::closing::Closing;
 use super::consuming::consume;
 use super::pacer::Pacer;
 use super::producing::{WindowRule, closed_loop, in_rounds, open_loop};
@@ -67,7 +68,7 @@ impl Running<'_> {
         drop(joined);
         // The load begins with a group that is complete; one that is not by then misses nothing.
         let deadline = Instant::now() + CONTROL_TIMEOUT;
-        while pipeline.as_ref().is_some_and(|pipeline| !pipeline.has_joined()) && Instant::now() < deadline {
+        while pipeline.as_ref().is_some_and(|pipeline| !pipeline.is_assigned()) && Instant::now() < deadline {
             tokio::time::sleep(POLL).await;
         }
         Ok(tasks)
@@ -81,7 +82,7 @@ impl Running<'_> {
 
     fn progress(&self) -> Progress {
         match &self.scenario.pipeline {
-            None => Progress::Unsaid,
+            None => Progress::Uncommitted,
             Some(pipeline) if pipeline.group.is_some() => Progress::Kept,
             Some(_) => Progress::OfTheTrial,
         }
@@ -112,14 +113,14 @@ impl Running<'_> {
         }
     }
 
-    /// Starts one task per producer.
+    /// Starts one task per producer; each leaves its producer to be closed.
     pub fn start<P: Producer>(
         &self,
         producers: Vec<P>,
         trial_window: &Arc<TrialWindow>,
         quota: Quota,
         pacer: Option<&Arc<Pacer>>,
-    ) -> JoinSet<Sent> {
+    ) -> (JoinSet<Sent>, Closing<P>) {
         let settings = &self.scenario.producers;
         let quota = Arc::new(quota);
         let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), trial_window.clone()));
@@ -137,10 +138,10 @@ impl Running<'_> {
             batch: settings.batch as u64,
             confirm: settings.confirm,
         };
-        let mut tasks = JoinSet::new();
+        let (mut tasks, closing) = (JoinSet::new(), Closing::new());
         for (producer_index, producer) in producers.into_iter().enumerate() {
             let keys = KeySource::new(settings.keys, producer_index, settings.count, self.scenario.payload.seed);
-            let sender = Sender::new(producer, producer_index, shared.clone(), keys);
+            let sender = Sender::new(producer, producer_index, shared.clone(), closing.clone(), keys);
             match (&self.scenario.load, pacer) {
                 (Load::Open(schedule), Some(pacer)) => {
                     let send_schedule = SendSchedule::new(schedule, producer_index, settings.count);
@@ -150,7 +151,7 @@ impl Running<'_> {
                 _ => tasks.spawn(closed_loop(sender, rule)),
             };
         }
-        tasks
+        (tasks, closing)
     }
 
     /// The size that all payloads share, if they do.

@@ -75,14 +75,12 @@ pub async fn run<B: Broker>(
         .ok_or(EngineError::Interrupted)??;
     let topics = topics(scenario, identity);
     // Not given up for a signal: it would not be known which topics are there.
-    let created = match broker.prepare(&topics).await {
-        Ok(created) => created,
-        Err(error) => {
-            // The error at hand says more than one about closing.
-            let _ = broker.close(Vec::new()).await;
-            return Err(error.into());
-        }
-    };
+    let mut created = Vec::new();
+    if let Err(error) = broker.prepare(&topics, &mut created).await {
+        // This error says more than one about closing.
+        let _ = broker.close(created).await;
+        return Err(error.into());
+    }
     let trial = Running { scenario, identity, started_at, topics, acks, arrivals, payloads, open };
     let result = trial.run(&broker, &created, interruption, observer).await;
     if let Ok(outcome) = &result {
@@ -156,7 +154,7 @@ impl Running<'_> {
         let trial_window = Arc::new(trial_window);
         let pacing = self.scenario.pacing;
         let pacer = self.open.then(|| Arc::new(Pacer::start(clock, self.scenario.producers.count, pacing)));
-        let tasks = self.start(producers, &trial_window, quota, pacer.as_ref());
+        let (tasks, producers) = self.start(producers, &trial_window, quota, pacer.as_ref());
         let parts = match (&self.scenario.load, trial_window.nominal_end_ns()) {
             (Load::Open(schedule), Some(end_ns)) => {
                 schedule.parts(trial_window.measure_start_ns - load_start_ns, end_ns - load_start_ns)
@@ -192,6 +190,7 @@ impl Running<'_> {
         while self.acks.in_flight() > 0 && Instant::now() < deadline && !wait.is_over() {
             sampler.wait(Phase::Drain).await;
         }
+        let _ = interruption.finish(producers.close(), LAST_ANSWER).await;
         let mut end = load.end;
         if self.acks.in_flight() > 0 && wait.is_over() {
             end = end.interrupted();

@@ -11,6 +11,7 @@ mod honesty;
 mod honesty_verdict;
 mod honesty_verification;
 mod honesty_window;
+mod pipeline;
 mod results;
 mod scenario;
 mod schema;

@@ -121,18 +121,17 @@ impl Broker for PulsarBroker {
         })
     }
 
-    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
         let named: Vec<(TopicName, Topic)> =
             topics.iter().map(|topic| (self.name(&topic.name), topic.clone())).collect();
         let found = tokio::task::block_in_place(|| self.admin.prepare(&named))?;
-        let mut made = Vec::new();
         for (topic, (partitions, is_made)) in topics.iter().zip(found) {
             lock(&self.partitions).insert(topic.name.clone(), partitions);
             if is_made {
-                made.push(topic.name.clone());
+                created.push(topic.name.clone());
             }
         }
-        Ok(made)
+        Ok(())
     }
 
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {

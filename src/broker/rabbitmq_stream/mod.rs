@@ -105,8 +105,8 @@ impl Broker for RabbitmqStreamBroker {
         })
     }
 
-    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
-        self.control.prepare(topics).await
+    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
+        self.control.prepare(topics, created).await
     }
 
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<RabbitmqStreamProducer, BrokerError> {

@@ -176,14 +176,13 @@ impl Broker for SlsBroker {
         })
     }
 
-    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
         let mut service = self.service();
         let failed = |topic: &str, action: &'static str, reason: String| BrokerError::Topic {
             topic: topic.to_owned(),
             action,
             reason,
         };
-        let mut made = Vec::new();
         for Topic { name, partitions, .. } in topics {
             let store = store_name(name, &self.run_id);
             if !is_store_name(&store) {
@@ -201,15 +200,15 @@ impl Broker for SlsBroker {
                 }
                 Some(_) => {}
                 None => {
-                    let created = service.create(&store, *partitions).await;
-                    created.map_err(|fault| failed(name, "made", fault.to_string()))?;
-                    made.push(name.clone());
+                    let answer = service.create(&store, *partitions).await;
+                    answer.map_err(|fault| failed(name, "made", fault.to_string()))?;
+                    created.push(name.clone());
                 }
             }
         }
         // A new store is there a little later than the service says.
         let deadline = Instant::now() + self.timeout;
-        for name in &made {
+        for name in created.iter() {
             let store = store_name(name, &self.run_id);
             let shards = async |service: &mut Service| {
                 service.shards(&store).await.map_err(|fault| failed(name, "looked at", fault.to_string()))
@@ -221,7 +220,7 @@ impl Broker for SlsBroker {
                 tokio::time::sleep(STORE_POLL).await;
             }
         }
-        Ok(made)
+        Ok(())
     }
 
     async fn producer(&self, _slot: usize, topic: &Topic) -> Result<SlsProducer, BrokerError> {
