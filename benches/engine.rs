@@ -6,8 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use brokermark::broker::registry;
-use brokermark::engine::{Interruption, Observer, Phase, Second, TrialIdentity, run_scenario};
+use brokermark::engine::{Interruption, Observer, Phase, Second, TrialIdentity, kinds, run_scenario};
 use brokermark::measure::{Interval, Reception};
 use brokermark::scenario;
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -29,14 +28,8 @@ const LEAST_MESSAGES: u64 = 1_000_000;
 /// How long `messages` messages take.
 fn trial(runtime: &Runtime, text: &str, messages: u64) -> Duration {
     let sent = messages.max(LEAST_MESSAGES);
-    let plan = scenario::parse_for(
-        registry::descriptors(),
-        text,
-        "bench.toml",
-        &[format!("run.messages={sent}")],
-        Path::new("."),
-    )
-    .expect("the benchmark's scenarios are right");
+    let plan = scenario::parse_for(kinds(), text, "bench.toml", &[format!("run.messages={sent}")], Path::new("."))
+        .expect("the benchmark's scenarios are right");
     let identity = TrialIdentity { run_id: "bench".into(), tag: 1 };
     let (_signals, interrupted) = watch::channel(0);
     let interruption = Interruption::new(interrupted);

@@ -1,7 +1,7 @@
-//! Every kind of broker this build knows: adding one adds its line to the list at the end.
+//! The kinds of broker of this build. A new kind adds its line to the list below.
 
 use super::Broker;
-pub use crate::scenario::{Capabilities, Descriptor};
+use crate::scenario::Descriptor;
 
 /// Work that is the same for every broker, written once and compiled for each.
 pub trait Visitor {

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
-use crate::broker::registry::{Capabilities, Descriptor, descriptors};
+use crate::broker::registry::descriptors;
+use crate::scenario::{Capabilities, Descriptor};
 
 /// Prints the brokers of this build, as a list for people or as JSON.
 ///

@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use serde_json::json;
 
 use super::Exit;
-use crate::broker::registry;
+use crate::engine;
 use crate::record::point_values;
 use crate::scenario::{self, Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun};
 
@@ -26,7 +26,7 @@ pub struct CheckArguments {
 
 /// Validates the scenario and prints its plan.
 pub fn check(arguments: &CheckArguments, out: &mut dyn Write) -> Exit {
-    match scenario::load(&arguments.scenario, &arguments.overrides, registry::descriptors()) {
+    match scenario::load(&arguments.scenario, &arguments.overrides, engine::kinds()) {
         Ok(plan) => Exit::from_result(if arguments.json { as_json(&plan, out) } else { as_text(&plan, out) }),
         Err(error) => {
             eprintln!("{error}");

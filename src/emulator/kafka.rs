@@ -1,8 +1,7 @@
 //! librdkafka's mock cluster: a Kafka endpoint inside this process, for the quick start and for tests.
 //!
-//! It speaks the real protocol over loopback, but it is no broker: it keeps at most 5 MiB of each partition in memory and
-//! does in one thread what a broker does in many. Nothing measured against it says anything about Kafka, and every record
-//! of it says so.
+//! It speaks the real protocol over loopback, but it is not a broker: it keeps at most 5 MiB of each partition in memory,
+//! and one thread serves all. Figures measured against it say nothing about Kafka, and every record of it is marked so.
 
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
@@ -30,11 +29,11 @@ impl EmbeddedKafka {
         Ok(EmbeddedKafka { cluster })
     }
 
-    /// Makes a topic: the cluster does not answer the request that would.
+    /// Creates a topic: the cluster does not answer the request for that.
     ///
     /// # Errors
-    /// librdkafka's words, as for a replication factor above the number of brokers.
-    pub fn make_topic(&self, name: &str, partitions: u32, replication: u32) -> Result<(), String> {
+    /// librdkafka's error, as for a replication factor above the number of brokers.
+    pub fn create_topic(&self, name: &str, partitions: u32, replication: u32) -> Result<(), String> {
         self.cluster.create_topic(name, partitions as i32, replication as i32).map_err(|error| error.to_string())
     }
 

@@ -1,4 +1,4 @@
-//! From a scenario's kind of broker to the code compiled for it: the only dynamic call of a trial.
+//! The kinds that a scenario may name, and from one of them to the code compiled for it: the only dynamic call of a trial.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,7 +6,13 @@ use std::pin::Pin;
 use super::{EngineError, Interruption, Observer, Outcome, TrialIdentity, run};
 use crate::broker::registry::{self, Visitor};
 use crate::broker::{Broker, BrokerError};
-use crate::scenario::Scenario;
+use crate::pipeline::sink;
+use crate::scenario::{Kinds, Scenario};
+
+/// The kinds of brokers and sinks of this build.
+pub fn kinds() -> Kinds<'static> {
+    Kinds { brokers: registry::descriptors(), sinks: sink::descriptors() }
+}
 
 struct Trial<'a> {
     scenario: &'a Scenario,

@@ -13,7 +13,7 @@ use super::interruption::InterruptiblePhase;
 use super::observer::{Observer, Phase};
 use super::outcome::End;
 use super::sampler::{Rhythm, Sampler};
-use super::send::{self, Pacer, Sent, StallWatch, TrialWindow};
+use super::send::{self, Closing, Pacer, Sent, StallWatch, TrialWindow};
 use crate::broker::{Broker, Producer};
 use crate::load::due_by;
 use crate::measure::host::{HostSampler, HostUsage};
@@ -55,8 +55,8 @@ pub(super) struct Loaded {
 }
 
 impl<'a> LoadPhase<'a> {
-    /// Starts one task for each producer.
-    pub fn begin<P: Producer>(context: &'a TrialContext<'a>, producers: Vec<P>) -> Self {
+    /// Starts one task for each producer. The producers are to be closed when their messages have been answered.
+    pub fn begin<P: Producer>(context: &'a TrialContext<'a>, producers: Vec<P>) -> (Self, Closing<P>) {
         let scenario = context.scenario;
         let limits = &scenario.run;
         let quota = send::quota(context);
@@ -73,8 +73,8 @@ impl<'a> LoadPhase<'a> {
         let trial_window = Arc::new(trial_window);
         let pacer = || Arc::new(Pacer::start(clock, scenario.producers.count, scenario.pacing));
         let pacer = context.is_open_loop().then(pacer);
-        let tasks = send::start(context, producers, &trial_window, quota, pacer.as_ref());
-        LoadPhase {
+        let (tasks, closing) = send::start(context, producers, &trial_window, quota, pacer.as_ref());
+        let load = LoadPhase {
             context,
             trial_window,
             pacer,
@@ -86,7 +86,8 @@ impl<'a> LoadPhase<'a> {
             usage: None,
             end: End::Completed,
             crash: None,
-        }
+        };
+        (load, closing)
     }
 
     /// Samples this load for `observer`.

@@ -24,7 +24,7 @@ mod trial;
 #[cfg(test)]
 pub(crate) use collector::Collector;
 pub use collector::{PartTotals, Totals, WindowTotals};
-pub use dispatch::run_scenario;
+pub use dispatch::{kinds, run_scenario};
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{Observer, Phase, Second};
 pub use outcome::{Account, End, GroupOutcome, Ledger, Outcome, Times};

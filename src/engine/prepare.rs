@@ -42,14 +42,12 @@ pub(super) async fn prepare<'a, B: Broker>(
     let broker = interruption.phase().unless_over(connecting).await.ok_or(EngineError::Interrupted)??;
     let topics = topics(scenario, identity);
     // A signal does not end this: the engine must know which topics were created.
-    let created = match broker.prepare(&topics).await {
-        Ok(created) => created,
-        Err(error) => {
-            // An error while closing would hide the cause.
-            let _ = broker.close(Vec::new()).await;
-            return Err(error.into());
-        }
-    };
+    let mut created = Vec::new();
+    if let Err(error) = broker.prepare(&topics, &mut created).await {
+        // An error while closing would hide the cause.
+        let _ = broker.close(created).await;
+        return Err(error.into());
+    }
     Ok(Prepared {
         context: TrialContext { scenario, identity, started_at, topics, acks, arrivals, payloads },
         broker,

@@ -23,6 +23,11 @@ const LEAST_SAMPLES: u32 = 10;
 const EARLY_SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 const EARLY: Duration = Duration::from_secs(10);
 
+/// The offsets that the next messages of `topic` will have; `None`: the broker has no offsets, or did not answer in time.
+pub(super) async fn end_offsets(broker: &impl Broker, topic: &Topic) -> Option<Vec<u64>> {
+    broker.end_offsets(topic)?.await
+}
+
 /// When samples are taken.
 #[derive(Debug, Clone)]
 pub(super) struct Rhythm {
@@ -159,7 +164,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
                 return;
             }
         }
-        let asked = self.asked.get_or_insert_with(|| self.broker.end_offsets(self.topic).boxed());
+        let asked = self.asked.get_or_insert_with(|| end_offsets(self.broker, self.topic).boxed());
         tokio::select! {
             biased;
             ends = asked => self.answered(ends),
@@ -171,7 +176,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
     pub async fn measure_consumer_lag(&mut self) -> Option<u64> {
         self.consumer_lag = None;
         if self.pipeline.is_some() {
-            let asked = self.asked.get_or_insert_with(|| self.broker.end_offsets(self.topic).boxed());
+            let asked = self.asked.get_or_insert_with(|| end_offsets(self.broker, self.topic).boxed());
             if let Ok(ends) = timeout(SAMPLE_INTERVAL, asked).await {
                 self.answered(ends);
             }

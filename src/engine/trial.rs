@@ -16,6 +16,9 @@ use super::{EngineError, TrialIdentity, send};
 use crate::broker::Broker;
 use crate::measure::host::{self, HostUsage};
 
+/// How long producers may still be closed after the second signal.
+const LAST_CLOSE: Duration = Duration::from_millis(500);
+
 /// How long topics may still be removed after the second signal.
 const LAST_REMOVAL: Duration = Duration::from_secs(2);
 
@@ -63,7 +66,7 @@ async fn run_prepared<B: Broker>(
     let making = send::producers(context, broker);
     let producers = signals.unless_over(making).await.ok_or(EngineError::Interrupted)??;
 
-    let load = LoadPhase::begin(context, producers);
+    let (load, producers) = LoadPhase::begin(context, producers);
     let mut sampler = load.sampler(broker, observer, pipeline);
     let loaded = load.run(&signals, &mut sampler).await;
     if loaded.end == End::Interrupted {
@@ -73,6 +76,7 @@ async fn run_prepared<B: Broker>(
     let mut receiving = receiving.load_ended(loaded.end, &sampler);
     let mut end = loaded.end;
     drain(context, &mut sampler, || signals.is_over()).await;
+    let _ = interruption.finish(producers.close(), LAST_CLOSE).await;
     if context.acks.in_flight() > 0 && signals.is_over() {
         end = end.interrupted();
         signals = signals.next();

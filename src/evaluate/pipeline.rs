@@ -272,8 +272,11 @@ mod tests {
     use crate::scenario::{CommitPolicy, Parse};
 
     fn config() -> scenario::Pipeline {
-        let sink =
-            |kind: &str| scenario::Sink { kind: kind.to_owned(), options: Default::default(), fields: Vec::new() };
+        let sink = |kind: &str| scenario::Sink {
+            kind: kind.to_owned(),
+            options: Default::default(),
+            needs: Default::default(),
+        };
         scenario::Pipeline {
             parse: Parse::Json,
             timestamp: None,

@@ -79,7 +79,7 @@ fn trial(schedule: &str, seconds: u64, seed: u64) -> Trial {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("simulated.toml");
     std::fs::write(&file, text).unwrap();
-    crate::scenario::load(&file, &[], crate::broker::registry::descriptors()).unwrap().trials.remove(0)
+    crate::scenario::load(&file, &[], crate::engine::kinds()).unwrap().trials.remove(0)
 }
 
 fn messages(trial: &Trial, answers: Answers, seed: u64) -> Vec<Message> {

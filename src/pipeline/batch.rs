@@ -1,4 +1,4 @@
-//! A batch: messages copied side by side, with what was read from them.
+//! A batch: messages copied side by side, with the fields parsed from them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ pub struct Row {
     pub partition: u32,
     pub offset: u64,
     payload: Range<u32>,
-    /// When it was intended, in nanoseconds since the trial's epoch, which may lie before it; `None`: nobody knows.
+    /// When it was intended, in nanoseconds since the trial's epoch, which may lie before it; `None`: unknown.
     pub intended_ns: Option<i64>,
     /// Whether its times count: not in the warm-up.
     pub measured: bool,
@@ -27,6 +27,11 @@ impl Row {
         received_ns: u64,
     ) -> Self {
         Row { partition, offset, payload, intended_ns, measured, received_ns }
+    }
+
+    /// The time from intended until `at_ns`, both since the trial's epoch.
+    pub fn latency_ns(&self, at_ns: u64) -> Option<u64> {
+        self.intended_ns.map(|intended_ns| (at_ns as i64).saturating_sub(intended_ns).max(0) as u64)
     }
 
     pub(super) fn end(&self) -> usize {
@@ -46,14 +51,14 @@ pub enum Value {
     Text(Text),
 }
 
-/// Where a text's bytes are: in the payload, or, where that has them escaped, beside it.
+/// Where a text's bytes are: in the payload, or, if they are escaped there, beside it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Text {
     Plain(Range<u32>),
     Unescaped(Range<u32>),
 }
 
-/// A value with its text at hand.
+/// A value with its text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Field<'a> {
     Null,
@@ -67,7 +72,7 @@ pub enum Field<'a> {
 #[derive(Debug, Default)]
 pub struct Batch {
     pub number: u64,
-    /// Of the instance when it began to fill: stale once that has let its partitions go.
+    /// Of the instance when the batch began to fill: outdated once the instance has revoked its partitions.
     pub generation: u64,
     pub rows: Vec<Row>,
     /// Time spent waiting for its messages and taking them, and the moment it was closed.
@@ -87,7 +92,7 @@ impl Batch {
         self.rows.push(row(begin..self.bytes.len() as u32));
     }
 
-    /// Whether as many bytes more would be too many for the ranges.
+    /// Whether more bytes might be too many for the ranges.
     pub fn is_full_of_bytes(&self) -> bool {
         self.bytes.len() > (1 << 30)
     }
@@ -132,7 +137,7 @@ impl Batch {
     }
 }
 
-/// The generation of an instance's partitions: whoever writes a batch can see whether it still matters.
+/// The generation of an instance's partitions: a writer sees whether its batch is outdated.
 #[derive(Debug, Clone, Default)]
 pub struct Generation(Arc<AtomicU64>);
 

@@ -1,4 +1,5 @@
-//! Up to where a partition is done: batches end in any order, and a partition is done up to the first message that is not.
+//! Up to which offset a partition is done: batches end in any order, and a partition is done up to its first message that is
+//! not done.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,17 +11,17 @@ pub struct Commits {
 
 #[derive(Debug, Default)]
 struct Partition {
-    /// In the order in which they were taken: the batch, where the partition goes on behind it, and whether it is done.
+    /// In the order in which they were taken: the batch, the offset after it, and whether it is done.
     open: VecDeque<(u64, u64, bool)>,
-    /// Where the first batch began.
+    /// The first offset of the first batch.
     first: u64,
     done: Option<u64>,
-    said: Option<u64>,
+    committed: Option<u64>,
 }
 
 impl Commits {
-    /// Batch `number` holds messages of `partition` from `first` on, behind which that goes on at `next`; batches come in the
-    /// order in which they were taken.
+    /// Batch `number` holds messages of `partition` from `first` until before `next`. Batches begin in the order in which they
+    /// were taken.
     pub fn begin(&mut self, number: u64, partition: u32, first: u64, next: u64) {
         let partition = self.partitions.entry(partition).or_insert_with(|| Partition { first, ..Partition::default() });
         partition.open.push_back((number, next, false));
@@ -39,28 +40,28 @@ impl Commits {
         }
     }
 
-    /// Where partitions are done up to, of those that have got on since the last call.
+    /// The offsets up to which partitions are done, of those that have advanced since the last call.
     pub fn due(&mut self) -> Vec<(u32, u64)> {
-        let due = self.partitions.iter_mut().filter(|(_, partition)| partition.done != partition.said);
+        let due = self.partitions.iter_mut().filter(|(_, partition)| partition.done != partition.committed);
         due.filter_map(|(number, partition)| {
-            partition.said = partition.done;
+            partition.committed = partition.done;
             partition.done.map(|next| (*number, next))
         })
         .collect()
     }
 
-    /// Where every partition is done up to.
+    /// The offset up to which each partition is done.
     pub fn done(&self) -> Vec<(u32, u64)> {
         self.partitions.iter().filter_map(|(number, partition)| partition.done.map(|next| (*number, next))).collect()
     }
 
-    /// The first message of `partition` that is not done, if something of it is not.
+    /// The first message of `partition` that is not done, if there is one.
     pub fn open_from(&self, partition: u32) -> Option<u64> {
         let partition = self.partitions.get(&partition).filter(|partition| !partition.open.is_empty())?;
         Some(partition.done.unwrap_or(partition.first))
     }
 
-    /// The partitions are somebody else's now.
+    /// The partitions have been revoked.
     pub fn clear(&mut self) {
         self.partitions.clear();
     }
@@ -72,7 +73,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nothing_behind_a_gap_is_said() {
+    fn nothing_behind_a_gap_is_committed() {
         let mut commits = Commits::default();
         commits.begin(1, 0, 7, 10);
         commits.begin(2, 0, 10, 20);
@@ -87,10 +88,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is finished in whatever order: every message before what is said has been finished, and the first one
-        /// that is not said has not.
+        /// Every message before the committed offset is finished, and the one at it is not.
         #[test]
-        fn says_exactly_the_contiguous_beginning(
+        fn commits_exactly_the_contiguous_beginning(
             batches in proptest::collection::vec(proptest::collection::vec((0..3u32, 1..4u64), 1..4), 1..20),
             order in proptest::collection::vec(any::<proptest::sample::Index>(), 0..30),
         ) {
@@ -110,18 +110,18 @@ mod tests {
                 }
             }
             let mut finished = vec![false; batches.len()];
-            let mut said = [0u64; 3];
+            let mut committed = [0u64; 3];
             for index in order {
                 let number = index.index(batches.len());
                 finished[number] = true;
                 commits.finish(number as u64);
                 for (partition, next) in commits.due() {
-                    prop_assert!(next > said[partition as usize]);
-                    said[partition as usize] = next;
+                    prop_assert!(next > committed[partition as usize]);
+                    committed[partition as usize] = next;
                 }
                 for partition in 0..3 {
                     let expected = owners[partition].iter().take_while(|owner| finished[**owner]).count() as u64;
-                    prop_assert_eq!(said[partition], expected);
+                    prop_assert_eq!(committed[partition], expected);
                 }
             }
         }

@@ -1,14 +1,15 @@
-//! What a pipeline measures: each instance and its writers fill one [`Figures`], locked once a batch.
+//! What a pipeline measures. Each instance and its writers fill one [`Figures`], which is locked once for each batch.
 
 use std::collections::VecDeque;
 
+use super::batch::Batch;
 use super::parse::Unparsable;
 use crate::measure::{Distribution, ErrorTally, Errors};
 
-/// How many of the latest messages the seed's own figures are made from.
+/// How many of the latest messages the published benchmark computes its figures from.
 const WINDOW: usize = 1000;
 
-/// What one instance, or all of them, came to.
+/// The figures of one instance, or of all.
 #[derive(Debug, Clone, Default)]
 pub struct Figures {
     /// Messages received, and bytes of their payloads.
@@ -24,13 +25,13 @@ pub struct Figures {
     /// Waiting for messages and taking them.
     pub fetch: Stage,
     pub parse: Stage,
-    /// Having batches that no writer could take.
+    /// Waiting for a writer.
     pub blocked: Stage,
     /// Between closed and taken by a writer.
     pub wait: Stage,
     pub commit: Stage,
     pub commit_errors: Errors,
-    /// Rows that were given back to the group before they were written.
+    /// Rows whose partitions were revoked before they were written.
     pub abandoned: u64,
     pub sinks: Vec<SinkFigures>,
     pub latest: Latest,
@@ -43,15 +44,15 @@ pub struct Stage {
     pub per_batch: Distribution,
 }
 
-/// What one sink, or all connections to it, came to.
+/// The figures of one sink.
 #[derive(Debug, Clone, Default)]
 pub struct SinkFigures {
     pub written: u64,
-    /// Rows that the database said it had already.
+    /// Rows that the database had already.
     pub duplicates: u64,
-    /// Rows that it will never take.
+    /// Rows that it refused for good.
     pub refused: Errors,
-    /// What went wrong with batches; each was tried again.
+    /// Errors of batches; each batch was tried again.
     pub errors: Errors,
     pub retries: u64,
     /// From the first attempt to the acknowledgement.
@@ -61,7 +62,7 @@ pub struct SinkFigures {
     pub last_written_ns: u64,
 }
 
-/// The seed's window: the latest messages' latencies, in nanoseconds.
+/// The published benchmark's window: the latest messages' latencies, in nanoseconds.
 #[derive(Debug, Clone, Default)]
 pub struct Latest {
     latencies: VecDeque<u64>,
@@ -102,6 +103,23 @@ impl Stage {
 impl Figures {
     pub fn for_sinks(sinks: usize) -> Self {
         Figures { sinks: vec![SinkFigures::default(); sinks], ..Figures::default() }
+    }
+
+    /// Records a closed batch of `messages`, which were received from `first_ns` to `last_ns`.
+    pub fn record_batch(&mut self, messages: u64, first_ns: u64, last_ns: u64, batch: &Batch) {
+        self.consumed += messages;
+        self.batches += 1;
+        if self.first_received_ns == 0 {
+            self.first_received_ns = first_ns;
+        }
+        self.last_received_ns = self.last_received_ns.max(last_ns);
+        self.fetch.record(batch.fetch_ns);
+        for row in batch.rows.iter().filter(|row| row.measured) {
+            if let Some(latency_ns) = row.latency_ns(row.received_ns) {
+                self.receipt.record(latency_ns);
+                self.latest.record(latency_ns);
+            }
+        }
     }
 
     pub fn count_unparsable(&mut self, class: Unparsable, at_ns: u64, message: impl FnOnce() -> String) {
@@ -167,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seed_s_window_is_the_last_thousand_with_numpy_s_percentile() {
+    fn the_published_window_is_the_last_thousand_with_numpy_s_percentile() {
         let mut latest = Latest::default();
         assert_eq!(latest.mean_and_p99(), None);
         for latency in 0..5_000 {

@@ -1,15 +1,15 @@
-//! Consumers that do work: they parse what they receive, gather it in batches and write it to databases.
+//! Consumers that parse what they receive, gather it in batches and write it to databases.
 //!
-//! - `instance`: a member of the group; it receives, fills batches and commits. It has its `writer`s, each with a connection
-//!   to every sink.
+//! - `instance`: a member of the group. It receives, fills batches and commits.
+//! - `writer`: the instance's writers, each with a connection to every sink.
 //! - `batch`, `parse`: messages side by side, and the fields that sinks need of them.
-//! - `commit`: up to where a partition is done, whatever order batches end in.
-//! - `retry`: a batch is tried until it is in, or the run ends.
+//! - `commit`: up to which offset a partition is done, while batches end in any order.
+//! - `retry`: a batch is written again until the sink has it, or the run ends.
 //! - [`sink`]: the databases.
-//! - `figures`: what is measured of all this.
+//! - `figures`: what is measured.
 //!
-//! Nothing that was not written is committed (unless the scenario asks for it), so whatever ends this process, the next
-//! member of the group reads it again.
+//! A message is committed after it was written (unless the scenario asks otherwise). If this process ends before, the next
+//! member of the group receives it again.
 
 mod batch;
 mod commit;
@@ -39,10 +39,10 @@ use crate::measure::host::ProcessUsage;
 use crate::measure::{ArrivalRecorder, Clock, Errors};
 use crate::scenario;
 
-/// How long databases are asked for their own counts, all at the same time.
+/// How long to wait for the databases' own counts, all at the same time.
 const ASK: Duration = Duration::from_secs(60);
 
-/// What the instances are told.
+/// What the instances are to do.
 #[derive(Debug, Clone, Copy)]
 enum Order {
     Work,
@@ -63,12 +63,12 @@ struct Shared {
     finished: AtomicU64,
 }
 
-/// Where an instance stands.
+/// The progress of an instance.
 #[derive(Debug, Clone, Default)]
 struct PipelineProgress {
-    /// The group has given it its partitions.
-    joined: bool,
-    /// Each with the first message that is not done.
+    /// The group has assigned its partitions.
+    assigned: bool,
+    /// Each with the first message that is not done; `None`: not assigned, or the broker has no offsets.
     partitions: Option<Vec<(u32, Option<u64>)>>,
 }
 
@@ -81,13 +81,13 @@ pub struct Pipeline {
     begin_ns: u64,
 }
 
-/// What a trial's pipeline came to.
+/// The outcome of a trial's pipeline.
 pub struct Outcome {
     pub figures: Figures,
     /// Of each instance: messages received, when the last one was, and its latest.
     pub instances: Vec<(u64, u64, Latest)>,
     pub columns: Vec<String>,
-    /// What each sink's database said that it holds, before and after.
+    /// The row counts of each sink's database, before and after.
     pub row_counts: Vec<(Result<RowCount, String>, Result<RowCount, String>)>,
     /// Of this process while the pipeline worked.
     pub usage: ProcessUsage,
@@ -100,13 +100,13 @@ pub struct Outcome {
 }
 
 impl Pipeline {
-    /// Opens the sinks for messages of `topic`, without connecting, and asks their databases what they hold.
+    /// Opens the sinks for messages of `topic`, without connecting, and asks their databases for their row counts.
     ///
     /// # Errors
     /// When a secret or a file cannot be read.
     pub async fn begin(config: &scenario::Pipeline, topic: &str, clock: Clock) -> Result<Self, String> {
         let mut columns: Vec<String> = Vec::new();
-        for field in config.sinks.iter().flat_map(|sink| &sink.fields) {
+        for field in config.sinks.iter().flat_map(|sink| &sink.needs.fields) {
             if !columns.contains(field) {
                 columns.push(field.clone());
             }
@@ -142,7 +142,7 @@ impl Pipeline {
         self.begin_ns = self.shared.clock.now_ns();
     }
 
-    /// The work of one instance, until [`Pipeline::finish`]; returns what it met while receiving.
+    /// The work of one instance, until [`Pipeline::finish`]; returns the errors of receiving.
     pub fn instance<C: Consumer>(
         &self,
         number: usize,
@@ -150,9 +150,9 @@ impl Pipeline {
         recorder: ArrivalRecorder,
     ) -> impl Future<Output = Errors> + Send + 'static + use<C> {
         let writers = if self.shared.config.sinks.is_empty() { 0 } else { self.shared.config.writers };
-        let writers = (0..writers).map(|_| self.outlets()).collect();
-        let instance = instance::Instance::new(consumer, recorder, self.shared.clone(), number);
-        instance.work(writers, self.orders.subscribe())
+        let outlets = (0..writers).map(|_| self.outlets()).collect();
+        let instance = instance::Instance::new(consumer, recorder, self.shared.clone(), number, outlets);
+        instance.work(self.orders.subscribe())
     }
 
     fn outlets(&self) -> Vec<Outlet> {
@@ -160,7 +160,7 @@ impl Pipeline {
         connections.map(|sink| Outlet { sink, connected: false }).collect()
     }
 
-    /// What each sink's database says that it holds.
+    /// The row count of each sink's database.
     async fn row_counts(&self) -> Vec<Result<RowCount, String>> {
         let ask = |Outlet { mut sink, .. }: Outlet| async move {
             let held = async {
@@ -175,42 +175,42 @@ impl Pipeline {
         join_all(self.outlets().into_iter().map(ask)).await
     }
 
-    /// Whether the group has given every instance its partitions, be it none.
-    pub fn has_joined(&self) -> bool {
-        self.shared.progress.iter().all(|progress| lock(progress).joined)
+    /// Whether the group has assigned every instance its partitions, or none of them.
+    pub fn is_assigned(&self) -> bool {
+        self.shared.progress.iter().all(|progress| lock(progress).assigned)
     }
 
-    /// Messages that have been taken and are neither written nor given up.
+    /// Messages that have been taken and are neither written nor abandoned.
     pub fn in_hand(&self) -> u64 {
         let finished = self.finished();
         self.shared.received.load(Ordering::Acquire).saturating_sub(finished)
     }
 
-    /// Messages that nothing more is done with.
+    /// Messages that are written or abandoned.
     pub fn finished(&self) -> u64 {
         self.shared.finished.load(Ordering::Acquire)
     }
 
-    /// How far the partitions of these instances are behind their `ends`; `None`: that is not known right now.
+    /// How many messages the partitions of these instances are behind their `ends`; `None`: not known right now.
     pub fn consumer_lag(&self, ends: Option<&[u64]>) -> Option<u64> {
         let ends = ends?;
         let mut consumer_lag = 0;
         for progress in &self.shared.progress {
             let progress = lock(progress).clone();
-            for (partition, next) in progress.partitions.filter(|_| progress.joined)? {
+            for (partition, next) in progress.partitions? {
                 consumer_lag += ends.get(partition as usize)?.saturating_sub(next?);
             }
         }
         Some(consumer_lag)
     }
 
-    /// Tells the instances to finish what they have taken, by `deadline` at the latest. Told again, they finish at once.
+    /// Orders the instances to finish what they have taken, by `deadline` at the latest. After a second order they finish at
+    /// once.
     pub fn finish(&self, deadline: Instant) {
         self.orders.send_replace(Order::Finish(deadline));
     }
 
-    /// What it came to, after all instances have ended. The databases' own counts are not waited for any longer than until
-    /// `given_up` resolves.
+    /// The outcome after all instances have ended. The databases' own counts are waited for until `given_up` resolves.
     pub async fn outcome(
         self,
         consumer_lag: Option<u64>,
@@ -220,27 +220,27 @@ impl Pipeline {
         let usage = ProcessUsage::now().since(self.usage);
         let after = tokio::select! {
             after = self.row_counts() => after,
-            () = given_up => self.not_held("the run was ended before it answered"),
+            () = given_up => self.no_row_counts("the run was ended before it answered"),
         };
-        self.came_to(usage, after, consumer_lag, at_load_end)
+        self.outcome_with(usage, after, consumer_lag, at_load_end)
     }
 
-    /// What it came to so far.
+    /// The outcome so far.
     pub fn so_far(&self, consumer_lag: Option<u64>) -> Outcome {
-        self.came_to(
+        self.outcome_with(
             ProcessUsage::now().since(self.usage),
-            self.not_held("it is asked when the trial has ended"),
+            self.no_row_counts("it is asked when the trial has ended"),
             consumer_lag,
             None,
         )
     }
 
-    /// For each sink, why its database's count is not known.
-    fn not_held(&self, reason: &str) -> Vec<Result<RowCount, String>> {
+    /// For each sink, why the count of its database is not known.
+    fn no_row_counts(&self, reason: &str) -> Vec<Result<RowCount, String>> {
         self.shared.databases.iter().map(|_| Err(reason.to_owned())).collect()
     }
 
-    fn came_to(
+    fn outcome_with(
         &self,
         usage: ProcessUsage,
         after: Vec<Result<RowCount, String>>,

@@ -1,4 +1,4 @@
-//! How a batch reaches a sink: again and again, while the database is away, until it is in or nobody wants it any more.
+//! How a batch reaches a sink: it is written again until the sink has it or the batch is outdated.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::net::backoff::Backoff;
 /// Between attempts to write to a database that does not respond.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
-/// Where one sink's figures are, and what its deliveries are told by.
+/// What an instance's deliveries need: clock, figures, and the generation of its partitions.
 #[derive(Clone)]
 pub struct Delivery {
     pub clock: Clock,
@@ -27,8 +27,8 @@ pub struct Outlet {
 }
 
 impl Delivery {
-    /// Writes the batch to sink number `index`; false if it was given up because its partitions have been let go. The run's
-    /// deadline ends the task that waits here.
+    /// Writes the batch to sink number `index`; false if it was abandoned because its partitions have been revoked. The
+    /// run's deadline ends the task that waits here.
     pub async fn deliver(&self, index: usize, outlet: &mut Outlet, batch: &Batch) -> bool {
         let begin_ns = self.clock.now_ns();
         let mut backoff = BACKOFF;
@@ -49,7 +49,7 @@ impl Delivery {
                     backoff.pause().await;
                     continue;
                 }
-                // It will never take any of them.
+                // The sink refuses all of them for good.
                 Err(error) => {
                     Written { refused: vec![(error.class, error.message); batch.rows.len()], ..Written::default() }
                 }
@@ -81,8 +81,8 @@ impl Delivery {
         }
         let taken = written.rows + written.duplicates > 0;
         for row in batch.rows.iter().filter(|row| taken && row.measured) {
-            if let Some(intended_ns) = row.intended_ns {
-                sink.latency.record((now_ns as i64).saturating_sub(intended_ns).max(0) as u64);
+            if let Some(latency_ns) = row.latency_ns(now_ns) {
+                sink.latency.record(latency_ns);
             }
         }
     }

@@ -1,8 +1,22 @@
-//! Kinds of brokers and sinks as the scenario language knows them, so that it refuses what a kind cannot do.
+//! What the scenario language has to know of kinds of brokers and sinks, to refuse what they cannot do before anything
+//! connects. The caller gives the kinds: this module does not know which exist.
 
 use super::SaslMechanism;
 
-/// The name and capabilities of a kind of broker.
+/// The kinds that a scenario may name.
+#[derive(Debug, Clone, Copy)]
+pub struct Kinds<'a> {
+    pub brokers: &'a [Descriptor],
+    pub sinks: &'a [SinkDescriptor],
+}
+
+impl<'a> Kinds<'a> {
+    pub fn sink(self, kind: &str) -> Option<&'a SinkDescriptor> {
+        self.sinks.iter().find(|descriptor| descriptor.kind == kind)
+    }
+}
+
+/// What a kind of broker is called and can do, known without connecting to it.
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor {
     /// As in `broker.kind`.

@@ -32,23 +32,23 @@ pub mod units;
 
 pub use content::{Content, Payload, Size};
 pub use error::ScenarioError;
-pub use kind::{Capabilities, Descriptor, SinkDescriptor, SinkNeeds};
+pub use kind::{Capabilities, Descriptor, Kinds, SinkDescriptor, SinkNeeds};
 pub use masking::{is_secret_name, mask_override};
 pub use model::*;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::parse_for;
 pub use secret::Secret;
 
-/// Reads and checks the scenario file at `path`, with each of `overrides` (`producers.count=512`) applied to it, for the
-/// kinds of broker that `descriptors` describe.
+/// Reads and checks the scenario file at `path`, with each of `overrides` (`producers.count=512`) applied to it, for these
+/// kinds of brokers and sinks.
 ///
 /// Nothing is connected to. Relative paths in the scenario start at its own folder.
 ///
 /// # Errors
 /// When the file cannot be read, and for everything in it that is not right.
-pub fn load(path: &Path, overrides: &[String], descriptors: &[Descriptor]) -> Result<Plan, ScenarioError> {
+pub fn load(path: &Path, overrides: &[String], kinds: Kinds<'_>) -> Result<Plan, ScenarioError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| ScenarioError::single(format!("{}: the scenario cannot be read: {error}", path.display())))?;
     let directory = path.parent().unwrap_or(Path::new(""));
-    parse_for(descriptors, &text, &path.display().to_string(), overrides, directory)
+    parse_for(kinds, &text, &path.display().to_string(), overrides, directory)
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::SinkNeeds;
+
 /// Consumers that do work: parse what they receive and write it to databases.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pipeline {
@@ -62,12 +64,11 @@ pub enum ProducerMode {
 /// A database that batches are written to.
 #[derive(Clone, PartialEq)]
 pub struct Sink {
-    /// A kind that this build has ([`crate::pipeline::sink`]).
+    /// One of the kinds that were given ([`super::Kinds`]).
     pub kind: String,
     /// Its own keys, already checked by it.
     pub options: toml::Table,
-    /// The JSON fields that it needs of every message.
-    pub fields: Vec<String>,
+    pub needs: SinkNeeds,
 }
 
 /// Without the values of options, which may be secrets.
@@ -77,7 +78,7 @@ impl fmt::Debug for Sink {
             .debug_struct("Sink")
             .field("kind", &self.kind)
             .field("options", &self.options.keys().collect::<Vec<_>>())
-            .field("fields", &self.fields)
+            .field("needs", &self.needs)
             .finish()
     }
 }

@@ -15,15 +15,15 @@ use super::problem::{Problem, Problems, SourcePosition};
 use super::source::Source;
 use super::sweep::{self, Sweep};
 use super::{Plan, Point, Scenario, Trial};
-use crate::scenario::Descriptor;
+use crate::scenario::Kinds;
 
-/// Reads and checks a scenario's text, for these kinds of broker. `origin` names it in errors, and names the scenario
+/// Reads and checks a scenario's text, for these kinds of brokers and sinks. `origin` names it in errors, and names the scenario
 /// itself if it has no `name`; relative paths start at `directory`.
 ///
 /// # Errors
 /// For everything that is not right.
 pub fn parse_for(
-    descriptors: &[Descriptor],
+    kinds: Kinds<'_>,
     text: &str,
     origin: &str,
     overrides: &[String],
@@ -47,7 +47,7 @@ pub fn parse_for(
         ScenarioError::single(format!("{origin}: with its overrides, the scenario is not valid TOML: {error}"))
     })?;
     parse::flatten_properties(&mut table);
-    let context = Context::new(descriptors, directory, default_name(origin));
+    let context = Context::new(kinds, directory, default_name(origin));
     let points = read_points(&table, &source, &context)?;
     let (name, output) = parse::read_identity(&table, &context);
     let payload_files = context.payload_files.take();

@@ -15,6 +15,7 @@ mod honesty_verification;
 mod honesty_window;
 #[cfg(feature = "kafka")]
 mod kafka_client;
+mod pipeline;
 mod results;
 mod scenario;
 mod schema;

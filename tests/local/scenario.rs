@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use brokermark::broker::registry::{Capabilities, Descriptor, find};
+use brokermark::broker::registry::find;
+use brokermark::engine;
 use brokermark::scenario::{
-    CommitPolicy, Confirm, Content, Keys, Load, OutputFormat, Placement, Plan, ProducerMode, SaslMechanism, Scenario,
-    ScenarioError, Schedule, Secret, Size, StartFrom, parse_for,
+    Capabilities, CommitPolicy, Confirm, Content, Descriptor, Keys, Kinds, Load, OutputFormat, Placement, Plan,
+    ProducerMode, SaslMechanism, Scenario, ScenarioError, Schedule, Secret, Size, StartFrom, parse_for,
 };
 use serde::Deserialize;
 
@@ -83,10 +84,14 @@ fn echo() -> Descriptor {
     Descriptor { kind: "echo", capabilities, ..KINDS[1] }
 }
 
+fn with_sinks(brokers: &[Descriptor]) -> Kinds<'_> {
+    Kinds { brokers, ..engine::kinds() }
+}
+
 fn plan_with(text: &str, overrides: &[&str]) -> Result<Plan, ScenarioError> {
     let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
     let kinds = [KINDS[0], KINDS[1], echo()];
-    parse_for(&kinds, text, "tests/try.toml", &overrides, Path::new(""))
+    parse_for(with_sinks(&kinds), text, "tests/try.toml", &overrides, Path::new(""))
 }
 
 fn plan(text: &str) -> Plan {
@@ -679,14 +684,14 @@ fn a_sink_checks_its_own_keys_and_its_secrets_are_masked() {
         "kind = \"mongodb\"\naddress = \"h:1\"\ndatabase = \"d\"\ncollection = \"c\"\nfields = [\"a\"]\nusername = \"u\"\npassword = \"hunter2\"",
     );
     let plan = plan(&both);
-    assert_eq!(plan.trials[0].scenario.pipeline.as_ref().unwrap().sinks[0].fields, ["a"]);
+    assert_eq!(plan.trials[0].scenario.pipeline.as_ref().unwrap().sinks[0].needs.fields, ["a"]);
     assert!(!plan.text.contains("hunter2") && !plan.trials[0].document.to_string().contains("hunter2"));
     assert!(!format!("{:?}", plan.trials[0].scenario).contains("hunter2"));
 }
 
 #[test]
 fn the_table_of_a_missing_file() {
-    let error = brokermark::scenario::load(Path::new("nowhere.toml"), &[], &[]).unwrap_err().to_string();
+    let error = brokermark::scenario::load(Path::new("nowhere.toml"), &[], engine::kinds()).unwrap_err().to_string();
     assert!(error.starts_with("nowhere.toml: the scenario cannot be read"), "{error}");
 }
 
@@ -714,7 +719,7 @@ fn the_reference_shows_keys_that_exist() {
         // A broker that is built in checks its own table.
         let of_kind = |kind| find(kind).copied().unwrap_or(Descriptor { kind, check_options: |_| Ok(()), ..KINDS[0] });
         let kinds = [of_kind("kafka"), of_kind("pulsar"), KINDS[0]];
-        let refused = match parse_for(&kinds, &text, "reference", &overrides, Path::new(".")) {
+        let refused = match parse_for(with_sinks(&kinds), &text, "reference", &overrides, Path::new(".")) {
             Ok(_) => String::new(),
             Err(error) => error.to_string(),
         };

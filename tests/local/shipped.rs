@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use brokermark::broker::registry::{descriptors, find};
+use brokermark::broker::registry::find;
+use brokermark::engine::kinds;
 use brokermark::scenario::{ScenarioError, load};
 
 /// Every TOML file of `configs`, however deep.
@@ -18,7 +19,7 @@ fn scenarios(folder: &Path) -> Vec<PathBuf> {
 fn every_scenario_of_a_broker_that_is_built_in_is_accepted() {
     let mut accepted = 0;
     for path in scenarios(&Path::new(env!("CARGO_MANIFEST_DIR")).join("configs")) {
-        match load(&path, &[], descriptors()) {
+        match load(&path, &[], kinds()) {
             Ok(plan) => {
                 assert!(!plan.trials.is_empty(), "{}", path.display());
                 accepted += 1;

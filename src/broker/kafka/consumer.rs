@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::native::{Client, ConsumerQueue, Membership, Taken, class_of, name_of};
-use crate::broker::{BrokerError, Consumer, Progress, ReceiveError, Received, Subscription};
+use crate::broker::{BrokerError, Consumer, Offsets, Progress, ReceiveError, Received, Subscription};
 
 /// The group's events are served at least so often, as `max.poll.interval.ms` demands of a living member.
 const SERVE: Duration = Duration::from_millis(500);
@@ -16,16 +16,15 @@ const SERVE: Duration = Duration::from_millis(500);
 pub struct KafkaConsumer {
     queue: ConsumerQueue,
     arrived: Arc<Notify>,
-    /// Whether the queue may hold more than the last notification told of.
+    /// Whether the queue may hold more messages: it notifies only when it changes from empty to not empty.
     unread: bool,
     topic: String,
-    membership: Option<Arc<Membership>>,
-    /// Whether partitions are let go as soon as what was taken from them is recorded, as there is nothing to commit.
-    lets_go: bool,
+    /// Without commits, requested partitions are revoked as soon as the messages taken from them are recorded.
+    commits: bool,
 }
 
 impl KafkaConsumer {
-    /// Joins the group and waits until it has been given its partitions, where there is one for every member.
+    /// Joins the group and waits until its partitions are assigned, if there is one for every member.
     pub(super) async fn join(
         client: Client,
         subscription: &Subscription,
@@ -33,50 +32,47 @@ impl KafkaConsumer {
     ) -> Result<Self, BrokerError> {
         let topic = &subscription.topic;
         let cannot = |reason: String| BrokerError::Topic { topic: topic.name.clone(), action: "consumed", reason };
-        let membership = client.membership();
-        let queue =
-            ConsumerQueue::subscribe(client, &topic.name, membership.clone()).map_err(|code| cannot(name_of(code)))?;
+        let queue = ConsumerQueue::subscribe(client, &topic.name).map_err(|code| cannot(name_of(code)))?;
         let arrived = queue.arrived();
-        let lets_go = subscription.progress == Progress::Unsaid;
-        let mut consumer =
-            KafkaConsumer { queue, arrived, unread: true, topic: topic.name.clone(), membership, lets_go };
-        if !lets_go {
-            // It begins where the group has got to, whenever it is given its partitions, and may not throw messages away.
+        let commits = subscription.progress != Progress::Uncommitted;
+        let mut consumer = KafkaConsumer { queue, arrived, unread: true, topic: topic.name.clone(), commits };
+        if commits {
+            // It begins at the group's offsets whenever partitions are assigned to it, and may not discard messages.
             return Ok(consumer);
         }
         let deadline = Instant::now() + deadline;
-        while consumer.queue.assigned() == 0 {
+        while consumer.queue.assigned().is_empty() {
             if subscription.member >= topic.partitions as usize {
                 break;
             }
             if Instant::now() >= deadline {
-                return Err(cannot(format!("the group {} gave this member no partition", subscription.group)));
+                return Err(cannot(format!("the group {} assigned no partition to this member", subscription.group)));
             }
-            // Nothing has been sent yet, or it is older than the trial: nobody misses it.
+            // Messages that are there now are older than the trial.
             let taken = consumer.serve(|_| {});
             if let Some(code) = taken.error {
                 return Err(cannot(name_of(code)));
             }
             if taken.emptied {
-                // A group event may come without a message: look again soon.
+                // A group event may come without a message: check again soon.
                 let _ = timeout(Duration::from_millis(20), consumer.arrived.notified()).await;
             }
         }
         Ok(consumer)
     }
 
-    /// Takes what is queued and does what the group asks for.
+    /// Takes what is queued and does what the group requests.
     fn serve(&mut self, each: impl FnMut(Received<'_>)) -> Taken {
         let taken = self.queue.take(each);
-        if self.lets_go && self.is_asked_to_let_go() {
-            self.queue.let_go();
+        if !self.commits && self.is_revocation_requested() {
+            self.queue.revoke();
         }
         taken
     }
 }
 
-/// Makes a group that has no members yet begin at what is the latest message now, not at what will be when its first fetch
-/// happens to be answered.
+/// Makes a group without members begin at the message that is the latest now, not at the one that is the latest when its
+/// first fetch is answered.
 pub(super) fn begin_at_latest(
     client: &Client,
     subscription: &Subscription,
@@ -94,7 +90,7 @@ pub(super) fn begin_at_latest(
 impl Consumer for KafkaConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
         if !self.unread {
-            // Either way the queue is served: a group without messages has events, too.
+            // The queue is served after a timeout as well: a group without messages has events, too.
             let _ = timeout(SERVE, self.arrived.notified()).await;
         }
         self.unread = true;
@@ -103,7 +99,6 @@ impl Consumer for KafkaConsumer {
 
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let taken = self.serve(each);
-        // The queue tells only of its change from empty to not empty.
         self.unread = !taken.emptied;
         match taken.error {
             None => Ok(taken.messages),
@@ -111,25 +106,32 @@ impl Consumer for KafkaConsumer {
         }
     }
 
-    fn commit(&mut self, done: &[(u32, u64)], confirmed: bool) -> Result<(), ReceiveError> {
-        let commit = || self.queue.commit(&self.topic, done, confirmed);
-        let committed = if confirmed { tokio::task::block_in_place(commit) } else { commit() };
+    fn offsets(&mut self) -> Option<&mut impl Offsets> {
+        Some(self)
+    }
+
+    async fn close(self) {
+        // Leaving blocks until the coordinator has answered.
+        let _ = tokio::task::spawn_blocking(move || drop(self)).await;
+    }
+}
+
+impl Offsets for KafkaConsumer {
+    fn assigned(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
+        let is_assigned = self.queue.membership().is_none_or(Membership::is_assigned);
+        is_assigned.then(|| self.queue.assigned())
+    }
+
+    async fn commit(&mut self, next: &[(u32, u64)], confirmed: bool) -> Result<(), ReceiveError> {
+        let committed = self.queue.commit(&self.topic, next, confirmed).await;
         committed.map_err(|code| ReceiveError { class: class_of(code), message: name_of(code) })
     }
 
-    fn partitions(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
-        Some(self.queue.offsets())
+    fn is_revocation_requested(&self) -> bool {
+        self.queue.membership().is_some_and(Membership::is_revocation_requested)
     }
 
-    fn has_joined(&self) -> bool {
-        self.membership.as_ref().is_none_or(|membership| membership.has_joined())
-    }
-
-    fn is_asked_to_let_go(&self) -> bool {
-        self.membership.as_ref().is_some_and(|membership| membership.is_asked_to_let_go())
-    }
-
-    fn let_go(&mut self) {
-        self.queue.let_go();
+    async fn revoke(&mut self) {
+        self.queue.revoke();
     }
 }

@@ -25,13 +25,12 @@ use tokio::sync::OnceCell;
 use self::config::{KafkaOptions, Properties};
 use self::connection::{Connection, ConnectionError};
 use self::consumer::{KafkaConsumer, begin_at_latest};
-use self::native::{Client, GroupPositions, Membership, Role, TopicHandle, name_of};
+use self::native::{Client, GroupOffsets, Membership, Role, TopicHandle, name_of};
 use self::producer::KafkaProducer;
 use self::topics::Topics;
-use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, BrokerInfo, Progress, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::kafka::EmbeddedKafka;
-use crate::scenario::StartFrom;
+use crate::scenario::{Capabilities, Descriptor, StartFrom};
 
 /// One try at the cluster's metadata; between tries the client's trouble is looked at.
 const METADATA_TRY: Duration = Duration::from_millis(500);
@@ -59,7 +58,7 @@ pub struct KafkaBroker {
     /// Groups that leave a committed offset on the broker, and whether it has been made.
     committed_groups: Mutex<BTreeMap<String, Arc<OnceCell<()>>>>,
     /// Up to where groups that do not commit have read.
-    offsets: Mutex<BTreeMap<String, Arc<GroupPositions>>>,
+    offsets: Mutex<BTreeMap<String, Arc<GroupOffsets>>>,
     identity: BrokerInfo,
     timeout: Duration,
     /// Ends after the clients that are connected to it.
@@ -131,21 +130,14 @@ impl Broker for KafkaBroker {
         })
     }
 
-    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
-        match &self.embedded {
-            None => self.topics.prepare(topics).await,
-            Some(embedded) => {
-                for Topic { name, partitions, replication } in topics {
-                    embedded.make_topic(name, *partitions, *replication).map_err(|reason| BrokerError::Topic {
-                        topic: name.clone(),
-                        action: "made",
-                        reason,
-                    })?;
-                }
-                // They go with the cluster: there is nothing to remove.
-                Ok(Vec::new())
-            }
+    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
+        let Some(embedded) = &self.embedded else { return self.topics.prepare(topics, created).await };
+        for Topic { name, partitions, replication } in topics {
+            let created = embedded.create_topic(name, *partitions, *replication);
+            created.map_err(|reason| BrokerError::Topic { topic: name.clone(), action: "created", reason })?;
         }
+        // They end with the cluster: nothing has to be removed.
+        Ok(())
     }
 
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<KafkaProducer, BrokerError> {
@@ -168,7 +160,7 @@ impl Broker for KafkaBroker {
     async fn consumer(&self, subscription: &Subscription) -> Result<KafkaConsumer, BrokerError> {
         let properties = self.properties.for_consumer(&subscription.group, &subscription.properties);
         let (membership, own) = match subscription.progress {
-            Progress::Unsaid => {
+            Progress::Uncommitted => {
                 let offsets = lock(&self.offsets).entry(subscription.group.clone()).or_default().clone();
                 (Membership::resuming(offsets), &[][..])
             }
@@ -187,8 +179,9 @@ impl Broker for KafkaBroker {
         KafkaConsumer::join(client, subscription, self.timeout).await
     }
 
-    async fn end_offsets(&self, topic: &Topic) -> Option<Vec<u64>> {
-        self.topics.end_offsets(topic).await.ok()
+    fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
+        let ends = self.topics.end_offsets(topic);
+        Some(async move { ends.await.ok() })
     }
 
     fn identity(&self) -> BrokerInfo {

@@ -1,4 +1,4 @@
-//! Topics and groups: what is there, what is made, and what is removed again.
+//! Topics and groups: found, created and removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep};
 use super::config::Properties;
 use crate::broker::{BrokerError, Topic};
 
-/// How often new topics are looked for.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often to check whether new topics have leaders.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// Makes and removes topics, and removes groups.
+/// Creates and removes topics, and removes groups.
 pub struct Topics {
     admin: Arc<AdminClient<DefaultClientContext>>,
     timeout: Duration,
@@ -35,11 +35,11 @@ impl Topics {
         Ok(Topics { admin: Arc::new(admin), timeout })
     }
 
-    /// Makes those of `topics` that do not exist, waits until all have leaders, and names those it made.
+    /// Creates those of `topics` that do not exist, adds them to `created`, and waits until all have leaders.
     ///
     /// # Errors
-    /// When one exists with another number of partitions or replicas, or cannot be made.
-    pub async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+    /// When one exists with another number of partitions or replicas, or cannot be created.
+    pub async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
         let existing = self.existing()?;
         let mut missing = Vec::new();
         for topic in topics {
@@ -48,19 +48,18 @@ impl Topics {
                 None => missing.push(topic),
             }
         }
-        self.make(&missing).await?;
-        self.wait_for_leaders(topics).await?;
-        Ok(missing.into_iter().map(|topic| topic.name.clone()).collect())
+        self.create(&missing, created).await?;
+        self.wait_for_leaders(topics).await
     }
 
     /// The end of every partition of `topic`.
     ///
-    /// Asked over a connection of its own: a consumer's answers after the fetches before it, and on a producer's a question
-    /// that takes too long would end the connection, and with it what is on its way.
+    /// The request uses a connection of its own. On a consumer's connection it would be answered after the fetches before it.
+    /// On a producer's, a request that times out would end the connection, and with it the messages in flight.
     ///
     /// # Errors
-    /// When one of them is not told.
-    pub async fn end_offsets(&self, topic: &Topic) -> Result<Vec<u64>, KafkaError> {
+    /// When the broker does not answer for one of them.
+    pub fn end_offsets(&self, topic: &Topic) -> impl Future<Output = Result<Vec<u64>, KafkaError>> + Send + use<> {
         let (admin, timeout) = (self.admin.clone(), self.timeout);
         let (name, partitions) = (topic.name.clone(), topic.partitions);
         let end = move |partition| {
@@ -68,13 +67,13 @@ impl Topics {
             Ok(u64::try_from(end).unwrap_or(0))
         };
         let ask = move || (0..partitions as i32).map(end).collect();
-        tokio::task::spawn_blocking(ask).await.unwrap_or(Err(KafkaError::Canceled))
+        async { tokio::task::spawn_blocking(ask).await.unwrap_or(Err(KafkaError::Canceled)) }
     }
 
     /// Removes topics by name.
     ///
     /// # Errors
-    /// When the broker does not.
+    /// When the broker refuses or does not answer.
     pub async fn remove(&self, names: &[String]) -> Result<(), BrokerError> {
         if names.is_empty() {
             return Ok(());
@@ -98,7 +97,7 @@ impl Topics {
     /// Removes groups that have committed offsets.
     ///
     /// # Errors
-    /// When the broker does not.
+    /// When the broker refuses or does not answer.
     pub async fn remove_groups(&self, groups: &[String]) -> Result<(), BrokerError> {
         if groups.is_empty() {
             return Ok(());
@@ -114,12 +113,12 @@ impl Topics {
         Ok(())
     }
 
-    async fn make(&self, missing: &[&Topic]) -> Result<(), BrokerError> {
+    async fn create(&self, missing: &[&Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
         if missing.is_empty() {
             return Ok(());
         }
         let failed =
-            |topic: &str, reason: String| BrokerError::Topic { topic: topic.to_owned(), action: "made", reason };
+            |topic: &str, reason: String| BrokerError::Topic { topic: topic.to_owned(), action: "created", reason };
         let new: Vec<NewTopic<'_>> = missing
             .iter()
             .map(|topic| {
@@ -132,16 +131,19 @@ impl Topics {
             .create_topics(&new, &self.options())
             .await
             .map_err(|error| failed(&missing[0].name, error.to_string()))?;
+        let mut refused = None;
         for result in results {
-            if let Err((name, code)) = result {
-                let advice = match code {
-                    RDKafkaErrorCode::InvalidReplicationFactor => ": is `topology.replication` more than the brokers?",
-                    _ => "",
-                };
-                return Err(failed(&name, format!("{code}{advice}")));
+            match result {
+                Ok(name) => created.push(name),
+                Err(refusal) => refused = Some(refusal),
             }
         }
-        Ok(())
+        let Some((name, code)) = refused else { return Ok(()) };
+        let advice = match code {
+            RDKafkaErrorCode::InvalidReplicationFactor => ": is `topology.replication` more than the brokers?",
+            _ => "",
+        };
+        Err(failed(&name, format!("{code}{advice}")))
     }
 
     async fn wait_for_leaders(&self, topics: &[Topic]) -> Result<(), BrokerError> {
@@ -155,15 +157,15 @@ impl Topics {
                 None => return Ok(()),
                 Some(topic) if Instant::now() >= deadline => {
                     let reason = format!("no leader for all its partitions within {:?}", self.timeout);
-                    return Err(BrokerError::Topic { topic: topic.name.clone(), action: "made", reason });
+                    return Err(BrokerError::Topic { topic: topic.name.clone(), action: "created", reason });
                 }
-                Some(_) => sleep(LOOK).await,
+                Some(_) => sleep(CHECK_EVERY).await,
             }
         }
     }
 
-    /// Every topic of the cluster, and whether each of its partitions has a leader. Asking for one by name would make it
-    /// on brokers that do so.
+    /// Every topic of the cluster, and whether each of its partitions has a leader. Asking for one by name would create it
+    /// on brokers that create topics on demand.
     fn existing(&self) -> Result<Vec<(Topic, bool)>, BrokerError> {
         let metadata = tokio::task::block_in_place(|| self.admin.inner().fetch_metadata(None, self.timeout))
             .map_err(|error: KafkaError| BrokerError::Client { broker: "kafka", reason: error.to_string() })?;

@@ -34,8 +34,8 @@ use self::connect::{Connector, Role};
 use self::connection::Connection;
 use self::consumer::NsqConsumer;
 use self::producer::NsqProducer;
-use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
+use crate::scenario::{Capabilities, Descriptor};
 
 /// Some nsqd, reached over publishing connections.
 pub struct NsqBroker {
@@ -125,14 +125,13 @@ impl Broker for NsqBroker {
         Ok(NsqBroker { options, nodes, connector, admin, connections, run_id, version, timeout, assigned })
     }
 
-    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
-        let made = self.make(topics).await;
-        if made.is_err() {
-            // Nobody else knows of those that were made before the one that could not be.
-            let all = std::mem::take(&mut self.assigned().made);
-            let _ = self.remove(&all, &BTreeSet::new()).await;
+    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
+        for Topic { name, .. } in topics {
+            for http in self.http_addresses() {
+                self.prepare_at(http, name, created).await?;
+            }
         }
-        made
+        Ok(())
     }
 
     async fn producer(&self, _slot: usize, topic: &Topic) -> Result<NsqProducer, BrokerError> {
@@ -228,30 +227,27 @@ impl NsqBroker {
         channel
     }
 
-    /// Makes the topics that are not there on every nsqd whose HTTP address is known; the names of those made anywhere.
-    async fn make(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
-        let mut made = BTreeSet::new();
-        for Topic { name, .. } in topics {
-            let topic = self.topic_name(name);
-            for http in self.http_addresses() {
-                let failed = |action, reason| {
-                    let reason = format!(
-                        "nsqd at {http}: {reason} (`broker.nsq.http_addresses` says where its HTTP is, and an empty list does without)"
-                    );
-                    BrokerError::Topic { topic: name.clone(), action, reason }
-                };
-                let place = TopicLocation { http: http.to_owned(), topic: topic.clone() };
-                let found = self.admin.topic(http, &topic).await.map_err(|reason| failed("found", reason))?;
-                if found.is_none() {
-                    self.admin.create_topic(http, &topic).await.map_err(|reason| failed("made", reason))?;
-                    self.assigned().made.insert(place.clone());
-                    made.insert(name.clone());
-                }
-                let channels = found.and_then(|found| found.channels).into_iter().flatten();
-                self.assigned().found.insert(place, channels.map(|channel| channel.channel_name).collect());
+    /// Creates the topic at one nsqd, if it is not there.
+    async fn prepare_at(&self, http: &str, name: &str, created: &mut Vec<String>) -> Result<(), BrokerError> {
+        let topic = self.topic_name(name);
+        let failed = |action, reason| {
+            let reason = format!(
+                "nsqd at {http}: {reason} (`broker.nsq.http_addresses` says where its HTTP is, and an empty list does without)"
+            );
+            BrokerError::Topic { topic: name.to_owned(), action, reason }
+        };
+        let place = TopicLocation { http: http.to_owned(), topic: topic.clone() };
+        let found = self.admin.topic(http, &topic).await.map_err(|reason| failed("found", reason))?;
+        if found.is_none() {
+            self.admin.create_topic(http, &topic).await.map_err(|reason| failed("made", reason))?;
+            self.assigned().made.insert(place.clone());
+            if !created.iter().any(|one| one == name) {
+                created.push(name.to_owned());
             }
         }
-        Ok(made.into_iter().collect())
+        let channels = found.and_then(|found| found.channels).into_iter().flatten();
+        self.assigned().found.insert(place, channels.map(|channel| channel.channel_name).collect());
+        Ok(())
     }
 
     /// Removes all of it, whatever cannot be; the first trouble met.

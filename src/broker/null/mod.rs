@@ -1,26 +1,33 @@
 //! A broker in this process that does what its script says: it proves the measurements, and with an empty script it
 //! shows the most that the engine itself can do.
 //!
-//! - [`script`](NullOptions): the `[broker.null]` table and the fates it deals to messages.
-//! - `server`: acknowledges when the script says, on a thread of its own where that takes time.
-//! - `delivery`: hands messages to consumers, lossless or not.
+//! - [`script`](NullOptions): the `[broker.null]` table, and what happens to each message.
+//! - `server`: acknowledges at the scripted time, on a thread of its own where that is later.
+//! - `delivery`, `topic`, `group`, `member`: from the producer to the topic, its groups and each consumer's queue.
 
 mod delivery;
+mod group;
+mod member;
 mod script;
 mod server;
+#[cfg(test)]
+mod tests;
+mod topic;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::ready;
+use std::sync::{Arc, Mutex};
 
-use self::delivery::{Delivery, Member, TopicLog};
+use self::delivery::{Delivery, lock};
 pub use self::script::NullOptions;
 use self::script::Script;
 use self::server::Server;
-use super::registry::{Capabilities, Descriptor};
+use self::topic::{Membership, TopicLog};
 use super::{
-    Broker, BrokerError, BrokerInfo, Consumer, Outgoing, Producer, ReceiveError, Received, Setup, SubmitError,
+    Broker, BrokerError, BrokerInfo, Consumer, Offsets, Outgoing, Producer, ReceiveError, Received, Setup, SubmitError,
     Subscription, Topic,
 };
+use crate::scenario::{Capabilities, Descriptor};
 
 /// The scripted broker.
 pub struct NullBroker {
@@ -31,9 +38,8 @@ pub struct NullBroker {
 
 impl NullBroker {
     fn log(&self, topic: &Topic) -> Arc<TopicLog> {
-        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        let log = || Arc::new(TopicLog::new(topic.partitions, self.options.groups.clone()));
-        topics.entry(topic.name.clone()).or_insert_with(log).clone()
+        let log = || Arc::new(TopicLog::new(topic.partitions, self.options.clone()));
+        lock(&self.topics).entry(topic.name.clone()).or_insert_with(log).clone()
     }
 }
 
@@ -53,7 +59,7 @@ impl Broker for NullBroker {
             tls: false,
             sasl: &[],
             properties: false,
-            offsets: false,
+            offsets: true,
         },
         check_options: |options| options.try_into::<NullOptions>().map(drop),
     };
@@ -71,11 +77,16 @@ impl Broker for NullBroker {
         Ok(NullBroker { servers: servers.collect(), topics: Mutex::default(), options })
     }
 
-    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
-        for topic in topics {
+    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
+        for (number, topic) in topics.iter().enumerate() {
+            if self.options.refuse_topic == Some(number) {
+                let reason = "refused by the null broker's script".to_owned();
+                return Err(BrokerError::Topic { topic: topic.name.clone(), action: "created", reason });
+            }
             self.log(topic);
+            created.push(topic.name.clone());
         }
-        Ok(topics.iter().map(|topic| topic.name.clone()).collect())
+        Ok(())
     }
 
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<NullProducer, BrokerError> {
@@ -85,22 +96,23 @@ impl Broker for NullBroker {
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<NullConsumer, BrokerError> {
-        Ok(NullConsumer {
-            member: self.log(&subscription.topic).join(subscription),
-            left: self.options.consumer_panics_after,
-        })
+        let NullOptions { hide_ends, consumer_panics_after, .. } = &self.options;
+        let membership = self.log(&subscription.topic).join(subscription);
+        Ok(NullConsumer { membership, has_offsets: !hide_ends, left: *consumer_panics_after })
     }
 
-    async fn end_offsets(&self, topic: &Topic) -> Option<Vec<u64>> {
-        (!self.options.hide_ends).then(|| self.log(topic).end_offsets())
+    fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
+        (!self.options.hide_ends).then(|| ready(Some(self.log(topic).end_offsets())))
     }
 
     fn identity(&self) -> BrokerInfo {
         BrokerInfo { client: format!("brokermark {}", env!("CARGO_PKG_VERSION")), broker: None, embedded: false }
     }
 
-    async fn close(self, _created: Vec<String>) -> Result<(), BrokerError> {
-        tokio::time::sleep(self.options.removal_time).await;
+    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
+        if !created.is_empty() {
+            tokio::time::sleep(self.options.removal_time).await;
+        }
         self.servers.iter().for_each(|server| server.stop());
         Ok(())
     }
@@ -110,13 +122,13 @@ impl Broker for NullBroker {
 pub struct NullProducer {
     server: Arc<Server>,
     delivery: Arc<Delivery>,
-    /// Messages until it panics, if it is to.
+    /// Messages until it panics, if the script says so.
     left: Option<u64>,
 }
 
 impl Producer for NullProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
-        self.delivery.room().await;
+        self.delivery.capacity().await;
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(batch.len() as u64);
             assert!(*left > 0, "a producer crashed as the null broker's script says");
@@ -124,33 +136,55 @@ impl Producer for NullProducer {
         self.server.accept(batch, &self.delivery);
         Ok(batch.len())
     }
-}
 
-impl Drop for NullProducer {
-    fn drop(&mut self) {
-        self.server.producer_ends(&self.delivery);
+    async fn close(self) {
+        self.delivery.end();
     }
 }
 
 /// A member of a group on one topic of the scripted broker.
 pub struct NullConsumer {
-    member: Arc<Member>,
-    /// Messages until it panics, if it is to.
+    membership: Membership,
+    has_offsets: bool,
+    /// Messages until it panics, if the script says so.
     left: Option<u64>,
 }
 
 impl Consumer for NullConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
-        self.member.ready().await;
+        self.membership.member.ready().await;
         Ok(())
     }
 
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        let taken = self.member.take(each);
+        let taken = self.membership.member.take(each);
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(taken as u64);
             assert!(*left > 0, "a consumer crashed as the null broker's script says");
         }
         Ok(taken)
+    }
+
+    fn offsets(&mut self) -> Option<&mut impl Offsets> {
+        self.has_offsets.then_some(&mut self.membership)
+    }
+}
+
+impl Offsets for Membership {
+    fn assigned(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
+        Membership::assigned(self)
+    }
+
+    async fn commit(&mut self, next: &[(u32, u64)], _confirmed: bool) -> Result<(), ReceiveError> {
+        Membership::commit(self, next);
+        Ok(())
+    }
+
+    fn is_revocation_requested(&self) -> bool {
+        Membership::is_revocation_requested(self)
+    }
+
+    async fn revoke(&mut self) {
+        Membership::revoke(self);
     }
 }

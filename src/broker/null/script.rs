@@ -1,4 +1,4 @@
-//! The `[broker.null]` table, and the fates it deals out: exactly the share asked for, evenly spread.
+//! The `[broker.null]` table, and what happens to each message: exactly the share asked for, evenly spread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -45,17 +45,22 @@ pub struct NullOptions {
     /// Delivered, and answered with a refusal.
     #[serde(deserialize_with = "share")]
     pub fail_after_storing: f64,
-    /// Does not tell where its topics end, as a broker without offsets.
+    /// Behaves as a broker without offsets.
     pub hide_ends: bool,
-    /// What happens besides on the way to each group, by its number; groups without an entry get what is there.
+    /// What else happens on the way to each group, by its number. Groups without an entry receive all that is stored.
     pub groups: Vec<GroupOptions>,
-    /// Each consumer panics once it has handed over so many messages, as one with a bug would.
+    /// Each consumer panics after so many messages.
     pub consumer_panics_after: Option<u64>,
-    /// Each producer panics once it has been given so many messages.
+    /// Each producer panics after so many messages.
     pub producer_panics_after: Option<u64>,
-    /// How long it takes to remove the topics at the end.
+    /// A topic with this number, counted from 0, cannot be created.
+    pub refuse_topic: Option<usize>,
+    /// How long it takes to remove the topics at the end, if there are any.
     #[serde(deserialize_with = "duration")]
     pub removal_time: Duration,
+    /// How often the members of a group that commits exchange their partitions.
+    #[serde(deserialize_with = "duration")]
+    pub rebalance_every: Duration,
 }
 
 /// What happens to messages on their way to one group.
@@ -65,16 +70,16 @@ pub struct GroupOptions {
     /// Stored, and not delivered to this group.
     #[serde(deserialize_with = "share")]
     pub lose: f64,
-    /// Delivered twice, without notice.
+    /// Delivered twice, the second time not marked as a repetition.
     #[serde(deserialize_with = "share")]
     pub duplicate: f64,
-    /// Delivered twice, the second time announced as a repetition.
+    /// Delivered twice, the second time marked as a repetition.
     #[serde(deserialize_with = "share")]
     pub redeliver: f64,
-    /// Announced as a repetition, though delivered once.
+    /// Marked as a repetition, though delivered once.
     #[serde(deserialize_with = "share")]
     pub flag: f64,
-    /// Most messages per second that each member is given; without it, as many as there are.
+    /// Most messages per second that each member receives; without it, there is no limit.
     pub rate: Option<u64>,
 }
 
@@ -98,7 +103,7 @@ fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     }
 }
 
-/// What becomes of a message.
+/// What happens to a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fate {
     /// Answered with a refusal; delivered all the same if it is `stored`.
@@ -111,22 +116,22 @@ pub struct Fate {
     pub corrupted: bool,
 }
 
-/// The options at work: deals fates to all connections' messages together.
+/// Decides the fates of all connections' messages together.
 pub struct Script {
     pub options: NullOptions,
-    /// Asked once a batch, so it is found out once.
+    /// Computed once: it is needed for each batch.
     plain: bool,
     dealers: [Dealer; 7],
     /// Of late answers.
     late: Dealer,
 }
 
-/// Answers questions with yes in exactly the share asked for, evenly spread.
+/// Picks exactly the share asked for, evenly spread.
 #[derive(Debug, Default)]
 pub struct Dealer(AtomicU64);
 
 impl Dealer {
-    /// Of any `n` questions for the same share, exactly `floor(n × share)` are answered with yes.
+    /// Of `n` calls with the same share, exactly `floor(n × share)` return true.
     pub fn picks(&self, share: f64) -> bool {
         if share == 0.0 {
             return false;

@@ -1,11 +1,11 @@
-//! One connection's far end: takes messages and acknowledges them when the script says.
+//! The broker's end of one connection: it takes messages and acknowledges them at the scripted time.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::delivery::{Delivery, Message};
+use super::delivery::{Delivery, Message, lock};
 use super::script::{Fate, Script};
 use crate::broker::{FailureClass, Outgoing};
 use crate::measure::{AckBatch, AckRecorder, Clock, SendTag};
@@ -27,11 +27,14 @@ struct Queue {
     stopped: bool,
 }
 
-/// A message whose acknowledgement waits for its time, or a producer's end.
+/// A message that is acknowledged later.
 struct Pending {
     due_ns: u64,
     delivery: Arc<Delivery>,
-    message: Option<(SendTag, usize, Fate, Option<Message>)>,
+    send_tag: SendTag,
+    payload_bytes: usize,
+    fate: Fate,
+    message: Option<Message>,
 }
 
 impl Server {
@@ -47,7 +50,7 @@ impl Server {
 
     /// Takes a batch: each message will be acknowledged, failed or ignored, as its fate is.
     pub fn accept(&self, batch: &[Outgoing<'_>], delivery: &Arc<Delivery>) {
-        let delivered = delivery.is_heard();
+        let delivered = delivery.has_consumers();
         if self.script.takes_time() {
             self.enqueue(batch, delivery, delivered);
             return;
@@ -66,43 +69,32 @@ impl Server {
     }
 
     fn enqueue(&self, batch: &[Outgoing<'_>], delivery: &Arc<Delivery>, delivered: bool) {
-        let mut queue = self.lock();
+        let mut queue = lock(&self.queue);
         let now_ns = self.clock.now_ns();
         let first_ns = *queue.first_ns.get_or_insert(now_ns);
         let due_ns = first_ns + self.script.acknowledged_at(now_ns - first_ns);
         for outgoing in batch {
             let message = delivered.then(|| Message::new(outgoing));
             let fate = self.script.deal();
-            let message = Some((outgoing.stamp, outgoing.payload.len(), fate, message));
             let due_ns = due_ns + self.script.lateness().as_nanos() as u64;
-            let pending = Pending { due_ns, delivery: delivery.clone(), message };
-            // Nearly always at the end: only what is late has others come before it.
-            let place = queue.pending.iter().rposition(|other| other.due_ns <= due_ns).map_or(0, |before| before + 1);
-            queue.pending.insert(place, pending);
+            let (send_tag, payload_bytes) = (outgoing.stamp, outgoing.payload.len());
+            let pending = Pending { due_ns, delivery: delivery.clone(), send_tag, payload_bytes, fate, message };
+            // Nearly always at the end: only late answers have others before them.
+            let index = queue.pending.iter().rposition(|other| other.due_ns <= due_ns).map_or(0, |before| before + 1);
+            queue.pending.insert(index, pending);
         }
         drop(queue);
         self.changed.notify_one();
     }
 
-    /// What the producer's delivery still holds back may go, after all that it sent.
-    pub fn producer_ends(&self, delivery: &Arc<Delivery>) {
-        let mut queue = self.lock();
-        if queue.pending.is_empty() || queue.stopped {
-            delivery.let_go();
-        } else {
-            let due_ns = queue.pending.back().map_or(0, |last| last.due_ns);
-            queue.pending.push_back(Pending { due_ns, delivery: delivery.clone(), message: None });
-        }
-    }
-
     /// Ends the thread; what is queued stays unanswered.
     pub fn stop(&self) {
-        self.lock().stopped = true;
+        lock(&self.queue).stopped = true;
         self.changed.notify_one();
     }
 
     fn serve(&self) {
-        let mut queue = self.lock();
+        let mut queue = lock(&self.queue);
         loop {
             if queue.stopped {
                 return;
@@ -113,7 +105,7 @@ impl Server {
                 let ready: Vec<Pending> = queue.pending.drain(..due).collect();
                 drop(queue);
                 self.answer(ready);
-                queue = self.lock();
+                queue = lock(&self.queue);
                 continue;
             }
             queue = match queue.pending.front() {
@@ -129,23 +121,16 @@ impl Server {
 
     fn answer(&self, ready: Vec<Pending>) {
         let mut acks = self.recorder.batch();
-        for Pending { delivery, message, .. } in ready {
-            match message {
-                Some((stamp, bytes, fate, message)) => settle(&mut acks, stamp, bytes, fate, message, &delivery),
-                None => delivery.let_go(),
-            }
+        for Pending { delivery, send_tag, payload_bytes, fate, message, .. } in ready {
+            settle(&mut acks, send_tag, payload_bytes, fate, message, &delivery);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Lets a message meet its fate.
+/// Delivers and answers a message as its fate says.
 fn settle(
     acks: &mut AckBatch<'_>,
-    stamp: SendTag,
+    send_tag: SendTag,
     payload_bytes: usize,
     fate: Fate,
     message: Option<Message>,
@@ -158,8 +143,8 @@ fn settle(
         delivery.deliver(message, fate);
     }
     if fate.failed {
-        acks.failed(stamp, FailureClass::Injected, || "refused by the null broker's script".to_owned());
+        acks.failed(send_tag, FailureClass::Injected, || "refused by the null broker's script".to_owned());
     } else if !fate.ignored {
-        acks.acknowledged(stamp, payload_bytes);
+        acks.acknowledged(send_tag, payload_bytes);
     }
 }

@@ -38,10 +38,10 @@ use self::pool::Pool;
 use self::producer::PulsarProducer;
 use self::wire::entry::Manner;
 use self::wire_producer::{WireProducer, WireProducers};
-use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
 use crate::net::tls::TlsIdentity;
+use crate::scenario::{Capabilities, Descriptor};
 
 /// A Pulsar cluster.
 pub struct PulsarBroker {
@@ -123,18 +123,17 @@ impl Broker for PulsarBroker {
         })
     }
 
-    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
         let named: Vec<(TopicName, Topic)> =
             topics.iter().map(|topic| (self.name(&topic.name), topic.clone())).collect();
         let found = tokio::task::block_in_place(|| self.admin.prepare(&named))?;
-        let mut made = Vec::new();
         for (topic, (partitions, is_made)) in topics.iter().zip(found) {
             lock(&self.partitions).insert(topic.name.clone(), partitions);
             if is_made {
-                made.push(topic.name.clone());
+                created.push(topic.name.clone());
             }
         }
-        Ok(made)
+        Ok(())
     }
 
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {

@@ -158,29 +158,18 @@ impl Control {
     ///
     /// # Errors
     /// When one exists with another number of partitions, or cannot be made.
-    pub async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
-        let mut made = Vec::new();
-        let prepared = async {
-            for topic in topics {
-                match &self.streams(&topic.name).await?[..] {
-                    [] => {
-                        self.make(topic).await?;
-                        made.push(topic.name.clone());
-                    }
-                    found => agree(topic, found)?,
+    pub async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
+        for topic in topics {
+            match &self.streams(&topic.name).await?[..] {
+                [] => {
+                    self.make(topic).await?;
+                    created.push(topic.name.clone());
                 }
-                self.await_leaders(topic).await?;
+                found => agree(topic, found)?,
             }
-            Ok(())
-        };
-        match prepared.await {
-            Ok(()) => Ok(made),
-            Err(error) => {
-                // Nobody else knows of those that were made before the one that could not be.
-                let _ = self.remove(&made).await;
-                Err(error)
-            }
+            self.await_leaders(topic).await?;
         }
+        Ok(())
     }
 
     async fn make(&self, topic: &Topic) -> Result<(), BrokerError> {

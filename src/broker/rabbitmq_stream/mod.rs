@@ -40,10 +40,9 @@ use self::connection::Connection;
 use self::consumer::RabbitmqStreamConsumer;
 use self::control::{Control, StreamLocation};
 use self::producer::{RabbitmqStreamProducer, StreamPublisher};
-use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::measure::Acks;
-use crate::scenario::{SaslMechanism, StartFrom};
+use crate::scenario::{Capabilities, Descriptor, SaslMechanism, StartFrom};
 
 const KIND: &str = "rabbitmq-stream";
 
@@ -106,8 +105,8 @@ impl Broker for RabbitmqStreamBroker {
         })
     }
 
-    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
-        self.control.prepare(topics).await
+    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
+        self.control.prepare(topics, created).await
     }
 
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<RabbitmqStreamProducer, BrokerError> {

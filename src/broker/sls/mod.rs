@@ -43,11 +43,10 @@ use self::producer::SlsProducer;
 use self::service::Service;
 use self::sign::{Signer, hex};
 use self::worker::{Traffic, Worker};
-use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::sls::{Emulator, Entrance, Key};
 use crate::net::backoff::Backoff;
-use crate::scenario::StartFrom;
+use crate::scenario::{Capabilities, Descriptor, StartFrom};
 
 /// How long a new store may take until its shards are there.
 const STORE_POLL: Duration = Duration::from_millis(200);
@@ -176,14 +175,13 @@ impl Broker for SlsBroker {
         })
     }
 
-    async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
+    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
         let mut service = self.service();
         let failed = |topic: &str, action: &'static str, reason: String| BrokerError::Topic {
             topic: topic.to_owned(),
             action,
             reason,
         };
-        let mut made = Vec::new();
         for Topic { name, partitions, .. } in topics {
             let store = store_name(name, &self.run_id);
             if !is_store_name(&store) {
@@ -201,15 +199,15 @@ impl Broker for SlsBroker {
                 }
                 Some(_) => {}
                 None => {
-                    let created = service.create(&store, *partitions).await;
-                    created.map_err(|fault| failed(name, "made", fault.to_string()))?;
-                    made.push(name.clone());
+                    let answer = service.create(&store, *partitions).await;
+                    answer.map_err(|fault| failed(name, "made", fault.to_string()))?;
+                    created.push(name.clone());
                 }
             }
         }
         // A new store is there a little later than the service says.
         let deadline = Instant::now() + self.timeout;
-        for name in &made {
+        for name in created.iter() {
             let store = store_name(name, &self.run_id);
             let shards = async |service: &mut Service| {
                 service.shards(&store).await.map_err(|fault| failed(name, "looked at", fault.to_string()))
@@ -221,7 +219,7 @@ impl Broker for SlsBroker {
                 tokio::time::sleep(STORE_POLL).await;
             }
         }
-        Ok(made)
+        Ok(())
     }
 
     async fn producer(&self, _slot: usize, topic: &Topic) -> Result<SlsProducer, BrokerError> {

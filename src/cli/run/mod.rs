@@ -16,8 +16,7 @@ use self::progress::Progress;
 use self::recording::{Recording, Run};
 use super::Exit;
 use super::show::{View, summary};
-use crate::broker::registry;
-use crate::engine::{Interruption, TrialIdentity, run_scenario};
+use crate::engine::{self, Interruption, TrialIdentity, run_scenario};
 use crate::evaluate::{assemble_failed, environment, mask_secrets};
 use crate::record::{CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, probe};
 use crate::scenario::{self, Plan, Trial, WhenInvalid, units};
@@ -52,7 +51,7 @@ pub struct RunArguments {
 
 /// Runs the scenario.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
-    let plan = match scenario::load(&arguments.scenario, &arguments.overrides, registry::descriptors()) {
+    let plan = match scenario::load(&arguments.scenario, &arguments.overrides, engine::kinds()) {
         Ok(plan) => plan,
         Err(error) => {
             eprintln!("{error}");

@@ -16,7 +16,7 @@ use crate::engine::context::TrialContext;
 use crate::engine::interruption::InterruptiblePhase;
 use crate::engine::observer::Phase;
 use crate::engine::outcome::GroupOutcome;
-use crate::engine::sampler::Sampler;
+use crate::engine::sampler::{Sampler, end_offsets};
 use crate::measure::{Arrived, GroupProgress, SubscriptionIndex};
 
 /// Consumers that have received nothing for so long may have reached the ends: the broker is asked.
@@ -97,7 +97,7 @@ pub async fn starts<B: Broker>(context: &TrialContext<'_>, broker: &B, created: 
         async move {
             match is_empty {
                 true => Vec::new(),
-                false => timeout(ANSWER, broker.end_offsets(&topic)).await.ok().flatten().unwrap_or(unknown),
+                false => timeout(ANSWER, end_offsets(broker, &topic)).await.ok().flatten().unwrap_or(unknown),
             }
         }
     };
@@ -215,7 +215,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         let Some(arrivals) = &self.context.arrivals else { return passed };
         // A broker that has offsets and does not report end offsets has a fault, and its consumers may have one, too.
         let has_offered_all = idle
-            && !B::DESCRIPTOR.capabilities.offsets
+            && self.broker.end_offsets(&self.context.topics[0]).is_none()
             && self.until - self.watches[group].quiet_since >= self.context.scenario.run.drain_deadline;
         let has_order = arrived.unordered + arrived.order_unchecked == 0;
         for (topic, described) in self.context.topics.iter().enumerate() {
@@ -299,7 +299,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         }
         let (broker, topics) = (self.broker, &self.context.topics);
         self.asked_at = Some(Instant::now());
-        self.asked = Some(async move { join_all(topics.iter().map(|topic| broker.end_offsets(topic))).await }.boxed());
+        self.asked = Some(async move { join_all(topics.iter().map(|topic| end_offsets(broker, topic))).await }.boxed());
     }
 
     fn answered(&mut self, ends: Ends) {

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::broker::{Consumer, ReceiveError};
+use crate::broker::{CLOSE_TIMEOUT, Consumer, ReceiveError};
 use crate::engine::interruption::{InterruptiblePhase, Interruption};
 use crate::measure::{ArrivalRecorder, Clock, Errors};
 use crate::net::backoff::Backoff;
 use crate::pipeline::Pipeline;
 
-/// How long consumers are waited for after the second signal.
+/// How long to wait for consumers after the second signal.
 const LAST_RECEIPT: Duration = Duration::from_secs(1);
 
-/// Receives until `stop` is cancelled, and goes on after errors, which it returns.
+/// Receives until `stop` is cancelled, then leaves the group. Goes on after errors, and returns them.
 pub async fn consume<C: Consumer>(
     mut consumer: C,
     mut recorder: ArrivalRecorder,
@@ -31,7 +31,7 @@ pub async fn consume<C: Consumer>(
         };
         let ready = tokio::select! {
             ready = round => ready,
-            () = stop.cancelled() => return errors,
+            () = stop.cancelled() => break,
         };
         let taken = ready.and_then(|()| {
             let mut batch = recorder.batch();
@@ -49,6 +49,9 @@ pub async fn consume<C: Consumer>(
         }
         tokio::task::coop::consume_budget().await;
     }
+    // One that is late is dropped.
+    let _ = timeout(CLOSE_TIMEOUT, consumer.close()).await;
+    errors
 }
 
 /// Waits until all consumers have ended; returns their errors, and the messages of those that crashed.
@@ -78,7 +81,7 @@ pub async fn ended(
             }
         }
     };
-    // Those that do not even end then are dropped with the set.
+    // Those that do not end by then are dropped with the set.
     let _ = interruption.finish(ending, LAST_RECEIPT).await;
     (met, crashes)
 }

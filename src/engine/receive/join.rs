@@ -53,7 +53,7 @@ pub async fn consumers<B: Broker>(
     drop(joined);
     // The load begins with a group that is complete; one that is not by then misses nothing.
     let deadline = Instant::now() + CONTROL_TIMEOUT;
-    while pipeline.as_ref().is_some_and(|pipeline| !pipeline.has_joined()) && Instant::now() < deadline {
+    while pipeline.as_ref().is_some_and(|pipeline| !pipeline.is_assigned()) && Instant::now() < deadline {
         tokio::time::sleep(POLL).await;
     }
     Ok(tasks)
@@ -67,7 +67,7 @@ fn group_name(context: &TrialContext<'_>, group: usize, topic: usize) -> String 
 
 fn progress(context: &TrialContext<'_>) -> Progress {
     match &context.scenario.pipeline {
-        None => Progress::Unsaid,
+        None => Progress::Uncommitted,
         Some(pipeline) if pipeline.group.is_some() => Progress::Kept,
         Some(_) => Progress::OfTheTrial,
     }

@@ -28,5 +28,5 @@ pub async fn run<P: Producer>(mut sender: Sender<P>, rule: WindowRule) -> Sent {
         // Where nothing ever waits (a broker in this process), other tasks must still get their turn.
         tokio::task::coop::consume_budget().await;
     }
-    sender.sent(None)
+    sender.end(None)
 }

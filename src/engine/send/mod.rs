@@ -1,6 +1,7 @@
 //! The sending side of a trial: makes producers and starts a task for each.
 
 mod closed;
+mod closing;
 mod open;
 mod pacer;
 mod quota;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::task::JoinSet;
 
+pub use self::closing::Closing;
 pub use self::pacer::Pacer;
 use self::quota::Quota;
 use self::rounds::Rounds;
@@ -49,14 +51,14 @@ pub fn quota(context: &TrialContext<'_>) -> Quota {
     if settings.round_barrier { quota.in_rounds_of(round) } else { quota }
 }
 
-/// Starts one task per producer.
+/// Starts one task per producer; each leaves its producer to be closed.
 pub fn start<P: Producer>(
     context: &TrialContext<'_>,
     producers: Vec<P>,
     trial_window: &Arc<TrialWindow>,
     quota: Quota,
     pacer: Option<&Arc<Pacer>>,
-) -> JoinSet<Sent> {
+) -> (JoinSet<Sent>, Closing<P>) {
     let settings = &context.scenario.producers;
     let quota = Arc::new(quota);
     let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), trial_window.clone()));
@@ -71,10 +73,10 @@ pub fn start<P: Producer>(
     });
     let rule =
         WindowRule { in_flight: settings.in_flight as u64, batch: settings.batch as u64, confirm: settings.confirm };
-    let mut tasks = JoinSet::new();
+    let (mut tasks, closing) = (JoinSet::new(), Closing::new());
     for (producer_index, producer) in producers.into_iter().enumerate() {
         let keys = KeySource::new(settings.keys, producer_index, settings.count, context.scenario.payload.seed);
-        let sender = Sender::new(producer, producer_index, shared.clone(), keys);
+        let sender = Sender::new(producer, producer_index, shared.clone(), closing.clone(), keys);
         match (&context.scenario.load, pacer) {
             (Load::Open(schedule), Some(pacer)) => {
                 let send_schedule = SendSchedule::new(schedule, producer_index, settings.count);
@@ -84,7 +86,7 @@ pub fn start<P: Producer>(
             _ => tasks.spawn(closed::run(sender, rule)),
         };
     }
-    tasks
+    (tasks, closing)
 }
 
 /// Messages carry a trace header only if consumers read it, and in the payload only where it replaces filler bytes.

@@ -56,7 +56,7 @@ pub async fn run<P: Producer>(
         }
         if due.is_empty() {
             // The quota is used up: what comes later is not due any more.
-            return sender.sent(Some(measured_due));
+            return sender.end(Some(measured_due));
         }
         pacer.record_lateness(&lateness);
         let needed = rule.needed(window.submitted(), due.len() as u64);
@@ -75,5 +75,5 @@ pub async fn run<P: Producer>(
     let ended_ns = trial_window.load_end_ns.min(trial_window.clock().now_ns());
     send_schedule.skip_until(trial_window.measure_start_ns.min(ended_ns).saturating_sub(trial_window.load_start_ns));
     measured_due += send_schedule.skip_until(ended_ns.saturating_sub(trial_window.load_start_ns));
-    sender.sent(Some(measured_due))
+    sender.end(Some(measured_due))
 }

@@ -89,5 +89,5 @@ pub async fn run<P: Producer>(mut sender: Sender<P>, rule: WindowRule, rounds: A
         }
         tokio::task::coop::consume_budget().await;
     }
-    sender.sent(None)
+    sender.end(None)
 }

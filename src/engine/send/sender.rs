@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::closing::Closing;
 use super::quota::Quota;
 use super::trial_window::TrialWindow;
 use crate::broker::{Outgoing, Producer};
@@ -81,6 +82,7 @@ pub struct Sender<P> {
     producer: P,
     producer_index: usize,
     shared: Arc<Shared>,
+    closing: Closing<P>,
     keys: KeySource,
     next_payload: u64,
     sequence: u64,
@@ -105,7 +107,7 @@ struct Parts {
 }
 
 impl<P: Producer> Sender<P> {
-    pub fn new(producer: P, producer_index: usize, shared: Arc<Shared>, keys: KeySource) -> Self {
+    pub fn new(producer: P, producer_index: usize, shared: Arc<Shared>, closing: Closing<P>, keys: KeySource) -> Self {
         Sender {
             producer,
             producer_index,
@@ -113,6 +115,7 @@ impl<P: Producer> Sender<P> {
             // compress to nothing, only after all others.
             next_payload: producer_index as u64 * (shared.payloads.len() as u64 / shared.producers).max(1),
             shared,
+            closing,
             keys,
             sequence: 0,
             attempted: Attempted::default(),
@@ -131,8 +134,9 @@ impl<P: Producer> Sender<P> {
         &self.shared
     }
 
-    /// What was handed over, of `due` measured messages.
-    pub fn sent(&self, due: Option<u64>) -> Sent {
+    /// Ends the producer: what was handed over, of `due` measured messages.
+    pub fn end(self, due: Option<u64>) -> Sent {
+        self.closing.add(self.producer);
         Sent { producer_index: self.producer_index, attempted: self.attempted, due }
     }
 

@@ -117,16 +117,6 @@ pub fn descriptors() -> &'static [SinkDescriptor] {
     const { &DESCRIPTORS }
 }
 
-/// The kind of that name, if this build has it.
-pub fn find(kind: &str) -> Option<&'static SinkDescriptor> {
-    descriptors().iter().find(|descriptor| descriptor.kind == kind)
-}
-
-/// What a sink of a scenario needs of messages.
-pub fn needs(sink: &scenario::Sink) -> SinkNeeds {
-    find(&sink.kind).and_then(|kind| (kind.check_options)(sink.options.clone()).ok()).unwrap_or_default()
-}
-
 /// Opens a sink of a scenario, without connecting; `columns` are those of the batch.
 ///
 /// # Errors
@@ -141,6 +131,6 @@ pub fn open(
     let kind = KINDS.iter().find(|kind| kind.descriptor.kind == sink.kind);
     let kind = kind.ok_or_else(|| format!("this build has no sink of kind '{}'", sink.kind))?;
     let column = |field: &String| columns.iter().position(|name| name == field).unwrap_or_default();
-    let columns: Vec<usize> = sink.fields.iter().map(column).collect();
+    let columns: Vec<usize> = sink.needs.fields.iter().map(column).collect();
     (kind.open)(&Opening { options: &sink.options, columns: &columns, topic, clock, connections })
 }

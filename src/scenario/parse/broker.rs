@@ -12,12 +12,12 @@ pub(super) const KEYS: &[&str] = &["kind", "address", "addresses", "connections"
 
 pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(BrokerConfig, &'a Descriptor)> {
     let field = root.require("broker", "say which broker to load, as in `[broker]` with `kind = \"kafka\"`")?;
-    let kinds = context.descriptors.iter().map(|descriptor| descriptor.kind);
+    let kinds = context.kinds.brokers.iter().map(|descriptor| descriptor.kind);
     let known: Vec<&str> = KEYS.iter().copied().chain(kinds).collect();
     let fields = field.fields(&known)?;
     let descriptor = kind(&fields, context)?;
 
-    for other in context.descriptors.iter().filter(|other| other.kind != descriptor.kind) {
+    for other in context.kinds.brokers.iter().filter(|other| other.kind != descriptor.kind) {
         let reason =
             format!("`{}.{}` does not apply to a broker of kind `{}`", fields.path, other.kind, descriptor.kind);
         fields.forbid(other.kind, &reason, &format!("remove it, or write `kind = \"{}\"`", other.kind));
@@ -41,10 +41,10 @@ pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(Brok
 }
 
 fn kind<'a>(fields: &Fields<'_>, context: &Context<'a>) -> Option<&'a Descriptor> {
-    let kinds = || context.descriptors.iter().map(|descriptor| descriptor.kind);
+    let kinds = || context.kinds.brokers.iter().map(|descriptor| descriptor.kind);
     let field = fields.require("kind", &format!("it is one of {}", list(kinds())))?;
     let written = field.string()?;
-    let descriptor = context.descriptors.iter().find(|descriptor| descriptor.kind == written);
+    let descriptor = context.kinds.brokers.iter().find(|descriptor| descriptor.kind == written);
     if descriptor.is_none() {
         let advice = match closest(written, kinds()) {
             Some(near) => format!("did you mean `{near}`?"),

@@ -136,8 +136,7 @@ fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
         problems.value(path, message, "set `pipeline.commit = \"on-receipt\"`; a crash then loses messages");
     }
     for (index, sink) in pipeline.sinks.iter().enumerate() {
-        let needs = crate::pipeline::sink::needs(sink);
-        if needs.offsets && !can {
+        if sink.needs.offsets && !can {
             let message = format!("messages from a broker of kind `{kind}` have no offsets to make document ids from");
             let advice = "set `document_id = \"generated\"`";
             problems.value(KeyPath::of(&["pipeline", "sinks"]).index(index), message, advice);

@@ -29,7 +29,7 @@ use super::fields::{Field, Fields};
 use super::path::KeyPath;
 use super::problem::{Problems, Tables};
 use super::{Output, Scenario, sweep};
-use crate::scenario::Descriptor;
+use crate::scenario::Kinds;
 
 pub(super) use properties::flatten as flatten_properties;
 
@@ -53,7 +53,7 @@ pub(super) const TABLES: Tables = &[
 
 /// What reading depends on besides the text.
 pub(super) struct Context<'a> {
-    pub descriptors: &'a [Descriptor],
+    pub kinds: Kinds<'a>,
     /// The scenario file's folder: relative paths start here.
     pub directory: &'a Path,
     /// The scenario's name where it gives none.
@@ -65,14 +65,8 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(descriptors: &'a [Descriptor], directory: &'a Path, default_name: String) -> Self {
-        Context {
-            descriptors,
-            directory,
-            default_name,
-            line_files: RefCell::default(),
-            payload_files: RefCell::default(),
-        }
+    pub(super) fn new(kinds: Kinds<'a>, directory: &'a Path, default_name: String) -> Self {
+        Context { kinds, directory, default_name, line_files: RefCell::default(), payload_files: RefCell::default() }
     }
 
     fn resolve(&self, path: &str) -> PathBuf {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use toml::{Table, Value};
 
 use super::{Context, options};
-use crate::pipeline::sink;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::suggestion::{closest, list};
 use crate::scenario::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinkNeeds, SinksRun};
@@ -89,7 +88,7 @@ fn one(field: &Field<'_>, parse: Parse, context: &Context<'_>) -> Option<Sink> {
         field.refuse(format!("`{}` should be a table", field.path), "write `[[pipeline.sinks]]` with a `kind`");
         return None;
     };
-    let kinds = || sink::descriptors().iter().map(|descriptor| descriptor.kind);
+    let kinds = || context.kinds.sinks.iter().map(|descriptor| descriptor.kind);
     let Some(kind) = table.get("kind") else {
         let message = format!("`kind` is missing in `{}`", field.path);
         field.refuse(message, format!("this build knows {}", list(kinds())));
@@ -97,10 +96,10 @@ fn one(field: &Field<'_>, parse: Parse, context: &Context<'_>) -> Option<Sink> {
     };
     let kind = Field { value: kind, path: field.path.key("kind"), problems: field.problems };
     let written = kind.string()?;
-    let Some(descriptor) = sink::find(written) else {
+    let Some(descriptor) = context.kinds.sink(written) else {
         let advice = match closest(written, kinds()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if sink::descriptors().is_empty() => "this build has no sinks".to_owned(),
+            None if context.kinds.sinks.is_empty() => "this build has no sinks".to_owned(),
             None => format!("this build knows {}", list(kinds())),
         };
         kind.refuse(format!("unknown kind of sink \"{written}\""), advice);
@@ -121,5 +120,5 @@ fn one(field: &Field<'_>, parse: Parse, context: &Context<'_>) -> Option<Sink> {
         );
         field.refuse(message, "let `pipeline.parse` be \"json\"");
     }
-    Some(Sink { kind: written.to_owned(), options: own, fields: needs.fields })
+    Some(Sink { kind: written.to_owned(), options: own, needs })
 }

@@ -9,7 +9,8 @@ mod ending;
 mod schedules;
 
 use crate::harness::Bench;
-use brokermark::broker::registry::{Capabilities, find};
+use brokermark::broker::registry::find;
+use brokermark::scenario::Capabilities;
 
 /// A broker as a scenario names it.
 struct Broker {

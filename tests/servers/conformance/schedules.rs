@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use brokermark::broker::registry::descriptors;
+use brokermark::engine::kinds;
 use brokermark::record::{Headline, LoadModel};
 use brokermark::scenario::{Load, parse_for};
 
@@ -45,7 +45,7 @@ pub fn with_chance_are_kept(broker: &Broker) {
         trials = 2",
     );
     let records = records_of(&scenario);
-    let plan = parse_for(descriptors(), &scenario, "poisson.toml", &[], Path::new("")).unwrap();
+    let plan = parse_for(kinds(), &scenario, "poisson.toml", &[], Path::new("")).unwrap();
     let Load::Open(schedule) = &plan.trials[0].scenario.load else { panic!("not an open loop") };
     let expected = schedule.count_until(Duration::from_secs(1));
     let sent = records[0].counts.attempted;

@@ -15,7 +15,7 @@ use crate::load::PayloadPool;
 pub enum Role {
     /// Delivery reports, errors and statistics come as events.
     Producer,
-    /// Is told what its group gives and takes.
+    /// Its group calls back with what it assigns and requests back.
     Consumer(Membership),
 }
 
@@ -24,7 +24,7 @@ pub struct Client {
     client: NonNull<rd::rd_kafka_t>,
     /// Messages may point into the pool as long as the client lives: fields are dropped after it is destroyed.
     payloads: Option<Arc<PayloadPool>>,
-    /// What the group's callback is given, for as long as the client lives.
+    /// The argument of the group's callback, for as long as the client lives.
     membership: Option<Arc<Membership>>,
 }
 
@@ -86,9 +86,28 @@ impl Client {
         }
     }
 
-    /// Of a consumer, what its group asks of it.
-    pub fn membership(&self) -> Option<Arc<Membership>> {
-        self.membership.clone()
+    /// Of a consumer, its state in its group.
+    pub fn membership(&self) -> Option<&Membership> {
+        self.membership.as_deref()
+    }
+
+    /// Of a consumer, returns the partitions that the group requests back.
+    pub(super) fn revoke(&self) {
+        if let Some(membership) = &self.membership {
+            // SAFETY: it is the membership of this client, which is alive.
+            unsafe { membership.revoke(self.as_ptr()) };
+        }
+    }
+
+    /// Of a consumer, leaves the group. Without a coordinator that takes as long as a session.
+    pub(super) fn leave(&self) {
+        // SAFETY: as above.
+        unsafe {
+            if let Some(membership) = &self.membership {
+                membership.leave(self.as_ptr());
+            }
+            rd::rd_kafka_consumer_close(self.as_ptr());
+        }
     }
 
     pub(super) fn as_ptr(&self) -> *mut rd::rd_kafka_t {
@@ -119,6 +138,22 @@ impl Client {
         }
     }
 
+    /// The offset that the next message of the partition will have.
+    ///
+    /// # Errors
+    /// librdkafka's code when the broker does not answer within `timeout`.
+    pub fn end_offset(&self, topic: &str, partition: i32, timeout: Duration) -> Result<i64, rd::rd_kafka_resp_err_t> {
+        let name = CString::new(topic).map_err(|_| rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
+        let (mut begin, mut end) = (0, 0);
+        let timeout_ms = timeout.as_millis() as i32;
+        // SAFETY: the client is alive, the name terminated; both offsets outlive the call.
+        let code = unsafe {
+            let (topic, client) = (name.as_ptr(), self.as_ptr());
+            rd::rd_kafka_query_watermark_offsets(client, topic, partition, &mut begin, &mut end, timeout_ms)
+        };
+        if code == rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(end) } else { Err(code) }
+    }
+
     /// The cluster's id, once its metadata is known.
     pub fn cluster_id(&self) -> Option<String> {
         // SAFETY: the client is alive; the string, if any, is the caller's and freed by librdkafka's own function.
@@ -133,7 +168,7 @@ impl Client {
         }
     }
 
-    /// Gives up every message that is queued or on its way; each still gets its delivery report.
+    /// Abandons every message that is queued or in flight; each still gets its delivery report.
     pub fn purge(&self) {
         // SAFETY: the client is alive.
         unsafe { rd::rd_kafka_purge(self.as_ptr(), rd::RD_KAFKA_PURGE_F_QUEUE | rd::RD_KAFKA_PURGE_F_INFLIGHT) };

@@ -1,5 +1,6 @@
 //! A consuming client's messages, in batches, and a way to wait for them without a thread.
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -12,25 +13,27 @@ use tokio::sync::Notify;
 
 use super::client::Client;
 use super::membership::Membership;
+use super::partition_list::PartitionList;
 use crate::broker::{Received, TRACE_HEADER_NAME};
 
 /// How many messages are taken at a time.
 const FETCH: usize = 1024;
 
-/// How long the answer to a commit is waited for.
+/// `RD_KAFKA_PARTITION_UA`.
+const ANY_PARTITION: i32 = -1;
+
+/// How long to wait for the answer to a commit.
 const CONFIRM: Duration = Duration::from_secs(5);
 
 /// The queue of a member of a group.
 pub struct ConsumerQueue {
     queue: NonNull<rd::rd_kafka_queue_t>,
-    client: Client,
+    client: Arc<Client>,
     arrived: Arc<Notify>,
-    envelope_header: CString,
+    trace_header_name: CString,
     messages: Vec<*mut rd::rd_kafka_message_t>,
-    /// Partitions that were read to their end, with the offset of it: told of members that ask for
-    /// `enable.partition.eof`.
-    ended: Vec<(u32, u64)>,
-    membership: Option<Arc<Membership>>,
+    /// Partitions that were read to their end, with its offset: librdkafka reports it to members with `enable.partition.eof`.
+    ends: BTreeMap<u32, u64>,
     /// How far the messages of one fetch reached, partition after partition: empty between calls.
     reached: Vec<(u32, i64)>,
 }
@@ -43,95 +46,52 @@ impl ConsumerQueue {
     ///
     /// # Errors
     /// librdkafka's code when it cannot subscribe.
-    pub fn subscribe(client: Client, topic: &str, membership: Option<Arc<Membership>>) -> Result<Self, Code> {
-        let name = CString::new(topic).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
-        let envelope_header = CString::new(TRACE_HEADER_NAME).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
+    pub fn subscribe(client: Client, topic: &str) -> Result<Self, Code> {
+        let list = PartitionList::new(topic, &[(ANY_PARTITION, 0)])?;
+        let trace_header_name = CString::new(TRACE_HEADER_NAME).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
         let arrived = Arc::new(Notify::new());
-        // SAFETY: the client is alive, and this value owns it for longer than the queue. The list is destroyed after its
-        // last use. The callback's argument is the `Notify`, which the same value keeps alive until the callback has been
+        // SAFETY: the client is alive, and this value owns it for longer than the queue. The callback's argument is the `Notify`, which the same value keeps alive until the callback has been
         // disabled in `drop`.
         unsafe {
             rd::rd_kafka_poll_set_consumer(client.as_ptr());
             let Some(queue) = NonNull::new(rd::rd_kafka_queue_get_consumer(client.as_ptr())) else {
                 return Err(Code::RD_KAFKA_RESP_ERR__UNKNOWN_GROUP);
             };
-            let list = rd::rd_kafka_topic_partition_list_new(1);
-            rd::rd_kafka_topic_partition_list_add(list, name.as_ptr(), -1);
-            let code = rd::rd_kafka_subscribe(client.as_ptr(), list);
-            rd::rd_kafka_topic_partition_list_destroy(list);
+            let code = rd::rd_kafka_subscribe(client.as_ptr(), list.as_ptr());
             let opaque = Arc::as_ptr(&arrived).cast_mut().cast();
             rd::rd_kafka_queue_cb_event_enable(queue.as_ptr(), Some(notify), opaque);
             let consumer = ConsumerQueue {
                 queue,
-                client,
+                client: Arc::new(client),
                 arrived,
-                envelope_header,
+                trace_header_name,
                 messages: Vec::with_capacity(FETCH),
-                ended: Vec::new(),
-                membership,
+                ends: BTreeMap::new(),
                 reached: Vec::new(),
             };
-            if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(consumer) } else { Err(code) }
+            check(code).map(|()| consumer)
         }
     }
 
-    /// Makes the end of every partition of `topic` the group's committed offset: where a member begins that is given the
-    /// partition later, however late it asks. Call it before the group has members.
+    /// Makes the end of every partition of `topic` the group's committed offset: where a member begins that is assigned the
+    /// partition later. Call it before the group has members.
     ///
     /// # Errors
     /// librdkafka's code when the ends cannot be asked for or committed within `timeout`.
     pub fn commit_ends(client: &Client, topic: &str, partitions: u32, timeout: Duration) -> Result<(), Code> {
-        let name = CString::new(topic).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
-        let timeout_ms = timeout.as_millis() as i32;
-        // SAFETY: the client is alive, the name terminated; the list is destroyed after its last use, and each element is
-        // written to before the next one is added.
-        unsafe {
-            let list = rd::rd_kafka_topic_partition_list_new(partitions as i32);
-            let mut code = Code::RD_KAFKA_RESP_ERR_NO_ERROR;
-            for partition in 0..partitions as i32 {
-                let (mut begin, mut end) = (0, 0);
-                let client = client.as_ptr();
-                code = rd::rd_kafka_query_watermark_offsets(
-                    client,
-                    name.as_ptr(),
-                    partition,
-                    &mut begin,
-                    &mut end,
-                    timeout_ms,
-                );
-                if code != Code::RD_KAFKA_RESP_ERR_NO_ERROR {
-                    break;
-                }
-                (*rd::rd_kafka_topic_partition_list_add(list, name.as_ptr(), partition)).offset = end;
-            }
-            if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR {
-                code = rd::rd_kafka_commit(client.as_ptr(), list, 0);
-            }
-            rd::rd_kafka_topic_partition_list_destroy(list);
-            if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(()) } else { Err(code) }
-        }
+        let ends =
+            (0..partitions as i32).map(|partition| Ok((partition, client.end_offset(topic, partition, timeout)?)));
+        let list = PartitionList::new(topic, &ends.collect::<Result<Vec<_>, _>>()?)?;
+        // SAFETY: client and list are alive.
+        check(unsafe { rd::rd_kafka_commit(client.as_ptr(), list.as_ptr(), 0) })
     }
 
-    /// Notified when the queue has gone from empty to not empty.
+    /// Wakes when the queue has gone from empty to not empty.
     pub fn arrived(&self) -> Arc<Notify> {
         self.arrived.clone()
     }
 
-    /// How many partitions the group has given to this member.
-    pub fn assigned(&self) -> usize {
-        let mut list = ptr::null_mut();
-        // SAFETY: the client is alive; the list is the caller's and destroyed after its last use.
-        unsafe {
-            if rd::rd_kafka_assignment(self.client.as_ptr(), &mut list) != Code::RD_KAFKA_RESP_ERR_NO_ERROR {
-                return 0;
-            }
-            let count = (*list).cnt as usize;
-            rd::rd_kafka_topic_partition_list_destroy(list);
-            count
-        }
-    }
-
-    /// Fetches once, hands the messages that were queued to `each`, and tells what there was; group events are served on
+    /// Fetches once, hands the messages that were queued to `each`, and returns what there was; group events are served on
     /// the way.
     pub fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Taken {
         self.messages.clear();
@@ -148,7 +108,7 @@ impl ConsumerQueue {
             unsafe {
                 match (*message).err {
                     Code::RD_KAFKA_RESP_ERR_NO_ERROR => {
-                        each(received(message, &self.envelope_header));
+                        each(received(message, &self.trace_header_name));
                         taken.messages += 1;
                         let (partition, next) = ((*message).partition.max(0) as u32, (*message).offset + 1);
                         match self.reached.last_mut() {
@@ -157,7 +117,7 @@ impl ConsumerQueue {
                         }
                     }
                     Code::RD_KAFKA_RESP_ERR__PARTITION_EOF => {
-                        self.ended.push(((*message).partition.max(0) as u32, (*message).offset.max(0) as u64));
+                        self.ends.insert((*message).partition.max(0) as u32, (*message).offset.max(0) as u64);
                     }
                     code => {
                         taken.error.get_or_insert(code);
@@ -166,70 +126,53 @@ impl ConsumerQueue {
                 rd::rd_kafka_message_destroy(message);
             }
         }
-        if let Some(offsets) = self.membership.as_ref().and_then(|membership| membership.offsets()) {
+        if let Some(offsets) = self.client.membership().and_then(|membership| membership.offsets()) {
             offsets.advance(&self.reached);
         }
         self.reached.clear();
         taken
     }
 
-    /// The partitions of this member, each with the offset of the next message to take, where that is known.
-    pub fn offsets(&mut self) -> Vec<(u32, Option<u64>)> {
-        let mut list = ptr::null_mut();
-        let mut offsets = Vec::new();
-        // SAFETY: the client is alive; the list is the caller's, its elements are as many as it says, and it is destroyed
-        // after its last use.
-        unsafe {
-            if rd::rd_kafka_assignment(self.client.as_ptr(), &mut list) != Code::RD_KAFKA_RESP_ERR_NO_ERROR {
-                return offsets;
-            }
-            rd::rd_kafka_position(self.client.as_ptr(), list);
-            for index in 0..(*list).cnt as usize {
-                let element = &*(*list).elems.add(index);
-                let partition = element.partition.max(0) as u32;
-                // Of a partition from which nothing was taken, only its end may be known.
-                let ended = self.ended.iter().rev().find(|(ended, _)| *ended == partition).map(|(_, end)| *end);
-                offsets.push((partition, u64::try_from(element.offset).ok().max(ended)));
-            }
-            rd::rd_kafka_topic_partition_list_destroy(list);
-        }
-        self.ended.retain(|(partition, _)| offsets.iter().any(|(known, _)| known == partition));
-        self.ended.reverse();
-        let mut seen = std::collections::BTreeSet::new();
-        self.ended.retain(|(partition, _)| seen.insert(*partition));
-        self.ended.reverse();
-        offsets
+    /// The partitions of this member, each with the offset of the next message to take, if that is known.
+    pub fn assigned(&mut self) -> Vec<(u32, Option<u64>)> {
+        let ends = &mut self.ends;
+        let Some(list) = PartitionList::assigned(&self.client) else { return Vec::new() };
+        ends.retain(|partition, _| list.iter().any(|(known, _)| known as u32 == *partition));
+        let next = |(partition, offset): (i32, i64)| {
+            let partition = partition.max(0) as u32;
+            // Of a partition from which nothing was taken, only its end may be known.
+            (partition, u64::try_from(offset).ok().max(ends.get(&partition).copied()))
+        };
+        list.iter().map(next).collect()
     }
 
-    /// Commits, of each partition of `topic`, that all before the offset is done; `confirmed`: waits for the answer.
+    /// Commits, for each partition of `topic`, the offset of the first message that is not done; `confirmed`: waits for the
+    /// answer.
     ///
     /// # Errors
-    /// librdkafka's code when it is not taken note of.
-    pub fn commit(&self, topic: &str, done: &[(u32, u64)], confirmed: bool) -> Result<(), Code> {
-        let name = CString::new(topic).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
-        // SAFETY: the client is alive, the name terminated; each element is written to before the next one is added, and
-        // the list is destroyed after its last use.
-        let code = unsafe {
-            let list = rd::rd_kafka_topic_partition_list_new(done.len() as i32);
-            for (partition, next) in done {
-                (*rd::rd_kafka_topic_partition_list_add(list, name.as_ptr(), *partition as i32)).offset = *next as i64;
-            }
-            let code = match confirmed {
-                true => commit_confirmed(self.client.as_ptr(), list),
-                false => rd::rd_kafka_commit(self.client.as_ptr(), list, 1),
-            };
-            rd::rd_kafka_topic_partition_list_destroy(list);
-            code
-        };
-        if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(()) } else { Err(code) }
+    /// librdkafka's code when the commit fails.
+    pub async fn commit(&mut self, topic: &str, next: &[(u32, u64)], confirmed: bool) -> Result<(), Code> {
+        let next: Vec<(i32, i64)> =
+            next.iter().map(|(partition, offset)| (*partition as i32, *offset as i64)).collect();
+        let list = PartitionList::new(topic, &next)?;
+        if !confirmed {
+            // SAFETY: client and list are alive; librdkafka copies the list.
+            return check(unsafe { rd::rd_kafka_commit(self.client.as_ptr(), list.as_ptr(), 1) });
+        }
+        let client = self.client.clone();
+        let commit = move || commit_confirmed(&client, &list);
+        check(tokio::task::spawn_blocking(commit).await.unwrap_or(Code::RD_KAFKA_RESP_ERR__FAIL))
     }
 
-    /// Gives back the partitions that the group asks for.
-    pub fn let_go(&mut self) {
-        if let Some(membership) = &self.membership {
-            membership.let_go(&self.client);
-        }
-        self.ended.clear();
+    /// This member's state in its group.
+    pub fn membership(&self) -> Option<&Membership> {
+        self.client.membership()
+    }
+
+    /// Returns the partitions that the group requests back.
+    pub fn revoke(&mut self) {
+        self.client.revoke();
+        self.ends.clear();
     }
 }
 
@@ -244,31 +187,25 @@ pub struct Taken {
 
 impl Drop for ConsumerQueue {
     fn drop(&mut self) {
-        // SAFETY: disables the callback before its argument goes, leaves the group, and gives back the queue's reference
+        // SAFETY: disables the callback before its argument is dropped, leaves the group, and returns the queue's reference
         // before the client is destroyed (fields are dropped after this).
         let leave = || unsafe {
             rd::rd_kafka_queue_cb_event_enable(self.queue.as_ptr(), None, ptr::null_mut());
-            if let Some(membership) = &self.membership {
-                membership.leave(&self.client);
-            }
-            rd::rd_kafka_consumer_close(self.client.as_ptr());
+            self.client.leave();
             rd::rd_kafka_queue_destroy(self.queue.as_ptr());
         };
-        // Without a coordinator that takes as long as a session, in which the other tasks go on.
+        // Other tasks run on meanwhile.
         tokio::task::block_in_place(leave);
     }
 }
 
 /// Commits and waits for the answer, but no longer than [`CONFIRM`].
-///
-/// # Safety
-/// Both must be valid.
-unsafe fn commit_confirmed(client: *mut rd::rd_kafka_t, list: *const rd::rd_kafka_topic_partition_list_t) -> Code {
-    // SAFETY: by the caller's promise; queue and event are made here and destroyed after their last use. An answer that
-    // comes later finds its queue gone, for which librdkafka keeps a reference of its own.
+fn commit_confirmed(client: &Client, list: &PartitionList) -> Code {
+    // SAFETY: client and list are alive; queue and event are made here and destroyed after their last use. An answer that
+    // comes later finds its queue destroyed, for which librdkafka keeps a reference of its own.
     unsafe {
-        let queue = rd::rd_kafka_queue_new(client);
-        let mut code = rd::rd_kafka_commit_queue(client, list, queue, None, ptr::null_mut());
+        let queue = rd::rd_kafka_queue_new(client.as_ptr());
+        let mut code = rd::rd_kafka_commit_queue(client.as_ptr(), list.as_ptr(), queue, None, ptr::null_mut());
         if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR {
             let event = rd::rd_kafka_queue_poll(queue, CONFIRM.as_millis() as i32);
             code = if event.is_null() { Code::RD_KAFKA_RESP_ERR__TIMED_OUT } else { rd::rd_kafka_event_error(event) };
@@ -281,16 +218,20 @@ unsafe fn commit_confirmed(client: *mut rd::rd_kafka_t, list: *const rd::rd_kafk
     }
 }
 
+fn check(code: Code) -> Result<(), Code> {
+    if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(()) } else { Err(code) }
+}
+
 /// # Safety
 /// `message` must be a valid message, which the result borrows from.
-unsafe fn received<'a>(message: *const rd::rd_kafka_message_t, envelope_header: &CString) -> Received<'a> {
+unsafe fn received<'a>(message: *const rd::rd_kafka_message_t, trace_header_name: &CString) -> Received<'a> {
     // SAFETY: by the caller's promise; pointers and lengths of a message belong together.
     unsafe {
         let payload = bytes((*message).payload, (*message).len);
-        let envelope = envelope_beside(message, envelope_header);
+        let trace_header = trace_header_of(message, trace_header_name);
         Received {
             payload,
-            envelope,
+            envelope: trace_header,
             partition: (*message).partition.max(0) as u32,
             offset: (*message).offset.max(0) as u64,
             redelivered: false,
@@ -302,9 +243,9 @@ unsafe fn received<'a>(message: *const rd::rd_kafka_message_t, envelope_header: 
 ///
 /// # Safety
 /// `message` must be a valid message, which the result borrows from.
-pub(super) unsafe fn envelope_beside<'a>(
+pub(super) unsafe fn trace_header_of<'a>(
     message: *const rd::rd_kafka_message_t,
-    envelope_header: &CString,
+    trace_header_name: &CString,
 ) -> Option<&'a [u8]> {
     let mut headers = ptr::null_mut();
     let (mut value, mut length) = (ptr::null(), 0);
@@ -312,7 +253,7 @@ pub(super) unsafe fn envelope_beside<'a>(
     unsafe {
         let has_headers = rd::rd_kafka_message_headers(message, &mut headers) == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
         let found = has_headers
-            && rd::rd_kafka_header_get_last(headers, envelope_header.as_ptr(), &mut value, &mut length)
+            && rd::rd_kafka_header_get_last(headers, trace_header_name.as_ptr(), &mut value, &mut length)
                 == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
         found.then(|| bytes(value, length))
     }

@@ -9,7 +9,7 @@ use rdkafka::bindings as rd;
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 
 use super::client::Client;
-use super::consume::{bytes, envelope_beside};
+use super::consume::{bytes, trace_header_of};
 use crate::broker::TRACE_HEADER_NAME;
 use crate::measure::{SendTag, TraceHeader, UNKNOWN_SEQUENCE};
 
@@ -21,7 +21,7 @@ const CLOCK_SLACK_NS: u64 = 10_000_000_000;
 
 /// A producing client's events.
 pub struct Deliveries {
-    envelope_header: CString,
+    trace_header_name: CString,
     queue: NonNull<rd::rd_kafka_queue_t>,
     _client: Arc<Client>,
 }
@@ -29,11 +29,11 @@ pub struct Deliveries {
 // SAFETY: librdkafka's queues may be used from any thread; this one is polled by one.
 unsafe impl Send for Deliveries {}
 
-/// Something a producing client tells.
+/// An event of a producing client.
 pub enum Event<'a> {
     /// The outcomes of messages, usually of one produce request.
     Delivered(Batch<'a>),
-    /// The client's trouble, which is not (yet) any message's.
+    /// An error of the client, which has not failed a message (yet).
     ConnectionError(Code, String),
     /// librdkafka's statistics as JSON.
     Statistics(&'a str),
@@ -42,15 +42,15 @@ pub enum Event<'a> {
 /// The delivery reports of one event.
 pub struct Batch<'a> {
     event: &'a OwnedEvent,
-    envelope_header: &'a CString,
+    trace_header_name: &'a CString,
 }
 
 impl Deliveries {
     pub fn new(client: Arc<Client>) -> Option<Self> {
         // SAFETY: the client is alive, and `_client` keeps it so for as long as the queue is.
         let queue = unsafe { rd::rd_kafka_queue_get_main(client.as_ptr()) };
-        let envelope_header = CString::new(TRACE_HEADER_NAME).ok()?;
-        NonNull::new(queue).map(|queue| Deliveries { envelope_header, queue, _client: client })
+        let trace_header_name = CString::new(TRACE_HEADER_NAME).ok()?;
+        NonNull::new(queue).map(|queue| Deliveries { trace_header_name, queue, _client: client })
     }
 
     /// Waits up to `timeout` for an event and hands it to `each`. Returns whether messages were delivered: librdkafka frees their
@@ -64,8 +64,8 @@ impl Deliveries {
             let kind = rd::rd_kafka_event_type(event.0.as_ptr());
             match kind {
                 rd::RD_KAFKA_EVENT_DR => {
-                    let envelope_header = &self.envelope_header;
-                    each(Event::Delivered(Batch { event: &event, envelope_header }));
+                    let trace_header_name = &self.trace_header_name;
+                    each(Event::Delivered(Batch { event: &event, trace_header_name }));
                 }
                 rd::RD_KAFKA_EVENT_ERROR => {
                     let reason = CStr::from_ptr(rd::rd_kafka_event_error_string(event.0.as_ptr()));
@@ -85,14 +85,14 @@ impl Deliveries {
 
 impl Drop for Deliveries {
     fn drop(&mut self) {
-        // SAFETY: gives back the reference taken in `new`.
+        // SAFETY: returns the reference taken in `new`.
         unsafe { rd::rd_kafka_queue_destroy(self.queue.as_ptr()) };
     }
 }
 
 impl Batch<'_> {
-    /// Every report: the stamp, the payload's size, and the error if the message was not delivered. `now_ns` is the time
-    /// since the trial's epoch; `with_sequences`: stamps need the messages' numbers.
+    /// Every report: the send tag, the payload's size, and the error if the message was not delivered. `now_ns` is the time
+    /// since the trial's epoch; `with_sequences`: send tags need the messages' numbers.
     pub fn for_each(self, now_ns: u64, with_sequences: bool, mut each: impl FnMut(SendTag, usize, Option<Code>)) {
         let mut messages = [ptr::null::<rd::rd_kafka_message_t>(); FETCH];
         loop {
@@ -105,22 +105,22 @@ impl Batch<'_> {
             }
             for message in &messages[..count] {
                 // SAFETY: librdkafka has just filled these entries with valid messages.
-                let stamp = unsafe { self.stamp(*message, now_ns, with_sequences) };
+                let send_tag = unsafe { self.send_tag(*message, now_ns, with_sequences) };
                 // SAFETY: as above.
                 let message = unsafe { &**message };
                 let error = (message.err != Code::RD_KAFKA_RESP_ERR_NO_ERROR).then_some(message.err);
-                each(stamp, message.len, error);
+                each(send_tag, message.len, error);
             }
         }
     }
 
-    /// librdkafka carries one word of the stamp. The other one is restored: the sequence from the message's own envelope, and
+    /// librdkafka carries one word of the send tag. The other one is restored: the sequence from the message's own trace header, and
     /// the upper bits of the time sent, once there are any, from how long librdkafka has had the message.
     ///
     /// # Safety
     /// `message` must be valid.
     #[inline]
-    unsafe fn stamp(&self, message: *const rd::rd_kafka_message_t, now_ns: u64, with_sequences: bool) -> SendTag {
+    unsafe fn send_tag(&self, message: *const rd::rd_kafka_message_t, now_ns: u64, with_sequences: bool) -> SendTag {
         // SAFETY: by the caller's promise.
         let word = unsafe { (*message)._private } as usize as u64;
         let sent_by_ns = if SendTag::is_first_turn(now_ns) {
@@ -132,19 +132,19 @@ impl Batch<'_> {
             now_ns.saturating_sub(latency_ns.saturating_sub(CLOCK_SLACK_NS))
         };
         // SAFETY: as above.
-        let sequence = if with_sequences { unsafe { sequence(message, self.envelope_header) } } else { 0 };
+        let sequence = if with_sequences { unsafe { sequence(message, self.trace_header_name) } } else { 0 };
         SendTag::from_word(word, sequence, sent_by_ns)
     }
 }
 
-/// The message's number, from the envelope beside its payload or in it.
+/// The message's number, from the trace header beside its payload or in it.
 ///
 /// # Safety
 /// `message` must be valid.
-unsafe fn sequence(message: *const rd::rd_kafka_message_t, envelope_header: &CString) -> u64 {
+unsafe fn sequence(message: *const rd::rd_kafka_message_t, trace_header_name: &CString) -> u64 {
     // SAFETY: by the caller's promise; a report's message still has its payload and headers.
     let sealed = unsafe {
-        let beside = envelope_beside(message, envelope_header);
+        let beside = trace_header_of(message, trace_header_name);
         beside.unwrap_or_else(|| bytes((*message).payload, (*message).len))
     };
     TraceHeader::sequence_of(sealed).unwrap_or(UNKNOWN_SEQUENCE)

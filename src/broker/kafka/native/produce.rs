@@ -18,7 +18,7 @@ pub struct TopicHandle {
     topic: NonNull<rd::rd_kafka_topic_t>,
     client: Arc<Client>,
     headers: Vec<(CString, Vec<u8>)>,
-    envelope_header: CString,
+    trace_header_name: CString,
 }
 
 // SAFETY: librdkafka's topic objects may be used from any thread.
@@ -26,12 +26,12 @@ unsafe impl Send for TopicHandle {}
 // SAFETY: as above.
 unsafe impl Sync for TopicHandle {}
 
-/// What became of a batch that was handed over.
+/// The result of handing over a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handed {
-    /// So many were looked at: each is in the queue, or `refused` was called for it.
+    /// So many were handled: each is in the queue, or `refused` was called for it.
     Taken(usize),
-    /// The queue had no room for the first.
+    /// The queue is full: not even the first fitted.
     QueueFull,
 }
 
@@ -43,7 +43,7 @@ impl TopicHandle {
     pub fn new(client: Arc<Client>, name: &str, headers: &[(String, String)]) -> Result<Self, String> {
         let nul = |_| format!("'{name}' or one of the headers contains a NUL byte");
         let terminated = CString::new(name).map_err(nul)?;
-        let envelope_header = CString::new(TRACE_HEADER_NAME).map_err(nul)?;
+        let trace_header_name = CString::new(TRACE_HEADER_NAME).map_err(nul)?;
         let headers = headers
             .iter()
             .map(|(name, value)| Ok((CString::new(name.as_str())?, value.clone().into_bytes())))
@@ -52,12 +52,12 @@ impl TopicHandle {
         // SAFETY: the client is alive, the name terminated; no configuration means the client's default one.
         let topic = unsafe { rd::rd_kafka_topic_new(client.as_ptr(), terminated.as_ptr(), ptr::null_mut()) };
         match NonNull::new(topic) {
-            Some(topic) => Ok(TopicHandle { topic, client, headers, envelope_header }),
+            Some(topic) => Ok(TopicHandle { topic, client, headers, trace_header_name }),
             None => Err(format!("'{name}' cannot be the name of a topic")),
         }
     }
 
-    /// Hands over as much of `batch` as the queue has room for, in order. `refused` is called for each message that the
+    /// Hands over as much of `batch` as fits into the queue, in order. `refused` is called for each message that the
     /// client refuses for itself (too large, no such partition). `space` is scratch, kept for its memory.
     pub fn hand_over(
         &self,
@@ -127,8 +127,8 @@ impl TopicHandle {
             for (name, value) in &self.headers {
                 add_header(headers, name, value);
             }
-            if let Some(envelope) = outgoing.envelope {
-                add_header(headers, &self.envelope_header, envelope);
+            if let Some(trace_header) = outgoing.envelope {
+                add_header(headers, &self.trace_header_name, trace_header);
             }
             use rd::rd_kafka_vtype_t::*;
             let code = rd::rd_kafka_producev(
@@ -188,7 +188,7 @@ fn message(outgoing: &Outgoing<'_>) -> rd::rd_kafka_message_t {
         key: key.cast_mut().cast(),
         key_len,
         offset: 0,
-        // The stamp travels as the opaque pointer and is never dereferenced.
+        // The send tag travels as the opaque pointer and is never dereferenced.
         _private: outgoing.stamp.to_word() as usize as *mut c_void,
     }
 }

@@ -1,0 +1,320 @@
+//! What a message broker is to the engine: a few small traits, and the types that they share.
+//!
+//! The engine is generic over [`Broker`], which is chosen once per trial: nothing is boxed or called dynamically for each
+//! message. Admission and acknowledgement are separate, because that is how fast clients work:
+//! [`Producer::submit`] resolves when the client has *accepted* messages; each message's outcome arrives later, at an
+//! [`AckRecorder`](crate::measure::AckRecorder), with the [`SendTag`] the message was submitted with.
+
+use std::future::{Future, Ready, ready};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::load::PayloadPool;
+use crate::measure::{Acks, FailureClass, Received, SendTag};
+use crate::scenario::{BrokerConfig, Descriptor, StartFrom};
+
+/// A client of one kind of broker, connected for one trial.
+pub trait Broker: Sized + Send + Sync + 'static {
+    /// Its name and abilities, known without connecting.
+    const DESCRIPTOR: Descriptor;
+
+    type Producer: Producer;
+    type Consumer: Consumer;
+
+    /// Connects `setup.config.connections` client instances and proves that the broker answers.
+    ///
+    /// # Errors
+    /// When no address answers, the name does not resolve, credentials are refused, or a property is unknown.
+    fn connect(setup: Setup) -> impl Future<Output = Result<Self, BrokerError>> + Send;
+
+    /// Creates the topics that do not exist yet, and adds each of them to `created` at once, so that the caller can have them
+    /// removed even after an error. Only they may be removed.
+    ///
+    /// # Errors
+    /// When a topic exists with another shape than asked for, or cannot be created.
+    fn prepare(
+        &self,
+        topics: &[Topic],
+        created: &mut Vec<String>,
+    ) -> impl Future<Output = Result<(), BrokerError>> + Send;
+
+    /// A sender bound to one topic. `producer_index` numbers the trial's producers from 0 and picks the connection.
+    fn producer(
+        &self,
+        producer_index: usize,
+        topic: &Topic,
+    ) -> impl Future<Output = Result<Self::Producer, BrokerError>> + Send;
+
+    /// A member of a consumer group; resolves when it is ready to receive, so that nothing sent later can be missed.
+    fn consumer(&self, subscription: &Subscription)
+    -> impl Future<Output = Result<Self::Consumer, BrokerError>> + Send;
+
+    /// Names and versions of the client library and of the broker.
+    fn identity(&self) -> BrokerInfo;
+
+    /// For each partition of `topic`, the offset that the next message written there will have. The outer `None`: the broker
+    /// has no offsets. The inner one: it did not answer in time.
+    fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
+        let _ = topic;
+        None::<Ready<Option<Vec<u64>>>>
+    }
+
+    /// What the client library has seen of its own queues and of the broker's answers since the last call.
+    fn telemetry(&self) -> Telemetry {
+        Telemetry::default()
+    }
+
+    /// Abandons messages in flight (their outcome stays unresolved), deletes `created` topics and disconnects.
+    fn close(self, created: Vec<String>) -> impl Future<Output = Result<(), BrokerError>> + Send;
+}
+
+/// A logical sender: one task of the engine owns it.
+pub trait Producer: Send + 'static {
+    /// Hands messages to the client in order; resolves when it has accepted at least the first, with how many it took.
+    ///
+    /// Cancel-safe: dropped before it resolves, it has taken none. Every accepted message's outcome is reported
+    /// exactly once to an [`AckRecorder`](crate::measure::AckRecorder).
+    ///
+    /// # Errors
+    /// When the *first* message is refused; it will have no other outcome. The other messages were not handled.
+    fn submit(&mut self, batch: &[Outgoing<'_>]) -> impl Future<Output = Result<usize, SubmitError>> + Send;
+
+    /// Ends this producer. The engine calls it after the drain: each of its messages has its outcome, or is abandoned.
+    fn close(self) -> impl Future<Output = ()> + Send
+    where
+        Self: Sized,
+    {
+        ready(())
+    }
+}
+
+/// A member of a group: one task of the engine owns it.
+pub trait Consumer: Send + 'static {
+    /// Resolves when messages can be taken. Cancel-safe: it takes none.
+    ///
+    /// # Errors
+    /// When receiving failed; a later call may succeed.
+    fn ready(&mut self) -> impl Future<Output = Result<(), ReceiveError>> + Send;
+
+    /// Hands the messages that have arrived to `each`, without waiting, and returns how many there were. Their time of
+    /// arrival is taken when the first of them is handed over. Messages that arrive after that belong to the next call.
+    ///
+    /// # Errors
+    /// When receiving failed after as many messages as were handed over.
+    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError>;
+
+    /// This member's offsets; `None`: the broker has none.
+    fn offsets(&mut self) -> Option<&mut impl Offsets> {
+        None::<&mut NoOffsets>
+    }
+
+    /// Leaves the group.
+    fn close(self) -> impl Future<Output = ()> + Send
+    where
+        Self: Sized,
+    {
+        ready(())
+    }
+}
+
+/// The offsets of a member of a group, on a broker that numbers the messages of a partition.
+///
+/// Only members with [`Progress::Kept`] or [`Progress::OfTheTrial`] commit, and revoke partitions when the group requests it.
+pub trait Offsets: Send {
+    /// The partitions that are assigned to this member, each with the offset of the next message it will take, if that is
+    /// known yet. `None`: the group has not decided, or has revoked the partitions and not assigned new ones.
+    fn assigned(&mut self) -> Option<Vec<(u32, Option<u64>)>>;
+
+    /// Commits, for each partition, the offset of the first message that is not done: the next member begins there. With
+    /// `confirmed` it waits, for a few seconds at most, until the broker has confirmed it.
+    ///
+    /// # Errors
+    /// When the broker refused the commit or did not confirm it.
+    fn commit(&mut self, next: &[(u32, u64)], confirmed: bool)
+    -> impl Future<Output = Result<(), ReceiveError>> + Send;
+
+    /// Whether the group requests this member's partitions back. The group waits until [`Offsets::revoke`]. Another member
+    /// will receive again what was taken from the partitions and not committed by then.
+    fn is_revocation_requested(&self) -> bool;
+
+    /// Returns the requested partitions to the group.
+    fn revoke(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+/// The offsets of a broker that has none: no value of this type exists.
+enum NoOffsets {}
+
+impl Offsets for NoOffsets {
+    fn assigned(&mut self) -> Option<Vec<(u32, Option<u64>)>> {
+        match *self {}
+    }
+
+    async fn commit(&mut self, _next: &[(u32, u64)], _confirmed: bool) -> Result<(), ReceiveError> {
+        match *self {}
+    }
+
+    fn is_revocation_requested(&self) -> bool {
+        match *self {}
+    }
+
+    async fn revoke(&mut self) {
+        match *self {}
+    }
+}
+
+/// How long producers and consumers may take to close.
+pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What a broker is given to connect with.
+pub struct Setup {
+    pub config: BrokerConfig,
+    /// Where outcomes go: one [`AckRecorder`](crate::measure::AckRecorder) for each thread or task that receives them.
+    pub acks: Acks,
+    /// Every payload of the trial. A payload for which [`PayloadPool::holds`] is true need not be copied as long as
+    /// this handle is kept.
+    pub payloads: Arc<PayloadPool>,
+    /// Names of client ids and groups begin with it; unique to the trial.
+    pub run_id: String,
+    /// Attached to every message, the same for all.
+    pub headers: Vec<(String, String)>,
+    /// Producers of the trial.
+    pub producers: usize,
+    /// Most messages that all producers together may have in flight.
+    pub in_flight: usize,
+    /// How long to wait for an answer while connecting, preparing and closing.
+    pub timeout: Duration,
+}
+
+/// A topic as the scenario describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topic {
+    pub name: String,
+    pub partitions: u32,
+    pub replication: u32,
+}
+
+/// A member of `group`, on `topic`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscription {
+    pub group: String,
+    pub topic: Topic,
+    pub from: StartFrom,
+    /// Members of this group on this topic, and which of them this is.
+    pub members: usize,
+    pub member: usize,
+    /// The scenario's `consumers.properties`.
+    pub properties: Vec<(String, String)>,
+    pub progress: Progress,
+}
+
+/// Whether a group commits its progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Its members do not commit.
+    Uncommitted,
+    /// Its members commit, and it is removed with the trial.
+    OfTheTrial,
+    /// Its members commit, and another run continues from there.
+    Kept,
+}
+
+/// A message to send.
+#[derive(Debug, Clone, Copy)]
+pub struct Outgoing<'a> {
+    pub payload: &'a [u8],
+    pub key: Option<&'a [u8]>,
+    /// The engine's own header, where the payload cannot carry it (see [`crate::measure::TraceHeader`]).
+    pub envelope: Option<&'a [u8]>,
+    pub stamp: SendTag,
+}
+
+/// Names and versions for the record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerInfo {
+    /// The client library and its version, `librdkafka 2.12.1`.
+    pub client: String,
+    /// The broker's own name and version, if it reports them.
+    pub broker: Option<String>,
+    /// The endpoint runs in this process: its throughput says nothing about a broker.
+    pub embedded: bool,
+}
+
+/// The client library's view of its queues and of the broker. `None`: the library does not report it.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Telemetry {
+    /// Most messages seen waiting in the client's queues.
+    pub queue_messages: Option<u64>,
+    /// Broker round trip in nanoseconds: 50th and 99th percentile of the library's last window.
+    pub round_trip_p50_ns: Option<u64>,
+    pub round_trip_p99_ns: Option<u64>,
+    /// Time that producers waited because the client's queue was full, summed over them, in nanoseconds.
+    pub queue_full_ns: u64,
+    /// What crossed the wire since the last call, where brokermark's own client sends it.
+    pub wire: Option<Wire>,
+}
+
+/// What crossed the wire on the way to the broker. Bytes are of messages that the broker took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wire {
+    /// Requests sent, repeated ones included.
+    pub requests: u64,
+    /// Requests that are sent again after a temporary error of the broker or of the network.
+    pub retried: u64,
+    /// Requests that the broker refused because a quota was used up.
+    pub quota_refusals: u64,
+    /// What messages weigh before they are encoded, as the broker's own clients count it.
+    pub raw_bytes: u64,
+    /// Encoded, before compression.
+    pub body_bytes: u64,
+    /// As they were sent.
+    pub sent_bytes: u64,
+}
+
+impl Wire {
+    /// The sum of both.
+    pub fn plus(self, other: Wire) -> Wire {
+        Wire {
+            requests: self.requests + other.requests,
+            retried: self.retried + other.retried,
+            quota_refusals: self.quota_refusals + other.quota_refusals,
+            raw_bytes: self.raw_bytes + other.raw_bytes,
+            body_bytes: self.body_bytes + other.body_bytes,
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+        }
+    }
+}
+
+/// A message the client would not take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SubmitError {
+    pub class: FailureClass,
+    pub message: String,
+}
+
+/// Receiving failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ReceiveError {
+    pub class: FailureClass,
+    pub message: String,
+}
+
+/// Why a broker could not be used at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BrokerError {
+    #[error("{broker} at {address} cannot be reached: {reason}")]
+    Unreachable { broker: &'static str, address: String, reason: String },
+    #[error("{broker} at {address} refused the credentials: {reason}")]
+    Authorisation { broker: &'static str, address: String, reason: String },
+    #[error("{broker} does not accept this configuration: {reason}")]
+    Configuration { broker: &'static str, reason: String },
+    #[error(
+        "topic '{topic}' exists with {found}, but the scenario asks for {wanted}: change `topology`, or name another topic"
+    )]
+    TopicMismatch { topic: String, found: String, wanted: String },
+    #[error("topic '{topic}' cannot be {action}: {reason}")]
+    Topic { topic: String, action: &'static str, reason: String },
+    #[error("{broker}: {reason}")]
+    Client { broker: &'static str, reason: String },
+}

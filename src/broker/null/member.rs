@@ -1,0 +1,152 @@
+//! One consumer's queue.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::delivery::{Message, lock};
+use crate::broker::Received;
+
+/// Messages of one topic that members may be behind before its producers are made to wait.
+const MOST_BACKLOG: usize = 100_000;
+
+/// How far a topic's members are behind, all together.
+#[derive(Default)]
+pub struct Backlog {
+    messages: AtomicUsize,
+    changed: Notify,
+}
+
+impl Backlog {
+    /// Waits until the members have caught up enough.
+    pub async fn capacity(&self) {
+        while self.messages.load(Ordering::Acquire) > MOST_BACKLOG {
+            let changed = self.changed.notified();
+            if self.messages.load(Ordering::Acquire) > MOST_BACKLOG {
+                changed.await;
+            }
+        }
+    }
+
+    fn shrink(&self, messages: usize) {
+        self.messages.fetch_sub(messages, Ordering::AcqRel);
+        self.changed.notify_waiters();
+    }
+}
+
+/// A message with its offset.
+#[derive(Clone)]
+pub struct Queued {
+    pub partition: u32,
+    pub offset: u64,
+    pub redelivered: bool,
+    pub message: Message,
+}
+
+/// One consumer's queue.
+pub struct Member {
+    queue: Mutex<VecDeque<Queued>>,
+    arrived: Notify,
+    backlog: Arc<Backlog>,
+    pace: Option<Mutex<Pace>>,
+    /// By partition, the offset after the last message that was taken. Empty: the member does not commit.
+    next: Mutex<Vec<u64>>,
+}
+
+/// When a member may take its next message.
+struct Pace {
+    interval: Duration,
+    next: Instant,
+}
+
+impl Pace {
+    fn new(rate: u64) -> Self {
+        Pace { interval: Duration::from_secs(1) / rate.clamp(1, 1_000_000) as u32, next: Instant::now() }
+    }
+
+    /// How many of `waiting` messages may be taken now.
+    fn take(&mut self, waiting: usize) -> usize {
+        let mut taken = 0;
+        let now = Instant::now();
+        while taken < waiting && self.next <= now {
+            self.next += self.interval;
+            taken += 1;
+        }
+        taken
+    }
+}
+
+impl Member {
+    /// A member that takes at most `rate` messages per second, and whose offsets are `next`.
+    pub fn new(backlog: Arc<Backlog>, rate: Option<u64>, next: Vec<u64>) -> Self {
+        Member {
+            queue: Mutex::default(),
+            arrived: Notify::new(),
+            backlog,
+            pace: rate.map(|rate| Mutex::new(Pace::new(rate))),
+            next: Mutex::new(next),
+        }
+    }
+
+    pub fn push(&self, queued: Queued) {
+        self.backlog.messages.fetch_add(1, Ordering::Relaxed);
+        lock(&self.queue).push_back(queued);
+        self.arrived.notify_one();
+    }
+
+    /// Discards the queue: the member begins at the offsets `next`.
+    pub fn restart(&self, next: &[u64]) {
+        let discarded = std::mem::take(&mut *lock(&self.queue)).len();
+        self.backlog.shrink(discarded);
+        lock(&self.next).copy_from_slice(next);
+    }
+
+    /// The offset after the last message of `partition` that was taken.
+    pub fn next(&self, partition: usize) -> Option<u64> {
+        lock(&self.next).get(partition).copied()
+    }
+
+    /// Resolves when messages are queued and may be taken.
+    pub async fn ready(&self) {
+        while lock(&self.queue).is_empty() {
+            self.arrived.notified().await;
+        }
+        let next = self.pace.as_ref().map(|pace| lock(pace).next);
+        if let Some(next) = next {
+            tokio::time::sleep_until(next).await;
+        }
+    }
+
+    /// Hands the queued messages over that may be taken, and returns how many there were.
+    pub fn take(&self, mut each: impl FnMut(Received<'_>)) -> usize {
+        let messages = {
+            let mut queue = lock(&self.queue);
+            match &self.pace {
+                None => std::mem::take(&mut *queue),
+                Some(pace) => {
+                    let count = lock(pace).take(queue.len());
+                    queue.drain(..count).collect()
+                }
+            }
+        };
+        for Queued { partition, offset, redelivered, message } in &messages {
+            each(Received {
+                payload: &message.payload,
+                envelope: message.trace_header.as_deref(),
+                partition: *partition,
+                offset: *offset,
+                redelivered: *redelivered,
+            });
+        }
+        let mut next = lock(&self.next);
+        if !next.is_empty() {
+            messages.iter().for_each(|queued| next[queued.partition as usize] = queued.offset + 1);
+        }
+        self.backlog.shrink(messages.len());
+        messages.len()
+    }
+}

@@ -1,0 +1,105 @@
+//! A topic in memory: it numbers messages and hands each to its groups.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::delivery::{Message, lock};
+use super::group::Group;
+use super::member::{Backlog, Member, Queued};
+use super::script::NullOptions;
+use crate::broker::{Progress, Subscription};
+
+/// A topic. A group receives the messages that are stored after its first member has joined.
+pub struct TopicLog {
+    options: NullOptions,
+    state: Mutex<State>,
+    pub(super) backlog: Arc<Backlog>,
+}
+
+struct State {
+    /// The offset of the next message of each partition.
+    end_offsets: Vec<u64>,
+    groups: BTreeMap<String, Group>,
+}
+
+impl TopicLog {
+    pub fn new(partitions: u32, options: NullOptions) -> Self {
+        let state = State { end_offsets: vec![0; partitions as usize], groups: BTreeMap::new() };
+        TopicLog { options, state: Mutex::new(state), backlog: Arc::default() }
+    }
+
+    /// Adds a member to the subscription's group.
+    pub fn join(self: &Arc<Self>, subscription: &Subscription) -> Membership {
+        // The engine's own groups are named `<run>-<group>-<topic>`.
+        let number = subscription.group.rsplit('-').nth(1).and_then(|number| number.parse::<usize>().ok());
+        let options = number.and_then(|number| self.options.groups.get(number)).cloned().unwrap_or_default();
+        let commits = subscription.progress != Progress::Uncommitted;
+        let mut state = lock(&self.state);
+        let State { end_offsets, groups } = &mut *state;
+        let rate = options.rate;
+        let group = groups.entry(subscription.group.clone()).or_insert_with(|| {
+            let rebalance_every = Some(self.options.rebalance_every).filter(|every| *every > Duration::ZERO);
+            Group::new(options, commits.then(|| end_offsets.clone()), rebalance_every)
+        });
+        let next = if commits { end_offsets.clone() } else { Vec::new() };
+        let member = Arc::new(Member::new(self.backlog.clone(), rate, next));
+        group.join(member.clone());
+        Membership { member, log: self.clone(), group: subscription.group.clone() }
+    }
+
+    pub fn has_groups(&self) -> bool {
+        !lock(&self.state).groups.is_empty()
+    }
+
+    /// The offset of the next message of each partition.
+    pub fn end_offsets(&self) -> Vec<u64> {
+        lock(&self.state).end_offsets.clone()
+    }
+
+    pub fn publish(&self, partition: u32, message: Message) {
+        let mut state = lock(&self.state);
+        let end = &mut state.end_offsets[partition as usize];
+        let offset = *end;
+        *end += 1;
+        for group in state.groups.values_mut() {
+            group.deliver(Queued { partition, offset, redelivered: false, message: message.clone() });
+        }
+    }
+}
+
+/// One consumer's membership in its group. It leaves the group when it is dropped.
+pub struct Membership {
+    pub member: Arc<Member>,
+    log: Arc<TopicLog>,
+    group: String,
+}
+
+impl Membership {
+    /// The partitions of this member, each with the offset of the next message; `None` during a rebalance.
+    pub fn assigned(&self) -> Option<Vec<(u32, Option<u64>)>> {
+        self.in_group(|group, member| group.assigned(member)).flatten()
+    }
+
+    pub fn commit(&self, next: &[(u32, u64)]) {
+        self.in_group(|group, _| group.commit(next));
+    }
+
+    pub fn is_revocation_requested(&self) -> bool {
+        self.in_group(|group, member| group.is_revocation_requested(member)).unwrap_or(false)
+    }
+
+    pub fn revoke(&self) {
+        self.in_group(|group, member| group.revoke(member));
+    }
+
+    fn in_group<R>(&self, act: impl FnOnce(&mut Group, &Arc<Member>) -> R) -> Option<R> {
+        lock(&self.log.state).groups.get_mut(&self.group).map(|group| act(group, &self.member))
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.in_group(|group, member| group.leave(member));
+    }
+}
