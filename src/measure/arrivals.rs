@@ -1,9 +1,10 @@
 //! What consumers record. Each has a recorder of its own; a group's verification finds which arrivals are the first.
 
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
+use super::arrival_state::{Group, GroupProgress, Shard, Shared, SubscriptionIndex, lock};
 use super::budget::Budget;
 use super::clock::Clock;
 use super::partitions::{PARTITION_BYTES, Partitions};
@@ -17,52 +18,6 @@ pub struct Arrivals {
     shared: Arc<Shared>,
 }
 
-pub(super) struct Shared {
-    pub(super) clock: Clock,
-    pub(super) run_tag: u32,
-    /// `None` when nothing is verified.
-    pub(super) verification: Option<Arc<Verification>>,
-    pub(super) groups: Box<[Group]>,
-    partition_budget: Budget,
-    shards: Mutex<Vec<(SubscriptionIndex, Arc<Mutex<Shard>>)>>,
-}
-
-/// Where a consumer is at work: its group, and which of the trial's topics it reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SubscriptionIndex {
-    pub group: usize,
-    pub topic: usize,
-}
-
-/// What is known of a group at once, whenever its recorders were collected.
-#[derive(Default)]
-pub(super) struct Group {
-    pub(super) deliveries: AtomicU64,
-    pub(super) first: AtomicU64,
-    pub(super) corrupt: AtomicU64,
-    pub(super) errors: AtomicU64,
-    /// What was collected.
-    arrived: Mutex<Arrived>,
-}
-
-/// How far a group is now, warm-up included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct GroupProgress {
-    /// Messages handed over.
-    pub deliveries: u64,
-    /// As [`Arrived::first`].
-    pub first: u64,
-    /// As [`Arrived::corrupt`].
-    pub corrupt: u64,
-    /// Times that receiving failed.
-    pub errors: u64,
-}
-
-pub(super) struct Shard {
-    pub(super) reception: Reception,
-    pub(super) partitions: Partitions,
-}
-
 impl Arrivals {
     /// For a trial whose messages carry `run_tag`, received by `groups`.
     pub fn new(clock: Clock, run_tag: u32, groups: usize, verification: Option<Arc<Verification>>) -> Self {
@@ -72,19 +27,19 @@ impl Arrivals {
     }
 
     /// A recorder for one consumer.
-    pub fn recorder(&self, place: SubscriptionIndex) -> ArrivalRecorder {
+    pub fn recorder(&self, subscription: SubscriptionIndex) -> ArrivalRecorder {
         let partitions = Partitions::new(self.shared.partition_budget.clone());
         let shard = Arc::new(Mutex::new(Shard { reception: Reception::default(), partitions }));
-        lock(&self.shared.shards).push((place, shard.clone()));
-        ArrivalRecorder::new(self.shared.clone(), place.group, shard)
+        lock(&self.shared.shards).push((subscription, shard.clone()));
+        ArrivalRecorder::new(self.shared.clone(), subscription.group, shard)
     }
 
     /// Everything received since the last call, merged into `into`; both arguments must be clear.
     pub fn collect(&self, into: &mut Reception, spare: &mut Reception) {
-        for (place, shard) in lock(&self.shared.shards).iter() {
+        for (subscription, shard) in lock(&self.shared.shards).iter() {
             mem::swap(&mut lock(shard).reception, spare);
             into.merge(spare);
-            if let Some(group) = self.shared.groups.get(place.group) {
+            if let Some(group) = self.shared.groups.get(subscription.group) {
                 *lock(&group.arrived) += &spare.arrived;
             }
             spare.clear();
@@ -117,25 +72,25 @@ impl Arrivals {
         self.shared.verification.as_deref()
     }
 
-    /// The offsets after the last message that the consumers at `place` received, by partition; 0: none was.
-    pub fn next_positions(&self, place: SubscriptionIndex) -> Vec<u64> {
+    /// The offsets after the last message that the consumers of `subscription` received, by partition; 0: none was.
+    pub fn next_offsets(&self, subscription: SubscriptionIndex) -> Vec<u64> {
         let mut next = Vec::new();
-        self.at(place, |partitions| {
+        self.at(subscription, |partitions| {
             next.resize(next.len().max(partitions.count() as usize), 0);
             for (partition, next) in (0..partitions.count()).zip(&mut next) {
-                *next = partitions.next_position(partition).max(*next);
+                *next = partitions.next_offset(partition).max(*next);
             }
         });
         next
     }
 
-    /// Of each producer, the number from which on no message is known to have been passed by the consumers at `place` in all
+    /// Of each producer, the number from which on no message is known to have been passed by the consumers of `subscription` in all
     /// of `partitions`: its latest message in the partition that is the furthest behind.
-    pub fn passed_until(&self, place: SubscriptionIndex, partitions: &[u32], producers: usize) -> Vec<u64> {
+    pub fn passed_until(&self, subscription: SubscriptionIndex, partitions: &[u32], producers: usize) -> Vec<u64> {
         let mut passed = vec![u64::MAX; producers];
         for partition in partitions {
             let mut latest = vec![0; producers];
-            self.at(place, |partitions| {
+            self.at(subscription, |partitions| {
                 for (producer, latest) in latest.iter_mut().enumerate() {
                     *latest = partitions.next_sequence(*partition, producer as u32).max(*latest);
                 }
@@ -147,18 +102,13 @@ impl Arrivals {
         passed
     }
 
-    fn at(&self, place: SubscriptionIndex, mut each: impl FnMut(&Partitions)) {
+    fn at(&self, subscription: SubscriptionIndex, mut each: impl FnMut(&Partitions)) {
         for (of, shard) in lock(&self.shared.shards).iter() {
-            if *of == place {
+            if *of == subscription {
                 each(&lock(shard).partitions);
             }
         }
     }
-}
-
-/// A consumer's task that panicked leaves counts that are still true.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -244,7 +194,7 @@ mod tests {
             let message = Received { payload, envelope: None, partition, offset: sequence * 10, redelivered: false };
             members[member].batch().received(message);
         }
-        assert_eq!(arrivals.next_positions(PLACE), [51, 21]);
+        assert_eq!(arrivals.next_offsets(PLACE), [51, 21]);
         assert_eq!(arrivals.passed_until(PLACE, &[0], 2), [6, 0]);
         assert_eq!(arrivals.passed_until(PLACE, &[0, 1], 2), [3, 0]);
         assert_eq!(arrivals.passed_until(PLACE, &[0, 1, 2], 2), [0, 0], "nothing of the third partition was seen");

@@ -6,6 +6,7 @@
 //! every recorder's [`Interval`] and merges their histograms.
 
 mod acks;
+mod arrival_state;
 mod arrivals;
 mod budget;
 mod clock;
@@ -23,7 +24,8 @@ mod verification;
 mod window;
 
 pub use acks::{AckBatch, AckRecorder, Acks};
-pub use arrivals::{Arrivals, GroupProgress, SubscriptionIndex};
+pub use arrival_state::{GroupProgress, SubscriptionIndex};
+pub use arrivals::Arrivals;
 pub use budget::Budget;
 pub use clock::Clock;
 pub use failure::FailureClass;

@@ -31,7 +31,7 @@ pub struct Partitions {
 #[derive(Debug, Default)]
 struct Partition {
     /// The offset after the last message that was received.
-    next_position: u64,
+    next_offset: u64,
     /// By producer: the sequence after its latest message; 0: none came.
     next_sequences: Vec<u64>,
 }
@@ -47,7 +47,7 @@ impl Partitions {
     pub fn pass(&mut self, partition: u32, offset: u64) {
         if partition != UNORDERED_PARTITION && self.has_partition(partition as usize) {
             let partition = &mut self.partitions[partition as usize];
-            partition.next_position = partition.next_position.max(offset + 1);
+            partition.next_offset = partition.next_offset.max(offset + 1);
         }
     }
 
@@ -65,7 +65,7 @@ impl Partitions {
             return Order::Unchecked;
         }
         let partition = &mut self.partitions[index];
-        partition.next_position = partition.next_position.max(offset + 1);
+        partition.next_offset = partition.next_offset.max(offset + 1);
         let (latest, next) = (&mut partition.next_sequences[producer], sequence + 1);
         if next < *latest {
             return Order::Broken;
@@ -75,8 +75,8 @@ impl Partitions {
     }
 
     /// The offset after the last message of `partition` that was received; 0: none was.
-    pub fn next_position(&self, partition: u32) -> u64 {
-        self.partitions.get(partition as usize).map_or(0, |partition| partition.next_position)
+    pub fn next_offset(&self, partition: u32) -> u64 {
+        self.partitions.get(partition as usize).map_or(0, |partition| partition.next_offset)
     }
 
     /// The sequence after the producer's latest message in `partition`; 0: none came.
@@ -142,7 +142,7 @@ mod tests {
         partitions.pass(2, 10);
         partitions.pass(2, 4);
         partitions.pass(UNORDERED_PARTITION, 99);
-        assert_eq!((partitions.next_position(2), partitions.next_position(0), partitions.count()), (11, 0, 3));
+        assert_eq!((partitions.next_offset(2), partitions.next_offset(0), partitions.count()), (11, 0, 3));
     }
 
     #[test]

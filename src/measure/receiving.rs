@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::arrivals::{GroupProgress, Shard, Shared, lock};
+use super::arrival_state::{GroupProgress, Shard, Shared, lock};
 use super::partitions::Order;
 use super::reception::{Arrived, Received, Reception};
 use super::sequences::Mark;

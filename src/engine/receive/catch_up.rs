@@ -219,16 +219,16 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             && self.until - self.watches[group].quiet_since >= self.context.scenario.run.drain_deadline;
         let has_order = arrived.unordered + arrived.order_unchecked == 0;
         for (topic, described) in self.context.topics.iter().enumerate() {
-            let place = SubscriptionIndex { group, topic };
-            let partitions = match self.unreached(place) {
+            let subscription = SubscriptionIndex { group, topic };
+            let partitions = match self.unreached(subscription) {
                 Some(unreached) => unreached,
                 None if has_offered_all => Vec::new(),
-                None => (0..(arrivals.next_positions(place).len() as u32).max(described.partitions)).collect(),
+                None => (0..(arrivals.next_offsets(subscription).len() as u32).max(described.partitions)).collect(),
             };
             if !partitions.is_empty() && !has_order {
                 continue;
             }
-            let of_topic = arrivals.passed_until(place, &partitions, producers);
+            let of_topic = arrivals.passed_until(subscription, &partitions, producers);
             for (producer_index, until) in of_topic.into_iter().enumerate() {
                 if self.context.topic_of(producer_index) == topic {
                     passed[producer_index] = until;
@@ -238,11 +238,11 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         passed
     }
 
-    /// The partitions whose end the consumers at `place` have not reached; `None`: the broker does not report end offsets.
-    fn unreached(&self, place: SubscriptionIndex) -> Option<Vec<u32>> {
-        let ends = self.ends[place.topic].as_ref()?;
-        let next = self.context.arrivals.as_ref()?.next_positions(place);
-        let starts = &self.starts[place.topic];
+    /// The partitions whose end the consumers of `subscription` have not reached; `None`: the broker does not report end offsets.
+    fn unreached(&self, subscription: SubscriptionIndex) -> Option<Vec<u32>> {
+        let ends = self.ends[subscription.topic].as_ref()?;
+        let next = self.context.arrivals.as_ref()?.next_offsets(subscription);
+        let starts = &self.starts[subscription.topic];
         let at = |offsets: &[u64], partition: usize| offsets.get(partition).copied().unwrap_or(0);
         let is_unreached = |partition: &usize| {
             let end = ends[*partition];
@@ -252,9 +252,11 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     }
 
     fn has_reached_all_ends(&self) -> bool {
-        let places = (0..self.watches.len())
+        let subscriptions = (0..self.watches.len())
             .flat_map(|group| (0..self.context.topics.len()).map(move |topic| SubscriptionIndex { group, topic }));
-        places.into_iter().all(|place| self.unreached(place).is_some_and(|unreached| unreached.is_empty()))
+        subscriptions
+            .into_iter()
+            .all(|subscription| self.unreached(subscription).is_some_and(|unreached| unreached.is_empty()))
     }
 
     /// Notes which groups have received something.

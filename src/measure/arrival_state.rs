@@ -1,0 +1,61 @@
+//! What a trial's recorders of arrivals share: the figures of each group, and each recorder's own part.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::budget::Budget;
+use super::clock::Clock;
+use super::partitions::Partitions;
+use super::reception::{Arrived, Reception};
+use super::verification::Verification;
+
+/// Where a consumer is at work: its group, and which of the trial's topics it reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubscriptionIndex {
+    pub group: usize,
+    pub topic: usize,
+}
+
+pub(super) struct Shared {
+    pub(super) clock: Clock,
+    pub(super) run_tag: u32,
+    /// `None` when nothing is verified.
+    pub(super) verification: Option<Arc<Verification>>,
+    pub(super) groups: Box<[Group]>,
+    pub(super) partition_budget: Budget,
+    pub(super) shards: Mutex<Vec<(SubscriptionIndex, Arc<Mutex<Shard>>)>>,
+}
+
+/// What is known of a group at once, whenever its recorders were collected.
+#[derive(Default)]
+pub(super) struct Group {
+    pub(super) deliveries: AtomicU64,
+    pub(super) first: AtomicU64,
+    pub(super) corrupt: AtomicU64,
+    pub(super) errors: AtomicU64,
+    /// What was collected.
+    pub(super) arrived: Mutex<Arrived>,
+}
+
+/// How far a group is now, warm-up included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupProgress {
+    /// Messages handed over.
+    pub deliveries: u64,
+    /// As [`Arrived::first`].
+    pub first: u64,
+    /// As [`Arrived::corrupt`].
+    pub corrupt: u64,
+    /// Times that receiving failed.
+    pub errors: u64,
+}
+
+pub(super) struct Shard {
+    pub(super) reception: Reception,
+    pub(super) partitions: Partitions,
+}
+
+/// A consumer's task that panicked leaves counts that are still true.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
