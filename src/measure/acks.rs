@@ -1,8 +1,10 @@
 //! Where outcomes go: each thread that learns of them has a recorder of its own, and the trial reads them all.
 
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::clock::Clock;
 use super::failure::FailureClass;
@@ -65,7 +67,7 @@ impl Acks {
     /// A recorder for one thread or task.
     pub fn recorder(&self) -> AckRecorder {
         let shard = Arc::new(Mutex::new(Shard::default()));
-        lock(&self.shared.shards).push(shard.clone());
+        self.shared.shards.lock().push(shard.clone());
         AckRecorder { shared: self.shared.clone(), shard }
     }
 
@@ -122,8 +124,8 @@ impl Acks {
     }
 
     fn take(&self, into: &mut Interval, spare: &mut Interval, close: bool) {
-        for shard in lock(&self.shared.shards).iter() {
-            let mut shard_guard = lock(shard);
+        for shard in self.shared.shards.lock().iter() {
+            let mut shard_guard = shard.lock();
             mem::swap(&mut shard_guard.interval, spare);
             shard_guard.closed |= close;
             drop(shard_guard);
@@ -172,7 +174,7 @@ pub struct AckBatch<'a> {
 impl<'a> AckBatch<'a> {
     fn begin(shared: &'a Shared, shard: &'a Mutex<Shard>) -> Self {
         let now_ns = shared.clock.now_ns();
-        let shard = lock(shard);
+        let shard = shard.lock();
         AckBatch {
             now_ns,
             shared,
@@ -303,11 +305,6 @@ impl Drop for AckBatch<'_> {
             self.mark();
         }
     }
-}
-
-/// A recorder's thread that panicked leaves counts that are still true.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

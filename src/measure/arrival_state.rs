@@ -1,7 +1,9 @@
 //! What a trial's recorders of arrivals share: the figures of each group, and each recorder's own part.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::budget::Budget;
 use super::clock::Clock;
@@ -53,9 +55,4 @@ pub struct GroupProgress {
 pub(super) struct Shard {
     pub(super) reception: Reception,
     pub(super) partitions: Partitions,
-}
-
-/// A consumer's task that panicked leaves counts that are still true.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

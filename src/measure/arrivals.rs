@@ -1,10 +1,12 @@
 //! What consumers record. Each has a recorder of its own; a group's verification finds which arrivals are the first.
 
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
-use super::arrival_state::{Group, GroupProgress, Shard, Shared, SubscriptionIndex, lock};
+use parking_lot::Mutex;
+
+use super::arrival_state::{Group, GroupProgress, Shard, Shared, SubscriptionIndex};
 use super::budget::Budget;
 use super::clock::Clock;
 use super::partitions::{PARTITION_BYTES, Partitions};
@@ -30,17 +32,17 @@ impl Arrivals {
     pub fn recorder(&self, subscription: SubscriptionIndex) -> ArrivalRecorder {
         let partitions = Partitions::new(self.shared.partition_budget.clone());
         let shard = Arc::new(Mutex::new(Shard { reception: Reception::default(), partitions }));
-        lock(&self.shared.shards).push((subscription, shard.clone()));
+        self.shared.shards.lock().push((subscription, shard.clone()));
         ArrivalRecorder::new(self.shared.clone(), subscription.group, shard)
     }
 
     /// Everything received since the last call, merged into `into`; both arguments must be clear.
     pub fn collect(&self, into: &mut Reception, spare: &mut Reception) {
-        for (subscription, shard) in lock(&self.shared.shards).iter() {
-            mem::swap(&mut lock(shard).reception, spare);
+        for (subscription, shard) in self.shared.shards.lock().iter() {
+            mem::swap(&mut shard.lock().reception, spare);
             into.merge(spare);
             if let Some(group) = self.shared.groups.get(subscription.group) {
-                *lock(&group.arrived) += &spare.arrived;
+                *group.arrived.lock() += &spare.arrived;
             }
             spare.clear();
         }
@@ -48,7 +50,7 @@ impl Arrivals {
 
     /// What each group has received by the last call of [`Arrivals::collect`].
     pub fn groups(&self) -> Vec<Arrived> {
-        self.shared.groups.iter().map(|group| *lock(&group.arrived)).collect()
+        self.shared.groups.iter().map(|group| *group.arrived.lock()).collect()
     }
 
     /// How far each group is.
@@ -103,9 +105,9 @@ impl Arrivals {
     }
 
     fn at(&self, subscription: SubscriptionIndex, mut each: impl FnMut(&Partitions)) {
-        for (of, shard) in lock(&self.shared.shards).iter() {
+        for (of, shard) in self.shared.shards.lock().iter() {
             if *of == subscription {
-                each(&lock(shard).partitions);
+                each(&shard.lock().partitions);
             }
         }
     }

@@ -1,9 +1,11 @@
 //! Records what one consumer receives, a batch at a time.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::arrival_state::{GroupProgress, Shard, Shared, lock};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::arrival_state::{GroupProgress, Shard, Shared};
 use super::partitions::Order;
 use super::reception::{Arrived, Received, Reception};
 use super::sequences::Mark;
@@ -30,7 +32,7 @@ impl ArrivalRecorder {
             group: self.group,
             before: GroupProgress::default(),
             consumed_before: 0,
-            shard: lock(&self.shard),
+            shard: self.shard.lock(),
         }
         .begun()
     }

@@ -4,7 +4,8 @@
 //! one for each producer and group; the account is made by comparing them. See [`super::sequences`] for what they cost.
 
 use std::ops::AddAssign;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::budget::Budget;
 use super::sequences::{CHUNK_SEQUENCES, CHUNK_WORDS, Mark, SequenceSet};
@@ -81,7 +82,7 @@ impl Verification {
         }
         for of_one in spans.chunk_by(|one, next| one.producer_index == next.producer_index) {
             if let Some(set) = self.acknowledged.get(of_one[0].producer_index as usize) {
-                let mut set = lock(set);
+                let mut set = set.lock();
                 for span in of_one {
                     set.mark_all(span.begin, span.end);
                 }
@@ -93,7 +94,7 @@ impl Verification {
     #[inline]
     pub fn arrive(&self, group: usize, producer: u32, sequence: u64) -> Option<Mark> {
         let set = self.arrived.get(group)?.get(producer as usize)?;
-        Some(lock(set).mark(sequence))
+        Some(set.lock().mark(sequence))
     }
 
     pub fn groups(&self) -> usize {
@@ -120,8 +121,8 @@ impl Verification {
     }
 
     fn account_of(&self, group: usize, producer: usize, passed_until: u64) -> GroupAccount {
-        let acknowledged = lock(&self.acknowledged[producer]);
-        let arrived = lock(&self.arrived[group][producer]);
+        let acknowledged = self.acknowledged[producer].lock();
+        let arrived = self.arrived[group][producer].lock();
         let known_from = acknowledged.known_from().max(arrived.known_from());
         let mut account = GroupAccount {
             saturated: known_from > 0 || acknowledged.unknown() + arrived.unknown() > 0,
@@ -157,11 +158,6 @@ fn below(limit: u64, begin: u64) -> u64 {
         count if count < 64 => (1 << count) - 1,
         _ => u64::MAX,
     }
-}
-
-/// A task that panicked leaves sets that are still true.
-fn lock(set: &Mutex<SequenceSet>) -> MutexGuard<'_, SequenceSet> {
-    set.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

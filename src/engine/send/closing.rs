@@ -1,8 +1,9 @@
 //! The producers that have sent everything. They are closed together, once their messages have been answered.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use crate::broker::{CLOSE_TIMEOUT, Producer};
@@ -22,12 +23,12 @@ impl<P: Producer> Closing<P> {
     }
 
     pub fn add(&self, producer: P) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(producer);
+        self.0.lock().push(producer);
     }
 
     /// Closes all producers, as far as there is time.
     pub async fn close(self) {
-        let producers = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let producers = std::mem::take(&mut *self.0.lock());
         // Those that are late are dropped.
         let _ = timeout(CLOSE_TIMEOUT, join_all(producers.into_iter().map(Producer::close))).await;
     }

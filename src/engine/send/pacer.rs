@@ -7,13 +7,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::poll_fn;
 use std::hint;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use atomic_waker::AtomicWaker;
+use parking_lot::{Condvar, Mutex};
 
 use crate::measure::host::{polling, timers};
 use crate::measure::{Clock, Distribution};
@@ -82,7 +83,7 @@ impl Pacer {
         let sleeper = &self.shared.sleepers[producer_index];
         sleeper.due.store(false, Ordering::SeqCst);
         let earliest = {
-            let mut state = self.shared.lock();
+            let mut state = self.shared.state.lock();
             let earliest = state.alarms.peek().is_none_or(|Reverse((alarm, _))| due_ns < *alarm);
             state.alarms.push(Reverse((due_ns, producer_index)));
             earliest
@@ -106,7 +107,7 @@ impl Pacer {
     /// Keeps how late a wake-up made each of the messages that waited for it, in nanoseconds.
     pub fn record_lateness(&self, of_messages_ns: &[u64]) {
         if !of_messages_ns.is_empty() {
-            let mut state = self.shared.lock();
+            let mut state = self.shared.state.lock();
             of_messages_ns.iter().for_each(|lateness_ns| state.lateness.record(*lateness_ns));
         }
     }
@@ -118,13 +119,13 @@ impl Pacer {
 
     /// How late wake-ups made messages: the values given to [`Pacer::record_lateness`].
     pub fn lateness(&self) -> Distribution {
-        self.shared.lock().lateness.clone()
+        self.shared.state.lock().lateness.clone()
     }
 }
 
 impl Drop for Pacer {
     fn drop(&mut self) {
-        self.shared.lock().ended = true;
+        self.shared.state.lock().ended = true;
         self.shared.earlier.notify_one();
         if let Some(thread) = self.thread.take() {
             // A pacer that panicked has nothing left to clean up.
@@ -136,7 +137,7 @@ impl Drop for Pacer {
 impl Shared {
     fn run(&self) {
         timers::be_exact();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while !state.ended {
             let now_ns = self.clock.now_ns();
             match state.alarms.peek() {
@@ -153,14 +154,14 @@ impl Shared {
                         self.earliest_ns.store(due_ns, Ordering::Relaxed);
                         drop(state);
                         self.spin_until(due_ns);
-                        state = self.lock();
+                        state = self.state.lock();
                         continue;
                     }
                     let wait = self.clock.instant(slept_until_ns).saturating_duration_since(Instant::now());
                     let wait = wait.max(Duration::from_nanos(1));
-                    state = self.earlier.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+                    self.earlier.wait_for(&mut state, wait);
                 }
-                None => state = self.earlier.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.earlier.wait(&mut state),
             }
         }
     }
@@ -173,10 +174,6 @@ impl Shared {
                 hint::spin_loop();
             }
         });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,10 +3,12 @@
 //! It sees what keeps this process from running: other processes on its cores, a hypervisor, a quota, memory that is being
 //! reclaimed. Every thread of the client may have to wait as long, so that much of a latency may be the tool's own.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::super::Distribution;
 use super::{ProcessUsage, timers};
@@ -47,7 +49,7 @@ impl PauseProbe {
 
     /// What it noted so far.
     pub fn noted(&self) -> Noted {
-        self.shared.lock().clone()
+        self.shared.noted.lock().clone()
     }
 }
 
@@ -64,7 +66,7 @@ impl Shared {
         while !self.ended.load(Ordering::Relaxed) {
             thread::sleep(due.saturating_duration_since(Instant::now()));
             let woken = Instant::now();
-            let mut noted = self.lock();
+            let mut noted = self.noted.lock();
             noted.own = ProcessUsage::of_this_thread();
             // After a long pause each millisecond in it counts, with what was left of it: a pause of 100 ms is not one late
             // wake-up among thousands, but 100 of them.
@@ -73,11 +75,6 @@ impl Shared {
                 due += INTERVAL;
             }
         }
-    }
-
-    /// A thread that panicked leaves values that are still true.
-    fn lock(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,7 +100,7 @@ mod tests {
     fn a_pause_counts_for_each_millisecond_that_it_lasts() {
         let probe = PauseProbe::begin();
         wait_for(|| !probe.noted().lateness.is_empty());
-        let held = probe.shared.lock();
+        let held = probe.shared.noted.lock();
         let begin = Instant::now();
         wait_for(|| begin.elapsed() >= 100 * INTERVAL);
         drop(held);

@@ -3,16 +3,18 @@
 //! Polling uses a core but does no work: it does not count when the verdict asks whether a thread could have done more.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// Nanoseconds of each thread that ever polled. Those are a runtime's workers: few, and alive as long as the process.
 static POLLED: Mutex<BTreeMap<u32, Arc<AtomicU64>>> = Mutex::new(BTreeMap::new());
 
 thread_local! {
     static MINE: Arc<AtomicU64> =
-        POLLED.lock().unwrap_or_else(PoisonError::into_inner).entry(thread_id()).or_default().clone();
+        POLLED.lock().entry(thread_id()).or_default().clone();
 }
 
 /// Looks, and counts the CPU time of this thread that it took.
@@ -26,7 +28,7 @@ pub fn during<T>(look: impl FnOnce() -> T) -> T {
 
 /// What each thread has spent until now, by its id.
 pub(super) fn by_thread() -> BTreeMap<u32, Duration> {
-    let polled = POLLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let polled = POLLED.lock();
     polled.iter().map(|(id, spent)| (*id, Duration::from_nanos(spent.load(Ordering::Relaxed)))).collect()
 }
 
