@@ -266,21 +266,24 @@ impl<P: Producer> Sender<P> {
                 () = shared.trial_window.stopped() => break,
             }
         }
-        // What the client never took was not attempted.
-        let withdrawn = rest.len() as u64;
-        let outcome = if withdrawn == 0 {
-            Ok(())
-        } else {
-            let measured = rest.iter().filter(|outgoing| outgoing.stamp.measured()).count() as u64;
-            self.attempted.measured -= measured;
-            self.attempted.warm_up -= withdrawn - measured;
-            window.set_warm_up(self.attempted.warm_up);
-            window.withdraw(withdrawn);
-            Err(Stopped)
-        };
+        let result = withdraw(rest, &mut self.attempted, window);
         self.outgoing = recycle(outgoing);
-        outcome
+        result
     }
+}
+
+/// Takes back messages that the client did not accept: they were not attempted.
+fn withdraw(rest: &[Outgoing<'_>], attempted: &mut Attempted, window: &Window) -> Result<(), Stopped> {
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let withdrawn = rest.len() as u64;
+    let measured = rest.iter().filter(|outgoing| outgoing.stamp.measured()).count() as u64;
+    attempted.measured -= measured;
+    attempted.warm_up -= withdrawn - measured;
+    window.set_warm_up(attempted.warm_up);
+    window.withdraw(withdrawn);
+    Err(Stopped)
 }
 
 /// An empty vector for another batch's borrows with the memory of the last one: collecting in place keeps it.
