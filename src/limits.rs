@@ -1,10 +1,16 @@
-//! Limits that the scenario checks and the measurement relies on.
+//! Limits and names that several modules agree on. This module imports nothing.
 
-/// Producers that one trial may have: the numbers that a send tag can hold.
+/// Producers that one trial may have: a send tag numbers them in 14 bits.
 pub const MAX_PRODUCERS: usize = 1 << 14;
 
-/// The longest latency that histograms count: ten minutes. No drain deadline may be longer.
-pub const LONGEST_LATENCY_NS: u64 = 600_000_000_000;
+/// The most bytes that a payload pool may take: beyond it, the trial would load the host's memory.
+pub const MAX_POOL_BYTES: usize = 4 << 30;
 
-/// Bytes of the trace header that the engine writes into every message.
+/// Bytes of the trace header that brokermark adds to messages for verification.
 pub const TRACE_HEADER_BYTES: usize = 32;
+
+/// The name of the message header that carries the trace header beside a payload.
+pub const TRACE_HEADER_NAME: &str = "brokermark";
+
+/// The longest time that a histogram holds, in nanoseconds: ten minutes.
+pub const HIGHEST_NS: u64 = 600_000_000_000;

@@ -4,9 +4,7 @@ use std::ops::Range;
 
 use super::error::LoadError;
 use super::live::Slot;
-
-/// The most a pool may take: beyond it the load would be one of the host's memory.
-pub(super) const MAX_POOL_BYTES: usize = 4 << 30;
+pub(super) use crate::limits::MAX_POOL_BYTES;
 
 /// What the pool notes of each payload.
 pub(super) const ENTRY_BYTES: usize = 24;

@@ -27,7 +27,7 @@ pub use arrivals::{Arrivals, GroupProgress, SubscriptionIndex};
 pub use budget::Budget;
 pub use clock::Clock;
 pub use failure::FailureClass;
-pub use histogram::Distribution;
+pub use histogram::{Distribution, HIGHEST_NS};
 pub use interval::{ErrorTally, Errors, Interval, Tally};
 pub use partitions::{Order, PARTITION_BYTES, Partitions, UNORDERED_PARTITION};
 pub use receiving::{ArrivalBatch, ArrivalRecorder};

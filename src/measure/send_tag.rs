@@ -5,12 +5,10 @@ pub const TICK_NS: u64 = 100;
 
 pub use crate::limits::MAX_PRODUCERS;
 
-const _: () = assert!(MAX_PRODUCERS == 1 << PRODUCER_INDEX_BITS);
-
 /// The sequence of a message whose number is not known: it is never marked as acknowledged.
 pub const UNKNOWN_SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;
 
-const PRODUCER_INDEX_BITS: u32 = 14;
+const PRODUCER_INDEX_BITS: u32 = MAX_PRODUCERS.trailing_zeros();
 const DELAY_MANTISSA_BITS: u32 = 12;
 const DELAY_EXPONENT_BITS: u32 = 5;
 const DELAY_BITS: u32 = DELAY_MANTISSA_BITS + DELAY_EXPONENT_BITS;

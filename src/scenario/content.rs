@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 
 use super::template::Template;
-use crate::limits::TRACE_HEADER_BYTES;
-
-/// The message header that carries the trace header where the payload cannot.
-pub const TRACE_HEADER_NAME: &str = "brokermark";
+pub use crate::limits::{TRACE_HEADER_BYTES, TRACE_HEADER_NAME};
 
 /// What messages carry.
 #[derive(Debug, Clone, PartialEq)]

@@ -30,7 +30,7 @@ mod sweep;
 pub mod template;
 pub mod units;
 
-pub use content::{Content, Payload, Size, TRACE_HEADER_NAME};
+pub use content::{Content, Payload, Size, TRACE_HEADER_BYTES, TRACE_HEADER_NAME};
 pub use error::ScenarioError;
 pub use kind::{Capabilities, Descriptor, SinkDescriptor, SinkNeeds};
 pub use masking::{is_secret_name, mask_override};

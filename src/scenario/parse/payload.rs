@@ -5,6 +5,7 @@ use std::path::Path;
 use toml::Value;
 
 use super::Context;
+use crate::limits::MAX_POOL_BYTES;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::template::Template;
 use crate::scenario::{Content, Payload, Size, units};
@@ -14,9 +15,8 @@ pub(super) const KEYS: &[&str] =
 
 /// No broker takes messages beyond this.
 const LARGEST: u64 = 1 << 30;
-/// What a pool takes by default, and at most when the scenario sets it.
+/// What a pool takes by default.
 const POOL_BYTES: usize = 64 << 20;
-const MOST_POOL_BYTES: usize = 4 << 30;
 const POOL: usize = 1024;
 /// Logs per thread of the published benchmark: random suffixes lie below it.
 const LOG_RANGE: u64 = 20_000_000;
@@ -167,9 +167,9 @@ fn default_pool(sizes: Sizes) -> usize {
 fn explicit_pool(field: &Field<'_>, sizes: Sizes) -> Option<usize> {
     let pool = field.amount(1, 10_000_000)?;
     let largest = sizes.largest.unwrap_or(1).max(1);
-    if pool.saturating_mul(largest) > MOST_POOL_BYTES {
+    if pool.saturating_mul(largest) > MAX_POOL_BYTES {
         let message = format!("`payload.pool` would take {pool} × {}", units::format_size(largest as u64));
-        field.refuse(message, format!("at most {} fit into 4GiB", MOST_POOL_BYTES / largest));
+        field.refuse(message, format!("at most {} fit into 4GiB", MAX_POOL_BYTES / largest));
     }
     Some(pool)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::limits::LONGEST_LATENCY_NS;
+use crate::limits::HIGHEST_NS;
 use crate::scenario::fields::Fields;
 use crate::scenario::{RunLimits, Stop};
 
@@ -10,7 +10,7 @@ pub(super) const KEYS: &[&str] =
     &["warm_up", "messages", "payload_bytes", "duration", "drain_deadline", "catch_up_deadline", "stall_deadline"];
 
 /// The histograms of latencies end here: what took longer is only counted.
-const LONGEST_DRAIN: Duration = Duration::from_nanos(LONGEST_LATENCY_NS);
+const LONGEST_DRAIN: Duration = Duration::from_nanos(HIGHEST_NS);
 
 pub(super) fn read(root: &Fields<'_>) -> RunLimits {
     let mut run = RunLimits {
