@@ -37,7 +37,7 @@ pub mod broker;
 pub mod cli;
 pub mod emulator;
 pub mod engine;
-pub mod evaluate;
+mod evaluate;
 pub mod limits;
 pub mod load;
 pub mod measure;
