@@ -1,7 +1,7 @@
-//! Runs the program as its users do, and reads what it leaves behind.
+//! Runs the program as its users do, and reads its results.
 //!
-//! Nothing here waits blindly: a test waits for a line, a file or the end of the process, each with a deadline after which
-//! the process is killed and the test fails with what it had printed.
+//! Tests do not sleep: a test waits for a line, a file or the end of the process. After a deadline the process is killed, and
+//! the test fails with its output.
 
 // Every test file is a program of its own and uses a part of this.
 #![allow(dead_code)]
@@ -55,7 +55,7 @@ impl Bench {
         path
     }
 
-    /// Where runs are kept.
+    /// The directory of the runs.
     pub fn results(&self) -> PathBuf {
         self.folder.path().join("results")
     }
@@ -93,7 +93,7 @@ impl Bench {
         Running::start(self.command().arg("--quiet").args(arguments)).finish(PATIENCE)
     }
 
-    /// Goes on with the run in `directory`.
+    /// Resumes the run in `directory`.
     pub fn resume(&self, directory: &Path) -> Finished {
         let mut command = brokermark();
         command.arg("run").arg(self.scenario()).arg("--json").arg("--quiet").arg("--resume").arg(directory);
@@ -101,7 +101,7 @@ impl Bench {
     }
 }
 
-/// The program, without anything of the caller's surroundings that could change what it prints.
+/// The program, without environment variables that change its output.
 pub fn brokermark() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_brokermark"));
     command.env("COLUMNS", "100").env_remove("CLICOLOR_FORCE").env("NO_COLOR", "1");
@@ -123,7 +123,7 @@ pub fn record_of(scenario: &str) -> Record {
     Bench::new(scenario).run(&[]).expect(0).record()
 }
 
-/// Waits until `condition` holds: for what nobody announces, such as files, servers' answers and the clock.
+/// Waits until `condition` holds: for files, answers of servers and the clock.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
@@ -187,7 +187,7 @@ pub fn assert_balanced(record: &Record) {
     assert!(!reasons(record).contains(&ReasonKind::LedgerMismatch));
 }
 
-/// What the verdict says against the record.
+/// The kinds of the reasons against the record.
 pub fn reasons(record: &Record) -> Vec<ReasonKind> {
     record.verdict.reasons.iter().map(|reason| reason.kind).collect()
 }

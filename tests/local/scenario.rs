@@ -1,4 +1,4 @@
-//! The scenario language as its users meet it: what is accepted and what it means, and how refusals read.
+//! The scenario language: accepted scenarios with their meaning, and the errors of refused ones.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_tells_nothing() {
+    fn without_measured_messages_the_limiter_is_unknown() {
         assert_eq!(limiter(|record, _, _| record.counts = Counts::default()), Limiter::Unknown);
     }
 }
