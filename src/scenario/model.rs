@@ -117,7 +117,7 @@ impl SaslMechanism {
     }
 }
 
-/// How many topics there are and what each looks like.
+/// The topics of a trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
     /// At least 1.

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use brokermark::broker::registry::find;
 use brokermark::record::{Reason, ReasonKind, Record, Status, Verification};
 use tempfile::TempDir;
 
@@ -144,15 +145,16 @@ pub fn assert_acknowledged(record: &Record, messages: u64) {
     assert_eq!(service.count + service.beyond_range, messages, "every acknowledgement has a latency");
 }
 
-/// Asserts that all of `messages` were acknowledged, and received by each of `groups` exactly once, intact and, but from
-/// NSQ, in order.
+/// Asserts that all of `messages` were acknowledged, and received by each of `groups` exactly once, intact and, if the
+/// broker keeps order, in order.
 pub fn assert_delivered(record: &Record, messages: u64, groups: u64) {
     assert_acknowledged(record, messages);
     let received = messages * groups;
     assert_eq!(record.counts.consumed, Some(received), "at {:?}", record.point);
     let each = messages + record.counts.warm_up.attempted;
     let received = each * groups;
-    let unordered = if record.scenario["broker"]["kind"] == "nsq" { received } else { 0 };
+    let kind = record.scenario["broker"]["kind"].as_str().unwrap();
+    let unordered = if find(kind).unwrap().capabilities.ordered { 0 } else { received };
     let expected = Verification { received, unordered, ..Default::default() };
     assert_eq!(sums(record), expected, "at {:?}", record.point);
     let found = &record.verification.as_ref().unwrap().groups;

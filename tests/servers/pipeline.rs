@@ -187,7 +187,10 @@ fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
     assert_eq!(documents(&mongodb(), "tests", &topic).len() as u64, end, "each once");
     // The database may still have been at what the killed process sent last when it was asked how much it holds.
     let gained = sink.row_count.delta.unwrap();
-    assert!((sink.written..=sink.written + sink.duplicates).contains(&gained), "the database counts the same: {sink:?}");
+    assert!(
+        (sink.written..=sink.written + sink.duplicates).contains(&gained),
+        "the database counts the same: {sink:?}"
+    );
     assert!(rest.receipt.as_ref().is_some_and(|receipt| receipt.count == end - done), "by the message's own time");
     assert_eq!(assert_committed_is_written(&topic, &topic, &topic), (end, end));
     kafka::remove_topic(&kafka::address(), &topic);

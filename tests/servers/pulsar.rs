@@ -110,7 +110,10 @@ fn real_tls_and_a_token_let_us_in_and_wrong_ones_do_not() {
         let ended = bench.run(&[]).expect(1);
         ended.complains_of(&["refused the credentials"]);
         let kept = std::fs::read_to_string(bench.run_directory().join("scenario.toml")).unwrap();
-        assert!(![&ended.stderr, &ended.stdout, &kept].iter().any(|text| text.contains(&wrong)), "the token was printed");
+        assert!(
+            ![&ended.stderr, &ended.stdout, &kept].iter().any(|text| text.contains(&wrong)),
+            "the token was printed"
+        );
     }
     // The system's authorities have never heard of this one.
     Bench::new(&secure("", "true")).run(&[]).expect(1).complains_of(&["invalid peer certificate"]);

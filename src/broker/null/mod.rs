@@ -50,6 +50,7 @@ impl Broker for NullBroker {
             headers: true,
             consumers: true,
             groups: true,
+            ordered: true,
             tls: false,
             sasl: &[],
             properties: false,

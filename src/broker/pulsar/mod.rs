@@ -68,6 +68,7 @@ impl Broker for PulsarBroker {
             headers: true,
             consumers: true,
             groups: true,
+            ordered: true,
             tls: true,
             sasl: &[],
             properties: false,

@@ -74,6 +74,7 @@ impl Broker for RabbitmqStreamBroker {
             headers: true,
             consumers: true,
             groups: true,
+            ordered: true,
             tls: true,
             sasl: &[SaslMechanism::Plain],
             properties: false,
