@@ -1,4 +1,4 @@
-//! What AMQP 1.0 costs: the dictionary of RbFly's performance report beside another Rust codec, and the body of a stream
+//! The cost of AMQP 1.0: the dictionary of RbFly's performance report beside another Rust codec, and the body of a stream
 //! message.
 
 use std::hint::black_box;

@@ -1,7 +1,7 @@
-//! What a whole trial costs per message: producer tasks, windows, the null broker and all recording, from the first
+//! The cost of a whole trial per message: producer tasks, windows, the null broker and all recording, from the first
 //! measured message to the last acknowledgement.
 //!
-//! The null broker acknowledges at once, so this is the most the engine can do; a client library comes on top.
+//! The null broker acknowledges at once, so this is the upper limit of the engine; a client library adds its own cost.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the load costs per message: a payload, its live fields, a key, an intended time.
+//! The cost of the load per message: a payload, its live fields, a key, an intended time.
 //!
 //! The sum of what a scenario uses bounds the rate one producer task can reach before its client costs anything.
 
@@ -67,7 +67,7 @@ fn keys(criterion: &mut Criterion) {
 }
 
 fn times(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("timetable");
+    let mut group = criterion.benchmark_group("send_schedule");
     let second = Duration::from_secs(1);
     for (name, schedule) in [
         ("constant", Schedule::Constant { rate: 1e6 }),

@@ -1,6 +1,6 @@
-//! What recording costs per message: the stamp on its way, the outcome when it comes, the envelope, the verification.
+//! The cost of recording per message: the send tag, the outcome, the trace header, the verification.
 //!
-//! All of it runs once per message on the threads that carry the load, so their sum is brokermark's own part of the
+//! All of it runs once per message on the threads that carry the load, so the sum is brokermark's own part of the
 //! processor time per message in a record.
 
 use std::hint::black_box;
@@ -17,8 +17,8 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 /// Outcomes that become known together: about what one produce request of small messages carries.
 const BATCH: u64 = 1000;
 
-fn stamps(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("stamp");
+fn send_tags(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("send_tag");
     group.bench_function("clock, now", |bencher| {
         let clock = Clock::start();
         bencher.iter(|| black_box(clock.now_ns()))
@@ -30,16 +30,11 @@ fn stamps(criterion: &mut Criterion) {
             })
         });
     }
-    let stamp = SendTag::new(3, 9, 7_000_000_000, 50_000_000, true);
+    let tag = SendTag::new(3, 9, 7_000_000_000, 50_000_000, true);
     group.bench_function("decode, all fields", |bencher| {
         bencher.iter(|| {
-            let stamp = SendTag::from_word(black_box(stamp.to_word()), 9, 7_100_000_000);
-            black_box((
-                stamp.producer_index(),
-                stamp.measured(),
-                stamp.schedule_delay_ns(),
-                stamp.service_ns(7_100_000_000),
-            ))
+            let tag = SendTag::from_word(black_box(tag.to_word()), 9, 7_100_000_000);
+            black_box((tag.producer_index(), tag.measured(), tag.schedule_delay_ns(), tag.service_ns(7_100_000_000)))
         })
     });
     group.finish();
@@ -58,14 +53,14 @@ fn outcomes(criterion: &mut Criterion) {
         let acks = Acks::new(clock, producers, open_loop);
         let recorder = acks.recorder();
         let sent_ns = clock.now_ns();
-        let stamps: Vec<SendTag> = (0..BATCH)
+        let tags: Vec<SendTag> = (0..BATCH)
             .map(|index| SendTag::new(index as usize % producers, index, sent_ns + index * 1000, index * 500, measured))
             .collect();
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 let mut batch = recorder.batch();
-                for stamp in &stamps {
-                    batch.acknowledged(black_box(*stamp), 100);
+                for tag in &tags {
+                    batch.acknowledged(black_box(*tag), 100);
                 }
             })
         });
@@ -131,16 +126,15 @@ fn windows(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn envelopes(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("envelope");
-    let envelope =
-        TraceHeader { run_tag: 1, producer: 3, measured: true, sequence: 123_456, intended_ns: 7_000_000_000 };
+fn trace_headers(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("trace_header");
+    let header = TraceHeader { run_tag: 1, producer: 3, measured: true, sequence: 123_456, intended_ns: 7_000_000_000 };
     for size in [100, 1024] {
         let mut message = vec![7; size];
         // The checksum of a pooled payload is made once, before the load begins.
         let checksum = crc32fast::hash(&message[TRACE_HEADER_BYTES..]);
         group.bench_function(format!("seal, {size} B"), |bencher| {
-            bencher.iter(|| envelope.seal(black_box(&mut message), black_box(checksum)))
+            bencher.iter(|| header.seal(black_box(&mut message), black_box(checksum)))
         });
         group.bench_function(format!("open, {size} B"), |bencher| {
             bencher.iter(|| {
@@ -226,6 +220,6 @@ fn arrivals(criterion: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
-    targets = stamps, outcomes, histograms, windows, envelopes, arrivals
+    targets = send_tags, outcomes, histograms, windows, trace_headers, arrivals
 }
 criterion_main!(benches);

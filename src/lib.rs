@@ -1,13 +1,13 @@
-//! brokermark puts a described load on a message broker and writes down, honestly, what happened.
+//! brokermark puts a described load on a message broker and records honestly what happened.
 //!
-//! The way of the data is one direction:
+//! Data flows in one direction:
 //!
 //! ```text
 //! scenario.toml ─ scenario ─▶ plan ─▶ engine: prepare ▸ warm up ▸ measure ▸ drain ▸ verify
 //!                                      │ load: intended times, payloads
 //!                                      ▼
-//!                               broker (trait): kafka · rabbitmq-stream · null
-//!                                      │ acknowledgements, received messages
+//!                               broker (traits): kafka · nsq · pulsar · rabbitmq-stream · sls · null
+//!                                      │ acknowledgements, received messages ─▶ pipeline ─▶ databases
 //!                                      ▼
 //!                               measure: histograms, series, ledger, host
 //!                                      ▼
@@ -16,27 +16,28 @@
 //!                               record ─▶ results/<run>/ ─▶ show (only reads)
 //! ```
 //!
-//! Each arrow is a room of its own:
+//! The modules, from the ground up. A module imports only modules above it in this list:
 //!
-//! - [`scenario`]: a TOML file becomes a checked, typed [`scenario::Plan`].
-//! - [`load`]: when messages are due and what they carry, as pure functions of a seed and a clock.
-//! - [`broker`]: the traits a broker implements, the registry of brokers, and one module per broker.
-//! - [`engine`]: runs one trial through its phases.
-//! - [`pipeline`]: consumers that parse what they receive and write it to databases.
-//! - [`measure`]: the clock, what is recorded per message, and what the machine was doing.
-//! - [`evaluate`]: the record's figures, and whether they can be trusted, with the evidence.
-//! - [`record`]: the versioned result and the directory it lies in.
+//! - [`limits`]: limits that several modules share.
+//! - [`measure`]: the clock, the recorders of each message, and the state of the machine.
+//! - [`scenario`]: turns a TOML file into a checked, typed [`scenario::Plan`].
+//! - [`load`]: intended times, keys and payloads, as pure functions of a seed and a clock.
 //! - [`emulator`]: endpoints that run inside this process.
-//! - [`cli`]: the command line, one file a verb.
+//! - [`broker`]: the traits of a broker, the registry of brokers, and one module per broker.
+//! - [`pipeline`]: consumers that parse messages and write them to databases.
+//! - [`engine`]: runs one trial through its phases.
+//! - [`record`]: the versioned result and its run directory.
+//! - [`evaluate`]: computes the figures of a record and judges them.
+//! - [`cli`]: the command line, one file per subcommand.
 
-// An `expect` says what makes it impossible; an `unwrap` does not. Tests may.
+// The message of an `expect` is the reason why it cannot fail; an `unwrap` has none. Tests may use it.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod broker;
 pub mod cli;
 pub mod emulator;
 pub mod engine;
-pub mod evaluate;
+mod evaluate;
 pub mod limits;
 pub mod load;
 pub mod measure;

@@ -30,7 +30,7 @@ fn as_json(descriptor: &Descriptor) -> serde_json::Value {
     json!({ "kind": descriptor.kind, "summary": descriptor.summary, "capabilities": capabilities })
 }
 
-fn named(capabilities: &Capabilities) -> [(&'static str, bool); 11] {
+fn named(capabilities: &Capabilities) -> [(&'static str, bool); 12] {
     [
         ("addresses", capabilities.addresses),
         ("embedded", capabilities.embedded),
@@ -40,6 +40,7 @@ fn named(capabilities: &Capabilities) -> [(&'static str, bool); 11] {
         ("headers", capabilities.headers),
         ("consumers", capabilities.consumers),
         ("groups", capabilities.groups),
+        ("order", capabilities.ordered),
         ("tls", capabilities.tls),
         ("sasl", !capabilities.sasl.is_empty()),
         ("client properties", capabilities.properties),

@@ -123,7 +123,7 @@ fn pipeline(pipeline: &Pipeline) -> String {
     let fed = match pipeline.producer_mode {
         ProducerMode::Concurrent => "while the producers send",
         ProducerMode::Backlog => "after the producers have sent",
-        ProducerMode::None => "of what is there, no producers",
+        ProducerMode::None => "without producers",
     };
     format!("{instances} instance(s), batches of {batch} or of {linger:?}, {sinks}, {fed}")
 }

@@ -1,14 +1,14 @@
 //! The command line: its definition, and one file per subcommand.
 
-pub mod brokers;
-pub mod check;
-pub mod completions;
+mod brokers;
+mod check;
+mod completions;
 #[cfg(any(feature = "kafka", feature = "sls"))]
-pub mod emulate;
+mod emulate;
 mod exit;
-pub mod run;
+mod run;
 pub mod schema;
-pub mod show;
+mod show;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueHint};
 
-pub use exit::Exit;
+use exit::Exit;
 
 use crate::record::export::Format;
 

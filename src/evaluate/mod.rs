@@ -13,4 +13,3 @@ pub mod verdict;
 pub use assemble::{assemble, assemble_failed, series_row};
 pub use command_line::mask_secrets;
 pub use environment::environment;
-pub use threshold::evaluate;

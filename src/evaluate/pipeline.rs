@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_hand_at_the_end_of_a_short_load_is_no_backlog() {
+    fn messages_in_hand_at_the_end_of_a_short_load_are_not_a_backlog() {
         const SECOND: u64 = 1_000_000_000;
         assert!(kept_up(10_000, 9_900, 60 * SECOND).held);
         assert!(!kept_up(10_000, 9_899, 60 * SECOND).held);

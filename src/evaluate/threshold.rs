@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_does_not_hold_and_says_why() {
+    fn a_threshold_on_an_unknown_figure_is_missed_with_the_reason() {
         let mut record = Record { verification: None, ..sample::record() };
         let lost = outcome(Metric::Lost, Comparison::Equal, 0.0, &record);
         assert_eq!((lost.measured, lost.held), (None, false));

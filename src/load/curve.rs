@@ -116,6 +116,7 @@ impl Curve {
     }
 
     /// Messages per second at `offset_ns`.
+    #[cfg(test)]
     pub(super) fn rate_at(&self, offset_ns: u64) -> f64 {
         let (_, piece, seconds) = self.locate(offset_ns);
         piece.rate + piece.slope * seconds

@@ -14,7 +14,7 @@ const MOST_DIGITS: usize = 20;
 
 /// The keys of one producer's messages, `key-000042`, written in place.
 ///
-/// All keys of a scenario are equally long ([`KeySource::key_length`]), so those of a batch can lie side by side in one
+/// All keys of a scenario are equally long, so those of a batch can lie side by side in one
 /// buffer.
 #[derive(Debug, Clone)]
 pub struct KeySource {
@@ -70,11 +70,6 @@ impl KeySource {
             _ => PREFIX.len() + digits(distinct.saturating_sub(1)).max(LEAST_DIGITS),
         };
         KeySource { key, length, draw }
-    }
-
-    /// Bytes of every key; 0 when messages have none.
-    pub fn key_length(&self) -> usize {
-        self.length
     }
 
     /// The next message's key, valid until the one after is asked for; `None` when messages have none.
@@ -137,7 +132,6 @@ mod tests {
     fn messages_may_have_no_key() {
         let mut source = KeySource::new(Keys::None, 0, 1, 1);
         assert_eq!(source.next_key(), None);
-        assert_eq!(source.key_length(), 0);
     }
 
     #[test]
@@ -153,7 +147,6 @@ mod tests {
                 let length = 4 + (distinct - 1).to_string().len().max(6);
                 for _ in 0..100 {
                     assert_eq!(source.next_key().unwrap().len(), length);
-                    assert_eq!(source.key_length(), length);
                 }
             }
         }

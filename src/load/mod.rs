@@ -26,5 +26,5 @@ pub use error::LoadError;
 pub use keys::KeySource;
 pub use live::LiveFields;
 pub use part::{Part, PartKind};
-pub use pool::{PayloadPool, checksum_beyond};
+pub use pool::PayloadPool;
 pub use send_schedule::{SendSchedule, due_by};

@@ -34,9 +34,23 @@ impl Schedule {
     /// The parts between two moments since the load began, in their order and without gaps; none where the rate does not
     /// change, or changes more often than there can be results.
     pub fn parts(&self, from_ns: u64, until_ns: u64) -> Vec<Part> {
-        let stretches: Vec<(u64, usize, PartKind)> = match self {
-            Schedule::Constant { .. } | Schedule::Poisson { .. } => return Vec::new(),
-            // Each stretch by its end, from the load's begin on.
+        let mut begin_ns = from_ns;
+        let mut parts = Vec::new();
+        for (end_ns, result, kind) in self.stretches(from_ns, until_ns) {
+            let end_ns = end_ns.min(until_ns);
+            if end_ns > begin_ns {
+                parts.push(Part { begin_ns, end_ns, result, kind });
+                begin_ns = end_ns;
+            }
+        }
+        let results = parts.iter().map(|part| part.result).max().map_or(0, |most| most + 1);
+        if results > MOST_PARTS { Vec::new() } else { parts }
+    }
+
+    /// Each stretch by its end, in nanoseconds since the load began, with its result and its kind.
+    fn stretches(&self, from_ns: u64, until_ns: u64) -> Vec<(u64, usize, PartKind)> {
+        match self {
+            Schedule::Constant { .. } | Schedule::Poisson { .. } => Vec::new(),
             Schedule::Steps(steps) => {
                 let ends = steps.iter().scan(0u64, |end_ns, (_, length)| {
                     *end_ns = end_ns.saturating_add(nanoseconds(*length));
@@ -64,25 +78,13 @@ impl Schedule {
                 if periods > MOST_PARTS as u64 * 100 {
                     return Vec::new();
                 }
-                (first..first + periods)
-                    .flat_map(|period| {
-                        let begin_ns = period * every;
-                        [(begin_ns + length, 0, PartKind::Burst), (begin_ns + every, 1, PartKind::Base)]
-                    })
-                    .collect()
-            }
-        };
-        let mut begin_ns = from_ns;
-        let mut parts = Vec::new();
-        for (end_ns, result, kind) in stretches {
-            let end_ns = end_ns.min(until_ns);
-            if end_ns > begin_ns {
-                parts.push(Part { begin_ns, end_ns, result, kind });
-                begin_ns = end_ns;
+                let both = |period| {
+                    let begin_ns = period * every;
+                    [(begin_ns + length, 0, PartKind::Burst), (begin_ns + every, 1, PartKind::Base)]
+                };
+                (first..first + periods).flat_map(both).collect()
             }
         }
-        let results = parts.iter().map(|part| part.result).max().map_or(0, |most| most + 1);
-        if results > MOST_PARTS { Vec::new() } else { parts }
     }
 }
 

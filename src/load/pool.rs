@@ -21,7 +21,6 @@ pub struct PayloadPool {
     /// Where each payload's live fields are; `slots_per_entry` of each, in the order of the payloads.
     slots: Box<[Slot]>,
     slots_per_entry: usize,
-    total_size: u64,
     smallest: usize,
     largest: usize,
 }
@@ -59,7 +58,6 @@ impl PayloadPool {
             mask: entries.len().is_power_of_two().then(|| entries.len() as u64 - 1),
             slots_per_entry: draft.slots.len() / entries.len().max(1),
             slots: draft.slots.into(),
-            total_size: sizes().map(|size| size as u64).sum(),
             smallest: sizes().min().unwrap_or(0),
             largest: sizes().max().unwrap_or(0),
             bytes: draft.bytes.into(),
@@ -93,21 +91,11 @@ impl PayloadPool {
         Some(LiveFields::new(&self.bytes[entry.start..entry.end], &self.slots[first..first + self.slots_per_entry]))
     }
 
-    /// Whether payloads have live fields; all of a pool have, or none.
-    pub fn is_live(&self) -> bool {
-        self.slots_per_entry > 0
-    }
-
     /// [`checksum_beyond`] the overlaid bytes of what [`PayloadPool::get`] returns. A payload with live fields
     /// is another one each time it is rendered: its checksum has to be taken then.
     #[inline]
     pub fn checksum(&self, index: u64) -> u32 {
         self.entries[self.position(index)].checksum
-    }
-
-    /// Mean size of the payloads in bytes: the mean of what is sent whenever the pool is gone through evenly.
-    pub fn mean_size(&self) -> f64 {
-        self.total_size as f64 / self.entries.len() as f64
     }
 
     /// Size of the smallest payload in bytes.
@@ -141,7 +129,7 @@ impl PayloadPool {
 /// The CRC-32 (IEEE 802.3, as zlib's) of a payload without its first `overlaid` bytes; that of nothing, 0, if there are
 /// no more. Sender and receiver compare the bytes that the trace header does not replace.
 #[inline]
-pub fn checksum_beyond(overlaid: usize, payload: &[u8]) -> u32 {
+fn checksum_beyond(overlaid: usize, payload: &[u8]) -> u32 {
     crc32fast::hash(payload.get(overlaid..).unwrap_or_default())
 }
 
@@ -206,8 +194,6 @@ mod tests {
     #[test]
     fn sizes_are_those_of_the_payloads() {
         let pool = build(Content::Zeros { size: Size::Choices(vec![(10, 1.0), (20, 1.0)]) }, 100, 1);
-        let total: usize = everything(&pool).iter().map(|payload| payload.len()).sum();
-        assert_eq!(pool.mean_size(), total as f64 / 100.0);
         assert_eq!((pool.smallest(), pool.largest()), (10, 20));
     }
 
@@ -238,7 +224,6 @@ mod tests {
             assert_eq!(value["t"], 1_700_000_000.123456);
         }
         assert_eq!(pool.get(5), before);
-        assert!(pool.is_live());
         let still = build(template("${choice:a|b}"), 8, 1);
         assert!(still.live(0).is_none());
     }

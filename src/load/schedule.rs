@@ -1,4 +1,4 @@
-//! What follows from a schedule as a whole: its curve, how much is due by when, and how fast it is at a moment.
+//! Figures of a schedule as a whole: its curve, and the number of messages due by a time.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ impl Schedule {
     }
 
     /// Messages per second of all producers together, `offset` after the start of the load.
-    pub fn rate_at(&self, offset: Duration) -> f64 {
+    #[cfg(test)]
+    pub(super) fn rate_at(&self, offset: Duration) -> f64 {
         self.curve().rate_at(nanoseconds(offset))
     }
 

@@ -5,8 +5,6 @@ pub const TICK_NS: u64 = 100;
 
 pub use crate::limits::MAX_PRODUCERS;
 
-const _: () = assert!(MAX_PRODUCERS == 1 << PRODUCER_INDEX_BITS);
-
 /// The sequence of a message whose number is not known: it is never marked as acknowledged.
 pub const UNKNOWN_SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;
 

@@ -16,11 +16,6 @@ impl ScenarioError {
     pub(super) fn single(report: String) -> Self {
         ScenarioError { reports: vec![report] }
     }
-
-    /// Each problem as a text of its own, in the order in which they were found.
-    pub fn reports(&self) -> &[String] {
-        &self.reports
-    }
 }
 
 impl fmt::Display for ScenarioError {

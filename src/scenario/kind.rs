@@ -43,6 +43,8 @@ pub struct Capabilities {
     pub consumers: bool,
     /// More than one consumer group, each of which receives everything.
     pub groups: bool,
+    /// Delivers the messages of a producer to a partition in the order in which they were sent.
+    pub ordered: bool,
     pub tls: bool,
     /// SASL mechanisms, best first; empty without SASL.
     pub sasl: &'static [SaslMechanism],

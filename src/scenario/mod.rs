@@ -28,6 +28,7 @@ mod source;
 mod suggestion;
 mod sweep;
 pub mod template;
+mod threshold;
 pub mod units;
 
 pub use content::{Content, Payload, Size};
@@ -38,6 +39,7 @@ pub use model::*;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::parse_for;
 pub use secret::Secret;
+pub use threshold::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid};
 
 /// Reads and checks the scenario file at `path`, with each of `overrides` (`producers.count=512`) applied to it, for these
 /// kinds of brokers and sinks.

@@ -134,17 +134,12 @@ impl Part {
             ("timestamp" | "timestamp_ms", Some(_)) => {
                 refuse(format!("`{name}` takes no argument"), &format!("write `${{{name}}}`"))
             }
-            ("choice", argument) => {
-                let choices: Vec<String> =
-                    argument.map(|list| list.split('|').map(str::to_owned).collect()).unwrap_or_default();
-                if choices.len() < 2 {
-                    return refuse(
-                        format!("`{whole}` needs two or more choices"),
-                        "write it as in `${choice:red|green|blue}`",
-                    );
+            ("choice", argument) => match argument.map(choices) {
+                Some(choices) if choices.len() >= 2 => Ok(Part::Choice(choices)),
+                _ => {
+                    refuse(format!("`{whole}` needs two or more choices"), "write it as in `${choice:red|green|blue}`")
                 }
-                Ok(Part::Choice(choices))
-            }
+            },
             _ => {
                 let advice = match super::suggestion::closest(name, PLACEHOLDERS) {
                     Some(near) => format!("did you mean `${{{near}}}`?"),
@@ -154,6 +149,10 @@ impl Part {
             }
         }
     }
+}
+
+fn choices(list: &str) -> Vec<String> {
+    list.split('|').map(str::to_owned).collect()
 }
 
 fn random(range: &str) -> Option<Part> {

@@ -1,7 +1,7 @@
-//! Runs the program as its users do, and reads what it leaves behind.
+//! Runs the program as its users do, and reads its results.
 //!
-//! Nothing here waits blindly: a test waits for a line, a file or the end of the process, each with a deadline after which
-//! the process is killed and the test fails with what it had printed.
+//! Tests do not sleep: a test waits for a line, a file or the end of the process. After a deadline the process is killed, and
+//! the test fails with its output.
 
 // Every test file is a program of its own and uses a part of this.
 #![allow(dead_code)]
@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use brokermark::broker::registry::find;
 use brokermark::record::{Reason, ReasonKind, Record, Status, Verification};
 use tempfile::TempDir;
 
@@ -55,7 +56,7 @@ impl Bench {
         path
     }
 
-    /// Where runs are kept.
+    /// The directory of the runs.
     pub fn results(&self) -> PathBuf {
         self.folder.path().join("results")
     }
@@ -93,7 +94,7 @@ impl Bench {
         Running::start(self.command().arg("--quiet").args(arguments)).finish(PATIENCE)
     }
 
-    /// Goes on with the run in `directory`.
+    /// Resumes the run in `directory`.
     pub fn resume(&self, directory: &Path) -> Finished {
         let mut command = brokermark();
         command.arg("run").arg(self.scenario()).arg("--json").arg("--quiet").arg("--resume").arg(directory);
@@ -101,7 +102,7 @@ impl Bench {
     }
 }
 
-/// The program, without anything of the caller's surroundings that could change what it prints.
+/// The program, without environment variables that change its output.
 pub fn brokermark() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_brokermark"));
     command.env("COLUMNS", "100").env_remove("CLICOLOR_FORCE").env("NO_COLOR", "1");
@@ -123,7 +124,7 @@ pub fn record_of(scenario: &str) -> Record {
     Bench::new(scenario).run(&[]).expect(0).record()
 }
 
-/// Waits until `condition` holds: for what nobody announces, such as files, servers' answers and the clock.
+/// Waits until `condition` holds: for files, answers of servers and the clock.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
@@ -144,15 +145,16 @@ pub fn assert_acknowledged(record: &Record, messages: u64) {
     assert_eq!(service.count + service.beyond_range, messages, "every acknowledgement has a latency");
 }
 
-/// Asserts that all of `messages` were acknowledged, and received by each of `groups` exactly once, intact and, but from
-/// NSQ, in order.
+/// Asserts that all of `messages` were acknowledged, and received by each of `groups` exactly once, intact and, if the
+/// broker keeps order, in order.
 pub fn assert_delivered(record: &Record, messages: u64, groups: u64) {
     assert_acknowledged(record, messages);
     let received = messages * groups;
     assert_eq!(record.counts.consumed, Some(received), "at {:?}", record.point);
     let each = messages + record.counts.warm_up.attempted;
     let received = each * groups;
-    let unordered = if record.scenario["broker"]["kind"] == "nsq" { received } else { 0 };
+    let kind = record.scenario["broker"]["kind"].as_str().unwrap();
+    let unordered = if find(kind).unwrap().capabilities.ordered { 0 } else { received };
     let expected = Verification { received, unordered, ..Default::default() };
     assert_eq!(sums(record), expected, "at {:?}", record.point);
     let found = &record.verification.as_ref().unwrap().groups;
@@ -187,7 +189,7 @@ pub fn assert_balanced(record: &Record) {
     assert!(!reasons(record).contains(&ReasonKind::LedgerMismatch));
 }
 
-/// What the verdict says against the record.
+/// The kinds of the reasons against the record.
 pub fn reasons(record: &Record) -> Vec<ReasonKind> {
     record.verdict.reasons.iter().map(|reason| reason.kind).collect()
 }

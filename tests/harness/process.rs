@@ -11,13 +11,13 @@ use brokermark::record::Record;
 
 use super::PATIENCE;
 
-/// Sends a signal to a child that nobody has waited for.
+/// Sends a signal to a child that has not been waited for.
 fn signal(child: &Child, signal: libc::c_int) {
     // SAFETY: the child has not been waited for, so that its id is still its own.
     assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
 }
 
-/// Makes a child that nobody has waited for stand still for so long.
+/// Stops a child for so long; it has not been waited for.
 pub fn stall(child: &Child, fault: Duration) {
     signal(child, libc::SIGSTOP);
     let begin = Instant::now();

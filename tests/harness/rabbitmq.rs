@@ -47,7 +47,7 @@ impl Stranger {
         u64::from_be_bytes(answer.try_into().unwrap())
     }
 
-    /// Sends a request and expects to be told that all is well; what else it is told.
+    /// Sends a request, expects success, and returns the rest of the response.
     fn ask(&mut self, key: u16, content: &[u8]) -> Vec<u8> {
         let [high, low] = key.to_be_bytes();
         self.send(&[&[high, low, 0, 1, 0, 0, 0, 7], content].concat());

@@ -1,4 +1,4 @@
-//! Something that speaks just enough of RabbitMQ's stream protocol to be published to, and then misbehaves as told.
+//! A server with enough of RabbitMQ's stream protocol to publish to, which then misbehaves as scripted.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -1,13 +1,13 @@
-//! Real servers: what `scripts/test` says of those it starts, and further ones for tests that kill them.
+//! Real servers: those that `scripts/test` starts, and further ones for tests that kill them.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What `scripts/test` says of its servers. A test that needs them fails without them: it must not seem to have passed.
+/// A setting that `scripts/test` exports for its servers. A test that needs them fails without it, so that it cannot seem to pass.
 pub fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {
         panic!(
-            "{name} is not set, so there is no real server to test against: run `scripts/test`, which starts one, or leave \
+            "{name} is not set, so the test has no real server: run `scripts/test`, which starts one, or leave \
              these tests out with `cargo test -- --skip real_`"
         )
     })

@@ -1,5 +1,5 @@
-//! A relay by the SOCKS 5 protocol (RFC 1928) that leads every connection to one address, wherever it is meant to go: for
-//! clients that cannot be given the address themselves.
+//! A SOCKS 5 relay (RFC 1928) that leads every connection to one address, for clients that cannot be given the address
+//! themselves.
 
 use std::io::{Read, Result, Write, copy};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};

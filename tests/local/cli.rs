@@ -1,7 +1,6 @@
-//! The command line as people and scripts meet it: what is printed, and how it ends.
+//! The command line as people and scripts use it: its output and its exit codes.
 //!
-//! What is read by people is kept as snapshots: after a wanted change, `cargo insta accept` or
-//! `INSTA_UPDATE=always cargo test --test cli`.
+//! Text for people is kept as snapshots. After an intended change: `INSTA_UPDATE=always cargo test --test local -- cli`.
 
 use std::process::{Command, Stdio};
 
@@ -67,11 +66,11 @@ fn a_plan_for_people_and_for_programs() {
 
 #[test]
 #[cfg(all(feature = "kafka", feature = "redis", feature = "mongodb"))]
-fn a_plan_says_what_a_pipeline_does() {
+fn a_plan_describes_its_pipeline() {
     let (_, plan) = with_scenario("check", include_str!("../../configs/published/pipeline-v2.toml"), &[]);
-    let says = "pipeline   1 instance(s), batches of 3000 or of 50ms, by 2 writer(s) each to redis, then mongodb, while the producers send";
+    let line = "pipeline   1 instance(s), batches of 3000 or of 50ms, by 2 writer(s) each to redis, then mongodb, while the producers send";
     let plan = plan.expect(0).stdout;
-    assert!(plan.contains(says), "{plan}");
+    assert!(plan.contains(line), "{plan}");
 }
 
 #[test]
@@ -119,7 +118,7 @@ fn what_cannot_be_shown_is_an_error() {
 
 /// Every way in which a scenario can be wrong ends with 2, both for `check` and for `run`, and leaves nothing behind.
 #[test]
-fn a_wrong_scenario_ends_with_2_and_says_where() {
+fn a_wrong_scenario_ends_with_2_and_the_place() {
     const NULL: &str = "broker.kind = \"null\"\n";
     let cases: [(&str, String, &[&str]); 9] = [
         ("an empty file", String::new(), &["broker", "scenario.toml"]),
@@ -207,11 +206,11 @@ fn what_goes_where() {
     let plain = Running::start(&mut command).finish(PATIENCE).expect(0);
     assert_eq!(plain.stdout, "");
     plain.complains_of(&["1,000 attempted = 1,000 acknowledged", "records: ", "closed loop"]);
-    assert!(!plain.stderr.contains('\u{1b}'), "no colours where nobody can see them");
+    assert!(!plain.stderr.contains('\u{1b}'), "no colours outside a terminal");
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_reader_that_closes_the_pipe_is_not_an_error() {
     let mut child = brokermark().arg("schema").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let ended = child.wait_with_output().unwrap();
@@ -256,7 +255,7 @@ fn the_manual_page_has_every_verb() {
 
 #[test]
 #[cfg(feature = "kafka")]
-fn an_emulated_endpoint_says_where_it_is_answers_and_ends_by_signal() {
+fn an_emulated_endpoint_prints_its_address_answers_and_ends_by_signal() {
     use std::io::{BufRead, BufReader};
 
     use rdkafka::consumer::{BaseConsumer, Consumer};

@@ -1,5 +1,4 @@
-//! What is left when a run does not end as planned: a kill in mid-trial, signals in each phase, a consumer that crashes; and
-//! what a resumed run knows of the run that it goes on with.
+//! The files after a kill, after signals in each phase and after the crash of a consumer; and resuming such a run.
 
 use std::fs;
 use std::path::Path;
@@ -76,8 +75,8 @@ fn a_trial_that_was_killed_leaves_its_last_checkpoint() {
 
     let shown = show(&run);
     assert!(shown.contains("killed") && shown.contains("--resume"), "{shown}");
-    let told = execute(&["show", run.to_str().unwrap(), "--json"]).expect(0).record();
-    assert_eq!(told, record);
+    let shown = execute(&["show", run.to_str().unwrap(), "--json"]).expect(0).record();
+    assert_eq!(shown, record);
 
     let resumed = bench.resume(&run).expect(0).record();
     assert_eq!((resumed.status, &resumed.run_id), (Status::Completed, &record.run_id));
@@ -200,8 +199,8 @@ fn a_consumer_that_crashes_leaves_the_record_of_its_trial() {
     assert_eq!(record.counts.acknowledged, 1000);
     assert!(!record.verdict.valid);
     assert!(reasons(&record).contains(&ReasonKind::ConsumerCrashed), "{:?}", reasons(&record));
-    let said = record.receive_errors.iter().find(|error| error.first_message.contains("script")).unwrap();
-    assert_eq!(said.count, 2, "both members crashed: {:?}", record.receive_errors);
+    let crash = record.receive_errors.iter().find(|error| error.first_message.contains("script")).unwrap();
+    assert_eq!(crash.count, 2, "both members crashed: {:?}", record.receive_errors);
 }
 
 #[test]
@@ -316,7 +315,7 @@ fn a_resumed_run_ends_as_the_whole_run_would() {
 }
 
 #[test]
-fn a_broker_that_is_another_one_after_a_resume_is_told() {
+fn another_broker_after_a_resume_is_reported() {
     let (bench, run) = half_a_run("", &[]);
     let records = run.join("records.jsonl");
     let mut kept: Record = serde_json::from_str(&text(&records)).unwrap();

@@ -1,4 +1,4 @@
-//! Proof that the measurements measure: a broker that does what its script says, and records that must say the same.
+//! Proof of the measurements: the null broker follows a script, and the records must show the same.
 //!
 //! Every expectation is an exact count, or a bound that holds on a busy machine, too: a slow test machine can make
 //! latencies longer, never shorter, and cannot hide a stall.
@@ -86,7 +86,7 @@ fn a_client_that_slept_sends_all_that_was_due_with_the_times_it_was_due_at() {
     assert_acknowledged(&record, 4000);
     let delay = record.latency.schedule_delay.as_ref().unwrap();
     assert!(delay.max_ns > 900 * MILLISECOND, "{}", delay.max_ns);
-    // A quarter of the messages was due meanwhile: a timetable that began anew after the sleep would have skipped them,
+    // A quarter of the messages was due meanwhile: a schedule that restarted after the sleep would have skipped them,
     // one that went by the waking time would have given them no delay.
     assert!(delay.p95_ns > 700 * MILLISECOND, "{}", delay.p95_ns);
     let response = record.latency.response.as_ref().unwrap();
@@ -146,7 +146,7 @@ fn losses_repetitions_swaps_and_damage_are_found_to_the_message() {
         Verification { received: 9_950, lost: 100, ..all.clone() },
         Verification { received: 10_251, duplicated: 201, ..all.clone() },
         Verification { reordered: 30, ..all.clone() },
-        // What arrives damaged cannot be told from what never arrives.
+        // A damaged message counts as lost, too.
         Verification { corrupt: 40, lost: 40, ..all.clone() },
         all,
     ];

@@ -1,4 +1,4 @@
-//! Proof that a run is not passed by what it did not measure: thresholds, tails, the machine's own part.
+//! Proof of the verdict: thresholds, tails, and the part of the machine.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn messages_that_were_not_received_are_slower_than_those_that_were() {
 }
 
 #[test]
-fn a_threshold_beyond_the_data_is_missed_and_says_how_many_messages_it_needs() {
+fn a_threshold_beyond_the_data_is_missed_with_the_number_of_messages_it_needs() {
     let bench = Bench::new(&null(
         "run.messages = 20_000\nthresholds = { require = [\"p99 < 10s\", \"p99.99 < 10s\"], when_invalid = \"ignore\" }",
     ));
@@ -165,7 +165,7 @@ fn a_slow_start_that_nothing_warmed_up_is_noted() {
 
 /// What comes due while a producer may not be woken waits, and is late by as much.
 #[test]
-fn a_producer_is_woken_no_more_often_than_the_scenario_says() {
+fn a_producer_is_woken_at_most_once_per_interval() {
     let record = record_of(&null(
         "load = { rate = \"10k/s\", pacing = { wake_interval = \"50ms\", spin = true } }\nrun.duration = \"2s\"",
     ));

@@ -1,5 +1,5 @@
-//! Proof that the verification verifies: each group gets something else from the null broker, and the record says to the
-//! message what was lost, what was only not read, what arrived twice, and what was stored though it had failed.
+//! Proof of the verification: each group receives other messages from the null broker, and the record has the exact numbers of
+//! lost, unread and duplicated messages, and of those that failed and were stored.
 
 use brokermark::record::{GroupVerification, ReasonKind, Record, Verification};
 
@@ -79,7 +79,7 @@ fn a_duplicate_in_one_group_hides_no_loss_in_another() {
 }
 
 #[test]
-fn a_flag_tells_a_redelivery_from_a_duplicate_and_makes_nothing_of_a_first_delivery() {
+fn a_flag_distinguishes_a_redelivery_from_a_duplicate_and_is_ignored_on_a_first_delivery() {
     let record = record_of(&null(
         "broker.null.groups = [{ flag = 0.5 }, { redeliver = 0.01 }, { redeliver = 0.01, duplicate = 0.02 }]
         consumers.groups = 3

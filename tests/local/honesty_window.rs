@@ -1,4 +1,4 @@
-//! Rates are of the measured window: neither a straggler nor a long drain decides them, and a load that stands still ends.
+//! Proof of the window: late answers and a long drain do not change rates, and a stalled load ends.
 
 use std::time::{Duration, Instant};
 
@@ -114,7 +114,7 @@ fn a_poisson_schedule_is_measured_against_its_own_arrivals() {
 }
 
 #[test]
-fn a_load_whose_broker_stops_answering_ends_and_says_why() {
+fn a_load_whose_broker_stops_answering_ends_with_the_reason() {
     for load in ["", "load.rate = \"1k/s\"\n"] {
         let begin = Instant::now();
         let record = Bench::new(&null(&format!(
@@ -178,7 +178,7 @@ fn every_step_of_a_schedule_has_a_result_of_its_own() {
     let all = record.latency.response.as_ref().unwrap().count;
     // What is answered after the window belongs to no part.
     assert!(counted(first) + counted(second) <= all && counted(first) + counted(second) > all - 300, "{all}");
-    assert!(!reasons(&record).contains(&ReasonKind::NotSteady), "a step is no unsteadiness: {:?}", record.verdict);
+    assert!(!reasons(&record).contains(&ReasonKind::NotSteady), "a step is not unsteady: {:?}", record.verdict);
 }
 
 #[test]

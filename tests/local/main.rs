@@ -1,6 +1,6 @@
-//! Tests that need no server: the program as its users run it, what it reads and writes, and that its figures are true.
+//! Tests without servers: the program as its users run it, its files, and the correctness of its figures.
 //!
-//! One program, because each one links everything anew.
+//! One program, because each test program links the whole crate.
 
 #[path = "../harness/mod.rs"]
 mod harness;

@@ -1,4 +1,4 @@
-//! What is on disk when things go wrong: kills, full disks, folders that cannot be written.
+//! The files after failures: kills, full disks, directories that cannot be written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -97,8 +97,8 @@ fn what_was_interrupted_is_run_again_and_its_later_record_stands() {
     let all = records(&run);
     let trials: Vec<_> = all.iter().map(|record| (record.trial, record.status)).collect();
     assert_eq!(trials, [(1, Status::Interrupted), (1, Status::Completed), (2, Status::Completed)]);
-    let standing: Vec<_> = current_records(&all).iter().map(|record| (record.trial, record.status)).collect();
-    assert_eq!(standing, trials[1..]);
+    let current: Vec<_> = current_records(&all).iter().map(|record| (record.trial, record.status)).collect();
+    assert_eq!(current, trials[1..]);
 }
 
 /// Started together: at least two of four begin in the same second.
@@ -106,13 +106,13 @@ fn what_was_interrupted_is_run_again_and_its_later_record_stands() {
 fn runs_of_the_same_second_have_folders_of_their_own() {
     let bench = Bench::new(&SWEEP.replace("700ms", "50ms"));
     let runs: Vec<Running> = (0..4).map(|_| bench.start(&["--quiet"])).collect();
-    let mut told: Vec<String> =
+    let mut listed: Vec<String> =
         runs.into_iter().map(|run| run.finish(crate::harness::PATIENCE).expect(0).stdout).collect();
     let read = |run: &PathBuf| fs::read_to_string(run.join("records.jsonl")).unwrap();
     let mut kept: Vec<String> = bench.run_directories().iter().map(read).collect();
-    told.sort();
+    listed.sort();
     kept.sort();
-    assert_eq!(kept, told);
+    assert_eq!(kept, listed);
 }
 
 #[test]
@@ -189,9 +189,9 @@ fn real_full_disk_loses_nothing_that_was_measured() {
     }
     let ended = running.finish(crate::harness::PATIENCE).expect(1);
     ended.complains_of(&[disk.0.path().to_str().unwrap()]);
-    let (kept, told) = (records(&run().unwrap()), ended.records());
-    assert!(!kept.is_empty() && kept.len() < told.len(), "{} kept of {} told", kept.len(), told.len());
-    assert_eq!(told[..kept.len()], kept[..], "what is on disk is whole, and the last record was printed");
+    let (kept, printed) = (records(&run().unwrap()), ended.records());
+    assert!(!kept.is_empty() && kept.len() < printed.len(), "{} kept of {} printed", kept.len(), printed.len());
+    assert_eq!(printed[..kept.len()], kept[..], "what is on disk is whole, and the last record was printed");
 
     // With room again, the run goes on.
     fs::remove_file(&filler).unwrap();

@@ -1,4 +1,4 @@
-//! The scenarios that ship are accepted by this very build, with its own brokers and their own tables.
+//! This build accepts the scenarios in `configs`, with its own brokers.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Brokers that are down, die, come back or refuse: the run ends by itself, and the ledger balances.
+//! Brokers that are down, die, come back or refuse: the run ends in time, and the ledger balances.
 #![cfg(feature = "kafka")]
 
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn failed(record: &Record, class: FailureClass) -> u64 {
 }
 
 #[test]
-fn nobody_listening_is_said_at_once_with_the_address_and_the_reason() {
+fn a_closed_port_is_reported_at_once_with_the_address_and_the_reason() {
     let bench = Bench::new(&scenario("127.0.0.1:1", "[run]\nduration = \"60s\""));
     let ended = bench.run(&[]).expect(1);
     ended.complains_of(&["127.0.0.1:1", "cannot be reached", "Connection refused"]);

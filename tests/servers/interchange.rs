@@ -1,4 +1,4 @@
-//! What other programs read of ours: histograms by another implementation, messages by Kafka's own consumer.
+//! Other programs read our files and messages: another histogram implementation, and Kafka's own consumer.
 
 #![cfg(feature = "kafka")]
 
@@ -191,7 +191,7 @@ fn real_secured_listeners_accept_every_way_to_authenticate() {
 }
 
 #[test]
-fn real_secured_listeners_refuse_a_wrong_password_and_nobody_prints_it() {
+fn real_secured_listeners_refuse_a_wrong_password_and_it_is_not_printed() {
     let address = variable("BROKERMARK_KAFKA_SASL");
     let bench = Bench::new(&secure_scenario(&address, &sasl("PLAIN", "WRONG_PASSWORD")));
     let mut command = bench.command();

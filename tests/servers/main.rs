@@ -1,6 +1,6 @@
 //! Tests against real servers, which `scripts/test` starts, and against scripted ones.
 //!
-//! One program, because each one links everything anew.
+//! One program, because each test program links the whole crate.
 
 #[path = "../harness/mod.rs"]
 mod harness;

@@ -20,7 +20,7 @@ fn whole(record: &Record) {
     assert_delivered(record, 30_000, 2);
 }
 
-/// Runs what cannot begin; what the record says of it.
+/// Runs a scenario that cannot begin, and returns the error in its record.
 fn refused(scenario: &str) -> String {
     let record = Bench::new(scenario).run(&[]).expect(1).record();
     assert_eq!(record.status, Status::Failed);
@@ -59,15 +59,15 @@ fn real_nsqlookupd_finds_the_nsqd() {
 }
 
 #[test]
-fn real_nsqd_that_is_not_there_is_said_to_be_with_its_address() {
-    let nobody = "broker = { kind = \"nsq\", address = \"127.0.0.1:1\" }\n";
-    let said = refused(&format!("{nobody}{LOAD}"));
-    assert!(said.contains("127.0.0.1:1") && said.contains("refused"), "{said}");
+fn real_missing_nsqd_is_reported_with_its_address() {
+    let closed = "broker = { kind = \"nsq\", address = \"127.0.0.1:1\" }\n";
+    let error = refused(&format!("{closed}{LOAD}"));
+    assert!(error.contains("127.0.0.1:1") && error.contains("refused"), "{error}");
     // The HTTP port of a real one.
     let nsqd = Nsqd::start(&[]);
     let http = nsqd.http_address();
-    let said = refused(&format!("broker = {{ kind = \"nsq\", address = {http:?} }}\n{LOAD}"));
-    assert!(said.contains(&http) && said.contains("cannot be reached"), "{said}");
+    let error = refused(&format!("broker = {{ kind = \"nsq\", address = {http:?} }}\n{LOAD}"));
+    assert!(error.contains(&http) && error.contains("cannot be reached"), "{error}");
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn real_compression_is_negotiated_and_carries_everything() {
         whole(&record_of(&format!("{}broker.nsq.compression = \"{compression}\"\n{LOAD}{CONSUMERS}", nsqd.broker())));
     }
     let without = Nsqd::start(&["-snappy=false"]);
-    let said = refused(&format!("{}broker.nsq.compression = \"snappy\"\n{LOAD}", without.broker()));
-    assert!(said.contains("does not grant snappy"), "{said}");
+    let error = refused(&format!("{}broker.nsq.compression = \"snappy\"\n{LOAD}", without.broker()));
+    assert!(error.contains("does not grant snappy"), "{error}");
 }
 
 #[test]
@@ -127,11 +127,11 @@ fn real_tls_is_verified_and_compression_goes_inside_it() {
         let broker = format!("{}{trusted}broker.nsq.compression = \"{compression}\"\n", nsqd.broker());
         whole(&record_of(&format!("{broker}{LOAD}{CONSUMERS}")));
     }
-    let said = refused(&format!("{}broker.security.tls = true\n{LOAD}", nsqd.broker()));
-    assert!(said.contains("certificate"), "an unknown authority: {said}");
+    let error = refused(&format!("{}broker.security.tls = true\n{LOAD}", nsqd.broker()));
+    assert!(error.contains("certificate"), "an unknown authority: {error}");
     let plain = Nsqd::start(&[]);
-    let said = refused(&format!("{}{trusted}{LOAD}", plain.broker()));
-    assert!(said.contains("does not grant TLS"), "{said}");
+    let error = refused(&format!("{}{trusted}{LOAD}", plain.broker()));
+    assert!(error.contains("does not grant TLS"), "{error}");
 }
 
 /// An authorisation server that knows one secret.
@@ -174,11 +174,11 @@ fn real_authorisation_lets_in_who_knows_the_secret_and_the_secret_is_nowhere() {
     whole(&ended.record());
     assert!(!format!("{} {}", ended.stdout, ended.stderr).contains("sesame"));
     let ended = with("sesam-street", "").expect(1);
-    let said = ended.record().error.unwrap();
-    assert!(said.contains("refused the credentials"), "{said}");
+    let error = ended.record().error.unwrap();
+    assert!(error.contains("refused the credentials"), "{error}");
     assert!(!format!("{} {}", ended.stdout, ended.stderr).contains("sesam-"));
-    let said = refused(&format!("{}{LOAD}", nsqd.broker()));
-    assert!(said.contains("auth_secret"), "{said}");
+    let error = refused(&format!("{}{LOAD}", nsqd.broker()));
+    assert!(error.contains("auth_secret"), "{error}");
 }
 
 /// Asserts that all of 400 messages failed, as one of `classes`, with `words` of nsqd.
@@ -204,8 +204,8 @@ fn real_messages_too_big_fail_with_nsqds_words() {
 fn real_topic_that_nsqd_does_not_take_is_refused_or_fails_what_is_published() {
     let nsqd = Nsqd::start(&[]);
     let topic = format!("topology.name = \"{}\"\n", "long".repeat(20));
-    let said = refused(&format!("{}{topic}{LOAD}", nsqd.broker()));
-    assert!(said.contains("INVALID_TOPIC") && said.contains("longlong"), "{said}");
+    let error = refused(&format!("{}{topic}{LOAD}", nsqd.broker()));
+    assert!(error.contains("INVALID_TOPIC") && error.contains("longlong"), "{error}");
     let without_http = format!(
         "broker = {{ kind = \"nsq\", address = \"127.0.0.1:{}\", nsq = {{ http_addresses = [] }} }}\n",
         nsqd.port()
@@ -216,8 +216,8 @@ fn real_topic_that_nsqd_does_not_take_is_refused_or_fails_what_is_published() {
 #[test]
 fn real_nsqd_with_less_rdy_than_asked_for_is_refused_with_what_would_do() {
     let nsqd = Nsqd::start(&["-max-rdy-count=100"]);
-    let said = refused(&format!("{}broker.nsq.rdy = 101\n{LOAD}{CONSUMERS}", nsqd.broker()));
-    assert!(said.contains("-max-rdy-count=101"), "{said}");
+    let error = refused(&format!("{}broker.nsq.rdy = 101\n{LOAD}{CONSUMERS}", nsqd.broker()));
+    assert!(error.contains("-max-rdy-count=101"), "{error}");
     whole(&record_of(&format!("{}{LOAD}{CONSUMERS}", nsqd.broker())));
 }
 

@@ -1,5 +1,5 @@
-//! Pipelines from a real Kafka to real databases: everything arrives once, or the record says what did not and why, and
-//! nothing is committed that was not written.
+//! Pipelines from a real Kafka to real databases: every message arrives once, or the record has the exceptions with their
+//! causes. Only written messages are committed.
 #![cfg(all(feature = "kafka", feature = "redis", feature = "mongodb"))]
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use brokermark::record::{ErrorCount, Limiter, Pipeline, ReasonKind, Record, Seri
 
 const PARTITIONS: i32 = 4;
 
-/// Messages as the seed sends them, through a pipeline with these keys, to these sinks.
+/// Messages as the published benchmark sends them, through a pipeline with these keys, to these sinks.
 fn scenario(load: &str, pipeline: &str, sinks: &[String], run: &str) -> String {
     let address = kafka::address();
     let sinks = sinks.concat();
@@ -86,7 +86,7 @@ fn assert_balanced(record: &Record, messages: u64) {
 
 #[test]
 fn real_clean_run_reconciles_in_both_databases() {
-    // Redis counts commands, whoever sends them: one of its own.
+    // Redis counts the commands of all clients: this test has a server of its own.
     let server = redis_server("pipeline-clean", 16580, "");
     let collection = unique("clean");
     for (run, order) in ["in-order", "in-parallel"].into_iter().enumerate() {
@@ -127,7 +127,7 @@ fn real_backlog_is_worked_off_by_eight_instances_without_databases() {
 }
 
 #[test]
-fn real_poison_is_counted_by_class_and_stops_nobody() {
+fn real_unparsable_messages_are_counted_by_class_and_do_not_block() {
     let collection = unique("unparsable");
     let text = scenario("", "", &[to_mongodb(&mongodb(), &collection, "")], "[run]\nmessages = 4000");
     let (before, after) = text.split_once("text = '").unwrap();
@@ -170,14 +170,14 @@ fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
     crate::harness::eventually("something is committed", || {
         kafka::committed(&kafka::address(), &topic, &topic, PARTITIONS).iter().any(|(done, _)| *done > 0)
     });
-    // The end of the test's own process group: nothing of it is told.
+    // Ends the process group of the test.
     running.signal(libc::SIGKILL);
     drop(running);
     let (done, end) = assert_committed_is_written(&topic, &topic, &topic);
     assert!(done > 0 && done < end, "{done} of {end}");
 
     let keys = format!("{keys}\nfeed = \"none\"");
-    // With a schedule that nobody follows.
+    // With a schedule that the broker cannot follow.
     let text = scenario(&load, &keys, &sinks, "[run]\nduration = \"60s\"");
     let record = Bench::new(&text).run(&[]).expect(0).record();
     let rest = pipeline(&record);
@@ -187,7 +187,10 @@ fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
     assert_eq!(documents(&mongodb(), "tests", &topic).len() as u64, end, "each once");
     // The database may still have been at what the killed process sent last when it was asked how much it holds.
     let gained = sink.row_count.delta.unwrap();
-    assert!((sink.written..=sink.written + sink.duplicates).contains(&gained), "the database says the same: {sink:?}");
+    assert!(
+        (sink.written..=sink.written + sink.duplicates).contains(&gained),
+        "the database counts the same: {sink:?}"
+    );
     assert!(rest.receipt.as_ref().is_some_and(|receipt| receipt.count == end - done), "by the message's own time");
     assert_eq!(assert_committed_is_written(&topic, &topic, &topic), (end, end));
     kafka::remove_topic(&kafka::address(), &topic);
@@ -270,7 +273,7 @@ fn real_slow_database_is_what_binds_the_pipeline() {
     assert!(of_class(&found.sinks[0].errors, FailureClass::Timeout) > 0, "{:?}", found.sinks[0].errors);
     assert_eq!(found.bottleneck.stage.as_deref(), Some("redis"), "{:?}", found.bottleneck);
     assert!(found.sinks[0].latency.as_ref().unwrap().max_ns > 2_000_000_000);
-    // The verdict says so, and what it came to for those who wait for their messages.
+    // The verdict has it, with its effect on latency.
     let kept_up = found.consumer_kept_up.unwrap();
     assert!(!kept_up.held && kept_up.finished < kept_up.acknowledged, "{kept_up:?}");
     assert!(finding(&record, ReasonKind::FellBehind).is_some());
@@ -284,11 +287,11 @@ fn real_slow_database_is_what_binds_the_pipeline() {
 }
 
 #[test]
-fn real_full_database_ends_the_run_in_time_and_commits_are_as_the_policy_says() {
+fn real_full_database_ends_the_run_in_time_and_commits_follow_the_policy() {
     let server = redis_server("pipeline-full", 16583, "--maxmemory 1 --maxmemory-policy noeviction");
     for (policy, expected) in [("after-write", 0), ("on-receipt", 4000)] {
         let topic = unique(&format!("full-{policy}"));
-        // Room in the writers' hands for all that comes.
+        // The writers can hold every message.
         let keys = format!("group = \"{topic}\"\ncommit = \"{policy}\"\nwriters = 16");
         let load = format!("{}\n[load]\nrate = \"2k/s\"", topology(&topic));
         let sinks = [to_redis(&server.address(), "")];
@@ -309,7 +312,7 @@ fn real_full_database_ends_the_run_in_time_and_commits_are_as_the_policy_says() 
 }
 
 #[test]
-fn real_redis_is_sent_what_the_scenario_says() {
+fn real_redis_receives_the_configured_commands() {
     let server = redis_server("pipeline-commands", 16584, "--requirepass sesame");
     let options = "password = \"sesame\"\n";
     let sinks = [

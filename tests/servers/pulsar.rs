@@ -1,4 +1,4 @@
-//! What is Pulsar's own: ways to send, to subscribe and to be let in, and what goes wrong on the way.
+//! Features of Pulsar alone: ways to send, to subscribe and to log in, and their failures.
 
 #![cfg(feature = "pulsar")]
 
@@ -110,14 +110,17 @@ fn real_tls_and_a_token_let_us_in_and_wrong_ones_do_not() {
         let ended = bench.run(&[]).expect(1);
         ended.complains_of(&["refused the credentials"]);
         let kept = std::fs::read_to_string(bench.run_directory().join("scenario.toml")).unwrap();
-        assert!(![&ended.stderr, &ended.stdout, &kept].iter().any(|text| text.contains(&wrong)), "the token was told");
+        assert!(
+            ![&ended.stderr, &ended.stdout, &kept].iter().any(|text| text.contains(&wrong)),
+            "the token was printed"
+        );
     }
     // The system's authorities have never heard of this one.
     Bench::new(&secure("", "true")).run(&[]).expect(1).complains_of(&["invalid peer certificate"]);
 }
 
 #[test]
-fn real_certificate_of_our_own_says_who_we_are() {
+fn real_client_certificate_authenticates() {
     let folder = variable("BROKERMARK_PULSAR_CERTIFICATES");
     let as_whom = |who: &str| {
         let tables = format!(
@@ -137,7 +140,7 @@ fn real_missing_namespace_is_named() {
 }
 
 #[test]
-fn nobody_listening_is_said_at_once_with_the_address_and_the_reason() {
+fn a_closed_port_is_reported_at_once_with_the_address_and_the_reason() {
     let bench = Bench::new(&scenario_at("127.0.0.1:1", "http://127.0.0.1:1", "", "[run]\nduration = \"60s\""));
     let ended = bench.run(&[]).expect(1);
     ended.complains_of(&["127.0.0.1:1", "cannot be reached", "Connection refused"]);
@@ -325,12 +328,12 @@ fn real_pulsar_perf_reads_exactly_what_was_acknowledged() {
         .output()
         .unwrap();
     remove_topic(&topic);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let read = said.lines().rev().find_map(|line| {
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let read = printed.lines().rev().find_map(|line| {
         let (before, _) = line.split_once(" records received")?;
         before.rsplit(' ').next()?.parse::<u64>().ok()
     });
-    assert_eq!(read, Some(5 * 4000), "{said}");
+    assert_eq!(read, Some(5 * 4000), "{printed}");
 }
 
 /// The published test's first sweep, made small, and its own lines.

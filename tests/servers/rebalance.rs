@@ -1,4 +1,4 @@
-//! Groups whose members come and go in the middle of a trial, or do not get to their messages in time.
+//! Groups whose members join and leave during a trial, or do not read in time.
 
 #![cfg(feature = "kafka")]
 

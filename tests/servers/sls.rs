@@ -1,4 +1,4 @@
-//! The producer for Aliyun's log service against its emulated endpoint: what goes wrong on purpose is dealt with and told.
+//! The producer for Aliyun's log service against its emulated endpoint: injected faults are handled and recorded.
 
 #![cfg(feature = "sls")]
 
@@ -85,7 +85,7 @@ fn retries_come_to_an_end() {
     assert_eq!(wire.retried * 3, wire.requests * 2, "each batch was sent three times: {wire:?}");
 }
 
-/// The seed's last row, a hundredth of it: ten shards that take no more.
+/// The last row of the published benchmark, a hundredth of it: ten full shards.
 #[test]
 fn a_quota_is_named_as_the_limit() {
     let own = "batch_count = 100\nlinger = \"5ms\"\ntotal_size = \"4MiB\"\nbackoff = \"20ms\"\nmax_backoff = \"100ms\"\nretries = 1000\nemulator = { shard_rate = \"50kB/s\" }";
@@ -103,7 +103,7 @@ fn a_quota_is_named_as_the_limit() {
 }
 
 #[test]
-fn a_sender_waits_for_room_and_no_longer_than_it_is_told() {
+fn a_sender_waits_for_a_full_buffer_up_to_its_limit() {
     let own = "total_size = \"10kB\"\nmax_block = \"50ms\"\nlinger = \"5ms\"\nrequest_timeout = \"30s\"\nemulator = { faults = [{ kind = \"timeout\", share = 1.0 }] }";
     let tables = "payload = { kind = \"zeros\", size = \"1kB\" }\nrun.messages = 20\nrun.drain_deadline = \"200ms\"";
     // Nothing was acknowledged, which makes the run a failure.
@@ -152,8 +152,8 @@ fn https_is_spoken_to_whom_the_authority_vouches_for() {
     let folder = bench.path();
     certify(folder, "brokermark.sls.test");
     let [certificate, key] = ["server.pem", "server.key"].map(|name| folder.join(name).display().to_string());
-    let told = ["--certificate", &certificate, "--key", &key, "--security-token", "temporary"];
-    let emulated = Emulated::start(&[&["--store", "orders", "--shards", "2"], &told[..]].concat());
+    let options = ["--certificate", &certificate, "--key", &key, "--security-token", "temporary"];
+    let emulated = Emulated::start(&[&["--store", "orders", "--shards", "2"], &options[..]].concat());
     let scenario = HTTPS.replace("ADDRESS", &emulated.address);
     bench.write("secret", "brokermark\n");
     bench.write("token", "temporary\n");
@@ -177,7 +177,7 @@ fn https_is_spoken_to_whom_the_authority_vouches_for() {
     assert!(error.contains("Unauthorized") && !error.contains("yesterday"), "{error}");
 }
 
-/// Makes `ca.pem`, and `server.pem` with `server.key` for `name`, and `stranger.pem` which vouches for nobody.
+/// Makes `ca.pem`, and `server.pem` with `server.key` for `name`, and `stranger.pem` which signs no other certificate.
 fn certify(folder: &Path, name: &str) {
     let script = format!(
         "new='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
@@ -251,7 +251,7 @@ fn the_endpoint_accounts_for_every_log_it_accepted() {
 }
 
 #[test]
-fn a_missing_endpoint_is_said_to_be_that() {
+fn a_missing_endpoint_is_reported() {
     let scenario = "[broker]\nkind = \"sls\"\naddress = \"127.0.0.1:1\"\n[broker.sls]\naccess_key_id = \"a\"\naccess_key_secret = \"b\"\n[run]\nmessages = 1";
     let error = Bench::new(scenario).run(&[]).expect(1).record().error.unwrap();
     assert!(error.contains("sls at 127.0.0.1:1 cannot be reached"), "{error}");
@@ -308,7 +308,7 @@ fn the_endpoint_refuses_bombs_and_nonsense() {
 }
 
 #[test]
-fn slow_clients_are_let_go_and_keep_nobody_waiting() {
+fn slow_clients_are_disconnected_and_delay_no_other_client() {
     let emulated = Emulated::start(&["--store", "orders", "--shards", "2", "--patience", "2s", "--threads", "1"]);
     let begun = |text: &[u8]| {
         let mut stream = TcpStream::connect(&emulated.address).unwrap();

@@ -1,4 +1,4 @@
-//! brokermark deletes only what it made: the topics of a real Kafka before and after a run.
+//! brokermark deletes only topics that it created: the topics of a real Kafka before and after a run.
 
 #![cfg(feature = "kafka")]
 

@@ -78,6 +78,7 @@ impl Broker for KafkaBroker {
             headers: true,
             consumers: true,
             groups: true,
+            ordered: true,
             tls: cfg!(feature = "kafka-tls"),
             sasl: config::SASL_MECHANISMS,
             properties: true,

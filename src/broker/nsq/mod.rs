@@ -89,6 +89,7 @@ impl Broker for NsqBroker {
             headers: false,
             consumers: true,
             groups: true,
+            ordered: false,
             tls: true,
             sasl: &[],
             properties: false,

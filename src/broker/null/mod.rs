@@ -56,6 +56,7 @@ impl Broker for NullBroker {
             headers: true,
             consumers: true,
             groups: true,
+            ordered: true,
             tls: false,
             sasl: &[],
             properties: false,

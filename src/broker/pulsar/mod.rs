@@ -70,6 +70,7 @@ impl Broker for PulsarBroker {
             headers: true,
             consumers: true,
             groups: true,
+            ordered: true,
             tls: true,
             sasl: &[],
             properties: false,

@@ -73,6 +73,7 @@ impl Broker for RabbitmqStreamBroker {
             headers: true,
             consumers: true,
             groups: true,
+            ordered: true,
             tls: true,
             sasl: &[SaslMechanism::Plain],
             properties: false,

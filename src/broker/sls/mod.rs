@@ -90,6 +90,7 @@ impl Broker for SlsBroker {
             headers: true,
             consumers: true,
             groups: true,
+            ordered: true,
             tls: true,
             sasl: &[],
             properties: false,

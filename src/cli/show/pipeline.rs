@@ -4,9 +4,9 @@ use super::errors::errors;
 use super::latency::stated;
 use super::page::Page;
 use crate::record::readable::{count, duration, percent, rate};
-use crate::record::{Latency, Record, SinkRecord};
+use crate::record::{Latency, Pipeline, PublishedFigures, Record, SinkRecord};
 
-/// Nothing where there was no pipeline.
+/// Prints nothing without a pipeline.
 pub(super) fn pipeline(page: &mut Page, record: &Record) {
     let Some(pipeline) = &record.pipeline else { return };
     page.blank();
@@ -23,48 +23,56 @@ pub(super) fn pipeline(page: &mut Page, record: &Record) {
     for sink in &pipeline.sinks {
         self::sink(page, sink);
     }
+    stages(page, pipeline);
+    progress(page, pipeline);
+    errors(page, "committing", &pipeline.commit_errors);
+    account(page, pipeline);
+    as_published(page, &pipeline.as_published);
+}
+
+fn stages(page: &mut Page, pipeline: &Pipeline) {
     let stages = pipeline.stages.iter().filter(|stage| stage.total_ns > 0);
     let stages: Vec<String> = stages.map(|stage| format!("{} {}", stage.stage, percent(stage.share))).collect();
     page.labelled("time", &stages.join(", "));
-    page.labelled(
-        "bottleneck",
-        &format!("{}: {}", pipeline.bottleneck.stage.as_deref().unwrap_or("unknown"), pipeline.bottleneck.evidence),
-    );
+    let bottleneck = pipeline.bottleneck.stage.as_deref().unwrap_or("unknown");
+    page.labelled("bottleneck", &format!("{bottleneck}: {}", pipeline.bottleneck.evidence));
+}
+
+/// Consumer lag, and messages that were not parsed.
+fn progress(page: &mut Page, pipeline: &Pipeline) {
     if let Some(kept_up) = &pipeline.consumer_kept_up {
         let word = if kept_up.held { "yes" } else { "no" };
-        let text =
-            format!("{word}: {} of the acknowledged messages were done when the load ended", percent(kept_up.share));
-        page.labelled("kept up", &text);
+        let share = percent(kept_up.share);
+        page.labelled(
+            "kept up",
+            &format!("{word}: {share} of the acknowledged messages were done when the load ended"),
+        );
     }
     if let Some(consumer_lag) = pipeline.consumer_lag_at_end {
         page.labelled("lag", &format!("{} messages at the end", count(consumer_lag)));
     }
     for unparsable in &pipeline.unparsable {
-        page.labelled(
-            "unparsable",
-            &format!("{} × {}, first {}", count(unparsable.count), unparsable.class, unparsable.first),
-        );
+        let text = format!("{} × {}, first {}", count(unparsable.count), unparsable.class, unparsable.first);
+        page.labelled("unparsable", &text);
     }
-    errors(page, "committing", &pipeline.commit_errors);
+}
+
+/// Produced = consumed = written.
+fn account(page: &mut Page, pipeline: &Pipeline) {
     let sum = &pipeline.reconciliation;
-    let produced = sum.produced.map(|produced| format!("{} produced, ", count(produced))).unwrap_or_default();
-    let written: Vec<String> =
-        pipeline.sinks.iter().map(|sink| format!("{} in {}", count(sink.written), sink.name)).collect();
+    let produced = sum.produced.map(|produced| format!("{} produced", count(produced)));
+    let consumed = format!("{} consumed", count(sum.consumed));
+    let written = pipeline.sinks.iter().map(|sink| format!("{} in {}", count(sink.written), sink.name));
+    let parts: Vec<String> = produced.into_iter().chain([consumed]).chain(written).collect();
     let balanced = match sum.balanced {
         Some(true) => ": balanced",
         Some(false) => ": not balanced",
         None => "",
     };
-    page.labelled(
-        "account",
-        &format!(
-            "{produced}{} consumed{}{}{balanced}",
-            count(sum.consumed),
-            if written.is_empty() { "" } else { ", " },
-            written.join(", ")
-        ),
-    );
-    let published = &pipeline.as_published;
+    page.labelled("account", &format!("{}{balanced}", parts.join(", ")));
+}
+
+fn as_published(page: &mut Page, published: &PublishedFigures) {
     if let (Some(mean), Some(p99)) = (published.mean_ns, published.mean_of_p99s_ns) {
         page.labelled(
             "as published",

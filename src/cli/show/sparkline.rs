@@ -2,7 +2,7 @@
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// How several figures become one block when there are more of them than room.
+/// How several figures become one block when the figures are more than the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fold {
     Mean,

@@ -188,12 +188,8 @@ fn points(page: &mut Page, records: &[&Record]) {
     let throughput = spreads(&|record| Some(record.throughput.messages_per_second));
     let slowest = spreads(&|record| stated_p99(record));
     let mut columns = point_columns(&firsts);
-    columns.push(Column {
-        title: "trials".to_owned(),
-        cells: points.iter().map(Summed::count).collect(),
-        align: Align::Right,
-        rank: Column::KEEP,
-    });
+    let counts = points.iter().map(Summed::count).collect();
+    columns.push(Column { title: "trials".to_owned(), cells: counts, align: Align::Right, rank: Column::KEEP });
     columns.push(column("median messages/s", Column::KEEP, &throughput, &|spread| rate(spread.median)));
     // Of fewer, they are the lowest and the highest, or nearly.
     if points.iter().any(|point| point.trials.len() >= LEAST_FOR_QUARTILES) {

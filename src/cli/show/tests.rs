@@ -146,7 +146,7 @@ fn a_trial_that_is_not_valid_stays_visible_and_is_in_no_median() {
 }
 
 #[test]
-fn trials_of_different_builds_or_brokers_are_said_to_be_mixed() {
+fn trials_of_different_builds_or_brokers_are_marked_as_mixed() {
     let mut records = trials(&[], 3);
     assert!(!render(&records, &[], PLAIN).contains("mixed"));
     records[1].environment.brokermark_commit = Some("0ther".to_owned());
@@ -173,13 +173,13 @@ fn a_point_without_a_valid_trial_shows_its_figures_as_not_to_be_trusted() {
 }
 
 #[test]
-fn a_run_without_a_record_tells_of_its_seconds() {
+fn a_run_without_a_record_shows_its_seconds() {
     assert!(!render(&[], &[], PLAIN).contains("rows"));
     assert!(render(&[], &sample::series(), PLAIN).contains("13 rows"));
 }
 
 #[test]
-fn json_gives_the_records_as_they_are_and_text_tells_of_a_cut_off_one() {
+fn json_prints_the_records_and_text_mentions_a_cut_off_one() {
     let directory = tempfile::tempdir().unwrap();
     let line = sample::record().to_line();
     std::fs::write(directory.path().join("records.jsonl"), format!("{line}{}", &line[..100])).unwrap();

@@ -94,6 +94,19 @@ fn figures(page: &mut Page, record: &Record) {
         account += &format!("; {} were due and never sent", count(counts.unsent));
     }
     page.labelled("messages", &account);
+    throughput(page, record);
+    page.blank();
+    latency::table(page, record);
+    super::parts::table(page, record);
+    page.blank();
+    errors(page, "errors", &record.errors);
+    errors(page, "receiving", &record.receive_errors);
+    verification(page, record);
+    super::pipeline::pipeline(page, record);
+    thresholds(page, record);
+}
+
+fn throughput(page: &mut Page, record: &Record) {
     let throughput = &record.throughput;
     let mut carried = format!(
         "{} messages/s, {}/s of payload, in a window of {}",
@@ -124,18 +137,9 @@ fn figures(page: &mut Page, record: &Record) {
     if let Some(wire) = &record.wire {
         page.labelled("wire", &crossed(wire));
     }
-    if let (Some(consumed), Some(per_second)) = (counts.consumed, throughput.consumed_per_second) {
+    if let (Some(consumed), Some(per_second)) = (record.counts.consumed, throughput.consumed_per_second) {
         page.labelled("consumed", &format!("{} messages, {}/s", count(consumed), rate(per_second)));
     }
-    page.blank();
-    latency::table(page, record);
-    super::parts::table(page, record);
-    page.blank();
-    errors(page, "errors", &record.errors);
-    errors(page, "receiving", &record.receive_errors);
-    verification(page, record);
-    super::pipeline::pipeline(page, record);
-    thresholds(page, record);
 }
 
 fn crossed(wire: &Wire) -> String {

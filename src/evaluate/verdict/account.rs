@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_speaks_against_it_and_is_no_error_that_was_tried_again() {
+    fn a_crash_is_a_reason_and_not_a_retried_error() {
         let crash = ErrorCount {
             class: FailureClass::Crashed,
             count: 1,

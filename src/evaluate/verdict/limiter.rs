@@ -35,17 +35,25 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
             format!("The schedule asked for {} messages/s, and {sent}/s were sent in time.", rate(target)),
         );
     }
+    cpu_or_quota(evidence).unwrap_or_else(|| queue_or_window(evidence, missed))
+}
+
+/// A client or a machine without CPU, or a quota of the broker.
+fn cpu_or_quota(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
     let client = resources::client_is_the_limit(evidence).map(|busy| (Limiter::Client, busy));
     let busy = client.or_else(|| resources::machine_is_the_limit(evidence).map(|busy| (Limiter::Machine, busy)));
     match (quota(evidence), busy) {
-        (Some((_, refused)), None) => return (Limiter::Broker, refused),
+        (Some((_, refused)), None) => Some((Limiter::Broker, refused)),
         (Some((share, refused)), Some((_, busy))) if share >= limits::QUOTA_REFUSAL_SHARE_OF_A_BUSY_CLIENT => {
-            return (Limiter::Broker, format!("{refused} Also: {busy}"));
+            Some((Limiter::Broker, format!("{refused} Also: {busy}")))
         }
-        (Some((_, refused)), Some((limiter, busy))) => return (limiter, format!("{busy} Also: {refused}")),
-        (None, Some((limiter, busy))) => return (limiter, busy),
-        (None, None) => {}
+        (Some((_, refused)), Some((limiter, busy))) => Some((limiter, format!("{busy} Also: {refused}"))),
+        (None, busy) => busy,
     }
+}
+
+/// A full queue or a full window, while the client has CPU left. `missed`: an open loop did not hold its rate.
+fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
     let idle = format!("the client used {}", evidence.client.cores());
     let waiting = queue_full_share(evidence);
     if waiting >= limits::QUEUE_FULL_SHARE {
@@ -272,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_tells_nothing() {
+    fn without_measured_messages_the_limiter_is_unknown() {
         assert_eq!(limiter(|record, _, _| record.counts = Counts::default()), Limiter::Unknown);
     }
 }

@@ -127,7 +127,7 @@ pub const QUOTA_REFUSAL_SHARE: f64 = 0.01;
 /// requests goes, while more CPU would fill the other nine.
 pub const QUOTA_REFUSAL_SHARE_OF_A_BUSY_CLIENT: f64 = 0.1;
 
-/// Share of the producers' time spent waiting for room in the client's queue from which the broker is taken to be the
+/// Share of the producers' time spent waiting for the full queue of the client from which the broker is taken to be the
 /// limit, provided the client had CPU left.
 pub const QUEUE_FULL_SHARE: f64 = 0.1;
 

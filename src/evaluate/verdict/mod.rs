@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_trial_says_so_and_not_that_it_was_short() {
+    fn a_failed_trial_is_not_also_too_short() {
         let kinds = sound::reasons(|record, series, _| {
             record.status = Status::Failed;
             record.counts = Counts::default();

@@ -116,22 +116,13 @@ fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
         found.push(format!("tasks waited for a core for {} of the time", percent(pressure)));
     }
     let delay_ns = late.then_some(lateness_ns).max(paused.then_some(pause_ns)).unwrap_or(0);
-    let part = match reported_ns {
-        0 => "The tool's own delay is large".to_owned(),
-        reported_ns => format!(
-            "The tool's own delay is {} of the {} p99 it reports, {}",
-            percent((delay_ns as f64 / reported_ns as f64).min(1.0)),
-            evidence.load_model.headline(),
-            duration(reported_ns as f64)
-        ),
-    };
     // A closed loop is there for its throughput; its service time depends on the window and on the load of the machine as well as on
     // the broker.
     let long = pause_ns > limits::LARGEST_PAUSE_P99_NS;
     let finding = if open_loop(evidence) || long { against } else { note };
     Some(finding(
         OwnDelay,
-        format!("{part}: {}.", found.join("; ")),
+        format!("{}: {}.", share_of_headline(evidence, delay_ns, reported_ns), found.join("; ")),
         "Leave a core idle for the load generator: lower the load, or run the broker on another machine; for latencies below a millisecond, see `load.pacing`.",
         &[
             ("timer_lateness_p99_ns", lateness_ns as f64),
@@ -140,6 +131,19 @@ fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
             ("cpu_pressure_share", pressure.unwrap_or(f64::NAN)),
         ],
     ))
+}
+
+/// How much of the reported headline p99 the tool's own delay is.
+fn share_of_headline(evidence: &Evidence<'_>, delay_ns: u64, reported_ns: u64) -> String {
+    if reported_ns == 0 {
+        return "The tool's own delay is large".to_owned();
+    }
+    format!(
+        "The tool's own delay is {} of the {} p99 it reports, {}",
+        percent((delay_ns as f64 / reported_ns as f64).min(1.0)),
+        evidence.load_model.headline(),
+        duration(reported_ns as f64)
+    )
 }
 
 /// What else ran or waited on the machine: the client's figures are right, but others had a part in them.

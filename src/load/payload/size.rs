@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_an_error_that_says_so() {
+    fn an_impossible_distribution_is_an_error() {
         let error = draw(&Size::Choices(vec![]), 1, 1).unwrap_err();
         assert!(error.to_string().contains("payload.size"), "{error}");
         assert!(draw(&Size::Normal { mean: f64::NAN, deviation: f64::NAN, max: 1 }, 1, 1).is_err());

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_stands_still_delays_nothing_and_what_is_missing_is_told() {
+    fn a_stalled_disk_does_not_delay_the_trial_and_missing_seconds_are_reported() {
         let (entries, received) = sync_channel(2);
         let (notify, notices) = channel();
         let series = PathBuf::from(SERIES_FILE);
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_full_disk_is_told_once_and_again_at_the_end() {
+    fn a_full_disk_is_reported_once_and_again_at_the_end() {
         let directory = tempfile::tempdir().unwrap();
         let mut journal = Journal::begin(directory.path(), Appender::open("/dev/full".into()).unwrap()).unwrap();
         rows(3).iter().for_each(|row| journal.second(row, HlogLines::default()));

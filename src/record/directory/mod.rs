@@ -152,7 +152,7 @@ impl Appender {
         match self.file.try_lock() {
             Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => Err(DirectoryError::InUse { path: self.path.clone() }),
-            // A file system without locks is no reason not to measure.
+            // A run does not need a file system with locks.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
             Err(TryLockError::Error(error)) => Err(DirectoryError::io("lock", &self.path, error)),
         }
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_full_disk_is_named_and_says_what_to_do() {
+    fn a_full_disk_is_named_with_advice() {
         let mut full = Appender::open("/dev/full".into()).unwrap();
         let error = full.append(b"{}\n").unwrap_err();
         assert!(matches!(error, DirectoryError::Full { .. }), "{error:?}");

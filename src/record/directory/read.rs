@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_off_last_line_is_told_and_a_damaged_one_before_it_is_an_error() {
+    fn a_cut_off_last_line_is_reported_and_a_damaged_one_before_it_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(RECORDS_FILE);
         let line = sample::record().to_line();

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn completed_trials_are_known_and_cut_off_lines_are_removed_and_told() {
+    fn completed_trials_are_known_and_cut_off_lines_are_removed_with_a_notice() {
         let second = Record { trial: 2, ..sample::record() };
         let interrupted = Record { trial: 3, status: Status::Interrupted, ..sample::record() };
         let (_base, path) = run(&[sample::record(), second.clone(), interrupted], "{\"schema\":\"broker");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_run_is_refused() {
+    fn other_directories_than_runs_are_refused() {
         let base = tempfile::tempdir().unwrap();
         let error = RunDirectory::open_for_resume(base.path(), SCENARIO).unwrap_err();
         assert!(matches!(error, DirectoryError::NotARun { .. }), "{error}");

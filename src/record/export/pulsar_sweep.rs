@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_vector_is_refused() {
+    fn other_payloads_than_vectors_are_refused() {
         let mut record = record(3, 2, 1);
         record.scenario["payload"] = json!({ "kind": "zeros" });
         let error = lines(&[&record]).unwrap_err().to_string();

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_that_only_poll_are_told_apart() {
+    fn polling_cores_are_shown_separately() {
         let client = Client { cpu_seconds: 40.0, cores_used: 4.0, cores_available: 4, ..Client::default() };
         let polling = Client { polling_cpu_seconds: Some(10.0), ..client.clone() };
         assert_eq!(client.cores(), "4.00 of 4 cores");

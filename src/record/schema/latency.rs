@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_is_no_latency_but_values_beyond_the_range_are() {
+    fn an_empty_histogram_has_no_latency_but_values_beyond_the_range_have_one() {
         let empty = Histogram::<u64>::new_with_bounds(1, 1_000_000, 3).unwrap();
         assert_eq!(Latency::from_histogram(&empty, 0, None), None);
         let beyond = Latency::from_histogram(&empty, 1, None).unwrap();

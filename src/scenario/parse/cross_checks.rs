@@ -157,31 +157,29 @@ fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
         problems.value(KeyPath::of(&["payload"]), message, advice);
     }
     if pipeline.producer_mode == ProducerMode::None {
-        if scenario.topology.name.is_none() {
-            let message = "without producers, a topic that belongs to the run is empty";
-            problems.value(
-                KeyPath::of(&["pipeline", "producer_mode"]),
-                message,
-                "name the topic to read: `topology.name`",
-            );
-        }
-        if scenario.run.stop.duration.is_none() {
-            let message = "without producers, only `run.duration` limits how long the pipeline may take";
-            problems.value(
-                KeyPath::of(&["pipeline", "producer_mode"]),
-                message,
-                "set `run.duration`; the pipeline ends earlier when it has read everything",
-            );
-        }
-        if !can {
-            let message =
-                format!("a broker of kind `{kind}` has no end offsets, so the end of the messages is unknown");
-            problems.value(
-                KeyPath::of(&["pipeline", "producer_mode"]),
-                message,
-                "set `producer_mode = \"concurrent\"` or `\"backlog\"`",
-            );
-        }
+        without_producers(scenario, problems, descriptor);
+    }
+}
+
+/// What a pipeline needs when its topic has no producers.
+fn without_producers(scenario: &Scenario, problems: &Problems, descriptor: &Descriptor) {
+    let kind = descriptor.kind;
+    let mode = KeyPath::of(&["pipeline", "producer_mode"]);
+    if scenario.topology.name.is_none() {
+        let message = "without producers, a topic that belongs to the run is empty";
+        problems.value(mode.clone(), message, "name the topic to read: `topology.name`");
+    }
+    if scenario.run.stop.duration.is_none() {
+        let message = "without producers, only `run.duration` limits how long the pipeline may take";
+        problems.value(
+            mode.clone(),
+            message,
+            "set `run.duration`; the pipeline ends earlier when it has read everything",
+        );
+    }
+    if !descriptor.capabilities.offsets {
+        let message = format!("a broker of kind `{kind}` has no end offsets, so the end of the messages is unknown");
+        problems.value(mode.clone(), message, "set `producer_mode = \"concurrent\"` or `\"backlog\"`");
     }
 }
 

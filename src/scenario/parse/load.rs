@@ -1,5 +1,7 @@
 //! `[load]`: the load model, its schedule and its pacing.
 
+use std::time::Duration;
+
 use super::payload::Sizes;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::units::Rate;
@@ -127,17 +129,7 @@ fn schedule(field: &Field<'_>, sizes: Sizes) -> Option<Schedule> {
             let (from, to, over) = (required("from"), required("to"), lasting("over"));
             Schedule::Ramp { from: from?, to: to?, over: over? }
         }
-        Kind::Steps => {
-            let advice = "write it as in [{ rate = \"1k/s\", for = \"10s\" }, { rate = \"2k/s\", for = \"10s\" }]";
-            let steps = fields.require("steps", advice)?.elements(advice)?;
-            let steps = steps.iter().map(|step| {
-                let fields = step.fields(&["rate", "for"])?;
-                let rate = fields.require("rate", advice).and_then(|field| rate(&field, sizes));
-                let length = fields.require("for", advice).and_then(|field| field.duration_above_zero());
-                Some((rate?, length?))
-            });
-            Schedule::Steps(steps.collect::<Vec<_>>().into_iter().collect::<Option<_>>()?)
-        }
+        Kind::Steps => Schedule::Steps(steps(&fields, sizes)?),
         Kind::Bursts => {
             let (base, burst) = (required("base"), required("burst"));
             let (every, length) = (lasting("every"), lasting("for"));
@@ -153,6 +145,19 @@ fn schedule(field: &Field<'_>, sizes: Sizes) -> Option<Schedule> {
             Schedule::Poisson { rate: required("rate")?, seed: seed? }
         }
     })
+}
+
+fn steps(fields: &Fields<'_>, sizes: Sizes) -> Option<Vec<(f64, Duration)>> {
+    let advice = "write it as in [{ rate = \"1k/s\", for = \"10s\" }, { rate = \"2k/s\", for = \"10s\" }]";
+    let steps = fields.require("steps", advice)?.elements(advice)?;
+    let steps = steps.iter().map(|step| {
+        let fields = step.fields(&["rate", "for"])?;
+        let rate = fields.require("rate", advice).and_then(|field| rate(&field, sizes));
+        let length = fields.require("for", advice).and_then(|field| field.duration_above_zero());
+        Some((rate?, length?))
+    });
+    // Every step is read, so that one reading finds the problems of all.
+    steps.collect::<Vec<_>>().into_iter().collect()
 }
 
 const SCHEDULE_KEYS: &str = "constant: `rate`; ramp: `from`, `to`, `over`; steps: `steps`; \

@@ -118,16 +118,8 @@ fn content(kind: Kind, fields: &Fields<'_>, context: &Context<'_>) -> Option<(Co
         }
         Kind::MessagePack => {
             let size = size()?;
-            let head = |bytes: usize| {
-                if bytes < 1 << 8 {
-                    2
-                } else if bytes < 1 << 16 {
-                    3
-                } else {
-                    5
-                }
-            };
             let (mean, largest) = (size.mean(), size.largest());
+            let head = message_pack_head;
             let sizes = Sizes { mean: Some(mean + head(mean as usize) as f64), largest: Some(largest + head(largest)) };
             (Content::MessagePack { size }, sizes, default_pool(sizes))
         }
@@ -142,22 +134,33 @@ fn content(kind: Kind, fields: &Fields<'_>, context: &Context<'_>) -> Option<(Co
             let range = fields.get("range").map_or(Some(LOG_RANGE), |field| field.count(1, u64::MAX))?;
             (Content::Log { range }, Sizes::default(), POOL)
         }
-        Kind::Lines => {
-            let field = fields.require("file", "name the file whose lines are sent")?;
-            let file = context.payload_file(&field)?;
-            let known = context.line_files.borrow().get(&file).cloned();
-            let lines = known.unwrap_or_else(|| {
-                let lines = line_sizes(&file);
-                context.line_files.borrow_mut().insert(file.clone(), lines.clone());
-                lines
-            });
-            let lines = lines.map_err(|reason| field.refuse(reason, "give a text file, one message to a line")).ok()?;
-            let mean = lines.bytes as f64 / lines.count as f64;
-            let pool = lines.count.min((POOL_BYTES as f64 / mean.max(1.0)) as usize).max(1);
-            (Content::Lines { file }, Sizes { mean: Some(mean), largest: Some(lines.longest) }, pool)
-        }
+        Kind::Lines => lines(fields, context)?,
         Kind::Template => (Content::Template { template: template(fields, context)? }, Sizes::default(), POOL),
     })
+}
+
+/// Bytes that MessagePack puts before so many bytes of the type `bin`.
+fn message_pack_head(bytes: usize) -> usize {
+    match bytes {
+        0..=0xff => 2,
+        0x100..=0xffff => 3,
+        _ => 5,
+    }
+}
+
+fn lines(fields: &Fields<'_>, context: &Context<'_>) -> Option<(Content, Sizes, usize)> {
+    let field = fields.require("file", "name the file whose lines are sent")?;
+    let file = context.payload_file(&field)?;
+    let known = context.line_files.borrow().get(&file).cloned();
+    let lines = known.unwrap_or_else(|| {
+        let lines = line_sizes(&file);
+        context.line_files.borrow_mut().insert(file.clone(), lines.clone());
+        lines
+    });
+    let lines = lines.map_err(|reason| field.refuse(reason, "give a text file, one message to a line")).ok()?;
+    let mean = lines.bytes as f64 / lines.count as f64;
+    let pool = lines.count.min((POOL_BYTES as f64 / mean.max(1.0)) as usize).max(1);
+    Some((Content::Lines { file }, Sizes { mean: Some(mean), largest: Some(lines.longest) }, pool))
 }
 
 fn default_pool(sizes: Sizes) -> usize {

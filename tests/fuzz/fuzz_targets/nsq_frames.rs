@@ -1,4 +1,4 @@
-//! Whatever nsqd, or whoever is in its place, may send: decoding must neither panic nor read beyond the bytes, and what is
+//! Arbitrary bytes from the network: decoding must neither panic nor read beyond the bytes, and what is
 //! decoded must encode to the same bytes again.
 #![no_main]
 

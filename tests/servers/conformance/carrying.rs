@@ -1,4 +1,4 @@
-//! What messages carry: keys, payloads and headers, with the engine's own envelope in the payload or beside it.
+//! Keys, payloads and headers, with the trace header in the payload or beside it.
 
 use std::ops::RangeInclusive;
 
@@ -76,7 +76,7 @@ pub fn sizes_of_every_distribution(broker: &Broker) {
 }
 
 /// Asserts that `messages` with each value of `key` arrive, and that together they had so many bytes. The values that leave
-/// no room for the envelope (the first of each is false) are refused by a broker whose messages have no headers.
+/// no space for the trace header (the first of each is false) are refused by a broker whose messages have no headers.
 fn carries(broker: &Broker, key: &str, messages: u64, values: &[(bool, &str, RangeInclusive<u64>)]) {
     let tables = |values: &[&str]| {
         let kind = if key == "payload.size" { "payload.kind = \"random\"\n" } else { "" };
@@ -86,7 +86,7 @@ fn carries(broker: &Broker, key: &str, messages: u64, values: &[(bool, &str, Ran
         )
     };
     let headers = broker.can().headers;
-    let (carried, refused): (Vec<_>, Vec<_>) = values.iter().partition(|(room, ..)| headers || *room);
+    let (carried, refused): (Vec<_>, Vec<_>) = values.iter().partition(|(fits, ..)| headers || *fits);
     for (_, value, _) in refused {
         let bench = Bench::new(&broker.scenario(&tables(&[value])));
         bench.write("lines.txt", LINES);

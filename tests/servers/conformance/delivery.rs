@@ -1,4 +1,4 @@
-//! From the sender to every receiver: nothing is lost, repeated, swapped or damaged, whatever the shape of the load.
+//! Delivery to every receiver without loss, repetition, reordering or damage, for every shape of load.
 
 use super::Broker;
 use crate::harness::{assert_delivered, record_of, records_of};

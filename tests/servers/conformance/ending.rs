@@ -1,4 +1,4 @@
-//! How a load ends: exactly where it was asked to, or by a signal, with what had been measured.
+//! The end of a load: exactly at its stop condition, or by a signal with the results so far.
 
 use brokermark::record::{ReasonKind, Status};
 

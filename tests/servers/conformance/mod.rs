@@ -1,7 +1,7 @@
-//! What every broker must do, whatever it is: one list of expectations, run over every line of one table.
+//! The conformance suite: one list of expectations, run for every broker of a table.
 //!
-//! To add a broker, add it to the table. Its servers come from the environment, see `scripts/test`; a broker that is not
-//! there is a failure, never a pass.
+//! To add a broker, add it to the table. `scripts/test` starts its servers and exports their addresses; without a server the
+//! tests fail. The prefix `real_` marks brokers that need one.
 
 mod carrying;
 mod delivery;
@@ -71,7 +71,7 @@ impl Broker {
         Broker { keys, consumer_properties: "" }
     }
 
-    /// What the broker says that it can do. What it cannot is refused, which is what is expected of it then.
+    /// The capabilities of the broker. It must refuse the others.
     fn can(&self) -> Capabilities {
         let table: toml::Table = self.keys.parse().unwrap();
         find(table["broker"]["kind"].as_str().unwrap()).unwrap().capabilities

@@ -1,4 +1,4 @@
-//! What other clients read of ours: exactly what was acknowledged.
+//! Other clients read exactly the acknowledged messages.
 
 use std::collections::BTreeSet;
 

@@ -111,9 +111,9 @@ fn a_server_that_confirms_nothing_leaves_messages_unresolved_in_time() {
 }
 
 #[test]
-fn nobody_listening_is_said_at_once() {
-    let said = refused(&format!("{}{BATCHES}[run]\nmessages = 1\n", broker("127.0.0.1:1", "")));
-    assert!(said.contains("127.0.0.1:1") && said.contains("refused"), "{said}");
+fn a_closed_port_is_reported_at_once() {
+    let error = refused(&format!("{}{BATCHES}[run]\nmessages = 1\n", broker("127.0.0.1:1", "")));
+    assert!(error.contains("127.0.0.1:1") && error.contains("refused"), "{error}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! RabbitMQ's streams as brokermark meets them: a real server, and one that misbehaves as told.
+//! RabbitMQ's streams as brokermark meets them: a real server, and a scripted one that misbehaves.
 #![cfg(feature = "rabbitmq-stream")]
 
 mod clients;
@@ -27,7 +27,7 @@ fn failed(record: &Record, class: FailureClass) -> u64 {
     record.errors.iter().filter(|error| error.class == class).map(|error| error.count).sum()
 }
 
-/// Runs what cannot begin; what the record says of it.
+/// Runs a scenario that cannot begin, and returns the error in its record.
 fn refused(scenario: &str) -> String {
     let record = Bench::new(scenario).run(&[]).expect(1).record();
     assert_eq!(record.status, Status::Failed);
@@ -35,7 +35,7 @@ fn refused(scenario: &str) -> String {
 }
 
 #[test]
-fn real_wrong_password_is_said_to_be_that_and_not_shown() {
+fn real_wrong_password_is_reported_and_not_shown() {
     let login = "[broker.security.sasl]\nmechanism = \"PLAIN\"\nusername = \"guest\"\npassword = \"not-this-one\"\n";
     let ended = Bench::new(&format!("{}{login}{BATCHES}[run]\nmessages = 1\n", real(""))).run(&[]).expect(1);
     ended.complains_of(&["refused the credentials", "authentication failure"]);
@@ -49,14 +49,14 @@ fn real_tls_is_spoken_and_strangers_are_not_trusted() {
     let load = "[producers]\nbatch = 20\nin_flight = 200\n[consumers]\n[run]\nmessages = 5000\n";
     let tls = format!("[broker.security.tls]\nca = \"{ca}\"\n");
     assert_delivered(&record_of(&format!("{}{tls}{load}", broker(&address, ""))), 5000, 1);
-    let said = refused(&format!("{}[broker.security]\ntls = true\n{load}", broker(&address, "")));
-    assert!(said.contains("certificate"), "{said}");
-    let said = refused(&format!("{}{tls}{load}", broker(&address, "busy_poll = true")));
-    assert!(said.contains("without TLS"), "{said}");
+    let error = refused(&format!("{}[broker.security]\ntls = true\n{load}", broker(&address, "")));
+    assert!(error.contains("certificate"), "{error}");
+    let error = refused(&format!("{}{tls}{load}", broker(&address, "busy_poll = true")));
+    assert!(error.contains("without TLS"), "{error}");
 }
 
 #[test]
-fn real_connections_that_poll_deliver_as_others_do_and_their_polling_is_no_work() {
+fn real_polling_connections_deliver_and_polling_does_not_count_as_work() {
     let small = "[producers]\ncount = 2\nin_flight = 1\n[payload]\nkind = \"random\"\nsize = \"50B\"\n";
     // More than sockets hold, so that there is something to wait for when writing as well.
     let large = "[producers]\nin_flight = 2000\nbatch = 20\n[payload]\nkind = \"random\"\nsize = \"30KiB\"\n";

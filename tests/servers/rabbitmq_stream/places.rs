@@ -49,7 +49,7 @@ impl Drop for Stream {
 }
 
 #[test]
-fn real_consumers_begin_where_they_are_told() {
+fn real_consumers_begin_at_the_configured_offset() {
     let stream = Stream::new("begins");
     stream.fill();
     // The server finds a time by chunk and in milliseconds: the second run's chunks are to be of a later one.
@@ -116,7 +116,7 @@ fn real_publishers_of_a_name_go_on_where_they_left_off() {
     // Nobody has published under that name, so that the first message has the first id, 1.
     assert_acknowledged(&record_of(&format!("{named}[run]\nmessages = 500\n")), 500);
     assert_eq!(Stranger::arrive().publisher_sequence("again", &stream.name), 500);
-    // If the second began with ids the server has seen, it would drop the messages, and nobody would receive them.
+    // If the second began with ids the server has seen, it would drop the messages.
     let later = format!("{named}[consumers]\nfrom = \"latest\"\n[run]\nmessages = 500\n");
     assert_delivered(&record_of(&later), 500, 1);
     assert_eq!(Stranger::arrive().publisher_sequence("again", &stream.name), 1000);
@@ -127,8 +127,8 @@ fn real_stream_of_another_shape_is_refused_and_left_alone() {
     let stream = Stream::new("shape");
     stream.fill();
     let scenario = stream.scenario(&real("")).replace("keep", "partitions = 2\nkeep");
-    let said = refused(&format!("{scenario}[run]\nmessages = 1\n"));
-    assert!(said.contains("1 partition(s)") && said.contains("2 partition(s)"), "{said}");
+    let error = refused(&format!("{scenario}[run]\nmessages = 1\n"));
+    assert!(error.contains("1 partition(s)") && error.contains("2 partition(s)"), "{error}");
     stream.fill();
 }
 

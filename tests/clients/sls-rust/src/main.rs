@@ -2,7 +2,7 @@
 //!
 //! `sls-rust ENDPOINT PROJECT STORE KEY_ID KEY_SECRET TOKEN REQUESTS LOGS`: posts so many requests of so many logs each,
 //! then prints how many logs the store holds and how many fields they have together, topic by topic. An empty TOKEN is none.
-//! The client connects through `http_proxy`, which is how it comes to an endpoint whose name nobody knows.
+//! The client connects through `http_proxy`, because the name of its endpoint does not resolve.
 
 use std::collections::BTreeMap;
 use std::error::Error;
