@@ -161,7 +161,7 @@ fn a_signal_in_a_pipelines_backlog_ends_it() {
         "broker.null.lose = 0.1
         load.rate = \"1k/s\"
         run = { duration = \"500ms\", drain_deadline = \"100s\" }
-        pipeline = { parse = \"none\", commit = \"on_receipt\" }",
+        pipeline = { parse = \"none\", commit = \"on-receipt\" }",
     );
     let (ended, record) = interrupted(&scenario, "verifying", libc::SIGINT);
     assert!(ended.took < AT_ONCE, "{:?}", ended.took);

@@ -215,7 +215,7 @@ fn a_slow_group_is_waited_for_where_nothing_is_verified_too() {
 fn a_pipeline_is_waited_for_as_long_as_it_makes_progress() {
     let record = record_of(&null(
         "broker.null.groups = [{ rate = 4_000 }]
-        pipeline = { parse = \"none\", commit = \"on_receipt\" }
+        pipeline = { parse = \"none\", commit = \"on-receipt\" }
         [run]
         messages = 6_000
         drain_deadline = \"300ms\"",

@@ -650,7 +650,7 @@ fn what_a_pipeline_cannot_have_is_refused_with_its_line() {
         ("instanses = 8", &["try.toml:7", "did you mean `instances`?"][..]),
         ("writers = 0", &["try.toml:7", "`pipeline.writers` cannot be 0"]),
         ("producer_mode = \"none\"", &["topology.name", "run.duration"]),
-        ("commit = \"afterwrite\"", &["try.toml:7", "did you mean `after_write`?"]),
+        ("commit = \"afterwrite\"", &["try.toml:7", "did you mean `after-write`?"]),
         ("parse = \"none\"\ntimestamp = \"t\"", &["try.toml:8", "there are no fields"]),
         ("[[pipeline.sinks]]\nkind = \"cassandra\"", &["try.toml:8", "no sink of kind \"cassandra\""]),
         ("[[pipeline.sinks]]\nkey = 1", &["`kind` is missing"]),
@@ -666,7 +666,7 @@ fn what_a_pipeline_cannot_have_is_refused_with_its_line() {
     }
     let plain = "broker.kind = \"echo\"\npayload.kind = \"random\"\nrun.messages = 1\npipeline.parse = \"none\"\n";
     let refusal = plan_with(plain, &[]).unwrap_err().to_string();
-    assert!(refusal.contains("let `pipeline.commit` be \"on_receipt\""), "{refusal}");
+    assert!(refusal.contains("let `pipeline.commit` be \"on-receipt\""), "{refusal}");
     assert!(plan_with(plain, &["pipeline.commit=on-receipt"]).is_ok());
     let refusal = plan_with(plain, &["pipeline.commit=on-receipt", "pipeline.parse=json"]).unwrap_err().to_string();
     assert!(refusal.contains("try.toml:2") && refusal.contains("no JSON"), "{refusal}");

@@ -120,7 +120,7 @@ fn real_clean_run_reconciles_in_both_databases() {
 #[test]
 fn real_backlog_is_worked_off_by_eight_instances_without_databases() {
     let load = "[topology]\npartitions = 8";
-    let text = scenario(load, "instances = 8\nfeed = \"beforehand\"", &[], "[run]\nmessages = 200_000");
+    let text = scenario(load, "instances = 8\nproducer_mode = \"backlog\"", &[], "[run]\nmessages = 200_000");
     let record = Bench::new(&text).run(&[]).expect(0).record();
     assert_balanced(&record, 200_000);
     assert_eq!(pipeline(&record).consumer_kept_up, None, "they did not work at the same time");
@@ -176,7 +176,7 @@ fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
     let (done, end) = assert_committed_is_written(&topic, &topic, &topic);
     assert!(done > 0 && done < end, "{done} of {end}");
 
-    let keys = format!("{keys}\nfeed = \"none\"");
+    let keys = format!("{keys}\nproducer_mode = \"none\"");
     // With a schedule that nobody follows.
     let text = scenario(&load, &keys, &sinks, "[run]\nduration = \"60s\"");
     let record = Bench::new(&text).run(&[]).expect(0).record();
@@ -199,7 +199,7 @@ fn real_eight_instances_in_two_processes_share_a_group() {
     let filled = format!("[broker]\nkind = \"kafka\"\naddress = \"{}\"\n{}\n", kafka::address(), topology(&topic));
     let payload = "[payload]\nkind = \"template\"\ntext = '{\"device_id\": \"dev-${random:1..11}\", \"value\": 1}'\n";
     Bench::new(&format!("{filled}{payload}[run]\nmessages = 60_000")).run(&[]).expect(0);
-    let keys = format!("group = \"{topic}\"\ninstances = 4\nfeed = \"none\"");
+    let keys = format!("group = \"{topic}\"\ninstances = 4\nproducer_mode = \"none\"");
     let sinks = [to_mongodb(&mongodb(), &topic, "")];
     let bench = Bench::new(&scenario(&topology(&topic), &keys, &sinks, "[run]\nduration = \"90s\""));
     let both = [bench.start(&[]), bench.start(&[])];
@@ -219,7 +219,7 @@ fn real_databases_that_are_down_at_the_start_are_waited_for() {
     let sinks = [to_redis(&cache.address(), ""), to_mongodb(&store.address(), "late", "timeout = \"300ms\"")];
     cache.kill();
     store.kill();
-    let keys = "sinks_run = \"in_parallel\"";
+    let keys = "sinks_run = \"in-parallel\"";
     let text = scenario("[load]\nrate = \"2k/s\"", keys, &sinks, "[run]\nmessages = 6000\ndrain_deadline = \"60s\"");
     let bench = Bench::new(&text);
     let mut running = bench.start(&[]);
@@ -358,7 +358,7 @@ fn real_mongodb_refuses_single_rows_and_takes_the_others() {
 fn real_rows_that_are_there_already_are_counted_one_by_one_ordered_or_not() {
     let topic = unique("twice");
     let run = |group: &str, producer_mode: &str, more: &str| {
-        let keys = format!("group = \"{topic}-{group}\"\nfeed = \"{producer_mode}\"");
+        let keys = format!("group = \"{topic}-{group}\"\nproducer_mode = \"{producer_mode}\"");
         let run = if producer_mode == "none" { "duration = \"60s\"" } else { "messages = 3000" };
         let sinks = [to_mongodb(&mongodb(), &topic, more)];
         let text = scenario(&topology(&topic), &keys, &sinks, &format!("[run]\n{run}"));

@@ -132,7 +132,7 @@ fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
     if pipeline.commit == CommitPolicy::AfterWrite && !can {
         let message = format!("a consumer of kind `{kind}` cannot say up to where its messages have been written");
         let path = KeyPath::of(if written { &["pipeline", "commit"] } else { &["pipeline"] });
-        problems.value(path, message, "let `pipeline.commit` be \"on_receipt\", knowing that a crash loses messages");
+        problems.value(path, message, "let `pipeline.commit` be \"on-receipt\", knowing that a crash loses messages");
     }
     for (index, sink) in pipeline.sinks.iter().enumerate() {
         if sink.needs.offsets && !can {
