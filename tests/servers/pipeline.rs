@@ -141,11 +141,11 @@ fn real_poison_is_counted_by_class_and_stops_nobody() {
     let written = pipeline.sinks[0].written;
     assert_eq!((unparsable + written, pipeline.consumer_lag_at_end), (4000, Some(0)));
     assert_eq!(documents(&mongodb(), "tests", &collection).len() as u64, written);
-    assert!(pipeline.unparsable[0].first.contains("position"), "{:?}", pipeline.unparsable);
+    assert!(pipeline.unparsable[0].first.contains("at offset"), "{:?}", pipeline.unparsable);
     assert!(finding(&record, ReasonKind::Unparsable).is_some());
 }
 
-/// Asserts that everything before the committed positions is written; returns where the partitions end.
+/// Asserts that everything before the committed offsets is written; returns where the partitions end.
 fn assert_committed_is_written(group: &str, topic: &str, collection: &str) -> (u64, u64) {
     let written = documents(&mongodb(), "tests", collection);
     // Behind the topic.
