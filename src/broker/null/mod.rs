@@ -1,5 +1,5 @@
-//! A broker in this process that does what its script says: it proves the measurements, and with an empty script it
-//! shows the most that the engine itself can do.
+//! A scripted broker in this process. It proves the measurements, and with an empty script it shows the most that the engine
+//! itself can do.
 //!
 //! - [`script`](NullOptions): the `[broker.null]` table, and what happens to each message.
 //! - `server`: acknowledges at the scripted time, on a thread of its own where that is later.
@@ -8,6 +8,7 @@
 mod delivery;
 mod group;
 mod member;
+mod message;
 mod script;
 mod server;
 #[cfg(test)]
@@ -18,7 +19,8 @@ use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::{Arc, Mutex};
 
-use self::delivery::{Delivery, lock};
+use self::delivery::Delivery;
+use self::member::lock;
 pub use self::script::NullOptions;
 use self::script::Script;
 use self::server::Server;
@@ -122,7 +124,7 @@ impl Broker for NullBroker {
 pub struct NullProducer {
     server: Arc<Server>,
     delivery: Arc<Delivery>,
-    /// Messages until it panics, if the script says so.
+    /// Messages until it panics, if the script has it panic.
     left: Option<u64>,
 }
 
@@ -131,7 +133,7 @@ impl Producer for NullProducer {
         self.delivery.capacity().await;
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(batch.len() as u64);
-            assert!(*left > 0, "a producer crashed as the null broker's script says");
+            assert!(*left > 0, "the null broker's script made this producer panic");
         }
         self.server.accept(batch, &self.delivery);
         Ok(batch.len())
@@ -146,7 +148,7 @@ impl Producer for NullProducer {
 pub struct NullConsumer {
     membership: Membership,
     has_offsets: bool,
-    /// Messages until it panics, if the script says so.
+    /// Messages until it panics, if the script has it panic.
     left: Option<u64>,
 }
 
@@ -160,7 +162,7 @@ impl Consumer for NullConsumer {
         let taken = self.membership.member.take(each);
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(taken as u64);
-            assert!(*left > 0, "a consumer crashed as the null broker's script says");
+            assert!(*left > 0, "the null broker's script made this consumer panic");
         }
         Ok(taken)
     }
