@@ -234,7 +234,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             let partitions = match self.unreached(place) {
                 Some(unreached) => unreached,
                 None if has_offered_all => Vec::new(),
-                None => (0..(arrivals.next_positions(place).len() as u32).max(described.partitions)).collect(),
+                None => (0..(arrivals.next_offsets(place).len() as u32).max(described.partitions)).collect(),
             };
             if !partitions.is_empty() && !has_order {
                 continue;
@@ -252,7 +252,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     /// The partitions whose end the consumers at `place` have not reached; `None`: the broker does not tell the ends.
     fn unreached(&self, place: SubscriptionIndex) -> Option<Vec<u32>> {
         let ends = self.ends[place.topic].as_ref()?;
-        let next = self.running.arrivals.as_ref()?.next_positions(place);
+        let next = self.running.arrivals.as_ref()?.next_offsets(place);
         let starts = &self.starts[place.topic];
         let at = |offsets: &[u64], partition: usize| offsets.get(partition).copied().unwrap_or(0);
         let is_unreached = |partition: &usize| {

@@ -1,5 +1,5 @@
-//! How far one consumer has come in each partition: the next offset, and each producer's latest message. Order is only promised
-//! within a partition (a partition), so it is checked per partition and producer, in bounded memory.
+//! How far one consumer has come in each partition: the next offset, and each producer's latest message. The broker promises order
+//! only within a partition, so it is checked per partition and producer, in bounded memory.
 
 use super::budget::Budget;
 
@@ -17,7 +17,7 @@ pub enum Order {
     Broken,
     /// The broker promises none.
     NotPromised,
-    /// There was no memory left to look.
+    /// There was no memory left to check.
     Unchecked,
 }
 
@@ -31,7 +31,7 @@ pub struct Partitions {
 #[derive(Debug, Default)]
 struct Partition {
     /// The offset after the last message that was received.
-    next_position: u64,
+    next_offset: u64,
     /// By producer: the sequence after its latest message; 0: none came.
     next_sequences: Vec<u64>,
 }
@@ -41,13 +41,13 @@ impl Partitions {
         Partitions { partitions: Vec::new(), budget }
     }
 
-    /// A message was received at `offset` of `partition` that says nothing of its producer's order: a repetition, one that is
-    /// damaged, or one of somebody else.
+    /// A message was received at `offset` of `partition` that does not count for its producer's order: a repetition, a damaged
+    /// message, or one of another sender.
     #[inline]
     pub fn pass(&mut self, partition: u32, offset: u64) {
         if partition != UNORDERED_PARTITION && self.has_partition(partition as usize) {
             let partition = &mut self.partitions[partition as usize];
-            partition.next_position = partition.next_position.max(offset + 1);
+            partition.next_offset = partition.next_offset.max(offset + 1);
         }
     }
 
@@ -59,13 +59,13 @@ impl Partitions {
         }
         let (index, producer) = (partition as usize, producer as usize);
         let is_known = self.partitions.get(index).is_some_and(|partition| producer < partition.next_sequences.len());
-        let has_room = is_known || self.has_partition(index) && self.has_room(index, producer);
-        if !has_room {
+        let has_entry = is_known || self.has_partition(index) && self.has_producer(index, producer);
+        if !has_entry {
             self.pass(partition, offset);
             return Order::Unchecked;
         }
         let partition = &mut self.partitions[index];
-        partition.next_position = partition.next_position.max(offset + 1);
+        partition.next_offset = partition.next_offset.max(offset + 1);
         let (latest, next) = (&mut partition.next_sequences[producer], sequence + 1);
         if next < *latest {
             return Order::Broken;
@@ -75,8 +75,8 @@ impl Partitions {
     }
 
     /// The offset after the last message of `partition` that was received; 0: none was.
-    pub fn next_position(&self, partition: u32) -> u64 {
-        self.partitions.get(partition as usize).map_or(0, |partition| partition.next_position)
+    pub fn next_offset(&self, partition: u32) -> u64 {
+        self.partitions.get(partition as usize).map_or(0, |partition| partition.next_offset)
     }
 
     /// The sequence after the producer's latest message in `partition`; 0: none came.
@@ -90,7 +90,7 @@ impl Partitions {
         self.partitions.len() as u32
     }
 
-    /// Makes room for the partition, as far as the budget goes.
+    /// Adds the partition, as far as the budget allows.
     #[inline]
     fn has_partition(&mut self, partition: usize) -> bool {
         if self.partitions.len() <= partition {
@@ -103,8 +103,8 @@ impl Partitions {
         true
     }
 
-    /// Makes room for the producer in the partition, as far as the budget goes.
-    fn has_room(&mut self, partition: usize, producer: usize) -> bool {
+    /// Adds the producer to the partition, as far as the budget allows.
+    fn has_producer(&mut self, partition: usize, producer: usize) -> bool {
         let sequences = &mut self.partitions[partition].next_sequences;
         let wanted = (producer + 1).next_power_of_two().max(sequences.len());
         let missing = wanted - sequences.len();
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_kept_per_partition_and_never_go_back() {
+    fn offsets_are_kept_per_partition_and_never_go_back() {
         let mut partitions = Partitions::new(Budget::of_bytes(PARTITION_BYTES));
         partitions.pass(2, 10);
         partitions.pass(2, 4);
         partitions.pass(UNORDERED_PARTITION, 99);
-        assert_eq!((partitions.next_position(2), partitions.next_position(0), partitions.count()), (11, 0, 3));
+        assert_eq!((partitions.next_offset(2), partitions.next_offset(0), partitions.count()), (11, 0, 3));
     }
 
     #[test]

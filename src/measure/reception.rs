@@ -8,19 +8,19 @@ use super::histogram::Distribution;
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
     pub payload: &'a [u8],
-    /// The engine's own header, if the message carries one beside its payload.
+    /// The engine's trace header, if the message carries one beside its payload.
     pub envelope: Option<&'a [u8]>,
-    /// Numbers the stretches within which the broker promises order (a partition), from 0 per topic;
+    /// Counted from 0 per topic: the broker promises order only within a partition;
     /// [`UNORDERED_PARTITION`](super::UNORDERED_PARTITION): it promises none.
     pub partition: u32,
-    /// Where in its partition the message is; 0 from a broker without offsets.
+    /// 0 from a broker without offsets.
     pub offset: u64,
-    /// The broker itself says that it delivered this message before.
+    /// The broker itself marks this message as delivered before.
     pub redelivered: bool,
 }
 
 /// What arrived in a stretch of time: at one consumer, or at all of a group, or at all there are. In messages, warm-up
-/// included where nothing else is said.
+/// included unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Arrived {
     /// Every message handed over, of this trial or not.
@@ -28,7 +28,7 @@ pub struct Arrived {
     pub payload_bytes: u64,
     /// Of this trial, intact or corrupt, repetitions included.
     pub received: u64,
-    /// Intact messages that had not arrived at the group before. Where nothing is verified, repetitions cannot be told and are
+    /// Intact messages that had not arrived at the group before. Where nothing is verified, repetitions are unknown and
     /// among them.
     pub first: u64,
     /// Those of `first` whose intended time lies in the measured phase.
