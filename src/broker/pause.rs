@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// The first pause after an error. It doubles while errors follow each other, so that a broker that is away keeps no core
-/// busy, and ends with the first attempt that succeeds.
+/// The first pause after an error. It doubles with each further error, so that a missing broker does not keep a core busy, and
+/// ends with the first success.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// A broker that comes back is read from again at most this much later.
+/// The longest pause: a broker that comes back is read from again after at most this time.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// How long one who receives waits before the next attempt.
+/// How long a consumer waits before it receives again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReceivePause(Duration);
 
@@ -23,7 +23,7 @@ impl ReceivePause {
     }
 
     pub async fn rest(self) {
-        // Even a pause of nothing would last until the timer's next millisecond.
+        // A sleep of zero would last until the timer's next millisecond.
         if !self.0.is_zero() {
             tokio::time::sleep(self.0).await;
         }

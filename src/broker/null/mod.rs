@@ -26,8 +26,8 @@ use self::script::Script;
 use self::server::Server;
 use self::topic::{Membership, TopicLog};
 use super::{
-    Broker, BrokerError, BrokerInfo, Consumer, Offsets, Outgoing, Producer, ReceiveError, Received, Setup, SubmitError,
-    Subscription, Topic,
+    Broker, BrokerError, BrokerInfo, Consumer, Offsets, Outgoing, Producer, Progress, ReceiveError, Received, Setup,
+    SubmitError, Subscription, Topic,
 };
 use crate::scenario::{Capabilities, Descriptor};
 
@@ -98,6 +98,10 @@ impl Broker for NullBroker {
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<NullConsumer, BrokerError> {
+        if subscription.progress == Progress::Kept {
+            let reason = "its groups end with the run: remove `pipeline.group`".to_owned();
+            return Err(BrokerError::Configuration { broker: "null", reason });
+        }
         let NullOptions { hide_ends, consumer_panics_after, .. } = &self.options;
         let membership = self.log(&subscription.topic).join(subscription);
         Ok(NullConsumer { membership, has_offsets: !hide_ends, left: *consumer_panics_after })
