@@ -130,7 +130,7 @@ impl ArrivalBatch<'_> {
             }
             Mark::Repeated if message.redelivered => arrived.redelivered += 1,
             Mark::Repeated => arrived.duplicated += 1,
-            // Its stretch was given up, so it is in no figure but `received`.
+            // Its range of sequences was abandoned: it counts only as `received`.
             Mark::Unknown => {}
         }
         partitions.pass(message.partition, message.offset);

@@ -176,7 +176,7 @@ impl ConsumerQueue {
     }
 }
 
-/// What one fetch came to.
+/// The result of one fetch.
 pub struct Taken {
     pub messages: usize,
     /// Nothing was queued any more.
