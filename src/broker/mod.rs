@@ -2,10 +2,10 @@
 
 mod api;
 #[cfg(feature = "kafka")]
-pub mod kafka;
+mod kafka;
 #[cfg(feature = "nsq")]
 pub mod nsq;
-pub mod null;
+mod null;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
 #[cfg(feature = "rabbitmq-stream")]

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::measure::{Received, Span, TRACE_HEADER_BYTES, TraceHeader, UNORDERED_PARTITION};
 
-    const PLACE: SubscriptionIndex = SubscriptionIndex { group: 0, topic: 0 };
+    const SUBSCRIPTION: SubscriptionIndex = SubscriptionIndex { group: 0, topic: 0 };
 
     fn verified(run_tag: u32) -> Arrivals {
         Arrivals::new(Clock::start(), run_tag, 1, Some(Arc::new(Verification::new(1, 1))))
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn every_arrival_is_counted_once_under_what_it_is() {
         let arrivals = verified(42);
-        let mut recorder = arrivals.recorder(PLACE);
+        let mut recorder = arrivals.recorder(SUBSCRIPTION);
         let mut broken = sealed(42, 9);
         broken[99] ^= 1;
         let messages = [sealed(42, 0), sealed(42, 2), sealed(42, 1), sealed(42, 1), broken, sealed(43, 5), vec![0; 3]];
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_flag_makes_a_repetition_a_redelivery_and_the_first_arrival_nothing_else() {
         let arrivals = verified(1);
-        let mut recorder = arrivals.recorder(PLACE);
+        let mut recorder = arrivals.recorder(SUBSCRIPTION);
         for (sequence, redelivered) in [(0, true), (1, false), (1, true), (2, false), (0, false), (2, true)] {
             let payload = &sealed(1, sequence);
             recorder.batch().received(Received { payload, envelope: None, partition: 0, offset: 0, redelivered });
@@ -190,19 +190,27 @@ mod tests {
     fn what_has_been_passed_is_known_by_partition_over_all_members() {
         let verification = Arc::new(Verification::new(2, 1));
         let arrivals = Arrivals::new(Clock::start(), 1, 1, Some(verification.clone()));
-        let mut members = [arrivals.recorder(PLACE), arrivals.recorder(PLACE)];
+        let mut members = [arrivals.recorder(SUBSCRIPTION), arrivals.recorder(SUBSCRIPTION)];
         for (member, partition, sequence) in [(0, 0, 0), (0, 0, 3), (1, 0, 5), (1, 1, 2)] {
             let payload = &sealed(1, sequence);
             let message = Received { payload, envelope: None, partition, offset: sequence * 10, redelivered: false };
             members[member].batch().received(message);
         }
-        assert_eq!(arrivals.next_offsets(PLACE), [51, 21]);
-        assert_eq!(arrivals.passed_until(PLACE, &[0], 2), [6, 0]);
-        assert_eq!(arrivals.passed_until(PLACE, &[0, 1], 2), [3, 0]);
-        assert_eq!(arrivals.passed_until(PLACE, &[0, 1, 2], 2), [0, 0], "nothing of the third partition was seen");
-        assert_eq!(arrivals.passed_until(PLACE, &[], 2), [u64::MAX; 2], "all partitions were read to their ends");
+        assert_eq!(arrivals.next_offsets(SUBSCRIPTION), [51, 21]);
+        assert_eq!(arrivals.passed_until(SUBSCRIPTION, &[0], 2), [6, 0]);
+        assert_eq!(arrivals.passed_until(SUBSCRIPTION, &[0, 1], 2), [3, 0]);
+        assert_eq!(
+            arrivals.passed_until(SUBSCRIPTION, &[0, 1, 2], 2),
+            [0, 0],
+            "nothing of the third partition was seen"
+        );
+        assert_eq!(
+            arrivals.passed_until(SUBSCRIPTION, &[], 2),
+            [u64::MAX; 2],
+            "all partitions were read to their ends"
+        );
         verification.acknowledge(&mut [Span { producer_index: 0, begin: 0, end: 8 }]);
-        let passed = arrivals.passed_until(PLACE, &[0, 1], 2);
+        let passed = arrivals.passed_until(SUBSCRIPTION, &[0, 1], 2);
         let account = verification.account(0, |producer| passed[producer as usize]);
         assert_eq!((account.lost, account.unread), (1, 3), "1 was passed; 4, 6 and 7 may still come");
     }
@@ -210,7 +218,7 @@ mod tests {
     #[test]
     fn errors_are_a_part_of_a_groups_progress() {
         let arrivals = verified(1);
-        arrivals.recorder(PLACE).failed();
+        arrivals.recorder(SUBSCRIPTION).failed();
         assert_eq!(arrivals.progress(), [GroupProgress { errors: 1, ..GroupProgress::default() }]);
     }
 
@@ -218,7 +226,7 @@ mod tests {
     fn the_arrival_is_no_earlier_than_the_handing_over() {
         let clock = Clock::start();
         let arrivals = Arrivals::new(clock, 1, 1, None);
-        let mut recorder = arrivals.recorder(PLACE);
+        let mut recorder = arrivals.recorder(SUBSCRIPTION);
         let mut message = vec![7; 100];
         let checksum = crc32fast::hash(&message[TRACE_HEADER_BYTES..]);
         {
@@ -236,7 +244,7 @@ mod tests {
     #[test]
     fn messages_without_a_promised_order_are_counted_as_such() {
         let arrivals = verified(1);
-        let mut recorder = arrivals.recorder(PLACE);
+        let mut recorder = arrivals.recorder(SUBSCRIPTION);
         for sequence in [1, 0] {
             let payload = &sealed(1, sequence);
             let partition = UNORDERED_PARTITION;
@@ -248,14 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_beside_the_payload_vouches_for_all_of_it() {
+    fn a_trace_header_beside_the_payload_covers_all_of_it() {
         let arrivals = verified(1);
-        let mut recorder = arrivals.recorder(PLACE);
-        let mut envelope = [0; TRACE_HEADER_BYTES];
+        let mut recorder = arrivals.recorder(SUBSCRIPTION);
+        let mut trace_header = [0; TRACE_HEADER_BYTES];
         let payload = br#"{"a": 1}"#;
         TraceHeader { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns: 0 }
-            .seal(&mut envelope, crc32fast::hash(payload));
-        let message = Received { payload, envelope: Some(&envelope), partition: 0, offset: 0, redelivered: false };
+            .seal(&mut trace_header, crc32fast::hash(payload));
+        let message = Received { payload, envelope: Some(&trace_header), partition: 0, offset: 0, redelivered: false };
         recorder.batch().received(message);
         recorder.batch().received(Received { payload: br#"{"a": 2}"#, ..message });
         let reception = collected(&arrivals);

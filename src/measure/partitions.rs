@@ -1,5 +1,5 @@
-//! How far one consumer has come in each partition: the next offset, and each producer's latest message. Order is only promised
-//! within a partition (a partition), so it is checked per partition and producer, in bounded memory.
+//! How far one consumer has come in each partition: the next offset, and each producer's latest message. The broker promises order
+//! only within a partition, so it is checked per partition and producer, in bounded memory.
 
 use super::budget::Budget;
 
@@ -59,8 +59,8 @@ impl Partitions {
         }
         let (index, producer) = (partition as usize, producer as usize);
         let is_known = self.partitions.get(index).is_some_and(|partition| producer < partition.next_sequences.len());
-        let has_room = is_known || self.has_partition(index) && self.has_room(index, producer);
-        if !has_room {
+        let has_entry = is_known || self.has_partition(index) && self.has_producer(index, producer);
+        if !has_entry {
             self.pass(partition, offset);
             return Order::Unchecked;
         }
@@ -90,7 +90,7 @@ impl Partitions {
         self.partitions.len() as u32
     }
 
-    /// Makes room for the partition, as far as the budget goes.
+    /// Adds the partition, as far as the budget allows.
     #[inline]
     fn has_partition(&mut self, partition: usize) -> bool {
         if self.partitions.len() <= partition {
@@ -103,8 +103,8 @@ impl Partitions {
         true
     }
 
-    /// Makes room for the producer in the partition, as far as the budget goes.
-    fn has_room(&mut self, partition: usize, producer: usize) -> bool {
+    /// Adds the producer to the partition, as far as the budget allows.
+    fn has_producer(&mut self, partition: usize, producer: usize) -> bool {
         let sequences = &mut self.partitions[partition].next_sequences;
         let wanted = (producer + 1).next_power_of_two().max(sequences.len());
         let missing = wanted - sequences.len();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_kept_per_partition_and_never_go_back() {
+    fn offsets_are_kept_per_partition_and_never_go_back() {
         let mut partitions = Partitions::new(Budget::of_bytes(PARTITION_BYTES));
         partitions.pass(2, 10);
         partitions.pass(2, 4);

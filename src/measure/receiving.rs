@@ -84,13 +84,13 @@ impl ArrivalBatch<'_> {
         arrived.messages += 1;
         arrived.payload_bytes += message.payload.len() as u64;
         let (sealed, content) = match message.envelope {
-            Some(envelope) => (envelope, message.payload),
+            Some(trace_header) => (trace_header, message.payload),
             None => (message.payload, message.payload.get(TRACE_HEADER_BYTES..).unwrap_or_default()),
         };
         match TraceHeader::open(sealed, content, self.shared.run_tag) {
-            Opened::Intact(envelope) => {
-                self.intact(&message, &envelope);
-                return Some(envelope);
+            Opened::Intact(trace_header) => {
+                self.intact(&message, &trace_header);
+                return Some(trace_header);
             }
             Opened::Corrupt => {
                 arrived.received += 1;
@@ -103,31 +103,36 @@ impl ArrivalBatch<'_> {
     }
 
     #[inline]
-    fn intact(&mut self, message: &Received<'_>, envelope: &TraceHeader) {
+    fn intact(&mut self, message: &Received<'_>, trace_header: &TraceHeader) {
         let Shard { reception, partitions } = &mut *self.shard;
         let arrived = &mut reception.arrived;
         let Some(verification) = &self.shared.verification else {
             arrived.received += 1;
-            return first(reception, envelope, self.now_ns);
+            return first(reception, trace_header, self.now_ns);
         };
-        let Some(mark) = verification.arrive(self.group, envelope.producer, envelope.sequence) else {
+        let Some(mark) = verification.arrive(self.group, trace_header.producer, trace_header.sequence) else {
             arrived.foreign += 1;
             return partitions.pass(message.partition, message.offset);
         };
         arrived.received += 1;
         match mark {
             Mark::First => {
-                match partitions.arrived(message.partition, message.offset, envelope.producer, envelope.sequence) {
+                match partitions.arrived(
+                    message.partition,
+                    message.offset,
+                    trace_header.producer,
+                    trace_header.sequence,
+                ) {
                     Order::Kept => {}
                     Order::Broken => arrived.reordered += 1,
                     Order::NotPromised => arrived.unordered += 1,
                     Order::Unchecked => arrived.order_unchecked += 1,
                 }
-                return first(reception, envelope, self.now_ns);
+                return first(reception, trace_header, self.now_ns);
             }
             Mark::Repeated if message.redelivered => arrived.redelivered += 1,
             Mark::Repeated => arrived.duplicated += 1,
-            // Its stretch was given up, so it is in no figure but `received`.
+            // Its range of sequences was abandoned: it counts only as `received`.
             Mark::Unknown => {}
         }
         partitions.pass(message.partition, message.offset);
@@ -136,13 +141,13 @@ impl ArrivalBatch<'_> {
 
 /// Only what arrived for the first time has a latency: that of a repetition would be about something else.
 #[inline]
-fn first(reception: &mut Reception, envelope: &TraceHeader, now_ns: u64) {
+fn first(reception: &mut Reception, trace_header: &TraceHeader, now_ns: u64) {
     reception.arrived.first += 1;
     reception.arrived.last_first_ns = now_ns;
-    if envelope.measured {
+    if trace_header.measured {
         reception.arrived.consumed += 1;
         reception.arrived.last_consumed_ns = now_ns;
-        reception.end_to_end.record(now_ns.saturating_sub(envelope.intended_ns));
+        reception.end_to_end.record(now_ns.saturating_sub(trace_header.intended_ns));
     }
 }
 

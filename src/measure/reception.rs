@@ -8,12 +8,12 @@ use super::histogram::Distribution;
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
     pub payload: &'a [u8],
-    /// The engine's own header, if the message carries one beside its payload.
+    /// The engine's trace header, if the message carries one beside its payload.
     pub envelope: Option<&'a [u8]>,
-    /// Numbers the stretches within which the broker promises order (a partition), from 0 per topic;
+    /// Counted from 0 per topic: the broker promises order only within a partition;
     /// [`UNORDERED_PARTITION`](super::UNORDERED_PARTITION): it promises none.
     pub partition: u32,
-    /// Where in its partition the message is; 0 from a broker without offsets.
+    /// 0 from a broker without offsets.
     pub offset: u64,
     /// The broker flags this message as delivered before.
     pub redelivered: bool,

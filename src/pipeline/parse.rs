@@ -1,7 +1,7 @@
-//! Reads named fields of JSON objects, and nothing else: no tree is built, and text stays where it is.
+//! Reads named fields of JSON objects without building a tree; text stays where it is.
 //!
-//! The whole payload is still checked to be JSON. A message that cannot be read, or has not the fields that a sink needs, is
-//! unparsable: it is counted by what is wrong with it and written nowhere.
+//! The whole payload is still checked to be JSON. A message that cannot be read, or lacks a field that a sink needs, is
+//! unparsable: it is counted by its class and not written.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde_json::error::Category;
 
 use super::batch::{Batch, Row, Text, Value};
 
-/// What is wrong with a message.
+/// Why a message is unparsable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unparsable {
     NotJson,
@@ -53,17 +53,17 @@ impl Parser {
         let columns = needed.len();
         let mut names = needed;
         let timestamp = timestamp.map(|name| {
-            let place = names.iter().position(|known| *known == name).unwrap_or(columns);
-            if place == columns {
+            let column = names.iter().position(|known| *known == name).unwrap_or(columns);
+            if column == columns {
                 names.push(name);
             }
-            place
+            column
         });
         Parser { scratch: vec![Value::Absent; names.len()], names, needed: columns, timestamp }
     }
 
-    /// Reads every row, takes those out that are unparsable, and tells `each` of them. Of rows whose intended time is not
-    /// known it takes the timestamp, less the trial's epoch in nanoseconds since 1970.
+    /// Parses every row, removes those that are unparsable, and calls `each` for them. Where the intended time is not known,
+    /// it is the timestamp, less the trial's epoch in nanoseconds since 1970.
     pub fn parse(&mut self, batch: &mut Batch, epoch_unix_ns: u64, mut each: impl FnMut(&Row, Unparsable)) {
         let Batch { rows, bytes, unescaped, values, columns, .. } = batch;
         *columns = self.needed;
@@ -71,7 +71,7 @@ impl Parser {
         rows.retain_mut(|row| {
             let begin = Batch::begin(row);
             let payload = &bytes[begin as usize..row.end()];
-            // The timestamp comes last: who has a better one need not look for it.
+            // The timestamp comes last: a row with an intended time does not need it.
             let wanted = if row.intended_ns.is_some() { self.needed } else { self.names.len() };
             let (names, scratch) = (&self.names[..wanted], &mut self.scratch[..wanted]);
             scratch.fill(Value::Absent);
@@ -82,7 +82,7 @@ impl Parser {
                 return false;
             }
             if row.intended_ns.is_none()
-                && let Some(seconds) = self.timestamp.and_then(|place| seconds(scratch.get(place)?))
+                && let Some(seconds) = self.timestamp.and_then(|column| seconds(scratch.get(column)?))
             {
                 row.intended_ns = Some(((seconds * 1e9) as i64).saturating_sub(epoch_unix_ns as i64));
             }
@@ -191,7 +191,7 @@ impl Visitor<'_> for Column<'_> {
     }
 }
 
-/// A value that is no list and no object; `None` if it is.
+/// A value that is neither a list nor an object; `None` if it is.
 struct Scalar<'o> {
     origin: Origin,
     unescaped: &'o mut Vec<u8>,
@@ -263,8 +263,8 @@ mod tests {
 
     fn parsed(payloads: &[&[u8]], needed: &[&str], timestamp: Option<&str>) -> (Batch, Vec<(u64, Unparsable)>) {
         let mut batch = Batch::default();
-        for (position, payload) in payloads.iter().enumerate() {
-            batch.push(payload, |range| Row::new(0, position as u64, range, None, true, 0));
+        for (offset, payload) in payloads.iter().enumerate() {
+            batch.push(payload, |range| Row::new(0, offset as u64, range, None, true, 0));
         }
         let needed = needed.iter().map(|name| (*name).to_owned()).collect();
         let mut unparsable = Vec::new();

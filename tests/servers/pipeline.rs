@@ -120,7 +120,7 @@ fn real_clean_run_reconciles_in_both_databases() {
 #[test]
 fn real_backlog_is_worked_off_by_eight_instances_without_databases() {
     let load = "[topology]\npartitions = 8";
-    let text = scenario(load, "instances = 8\nfeed = \"beforehand\"", &[], "[run]\nmessages = 200_000");
+    let text = scenario(load, "instances = 8\nproducer_mode = \"backlog\"", &[], "[run]\nmessages = 200_000");
     let record = Bench::new(&text).run(&[]).expect(0).record();
     assert_balanced(&record, 200_000);
     assert_eq!(pipeline(&record).consumer_kept_up, None, "they did not work at the same time");
@@ -141,11 +141,11 @@ fn real_unparsable_messages_are_counted_by_class_and_do_not_block() {
     let written = pipeline.sinks[0].written;
     assert_eq!((unparsable + written, pipeline.consumer_lag_at_end), (4000, Some(0)));
     assert_eq!(documents(&mongodb(), "tests", &collection).len() as u64, written);
-    assert!(pipeline.unparsable[0].first.contains("position"), "{:?}", pipeline.unparsable);
+    assert!(pipeline.unparsable[0].first.contains("at offset"), "{:?}", pipeline.unparsable);
     assert!(finding(&record, ReasonKind::Unparsable).is_some());
 }
 
-/// Asserts that everything before the committed positions is written; returns where the partitions end.
+/// Asserts that everything before the committed offsets is written; returns where the partitions end.
 fn assert_committed_is_written(group: &str, topic: &str, collection: &str) -> (u64, u64) {
     let written = documents(&mongodb(), "tests", collection);
     // Behind the topic.
@@ -176,7 +176,7 @@ fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
     let (done, end) = assert_committed_is_written(&topic, &topic, &topic);
     assert!(done > 0 && done < end, "{done} of {end}");
 
-    let keys = format!("{keys}\nfeed = \"none\"");
+    let keys = format!("{keys}\nproducer_mode = \"none\"");
     // With a schedule that the broker cannot follow.
     let text = scenario(&load, &keys, &sinks, "[run]\nduration = \"60s\"");
     let record = Bench::new(&text).run(&[]).expect(0).record();
@@ -202,7 +202,7 @@ fn real_eight_instances_in_two_processes_share_a_group() {
     let filled = format!("[broker]\nkind = \"kafka\"\naddress = \"{}\"\n{}\n", kafka::address(), topology(&topic));
     let payload = "[payload]\nkind = \"template\"\ntext = '{\"device_id\": \"dev-${random:1..11}\", \"value\": 1}'\n";
     Bench::new(&format!("{filled}{payload}[run]\nmessages = 60_000")).run(&[]).expect(0);
-    let keys = format!("group = \"{topic}\"\ninstances = 4\nfeed = \"none\"");
+    let keys = format!("group = \"{topic}\"\ninstances = 4\nproducer_mode = \"none\"");
     let sinks = [to_mongodb(&mongodb(), &topic, "")];
     let bench = Bench::new(&scenario(&topology(&topic), &keys, &sinks, "[run]\nduration = \"90s\""));
     let both = [bench.start(&[]), bench.start(&[])];
@@ -361,7 +361,7 @@ fn real_mongodb_refuses_single_rows_and_takes_the_others() {
 fn real_rows_that_are_there_already_are_counted_one_by_one_ordered_or_not() {
     let topic = unique("twice");
     let run = |group: &str, producer_mode: &str, more: &str| {
-        let keys = format!("group = \"{topic}-{group}\"\nfeed = \"{producer_mode}\"");
+        let keys = format!("group = \"{topic}-{group}\"\nproducer_mode = \"{producer_mode}\"");
         let run = if producer_mode == "none" { "duration = \"60s\"" } else { "messages = 3000" };
         let sinks = [to_mongodb(&mongodb(), &topic, more)];
         let text = scenario(&topology(&topic), &keys, &sinks, &format!("[run]\n{run}"));

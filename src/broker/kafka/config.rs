@@ -94,17 +94,17 @@ impl Properties {
         borrowed(&self.shared).chain(borrowed(&self.user))
     }
 
-    /// The mock cluster's coordinator waits almost a session's length for the members of a group when another one joins.
+    /// When a member joins, the mock cluster's coordinator waits almost a session's length for the group's other members.
     pub fn shorten_sessions(&mut self) {
         let short = [("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "500")];
         self.consumer.extend(short.map(|(key, value)| (key.to_owned(), value.to_owned())));
     }
 
-    /// For a member of `group`. Offsets are not committed unless the user's properties ask for it: a group that has
-    /// committed nothing leaves nothing behind on the broker. A broker that comes back is found within a second: with
-    /// librdkafka's own 10 s a member may outlive its session meanwhile, and wait for that of its former self to end. And a
-    /// queue that has been full is filled again 5 ms later, not a second: with that, one member of eight partitions got 125,000
-    /// messages/s of a backlog instead of 674,000, and it was not the broker that had no more.
+    /// For a member of `group`. Offsets are not committed unless the user's properties ask for it: a group that has committed
+    /// nothing leaves nothing on the broker. A broker that comes back is found within a second: with librdkafka's default of
+    /// 10 s, a member may lose its session meanwhile and wait for its end. A queue that has been full is filled again after
+    /// 5 ms: with the default of a second, one member of eight partitions received 125,000 messages/s of a backlog instead of
+    /// 674,000.
     pub fn for_consumer<'a>(
         &'a self,
         group: &'a str,

@@ -13,7 +13,7 @@ use super::statistics;
 use crate::broker::Telemetry;
 use crate::measure::AckRecorder;
 
-/// How long the thread sleeps at most before it looks whether it is to end.
+/// How long the thread waits at most before it checks whether to end.
 const POLL: Duration = Duration::from_millis(100);
 
 /// A producing client, shared by its producers.
@@ -24,23 +24,23 @@ pub struct Connection {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread tells the producers.
+/// What the thread and the producers share.
 #[derive(Default)]
 struct State {
     ended: AtomicBool,
-    /// Notified when delivery reports have freed places in the client's queue.
-    room: Notify,
+    /// Wakes producers when delivery reports have freed capacity in the client's queue.
+    capacity: Notify,
     queue_full_ns: AtomicU64,
     telemetry: Mutex<Telemetry>,
-    trouble: Mutex<ConnectionError>,
+    errors: Mutex<ConnectionErrors>,
 }
 
-/// What troubles a client, in librdkafka's words.
+/// The errors of a client.
 #[derive(Debug, Clone, Default)]
-pub struct ConnectionError {
-    /// The last trouble with one broker: why it does not answer.
+pub struct ConnectionErrors {
+    /// The last error of one broker: why it does not answer.
     pub last: Option<(Code, String)>,
-    /// Whether no broker could be reached at some time: it says less than `last`, so it does not take its place.
+    /// Whether no broker could be reached at some time. It explains less than `last`, so it does not replace it.
     pub all_down: bool,
 }
 
@@ -59,7 +59,7 @@ impl Connection {
                 .spawn(move || {
                     while !state.ended.load(Ordering::Acquire) {
                         if deliveries.poll(POLL, |event| state.take(event, &recorder)) {
-                            state.room.notify_waiters();
+                            state.capacity.notify_waiters();
                         }
                     }
                 })
@@ -68,14 +68,14 @@ impl Connection {
         Ok(Connection { client, recorder, state, thread: Some(thread) })
     }
 
-    /// What has troubled the client so far.
-    pub fn trouble(&self) -> ConnectionError {
-        lock(&self.state.trouble).clone()
+    /// The client's errors so far.
+    pub fn errors(&self) -> ConnectionErrors {
+        lock(&self.state.errors).clone()
     }
 
-    /// Resolves when delivery reports have made room since the future was made.
-    pub fn room(&self) -> impl Future<Output = ()> {
-        self.state.room.notified()
+    /// Resolves when delivery reports have freed capacity after this call.
+    pub fn capacity(&self) -> impl Future<Output = ()> {
+        self.state.capacity.notified()
     }
 
     /// Counts time for which a producer found the queue full.
@@ -98,16 +98,16 @@ impl State {
                 reports.for_each(
                     acks.now_ns(),
                     recorder.needs_sequences(),
-                    |stamp, payload_bytes, error| match error {
-                        None => acks.acknowledged(stamp, payload_bytes),
-                        Some(code) => acks.failed(stamp, class_of(code), || self.explain(code)),
+                    |send_tag, payload_bytes, error| match error {
+                        None => acks.acknowledged(send_tag, payload_bytes),
+                        Some(code) => acks.failed(send_tag, class_of(code), || self.explain(code)),
                     },
                 );
             }
-            Event::ConnectionError(Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, _) => lock(&self.trouble).all_down = true,
-            Event::ConnectionError(code, reason) => lock(&self.trouble).last = Some((code, reason)),
+            Event::ConnectionError(Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, _) => lock(&self.errors).all_down = true,
+            Event::ConnectionError(code, reason) => lock(&self.errors).last = Some((code, reason)),
             Event::Statistics(json) => {
-                if let Some(latest) = statistics::read(json) {
+                if let Some(latest) = statistics::parse(json) {
                     let mut telemetry = lock(&self.telemetry);
                     let queue_messages = telemetry.queue_messages.max(latest.queue_messages);
                     *telemetry = Telemetry { queue_messages, ..latest };
@@ -116,17 +116,17 @@ impl State {
         }
     }
 
-    /// A message's error, with the client's last trouble: "timed out" alone does not say why.
+    /// A message's error, with the client's last error: "timed out" alone does not explain it.
     fn explain(&self, code: Code) -> String {
-        match &lock(&self.trouble).last {
-            Some((_, trouble)) => format!("{} (last trouble of the client: {trouble})", name_of(code)),
+        match &lock(&self.errors).last {
+            Some((_, last)) => format!("{} (last error of the client: {last})", name_of(code)),
             None => name_of(code),
         }
     }
 }
 
 impl Drop for Connection {
-    /// Gives up what is still in flight. Destroying the client, which happens with its last owner, waits for librdkafka's
+    /// Abandons messages in flight. Destroying the client, which happens with its last owner, waits for librdkafka's
     /// threads.
     fn drop(&mut self) {
         self.client.purge();

@@ -3,9 +3,9 @@
 //! - `config`: the `[broker.kafka]` table and how a scenario becomes librdkafka properties.
 //! - `connection`: one producing client and the thread that takes its delivery reports.
 //! - `producer`, `consumer`: what the engine's tasks hold.
-//! - `topics`: made, found, removed.
+//! - `topics`: created, found, removed.
 //! - `statistics`: librdkafka's view of its queues and of the broker.
-//! - `native`: under rdkafka's safe types, for what they do not reach.
+//! - `native`: the bindings below rdkafka's safe types.
 
 mod config;
 mod connection;
@@ -23,7 +23,7 @@ use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use tokio::sync::OnceCell;
 
 use self::config::{KafkaOptions, Properties};
-use self::connection::{Connection, ConnectionError};
+use self::connection::{Connection, ConnectionErrors};
 use self::consumer::{KafkaConsumer, begin_at_latest};
 use self::native::{Client, GroupOffsets, Membership, Role, TopicHandle, name_of};
 use self::producer::KafkaProducer;
@@ -32,20 +32,20 @@ use super::{Broker, BrokerError, BrokerInfo, Progress, Setup, Subscription, Tele
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::scenario::{Capabilities, Descriptor, StartFrom};
 
-/// One try at the cluster's metadata; between tries the client's trouble is looked at.
+/// How long to wait for the cluster's metadata before the client's errors are checked.
 const METADATA_TRY: Duration = Duration::from_millis(500);
 
-/// What a member that commits must have: it wants to know where a partition ends, to tell how far behind it is, and gets or
-/// gives back all its partitions at a time.
+/// The properties of a member that commits: librdkafka reports the ends of partitions, for the consumer lag, and all partitions
+/// are assigned and revoked at once.
 const MEMBER: &[(&str, &str)] = &[
     ("enable.partition.eof", "true"),
     ("partition.assignment.strategy", "range,roundrobin"),
-    // Whatever the user's properties say: it would commit what has been taken, written or not.
+    // This overrides the user's properties: librdkafka would commit what has been taken, written or not.
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
 ];
 
-/// How long a reason is waited for after every broker has been found to be down.
+/// How long to wait for a reason once every broker is down.
 const REASON: Duration = Duration::from_secs(5);
 
 /// A Kafka cluster, reached over one or more producing clients.
@@ -55,13 +55,13 @@ pub struct KafkaBroker {
     topics: Topics,
     properties: Properties,
     headers: Vec<(String, String)>,
-    /// Groups that leave a committed offset on the broker, and whether it has been made.
+    /// Groups that leave a committed offset on the broker, and whether it has been committed.
     committed_groups: Mutex<BTreeMap<String, Arc<OnceCell<()>>>>,
-    /// Up to where groups that do not commit have read.
+    /// The offsets of groups that do not commit.
     offsets: Mutex<BTreeMap<String, Arc<GroupOffsets>>>,
     identity: BrokerInfo,
     timeout: Duration,
-    /// Ends after the clients that are connected to it.
+    /// Dropped after the clients that are connected to it.
     embedded: Option<EmbeddedKafka>,
 }
 
@@ -172,7 +172,7 @@ impl Broker for KafkaBroker {
         }
         let client = Client::new(Role::Consumer(membership), properties.chain(own.iter().copied()), None)
             .map_err(|reason| BrokerError::Configuration { broker: "kafka", reason })?;
-        // A group that goes on begins where it has got to.
+        // A group that is kept begins at its committed offsets.
         if subscription.from == StartFrom::Latest && subscription.progress != Progress::Kept {
             let committed = lock(&self.committed_groups).entry(subscription.group.clone()).or_default().clone();
             committed.get_or_try_init(async || begin_at_latest(&client, subscription, self.timeout)).await?;
@@ -206,7 +206,7 @@ impl Broker for KafkaBroker {
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
         let groups: Vec<String> = std::mem::take(&mut *lock(&self.committed_groups)).into_keys().collect();
-        // At once, so that a broker that is gone is waited for only once.
+        // Both at once, so that the timeout of a broker that is gone passes only once.
         let (groups_removed, topics_removed) =
             futures_util::future::join(self.topics.remove_groups(&groups), self.topics.remove(&created)).await;
         tokio::task::block_in_place(|| drop(self));
@@ -223,7 +223,7 @@ fn reach(connection: &Connection, addresses: &str, timeout: Duration) -> Result<
             Ok(brokers) => return Ok(brokers),
             Err(code) => code,
         };
-        let ConnectionError { last, all_down } = connection.trouble();
+        let ConnectionErrors { last, all_down } = connection.errors();
         let reason = last.as_ref().map_or_else(|| name_of(code), |(_, reason)| reason.clone());
         match last {
             Some((Code::RD_KAFKA_RESP_ERR__AUTHENTICATION, _)) => {

@@ -31,9 +31,9 @@ impl Producer for KafkaProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         let mut full_since = None;
         loop {
-            // Made before the attempt, so that room made in between is not missed.
+            // Created before the attempt, so that capacity freed in between is not missed.
             let connection = self.connection.clone();
-            let room = connection.room();
+            let capacity = connection.capacity();
             match self.hand_over(batch) {
                 Handed::Taken(taken) => {
                     if let Some(since) = full_since {
@@ -43,7 +43,7 @@ impl Producer for KafkaProducer {
                 }
                 Handed::QueueFull => {
                     full_since.get_or_insert_with(Instant::now);
-                    room.await;
+                    capacity.await;
                 }
             }
         }

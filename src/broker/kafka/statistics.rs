@@ -1,4 +1,4 @@
-//! What librdkafka's statistics say of the client's queues and of the broker's answers.
+//! librdkafka's statistics of the client's queues and of the broker's answers.
 //!
 //! Fields and units: librdkafka's `STATISTICS.md` (`msg_cnt`: messages in the producer's queues; `brokers.*.rtt`: round
 //! trip in microseconds over the statistics interval).
@@ -29,8 +29,8 @@ struct Window {
     p99: u64,
 }
 
-/// Reads one interval's statistics. Of several brokers the slowest round trip is told: it is the one that is waited for.
-pub fn read(json: &str) -> Option<Telemetry> {
+/// Parses one interval's statistics. The round trip is that of the slowest broker.
+pub fn parse(json: &str) -> Option<Telemetry> {
     let statistics: Statistics = serde_json::from_str(json).ok()?;
     let windows =
         || statistics.brokers.values().filter_map(|broker| broker.rtt.as_ref()).filter(|window| window.cnt > 0);
@@ -48,15 +48,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slowest_broker_and_the_queue_are_told() {
+    fn the_slowest_broker_and_the_queue_are_reported() {
         let json = r#"{"name": "x", "msg_cnt": 22710, "brokers": {
             "a:1/0": {"rtt": {"cnt": 12, "p50": 2000, "p99": 3100}},
             "b:1/1": {"rtt": {"cnt": 3, "p50": 900, "p99": 9000}},
             "c:1/bootstrap": {"rtt": {"cnt": 0, "p50": 99000, "p99": 99000}}}}"#;
-        let telemetry = read(json).unwrap();
+        let telemetry = parse(json).unwrap();
         assert_eq!(telemetry.queue_messages, Some(22710));
         assert_eq!(telemetry.round_trip_p50_ns, Some(2_000_000));
         assert_eq!(telemetry.round_trip_p99_ns, Some(9_000_000));
-        assert!(read("not json").is_none());
+        assert!(parse("not json").is_none());
     }
 }

@@ -1,30 +1,11 @@
 //! From acknowledged to stored: what happens to a producer's messages on their way to the topic.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use super::member::lock;
+use super::message::Message;
 use super::script::Fate;
 use super::topic::TopicLog;
-use crate::broker::Outgoing;
-
-/// A message on its way to consumers.
-#[derive(Debug, Clone)]
-pub struct Message {
-    pub payload: Box<[u8]>,
-    pub trace_header: Option<Box<[u8]>>,
-}
-
-impl Message {
-    pub fn new(outgoing: &Outgoing<'_>) -> Self {
-        Message { payload: outgoing.payload.into(), trace_header: outgoing.envelope.map(Into::into) }
-    }
-
-    fn corrupted(mut self) -> Self {
-        if let Some(last) = self.payload.last_mut() {
-            *last ^= 1;
-        }
-        self
-    }
-}
 
 /// One producer's way to its topic. A producer writes to one partition, so that its order is defined.
 pub struct Delivery {
@@ -74,9 +55,4 @@ impl Delivery {
             self.log.publish(self.partition, late);
         }
     }
-}
-
-/// A task that panicked leaves messages that are whole.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::member::{Member, Queued};
+use super::member::Member;
+use super::message::Queued;
 use super::script::{Dealer, GroupOptions};
 
 pub struct Group {

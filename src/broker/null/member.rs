@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::delivery::{Message, lock};
+use super::message::Queued;
 use crate::broker::Received;
 
 /// Messages of one topic that members may be behind before its producers are made to wait.
@@ -36,15 +36,6 @@ impl Backlog {
         self.messages.fetch_sub(messages, Ordering::AcqRel);
         self.changed.notify_waiters();
     }
-}
-
-/// A message with its offset.
-#[derive(Clone)]
-pub struct Queued {
-    pub partition: u32,
-    pub offset: u64,
-    pub redelivered: bool,
-    pub message: Message,
 }
 
 /// One consumer's queue.
@@ -149,4 +140,9 @@ impl Member {
         self.backlog.shrink(messages.len());
         messages.len()
     }
+}
+
+/// A task that panicked leaves messages that are whole.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! A broker in this process that does what its script says: it proves the measurements, and with an empty script it
-//! shows the most that the engine itself can do.
+//! A scripted broker in this process. It proves the measurements, and with an empty script it shows the most that the engine
+//! itself can do.
 //!
 //! - [`script`](NullOptions): the `[broker.null]` table, and what happens to each message.
 //! - `server`: acknowledges at the scripted time, on a thread of its own where that is later.
@@ -8,6 +8,7 @@
 mod delivery;
 mod group;
 mod member;
+mod message;
 mod script;
 mod server;
 #[cfg(test)]
@@ -18,14 +19,15 @@ use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::{Arc, Mutex};
 
-use self::delivery::{Delivery, lock};
+use self::delivery::Delivery;
+use self::member::lock;
 pub use self::script::NullOptions;
 use self::script::Script;
 use self::server::Server;
 use self::topic::{Membership, TopicLog};
 use super::{
-    Broker, BrokerError, BrokerInfo, Consumer, Offsets, Outgoing, Producer, ReceiveError, Received, Setup, SubmitError,
-    Subscription, Topic,
+    Broker, BrokerError, BrokerInfo, Consumer, Offsets, Outgoing, Producer, Progress, ReceiveError, Received, Setup,
+    SubmitError, Subscription, Topic,
 };
 use crate::scenario::{Capabilities, Descriptor};
 
@@ -97,6 +99,10 @@ impl Broker for NullBroker {
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<NullConsumer, BrokerError> {
+        if subscription.progress == Progress::Kept {
+            let reason = "its groups end with the run: remove `pipeline.group`".to_owned();
+            return Err(BrokerError::Configuration { broker: "null", reason });
+        }
         let NullOptions { hide_ends, consumer_panics_after, .. } = &self.options;
         let membership = self.log(&subscription.topic).join(subscription);
         Ok(NullConsumer { membership, has_offsets: !hide_ends, left: *consumer_panics_after })
@@ -123,7 +129,7 @@ impl Broker for NullBroker {
 pub struct NullProducer {
     server: Arc<Server>,
     delivery: Arc<Delivery>,
-    /// Messages until it panics, if the script says so.
+    /// Messages until it panics, if the script has it panic.
     left: Option<u64>,
 }
 
@@ -132,7 +138,7 @@ impl Producer for NullProducer {
         self.delivery.capacity().await;
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(batch.len() as u64);
-            assert!(*left > 0, "a producer crashed as the null broker's script says");
+            assert!(*left > 0, "the null broker's script made this producer panic");
         }
         self.server.accept(batch, &self.delivery);
         Ok(batch.len())
@@ -147,7 +153,7 @@ impl Producer for NullProducer {
 pub struct NullConsumer {
     membership: Membership,
     has_offsets: bool,
-    /// Messages until it panics, if the script says so.
+    /// Messages until it panics, if the script has it panic.
     left: Option<u64>,
 }
 
@@ -161,7 +167,7 @@ impl Consumer for NullConsumer {
         let taken = self.membership.member.take(each);
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(taken as u64);
-            assert!(*left > 0, "a consumer crashed as the null broker's script says");
+            assert!(*left > 0, "the null broker's script made this consumer panic");
         }
         Ok(taken)
     }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::delivery::{Delivery, Message, lock};
+use super::delivery::Delivery;
+use super::member::lock;
+use super::message::Message;
 use super::script::{Fate, Script};
 use crate::broker::{FailureClass, Outgoing};
 use crate::measure::{AckBatch, AckRecorder, Clock, SendTag};

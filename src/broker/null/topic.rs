@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::delivery::{Message, lock};
 use super::group::Group;
-use super::member::{Backlog, Member, Queued};
+use super::member::{Backlog, Member, lock};
+use super::message::{Message, Queued};
 use super::script::NullOptions;
 use crate::broker::{Progress, Subscription};
 

@@ -1,4 +1,4 @@
-//! Where batches are written to: a small trait, and the list of kinds at the end, to which a new one adds its lines.
+//! Where batches are written to: a small trait, and the list of kinds. A new kind adds its lines to the list.
 
 #[cfg(feature = "mongodb")]
 mod mongodb;
@@ -17,7 +17,7 @@ const CONNECT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A database, not yet connected to.
 pub trait Database: Send + Sync {
-    /// A connection that is to be made.
+    /// A connection that is not established yet.
     fn connection(&self) -> Box<dyn Sink>;
 }
 
@@ -30,17 +30,17 @@ pub trait Sink: Send {
     /// or as refused.
     fn write<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Written, SinkError>>;
 
-    /// What the database itself says it holds. It is asked before the first row and after the last.
+    /// The database's own count. It is asked for before the first row and after the last.
     fn row_count(&mut self) -> BoxFuture<'_, Result<RowCount, SinkError>>;
 }
 
-/// What became of a batch's rows.
+/// The results of a batch's rows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Written {
     pub rows: u64,
     /// Rows that the database has already.
     pub duplicates: u64,
-    /// Rows that it will never take, each with the class and the database's words.
+    /// Rows that it refuses for good, each with the class and the database's message.
     pub refused: Vec<(FailureClass, String)>,
 }
 
@@ -48,21 +48,21 @@ pub struct Written {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowCount {
     pub count: u64,
-    /// Of what, in words.
+    /// What is counted.
     pub of: String,
-    /// Counts of another life of the database cannot be compared.
+    /// Identifies the database's process: counts before and after a restart cannot be compared.
     pub life: String,
 }
 
-/// A batch was not written, or nobody knows whether it was.
+/// A batch was not written, or it is unknown whether it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SinkError {
     pub class: FailureClass,
     pub message: String,
-    /// The same batch may pass later.
+    /// The same batch may succeed later.
     pub retriable: bool,
-    /// The connection is of no more use.
+    /// The connection is broken.
     pub disconnected: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Opening<'a> {
     pub options: &'a toml::Table,
     /// For each of the fields that the sink needs, in its order, the batch's column.
     pub columns: &'a [usize],
-    /// What the messages are of.
+    /// The topic of the messages.
     pub topic: &'a str,
     pub clock: Clock,
     /// Writers of all instances.

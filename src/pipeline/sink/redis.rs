@@ -1,6 +1,6 @@
 //! Redis: each batch is one pipeline of commands, by default within MULTI and EXEC.
 //!
-//! Replies are read one by one, so that a row that Redis will not take is told from a server that cannot take any.
+//! Replies are read one by one: Redis may refuse single rows, or all of them for a while.
 //! Protocol: <https://redis.io/docs/latest/develop/interact/transactions/>.
 
 use std::borrow::Cow;
@@ -115,16 +115,16 @@ fn client(options: &Options) -> Result<Client, String> {
     if let Some(password) = &options.password {
         login = login.set_password(password.reveal()?);
     }
-    let told = |error: RedisError| error.to_string();
-    let info = addr.into_connection_info().map_err(told)?.set_redis_settings(login);
+    let text = |error: RedisError| error.to_string();
+    let info = addr.into_connection_info().map_err(text)?.set_redis_settings(login);
     if !options.tls {
-        return Client::open(info).map_err(told);
+        return Client::open(info).map_err(text);
     }
     let read = |file: &std::path::PathBuf| {
         std::fs::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))
     };
     let root_cert = options.ca.as_ref().map(read).transpose()?;
-    Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert }).map_err(told)
+    Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert }).map_err(text)
 }
 
 struct Redis {
@@ -186,7 +186,7 @@ impl Sink for Connection {
             let commands: String = ask("commandstats").query_async(connection).await.map_err(lost)?;
             let server: String = ask("server").query_async(connection).await.map_err(lost)?;
             let life = server.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().to_owned();
-            let of = format!("{name} commands that succeeded, whoever sent them");
+            let of = format!("{name} commands that succeeded, of all clients");
             Ok(RowCount { count: succeeded(&commands, name), of, life })
         }
         .boxed()
@@ -239,7 +239,7 @@ impl Connection {
         if self.options.prefix.is_empty() { text } else { Cow::Owned(format!("{}{text}", self.options.prefix)) }
     }
 
-    /// From one reply for each command to what became of each row.
+    /// From one reply for each command to the result of each row.
     fn account(&self, mut replies: Vec<Value>) -> Result<Written, SinkError> {
         if self.options.transaction {
             let executed = replies.pop();
@@ -248,7 +248,7 @@ impl Connection {
                 // Nothing was executed; the reason is with the command that was not queued.
                 executed => {
                     let refused = replies.into_iter().chain(executed).find_map(error);
-                    return Err(refused.map_or_else(unintelligible, |refused| refused.of_a_batch()));
+                    return Err(refused.map_or_else(malformed, |refused| refused.of_a_batch()));
                 }
             }
         }
@@ -264,10 +264,10 @@ impl Connection {
     }
 }
 
-/// With these words Redis cannot take anything right now.
+/// The errors with which Redis refuses all commands for a while.
 const AWAY: [&str; 7] = ["LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN"];
 
-/// What Redis says against a command: a word in capitals, and a sentence.
+/// An error of a command: a word in capitals, and a sentence.
 struct Refusal(String);
 
 fn error(reply: Value) -> Option<Refusal> {
@@ -280,22 +280,24 @@ fn error(reply: Value) -> Option<Refusal> {
 }
 
 impl Refusal {
-    /// What it means when it concerns a whole batch. The words: <https://redis.io/docs/latest/develop/reference/protocol-spec/>
+    /// The error of a whole batch. The words: <https://redis.io/docs/latest/develop/reference/protocol-spec/>
     /// and `src/server.c` of Redis 7.
     fn of_a_batch(&self) -> SinkError {
-        let says = |word: &str| self.0.contains(word);
+        let contains = |word: &str| self.0.contains(word);
         let (class, retriable) = match () {
-            () if says("OOM") || says("maxmemory") => (FailureClass::Full, true),
-            () if says("MISCONF") => (FailureClass::Full, true),
-            () if says("NOAUTH") || says("WRONGPASS") || says("NOPERM") => (FailureClass::Authorisation, true),
-            () if AWAY.into_iter().any(says) => (FailureClass::Refused, true),
+            () if contains("OOM") || contains("maxmemory") => (FailureClass::Full, true),
+            () if contains("MISCONF") => (FailureClass::Full, true),
+            () if contains("NOAUTH") || contains("WRONGPASS") || contains("NOPERM") => {
+                (FailureClass::Authorisation, true)
+            }
+            () if AWAY.into_iter().any(contains) => (FailureClass::Refused, true),
             () => (FailureClass::Refused, false),
         };
         SinkError { class, message: self.0.clone(), retriable, disconnected: false }
     }
 }
 
-fn unintelligible() -> SinkError {
+fn malformed() -> SinkError {
     SinkError {
         class: FailureClass::Other,
         message: "Redis answered EXEC with something else than a list".to_owned(),
@@ -305,8 +307,8 @@ fn unintelligible() -> SinkError {
 }
 
 fn lost(error: RedisError) -> SinkError {
-    let said = [error.code(), error.detail()].into_iter().flatten().collect::<Vec<_>>().join(" ");
-    let refusal = Refusal(if said.is_empty() { error.to_string() } else { said }).of_a_batch();
+    let text = [error.code(), error.detail()].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let refusal = Refusal(if text.is_empty() { error.to_string() } else { text }).of_a_batch();
     if error.is_timeout() {
         return SinkError::disconnected(FailureClass::Timeout, error.to_string());
     }
@@ -317,7 +319,7 @@ fn lost(error: RedisError) -> SinkError {
         ErrorKind::AuthenticationFailed => FailureClass::Authorisation,
         _ => refusal.class,
     };
-    // Logging in goes on being tried, for somebody may mend it.
+    // The login is tried again: the account may be corrected meanwhile.
     SinkError { class, retriable: true, disconnected: true, ..refusal }
 }
 
@@ -366,9 +368,9 @@ mod tests {
             )
         };
         for word in ["LOADING", "READONLY", "MASTERDOWN", "NOPERM", "OOM", "NOAUTH", "BUSY", "CLUSTERDOWN"] {
-            let error = account(false, &format!("+OK\r\n-{word} says why\r\n")).unwrap_err();
+            let error = account(false, &format!("+OK\r\n-{word} a reason\r\n")).unwrap_err();
             assert!(error.retriable && error.message.contains(word), "{error:?}");
-            let aborted = format!("+OK\r\n-{word} says why\r\n-EXECABORT Transaction discarded\r\n");
+            let aborted = format!("+OK\r\n-{word} a reason\r\n-EXECABORT Transaction discarded\r\n");
             let error = account(true, &aborted).unwrap_err();
             assert!(error.retriable && error.message.contains(word), "{error:?}");
         }

@@ -9,6 +9,7 @@ use rdkafka::bindings as rd;
 use rdkafka::types::RDKafkaConfRes;
 
 use super::membership::Membership;
+use super::partition_list::PartitionList;
 use crate::load::PayloadPool;
 
 /// What a client instance is for.
@@ -89,6 +90,19 @@ impl Client {
     /// Of a consumer, its state in its group.
     pub fn membership(&self) -> Option<&Membership> {
         self.membership.as_deref()
+    }
+
+    /// Of a consumer, the partitions that are assigned to it, each with the offset of the next message to take; negative: it is
+    /// not known.
+    pub(super) fn assigned(&self) -> Option<PartitionList> {
+        let mut list = std::ptr::null_mut();
+        // SAFETY: the client is alive; the list, if there is one, is the caller's.
+        unsafe {
+            rd::rd_kafka_assignment(self.as_ptr(), &mut list);
+            let list = PartitionList::from_raw(list)?;
+            rd::rd_kafka_position(self.as_ptr(), list.as_ptr());
+            Some(list)
+        }
     }
 
     /// Of a consumer, returns the partitions that the group requests back.

@@ -136,7 +136,7 @@ impl ConsumerQueue {
     /// The partitions of this member, each with the offset of the next message to take, if that is known.
     pub fn assigned(&mut self) -> Vec<(u32, Option<u64>)> {
         let ends = &mut self.ends;
-        let Some(list) = PartitionList::assigned(&self.client) else { return Vec::new() };
+        let Some(list) = self.client.assigned() else { return Vec::new() };
         ends.retain(|partition, _| list.iter().any(|(known, _)| known as u32 == *partition));
         let next = |(partition, offset): (i32, i64)| {
             let partition = partition.max(0) as u32;
@@ -176,12 +176,12 @@ impl ConsumerQueue {
     }
 }
 
-/// What one fetch came to.
+/// The result of one fetch.
 pub struct Taken {
     pub messages: usize,
     /// Nothing was queued any more.
     pub emptied: bool,
-    /// The first error that came in the place of a message; the messages around it were handed over.
+    /// The first error that came instead of a message; the messages around it were handed over.
     pub error: Option<Code>,
 }
 

@@ -1,4 +1,4 @@
-//! librdkafka's error codes in words and in the classes that mean the same for every broker.
+//! librdkafka's error codes as text and as the classes that are common to all brokers.
 
 use std::ffi::CStr;
 
@@ -6,7 +6,7 @@ use rdkafka::bindings::{rd_kafka_err2str, rd_kafka_resp_err_t};
 
 use crate::broker::FailureClass;
 
-/// What librdkafka says of an error code.
+/// librdkafka's text for an error code.
 pub fn name_of(code: rd_kafka_resp_err_t) -> String {
     // SAFETY: takes any code and returns a static, terminated string.
     unsafe { CStr::from_ptr(rd_kafka_err2str(code)) }.to_string_lossy().into_owned()

@@ -175,7 +175,7 @@ unsafe fn unassign(client: *mut rd::rd_kafka_t, partitions: *const rd::rd_kafka_
     }
 }
 
-/// Whether partitions come and go one by one, as the group's strategy or protocol says.
+/// Whether partitions are assigned and revoked one by one, by the group's strategy or protocol.
 ///
 /// # Safety
 /// `client` must be valid.

@@ -1,12 +1,10 @@
 //! librdkafka's list of partitions, each with an offset.
 
 use std::ffi::CString;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use rdkafka::bindings as rd;
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
-
-use super::client::Client;
 
 /// A list of partitions, owned.
 pub struct PartitionList(NonNull<rd::rd_kafka_topic_partition_list_t>);
@@ -27,7 +25,7 @@ impl PartitionList {
             for (partition, offset) in partitions {
                 (*rd::rd_kafka_topic_partition_list_add(list, name.as_ptr(), *partition)).offset = *offset;
             }
-            NonNull::new(list).map(PartitionList).ok_or(Code::RD_KAFKA_RESP_ERR__INVALID_ARG)
+            Self::from_raw(list).ok_or(Code::RD_KAFKA_RESP_ERR__INVALID_ARG)
         }
     }
 
@@ -37,20 +35,15 @@ impl PartitionList {
     /// `list` must be valid.
     pub unsafe fn copy_of(list: *const rd::rd_kafka_topic_partition_list_t) -> Option<Self> {
         // SAFETY: by the caller's promise.
-        NonNull::new(unsafe { rd::rd_kafka_topic_partition_list_copy(list) }).map(PartitionList)
+        unsafe { Self::from_raw(rd::rd_kafka_topic_partition_list_copy(list)) }
     }
 
-    /// The partitions that are assigned to a member of a group, each with the offset of the next message to take; negative: it
-    /// is not known.
-    pub fn assigned(client: &Client) -> Option<Self> {
-        let mut list = ptr::null_mut();
-        // SAFETY: the client is alive; the list, if there is one, is the caller's.
-        unsafe {
-            rd::rd_kafka_assignment(client.as_ptr(), &mut list);
-            let list = PartitionList(NonNull::new(list)?);
-            rd::rd_kafka_position(client.as_ptr(), list.as_ptr());
-            Some(list)
-        }
+    /// Takes over a list; `None`: it is null.
+    ///
+    /// # Safety
+    /// `list` must be null, or valid and the caller's own.
+    pub unsafe fn from_raw(list: *mut rd::rd_kafka_topic_partition_list_t) -> Option<Self> {
+        NonNull::new(list).map(PartitionList)
     }
 
     /// The partitions and their offsets.

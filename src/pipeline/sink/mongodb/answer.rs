@@ -1,4 +1,4 @@
-//! What the server's answers mean: which rows it has, and which errors pass.
+//! The server's answers: which rows it has, and which errors are temporary.
 
 use mongodb::bson::{Bson, Document};
 use mongodb::error::{Error, ErrorKind};
@@ -10,7 +10,7 @@ use crate::pipeline::sink::{SinkError, Written};
 /// The row has an `_id`, or a value of another unique index, that is there already.
 const DUPLICATE_KEY: i64 = 11_000;
 
-/// Adds what the answer to an insert of `rows` says of them, and returns how many of them were tried.
+/// Adds the results of an insert of `rows` to `written`, and returns how many rows were tried.
 pub(super) fn account(
     answer: &Document,
     rows: usize,
@@ -27,14 +27,14 @@ pub(super) fn account(
     let mut tried = rows;
     if let Some(first) = errors.first().filter(|_| ordered) {
         tried = (number(first.get("index")).unsigned_abs() as usize + 1).min(rows);
-        // FerretDB goes on behind it, but not with every row: what is there already will be found to be.
+        // FerretDB continues after it, but not with every row: a row that is written again is counted as a duplicate.
         errors.truncate(1);
     }
     let before = written.duplicates as usize + written.refused.len();
     for error in &errors {
         let message = error.get_str("errmsg").unwrap_or_default();
         match number(error.get("code")) {
-            DUPLICATE_KEY if ids == DocumentId::Position && is_of_id(error) => written.duplicates += 1,
+            DUPLICATE_KEY if ids == DocumentId::Offset && is_of_id(error) => written.duplicates += 1,
             code => match of_server(code, message) {
                 error if error.retriable => return Err(error),
                 error => written.refused.push((error.class, error.message)),
@@ -46,8 +46,7 @@ pub(super) fn account(
     Ok(tried)
 }
 
-/// Whether it is the `_id` that is there already. Servers say by which index; FerretDB does not, where only the `_id` is
-/// likely.
+/// Whether the duplicate is the `_id`. Servers name the index. FerretDB does not: there the `_id` is assumed.
 fn is_of_id(error: &Document) -> bool {
     match (error.get_document("keyPattern"), error.get_str("errmsg").unwrap_or_default().split_once(" index: ")) {
         (Ok(keys), _) => keys.contains_key("_id"),
@@ -83,7 +82,7 @@ pub(super) fn failure(error: &Error) -> SinkError {
         ErrorKind::Command(command) => {
             let code = i64::from(command.code);
             let error = of_server(code, &command.message);
-            // What a server says against a whole command passes, mostly; against its rows it speaks in the answer.
+            // Errors of a whole command are mostly temporary; errors of its rows are in the answer.
             SinkError { retriable: error.retriable || !NEVER.contains(&code), ..error }
         }
         ErrorKind::Authentication { .. } => SinkError::disconnected(FailureClass::Authorisation, error.to_string()),
@@ -94,16 +93,16 @@ pub(super) fn failure(error: &Error) -> SinkError {
     }
 }
 
-/// What stays so however often a command is tried: BadValue, FailedToParse, TypeMismatch, CommandNotFound, InvalidNamespace,
+/// Errors that no repetition changes: BadValue, FailedToParse, TypeMismatch, CommandNotFound, InvalidNamespace,
 /// InvalidOptions, UnknownReplWriteConcern, CommandNotSupported, CommandNotSupportedOnView, and a document that is too large.
 const NEVER: [i64; 11] = [2, 9, 14, 59, 72, 73, 79, 115, 166, 10_334, 17_280];
 
-/// By the server's code: `src/mongo/base/error_codes.yml` of MongoDB. Some servers of the protocol say everything of
-/// their own with 1, InternalError.
+/// By the server's code: `src/mongo/base/error_codes.yml` of MongoDB. Some servers of the protocol report all
+/// errors of their own as 1, InternalError.
 fn of_server(code: i64, message: &str) -> SinkError {
     let is_full = |text: &str| text.contains("is full") || text.contains("No space left");
     let (class, retriable) = match code {
-        // BSONObjectTooLarge, and what older servers say of it.
+        // BSONObjectTooLarge, and the code of older servers.
         10_334 | 17_280 => (FailureClass::TooLarge, false),
         14_031 => (FailureClass::Full, true),
         1 | 8 if is_full(message) => (FailureClass::Full, true),
@@ -127,7 +126,7 @@ mod tests {
     #[test]
     fn answers_are_accounted_for_row_by_row() {
         let error = |index: i32, code: i32| doc! { "index": index, "code": code, "errmsg": "no" };
-        let ids = DocumentId::Position;
+        let ids = DocumentId::Offset;
         let mut written = Written::default();
         let answer = doc! { "n": 1, "writeErrors": [error(1, 11_000)] };
         assert_eq!(account(&answer, 5, true, ids, &mut written), Ok(2), "it ended at the second");
@@ -156,10 +155,10 @@ mod tests {
             (written.duplicates, written.refused.len())
         };
         use DocumentId::*;
-        assert_eq!(counts(Position, Some(doc! { "_id": 1 }), "E11000"), (1, 0));
-        assert_eq!(counts(Position, Some(doc! { "value": 1 }), "E11000"), (0, 1));
-        assert_eq!(counts(Position, None, "E11000 duplicate key error collection: d.c index: _id_ dup key"), (1, 0));
-        assert_eq!(counts(Position, None, "E11000 duplicate key error collection: d.c index: value_1 dup key"), (0, 1));
+        assert_eq!(counts(Offset, Some(doc! { "_id": 1 }), "E11000"), (1, 0));
+        assert_eq!(counts(Offset, Some(doc! { "value": 1 }), "E11000"), (0, 1));
+        assert_eq!(counts(Offset, None, "E11000 duplicate key error collection: d.c index: _id_ dup key"), (1, 0));
+        assert_eq!(counts(Offset, None, "E11000 duplicate key error collection: d.c index: value_1 dup key"), (0, 1));
         assert_eq!(counts(Generated, None, "E11000 duplicate key error collection: d.c"), (0, 1));
     }
 }

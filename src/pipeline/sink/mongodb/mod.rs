@@ -34,7 +34,7 @@ pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
     kind: "mongodb",
     check_options: |options| {
         let options = Options::read(options)?;
-        Ok(SinkNeeds { fields: options.fields, offsets: options.document_id == DocumentId::Position })
+        Ok(SinkNeeds { fields: options.fields, offsets: options.document_id == DocumentId::Offset })
     },
 };
 
@@ -81,10 +81,10 @@ enum WriteConcern {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum DocumentId {
-    /// `topic/partition-offset`, so that a message that is written again is told from a new one. The topic is its CRC-32, as
-    /// eight hexadecimal digits: with whole names, which are long, FerretDB took a fifth fewer rows.
+    /// `topic/partition-offset`, so that a message that is written again is not a new row. The topic is its CRC-32, as eight
+    /// hexadecimal digits: with whole names, which are long, FerretDB took a fifth fewer rows.
     #[default]
-    Position,
+    Offset,
     /// The server's.
     Generated,
 }
@@ -106,7 +106,9 @@ impl Options {
             return Err(Error::custom("a mongodb sink needs an `address` or `addresses`, each `host:port`"));
         }
         if matches!(options.write_concern, Some(WriteConcern::Servers(..=0))) {
-            return Err(Error::custom("with a `write_concern` of 0 nobody would know whether a row was written"));
+            return Err(Error::custom(
+                "with a `write_concern` of 0 the server does not report whether a row was written",
+            ));
         }
         if options.username.is_some() != options.password.is_some() {
             return Err(Error::custom("a `username` and its `password` go together"));
@@ -121,15 +123,15 @@ impl Options {
 
 pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
     let options = Options::read(opening.options.clone()).map_err(|error| error.message().to_owned())?;
-    let told = |error: Error| format!("mongodb: {error}");
-    let hosts = options.hosts().map(ServerAddress::parse).collect::<Result<Vec<_>, _>>().map_err(told)?;
+    let failed = |error: Error| format!("mongodb: {error}");
+    let hosts = options.hosts().map(ServerAddress::parse).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let mut client = ClientOptions::builder()
         .direct_connection(options.replica_set.is_none().then_some(hosts.len() == 1))
         .hosts(hosts)
         .repl_set_name(options.replica_set.clone())
         .connect_timeout(options.timeout.min(CONNECT))
         .server_selection_timeout(options.timeout.min(Duration::from_secs(2)))
-        // One more to ask what it holds.
+        // One more for the row count.
         .max_pool_size(u32::try_from(opening.connections).unwrap_or(u32::MAX).saturating_add(1))
         .build();
     if let (Some(username), Some(password)) = (&options.username, &options.password) {
@@ -138,7 +140,7 @@ pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
     if options.tls {
         client.tls = Some(Tls::Enabled(TlsOptions::builder().ca_file_path(options.ca.clone()).build()));
     }
-    let client = Client::with_options(client).map_err(told)?;
+    let client = Client::with_options(client).map_err(failed)?;
     Ok(Box::new(MongoDb(Collection {
         database: client.database(&options.database),
         columns: opening.columns.to_vec(),
@@ -181,7 +183,7 @@ impl Sink for Collection {
                 let answer = match self.run(raw(insert)?).await {
                     Ok(answer) => answer,
                     Err(error) if error.retriable => return Err(error),
-                    // It will never take these; what came before is there, and what follows is tried.
+                    // These are refused for good; the rows before are written, and those after are tried.
                     Err(error) => {
                         written.refused.extend(vec![(error.class, error.message); end - next]);
                         next = end;
@@ -189,8 +191,7 @@ impl Sink for Collection {
                     }
                 };
                 let tried = answer::account(&answer, end - next, ordered, self.options.document_id, &mut written)?;
-                // An ordered insert ends at the first row that is not taken. It is told of, and the others are not behind
-                // it any more.
+                // An ordered insert ends at the first row that is refused. The rows after it are tried without order.
                 ordered &= tried == end - next;
                 next += tried;
             }
@@ -262,7 +263,7 @@ impl Collection {
     }
 
     fn write_row(&self, bson: &mut Writer, batch: &Batch, row: usize, message: &Row) {
-        if self.options.document_id == DocumentId::Position {
+        if self.options.document_id == DocumentId::Offset {
             bson.key(TEXT, "_id");
             bson.measured(|bytes| {
                 // Writing to memory cannot fail.
