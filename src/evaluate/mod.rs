@@ -1,7 +1,6 @@
 //! From what a trial measured to its record: every figure of a record is made here, and the verdict from all the others.
 
 mod assemble;
-mod command_line;
 mod environment;
 mod pipeline;
 #[cfg(test)]
@@ -10,6 +9,5 @@ mod threshold;
 pub mod verdict;
 
 pub use assemble::{assemble, assemble_failed, series_row};
-pub use command_line::mask_secrets;
 pub use environment::environment;
 pub use threshold::evaluate;

@@ -16,7 +16,6 @@ mod error;
 mod fields;
 mod keys;
 mod kind;
-mod masking;
 mod model;
 mod overrides;
 mod parse;
@@ -24,21 +23,19 @@ mod path;
 mod pipeline;
 mod plan;
 mod problem;
-mod secret;
 mod source;
 mod suggestion;
 mod sweep;
 pub mod template;
 pub mod units;
 
+pub use crate::secrets::Secret;
 pub use content::{Content, Payload, Size, TRACE_HEADER_BYTES, TRACE_HEADER_NAME};
 pub use error::ScenarioError;
 pub use kind::{Capabilities, Descriptor, SinkDescriptor, SinkNeeds};
-pub use masking::{is_secret_name, mask_override};
 pub use model::*;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::parse_for;
-pub use secret::Secret;
 
 /// Reads and checks the scenario file at `path`, with each of `overrides` (`producers.count=512`) applied to it, for the
 /// kinds of broker that `descriptors` describe.

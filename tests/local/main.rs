@@ -14,4 +14,5 @@ mod honesty_window;
 mod results;
 mod scenario;
 mod schema;
+mod secrets;
 mod shipped;
