@@ -17,6 +17,8 @@ use crate::scenario::{BrokerConfig, StartFrom};
 
 #[cfg(feature = "kafka")]
 pub mod kafka;
+#[cfg(any(feature = "pulsar", feature = "rabbitmq-stream"))]
+mod murmur3;
 #[cfg(feature = "nsq")]
 pub mod nsq;
 pub mod null;

@@ -31,7 +31,7 @@ use tokio::time::timeout;
 use self::admin::{Admin, Node, next_port};
 pub use self::config::NsqOptions;
 use self::connect::{Connector, Role};
-use self::connection::Connection;
+use self::connection::{Connection, Publishing};
 use self::consumer::NsqConsumer;
 use self::producer::NsqProducer;
 use super::registry::{Capabilities, Descriptor};
@@ -118,7 +118,7 @@ impl Broker for NsqBroker {
             let session =
                 connector.connect(address, &Role::Writer).await.map_err(|error| error.into_broker_error(address))?;
             version.clone_from(&session.server.version);
-            let connection = Connection::start(address.clone(), session, connector.clone(), setup.acks.recorder());
+            let connection = Publishing::start(address.clone(), session, connector.clone(), setup.acks.recorder());
             connections.push(Arc::new(connection));
         }
         let (run_id, timeout, assigned) = (setup.run_id, setup.timeout, Mutex::default());

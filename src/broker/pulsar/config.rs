@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::wire::compression::Compression;
+use super::codec::compression::Compression;
 use crate::broker::BrokerError;
 use crate::scenario::deserialize::{duration, secret, size};
 use crate::scenario::{BrokerConfig, Secret};

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use prost::Message as _;
 use tokio::sync::Notify;
 
+use super::codec::entry;
+use super::codec::frame::Frame;
+use super::codec::proto::{Ack, Flow, FromBroker, Kind, MessageId, Subscribe, ToBroker};
 use super::config::SubscriptionType;
 use super::connection::{Connection, ConsumerId, DeliveryQueue};
 use super::error::RequestError;
+use super::partition_producer::Client;
 use super::retry::Retry;
-use super::wire::entry;
-use super::wire::frame::Frame;
-use super::wire::proto::{Ack, Flow, FromBroker, Kind, MessageId, Subscribe, ToBroker};
-use super::wire_producer::WireProducers;
 use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
 use crate::scenario::StartFrom;
 
@@ -32,7 +32,7 @@ pub struct Membership {
 
 /// A member of a subscription: one task of the engine owns it.
 pub struct PulsarConsumer {
-    shared: Arc<WireProducers>,
+    shared: Arc<Client>,
     membership: Arc<Membership>,
     parts: Vec<Part>,
     /// The part whose messages are taken next.
@@ -48,7 +48,7 @@ struct Part {
     /// Number of the partition.
     partition: u32,
     state: State,
-    /// Memory that the delivery_queue gets back.
+    /// Memory that the delivery queue gets back.
     spare: Vec<u8>,
     acks: Vec<MessageId>,
 }
@@ -75,7 +75,7 @@ impl PulsarConsumer {
     /// # Errors
     /// When the broker does not let it.
     pub async fn open(
-        shared: Arc<WireProducers>,
+        shared: Arc<Client>,
         membership: Membership,
         topics: Vec<Arc<str>>,
     ) -> Result<Self, RequestError> {
@@ -140,7 +140,7 @@ impl Part {
 
     fn reopen(
         &mut self,
-        shared: &Arc<WireProducers>,
+        shared: &Arc<Client>,
         membership: &Arc<Membership>,
         arrived: &Arc<Notify>,
         reason: RequestError,
@@ -157,7 +157,7 @@ impl Part {
     /// Hands over what has arrived. The error comes with how many messages were handed over before it.
     fn take(
         &mut self,
-        shared: &WireProducers,
+        shared: &Client,
         unpacked: &mut Vec<u8>,
         each: &mut impl FnMut(Received<'_>),
     ) -> Result<usize, RequestError> {
@@ -202,7 +202,7 @@ impl Part {
 
 impl Open {
     /// Acknowledges what was taken, and lets the broker send as much again.
-    fn give_back(&mut self, permits: u32, acks: &mut Vec<MessageId>, shared: &WireProducers) {
+    fn give_back(&mut self, permits: u32, acks: &mut Vec<MessageId>, shared: &Client) {
         let Some(last) = acks.last().copied() else { return };
         let options = &shared.options;
         let cumulative = self.kind.is_cumulative();
@@ -238,7 +238,7 @@ fn flow(consumer_id: ConsumerId, message_permits: u32) -> ToBroker {
 }
 
 async fn open(
-    shared: &WireProducers,
+    shared: &Client,
     membership: &Membership,
     topic: &str,
     arrived: &Arc<Notify>,

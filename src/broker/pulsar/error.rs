@@ -1,6 +1,6 @@
 //! What goes wrong on the wire, in classes that mean the same for every broker.
 
-use super::wire::proto::ServerError;
+use super::codec::proto::ServerError;
 use crate::broker::{BrokerError, FailureClass, ReceiveError, SubmitError};
 
 /// Why something failed, and whether trying again may help.

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::connection::{Connection, Greeting, SocketSettings};
+use super::codec::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
+use super::connect::{Greeting, SocketSettings};
+use super::connection::Connection;
 use super::error::RequestError;
-use super::wire::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
 use crate::measure::AckRecorder;
 
 /// Whoever finds that somebody else has just failed to connect need not try, too.

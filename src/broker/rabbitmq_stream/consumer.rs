@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::admin::Admin;
 use super::body;
 use super::codec::chunk::Chunk;
 use super::codec::command::{self, Offset, Request};
@@ -15,7 +16,6 @@ use super::codec::frame::{Frame, decode};
 use super::codec::{Malformed, code};
 use super::config::Body;
 use super::connect::{Connector, Session};
-use super::control::Control;
 use super::error::class_of;
 use super::error::{ConnectError, Refusal};
 use super::tail;
@@ -27,7 +27,7 @@ const LONGEST_BEAT: Duration = Duration::from_secs(5);
 /// A member of a group on one topic.
 pub struct RabbitmqStreamConsumer {
     connector: Arc<Connector>,
-    control: Arc<Control>,
+    admin: Arc<Admin>,
     sources: Vec<Source>,
     feeds: Vec<Feed>,
     /// A connection or a stream was lost: all are brought back together.
@@ -60,7 +60,7 @@ impl RabbitmqStreamConsumer {
     /// Subscribes to `streams`, each with its partition. What is sent once this has resolved will be received.
     pub(super) async fn subscribe(
         connector: Arc<Connector>,
-        control: Arc<Control>,
+        admin: Arc<Admin>,
         streams: Vec<(u32, String)>,
         from: Offset,
     ) -> Result<Self, BrokerError> {
@@ -69,7 +69,7 @@ impl RabbitmqStreamConsumer {
         let mut beat = interval(LONGEST_BEAT.min(connector.options().heartbeat / 2));
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (feeds, scratch) = (Vec::new(), Vec::new());
-        let mut consumer = RabbitmqStreamConsumer { connector, control, sources, feeds, broken: false, beat, scratch };
+        let mut consumer = RabbitmqStreamConsumer { connector, admin, sources, feeds, broken: false, beat, scratch };
         consumer.connect().await.map_err(|(address, error)| error.into_broker_error(&address))?;
         Ok(consumer)
     }
@@ -81,7 +81,7 @@ impl RabbitmqStreamConsumer {
             return Ok(());
         }
         let names: Vec<&str> = self.sources.iter().map(|source| source.stream.as_str()).collect();
-        let places = self.control.places(&names).await.map_err(|error| {
+        let places = self.admin.places(&names).await.map_err(|error| {
             let disagreed = ConnectError::Io(io::Error::other(error.to_string()));
             (String::new(), disagreed)
         })?;
@@ -92,7 +92,7 @@ impl RabbitmqStreamConsumer {
             let Some(place) = place else {
                 return Err((source.stream.clone(), refused(code::STREAM_DOES_NOT_EXIST)));
             };
-            let address = self.control.addresses_for(place, 0).swap_remove(0);
+            let address = self.admin.addresses_for(place, 0).swap_remove(0);
             match groups.iter_mut().find(|(known, members)| *known == address && members.len() < 256) {
                 Some((_, members)) => members.push(number),
                 None => groups.push((address, vec![number])),

@@ -11,6 +11,7 @@
 //! the streams, `broker.connections` to each; a consumer has one connection to each node whose streams it reads. The
 //! streams of a super stream are shared out among a group's members: each reads its own, and nobody else does.
 
+mod admin;
 pub mod amqp;
 mod body;
 pub mod codec;
@@ -18,7 +19,6 @@ mod config;
 mod connect;
 mod connection;
 mod consumer;
-mod control;
 mod error;
 mod pending;
 mod producer;
@@ -32,13 +32,13 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use self::admin::{Admin, StreamLocation};
 use self::body::Writer;
 use self::codec::command::Offset;
 pub use self::config::RabbitmqStreamOptions;
 use self::connect::Connector;
-use self::connection::Connection;
+use self::connection::{Connection, Publishing};
 use self::consumer::RabbitmqStreamConsumer;
-use self::control::{Control, StreamLocation};
 use self::producer::{RabbitmqStreamProducer, StreamPublisher};
 use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
@@ -50,7 +50,7 @@ const KIND: &str = "rabbitmq-stream";
 /// A RabbitMQ node or cluster, reached over stream connections.
 pub struct RabbitmqStreamBroker {
     connector: Arc<Connector>,
-    control: Arc<Control>,
+    admin: Arc<Admin>,
     writer: Arc<Writer>,
     acks: Acks,
     /// To each node.
@@ -91,11 +91,11 @@ impl Broker for RabbitmqStreamBroker {
             setup.config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
         let writer = Arc::new(Writer::new(options.body, &setup.headers).map_err(refused)?);
         let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
-        let control = Arc::new(Control::new(connector.clone(), setup.config.addresses.clone(), setup.timeout));
-        let server = control.reach().await?;
+        let admin = Arc::new(Admin::new(connector.clone(), setup.config.addresses.clone(), setup.timeout));
+        let server = admin.reach().await?;
         Ok(RabbitmqStreamBroker {
             connector,
-            control,
+            admin,
             writer,
             acks: setup.acks,
             connections_wanted: setup.config.connections,
@@ -107,7 +107,7 @@ impl Broker for RabbitmqStreamBroker {
     }
 
     async fn prepare(&self, topics: &[Topic]) -> Result<Vec<String>, BrokerError> {
-        self.control.prepare(topics).await
+        self.admin.prepare(topics).await
     }
 
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<RabbitmqStreamProducer, BrokerError> {
@@ -138,7 +138,7 @@ impl Broker for RabbitmqStreamBroker {
             .filter(|(number, _)| number % subscription.members == subscription.member)
             .map(|(number, place)| (number as u32, place.stream.clone()));
         let streams = streams.collect();
-        RabbitmqStreamConsumer::subscribe(self.connector.clone(), self.control.clone(), streams, from).await
+        RabbitmqStreamConsumer::subscribe(self.connector.clone(), self.admin.clone(), streams, from).await
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -164,7 +164,7 @@ impl Broker for RabbitmqStreamBroker {
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
         self.connections.into_inner().into_values().for_each(|connection| connection.end());
-        timeout(self.timeout, self.control.remove(&created)).await.unwrap_or_else(|_| {
+        timeout(self.timeout, self.admin.remove(&created)).await.unwrap_or_else(|_| {
             let reason = format!("streams were not removed within {:?}", self.timeout);
             Err(BrokerError::Client { broker: KIND, reason })
         })
@@ -178,9 +178,9 @@ impl RabbitmqStreamBroker {
         if let Some(places) = topics.get(&topic.name) {
             return Ok(places.clone());
         }
-        let streams = self.control.streams(&topic.name).await?;
+        let streams = self.admin.streams(&topic.name).await?;
         let names: Vec<&str> = streams.iter().map(String::as_str).collect();
-        let mut places = self.control.places(&names).await?;
+        let mut places = self.admin.places(&names).await?;
         // In the order of the partitions, whatever the order of the answer.
         places.sort_by_key(|place| names.iter().position(|name| *name == place.stream));
         if places.is_empty() {
@@ -194,7 +194,7 @@ impl RabbitmqStreamBroker {
 
     /// The connection of that number to the node that leads a stream.
     async fn connection(&self, place: &StreamLocation, number: usize) -> Result<Arc<Connection>, BrokerError> {
-        let addresses = self.control.addresses_for(place, number);
+        let addresses = self.admin.addresses_for(place, number);
         let key = (addresses[0].clone(), number);
         let mut connections = self.connections.lock().await;
         if let Some(connection) = connections.get(&key) {
@@ -206,7 +206,7 @@ impl RabbitmqStreamBroker {
             1 => name.clone(),
             _ => format!("{name}-{number}"),
         });
-        let connection = Connection::start(addresses, reference, session, self.connector.clone(), self.acks.recorder());
+        let connection = Publishing::start(addresses, reference, session, self.connector.clone(), self.acks.recorder());
         let connection = Arc::new(connection);
         connections.insert(key, connection.clone());
         Ok(connection)

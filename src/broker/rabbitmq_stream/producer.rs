@@ -1,17 +1,18 @@
 //! A sender to one topic: a stream, or the streams of a super stream.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::body::Writer;
 use super::codec::command::{MESSAGE_BYTES, PUBLISH_BYTES, Publish, SUB_ENTRY_BYTES, record};
 use super::config::Compression;
-use super::connection::{Connection, ConnectionLost, Offered, Writing};
+use super::connection::{Connection, PublisherLost, Writing};
 use super::routing;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 use crate::measure::SendTag;
+use crate::net::session::Offer;
 
 /// Each refusal takes so long at least, so that a stream which is gone keeps no core busy with failures.
 const REFUSAL: Duration = Duration::from_millis(5);
@@ -103,23 +104,12 @@ impl RabbitmqStreamProducer {
         self.routes.len()
     }
 
-    /// Offers the beginning of a batch to the connection it goes over.
-    fn hand_over(&self, batch: &[Outgoing<'_>]) -> (Offered, Handed) {
-        let first = &self.publishers[self.routes.first().copied().unwrap_or(0)];
-        let mut handed = Handed::Taken(0);
-        let offered = first.connection.offer(|writing| {
-            handed = self.write(batch, writing)?;
-            Ok(())
-        });
-        (offered, handed)
-    }
-
-    fn write(&self, batch: &[Outgoing<'_>], writing: &mut Writing<'_>) -> Result<Handed, ConnectionLost> {
+    fn write(&self, batch: &[Outgoing<'_>], writing: &mut Writing<'_>) -> Result<Handed, PublisherLost> {
         if let Some(sub_entries) = &self.sub_entries {
             return sub_entries.write(writing);
         }
         let writer = &*self.writer;
-        let most = writing.frame_max - PUBLISH_BYTES - MESSAGE_BYTES;
+        let most = writing.frame_max() - PUBLISH_BYTES - MESSAGE_BYTES;
         let mut taken = 0;
         for (number, outgoing) in batch.iter().enumerate() {
             let bytes = writer.length(outgoing);
@@ -198,7 +188,7 @@ fn write_frames<'a>(
     messages: impl Iterator<Item = &'a Outgoing<'a>>,
     writing: &mut Writing<'_>,
 ) {
-    let frame_max = writing.frame_max;
+    let frame_max = writing.frame_max();
     let (out, pending) = writing.parts(publisher);
     let mut publish = Publish::begin(out, publisher);
     for outgoing in messages {
@@ -253,11 +243,11 @@ impl SubEntries {
     }
 
     /// Writes all of them, or nothing if one of their streams is lost.
-    fn write(&self, writing: &mut Writing<'_>) -> Result<Handed, ConnectionLost> {
+    fn write(&self, writing: &mut Writing<'_>) -> Result<Handed, PublisherLost> {
         if let Some(lost) = self.entries.iter().find_map(|entry| writing.lost(entry.publisher)) {
             return Err(lost.clone());
         }
-        let frame_max = writing.frame_max;
+        let frame_max = writing.frame_max();
         let (mut members, mut content) = (&self.members[..], &self.content[..]);
         let mut entries = self.entries.iter().peekable();
         while let Some(publisher) = entries.peek().map(|entry| entry.publisher) {
@@ -303,36 +293,17 @@ impl Producer for RabbitmqStreamProducer {
         let batch = &batch[..routed];
         let gathered = self.gather(batch)?;
         let batch = &batch[..gathered];
-        let connection = self.publishers[self.routes.first().copied().unwrap_or(0)].connection.clone();
-        let mut waiting_since = None;
-        loop {
-            // Made before the attempt, so that room made in between is not missed.
-            let room = connection.room();
-            match self.hand_over(batch) {
-                (Offered::Taken, Handed::Taken(count)) => {
-                    if let Some(since) = waiting_since {
-                        connection.waited(Instant::elapsed(&since));
-                    }
-                    return Ok(count);
-                }
-                (Offered::Taken, Handed::TooLarge { bytes, most }) => return Err(too_large(bytes, most)),
-                (Offered::NoRoom, _) => {
-                    waiting_since.get_or_insert_with(Instant::now);
-                    room.await;
-                }
-                (Offered::ConnectionLost(lost), _) => {
-                    let left = match lost.for_good {
-                        true => Duration::ZERO,
-                        false => self.reconnect.saturating_sub(lost.since.elapsed()),
-                    };
-                    if left.is_zero() {
-                        sleep(REFUSAL).await;
-                        return Err(SubmitError { class: lost.class, message: lost.reason });
-                    }
-                    if timeout(left, room).await.is_err() {
-                        return Err(SubmitError { class: lost.class, message: lost.reason });
-                    }
-                }
+        let producer = &*self;
+        let connection = &producer.publishers[producer.routes.first().copied().unwrap_or(0)].connection;
+        let written = connection.submit(self.reconnect, |_, state, out| {
+            producer.write(batch, &mut Writing { out, state }).map_or_else(Offer::Lost, Offer::Taken)
+        });
+        match written.await {
+            Ok(Handed::Taken(count)) => Ok(count),
+            Ok(Handed::TooLarge { bytes, most }) => Err(too_large(bytes, most)),
+            Err(error) => {
+                sleep(REFUSAL).await;
+                Err(error)
             }
         }
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::admin::Admin;
 use super::codec::{Malformed, groups, logs, rebuild};
 use super::error::ServiceError;
-use super::service::Service;
 use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
 use crate::measure::TRACE_HEADER_BYTES;
 use crate::scenario::TRACE_HEADER_NAME;
@@ -33,15 +33,15 @@ pub struct SlsConsumer {
 
 impl SlsConsumer {
     /// Reads `shards` of `store` from their places on.
-    pub fn start(service: Service, store: String, shards: Vec<(u32, String)>, interval: Duration) -> Self {
+    pub fn start(admin: Admin, store: String, shards: Vec<(u32, String)>, interval: Duration) -> Self {
         let (sender, answers) = mpsc::channel(ANSWERS_AHEAD);
-        let reader = tokio::spawn(read(service, store, shards, interval, sender));
+        let reader = tokio::spawn(read(admin, store, shards, interval, sender));
         SlsConsumer { answers, next: None, partitions: HashMap::new(), payload: Vec::new(), reader }
     }
 }
 
 async fn read(
-    mut service: Service,
+    mut admin: Admin,
     store: String,
     mut shards: Vec<(u32, String)>,
     interval: Duration,
@@ -50,7 +50,7 @@ async fn read(
     loop {
         let mut idle = true;
         for (shard, cursor) in &mut shards {
-            let answered = match service.pull(&store, *shard, cursor).await {
+            let answered = match admin.pull(&store, *shard, cursor).await {
                 Ok(pulled) => {
                     *cursor = pulled.next;
                     if pulled.list.is_empty() {

@@ -1,6 +1,6 @@
 //! What a request's failure means: whether it is worth another try, and what class it is of.
 
-use super::http::{HttpError, HttpResponse};
+use super::connect::{HttpError, HttpResponse};
 use crate::broker::FailureClass;
 
 /// Why a request failed.

@@ -11,17 +11,17 @@
 //! - `http`, `sign`, `fault`, `service`: one request and its answer; what may be asked.
 
 mod accumulator;
+mod admin;
 mod batch;
 mod chunks;
 mod codec;
 mod compressor;
 mod config;
+mod connect;
 mod consumer;
 mod error;
-mod http;
 mod producer;
 mod queue;
-mod service;
 mod sign;
 mod worker;
 
@@ -34,13 +34,13 @@ use md5::{Digest, Md5};
 use tokio::sync::watch;
 
 use self::accumulator::{Accumulator, Limits};
+use self::admin::Admin;
 use self::codec::Tag;
 pub use self::config::SlsOptions;
+use self::connect::{Client, Endpoint};
 use self::consumer::SlsConsumer;
 use self::error::ServiceError;
-use self::http::{Client, Endpoint};
 use self::producer::SlsProducer;
-use self::service::Service;
 use self::sign::{Signer, hex};
 use self::worker::{Traffic, Worker};
 use super::registry::{Capabilities, Descriptor};
@@ -73,8 +73,8 @@ pub struct SlsBroker {
 }
 
 impl SlsBroker {
-    fn service(&self) -> Service {
-        Service::new(Client::new(self.endpoint.clone(), self.signer.clone(), self.timeout))
+    fn service(&self) -> Admin {
+        Admin::new(Client::new(self.endpoint.clone(), self.signer.clone(), self.timeout))
     }
 }
 
@@ -128,7 +128,7 @@ impl Broker for SlsBroker {
         let endpoint = Arc::new(endpoint);
         let region = options.region.clone().unwrap_or_default();
         let signer = Arc::new(Signer { credentials, version: options.signature, region });
-        let mut service = Service::new(Client::new(endpoint.clone(), signer.clone(), setup.timeout));
+        let mut service = Admin::new(Client::new(endpoint.clone(), signer.clone(), setup.timeout));
         service.check().await.map_err(|fault| unusable(&fault, &endpoint.address))?;
 
         let limits = Limits { bytes: options.batch_size, logs: options.batch_count, linger: options.linger };
@@ -211,7 +211,7 @@ impl Broker for SlsBroker {
         let deadline = Instant::now() + self.timeout;
         for name in &made {
             let store = store_name(name, &self.run_id);
-            let shards = async |service: &mut Service| {
+            let shards = async |service: &mut Admin| {
                 service.shards(&store).await.map_err(|fault| failed(name, "looked at", fault.to_string()))
             };
             while shards(&mut service).await?.is_none_or(|shards| shards.is_empty()) {

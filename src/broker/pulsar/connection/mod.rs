@@ -1,6 +1,5 @@
 //! One connection to one broker, shared by producers or consumers.
 //!
-//! - [`socket`]: TCP or TLS, and the greeting.
 //! - [`state`]: what is to be written, what awaits an answer, and what has arrived.
 //! - [`reading`], [`writing`]: the two tasks of a connection.
 //!
@@ -8,7 +7,6 @@
 //! broker asks the [pool](super::pool) for another connection.
 
 mod reading;
-mod socket;
 mod state;
 mod writing;
 
@@ -18,17 +16,17 @@ use std::time::Duration;
 use tokio::sync::{Notify, futures::Notified, oneshot};
 use tokio::time::timeout;
 
-pub use self::socket::{Greeting, SocketSettings};
 use self::state::State;
 pub use self::state::{ConsumerId, DeliveryQueue, Entry, ProducerId, Readiness};
+use super::codec::frame::put_command;
+use super::codec::proto::{FromBroker, ToBroker};
+use super::connect::{self, Greeting, SocketSettings};
 use super::error::RequestError;
-use super::wire::frame::put_command;
-use super::wire::proto::{FromBroker, ToBroker};
 use crate::measure::AckRecorder;
 
 /// Bytes that may wait to be written before producers are made to wait: enough for 2048 messages of 2 KiB, so that even
 /// thousands of producers do not wake each other in vain.
-const OUTBOX: usize = 4 << 20;
+const WRITE_BUFFER_BYTES: usize = 4 << 20;
 
 /// A connection and its two tasks, which end with it.
 pub struct Connection {
@@ -58,7 +56,7 @@ impl Connection {
         proxy_to: Option<&str>,
         recorder: Arc<AckRecorder>,
     ) -> Result<Connection, RequestError> {
-        let opened = timeout(settings.timeout, socket::open(settings, address, proxy_to)).await;
+        let opened = timeout(settings.timeout, connect::open(settings, address, proxy_to)).await;
         let opened =
             opened.unwrap_or_else(|_| Err(RequestError::late(format!("no answer within {:?}", settings.timeout))))?;
         let shared = Arc::new(Shared {
@@ -139,7 +137,7 @@ impl Connection {
         self.shared.lock().remove_producer(producer);
     }
 
-    /// Makes an delivery_queue for a new consumer, which calls `arrived` when messages come.
+    /// Makes an delivery queue for a new consumer, which calls `arrived` when messages come.
     pub fn add_consumer(&self, arrived: Arc<Notify>) -> (ConsumerId, Arc<DeliveryQueue>) {
         self.shared.lock().add_consumer(arrived)
     }

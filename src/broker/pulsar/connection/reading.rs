@@ -8,11 +8,11 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::Shared;
-use super::socket::auth_response;
 use super::state::{DeliveryQueue, State, Unanswered};
+use crate::broker::pulsar::codec::frame::{Frame, FrameError, put_command};
+use crate::broker::pulsar::codec::proto::{FromBroker, Kind, Nothing, ToBroker};
+use crate::broker::pulsar::connect::auth_response;
 use crate::broker::pulsar::error::RequestError;
-use crate::broker::pulsar::wire::frame::{Frame, FrameError, put_command};
-use crate::broker::pulsar::wire::proto::{FromBroker, Kind, Nothing, ToBroker};
 
 /// Bytes asked for at a time.
 const READ: usize = 256 << 10;

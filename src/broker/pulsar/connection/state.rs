@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
 
-use super::OUTBOX;
+use super::WRITE_BUFFER_BYTES;
+use crate::broker::pulsar::codec::proto::FromBroker;
 use crate::broker::pulsar::error::RequestError;
-use crate::broker::pulsar::wire::proto::FromBroker;
 use crate::measure::SendTag;
 
 /// `producer_id` and `consumer_id` of the protocol: a connection's own numbers.
@@ -85,7 +85,7 @@ impl State {
 
     pub fn readiness(&self, producer: ProducerId) -> Readiness {
         match self.producers.get(producer as usize) {
-            Some(Some(_)) if self.write_buffer.len() < OUTBOX => Readiness::Ready,
+            Some(Some(_)) if self.write_buffer.len() < WRITE_BUFFER_BYTES => Readiness::Ready,
             Some(Some(_)) => Readiness::Full,
             _ => Readiness::Closed,
         }
@@ -233,7 +233,7 @@ mod tests {
         let mut state = State::default();
         let producer = state.add_producer();
         assert_eq!(state.readiness(producer), Readiness::Ready);
-        state.write_buffer.resize(OUTBOX, 0);
+        state.write_buffer.resize(WRITE_BUFFER_BYTES, 0);
         assert_eq!(state.readiness(producer), Readiness::Full);
     }
 

@@ -7,11 +7,11 @@ use prost::Message as _;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::broker::pulsar::error::RequestError;
-use crate::broker::pulsar::wire::frame::{Frame, put_command};
-use crate::broker::pulsar::wire::proto::{
+use crate::broker::pulsar::codec::frame::{Frame, put_command};
+use crate::broker::pulsar::codec::proto::{
     AuthData, AuthResponse, Connect, FeatureFlags, FromBroker, Kind, ServerError, ToBroker,
 };
+use crate::broker::pulsar::error::RequestError;
 use crate::net::connect::{encrypt, tcp};
 
 /// `ProtocolVersion` v19: what is used here has been there since v15.

@@ -18,7 +18,7 @@ use crate::broker::{BrokerError, Topic};
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A connection for what is rarely asked: made when it is needed, and again when it has failed.
-pub struct Control {
+pub struct Admin {
     connector: Arc<Connector>,
     addresses: Vec<String>,
     session: Mutex<Option<Session>>,
@@ -37,9 +37,9 @@ pub struct StreamLocation {
     pub members: usize,
 }
 
-impl Control {
+impl Admin {
     pub fn new(connector: Arc<Connector>, addresses: Vec<String>, timeout: Duration) -> Self {
-        Control { connector, addresses, session: Mutex::new(None), aliases: std::sync::Mutex::default(), timeout }
+        Admin { connector, addresses, session: Mutex::new(None), aliases: std::sync::Mutex::default(), timeout }
     }
 
     /// Connects, and says to whom.

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
+use super::connect::{Client, HttpRequest, HttpResponse};
 use super::error::{ServiceError, accepted};
-use super::http::{Client, HttpRequest, HttpResponse};
 
 /// Most bytes of an answer that is no logs.
 const MOST_ANSWER_BYTES: usize = 4 << 20;
@@ -15,7 +15,7 @@ const MOST_PULLED_BYTES: usize = 64 << 20;
 const GROUPS_AT_ONCE: &str = "1000";
 
 /// Asks the service, one question after another.
-pub struct Service {
+pub struct Admin {
     client: Client,
 }
 
@@ -27,9 +27,9 @@ pub struct Pulled {
     pub next: String,
 }
 
-impl Service {
+impl Admin {
     pub fn new(client: Client) -> Self {
-        Service { client }
+        Admin { client }
     }
 
     async fn ask(&mut self, question: HttpRequest<'_>) -> Result<HttpResponse, ServiceError> {
