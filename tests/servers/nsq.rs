@@ -104,7 +104,7 @@ fn real_compression_is_negotiated_and_carries_everything() {
     }
     let without = Nsqd::start(&["-snappy=false"]);
     let said = refused(&format!("{}broker.nsq.compression = \"snappy\"\n{LOAD}", without.broker()));
-    assert!(said.contains("does not grant snappy"), "{said}");
+    assert!(said.contains("does not offer snappy"), "{said}");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn real_tls_is_verified_and_compression_goes_inside_it() {
     assert!(said.contains("certificate"), "an unknown authority: {said}");
     let plain = Nsqd::start(&[]);
     let said = refused(&format!("{}{trusted}{LOAD}", plain.broker()));
-    assert!(said.contains("does not grant TLS"), "{said}");
+    assert!(said.contains("does not offer TLS"), "{said}");
 }
 
 /// An authorisation server that knows one secret.

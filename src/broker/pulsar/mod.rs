@@ -39,10 +39,11 @@ use self::name::TopicName;
 use self::partition_producer::{Client, PartitionProducer};
 use self::pool::Pool;
 use self::producer::PulsarProducer;
-use super::registry::{Capabilities, Descriptor};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
 use crate::net::tls::TlsIdentity;
+use crate::scenario::{Capabilities, Descriptor};
+use crate::secrets::Secret;
 
 /// A Pulsar cluster.
 pub struct PulsarBroker {
@@ -87,7 +88,7 @@ impl Broker for PulsarBroker {
         let Setup { config, acks, timeout, .. } = &setup;
         let options = PulsarOptions::read(config)?;
         let identity = config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(refused)?;
-        let token = options.token.as_ref().map(crate::scenario::Secret::reveal).transpose().map_err(refused)?;
+        let token = options.token.as_ref().map(Secret::reveal).transpose().map_err(refused)?;
         let admin_url = options.admin.clone().unwrap_or_else(|| admin_url(&config.addresses, identity.is_some()));
         let admin = Admin::new(&admin_url, token.as_deref(), identity.as_ref(), *timeout);
         let settings = SocketSettings {

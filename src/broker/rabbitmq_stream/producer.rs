@@ -14,7 +14,7 @@ use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 use crate::measure::SendTag;
 use crate::net::session::Offer;
 
-/// Each refusal takes so long at least, so that a stream which is gone keeps no core busy with failures.
+/// The least time of a failed submission, so that a deleted stream does not keep a core busy with failures.
 const REFUSAL: Duration = Duration::from_millis(5);
 
 /// A sender to one topic, over connections it shares with others.
@@ -30,14 +30,14 @@ pub struct RabbitmqStreamProducer {
     routes: Vec<usize>,
 }
 
-/// The way to one stream.
+/// A publisher of one stream.
 #[derive(Clone)]
 pub(super) struct StreamPublisher {
     pub connection: Arc<Connection>,
     pub publisher: u8,
 }
 
-/// Several messages made one entry, before the connection is held.
+/// Several messages as one entry, built before the connection is locked.
 struct SubEntries {
     most: usize,
     compression: Compression,
@@ -57,7 +57,7 @@ struct SubEntry {
     compressed: usize,
 }
 
-/// What became of a batch that was offered.
+/// The result of writing a batch.
 enum Handed {
     Taken(usize),
     TooLarge { bytes: usize, most: usize },
@@ -119,7 +119,7 @@ impl RabbitmqStreamProducer {
                 }
                 break;
             }
-            // Where all go to the same stream, the first tells of all.
+            // If all go to the same stream, the first message's publisher is that of all.
             if (number == 0 || !self.routes.is_empty())
                 && let Some(lost) = writing.lost(self.publisher(number))
             {
@@ -277,7 +277,7 @@ impl SubEntries {
 }
 
 fn too_large(bytes: usize, most: usize) -> SubmitError {
-    let message = format!("a message of {bytes} bytes, where the server takes {most} in a frame");
+    let message = format!("a message of {bytes} bytes is larger than the {most} that fit into a frame of the server");
     SubmitError { class: FailureClass::TooLarge, message }
 }
 
@@ -285,7 +285,7 @@ impl Producer for RabbitmqStreamProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         let Some(first) = batch.first() else { return Ok(0) };
         if !self.writer.takes(first) {
-            let message = "binary bodies have no place for what consumers verify: leave `[consumers]` out, take payloads \
+            let message = "binary bodies cannot carry the trace header that consumers verify: leave `[consumers]` out, take payloads \
                            of 32 bytes or more, or set `broker.rabbitmq-stream.body` to \"amqp\"";
             return Err(SubmitError { class: FailureClass::Other, message: message.to_owned() });
         }
