@@ -56,7 +56,7 @@ struct Part {
 enum State {
     Open(Open),
     Opening(Retry<Open>),
-    /// Closed for good, for a reason that was told.
+    /// Closed for good, for a reason that was reported.
     Dead,
 }
 
@@ -94,7 +94,7 @@ impl Consumer for PulsarConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
         loop {
             for part in &mut self.parts {
-                part.look()?;
+                part.refresh()?;
             }
             // From the one after the last, so that each part has its turn.
             let waiting = |part: &Part| matches!(&part.state, State::Open(open) if open.delivery_queue.is_waiting());
@@ -108,7 +108,7 @@ impl Consumer for PulsarConsumer {
     }
 
     fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        // One part's only: by the time they are handed over, more may have come to the others.
+        // From one part only: more messages may arrive for the others meanwhile.
         let next = (self.turn + 1) % self.parts.len();
         let part = &mut self.parts[std::mem::replace(&mut self.turn, next)];
         part.take(&self.shared, &mut self.unpacked, &mut each).map_err(|failure| {
@@ -122,8 +122,8 @@ impl Consumer for PulsarConsumer {
 }
 
 impl Part {
-    /// Takes up the consumer that was opened again meanwhile.
-    fn look(&mut self) -> Result<(), ReceiveError> {
+    /// Replaces the consumer if it was opened again meanwhile.
+    fn refresh(&mut self) -> Result<(), ReceiveError> {
         let State::Opening(retry) = &mut self.state else { return Ok(()) };
         match retry.now() {
             None => Ok(()),
@@ -169,7 +169,7 @@ impl Part {
         let mut frames = &contents.frames[..];
         let (mut count, mut permits) = (0, 0);
         let mut damaged = None;
-        // The connection has looked at each frame, so that none can be damaged but within its entry.
+        // The connection has decoded each frame, so that only its entry can be damaged.
         while let Ok(Some((frame, size))) = Frame::first(frames, usize::MAX >> 1) {
             frames = &frames[size..];
             let Some(message) = FromBroker::decode(frame.command).ok().and_then(|command| command.message) else {

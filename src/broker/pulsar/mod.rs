@@ -1,12 +1,13 @@
 //! Apache Pulsar, by a protocol module of our own.
 //!
-//! - `config`: the `[broker.pulsar]` table; `name`: names of topics; `failure`: what goes wrong, by class.
-//! - `wire`: the binary protocol.
-//! - `connection`: one connection to one broker; `pool`: all of them, and which serves a topic.
-//! - `producer`: what the engine's tasks send with, over one `partition_producer` for each partition, chosen by `routing`.
-//! - `consumer`: what they receive with.
-//! - `retry`: opens partition_producers and consumers again.
-//! - `admin`: topics made and removed.
+//! - `config`: the `[broker.pulsar]` table; `name`: names of topics.
+//! - `admin`: topics, created and removed over HTTP.
+//! - `connect`: opens a connection; `connection`: its tasks; `pool`: all connections, and which serves a topic.
+//! - `codec`: the binary protocol.
+//! - `producer`: a producer of a topic; it has one `partition_producer` for each partition, chosen by `routing`.
+//! - `consumer`: a member of a subscription.
+//! - `retry`: opens producers and consumers again.
+//! - `error`: what goes wrong, by class.
 //!
 //! Why not the `pulsar` crate: docs/decisions/0006-pulsar-protocol.md.
 
@@ -159,7 +160,7 @@ impl Broker for PulsarBroker {
             kind,
             consumer_name: format!("{}-{}", self.run_id, subscription.member),
             from: subscription.from,
-            // Not a producer's connection: what arrives must not hold up receipts.
+            // Not a producer's connection: arriving messages must not delay receipts.
             index: self.connections + number % self.connections,
         };
         let consumer = PulsarConsumer::open(self.shared.clone(), membership, self.parts(topic)).await;

@@ -1,4 +1,4 @@
-//! One producer of the wire: bound to a topic or to one partition, on the connection to the broker that serves it.
+//! A producer of a topic or of one of its partitions, on the connection to the broker that serves it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -27,7 +27,7 @@ pub struct Client {
     pub waited_ns: AtomicU64,
 }
 
-/// A producer of the wire, which opens itself again when the broker has let go of it.
+/// A producer of one partition. It opens itself again when the broker has closed it.
 pub struct PartitionProducer {
     shared: Arc<Client>,
     /// In full: `persistent://tenant/namespace/name`.
@@ -48,7 +48,7 @@ enum State {
     Dead(RequestError),
 }
 
-/// What the broker knows of a partition producer.
+/// A producer that the broker has opened.
 struct Open {
     connection: Arc<Connection>,
     producer: ProducerId,
@@ -84,13 +84,13 @@ impl PartitionProducer {
             match &mut self.state {
                 State::Open(open) => {
                     let connection = open.connection.clone();
-                    // Made before the look, so that room made in between is not missed.
-                    let room = connection.room();
+                    // Created before the check, so that a notification in between is not missed.
+                    let notified = connection.capacity();
                     match connection.readiness(open.producer) {
                         Readiness::Ready => return Ok(waited),
                         Readiness::Full => {
                             waited = true;
-                            room.await;
+                            notified.await;
                         }
                         Readiness::Closed => self.state = State::Opening(self.reopen()),
                     }
@@ -136,7 +136,7 @@ impl PartitionProducer {
         let Open { connection, producer, name, next_sequence, .. } = open;
         let Client { options, manner, .. } = &*self.shared;
         let most = if options.batching { options.batch_messages } else { 1 };
-        // Half of what the broker takes leaves room for the metadata of each message.
+        // Half of the maximum leaves space for the metadata of each message.
         let most_bytes = options.batch_bytes.min(connection.greeting.max_message / 2);
         let publish_time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let plain = &mut self.plain;
@@ -233,7 +233,9 @@ async fn open(shared: &Client, topic: &str, index: usize, topic_epoch: Option<u6
         })
         .await;
     let success = answer.and_then(|answer| {
-        answer.producer_success.ok_or_else(|| RequestError::lost("the broker answered a producer with something else"))
+        answer
+            .producer_success
+            .ok_or_else(|| RequestError::lost("the broker sent an unexpected response to a producer"))
     });
     match success {
         Ok(success) => Ok(Open {
@@ -246,7 +248,7 @@ async fn open(shared: &Client, topic: &str, index: usize, topic_epoch: Option<u6
         Err(failure) => {
             connection.remove_producer(producer_id);
             if failure.class == FailureClass::Timeout {
-                // It may yet come to be, and would keep out others where access is exclusive.
+                // The broker may still create it, and it would block others where access is exclusive.
                 let _ = connection.send(&close_producer(producer_id, connection.next_request()));
             }
             Err(failure)

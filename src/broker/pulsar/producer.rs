@@ -21,7 +21,7 @@ pub struct PulsarProducer {
     groups: Vec<Group>,
 }
 
-/// Messages of a batch that go into the same entries, by their places in the batch.
+/// Messages of a batch that go into the same entries, by their index in the batch.
 #[derive(Default)]
 struct Group {
     partition: usize,
@@ -61,7 +61,7 @@ impl PulsarProducer {
         for group in &mut groups {
             group.refused = self.ready(group.partition).await.err();
         }
-        // From here on nothing waits, so that all are taken or none.
+        // Nothing awaits from here on, so that a cancellation cannot split the batch.
         for group in &mut groups {
             let at = |index: usize| &batch[group.messages[index]];
             let refused = match group.refused.take() {

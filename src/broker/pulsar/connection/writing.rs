@@ -22,7 +22,7 @@ pub async fn write(shared: Arc<Shared>, mut writer: Box<dyn AsyncWrite + Send + 
                 break;
             }
             if frames.len() >= WRITE_BUFFER_BYTES {
-                shared.room.notify_waiters();
+                shared.capacity.notify_waiters();
             }
             let written = match writer.write_all(&frames).await {
                 Ok(()) => writer.flush().await,
