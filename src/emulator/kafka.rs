@@ -1,8 +1,7 @@
 //! librdkafka's mock cluster: a Kafka endpoint inside this process, for the quick start and for tests.
 //!
-//! It speaks the real protocol over loopback, but it is no broker: it keeps at most 5 MiB of each partition in memory and
-//! does in one thread what a broker does in many. Nothing measured against it says anything about Kafka, and every record
-//! of it says so.
+//! It speaks the real protocol over loopback, but it is not a broker: it keeps at most 5 MiB of each partition in memory, and
+//! works in one thread. Its figures do not describe Kafka, and every record of it is marked so.
 
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
@@ -30,7 +29,7 @@ impl EmbeddedKafka {
         Ok(EmbeddedKafka { cluster })
     }
 
-    /// Makes a topic: the cluster does not answer the request that would.
+    /// Creates a topic. The cluster does not support the request for it.
     ///
     /// # Errors
     /// librdkafka's words, as for a replication factor above the number of brokers.
