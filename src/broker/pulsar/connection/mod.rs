@@ -157,8 +157,8 @@ impl Connection {
         self.shared.lock().readiness(producer)
     }
 
-    /// Lets `add` append frames of `producer` and book what they hold; false if the producer is closed. Whether there is
-    /// room, [`Connection::readiness`] has told: what others add in between does not matter.
+    /// Lets `add` append frames of `producer` and record their messages. Returns false if the producer is closed. The caller
+    /// has checked [`Connection::readiness`]; frames that others add in between may exceed the limit.
     pub fn add(&self, producer: ProducerId, add: impl FnOnce(&mut Entry<'_>)) -> bool {
         let mut state = self.shared.lock();
         let idle = state.write_buffer.is_empty();
