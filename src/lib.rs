@@ -45,3 +45,4 @@ pub mod net;
 pub mod pipeline;
 pub mod record;
 pub mod scenario;
+pub mod secrets;

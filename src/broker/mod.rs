@@ -3,6 +3,8 @@
 mod api;
 #[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(any(feature = "pulsar", feature = "rabbitmq-stream"))]
+mod murmur3;
 #[cfg(feature = "nsq")]
 pub mod nsq;
 mod null;

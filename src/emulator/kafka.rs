@@ -1,7 +1,7 @@
 //! librdkafka's mock cluster: a Kafka endpoint inside this process, for the quick start and for tests.
 //!
-//! It speaks the real protocol over loopback, but it is not a broker: it keeps at most 5 MiB of each partition in memory,
-//! and one thread serves all. Figures measured against it say nothing about Kafka, and every record of it is marked so.
+//! It speaks the real protocol over loopback, but it is not a broker: it keeps at most 5 MiB of each partition in memory, and
+//! works in one thread. Its figures do not describe Kafka, and every record of it is marked so.
 
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
@@ -29,7 +29,7 @@ impl EmbeddedKafka {
         Ok(EmbeddedKafka { cluster })
     }
 
-    /// Creates a topic: the cluster does not answer the request for that.
+    /// Creates a topic. The cluster does not support the request for it.
     ///
     /// # Errors
     /// librdkafka's error, as for a replication factor above the number of brokers.

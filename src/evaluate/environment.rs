@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use super::command_line;
 use crate::broker::BrokerInfo;
 use crate::measure::host::{cores_available, kibibytes};
 use crate::record::Environment;
+use crate::secrets::mask_arguments;
 
 /// Everything that is known of this build, this machine and, if there was a connection, of the client and the broker.
 ///
@@ -28,7 +28,7 @@ pub fn environment(arguments: impl IntoIterator<Item = String>, identity: Option
             .and_then(|text| kibibytes(&text, "MemTotal:"))
             .map(|kibibytes| kibibytes * 1024),
         hostname: line("/proc/sys/kernel/hostname").or_else(|| std::env::var("HOSTNAME").ok()),
-        command_line: command_line::mask_secrets(arguments),
+        command_line: mask_arguments(arguments),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Turns the outcome of a trial into its record: every figure of a record is computed here, and the verdict from those figures.
 
 mod assemble;
-mod command_line;
 mod environment;
 mod figures;
 mod pipeline;
@@ -11,5 +10,4 @@ mod threshold;
 pub mod verdict;
 
 pub use assemble::{assemble, assemble_failed, series_row};
-pub use command_line::mask_secrets;
 pub use environment::environment;

@@ -15,7 +15,6 @@ pub mod deserialize;
 mod error;
 mod fields;
 mod kind;
-mod masking;
 mod model;
 mod overrides;
 mod parse;
@@ -23,7 +22,6 @@ mod path;
 mod pipeline;
 mod plan;
 mod problem;
-mod secret;
 mod source;
 mod suggestion;
 mod sweep;
@@ -34,12 +32,12 @@ pub mod units;
 pub use content::{Content, Payload, Size};
 pub use error::ScenarioError;
 pub use kind::{Capabilities, Descriptor, Kinds, SinkDescriptor, SinkNeeds};
-pub use masking::{is_secret_name, mask_override};
 pub use model::*;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::parse_for;
-pub use secret::Secret;
 pub use threshold::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid};
+
+pub use crate::secrets::Secret;
 
 /// Reads and checks the scenario file at `path`, with each of `overrides` (`producers.count=512`) applied to it, for these
 /// kinds of brokers and sinks.

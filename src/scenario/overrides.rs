@@ -2,8 +2,8 @@
 
 use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-use super::masking::mask_override;
 use super::path::KeyPath;
+use crate::secrets::mask_override;
 
 /// One override of the command line.
 #[derive(Debug)]

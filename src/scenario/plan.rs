@@ -7,7 +7,6 @@ use toml::{Table, Value};
 use toml_edit::DocumentMut;
 
 use super::error::ScenarioError;
-use super::masking::{mask_document, mask_tree};
 use super::overrides::Override;
 use super::parse::{self, Context};
 use super::path::KeyPath;
@@ -16,6 +15,7 @@ use super::source::Source;
 use super::sweep::{self, Sweep};
 use super::{Plan, Point, Scenario, Trial};
 use crate::scenario::Kinds;
+use crate::secrets::{mask_document, mask_tree};
 
 /// Reads and checks a scenario's text, for these kinds of brokers and sinks. `origin` names it in errors, and names the scenario
 /// itself if it has no `name`; relative paths start at `directory`.
@@ -126,7 +126,7 @@ fn read_point(
     for (axis, index) in sweep.axes.iter().zip(indices) {
         let value = axis.values[*index].clone();
         let mut shown = value.clone();
-        mask_tree(&mut shown, &axis.path);
+        mask_tree(&mut shown, &axis.path.keys());
         point.insert(axis.key.clone(), shown);
         if let Err(problem) = sweep::substitute(&mut table, &axis.path, value) {
             problems.add(problem.place, problem.message, problem.advice);
@@ -137,7 +137,7 @@ fn read_point(
     table.remove("sweep");
     table.insert("name".to_owned(), Value::String(scenario.name.clone()));
     let mut document = Value::Table(table);
-    mask_tree(&mut document, &KeyPath::default());
+    mask_tree(&mut document, &[]);
     match serde_json::to_value(&document) {
         Ok(document) => Some((point, scenario, document)),
         Err(error) => {
@@ -172,7 +172,7 @@ fn relocate(mut problem: Problem, sweep: &Sweep, indices: &[usize]) -> Problem {
 fn sweep_text(sweep: &Sweep, indices: &[usize]) -> String {
     let each = sweep.axes.iter().zip(indices).map(|(axis, index)| {
         let mut value = axis.values[*index].clone();
-        mask_tree(&mut value, &axis.path);
+        mask_tree(&mut value, &axis.path.keys());
         format!("{} = {value}", axis.path)
     });
     each.collect::<Vec<_>>().join(", ")

@@ -6,9 +6,9 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::masking::{MaskedText, mask_override};
 use super::path::{KeyPath, Step};
 use super::problem::{Problem, SourcePosition};
+use crate::secrets::{MaskedText, mask_override, mask_text};
 
 /// Where a scenario's values come from.
 #[derive(Debug)]
@@ -24,11 +24,13 @@ impl Source {
     /// The problem with where it is, the offending text, and what would be right.
     pub(super) fn report(&self, problem: &Problem) -> String {
         let mut report = String::new();
+        // Messages may repeat a value.
+        let message = mask_text(&problem.message);
         match self.override_of(problem) {
             Some(text) => {
-                let _ = writeln!(report, "--set {}: {}", mask_override(text), problem.message);
+                let _ = writeln!(report, "--set {}: {message}", mask_override(text));
             }
-            None => self.report_in_file(&mut report, problem),
+            None => self.report_in_file(&mut report, problem, &message),
         }
         if let Some(advice) = &problem.advice {
             let _ = writeln!(report, "   = {advice}");
@@ -58,10 +60,10 @@ impl Source {
         overrides.find(|(key, _)| path.starts_with(key)).map(|(_, text)| text.as_str())
     }
 
-    fn report_in_file(&self, report: &mut String, problem: &Problem) {
+    fn report_in_file(&self, report: &mut String, problem: &Problem, message: &str) {
         // Writing to a string cannot fail.
         let Some(range) = self.range(problem) else {
-            let _ = writeln!(report, "{}: {}", self.origin, problem.message);
+            let _ = writeln!(report, "{}: {message}", self.origin);
             return;
         };
         let start = floor_to_character(&self.text, range.start);
@@ -70,7 +72,7 @@ impl Source {
         let line = self.text[line_start..].lines().next().unwrap_or_default();
         let end = floor_to_character(line, range.end.saturating_sub(line_start));
         let column = self.text[line_start..start].chars().count() + 1;
-        let _ = writeln!(report, "{}:{}:{column}: {}", self.origin, number + 1, problem.message);
+        let _ = writeln!(report, "{}:{}:{column}: {message}", self.origin, number + 1);
 
         let masked = MaskedText::new(&self.text).lines.into_iter().nth(number).unwrap_or_default();
         let (from, to) = (masked.shown_at((start - line_start).min(line.len())), masked.shown_at(end));

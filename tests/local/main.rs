@@ -19,4 +19,5 @@ mod pipeline;
 mod results;
 mod scenario;
 mod schema;
+mod secrets;
 mod shipped;

@@ -104,7 +104,7 @@ fn real_compression_is_negotiated_and_carries_everything() {
     }
     let without = Nsqd::start(&["-snappy=false"]);
     let error = refused(&format!("{}broker.nsq.compression = \"snappy\"\n{LOAD}", without.broker()));
-    assert!(error.contains("does not grant snappy"), "{error}");
+    assert!(error.contains("does not offer snappy"), "{error}");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn real_tls_is_verified_and_compression_goes_inside_it() {
     assert!(error.contains("certificate"), "an unknown authority: {error}");
     let plain = Nsqd::start(&[]);
     let error = refused(&format!("{}{trusted}{LOAD}", plain.broker()));
-    assert!(error.contains("does not grant TLS"), "{error}");
+    assert!(error.contains("does not offer TLS"), "{error}");
 }
 
 /// An authorisation server that knows one secret.

@@ -1,4 +1,4 @@
-//! The HTTP side of nsqd and nsqlookupd: which there are, which topics and channels they have, making and removing them.
+//! HTTP requests to nsqlookupd and nsqd: finds nsqd, and finds, creates and removes topics and channels.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ureq::Agent;
 use crate::broker::BrokerError;
 use crate::net::address;
 
-/// Asks over HTTP.
+/// A client of the HTTP interfaces.
 #[derive(Clone)]
 pub struct Admin {
     agent: Agent,
@@ -65,27 +65,28 @@ impl Admin {
     /// Every nsqd that any of these nsqlookupd knows, in the order of their addresses.
     ///
     /// # Errors
-    /// When none answers, or none knows an nsqd.
+    /// When none responds, or none has an nsqd.
     pub async fn nodes(&self, lookups: &[String]) -> Result<Vec<Node>, BrokerError> {
         let mut nodes: Vec<Node> = Vec::new();
-        let mut trouble = "it knows of no nsqd".to_owned();
+        let mut failure = "it has no nsqd".to_owned();
         for lookup in lookups {
             let answer = self.call(lookup, "GET", "/nodes").await;
             let known = answer.and_then(|text| {
-                serde_json::from_str::<Nodes>(&text).map_err(|error| format!("it is no nsqlookupd: {error}"))
+                serde_json::from_str::<Nodes>(&text)
+                    .map_err(|error| format!("it does not respond like nsqlookupd: {error}"))
             });
             match known {
                 Ok(known) => nodes.extend(known.producers.into_iter().map(|producer| Node {
                     address: format!("{}:{}", producer.broadcast_address, producer.tcp_port),
                     http_address: format!("{}:{}", producer.broadcast_address, producer.http_port),
                 })),
-                Err(reason) => trouble = reason,
+                Err(reason) => failure = reason,
             }
         }
         nodes.sort_by(|one, other| one.address.cmp(&other.address));
         nodes.dedup();
         match nodes.is_empty() {
-            true => Err(BrokerError::Unreachable { broker: "nsqlookupd", address: lookups.join(","), reason: trouble }),
+            true => Err(BrokerError::Unreachable { broker: "nsqlookupd", address: lookups.join(","), reason: failure }),
             false => Ok(nodes),
         }
     }
@@ -93,7 +94,7 @@ impl Admin {
     /// The topic with its channels, if nsqd has it.
     ///
     /// # Errors
-    /// A sentence, when nsqd does not answer.
+    /// A sentence, when nsqd does not respond.
     pub async fn topic(&self, http_address: &str, topic: &str) -> Result<Option<TopicStats>, String> {
         let path = format!("/stats?format=json&include_clients=false&include_mem=false&topic={}", escape(topic));
         let text = self.call(http_address, "GET", &path).await?;
@@ -135,18 +136,18 @@ impl Admin {
                 status => Err(format!("HTTP status {status}: {}", text.chars().take(500).collect::<String>())),
             }
         };
-        // A task that panicked has no words.
+        // The task has panicked.
         tokio::task::spawn_blocking(call).await.unwrap_or_else(|error| Err(error.to_string()))
     }
 }
 
-/// Percent-encodes what is more than a plain name, as in `orders#ephemeral`.
+/// Percent-encodes a name such as `orders#ephemeral`.
 fn escape(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     name.bytes().map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// NSQ's habit: HTTP listens one port above TCP.
+/// By NSQ's convention, HTTP listens one port above TCP.
 pub fn next_port(address: &str) -> Option<String> {
     let (host, port) = address::split(address)?;
     Some(format!("{host}:{}", port.checked_add(1)?))

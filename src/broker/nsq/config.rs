@@ -7,14 +7,14 @@ use serde::{Deserialize, Deserializer};
 use crate::scenario::Secret;
 use crate::scenario::deserialize::{duration, secret, size};
 
-/// How nsqd is spoken to. What is left out stays as nsqd has it, unless a default is named.
+/// How nsqd is used. An omitted key leaves nsqd's own setting, unless a default is named.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NsqOptions {
-    /// `broker.addresses` are the HTTP addresses of nsqlookupd, which is asked for every nsqd it knows.
+    /// `broker.addresses` are HTTP addresses of nsqlookupd, which names every nsqd.
     pub lookup: bool,
     /// nsqd's HTTP addresses, in the order of `broker.addresses`, for making and removing topics. Left out: of each
-    /// address the next higher port, as is NSQ's habit. Empty: topics and channels are made by use and never removed.
+    /// address the next higher port, by NSQ's convention. Empty: topics and channels are created by use and never removed.
     pub http_addresses: Option<Vec<String>>,
     /// Consumers' channel; of several groups the first has it, the others it with their number. Left out: unique to
     /// the trial.
@@ -38,7 +38,7 @@ pub struct NsqOptions {
     /// How long it gathers.
     #[serde(deserialize_with = "duration")]
     pub output_buffer_timeout: Option<Duration>,
-    /// Published bytes of a connection that may await their answer; a producer waits for room. Default: 1 MiB.
+    /// Published bytes of a connection without a response. Beyond it, producers wait. Default: 1 MiB.
     #[serde(deserialize_with = "size")]
     pub unanswered: u64,
     /// How long producers wait for a lost connection before their messages fail. Default: 30 s.
@@ -51,7 +51,7 @@ pub struct NsqOptions {
     /// What `AUTH` carries, where nsqd asks an authorisation server.
     #[serde(deserialize_with = "secret")]
     pub auth_secret: Option<Secret>,
-    /// Largest frame that is taken. Default: 64 MiB.
+    /// Largest frame that is accepted. Default: 64 MiB.
     #[serde(deserialize_with = "size")]
     pub frame_bytes: u64,
 }

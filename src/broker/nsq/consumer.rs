@@ -1,7 +1,7 @@
 //! A member of a channel: one connection to each nsqd, read and finished in bulk by the engine's own task.
 //!
-//! What is taken was read before, while its readiness was waited for: the engine looks at the clock in between, so that no
-//! message is said to have arrived before it had.
+//! `ready` reads, and `take` only decodes: the engine reads the clock in between, so that no message gets a time before its
+//! arrival.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -27,11 +27,11 @@ pub struct NsqConsumer {
     connector: Arc<Connector>,
     role: Role,
     silence: Interval,
-    /// Errors that are still to be told.
+    /// Errors that the engine has not received yet.
     errors: VecDeque<ReceiveError>,
 }
 
-/// The way to one nsqd.
+/// A connection to one nsqd.
 struct Source {
     address: String,
     line: Line,
@@ -39,7 +39,7 @@ struct Source {
 
 enum Line {
     Up(Up),
-    /// Being brought back.
+    /// A task connects again.
     Down(JoinHandle<Session>),
 }
 
@@ -50,14 +50,14 @@ struct Up {
     heard: Instant,
     /// Something was read that was not decoded yet.
     unread: bool,
-    /// Why nothing more will be read.
+    /// Why the connection ended.
     end: Option<io::Error>,
 }
 
 impl Up {
     fn new(session: Session) -> Self {
         let Session { transport, read_buffer, .. } = session;
-        // The handshake may have read more than it waited for.
+        // The handshake may have read more than its responses.
         Up {
             transport,
             read_buffer,
@@ -68,7 +68,7 @@ impl Up {
         }
     }
 
-    /// Writes what is left to write and reads once; whether there is something to take.
+    /// Writes pending bytes and reads once. Returns whether there is something to take.
     fn poll(&mut self, context: &mut Context<'_>) -> bool {
         while self.write_buffer.unwritten() > 0 && self.transport.poll_writable(context).is_ready() {
             // An error shows again when the connection is read.
@@ -78,7 +78,7 @@ impl Up {
         }
         while !self.unread && self.end.is_none() && self.transport.poll_readable(context).is_ready() {
             match self.read_buffer.fill(&self.transport) {
-                // Then it was not, and is asked to tell when it is.
+                // It was not readable after all: the next poll registers the waker again.
                 Ok(0) => {}
                 Ok(_) => {
                     self.heard = Instant::now();
@@ -91,7 +91,7 @@ impl Up {
     }
 }
 
-/// Why a connection is read no further.
+/// Why a connection cannot be read on.
 struct ConnectionError {
     class: FailureClass,
     message: String,
@@ -118,8 +118,8 @@ impl NsqConsumer {
             return Poll::Ready(());
         }
         if self.silence.poll_tick(context).is_ready() {
-            self.look_for_silence();
-            // The next tick has to be asked for, too.
+            self.check_silence();
+            // Registers the waker for the next tick.
             let _ = self.silence.poll_tick(context);
         }
         let mut ready = !self.errors.is_empty();
@@ -129,7 +129,7 @@ impl NsqConsumer {
                     Poll::Ready(Ok(session)) => source.line = Line::Up(Up::new(session)),
                     // It has panicked.
                     Poll::Ready(Err(_)) => {
-                        source.bring_back(&self.connector, &self.role);
+                        source.reconnect(&self.connector, &self.role);
                         context.waker().wake_by_ref();
                     }
                     Poll::Pending => {}
@@ -142,7 +142,7 @@ impl NsqConsumer {
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    fn look_for_silence(&mut self) {
+    fn check_silence(&mut self) {
         let most = 2 * self.connector.options().heartbeat;
         for index in 0..self.sources.len() {
             let Line::Up(up) = &self.sources[index].line else { continue };
@@ -157,18 +157,18 @@ impl NsqConsumer {
         }
     }
 
-    /// Tells of the loss and has the connection brought back.
+    /// Reports the loss and connects again.
     fn lose(&mut self, index: usize, ConnectionError { class, message }: ConnectionError) {
         let source = &mut self.sources[index];
         let message = format!("the connection to nsqd at {} was lost: {message}", source.address);
         self.errors.push_back(ReceiveError { class, message });
-        source.bring_back(&self.connector, &self.role);
+        source.reconnect(&self.connector, &self.role);
     }
 }
 
 impl Source {
-    /// Leaves it to a task of its own to connect again.
-    fn bring_back(&mut self, connector: &Arc<Connector>, role: &Role) {
+    /// Connects again in a task of its own.
+    fn reconnect(&mut self, connector: &Arc<Connector>, role: &Role) {
         let (connector, role, address) = (connector.clone(), role.clone(), self.address.clone());
         self.line = Line::Down(tokio::spawn(async move {
             let mut backoff = Backoff::RECONNECT;
@@ -208,7 +208,7 @@ impl Up {
     fn take(&mut self, taken: &mut usize, each: &mut impl FnMut(Received<'_>)) -> Result<(), ConnectionError> {
         if std::mem::take(&mut self.unread) {
             self.decode(taken, each)?;
-            // What the socket does not take now goes out when it is writable.
+            // The rest is written when the socket is writable.
             self.write_buffer.flush(&self.transport)?;
         }
         self.end.take().map_or(Ok(()), |end| Err(end.into()))
@@ -233,7 +233,7 @@ impl Up {
                 Frame::Response(OK) => {}
                 Frame::Response(other) => {
                     return Err(ConnectionError::from(io::Error::other(format!(
-                        "an unexpected answer: {}",
+                        "unexpected response: {}",
                         text(other)
                     ))));
                 }
@@ -252,7 +252,7 @@ impl Drop for NsqConsumer {
                 // nsqd gives what is in flight here to another member, or keeps it.
                 Line::Up(up) => {
                     command::close(&mut up.write_buffer.bytes);
-                    // At the end, whether it arrives makes no difference that could be told.
+                    // The connection ends now: a failed write changes nothing.
                     let _ = up.write_buffer.flush(&up.transport);
                 }
                 Line::Down(coming) => coming.abort(),

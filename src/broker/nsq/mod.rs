@@ -1,15 +1,16 @@
 //! NSQ: any number of nsqd, named or found through nsqlookupd, over a protocol module of our own.
 //!
 //! - `config`: the `[broker.nsq]` table.
-//! - `connection`, `producer`: a publishing connection, and what the engine's tasks hold of it.
-//! - `consumer`: a member of a channel, with a connection to each nsqd.
+//! - `admin`: topics and channels over HTTP.
+//! - `connect`, `upgraded_stream`: opens connections; their encryption and compression.
 //! - [`codec`]: the protocol's commands and frames.
-//! - `dial`, `bridge`: from an address to a connection, whatever lies between.
-//! - `admin`: topics and channels over HTTP; `names`, `failure`: nsqd's words and ours.
+//! - `connection`, `producer`: publishing connections, and the producers that share them.
+//! - `consumer`: a member of a channel, with a connection to each nsqd.
+//! - `error`: nsqd's errors and their classes; `names`: names that nsqd accepts.
 //!
-//! nsqd keep nothing in common: a topic of several is that many queues. `broker.connections` counts publishing connections
-//! to all of them together and is raised to one for each nsqd that has a producer; a topic's producers take the nsqd in
-//! turn. Every consumer connects to every nsqd, and has subscribed before anything is sent. NSQ promises no order.
+//! nsqd share nothing: a topic on several nsqd is several queues. `broker.connections` counts publishing connections to all
+//! nsqd together, and is raised to one for each nsqd that has a producer. A topic's producers use the nsqd in turn. Every
+//! consumer connects to every nsqd, and subscribes before anything is sent. NSQ does not guarantee an order.
 
 mod admin;
 pub mod codec;
@@ -31,7 +32,7 @@ use tokio::time::timeout;
 use self::admin::{Admin, Node, next_port};
 pub use self::config::NsqOptions;
 use self::connect::{Connector, Role};
-use self::connection::Connection;
+use self::connection::{Connection, Publishing};
 use self::consumer::NsqConsumer;
 use self::producer::NsqProducer;
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
@@ -52,7 +53,7 @@ pub struct NsqBroker {
     assigned: Mutex<Assigned>,
 }
 
-/// What was handed out, found and made so far.
+/// Producers and groups so far, and the topics and channels that were found and created.
 #[derive(Default)]
 struct Assigned {
     /// Producers of each topic.
@@ -119,7 +120,7 @@ impl Broker for NsqBroker {
             let session =
                 connector.connect(address, &Role::Writer).await.map_err(|error| error.into_broker_error(address))?;
             version.clone_from(&session.server.version);
-            let connection = Connection::start(address.clone(), session, connector.clone(), setup.acks.recorder());
+            let connection = Publishing::start(address.clone(), session, connector.clone(), setup.acks.recorder());
             connections.push(Arc::new(connection));
         }
         let (run_id, timeout, assigned) = (setup.run_id, setup.timeout, Mutex::default());
@@ -183,10 +184,10 @@ impl Broker for NsqBroker {
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
         let Assigned { made: mut topics, mut channels, .. } = std::mem::take(&mut *self.assigned());
         let names: BTreeSet<String> = created.iter().map(|name| self.topic_name(name)).collect();
-        topics.retain(|place| names.contains(&place.topic));
-        // A topic's channels go with it.
-        channels.retain(|(place, _)| !topics.contains(place));
-        // First, so that nothing is published any more: that would make a removed topic again.
+        topics.retain(|location| names.contains(&location.topic));
+        // A topic's channels are removed with it.
+        channels.retain(|(location, _)| !topics.contains(location));
+        // Connections are closed first: a message that is published later would create a removed topic again.
         self.connections.iter().for_each(|connection| connection.end());
         timeout(self.timeout, self.remove(&topics, &channels)).await.unwrap_or_else(|_| {
             let reason = format!("topics and channels were not removed within {:?}", self.timeout);
@@ -200,7 +201,7 @@ impl NsqBroker {
         self.assigned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As nsqd has it: the engine's own names may be too long for it. One that the scenario chose is left as it is.
+    /// The topic's name in nsqd, which may shorten the engine's names. A name of the scenario is never changed.
     fn topic_name(&self, name: &str) -> String {
         if name.starts_with(&self.run_id) { names::shorten(name) } else { name.to_owned() }
     }
@@ -209,7 +210,7 @@ impl NsqBroker {
         self.nodes.iter().map(|node| node.http_address.as_str()).filter(|address| !address.is_empty())
     }
 
-    /// The group's channel on a topic. One that was not there before is ours to remove.
+    /// The group's channel on a topic. A channel that did not exist before is removed at the end.
     fn channel(&self, topic: &str, group: &str) -> String {
         let mut assigned = self.assigned();
         let groups = assigned.groups.entry(topic.to_owned()).or_default();
@@ -221,8 +222,8 @@ impl NsqBroker {
         let new: Vec<(TopicLocation, String)> = assigned
             .found
             .iter()
-            .filter(|(place, channels)| place.topic == topic && !channels.contains(&channel))
-            .map(|(place, _)| (place.clone(), channel.clone()))
+            .filter(|(location, channels)| location.topic == topic && !channels.contains(&channel))
+            .map(|(location, _)| (location.clone(), channel.clone()))
             .collect();
         assigned.channels.extend(new);
         channel
@@ -251,32 +252,32 @@ impl NsqBroker {
         Ok(())
     }
 
-    /// Removes all of it, whatever cannot be; the first trouble met.
+    /// Removes the topics and channels. Goes on after an error, and returns the first one.
     async fn remove(
         &self,
         topics: &BTreeSet<TopicLocation>,
         channels: &BTreeSet<(TopicLocation, String)>,
     ) -> Result<(), BrokerError> {
-        let mut trouble = Ok(());
+        let mut result = Ok(());
         let failed = |TopicLocation { http, topic }: &TopicLocation, reason: String| {
             let reason = format!("nsqd at {http}: {reason}");
             Err(BrokerError::Topic { topic: topic.clone(), action: "removed", reason })
         };
-        for (place, channel) in channels {
-            if let Err(reason) = self.admin.delete_channel(&place.http, &place.topic, channel).await {
-                trouble = trouble.and(failed(place, reason));
+        for (location, channel) in channels {
+            if let Err(reason) = self.admin.delete_channel(&location.http, &location.topic, channel).await {
+                result = result.and(failed(location, reason));
             }
         }
-        for place in topics {
-            if let Err(reason) = self.admin.delete_topic(&place.http, &place.topic).await {
-                trouble = trouble.and(failed(place, reason));
+        for location in topics {
+            if let Err(reason) = self.admin.delete_topic(&location.http, &location.topic).await {
+                result = result.and(failed(location, reason));
             }
         }
-        trouble
+        result
     }
 }
 
-/// The nsqd that the scenario names, with the HTTP addresses it names or that are usual. An empty one: there is none.
+/// The nsqd of the scenario, with their HTTP addresses: those of the scenario, or NSQ's default. Empty: HTTP is not used.
 fn named_nodes(addresses: &[String], options: &NsqOptions) -> Result<Vec<Node>, String> {
     let http = match &options.http_addresses {
         None => addresses.iter().map(|address| next_port(address).unwrap_or_default()).collect(),

@@ -1,8 +1,7 @@
-//! Encrypted and compressed connections: a task between them and one end of a socket pair, so that whoever holds the other
-//! end reads and writes as on a plain connection.
+//! Encrypted and compressed connections. A task copies between the connection and one end of a local socket pair. The other
+//! end is read and written like a plain connection.
 //!
-//! nsqd compresses inside TLS. Snappy is its framing format, deflate is without a zlib header; both ends flush whatever
-//! they write.
+//! nsqd compresses inside TLS. Snappy has its framing format, deflate has no zlib header, and both sides flush every write.
 
 use std::io::{self, Read, Write};
 
@@ -23,7 +22,7 @@ pub enum Agreed {
     Deflate { level: u32 },
 }
 
-/// Starts the task; the near end of it. It ends when either side does.
+/// Starts the task and returns the near end of the socket pair. The task ends when either side does.
 ///
 /// # Errors
 /// When the system has no more sockets.
@@ -49,14 +48,14 @@ where
             let mut encoder = Encoder::new(compression);
             let closed = copy(&mut from_near, &mut to_remote, |bytes| encoder.encode(bytes)).await;
             if closed.is_err() {
-                // nsqd's last words may still be on their way in, and that direction's end is the connection's.
+                // nsqd's last responses may still arrive. The end of that direction ends the connection.
                 std::future::pending::<()>().await;
             }
-            // Tells nsqd that this is the end, where TLS has words for it.
+            // TLS announces the end of the connection to nsqd.
             let _ = to_remote.shutdown().await;
         };
         tokio::select! {
-            // Either way the near end is closed, and its holder notices.
+            // The near end is closed either way.
             _ = inwards => {}
             () = outwards => {}
         }
@@ -111,7 +110,7 @@ impl Encoder {
                     let before = compress.total_in();
                     compress.compress_vec(bytes, &mut out, FlushCompress::Sync).map_err(io::Error::other)?;
                     bytes = &bytes[(compress.total_in() - before) as usize..];
-                    // Room left over means that everything, the flush included, is out.
+                    // Unused capacity means that everything is written, including the flush.
                     if bytes.is_empty() && out.len() < out.capacity() {
                         return Ok(out);
                     }
@@ -151,7 +150,7 @@ impl Decoder {
                     decompress.decompress_vec(bytes, plain, FlushDecompress::Sync).map_err(io::Error::other)?;
                 bytes = &bytes[(decompress.total_in() - before) as usize..];
                 if status == Status::StreamEnd {
-                    // nsqd only ever flushes: nothing that follows could be understood.
+                    // nsqd never ends a stream: later bytes could not be decoded.
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "the deflate stream has an end"));
                 }
                 if bytes.is_empty() && plain.len() < plain.capacity() {
@@ -163,8 +162,8 @@ impl Decoder {
     }
 }
 
-/// What came of a snappy stream; reads as ended wherever the next chunk is not all there yet, so that the decoder stops
-/// between chunks and goes on when more has come.
+/// The bytes of a snappy stream. Reading ends where the next chunk is incomplete, so the decoder stops between chunks and
+/// continues when more bytes arrive.
 #[derive(Default)]
 struct Chunks {
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The admin interface: topics and subscriptions are made, looked at and removed over HTTP.
+//! The admin interface: creates, finds and removes topics and subscriptions over HTTP.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +26,7 @@ pub struct Admin {
     authorization: Option<String>,
 }
 
-/// An answer.
+/// A response.
 struct Response {
     status: u16,
     /// Where else to ask.
@@ -35,7 +35,7 @@ struct Response {
 }
 
 impl Admin {
-    /// For the interface at `url`, as whoever has `token`.
+    /// For the interface at `url`, authenticated by `token`.
     pub fn new(url: &str, token: Option<&str>, identity: Option<&TlsIdentity>, timeout: Duration) -> Self {
         let mut config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(timeout));
         config = config.max_idle_connections_per_host(WORKERS);
@@ -66,13 +66,13 @@ impl Admin {
             Ok((partitions, is_made))
         });
         if prepared.is_err() {
-            // Why they could not be prepared says more than why they could not be removed.
+            // The first error is the cause; that of the removal would hide it.
             let _ = self.remove(&made.into_inner().unwrap_or_else(PoisonError::into_inner));
         }
         prepared
     }
 
-    /// Removes topics, whoever is connected to them. `partitioned` says which.
+    /// Removes topics, also while clients are connected to them. `partitioned`: whether the topic has partitions.
     ///
     /// # Errors
     /// When the broker does not.
@@ -151,7 +151,7 @@ impl Admin {
                     let (address, reason) = (self.url.clone(), answer.reason());
                     return Err(BrokerError::Authorisation { broker: "pulsar", address, reason });
                 }
-                // Whoever has asked for encryption does not get less.
+                // A redirect must not remove the encryption.
                 (301 | 302 | 307 | 308, Some(to))
                     if to.starts_with("https://") || to.starts_with("http://") && !url.starts_with("https://") =>
                 {
@@ -160,7 +160,7 @@ impl Admin {
                 _ => return Ok(answer),
             }
         }
-        Err(self.unreachable(format!("it was left for others {MOST_REDIRECTS} times, without an answer")))
+        Err(self.unreachable(format!("it redirected {MOST_REDIRECTS} times without a response")))
     }
 
     fn call_at(&self, method: &str, url: &str, body: Option<&str>) -> Result<Response, BrokerError> {
@@ -185,7 +185,7 @@ impl Admin {
 }
 
 impl Response {
-    /// What the broker says, or at least its status.
+    /// The broker's reason, or its status.
     fn reason(&self) -> String {
         let said = serde_json::from_str::<serde_json::Value>(&self.text).ok();
         match said.as_ref().and_then(|said| said["reason"].as_str()) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::wire::compression::Compression;
+use super::codec::compression::Compression;
 use crate::broker::BrokerError;
 use crate::scenario::deserialize::{duration, secret, size};
 use crate::scenario::{BrokerConfig, Secret};
@@ -15,7 +15,7 @@ use crate::scenario::{BrokerConfig, Secret};
 pub struct PulsarOptions {
     /// `tenant/namespace` of the topics.
     pub namespace: String,
-    /// Where topics are made and removed. Default: the first address's host, port 8080, or 8443 with TLS.
+    /// The admin interface, where topics are created and removed. Default: the first address's host, port 8080, or 8443 with TLS.
     pub admin: Option<String>,
     /// A JSON Web Token.
     #[serde(deserialize_with = "secret")]
@@ -40,7 +40,7 @@ pub struct PulsarOptions {
     /// How long a producer tries to get its connection back; then its messages fail, until it has it again.
     #[serde(deserialize_with = "duration")]
     pub send_timeout: Duration,
-    /// A connection on which nothing has come for so long is asked for a sign of life, and given up after as long again.
+    /// After this much silence on a connection it is pinged, and after the same time again it is closed.
     #[serde(deserialize_with = "duration")]
     pub keep_alive: Duration,
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use prost::Message as _;
 use tokio::sync::Notify;
 
+use super::codec::entry;
+use super::codec::frame::Frame;
+use super::codec::proto::{Ack, Flow, FromBroker, Kind, MessageId, Subscribe, ToBroker};
 use super::config::SubscriptionType;
 use super::connection::{Connection, ConsumerId, DeliveryQueue};
 use super::error::RequestError;
+use super::partition_producer::Client;
 use super::retry::Retry;
-use super::wire::entry;
-use super::wire::frame::Frame;
-use super::wire::proto::{Ack, Flow, FromBroker, Kind, MessageId, Subscribe, ToBroker};
-use super::wire_producer::WireProducers;
 use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
 use crate::scenario::StartFrom;
 
@@ -32,7 +32,7 @@ pub struct Membership {
 
 /// A member of a subscription: one task of the engine owns it.
 pub struct PulsarConsumer {
-    shared: Arc<WireProducers>,
+    shared: Arc<Client>,
     membership: Arc<Membership>,
     parts: Vec<Part>,
     /// The part whose messages are taken next.
@@ -48,7 +48,7 @@ struct Part {
     /// Number of the partition.
     partition: u32,
     state: State,
-    /// Memory that the delivery_queue gets back.
+    /// Memory that the delivery queue gets back.
     spare: Vec<u8>,
     acks: Vec<MessageId>,
 }
@@ -56,7 +56,7 @@ struct Part {
 enum State {
     Open(Open),
     Opening(Retry<Open>),
-    /// Closed for good, for a reason that was told.
+    /// Closed for good, for a reason that was reported.
     Dead,
 }
 
@@ -75,7 +75,7 @@ impl PulsarConsumer {
     /// # Errors
     /// When the broker does not let it.
     pub async fn open(
-        shared: Arc<WireProducers>,
+        shared: Arc<Client>,
         membership: Membership,
         topics: Vec<Arc<str>>,
     ) -> Result<Self, RequestError> {
@@ -94,7 +94,7 @@ impl Consumer for PulsarConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
         loop {
             for part in &mut self.parts {
-                part.look()?;
+                part.refresh()?;
             }
             // From the one after the last, so that each part has its turn.
             let waiting = |part: &Part| matches!(&part.state, State::Open(open) if open.delivery_queue.is_waiting());
@@ -108,7 +108,7 @@ impl Consumer for PulsarConsumer {
     }
 
     fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        // One part's only: by the time they are handed over, more may have come to the others.
+        // From one part only: more messages may arrive for the others meanwhile.
         let next = (self.turn + 1) % self.parts.len();
         let part = &mut self.parts[std::mem::replace(&mut self.turn, next)];
         part.take(&self.shared, &mut self.unpacked, &mut each).map_err(|failure| {
@@ -122,8 +122,8 @@ impl Consumer for PulsarConsumer {
 }
 
 impl Part {
-    /// Takes up the consumer that was opened again meanwhile.
-    fn look(&mut self) -> Result<(), ReceiveError> {
+    /// Replaces the consumer if it was opened again meanwhile.
+    fn refresh(&mut self) -> Result<(), ReceiveError> {
         let State::Opening(retry) = &mut self.state else { return Ok(()) };
         match retry.now() {
             None => Ok(()),
@@ -140,7 +140,7 @@ impl Part {
 
     fn reopen(
         &mut self,
-        shared: &Arc<WireProducers>,
+        shared: &Arc<Client>,
         membership: &Arc<Membership>,
         arrived: &Arc<Notify>,
         reason: RequestError,
@@ -157,7 +157,7 @@ impl Part {
     /// Hands over what has arrived. The error comes with how many messages were handed over before it.
     fn take(
         &mut self,
-        shared: &WireProducers,
+        shared: &Client,
         unpacked: &mut Vec<u8>,
         each: &mut impl FnMut(Received<'_>),
     ) -> Result<usize, RequestError> {
@@ -169,7 +169,7 @@ impl Part {
         let mut frames = &contents.frames[..];
         let (mut count, mut permits) = (0, 0);
         let mut damaged = None;
-        // The connection has looked at each frame, so that none can be damaged but within its entry.
+        // The connection has decoded each frame, so that only its entry can be damaged.
         while let Ok(Some((frame, size))) = Frame::first(frames, usize::MAX >> 1) {
             frames = &frames[size..];
             let Some(message) = FromBroker::decode(frame.command).ok().and_then(|command| command.message) else {
@@ -202,7 +202,7 @@ impl Part {
 
 impl Open {
     /// Acknowledges what was taken, and lets the broker send as much again.
-    fn give_back(&mut self, permits: u32, acks: &mut Vec<MessageId>, shared: &WireProducers) {
+    fn give_back(&mut self, permits: u32, acks: &mut Vec<MessageId>, shared: &Client) {
         let Some(last) = acks.last().copied() else { return };
         let options = &shared.options;
         let cumulative = self.kind.is_cumulative();
@@ -238,7 +238,7 @@ fn flow(consumer_id: ConsumerId, message_permits: u32) -> ToBroker {
 }
 
 async fn open(
-    shared: &WireProducers,
+    shared: &Client,
     membership: &Membership,
     topic: &str,
     arrived: &Arc<Notify>,

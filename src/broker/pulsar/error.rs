@@ -1,6 +1,6 @@
 //! What goes wrong on the wire, in classes that mean the same for every broker.
 
-use super::wire::proto::ServerError;
+use super::codec::proto::ServerError;
 use crate::broker::{BrokerError, FailureClass, ReceiveError, SubmitError};
 
 /// Why something failed, and whether trying again may help.
@@ -8,7 +8,7 @@ use crate::broker::{BrokerError, FailureClass, ReceiveError, SubmitError};
 pub struct RequestError {
     pub class: FailureClass,
     pub message: String,
-    /// Will not pass: the topic is gone, the credentials are wrong, another producer has taken over.
+    /// Another attempt cannot succeed: the topic is gone, the credentials are wrong, another producer has taken over.
     pub lasting: bool,
 }
 
@@ -18,12 +18,12 @@ impl RequestError {
         RequestError { class: FailureClass::ConnectionLost, message: message.into(), lasting: false }
     }
 
-    /// No answer came in time.
+    /// The broker did not respond in time.
     pub fn late(message: impl Into<String>) -> Self {
         RequestError { class: FailureClass::Timeout, message: message.into(), lasting: false }
     }
 
-    /// The broker answered `number`, one of [`ServerError`], in its own words.
+    /// The broker refused with `number`, one of [`ServerError`], and a description.
     pub fn refused(number: i32, words: &str) -> Self {
         use ServerError::{
             AuthenticationError, AuthorizationError, IncompatibleSchema, InvalidTopicName, NotAllowedError,
@@ -51,7 +51,7 @@ impl RequestError {
             )
         );
         let name = error.map_or_else(|| format!("error {number}"), |error| format!("{error:?}"));
-        // The broker's words may be the trace of an exception: its first line says what happened.
+        // The description may be the stack trace of an exception; its first line is the message.
         let words = words.lines().next().unwrap_or_default();
         RequestError { class, message: format!("{name}: {words}"), lasting }
     }

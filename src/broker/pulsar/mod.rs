@@ -1,27 +1,29 @@
 //! Apache Pulsar, by a protocol module of our own.
 //!
-//! - `config`: the `[broker.pulsar]` table; `name`: names of topics; `failure`: what goes wrong, by class.
-//! - `wire`: the binary protocol.
-//! - `connection`: one connection to one broker; `pool`: all of them, and which serves a topic.
-//! - `producer`: what the engine's tasks send with, over one `wire_producer` for each partition, chosen by `routing`.
-//! - `consumer`: what they receive with.
-//! - `retry`: opens wire_producers and consumers again.
-//! - `admin`: topics made and removed.
+//! - `config`: the `[broker.pulsar]` table; `name`: names of topics.
+//! - `admin`: topics, created and removed over HTTP.
+//! - `connect`: opens a connection; `connection`: its tasks; `pool`: all connections, and which serves a topic.
+//! - `codec`: the binary protocol.
+//! - `producer`: a producer of a topic; it has one `partition_producer` for each partition, chosen by `routing`.
+//! - `consumer`: a member of a subscription.
+//! - `retry`: opens producers and consumers again.
+//! - `error`: what goes wrong, by class.
 //!
 //! Why not the `pulsar` crate: docs/decisions/0006-pulsar-protocol.md.
 
 mod admin;
+mod codec;
 mod config;
+mod connect;
 mod connection;
 mod consumer;
 mod error;
 mod name;
+mod partition_producer;
 mod pool;
 mod producer;
 mod retry;
 mod routing;
-mod wire;
-mod wire_producer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -30,22 +32,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::try_join_all;
 
 use self::admin::Admin;
+use self::codec::entry::Manner;
 use self::config::{PulsarOptions, SubscriptionType};
-use self::connection::SocketSettings;
+use self::connect::SocketSettings;
 use self::consumer::{Membership, PulsarConsumer};
 use self::name::TopicName;
+use self::partition_producer::{Client, PartitionProducer};
 use self::pool::Pool;
 use self::producer::PulsarProducer;
-use self::wire::entry::Manner;
-use self::wire_producer::{WireProducer, WireProducers};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
 use crate::net::tls::TlsIdentity;
 use crate::scenario::{Capabilities, Descriptor};
+use crate::secrets::Secret;
 
 /// A Pulsar cluster.
 pub struct PulsarBroker {
-    shared: Arc<WireProducers>,
+    shared: Arc<Client>,
     admin: Admin,
     /// Partitions of the trial's topics, as found or made.
     partitions: Mutex<BTreeMap<String, u32>>,
@@ -87,7 +90,7 @@ impl Broker for PulsarBroker {
         let Setup { config, acks, timeout, .. } = &setup;
         let options = PulsarOptions::read(config)?;
         let identity = config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(refused)?;
-        let token = options.token.as_ref().map(crate::scenario::Secret::reveal).transpose().map_err(refused)?;
+        let token = options.token.as_ref().map(Secret::reveal).transpose().map_err(refused)?;
         let admin_url = options.admin.clone().unwrap_or_else(|| admin_url(&config.addresses, identity.is_some()));
         let admin = Admin::new(&admin_url, token.as_deref(), identity.as_ref(), *timeout);
         let settings = SocketSettings {
@@ -111,7 +114,7 @@ impl Broker for PulsarBroker {
         };
         let manner = Manner::new(options.compression, &setup.headers);
         let recorder = acks.recorder();
-        let shared = WireProducers { pool: Arc::new(pool), options, manner, recorder, waited_ns: AtomicU64::new(0) };
+        let shared = Client { pool: Arc::new(pool), options, manner, recorder, waited_ns: AtomicU64::new(0) };
         Ok(PulsarBroker {
             shared: Arc::new(shared),
             admin,
@@ -140,9 +143,11 @@ impl Broker for PulsarBroker {
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {
         let index = producer_index % self.connections;
         let parts = self.parts(&topic.name).into_iter();
-        let wire_producers = try_join_all(parts.map(|part| WireProducer::open(self.shared.clone(), part, index)));
-        let wire_producers = wire_producers.await.map_err(|failure| failure.of_topic(&topic.name, "written to"))?;
-        Ok(PulsarProducer::new(self.shared.clone(), wire_producers, producer_index))
+        let partition_producers =
+            try_join_all(parts.map(|part| PartitionProducer::open(self.shared.clone(), part, index)));
+        let partition_producers =
+            partition_producers.await.map_err(|failure| failure.of_topic(&topic.name, "written to"))?;
+        Ok(PulsarProducer::new(self.shared.clone(), partition_producers, producer_index))
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<PulsarConsumer, BrokerError> {
@@ -155,7 +160,7 @@ impl Broker for PulsarBroker {
             kind,
             consumer_name: format!("{}-{}", self.run_id, subscription.member),
             from: subscription.from,
-            // Not a producer's connection: what arrives must not hold up receipts.
+            // Not a producer's connection: arriving messages must not delay receipts.
             index: self.connections + number % self.connections,
         };
         let consumer = PulsarConsumer::open(self.shared.clone(), membership, self.parts(topic)).await;

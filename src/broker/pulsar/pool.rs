@@ -6,18 +6,19 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::connection::{Connection, Greeting, SocketSettings};
+use super::codec::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
+use super::connect::{Greeting, SocketSettings};
+use super::connection::Connection;
 use super::error::RequestError;
-use super::wire::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
 use crate::measure::AckRecorder;
 
-/// Whoever finds that somebody else has just failed to connect need not try, too.
+/// A connection that failed less than this ago is not tried again: all who wait for it get the same error.
 const FRESH: Duration = Duration::from_millis(100);
 
 /// Times a broker may send us on to another: `maxLookupRedirects` of the Java client.
 const MOST_REDIRECTS: usize = 20;
 
-/// A broker to connect to, and by what way.
+/// A broker to connect to, directly or through a proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TopicConnection {
     /// `host:port`.
@@ -30,7 +31,7 @@ pub struct TopicConnection {
 pub struct Pool {
     settings: SocketSettings,
     addresses: Vec<String>,
-    /// One for each of the scenario's connections: a connection that takes a broken one's place records on.
+    /// One for each of the scenario's connections: a connection that replaces a broken one continues its recorder.
     recorders: Vec<Arc<AckRecorder>>,
     slots: Mutex<Slots>,
 }
@@ -51,15 +52,15 @@ impl Pool {
         Pool { settings, addresses, recorders, slots: Mutex::default() }
     }
 
-    /// How long an answer is waited for.
+    /// How long the broker may take to respond.
     pub fn timeout(&self) -> Duration {
         self.settings.timeout
     }
 
-    /// Connection number `index` to whichever of the scenario's addresses answers, and what it says of itself.
+    /// Opens connection number `index` to the first of the scenario's addresses that responds, and returns its greeting.
     ///
     /// # Errors
-    /// When none of them answers: with the last one's reason.
+    /// When no address responds: the last one's error.
     pub async fn greet(&self, index: usize) -> Result<Greeting, RequestError> {
         self.entrance(index).await.map(|(_, connection)| connection.greeting.clone())
     }
@@ -78,23 +79,21 @@ impl Pool {
             if answer.response() == LookupType::Failed {
                 return Err(refusal());
             }
-            let place = self.place(&entrance, &answer).ok_or_else(refusal)?;
-            via = self.get(&place, index).await?;
+            let target = self.target_of(&entrance, &answer).ok_or_else(refusal)?;
+            via = self.get(&target, index).await?;
             if answer.response() == LookupType::Connect {
                 return Ok(via);
             }
             authoritative = answer.authoritative();
         }
-        Err(RequestError::lost(format!(
-            "the cluster sent us from broker to broker {MOST_REDIRECTS} times, looking for {topic}"
-        )))
+        Err(RequestError::lost(format!("the cluster redirected the lookup of {topic} {MOST_REDIRECTS} times")))
     }
 
     async fn entrance(&self, index: usize) -> Result<(String, Arc<Connection>), RequestError> {
-        let mut last = RequestError::lost("there is no address");
+        let mut last = RequestError::lost("the scenario has no address");
         for address in &self.addresses {
-            let place = TopicConnection { address: address.clone(), proxy_to: None };
-            match self.get(&place, index).await {
+            let target = TopicConnection { address: address.clone(), proxy_to: None };
+            match self.get(&target, index).await {
                 Ok(connection) => return Ok((address.clone(), connection)),
                 Err(failure) => last = failure,
             }
@@ -102,10 +101,10 @@ impl Pool {
         Err(last)
     }
 
-    async fn get(&self, place: &TopicConnection, index: usize) -> Result<Arc<Connection>, RequestError> {
+    async fn get(&self, target: &TopicConnection, index: usize) -> Result<Arc<Connection>, RequestError> {
         let slot = {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-            slots.entry((place.clone(), index)).or_default().clone()
+            slots.entry((target.clone(), index)).or_default().clone()
         };
         let mut slot = slot.lock().await;
         if let Some(connection) = slot.connection.as_ref().filter(|connection| connection.is_open()) {
@@ -117,7 +116,7 @@ impl Pool {
             return Err(failure.clone());
         }
         let recorder = self.recorders[index % self.recorders.len()].clone();
-        let opened = Connection::open(&self.settings, &place.address, place.proxy_to.as_deref(), recorder).await;
+        let opened = Connection::open(&self.settings, &target.address, target.proxy_to.as_deref(), recorder).await;
         match opened {
             Ok(connection) => {
                 let connection = Arc::new(connection);
@@ -125,7 +124,7 @@ impl Pool {
                 Ok(connection)
             }
             Err(mut failure) => {
-                failure.message = format!("{}: {}", place.address, failure.message);
+                failure.message = format!("{}: {}", target.address, failure.message);
                 *slot = Slot { connection: None, failed: Some((Instant::now(), failure.clone())) };
                 Err(failure)
             }
@@ -146,12 +145,12 @@ impl Pool {
             .await?;
         let answer = answer
             .lookup_response
-            .ok_or_else(|| RequestError::lost("the broker answered a lookup with something else"))?;
+            .ok_or_else(|| RequestError::lost("the broker sent an unexpected response to a lookup"))?;
         Ok(*answer)
     }
 
-    /// Where a lookup's answer sends us.
-    fn place(&self, entrance: &str, answer: &LookupResponse) -> Option<TopicConnection> {
+    /// The broker that a lookup's response names.
+    fn target_of(&self, entrance: &str, answer: &LookupResponse) -> Option<TopicConnection> {
         let url = match &self.settings.tls {
             Some(_) => answer.broker_service_url_tls.as_ref(),
             None => answer.broker_service_url.as_ref(),

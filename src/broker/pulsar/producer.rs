@@ -6,22 +6,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::partition_producer::{Client, PartitionProducer};
 use super::routing::partition;
-use super::wire_producer::{WireProducer, WireProducers};
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 
 /// A sender to one topic.
 pub struct PulsarProducer {
-    shared: Arc<WireProducers>,
+    shared: Arc<Client>,
     /// One for each partition; one for a topic that has none.
-    wire_producers: Vec<WireProducer>,
-    /// The wire_producer that the next batch without keys goes to.
+    partition_producers: Vec<PartitionProducer>,
+    /// The partition producer that the next batch without keys goes to.
     turn: usize,
     /// Kept for its memory only: empty between batches.
     groups: Vec<Group>,
 }
 
-/// Messages of a batch that go into the same entries, by their places in the batch.
+/// Messages of a batch that go into the same entries, by their index in the batch.
 #[derive(Default)]
 struct Group {
     partition: usize,
@@ -31,15 +31,15 @@ struct Group {
 
 impl PulsarProducer {
     /// `producer_index` is the producer's number among all of the trial.
-    pub(super) fn new(shared: Arc<WireProducers>, wire_producers: Vec<WireProducer>, producer_index: usize) -> Self {
+    pub(super) fn new(shared: Arc<Client>, partition_producers: Vec<PartitionProducer>, producer_index: usize) -> Self {
         // Producers begin at different partitions, so that these fill evenly.
-        let turn = producer_index % wire_producers.len();
-        PulsarProducer { shared, wire_producers, turn, groups: Vec::new() }
+        let turn = producer_index % partition_producers.len();
+        PulsarProducer { shared, partition_producers, turn, groups: Vec::new() }
     }
 
     async fn ready(&mut self, partition: usize) -> Result<(), SubmitError> {
         let begin = Instant::now();
-        if self.wire_producers[partition].ready().await? {
+        if self.partition_producers[partition].ready().await? {
             self.shared.waited_ns.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
         }
         Ok(())
@@ -48,8 +48,8 @@ impl PulsarProducer {
     async fn submit_to(&mut self, partition: usize, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         loop {
             self.ready(partition).await?;
-            if self.wire_producers[partition].add(batch.len(), |index| &batch[index]) {
-                self.turn = (partition + 1) % self.wire_producers.len();
+            if self.partition_producers[partition].add(batch.len(), |index| &batch[index]) {
+                self.turn = (partition + 1) % self.partition_producers.len();
                 return Ok(batch.len());
             }
         }
@@ -61,11 +61,11 @@ impl PulsarProducer {
         for group in &mut groups {
             group.refused = self.ready(group.partition).await.err();
         }
-        // From here on nothing waits, so that all are taken or none.
+        // Nothing awaits from here on, so that a cancellation cannot split the batch.
         for group in &mut groups {
             let at = |index: usize| &batch[group.messages[index]];
             let refused = match group.refused.take() {
-                None if self.wire_producers[group.partition].add(group.messages.len(), at) => continue,
+                None if self.partition_producers[group.partition].add(group.messages.len(), at) => continue,
                 None => {
                     let message = "the connection broke before the message was sent".to_owned();
                     SubmitError { class: FailureClass::ConnectionLost, message }
@@ -79,7 +79,7 @@ impl PulsarProducer {
         }
         groups.clear();
         self.groups = groups;
-        self.turn = (self.turn + 1) % self.wire_producers.len();
+        self.turn = (self.turn + 1) % self.partition_producers.len();
         Ok(batch.len())
     }
 
@@ -100,8 +100,8 @@ impl PulsarProducer {
 
     fn partition_of(&self, outgoing: &Outgoing<'_>) -> usize {
         match outgoing.key {
-            Some(key) if self.wire_producers.len() > 1 => {
-                partition(self.shared.options.hashing, key, self.wire_producers.len())
+            Some(key) if self.partition_producers.len() > 1 => {
+                partition(self.shared.options.hashing, key, self.partition_producers.len())
             }
             _ => self.turn,
         }
@@ -111,14 +111,14 @@ impl PulsarProducer {
 impl Producer for PulsarProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         let Some(first) = batch.first() else { return Ok(0) };
-        let largest = self.wire_producers[self.turn].max_message();
+        let largest = self.partition_producers[self.turn].max_message();
         let fitting = batch.iter().take_while(|outgoing| outgoing.payload.len() <= largest).count();
         if fitting == 0 {
             let message = format!("a message of {} bytes, but the broker takes {largest}", first.payload.len());
             return Err(SubmitError { class: FailureClass::TooLarge, message });
         }
         let batch = &batch[..fitting];
-        let keys_matter = self.wire_producers.len() > 1 || self.shared.options.batch_by_key;
+        let keys_matter = self.partition_producers.len() > 1 || self.shared.options.batch_by_key;
         if batch.len() > 1 && keys_matter && batch.iter().any(|outgoing| outgoing.key.is_some()) {
             self.submit_by_key(batch).await
         } else {

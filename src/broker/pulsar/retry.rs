@@ -1,5 +1,4 @@
-//! Tries again until it works, in a task of its own: whoever needs the result may wait for it, or stop waiting and come
-//! back later.
+//! Repeats an attempt until it succeeds, in a task of its own. The result may be awaited, or fetched later.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +12,7 @@ use tokio::time::timeout;
 use super::error::RequestError;
 use crate::net::backoff::Backoff;
 
-/// Something that is tried again and again; given up when dropped.
+/// Attempts that are repeated until one succeeds, or until this is dropped.
 pub struct Retry<T> {
     task: AbortHandle,
     /// There before anybody is notified.
@@ -23,7 +22,7 @@ pub struct Retry<T> {
 }
 
 impl<T: Send + 'static> Retry<T> {
-    /// Begins to try, because of `reason`. `done` is notified when it has come to an end.
+    /// Starts the attempts because of `reason`. `done` is notified when they have ended.
     pub fn start<F>(reason: RequestError, done: Arc<Notify>, mut attempt: impl FnMut() -> F + Send + 'static) -> Self
     where
         F: Future<Output = Result<T, RequestError>> + Send,
@@ -42,7 +41,7 @@ impl<T: Send + 'static> Retry<T> {
                     end => break end,
                 }
             };
-            // Whoever has dropped this does not care.
+            // The receiver may have been dropped.
             let _ = ended.send(end);
             done.notify_one();
         });

@@ -1,4 +1,4 @@
-//! What a message is on the wire: the payload alone, or an AMQP 1.0 message around it.
+//! A message on the wire: the payload alone, or an AMQP 1.0 message around it.
 
 use super::amqp::{Body as AmqpBody, Message, SectionKind, Sections, Value};
 use super::config::Body;
@@ -10,33 +10,33 @@ const DATA: [u8; 3] = [0x00, 0x53, 0x75];
 /// The same for the properties.
 const PROPERTIES: [u8; 3] = [0x00, 0x53, 0x73];
 
-/// How a trial's messages are written: what is the same in all of them is encoded once.
+/// Writes a trial's messages. The parts that all messages share are encoded once.
 pub struct Writer {
     body: Body,
     /// The application properties.
     headers: Box<[u8]>,
-    /// The same with the envelope's bytes still to follow, which they end with.
-    headers_before_envelope: Box<[u8]>,
+    /// The same, up to the bytes of the trace header at their end.
+    headers_before_trace_header: Box<[u8]>,
 }
 
 impl Writer {
     /// # Errors
-    /// When there are headers and no place for them.
+    /// When the body cannot carry headers.
     pub fn new(body: Body, headers: &[(String, String)]) -> Result<Self, String> {
         if body == Body::Binary && !headers.is_empty() {
-            return Err("binary bodies have no place for headers: leave `producers.headers` out, or set \
+            return Err("binary bodies cannot carry headers: leave `producers.headers` out, or set \
                         `broker.rabbitmq-stream.body` to \"amqp\""
                 .to_owned());
         }
         let mut map: Vec<_> = headers.iter().map(|(name, value)| (Value::String(name), Value::String(value))).collect();
         let plain = if map.is_empty() { Vec::new() } else { application_properties(map.clone())? };
         map.push((Value::String(TRACE_HEADER_NAME), Value::Binary(&[0; TRACE_HEADER_BYTES])));
-        let mut enveloped = application_properties(map)?;
-        enveloped.truncate(enveloped.len() - TRACE_HEADER_BYTES);
-        Ok(Writer { body, headers: plain.into(), headers_before_envelope: enveloped.into() })
+        let mut traced = application_properties(map)?;
+        traced.truncate(traced.len() - TRACE_HEADER_BYTES);
+        Ok(Writer { body, headers: plain.into(), headers_before_trace_header: traced.into() })
     }
 
-    /// Whether there is a place for all that the message carries.
+    /// Whether the body can carry the message.
     pub fn takes(&self, outgoing: &Outgoing<'_>) -> bool {
         self.body == Body::Amqp || outgoing.envelope.is_none()
     }
@@ -49,7 +49,7 @@ impl Writer {
             return payload;
         }
         let headers = match outgoing.envelope {
-            Some(envelope) => self.headers_before_envelope.len() + envelope.len(),
+            Some(envelope) => self.headers_before_trace_header.len() + envelope.len(),
             None => self.headers.len(),
         };
         let key = outgoing.key.map_or(0, |key| key.len() + if key.len() <= 252 { 8 } else { 17 });
@@ -65,7 +65,7 @@ impl Writer {
             }
             match outgoing.envelope {
                 Some(envelope) => {
-                    out.extend_from_slice(&self.headers_before_envelope);
+                    out.extend_from_slice(&self.headers_before_trace_header);
                     out.extend_from_slice(envelope);
                 }
                 None => out.extend_from_slice(&self.headers),
@@ -113,8 +113,8 @@ pub struct Opened<'a> {
     pub envelope: Option<&'a [u8]>,
 }
 
-/// Takes a message apart. Bytes that are no AMQP message, or one without data, are all payload: whoever opens the envelope
-/// will find that it is not one of ours.
+/// Splits a message. Bytes that are not an AMQP message, or have no data, are payload as a whole: the check of the trace
+/// header counts them as foreign.
 #[inline]
 pub fn open(body: Body, message: &[u8]) -> Opened<'_> {
     let mut opened = Opened { payload: message, envelope: None };

@@ -11,14 +11,14 @@ use crate::scenario::deserialize::{duration, size};
 /// The longest name that a publisher may have.
 const MOST_NAME_BYTES: usize = 200;
 
-/// How streams are made, written and read. What is left out stays as the server has it, unless a default is named.
+/// How streams are created, written and read. An omitted key leaves the server's own setting, unless a default is named.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RabbitmqStreamOptions {
     /// What a message is on the wire. Default: AMQP 1.0, as every other client writes it.
     pub body: Body,
     /// Publishers have this name, which turns the server's deduplication on: of several connections, each its number
-    /// behind it. Left out: they have none.
+    /// behind it. Omitted: publishers have no name.
     #[serde(deserialize_with = "name")]
     pub publisher: Option<String>,
     /// Messages of a batch that are published as one entry with one publishing id. Default: each is an entry.
@@ -29,7 +29,7 @@ pub struct RabbitmqStreamOptions {
     /// Chunks that the server may send ahead of what a consumer has taken. Default: 10.
     #[serde(deserialize_with = "credit")]
     pub credit: u16,
-    /// Where consumers begin, instead of what `consumers.from` says.
+    /// Where consumers begin, instead of `consumers.from`.
     #[serde(deserialize_with = "start")]
     pub start: Option<Offset>,
     /// Default: `/`.
@@ -54,8 +54,7 @@ pub struct RabbitmqStreamOptions {
     /// Largest frame that is written. Default: what the server allows, which is 1 MiB unless it is configured.
     #[serde(deserialize_with = "size")]
     pub frame_bytes: Option<u64>,
-    /// Connections are looked at without a pause instead of waited for: answers are seen at once, and a core is busy with
-    /// it. Default: no.
+    /// Connections are polled instead of waited for: responses are noticed at once, and one core is always busy. Default: no.
     pub busy_poll: bool,
     /// How long producers wait for a lost connection or stream before their messages fail. Default: 30 s.
     #[serde(deserialize_with = "duration")]
@@ -90,7 +89,7 @@ impl Default for RabbitmqStreamOptions {
 pub enum Body {
     /// An AMQP 1.0 message with the payload as its data section.
     Amqp,
-    /// The payload and nothing else: there is no place for headers.
+    /// The payload alone. Such a message cannot carry headers.
     Binary,
 }
 
@@ -98,7 +97,7 @@ pub enum Body {
 #[serde(rename_all = "lowercase")]
 pub enum ConnectTo {
     Leader,
-    /// Only the addresses of the scenario, in turn: where nodes are behind a proxy or tell addresses that cannot be
+    /// Only the addresses of the scenario, in turn: where nodes are behind a proxy or advertise addresses that cannot be
     /// reached. A node that does not lead a stream passes on what is published.
     Addresses,
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::admin::Admin;
 use super::body;
 use super::codec::chunk::Chunk;
 use super::codec::command::{self, Offset, Request};
@@ -15,22 +16,21 @@ use super::codec::frame::{Frame, decode};
 use super::codec::{Malformed, code};
 use super::config::Body;
 use super::connect::{Connector, Session};
-use super::control::Control;
 use super::error::class_of;
 use super::error::{ConnectError, Refusal};
 use super::tail;
 use crate::broker::{BrokerError, Consumer, FailureClass, ReceiveError, Received};
 
-/// How often silence is looked for at most.
+/// The longest interval between checks for silence.
 const LONGEST_BEAT: Duration = Duration::from_secs(5);
 
 /// A member of a group on one topic.
 pub struct RabbitmqStreamConsumer {
     connector: Arc<Connector>,
-    control: Arc<Control>,
+    admin: Arc<Admin>,
     sources: Vec<Source>,
-    feeds: Vec<Feed>,
-    /// A connection or a stream was lost: all are brought back together.
+    connections: Vec<Subscriptions>,
+    /// A connection or a stream was lost: all are opened again together.
     broken: bool,
     beat: Interval,
     scratch: Vec<u8>,
@@ -46,13 +46,13 @@ struct Source {
 }
 
 /// A connection to one node, with the streams it leads.
-struct Feed {
+struct Subscriptions {
     session: Session,
     /// By subscription id.
     sources: Vec<usize>,
     heard: Instant,
     spoke: Instant,
-    /// Why nothing more will come.
+    /// Why the connection ended.
     ended: Option<io::Error>,
 }
 
@@ -60,7 +60,7 @@ impl RabbitmqStreamConsumer {
     /// Subscribes to `streams`, each with its partition. What is sent once this has resolved will be received.
     pub(super) async fn subscribe(
         connector: Arc<Connector>,
-        control: Arc<Control>,
+        admin: Arc<Admin>,
         streams: Vec<(u32, String)>,
         from: Offset,
     ) -> Result<Self, BrokerError> {
@@ -68,46 +68,47 @@ impl RabbitmqStreamConsumer {
             streams.into_iter().map(|(partition, stream)| Source { stream, partition, from, next: None }).collect();
         let mut beat = interval(LONGEST_BEAT.min(connector.options().heartbeat / 2));
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (feeds, scratch) = (Vec::new(), Vec::new());
-        let mut consumer = RabbitmqStreamConsumer { connector, control, sources, feeds, broken: false, beat, scratch };
+        let (connections, scratch) = (Vec::new(), Vec::new());
+        let mut consumer =
+            RabbitmqStreamConsumer { connector, admin, sources, connections, broken: false, beat, scratch };
         consumer.connect().await.map_err(|(address, error)| error.into_broker_error(&address))?;
         Ok(consumer)
     }
 
     /// Connects to the nodes that lead the streams, and subscribes from where each was read to.
     async fn connect(&mut self) -> Result<(), (String, ConnectError)> {
-        self.feeds.clear();
+        self.connections.clear();
         if self.sources.is_empty() {
             return Ok(());
         }
         let names: Vec<&str> = self.sources.iter().map(|source| source.stream.as_str()).collect();
-        let places = self.control.places(&names).await.map_err(|error| {
+        let locations = self.admin.locations(&names).await.map_err(|error| {
             let disagreed = ConnectError::Io(io::Error::other(error.to_string()));
             (String::new(), disagreed)
         })?;
         let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
         for (number, source) in self.sources.iter().enumerate() {
             let refused = |code| ConnectError::Refused(Refusal { what: "the subscription", code });
-            let place = places.iter().find(|place| place.stream == source.stream);
-            let Some(place) = place else {
+            let location = locations.iter().find(|location| location.stream == source.stream);
+            let Some(location) = location else {
                 return Err((source.stream.clone(), refused(code::STREAM_DOES_NOT_EXIST)));
             };
-            let address = self.control.addresses_for(place, 0).swap_remove(0);
+            let address = self.admin.addresses_for(location, 0).swap_remove(0);
             match groups.iter_mut().find(|(known, members)| *known == address && members.len() < 256) {
                 Some((_, members)) => members.push(number),
                 None => groups.push((address, vec![number])),
             }
         }
-        let mut feeds = Vec::with_capacity(groups.len());
+        let mut connections = Vec::with_capacity(groups.len());
         for (address, sources) in groups {
-            feeds.push(self.feed(&address, sources).await.map_err(|error| (address, error))?);
+            connections.push(self.subscribe_over(&address, sources).await.map_err(|error| (address, error))?);
         }
-        self.feeds = feeds;
+        self.connections = connections;
         self.broken = false;
         Ok(())
     }
 
-    async fn feed(&mut self, address: &str, sources: Vec<usize>) -> Result<Feed, ConnectError> {
+    async fn subscribe_over(&mut self, address: &str, sources: Vec<usize>) -> Result<Subscriptions, ConnectError> {
         let mut session = self.connector.connect(address).await?;
         for number in &sources {
             let source = &mut self.sources[*number];
@@ -118,7 +119,7 @@ impl RabbitmqStreamConsumer {
         for (id, number) in sources.iter().enumerate() {
             let source = &self.sources[*number];
             let from = source.next.map_or(source.from, Offset::Absolute);
-            // Nothing is delivered yet, so that no delivery comes between the answers.
+            // Without credit, no delivery arrives between the responses.
             let subscribe = Request::subscribe(id as u8, &source.stream, from, 0);
             self.connector.within(session.request(&subscribe, "the subscription")).await?;
         }
@@ -127,12 +128,12 @@ impl RabbitmqStreamConsumer {
         }
         self.connector.within(session.flush()).await?;
         let now = Instant::now();
-        Ok(Feed { session, sources, heard: now, spoke: now, ended: None })
+        Ok(Subscriptions { session, sources, heard: now, spoke: now, ended: None })
     }
 
-    /// Ends connections that have been silent for too long, and says something where we have been.
-    fn look(&mut self) -> Result<(), ReceiveError> {
-        for Feed { session, heard, spoke, .. } in &mut self.feeds {
+    /// Ends connections that were silent for too long, and sends heartbeats where they are due.
+    fn check_heartbeats(&mut self) -> Result<(), ReceiveError> {
+        for Subscriptions { session, heard, spoke, .. } in &mut self.connections {
             let Some(heartbeat) = session.heartbeat else { continue };
             if heard.elapsed() > 2 * heartbeat {
                 self.broken = true;
@@ -147,8 +148,8 @@ impl RabbitmqStreamConsumer {
     }
 }
 
-impl Feed {
-    /// Resolves when something has come, or the connection has ended; writes what is left to write meanwhile.
+impl Subscriptions {
+    /// Resolves when data has arrived or the connection has ended. Writes pending bytes meanwhile.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
         if write_buffer.unwritten() > 0
@@ -161,7 +162,7 @@ impl Feed {
         loop {
             let filled = ready!(transport.poll_readable(context)).and_then(|()| read_buffer.fill(transport));
             match filled {
-                // Not readable after all: asked again, so that it is waited for.
+                // Not readable after all: the next poll registers the waker again.
                 Ok(0) => {}
                 Ok(_) => {
                     self.heard = Instant::now();
@@ -175,12 +176,12 @@ impl Feed {
         }
     }
 
-    /// Whether [`Feed::take`] has something to do.
+    /// Whether [`Subscriptions::take`] has something to do.
     fn is_filled(&self) -> bool {
         self.ended.is_some() || !matches!(self.session.read_buffer.has_next(decode), Ok(false))
     }
 
-    /// Hands over what has come.
+    /// Hands over the messages that have arrived.
     fn take(
         &mut self,
         sources: &mut [Source],
@@ -237,7 +238,7 @@ impl Source {
         if !chunk.is_intact() {
             return Err(Malformed::Senseless { what: "chunk's checksum" });
         }
-        // A chunk is delivered whole, also when only its end was asked for.
+        // A chunk is delivered whole, also when the subscription begins within it.
         let begin = match (self.next, self.from) {
             (Some(next), _) | (None, Offset::Absolute(next)) => next,
             _ => 0,
@@ -269,19 +270,19 @@ impl Consumer for RabbitmqStreamConsumer {
                 message: format!("{address}: {error}"),
             })?;
         }
-        while !self.feeds.iter().any(Feed::is_filled) {
-            let feeds = &mut self.feeds;
+        while !self.connections.iter().any(Subscriptions::is_filled) {
+            let connections = &mut self.connections;
             let filled = poll_fn(|context| {
-                // All of them, so that each is waited for.
+                // Polls all, so that each registers the waker.
                 let mut filled = false;
-                for feed in feeds.iter_mut() {
-                    filled |= feed.poll_fill(context).is_ready();
+                for connection in connections.iter_mut() {
+                    filled |= connection.poll_fill(context).is_ready();
                 }
                 if filled { Poll::Ready(()) } else { Poll::Pending }
             });
             tokio::select! {
                 () = filled => {}
-                _ = self.beat.tick() => self.look()?,
+                _ = self.beat.tick() => self.check_heartbeats()?,
             }
         }
         Ok(())
@@ -290,8 +291,8 @@ impl Consumer for RabbitmqStreamConsumer {
     fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let body = self.connector.options().body;
         let mut taken = 0;
-        for feed in &mut self.feeds {
-            let took = feed.take(&mut self.sources, &mut self.scratch, body, &mut taken, &mut each);
+        for connection in &mut self.connections {
+            let took = connection.take(&mut self.sources, &mut self.scratch, body, &mut taken, &mut each);
             if let Err(error) = took {
                 self.broken = true;
                 return Err(error);

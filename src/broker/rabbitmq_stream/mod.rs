@@ -1,16 +1,18 @@
 //! RabbitMQ's streams, over a protocol module of our own.
 //!
 //! - `config`: the `[broker.rabbitmq-stream]` table.
-//! - `connection`, `pending`, `producer`: a publishing connection, its messages in flight, and what the engine's tasks hold.
-//! - `consumer`, `tail`: a member of a group, and where it begins.
-//! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], `body`: what a message is inside.
-//! - `dial`: from an address to a connection.
-//! - `control`: streams and where they are; `routing`, `failure`: what other clients and other brokers call the same.
+//! - `admin`: streams, created, found and removed, and their leaders.
+//! - `connection`, `pending`, `producer`: publishing connections, their messages in flight, and the producers that share them.
+//! - `consumer`, `tail`: a member of a group, and the offsets it begins at.
+//! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], `body`: the content of a message.
+//! - `connect`: opens connections.
+//! - `error`: the protocol's errors and their classes; `routing`: the stream of a key.
 //!
 //! A topic of one partition is a stream, one of several a super stream. Publishing connections go to the nodes that lead
 //! the streams, `broker.connections` to each; a consumer has one connection to each node whose streams it reads. The
-//! streams of a super stream are shared out among a group's members: each reads its own, and nobody else does.
+//! streams of a super stream are shared out among a group's members: each stream is read by one member.
 
+mod admin;
 pub mod amqp;
 mod body;
 pub mod codec;
@@ -18,7 +20,6 @@ mod config;
 mod connect;
 mod connection;
 mod consumer;
-mod control;
 mod error;
 mod pending;
 mod producer;
@@ -32,13 +33,13 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use self::admin::{Admin, StreamLocation};
 use self::body::Writer;
 use self::codec::command::Offset;
 pub use self::config::RabbitmqStreamOptions;
 use self::connect::Connector;
-use self::connection::Connection;
+use self::connection::{Connection, Publishing};
 use self::consumer::RabbitmqStreamConsumer;
-use self::control::{Control, StreamLocation};
 use self::producer::{RabbitmqStreamProducer, StreamPublisher};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::measure::Acks;
@@ -49,7 +50,7 @@ const KIND: &str = "rabbitmq-stream";
 /// A RabbitMQ node or cluster, reached over stream connections.
 pub struct RabbitmqStreamBroker {
     connector: Arc<Connector>,
-    control: Arc<Control>,
+    admin: Arc<Admin>,
     writer: Arc<Writer>,
     acks: Acks,
     /// To each node.
@@ -91,11 +92,11 @@ impl Broker for RabbitmqStreamBroker {
             setup.config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
         let writer = Arc::new(Writer::new(options.body, &setup.headers).map_err(refused)?);
         let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
-        let control = Arc::new(Control::new(connector.clone(), setup.config.addresses.clone(), setup.timeout));
-        let server = control.reach().await?;
+        let admin = Arc::new(Admin::new(connector.clone(), setup.config.addresses.clone(), setup.timeout));
+        let server = admin.reach().await?;
         Ok(RabbitmqStreamBroker {
             connector,
-            control,
+            admin,
             writer,
             acks: setup.acks,
             connections_wanted: setup.config.connections,
@@ -107,14 +108,14 @@ impl Broker for RabbitmqStreamBroker {
     }
 
     async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        self.control.prepare(topics, created).await
+        self.admin.prepare(topics, created).await
     }
 
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<RabbitmqStreamProducer, BrokerError> {
         let mut partitions = Vec::with_capacity(topic.partitions as usize);
-        for place in self.places(topic).await?.iter() {
-            let connection = self.connection(place, producer_index % self.connections_wanted).await?;
-            let publisher = connection.publisher(&place.stream).await.map_err(|error| BrokerError::Topic {
+        for location in self.locations(topic).await?.iter() {
+            let connection = self.connection(location, producer_index % self.connections_wanted).await?;
+            let publisher = connection.publisher(&location.stream).await.map_err(|error| BrokerError::Topic {
                 topic: topic.name.clone(),
                 action: "published to",
                 reason: error.to_string(),
@@ -131,14 +132,14 @@ impl Broker for RabbitmqStreamBroker {
             StartFrom::Earliest => Offset::First,
             StartFrom::Latest => Offset::Next,
         });
-        let places = self.places(&subscription.topic).await?;
-        let streams = places
+        let locations = self.locations(&subscription.topic).await?;
+        let streams = locations
             .iter()
             .enumerate()
             .filter(|(number, _)| number % subscription.members == subscription.member)
-            .map(|(number, place)| (number as u32, place.stream.clone()));
+            .map(|(number, location)| (number as u32, location.stream.clone()));
         let streams = streams.collect();
-        RabbitmqStreamConsumer::subscribe(self.connector.clone(), self.control.clone(), streams, from).await
+        RabbitmqStreamConsumer::subscribe(self.connector.clone(), self.admin.clone(), streams, from).await
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -151,7 +152,7 @@ impl Broker for RabbitmqStreamBroker {
 
     fn telemetry(&self) -> Telemetry {
         let mut telemetry = Telemetry::default();
-        // Held by others only while connections are made, before there is anything to tell.
+        // The lock is held only while connections are opened, before there is any telemetry.
         if let Ok(connections) = self.connections.try_lock() {
             for connection in connections.values() {
                 let (queue_full_ns, messages) = connection.take_telemetry();
@@ -164,7 +165,7 @@ impl Broker for RabbitmqStreamBroker {
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
         self.connections.into_inner().into_values().for_each(|connection| connection.end());
-        timeout(self.timeout, self.control.remove(&created)).await.unwrap_or_else(|_| {
+        timeout(self.timeout, self.admin.remove(&created)).await.unwrap_or_else(|_| {
             let reason = format!("streams were not removed within {:?}", self.timeout);
             Err(BrokerError::Client { broker: KIND, reason })
         })
@@ -172,29 +173,29 @@ impl Broker for RabbitmqStreamBroker {
 }
 
 impl RabbitmqStreamBroker {
-    /// The streams of a topic and where they are, asked once.
-    async fn places(&self, topic: &Topic) -> Result<Arc<Vec<StreamLocation>>, BrokerError> {
+    /// The streams of a topic and their locations, requested once.
+    async fn locations(&self, topic: &Topic) -> Result<Arc<Vec<StreamLocation>>, BrokerError> {
         let mut topics = self.topics.lock().await;
-        if let Some(places) = topics.get(&topic.name) {
-            return Ok(places.clone());
+        if let Some(locations) = topics.get(&topic.name) {
+            return Ok(locations.clone());
         }
-        let streams = self.control.streams(&topic.name).await?;
+        let streams = self.admin.streams(&topic.name).await?;
         let names: Vec<&str> = streams.iter().map(String::as_str).collect();
-        let mut places = self.control.places(&names).await?;
-        // In the order of the partitions, whatever the order of the answer.
-        places.sort_by_key(|place| names.iter().position(|name| *name == place.stream));
-        if places.is_empty() {
-            let reason = "there is no such stream".to_owned();
+        let mut locations = self.admin.locations(&names).await?;
+        // In the order of the partitions. The response may have another order.
+        locations.sort_by_key(|location| names.iter().position(|name| *name == location.stream));
+        if locations.is_empty() {
+            let reason = "the stream does not exist".to_owned();
             return Err(BrokerError::Topic { topic: topic.name.clone(), action: "found", reason });
         }
-        let places = Arc::new(places);
-        topics.insert(topic.name.clone(), places.clone());
-        Ok(places)
+        let locations = Arc::new(locations);
+        topics.insert(topic.name.clone(), locations.clone());
+        Ok(locations)
     }
 
     /// The connection of that number to the node that leads a stream.
-    async fn connection(&self, place: &StreamLocation, number: usize) -> Result<Arc<Connection>, BrokerError> {
-        let addresses = self.control.addresses_for(place, number);
+    async fn connection(&self, location: &StreamLocation, number: usize) -> Result<Arc<Connection>, BrokerError> {
+        let addresses = self.admin.addresses_for(location, number);
         let key = (addresses[0].clone(), number);
         let mut connections = self.connections.lock().await;
         if let Some(connection) = connections.get(&key) {
@@ -206,7 +207,7 @@ impl RabbitmqStreamBroker {
             1 => name.clone(),
             _ => format!("{name}-{number}"),
         });
-        let connection = Connection::start(addresses, reference, session, self.connector.clone(), self.acks.recorder());
+        let connection = Publishing::start(addresses, reference, session, self.connector.clone(), self.acks.recorder());
         let connection = Arc::new(connection);
         connections.insert(key, connection.clone());
         Ok(connection)

@@ -1,10 +1,10 @@
-//! A publisher's messages that await their confirmation, found by publishing id.
+//! A publisher's messages without a confirmation, by publishing id.
 
 use std::collections::VecDeque;
 
 use crate::measure::SendTag;
 
-/// Publishing ids are given out without gaps, so that an id is a place in a queue.
+/// Publishing ids have no gaps, so that an id is an index of the queue.
 #[derive(Debug, Default)]
 pub struct Pending {
     /// The id of the queue's front.
@@ -50,23 +50,23 @@ impl Pending {
         self.messages.push_back(Entry { stamp, bytes: bytes as u32, joined, settled: false });
     }
 
-    /// The outcome of an id. One that is not known, or known already, is nobody's.
+    /// Settles an id. Ignores an id that is unknown or already settled.
     #[inline]
     pub fn settle(&mut self, id: u64, code: u16, settled: &mut Vec<Settled>) {
-        let Some(place) = id.checked_sub(self.first_id) else { return };
-        let Ok(mut place) = usize::try_from(place) else { return };
-        match self.messages.get_mut(place) {
+        let Some(index) = id.checked_sub(self.first_id) else { return };
+        let Ok(mut index) = usize::try_from(index) else { return };
+        match self.messages.get_mut(index) {
             Some(entry) if !entry.settled && !entry.joined => {
                 entry.settled = true;
                 settled.push(Settled { stamp: entry.stamp, bytes: entry.bytes, code });
             }
             _ => return,
         }
-        while let Some(before) = place.checked_sub(1)
+        while let Some(before) = index.checked_sub(1)
             && let Some(entry) = self.messages.get_mut(before)
             && entry.joined
         {
-            place = before;
+            index = before;
             entry.settled = true;
             settled.push(Settled { stamp: entry.stamp, bytes: entry.bytes, code });
         }

@@ -1,19 +1,20 @@
 //! A sender to one topic: a stream, or the streams of a super stream.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::body::Writer;
 use super::codec::command::{MESSAGE_BYTES, PUBLISH_BYTES, Publish, SUB_ENTRY_BYTES, record};
 use super::config::Compression;
-use super::connection::{Connection, ConnectionLost, Offered, Writing};
+use super::connection::{Connection, PublisherLost, Writing};
 use super::routing;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 use crate::measure::SendTag;
+use crate::net::session::Offer;
 
-/// Each refusal takes so long at least, so that a stream which is gone keeps no core busy with failures.
+/// The least time of a failed submission, so that a deleted stream does not keep a core busy with failures.
 const REFUSAL: Duration = Duration::from_millis(5);
 
 /// A sender to one topic, over connections it shares with others.
@@ -29,14 +30,14 @@ pub struct RabbitmqStreamProducer {
     routes: Vec<usize>,
 }
 
-/// The way to one stream.
+/// A publisher of one stream.
 #[derive(Clone)]
 pub(super) struct StreamPublisher {
     pub connection: Arc<Connection>,
     pub publisher: u8,
 }
 
-/// Several messages made one entry, before the connection is held.
+/// Several messages as one entry, built before the connection is locked.
 struct SubEntries {
     most: usize,
     compression: Compression,
@@ -56,7 +57,7 @@ struct SubEntry {
     compressed: usize,
 }
 
-/// What became of a batch that was offered.
+/// The result of writing a batch.
 enum Handed {
     Taken(usize),
     TooLarge { bytes: usize, most: usize },
@@ -103,23 +104,12 @@ impl RabbitmqStreamProducer {
         self.routes.len()
     }
 
-    /// Offers the beginning of a batch to the connection it goes over.
-    fn hand_over(&self, batch: &[Outgoing<'_>]) -> (Offered, Handed) {
-        let first = &self.publishers[self.routes.first().copied().unwrap_or(0)];
-        let mut handed = Handed::Taken(0);
-        let offered = first.connection.offer(|writing| {
-            handed = self.write(batch, writing)?;
-            Ok(())
-        });
-        (offered, handed)
-    }
-
-    fn write(&self, batch: &[Outgoing<'_>], writing: &mut Writing<'_>) -> Result<Handed, ConnectionLost> {
+    fn write(&self, batch: &[Outgoing<'_>], writing: &mut Writing<'_>) -> Result<Handed, PublisherLost> {
         if let Some(sub_entries) = &self.sub_entries {
             return sub_entries.write(writing);
         }
         let writer = &*self.writer;
-        let most = writing.frame_max - PUBLISH_BYTES - MESSAGE_BYTES;
+        let most = writing.frame_max() - PUBLISH_BYTES - MESSAGE_BYTES;
         let mut taken = 0;
         for (number, outgoing) in batch.iter().enumerate() {
             let bytes = writer.length(outgoing);
@@ -129,7 +119,7 @@ impl RabbitmqStreamProducer {
                 }
                 break;
             }
-            // Where all go to the same stream, the first tells of all.
+            // If all go to the same stream, the first message's publisher is that of all.
             if (number == 0 || !self.routes.is_empty())
                 && let Some(lost) = writing.lost(self.publisher(number))
             {
@@ -198,7 +188,7 @@ fn write_frames<'a>(
     messages: impl Iterator<Item = &'a Outgoing<'a>>,
     writing: &mut Writing<'_>,
 ) {
-    let frame_max = writing.frame_max;
+    let frame_max = writing.frame_max();
     let (out, pending) = writing.parts(publisher);
     let mut publish = Publish::begin(out, publisher);
     for outgoing in messages {
@@ -253,11 +243,11 @@ impl SubEntries {
     }
 
     /// Writes all of them, or nothing if one of their streams is lost.
-    fn write(&self, writing: &mut Writing<'_>) -> Result<Handed, ConnectionLost> {
+    fn write(&self, writing: &mut Writing<'_>) -> Result<Handed, PublisherLost> {
         if let Some(lost) = self.entries.iter().find_map(|entry| writing.lost(entry.publisher)) {
             return Err(lost.clone());
         }
-        let frame_max = writing.frame_max;
+        let frame_max = writing.frame_max();
         let (mut members, mut content) = (&self.members[..], &self.content[..]);
         let mut entries = self.entries.iter().peekable();
         while let Some(publisher) = entries.peek().map(|entry| entry.publisher) {
@@ -287,7 +277,7 @@ impl SubEntries {
 }
 
 fn too_large(bytes: usize, most: usize) -> SubmitError {
-    let message = format!("a message of {bytes} bytes, where the server takes {most} in a frame");
+    let message = format!("a message of {bytes} bytes is larger than the {most} that fit into a frame of the server");
     SubmitError { class: FailureClass::TooLarge, message }
 }
 
@@ -295,7 +285,7 @@ impl Producer for RabbitmqStreamProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         let Some(first) = batch.first() else { return Ok(0) };
         if !self.writer.takes(first) {
-            let message = "binary bodies have no place for what consumers verify: leave `[consumers]` out, take payloads \
+            let message = "binary bodies cannot carry the trace header that consumers verify: leave `[consumers]` out, take payloads \
                            of 32 bytes or more, or set `broker.rabbitmq-stream.body` to \"amqp\"";
             return Err(SubmitError { class: FailureClass::Other, message: message.to_owned() });
         }
@@ -303,36 +293,17 @@ impl Producer for RabbitmqStreamProducer {
         let batch = &batch[..routed];
         let gathered = self.gather(batch)?;
         let batch = &batch[..gathered];
-        let connection = self.publishers[self.routes.first().copied().unwrap_or(0)].connection.clone();
-        let mut waiting_since = None;
-        loop {
-            // Made before the attempt, so that room made in between is not missed.
-            let room = connection.room();
-            match self.hand_over(batch) {
-                (Offered::Taken, Handed::Taken(count)) => {
-                    if let Some(since) = waiting_since {
-                        connection.waited(Instant::elapsed(&since));
-                    }
-                    return Ok(count);
-                }
-                (Offered::Taken, Handed::TooLarge { bytes, most }) => return Err(too_large(bytes, most)),
-                (Offered::NoRoom, _) => {
-                    waiting_since.get_or_insert_with(Instant::now);
-                    room.await;
-                }
-                (Offered::ConnectionLost(lost), _) => {
-                    let left = match lost.for_good {
-                        true => Duration::ZERO,
-                        false => self.reconnect.saturating_sub(lost.since.elapsed()),
-                    };
-                    if left.is_zero() {
-                        sleep(REFUSAL).await;
-                        return Err(SubmitError { class: lost.class, message: lost.reason });
-                    }
-                    if timeout(left, room).await.is_err() {
-                        return Err(SubmitError { class: lost.class, message: lost.reason });
-                    }
-                }
+        let producer = &*self;
+        let connection = &producer.publishers[producer.routes.first().copied().unwrap_or(0)].connection;
+        let written = connection.submit(self.reconnect, |_, state, out| {
+            producer.write(batch, &mut Writing { out, state }).map_or_else(Offer::Lost, Offer::Taken)
+        });
+        match written.await {
+            Ok(Handed::Taken(count)) => Ok(count),
+            Ok(Handed::TooLarge { bytes, most }) => Err(too_large(bytes, most)),
+            Err(error) => {
+                sleep(REFUSAL).await;
+                Err(error)
             }
         }
     }

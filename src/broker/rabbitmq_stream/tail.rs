@@ -1,7 +1,7 @@
-//! Where a stream ends, as an offset: what `last` and `next` mean at the moment of the subscription.
+//! The offset of `last` and `next` at the moment of the subscription.
 //!
-//! Both are words for a place that moves. A subscription that is made again, on a new connection, must go on from where the
-//! first one began or got to, so they are made numbers once.
+//! Both move with the stream. A subscription that is repeated on a new connection must continue where the first one was, so
+//! they are resolved to an offset once.
 
 use super::codec::chunk::Chunk;
 use super::codec::command::{self, Offset, Request, read_numbers};
@@ -9,15 +9,15 @@ use super::codec::frame::Frame;
 use super::connect::{Connector, Session};
 use super::error::ConnectError;
 
-/// The id of the only subscription while this asks.
+/// The id of the temporary subscription.
 const SUBSCRIPTION: u8 = 0;
 
-/// The offset that `from` stands for now; `None`: it means the same at any time.
+/// The offset that `from` means now; `None`: it means the same at any time.
 ///
 /// The session must have no subscriptions.
 ///
 /// # Errors
-/// When the server does not answer in time or refuses something.
+/// When the server does not respond in time or refuses a request.
 pub async fn locate(
     connector: &Connector,
     session: &mut Session,
@@ -31,7 +31,7 @@ pub async fn locate(
     let committed = read_numbers(&stats)?.into_iter().find(|(name, _)| name == "committed_chunk_id");
     // Of an empty stream it is -1.
     let Some(committed) = committed.and_then(|(_, offset)| u64::try_from(offset).ok()) else { return Ok(Some(0)) };
-    // Only the chunk itself says how many messages it has, and so where the next one will be.
+    // Only the chunk itself has the count of its messages, which gives the next offset.
     let subscribe = Request::subscribe(SUBSCRIPTION, stream, Offset::Last, 0);
     connector.within(session.request(&subscribe, "the subscription")).await?;
     command::credit(&mut session.write_buffer.bytes, SUBSCRIPTION, 1);

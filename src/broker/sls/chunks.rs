@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 /// Bytes of a piece: small beside a batch, large beside a log.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Room that what closes a group finds after its logs, so that the buffer does not double for it.
+/// Space for the bytes that close a group, so that the buffer does not double for them.
 const CLOSING_BYTES: usize = 4 << 10;
 
 /// Bytes that are appended to until they are gathered.
@@ -48,7 +48,7 @@ impl Chunks {
     }
 }
 
-/// Pieces between two uses. There are no more than have once been in use at the same time.
+/// Unused pieces: at most as many as were once in use at the same time.
 #[derive(Default)]
 pub struct SparePieces(Mutex<Vec<Vec<u8>>>);
 

@@ -1,7 +1,7 @@
-//! Compresses batches, in as many places at once as there are cores.
+//! Compresses batches with as many compressors as there are cores.
 //!
-//! What compressing takes, a buffer for a whole batch and one for what becomes of it, belongs to the place and not to the
-//! worker: more workers than cores compress no faster, and would only hold more memory.
+//! The buffers for a whole batch and its compressed form belong to the compressor and not to the worker: more workers than
+//! cores do not compress faster, and would only hold more memory.
 
 use std::num::NonZero;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -12,35 +12,35 @@ use bytes::Bytes;
 use super::config::Compression;
 
 /// The buffer for what is compressed grows in steps of this, for bodies differ by little.
-const ROOM_STEP_BYTES: usize = 1 << 20;
+const OUTPUT_STEP_BYTES: usize = 1 << 20;
 
-/// The places at which batches are compressed.
+/// The compressors that all workers share.
 pub struct Compressors {
     idle: Mutex<Vec<Compressor>>,
     returned: Condvar,
 }
 
-/// A place's memory, kept from one batch to the next.
+/// Buffers that are kept from one batch to the next.
 #[derive(Default)]
 struct Compressor {
     body: Vec<u8>,
-    room: Vec<u8>,
+    output: Vec<u8>,
 }
 
 impl Default for Compressors {
     fn default() -> Self {
-        let places = thread::available_parallelism().map_or(1, NonZero::get);
-        Compressors { idle: Mutex::new((0..places).map(|_| Compressor::default()).collect()), returned: Condvar::new() }
+        let count = thread::available_parallelism().map_or(1, NonZero::get);
+        Compressors { idle: Mutex::new((0..count).map(|_| Compressor::default()).collect()), returned: Condvar::new() }
     }
 }
 
 impl Compressors {
     /// Lets `fill` write a body and compresses it: the body as it is sent, and its size before. Waits, blocking its thread,
-    /// while all places are in use.
+    /// while all compressors are in use.
     ///
     /// # Errors
     /// The compressor's.
-    pub fn compressor(
+    pub fn compress(
         &self,
         compression: Compression,
         fill: impl FnOnce(&mut Vec<u8>),
@@ -65,15 +65,15 @@ impl Compressor {
             Compression::Lz4 => lz4_flex::block::get_maximum_output_size(self.body.len()),
             Compression::Zstd => zstd::zstd_safe::compress_bound(self.body.len()),
         };
-        if self.room.len() < most {
+        if self.output.len() < most {
             // New memory that is zero already costs nothing until it is written to, and most of it never is.
-            self.room = vec![0; most.next_multiple_of(ROOM_STEP_BYTES)];
+            self.output = vec![0; most.next_multiple_of(OUTPUT_STEP_BYTES)];
         }
         let size = match compression {
-            Compression::Zstd => zstd::bulk::compress_to_buffer(&self.body, &mut self.room, 1)?,
-            _ => lz4_flex::block::compress_into(&self.body, &mut self.room).map_err(io::Error::other)?,
+            Compression::Zstd => zstd::bulk::compress_to_buffer(&self.body, &mut self.output, 1)?,
+            _ => lz4_flex::block::compress_into(&self.body, &mut self.output).map_err(io::Error::other)?,
         };
-        Ok(Bytes::copy_from_slice(&self.room[..size]))
+        Ok(Bytes::copy_from_slice(&self.output[..size]))
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
         for repeats in [100, 100_000, 1] {
             let text = b"content_key_1abcdefgh".repeat(repeats);
             for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
-                let (sent, size) = compressors.compressor(compression, |body| body.extend(&text)).unwrap();
+                let (sent, size) = compressors.compress(compression, |body| body.extend(&text)).unwrap();
                 let back = match compression {
                     Compression::None => sent.to_vec(),
                     Compression::Lz4 => lz4_flex::block::decompress(&sent, size).unwrap(),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn more_threads_than_places_all_have_their_turn() {
+    fn more_threads_than_compressors_all_have_their_turn() {
         let compressors = Compressors { idle: Mutex::new(vec![Compressor::default()]), returned: Condvar::new() };
         thread::scope(|scope| {
             for number in 0..8_u8 {
@@ -107,7 +107,7 @@ mod tests {
                 scope.spawn(move || {
                     for _ in 0..50 {
                         let (sent, _) =
-                            compressors.compressor(Compression::Lz4, |body| body.extend([number; 1000])).unwrap();
+                            compressors.compress(Compression::Lz4, |body| body.extend([number; 1000])).unwrap();
                         assert_eq!(lz4_flex::block::decompress(&sent, 1000).unwrap(), [number; 1000]);
                     }
                 });

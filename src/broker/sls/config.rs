@@ -14,7 +14,7 @@ pub const MOST_BATCH_BYTES: usize = 8 << 20;
 /// Most logs of one request.
 pub const MOST_BATCH_LOGS: usize = 40_960;
 
-/// What the embedded endpoint is told as credentials when the scenario gives none.
+/// The embedded endpoint's credentials when the scenario gives none.
 pub const EMBEDDED_KEY: (&str, &str) = ("brokermark", "brokermark");
 
 /// How the producer collects, sends and tries again. The names and defaults are those of the service's own Java producer.
@@ -34,7 +34,7 @@ pub struct SlsOptions {
     pub signature: SignatureVersion,
     /// What version 4 signs for, `cn-hangzhou`.
     pub region: Option<String>,
-    /// Bytes of logs that may wait for their outcome.
+    /// Bytes of logs without an outcome.
     #[serde(deserialize_with = "size")]
     pub total_size: usize,
     /// A batch of this size leaves.
@@ -45,7 +45,7 @@ pub struct SlsOptions {
     /// A batch of this age leaves.
     #[serde(deserialize_with = "duration")]
     pub linger: Duration,
-    /// How long a sender waits for room in `total_size`.
+    /// How long a producer waits for space in `total_size`.
     #[serde(deserialize_with = "duration")]
     pub max_block: Duration,
     /// Threads that compress and post; each has one request in flight.
@@ -56,11 +56,11 @@ pub struct SlsOptions {
     pub backoff: Duration,
     #[serde(deserialize_with = "duration")]
     pub max_backoff: Duration,
-    /// How long an answer is waited for.
+    /// How long the service may take to respond.
     #[serde(deserialize_with = "duration")]
     pub request_timeout: Duration,
     pub compression: Compression,
-    /// How often a consumer looks for new logs while there are none.
+    /// How often a consumer that is up to date asks for new logs.
     #[serde(deserialize_with = "duration")]
     pub pull_interval: Duration,
     /// Of `address = "embedded"`.
@@ -112,7 +112,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// As in `x-log-compresstype`; none: no such header.
+    /// The value of `x-log-compresstype`; `None`: the header is omitted.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Compression::None => None,

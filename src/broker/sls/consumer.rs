@@ -1,6 +1,6 @@
 //! A member of a group: reads its share of a store's shards, in turn.
 //!
-//! The service keeps a place for nobody who does not ask for it, so a group is nothing but its members' own cursors.
+//! The service stores no offsets for these consumers: a group is its members' own cursors.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::admin::Admin;
 use super::codec::{Malformed, groups, logs, rebuild};
 use super::error::ServiceError;
-use super::service::Service;
 use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
 use crate::limits::TRACE_HEADER_NAME;
 use crate::measure::TRACE_HEADER_BYTES;
@@ -32,16 +32,16 @@ pub struct SlsConsumer {
 }
 
 impl SlsConsumer {
-    /// Reads `shards` of `store` from their places on.
-    pub fn start(service: Service, store: String, shards: Vec<(u32, String)>, interval: Duration) -> Self {
+    /// Reads `shards` of `store` from their cursors on.
+    pub fn start(admin: Admin, store: String, shards: Vec<(u32, String)>, interval: Duration) -> Self {
         let (sender, answers) = mpsc::channel(ANSWERS_AHEAD);
-        let reader = tokio::spawn(read(service, store, shards, interval, sender));
+        let reader = tokio::spawn(read(admin, store, shards, interval, sender));
         SlsConsumer { answers, next: None, partitions: HashMap::new(), payload: Vec::new(), reader }
     }
 }
 
 async fn read(
-    mut service: Service,
+    mut admin: Admin,
     store: String,
     mut shards: Vec<(u32, String)>,
     interval: Duration,
@@ -50,7 +50,7 @@ async fn read(
     loop {
         let mut idle = true;
         for (shard, cursor) in &mut shards {
-            let answered = match service.pull(&store, *shard, cursor).await {
+            let answered = match admin.pull(&store, *shard, cursor).await {
                 Ok(pulled) => {
                     *cursor = pulled.next;
                     if pulled.list.is_empty() {
@@ -97,7 +97,7 @@ impl Consumer for SlsConsumer {
             let new = partitions.len() as u32;
             let partition = *partitions.entry((shard, pack.into())).or_insert(new);
             logs(&group, |contents| {
-                let (contents, envelope) = without_envelope(contents);
+                let (contents, envelope) = without_trace_header(contents);
                 payload.clear();
                 rebuild(payload, group.topic, group.source, contents.iter().copied());
                 let envelope = envelope.as_ref().map(|bytes| &bytes[..]);
@@ -123,7 +123,7 @@ fn damaged(malformed: Malformed) -> ReceiveError {
 type Contents<'a, 'b> = &'b [(&'a [u8], &'a [u8])];
 
 /// The engine's own header is the last field, if the log has it.
-fn without_envelope<'a, 'b>(contents: Contents<'a, 'b>) -> (Contents<'a, 'b>, Option<[u8; TRACE_HEADER_BYTES]>) {
+fn without_trace_header<'a, 'b>(contents: Contents<'a, 'b>) -> (Contents<'a, 'b>, Option<[u8; TRACE_HEADER_BYTES]>) {
     if let Some(((key, value), rest)) = contents.split_last()
         && *key == TRACE_HEADER_NAME.as_bytes()
         && let Some(envelope) = unhex(value)

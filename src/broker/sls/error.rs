@@ -1,6 +1,6 @@
-//! What a request's failure means: whether it is worth another try, and what class it is of.
+//! Errors of requests: whether another attempt may succeed, and their failure classes.
 
-use super::http::{HttpError, HttpResponse};
+use super::connect::{HttpError, HttpResponse};
 use crate::broker::FailureClass;
 
 /// Why a request failed.
@@ -12,7 +12,7 @@ pub struct ServiceError {
     pub message: String,
 }
 
-/// What the service's own producers try again, besides the network's errors.
+/// Errors after which the service's own producers send again, besides network errors.
 const RETRIABLE: [&str; 11] = [
     "unauthorized",
     "writequotaexceed",
@@ -32,28 +32,28 @@ impl ServiceError {
         ServiceError { code: code.to_owned(), message: message.into() }
     }
 
-    /// As documentation and servers differ in capitals and in a final `s` (`ProjectNotExist`), so does this not.
+    /// Ignores case and a final `s`, in which documentation and servers differ (`ProjectNotExist`).
     fn is(&self, codes: &[&str]) -> bool {
         let code = self.code.to_ascii_lowercase();
         codes.iter().any(|known| code == *known || code.strip_suffix('s') == Some(known))
     }
 
-    /// Whether another try may succeed.
+    /// Whether another attempt may succeed.
     pub fn is_retriable(&self) -> bool {
         self.is(&RETRIABLE) || self.is(&["networkerror"])
     }
 
-    /// Whether the service takes no more for now.
+    /// Whether a quota is exceeded.
     pub fn is_quota(&self) -> bool {
         self.is(&["writequotaexceed", "shardwritequotaexceed", "exceedquota"])
     }
 
-    /// Whether the store, or its project, is not there.
+    /// Whether the store, or its project, does not exist.
     pub fn is_unknown_store(&self) -> bool {
         self.is(&["logstorenotexist", "projectnotexist"])
     }
 
-    /// Whether the service does not know or does not let in who asks.
+    /// Whether the service refuses the credentials.
     pub fn is_authorisation(&self) -> bool {
         self.is(&["unauthorized", "signaturenotmatch"])
     }
@@ -71,38 +71,38 @@ impl ServiceError {
 }
 
 impl From<HttpError> for ServiceError {
-    fn from(trouble: HttpError) -> Self {
-        let code = match &trouble {
+    fn from(error: HttpError) -> Self {
+        let code = match &error {
             HttpError::Unreachable(_) | HttpError::Lost(_) => "NetworkError",
             HttpError::Timeout(_) => "SocketTimeout",
         };
-        ServiceError::new(code, trouble.to_string())
+        ServiceError::new(code, error.to_string())
     }
 }
 
-/// The answer, if the service did what it was asked. An answer without its request id is none of the service's.
+/// The response, if the request succeeded. A response without a request id is not from the service.
 ///
 /// # Errors
-/// The service's code and words, or `BadResponse`.
-pub fn accepted(answer: HttpResponse) -> Result<HttpResponse, ServiceError> {
-    let identified = !answer.header("x-log-requestid").is_empty();
-    if answer.status == 200 {
+/// The service's code and message, or `BadResponse`.
+pub fn accepted(response: HttpResponse) -> Result<HttpResponse, ServiceError> {
+    let identified = !response.header("x-log-requestid").is_empty();
+    if response.status == 200 {
         return match identified {
-            true => Ok(answer),
+            true => Ok(response),
             false => Err(ServiceError::new("BadResponse", "status 200, but without the service's request id")),
         };
     }
     #[derive(serde::Deserialize)]
-    struct Said {
+    struct ErrorBody {
         #[serde(rename = "errorCode")]
         code: String,
         #[serde(rename = "errorMessage", default)]
         message: String,
     }
-    match serde_json::from_slice::<Said>(&answer.body) {
-        Ok(said) => Err(ServiceError { code: said.code, message: said.message }),
+    match serde_json::from_slice::<ErrorBody>(&response.body) {
+        Ok(body) => Err(ServiceError { code: body.code, message: body.message }),
         Err(_) => {
-            Err(ServiceError::new("BadResponse", format!("status {} without the service's error", answer.status)))
+            Err(ServiceError::new("BadResponse", format!("status {} without the service's error", response.status)))
         }
     }
 }
@@ -124,8 +124,8 @@ mod tests {
             ("PostBodyTooLarge", false, FailureClass::TooLarge),
             ("PostBodyInvalid", false, FailureClass::Refused),
         ] {
-            let fault = ServiceError::new(code, "");
-            assert_eq!((fault.is_retriable(), fault.class()), (retriable, class), "{code}");
+            let error = ServiceError::new(code, "");
+            assert_eq!((error.is_retriable(), error.class()), (retriable, class), "{code}");
         }
     }
 }

@@ -3,25 +3,27 @@
 //! What this broker measures *is* the producer: it does what the service's Java producer does, with the same settings.
 //!
 //! - `config`: the `[broker.sls]` table.
-//! - `producer`: what the engine's tasks hold; encodes and takes the budget.
-//! - `accumulator`, `queue`, `worker`: batches, what waits to be sent, and the threads that send it.
-//! - `chunks`, `compressor`: a batch's memory while it is collected, and while it is compressed.
-//! - `consumer`: reads back what was written.
+//! - `admin`: log stores, their shards, and reading.
+//! - `connect`, `sign`: one HTTP request and its response; its signature.
 //! - `codec`: the protobuf of logs.
-//! - `http`, `sign`, `fault`, `service`: one request and its answer; what may be asked.
+//! - `producer`: encodes logs and takes their size from the budget.
+//! - `batch`, `accumulator`, `queue`, `worker`: batches, how they are collected, and the threads that send them.
+//! - `chunks`, `compressor`: a batch's memory while it is collected and while it is compressed.
+//! - `consumer`: reads the logs back.
+//! - `error`: the service's errors and their classes.
 
 mod accumulator;
+mod admin;
 mod batch;
 mod chunks;
 mod codec;
 mod compressor;
 mod config;
+mod connect;
 mod consumer;
 mod error;
-mod http;
 mod producer;
 mod queue;
-mod service;
 mod sign;
 mod worker;
 
@@ -34,13 +36,14 @@ use md5::{Digest, Md5};
 use tokio::sync::watch;
 
 use self::accumulator::{Accumulator, Limits};
+use self::admin::Admin;
 use self::codec::Tag;
+use self::config::Credentials;
 pub use self::config::SlsOptions;
+use self::connect::{Client, Endpoint};
 use self::consumer::SlsConsumer;
 use self::error::ServiceError;
-use self::http::{Client, Endpoint};
 use self::producer::SlsProducer;
-use self::service::Service;
 use self::sign::{Signer, hex};
 use self::worker::{Traffic, Worker};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
@@ -48,7 +51,7 @@ use crate::emulator::sls::{Emulator, Entrance, Key};
 use crate::net::backoff::Backoff;
 use crate::scenario::{Capabilities, Descriptor, StartFrom};
 
-/// How long a new store may take until its shards are there.
+/// How often a new store is checked for its shards.
 const STORE_POLL: Duration = Duration::from_millis(200);
 
 /// Letters of a log store's name.
@@ -72,8 +75,8 @@ pub struct SlsBroker {
 }
 
 impl SlsBroker {
-    fn service(&self) -> Service {
-        Service::new(Client::new(self.endpoint.clone(), self.signer.clone(), self.timeout))
+    fn admin(&self) -> Admin {
+        Admin::new(Client::new(self.endpoint.clone(), self.signer.clone(), self.timeout))
     }
 }
 
@@ -106,18 +109,8 @@ impl Broker for SlsBroker {
         let refused = |reason: String| BrokerError::Configuration { broker: "sls", reason };
         let options = SlsOptions::read(setup.config.options.clone()).map_err(|error| refused(error.to_string()))?;
         let credentials = options.credentials(&setup.config)?;
-        let embedded = match setup.config.is_embedded() {
-            true => {
-                let key = Key {
-                    id: credentials.key_id.clone(),
-                    secret: credentials.key_secret.clone(),
-                    security_token: credentials.security_token.clone(),
-                };
-                let entrance = Entrance { listen: "127.0.0.1:0".to_owned(), key: Some(key), tls: None };
-                Some(Emulator::start(&options.emulator, entrance).map_err(refused)?)
-            }
-            false => None,
-        };
+        let embedded = setup.config.is_embedded().then(|| start_emulator(&options, &credentials));
+        let embedded = embedded.transpose().map_err(refused)?;
         let address = match (&embedded, setup.config.addresses.first()) {
             (Some(embedded), _) => embedded.address().to_string(),
             (None, Some(address)) => address.clone(),
@@ -128,17 +121,15 @@ impl Broker for SlsBroker {
         let endpoint = Arc::new(endpoint);
         let region = options.region.clone().unwrap_or_default();
         let signer = Arc::new(Signer { credentials, version: options.signature, region });
-        let mut service = Service::new(Client::new(endpoint.clone(), signer.clone(), setup.timeout));
-        service.check().await.map_err(|fault| unusable(&fault, &endpoint.address))?;
-
+        let mut admin = Admin::new(Client::new(endpoint.clone(), signer.clone(), setup.timeout));
+        admin.check().await.map_err(|error| unusable(&error, &endpoint.address))?;
         let limits = Limits { bytes: options.batch_size, logs: options.batch_count, linger: options.linger };
         let tags =
             setup.headers.iter().map(|(key, value)| Tag { key: key.clone().into(), value: value.clone().into() });
         let accumulator = Arc::new(Accumulator::new(options.total_size, limits, tags.collect(), setup.run_id.clone()));
         let traffic = Arc::new(Traffic::default());
         let (stop, stopped) = watch::channel(false);
-        let mut workers = Vec::with_capacity(options.io_threads);
-        for number in 0..options.io_threads {
+        let worker = |number| {
             let worker = Worker {
                 accumulator: accumulator.clone(),
                 traffic: traffic.clone(),
@@ -149,9 +140,9 @@ impl Broker for SlsBroker {
                 backoff: Backoff::new(options.backoff, options.max_backoff),
                 stop: stopped.clone(),
             };
-            let started = worker.start(number);
-            workers.push(started.map_err(|error| refused(format!("no thread for `io_threads`: {error}")))?);
-        }
+            worker.start(number).map_err(|error| refused(format!("no thread for `io_threads`: {error}")))
+        };
+        let workers = (0..options.io_threads).map(worker).collect::<Result<Vec<_>, _>>()?;
         let swept = accumulator.clone();
         let sweeper = tokio::spawn(async move { swept.sweep().await });
         let identity = BrokerInfo {
@@ -159,7 +150,6 @@ impl Broker for SlsBroker {
             broker: Some(format!("project {}", options.project)),
             embedded: embedded.is_some(),
         };
-        let timeout = setup.timeout;
         Ok(SlsBroker {
             accumulator,
             traffic,
@@ -169,7 +159,7 @@ impl Broker for SlsBroker {
             stop,
             workers,
             sweeper,
-            timeout,
+            timeout: setup.timeout,
             run_id: setup.run_id,
             identity,
             _embedded: embedded,
@@ -177,7 +167,7 @@ impl Broker for SlsBroker {
     }
 
     async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
-        let mut service = self.service();
+        let mut admin = self.admin();
         let failed = |topic: &str, action: &'static str, reason: String| BrokerError::Topic {
             topic: topic.to_owned(),
             action,
@@ -189,7 +179,7 @@ impl Broker for SlsBroker {
                 let reason = "a log store's name has 2 to 63 lower-case letters, digits, hyphens and underscores, and a letter or digit at both ends";
                 return Err(failed(name, "made", reason.to_owned()));
             }
-            let found = service.shards(&store).await.map_err(|fault| failed(name, "looked at", fault.to_string()))?;
+            let found = admin.shards(&store).await.map_err(|error| failed(name, "looked at", error.to_string()))?;
             match found {
                 Some(shards) if shards.len() != *partitions as usize => {
                     return Err(BrokerError::TopicMismatch {
@@ -200,20 +190,20 @@ impl Broker for SlsBroker {
                 }
                 Some(_) => {}
                 None => {
-                    let answer = service.create(&store, *partitions).await;
-                    answer.map_err(|fault| failed(name, "made", fault.to_string()))?;
+                    let response = admin.create(&store, *partitions).await;
+                    response.map_err(|error| failed(name, "made", error.to_string()))?;
                     created.push(name.clone());
                 }
             }
         }
-        // A new store is there a little later than the service says.
+        // A new store has shards a little later than the service responds.
         let deadline = Instant::now() + self.timeout;
         for name in created.iter() {
             let store = store_name(name, &self.run_id);
-            let shards = async |service: &mut Service| {
-                service.shards(&store).await.map_err(|fault| failed(name, "looked at", fault.to_string()))
+            let shards = async |admin: &mut Admin| {
+                admin.shards(&store).await.map_err(|error| failed(name, "looked at", error.to_string()))
             };
-            while shards(&mut service).await?.is_none_or(|shards| shards.is_empty()) {
+            while shards(&mut admin).await?.is_none_or(|shards| shards.is_empty()) {
                 if Instant::now() >= deadline {
                     return Err(failed(name, "made", format!("it has no shards within {:?}", self.timeout)));
                 }
@@ -231,23 +221,23 @@ impl Broker for SlsBroker {
 
     async fn consumer(&self, subscription: &Subscription) -> Result<SlsConsumer, BrokerError> {
         let store = &store_name(&subscription.topic.name, &self.run_id);
-        let failed = |fault: ServiceError| BrokerError::Topic {
+        let failed = |error: ServiceError| BrokerError::Topic {
             topic: store.clone(),
             action: "read",
-            reason: fault.to_string(),
+            reason: error.to_string(),
         };
-        let mut service = self.service();
-        let shards = service.shards(store).await.map_err(failed)?.unwrap_or_default();
+        let mut admin = self.admin();
+        let shards = admin.shards(store).await.map_err(failed)?.unwrap_or_default();
         let own = shards.into_iter().skip(subscription.member).step_by(subscription.members.max(1));
         let from = match subscription.from {
             StartFrom::Earliest => "begin",
             StartFrom::Latest => "end",
         };
-        let mut places = Vec::new();
+        let mut cursors = Vec::new();
         for shard in own {
-            places.push((shard, service.cursor(store, shard, from).await.map_err(failed)?));
+            cursors.push((shard, admin.cursor(store, shard, from).await.map_err(failed)?));
         }
-        Ok(SlsConsumer::start(service, store.clone(), places, self.options.pull_interval))
+        Ok(SlsConsumer::start(admin, store.clone(), cursors, self.options.pull_interval))
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -269,35 +259,46 @@ impl Broker for SlsBroker {
         let workers = std::mem::take(&mut self.workers);
         tokio::task::block_in_place(|| {
             for worker in workers {
-                // One that panicked has been told on standard error.
+                // A panic was printed on standard error.
                 let _ = worker.join();
             }
         });
-        let mut service = self.service();
+        let mut admin = self.admin();
         let mut result = Ok(());
         for topic in created {
-            if let Err(fault) = service.delete(&store_name(&topic, &self.run_id)).await {
-                result = Err(BrokerError::Topic { topic, action: "removed", reason: fault.to_string() });
+            if let Err(error) = admin.delete(&store_name(&topic, &self.run_id)).await {
+                result = Err(BrokerError::Topic { topic, action: "removed", reason: error.to_string() });
             }
         }
         result
     }
 }
 
-/// What a project refuses before anything is sent.
-fn unusable(fault: &ServiceError, address: &str) -> BrokerError {
-    let (address, reason) = (address.to_owned(), fault.to_string());
-    if fault.is_authorisation() {
+/// The endpoint that runs in this process, with the scenario's credentials.
+fn start_emulator(options: &SlsOptions, credentials: &Credentials) -> Result<Emulator, String> {
+    let key = Key {
+        id: credentials.key_id.clone(),
+        secret: credentials.key_secret.clone(),
+        security_token: credentials.security_token.clone(),
+    };
+    let entrance = Entrance { listen: "127.0.0.1:0".to_owned(), key: Some(key), tls: None };
+    Emulator::start(&options.emulator, entrance)
+}
+
+/// The error of a trial that cannot use the project.
+fn unusable(error: &ServiceError, address: &str) -> BrokerError {
+    let (address, reason) = (address.to_owned(), error.to_string());
+    if error.is_authorisation() {
         BrokerError::Authorisation { broker: "sls", address, reason }
-    } else if fault.is_unknown_store() {
+    } else if error.is_unknown_store() {
         BrokerError::Configuration { broker: "sls", reason }
     } else {
         BrokerError::Unreachable { broker: "sls", address, reason }
     }
 }
 
-/// What the store of a topic is called. Names that brokermark makes up begin with the run's id and are changed to what the
-/// service takes; a name that the scenario gives is never changed.
+/// The store of a topic. Names that brokermark chose begin with the run's id and are changed to fit the service's rules. A
+/// name that the scenario gives is never changed.
 fn store_name(topic: &str, run_id: &str) -> String {
     if !topic.starts_with(run_id) || is_store_name(topic) {
         return topic.to_owned();
@@ -307,13 +308,13 @@ fn store_name(topic: &str, run_id: &str) -> String {
     if name.len() <= MOST_NAME_LETTERS && is_store_name(&name) {
         return name;
     }
-    // The end tells topics of one run apart, and is short.
+    // The end of the name distinguishes topics of one run.
     let digest = hex(&Md5::digest(topic)[..8]);
     let kept: String = name.chars().filter(char::is_ascii).take(MOST_NAME_LETTERS - digest.len() - 3).collect();
     format!("b-{}-{digest}", kept.trim_matches('-'))
 }
 
-/// By the service's rules for names.
+/// Whether the service accepts the name.
 fn is_store_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     (2..=MOST_NAME_LETTERS).contains(&name.len())

@@ -1,6 +1,6 @@
 //! Signs requests: version 1 (HMAC-SHA1) and version 4 (HMAC-SHA256), as the service's API reference describes them.
 //!
-//! The vendor's own crate for this knows version 1 only and brings a calendar library this project does without.
+//! The vendor's own crate supports version 1 only, and depends on a calendar library.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,7 +33,7 @@ pub struct Unsigned<'a> {
 }
 
 impl Signer {
-    /// Adds the headers that say who sends the request and when, and prove it.
+    /// Adds the headers that identify the sender and the time, and the signature.
     pub fn sign(&self, request: &mut Unsigned<'_>, now: SystemTime) {
         if let Some(token) = &self.credentials.security_token {
             request.headers.push(("x-acs-security-token", token.clone()));

@@ -1,4 +1,4 @@
-//! The io workers: threads that close, compress and post batches, one request in flight each, and tell the outcomes.
+//! The io workers: threads that close, compress and post batches, one request in flight each, and record the outcomes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,15 @@ use super::accumulator::Accumulator;
 use super::batch::{Batch, Sealed};
 use super::codec::{PACK_TAG, close_group};
 use super::config::Compression;
+use super::connect::{Client, HttpRequest};
 use super::error::{ServiceError, accepted};
-use super::http::{Client, HttpRequest};
 use super::queue::Job;
 use crate::broker::Wire;
 use crate::measure::{AckRecorder, SendTag};
 use crate::net::backoff::Backoff;
 
-/// Most bytes of an answer to logs: it holds an error at most.
-const MOST_ANSWER_BYTES: usize = 64 << 10;
+/// Most bytes of a response to logs, which holds an error at most.
+const MOST_RESPONSE_BYTES: usize = 64 << 10;
 
 /// What crossed the wire since it was last asked for.
 #[derive(Default)]
@@ -60,7 +60,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts the worker on a thread of its own: compressing takes milliseconds, for which nothing else should wait.
+    /// Starts the worker on a thread of its own: compressing takes milliseconds, for which no other task should wait.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -88,22 +88,22 @@ impl Worker {
         }
     }
 
-    /// Closes and compresses a batch; `None` if that failed, which has been told.
+    /// Closes and compresses a batch. `None`: that failed, and its logs are recorded as failed.
     fn seal(&self, batch: Batch) -> Option<Sealed> {
         let Batch { group, body, logs, raw_bytes, taken_bytes, .. } = batch;
         let destination = &group.destination;
         let pack = group.next_pack();
         let tags = self.accumulator.tags.iter().map(|tag| (&tag.key[..], &tag.value[..]));
         let tags = tags.chain([(PACK_TAG, pack.as_bytes())]);
-        let pressed = self.accumulator.compressors.compressor(self.compression, |whole| {
+        let compressed = self.accumulator.compressors.compress(self.compression, |whole| {
             body.gather(whole, &self.accumulator.spare);
             close_group(whole, &destination.topic, &destination.source, tags);
         });
-        let (body, body_bytes) = match pressed {
-            Ok(pressed) => pressed,
+        let (body, body_bytes) = match compressed {
+            Ok(compressed) => compressed,
             Err(error) => {
-                let fault = ServiceError { code: "Compression".to_owned(), message: error.to_string() };
-                self.fail(logs, taken_bytes, &fault);
+                let error = ServiceError { code: "Compression".to_owned(), message: error.to_string() };
+                self.fail(logs, taken_bytes, &error);
                 return None;
             }
         };
@@ -139,13 +139,13 @@ impl Worker {
                 drop(acks);
                 self.accumulator.settle(sealed.logs, sealed.taken_bytes);
             }
-            Err(fault) if fault.is_retriable() && sealed.retries < self.retries => {
+            Err(error) if error.is_retriable() && sealed.retries < self.retries => {
                 let pause = sealed.backoff.failed();
                 sealed.retries += 1;
                 self.traffic.retried.fetch_add(1, Ordering::Relaxed);
                 self.accumulator.queue.push_again(sealed, Instant::now() + pause);
             }
-            Err(fault) => self.fail(sealed.logs, sealed.taken_bytes, &fault),
+            Err(error) => self.fail(sealed.logs, sealed.taken_bytes, &error),
         }
     }
 
@@ -158,26 +158,26 @@ impl Worker {
             headers.push(("x-log-compresstype", name.to_owned()));
         }
         let query = sealed.shard_hash.as_deref().map(|hash| [("key", hash)]);
-        let question = HttpRequest {
+        let request = HttpRequest {
             method: "POST",
             path: &sealed.path,
             query: query.as_ref().map_or(&[], |query| &query[..]),
             headers,
             body: sealed.body.clone(),
-            most_answer_bytes: MOST_ANSWER_BYTES,
+            most_response_bytes: MOST_RESPONSE_BYTES,
         };
         self.traffic.requests.fetch_add(1, Ordering::Relaxed);
-        let answer = self.client.ask(question).await.map_err(ServiceError::from).and_then(accepted);
-        if answer.as_ref().is_err_and(ServiceError::is_quota) {
+        let response = self.client.send(request).await.map_err(ServiceError::from).and_then(accepted);
+        if response.as_ref().is_err_and(ServiceError::is_quota) {
             self.traffic.quota_refusals.fetch_add(1, Ordering::Relaxed);
         }
-        answer.map(drop)
+        response.map(drop)
     }
 
-    fn fail(&self, logs: Vec<(SendTag, u32)>, taken_bytes: usize, fault: &ServiceError) {
+    fn fail(&self, logs: Vec<(SendTag, u32)>, taken_bytes: usize, error: &ServiceError) {
         let mut acks = self.recorder.batch();
         for &(stamp, _) in &logs {
-            acks.failed(stamp, fault.class(), || fault.to_string());
+            acks.failed(stamp, error.class(), || error.to_string());
         }
         drop(acks);
         self.accumulator.settle(logs, taken_bytes);

@@ -17,9 +17,10 @@ use self::recording::{Recording, Run};
 use super::Exit;
 use super::show::{View, summary};
 use crate::engine::{self, Interruption, TrialIdentity, run_scenario};
-use crate::evaluate::{assemble_failed, environment, mask_secrets};
+use crate::evaluate::{assemble_failed, environment};
 use crate::record::{CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, probe};
 use crate::scenario::{self, Plan, Trial, WhenInvalid, units};
+use crate::secrets::mask_arguments;
 
 #[derive(Debug, Args)]
 pub struct RunArguments {
@@ -90,7 +91,7 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn open(arguments: &'a RunArguments, plan: &Plan) -> Result<Self, DirectoryError> {
-        let command_line = mask_secrets(std::env::args());
+        let command_line = mask_arguments(std::env::args());
         let files = InputFile::read_all(&plan.payload_files)?;
         if let Some(path) = &arguments.resume {
             let resumed = RunDirectory::open_for_resume(path, &plan.text)?;

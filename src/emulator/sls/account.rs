@@ -19,7 +19,7 @@ struct Counted {
 }
 
 impl Account {
-    /// A request was answered with that error.
+    /// A request failed with that error.
     pub fn refused(&self, code: &'static str) {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         *counted.refused.entry(code).or_default() += 1;

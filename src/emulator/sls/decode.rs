@@ -42,7 +42,9 @@ pub fn unfold(body: &[u8], kind: &str, raw_size: usize) -> Result<Vec<u8>, Refus
         }
     };
     if found != raw_size {
-        return Err(broken(format!("the body unfolds to {found} bytes, but x-log-bodyrawsize says {raw_size}")));
+        return Err(broken(format!(
+            "the body has {found} bytes without compression, but x-log-bodyrawsize is {raw_size}"
+        )));
     }
     raw.truncate(raw_size);
     Ok(raw)
@@ -107,7 +109,7 @@ fn pair(pair: &[u8]) -> Result<usize, &'static str> {
         match cursor.key()? {
             (1, 2) => key = Some(cursor.chunk()?.len()),
             (2, 2) => value = Some(cursor.chunk()?.len()),
-            (1 | 2, _) => return Err("a key or a value is no text"),
+            (1 | 2, _) => return Err("a key or a value is not text"),
             (_, kind) => cursor.skip(kind)?,
         }
     }

@@ -21,13 +21,13 @@ pub enum FaultKind {
     Unauthorized,
     /// 502 with a page instead of the service's error.
     Garbage,
-    /// 200 without a request id: not this service's answer, and nothing was accepted.
+    /// 200 without a request id: nothing was accepted.
     NoRequestId,
-    /// No answer.
+    /// No response.
     Timeout,
-    /// The connection ends without an answer.
+    /// The connection ends without a response.
     Reset,
-    /// The logs are accepted, then the connection ends: whoever tries again writes them twice.
+    /// The logs are accepted, then the connection ends: another attempt writes them twice.
     AcceptedReset,
     /// 400 `PostBodyInvalid`, which no retry would help.
     Invalid,
@@ -70,8 +70,9 @@ impl FromStr for FaultRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("\"{text}\" is no fault: write `quota=0.05` for a share, or `reset@3,7` for requests by number");
+        let wrong = || {
+            format!("\"{text}\" is not a fault: write `quota=0.05` for a share, or `reset@3,7` for requests by number")
+        };
         let kind = |name: &str| <FaultKind as clap::ValueEnum>::from_str(name, false).map_err(|_| wrong());
         if let Some((name, share)) = text.split_once('=') {
             let share: f64 = share.parse().map_err(|_| wrong())?;

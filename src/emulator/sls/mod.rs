@@ -4,9 +4,9 @@
 //! It shares no code with the producer it is there to judge: signatures, protobuf and compression are read here in their own
 //! way, from the service's documentation.
 //!
-//! - `options`: what it is told to do.
+//! - `options`: its settings.
 //! - `server`: connections, with bounds on all that a client may cost.
-//! - `request`: from a request to its answer.
+//! - `request`: the response to a request.
 //! - `signature`: signatures.
 //! - `decode`: bodies of logs.
 //! - `stores`: log stores, their shards and their quota.

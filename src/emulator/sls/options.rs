@@ -1,4 +1,4 @@
-//! What the endpoint is told to do: `[broker.sls.emulator]`, and the arguments of `brokermark emulate sls`.
+//! The endpoint's settings: `[broker.sls.emulator]`, and the arguments of `brokermark emulate sls`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::scenario::units::{Rate, parse_rate};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EmulatorOptions {
-    /// Bytes per second that each shard takes; `None`: as many as come.
+    /// Bytes per second that each shard takes; `None`: any number.
     #[serde(deserialize_with = "shard_rate")]
     pub shard_rate: Option<f64>,
     /// Which bytes those are.
@@ -84,7 +84,7 @@ pub enum Basis {
 /// `5MB/s`, in bytes per second.
 ///
 /// # Errors
-/// A sentence that says how a rate is written.
+/// A sentence that explains how to write a rate.
 pub fn parse_shard_rate(text: &str) -> Result<f64, String> {
     match parse_rate(text).map_err(|error| error.to_string())? {
         Rate::BytesPerSecond(rate) => Ok(rate),

@@ -1,4 +1,4 @@
-//! From a request to its answer.
+//! The response to a request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,19 +18,19 @@ use super::options::{EmulatorOptions, Key};
 use super::signature::{Asked, SignatureCheck};
 use super::stores::{MOST_SHARDS, NotMade, Store, Stores, Written};
 
-/// How long a request that gets no answer is held.
+/// How long a request without a response is held.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// Groups in one answer, and their bytes unless it is a single one.
+/// Most groups of one response, and most bytes of several groups.
 const MOST_GROUPS: usize = 1000;
 const MOST_READ_BYTES: usize = 8 << 20;
 
-/// The connection ends without an answer.
+/// The connection ends without a response.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer, on purpose")]
+#[error("no response, on purpose")]
 pub struct Silence;
 
-type Answer = Response<Full<Bytes>>;
+type Reply = Response<Full<Bytes>>;
 
 /// Everything behind the connections.
 pub struct Endpoint {
@@ -38,7 +38,7 @@ pub struct Endpoint {
     stores: Stores,
     faults: Faults,
     account: Account,
-    answers: AtomicU64,
+    responses: AtomicU64,
     patience: Duration,
 }
 
@@ -49,14 +49,14 @@ impl Endpoint {
             stores: Stores::new(options),
             faults: Faults::new(&options.faults),
             account: Account::default(),
-            answers: AtomicU64::new(0),
+            responses: AtomicU64::new(0),
             patience: options.patience,
         }
     }
 
     /// # Errors
-    /// When the connection is to end without an answer.
-    pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Answer, Silence> {
+    /// When the connection must end without a response.
+    pub async fn respond(self: Arc<Self>, request: Request<Incoming>) -> Result<Reply, Silence> {
         let (head, body) = request.into_parts();
         // Said before anything is read: a client that claims too much need not send it.
         if body.size_hint().lower() > MOST_RAW_BYTES as u64 {
@@ -85,12 +85,12 @@ impl Endpoint {
             return Ok(self.refuse(&refusal, false));
         }
         match self.route(&asked, &body).await? {
-            Ok(answer) => Ok(answer),
+            Ok(response) => Ok(response),
             Err(refusal) => Ok(self.refuse(&refusal, false)),
         }
     }
 
-    async fn route(&self, asked: &Asked<'_>, body: &Bytes) -> Result<Result<Answer, Refusal>, Silence> {
+    async fn route(&self, asked: &Asked<'_>, body: &Bytes) -> Result<Result<Reply, Refusal>, Silence> {
         let parts: Vec<&str> = asked.path.trim_matches('/').split('/').collect();
         Ok(match (asked.method, &parts[..]) {
             ("POST", ["logstores", store, "shards", way @ ("lb" | "route")]) => {
@@ -120,7 +120,7 @@ impl Endpoint {
         body: &Bytes,
         store: &str,
         by_hash: bool,
-    ) -> Result<Result<Answer, Refusal>, Silence> {
+    ) -> Result<Result<Reply, Refusal>, Silence> {
         let fault = self.faults.deal();
         if let Some(kind) = fault {
             self.account.injected(kind);
@@ -144,17 +144,17 @@ impl Endpoint {
                 return Err(Silence);
             }
         }
-        let answer = self.accept(asked, body, store, by_hash);
-        if fault == Some(FaultKind::AcceptedReset) && answer.is_ok() {
+        let response = self.accept(asked, body, store, by_hash);
+        if fault == Some(FaultKind::AcceptedReset) && response.is_ok() {
             return Err(Silence);
         }
-        Ok(answer)
+        Ok(response)
     }
 
-    fn accept(&self, asked: &Asked<'_>, body: &Bytes, store: &str, by_hash: bool) -> Result<Answer, Refusal> {
+    fn accept(&self, asked: &Asked<'_>, body: &Bytes, store: &str, by_hash: bool) -> Result<Reply, Refusal> {
         let found = self.store(store)?;
         let raw_size = match asked.header("x-log-bodyrawsize") {
-            "" => return Err(("MissingBodyRawSize", "there is no x-log-bodyrawsize".to_owned())),
+            "" => return Err(("MissingBodyRawSize", "x-log-bodyrawsize is missing".to_owned())),
             size => size.parse().map_err(|_| ("InvalidBodyRawSize", "x-log-bodyrawsize is not a number".to_owned()))?,
         };
         let compression = asked.header("x-log-compresstype").to_owned();
@@ -181,7 +181,7 @@ impl Endpoint {
         }
     }
 
-    fn make(&self, body: &[u8]) -> Result<Answer, Refusal> {
+    fn make(&self, body: &[u8]) -> Result<Reply, Refusal> {
         #[derive(serde::Deserialize)]
         struct Wanted {
             #[serde(rename = "logstoreName")]
@@ -200,19 +200,24 @@ impl Endpoint {
         }
     }
 
-    fn read(&self, asked: &Asked<'_>, store: &str, shard: &str) -> Result<Answer, Refusal> {
+    fn read(&self, asked: &Asked<'_>, store: &str, shard: &str) -> Result<Reply, Refusal> {
         let found = self.store(store)?;
         let number = shard.parse().ok().filter(|shard: &usize| *shard < found.shards());
         let shard = number.ok_or(("ShardNotExist", format!("shard {} does not exist", shard.escape_default())))?;
         let parameter = |name: &str| asked.query.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value);
         if parameter("type") == "cursor" {
             let (begin, end) = found.ends(shard);
-            let place = match parameter("from") {
+            let position = match parameter("from") {
                 "begin" => begin,
                 "end" => end,
-                _ => return Err(("ParameterInvalid", "this endpoint knows no places but begin and end".to_owned())),
+                _ => {
+                    return Err((
+                        "ParameterInvalid",
+                        "this endpoint supports only the cursors begin and end".to_owned(),
+                    ));
+                }
             };
-            return Ok(self.json(&serde_json::json!({ "cursor": cursor(place) })));
+            return Ok(self.json(&serde_json::json!({ "cursor": cursor(position) })));
         }
         let invalid = || ("InvalidCursor", "no cursor of this endpoint".to_owned());
         let from = STANDARD.decode(parameter("cursor")).ok().and_then(|text| String::from_utf8(text).ok());
@@ -234,33 +239,33 @@ impl Endpoint {
         let raw_size = list.len();
         let compressed = !list.is_empty() && asked.header("accept-encoding").contains("lz4");
         let body = if compressed { lz4_flex::block::compress(&list) } else { list };
-        let mut answer = self.answered(200, "application/x-protobuf", Bytes::from(body));
-        let headers = answer.headers_mut();
+        let mut response = self.answered(200, "application/x-protobuf", Bytes::from(body));
+        let headers = response.headers_mut();
         headers.insert("x-log-count", read.len().into());
         headers.insert("x-log-bodyrawsize", raw_size.into());
-        if let Ok(place) = cursor(next).parse() {
-            headers.insert("x-log-cursor", place);
+        if let Ok(position) = cursor(next).parse() {
+            headers.insert("x-log-cursor", position);
         }
         if compressed {
             headers.insert("x-log-compresstype", hyper::header::HeaderValue::from_static("lz4"));
         }
-        Ok(answer)
+        Ok(response)
     }
 
     fn store(&self, name: &str) -> Result<Arc<Store>, Refusal> {
         self.stores.find(name).ok_or_else(|| unknown_store(name))
     }
 
-    fn done(&self) -> Answer {
+    fn done(&self) -> Reply {
         self.answered(200, "text/plain", Bytes::new())
     }
 
-    fn json(&self, value: &serde_json::Value) -> Answer {
+    fn json(&self, value: &serde_json::Value) -> Reply {
         self.answered(200, "application/json", Bytes::from(value.to_string()))
     }
 
     /// `ends`: the connection, too, as what is left on it has not been read.
-    fn refuse(&self, (code, reason): &Refusal, ends: bool) -> Answer {
+    fn refuse(&self, (code, reason): &Refusal, ends: bool) -> Reply {
         self.account.refused(code);
         let status = match *code {
             "Unauthorized" | "SignatureNotMatch" => 401,
@@ -274,28 +279,28 @@ impl Endpoint {
             _ => 400,
         };
         let body = serde_json::json!({ "errorCode": code, "errorMessage": reason }).to_string();
-        let mut answer = self.answered(status, "application/json", Bytes::from(body));
+        let mut response = self.answered(status, "application/json", Bytes::from(body));
         if ends {
-            answer.headers_mut().insert("connection", hyper::header::HeaderValue::from_static("close"));
+            response.headers_mut().insert("connection", hyper::header::HeaderValue::from_static("close"));
         }
-        answer
+        response
     }
 
-    fn answered(&self, status: u16, kind: &'static str, body: Bytes) -> Answer {
-        let number = self.answers.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut answer = plain(status, "");
-        answer.headers_mut().insert("content-type", hyper::header::HeaderValue::from_static(kind));
+    fn answered(&self, status: u16, kind: &'static str, body: Bytes) -> Reply {
+        let number = self.responses.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut response = plain(status, "");
+        response.headers_mut().insert("content-type", hyper::header::HeaderValue::from_static(kind));
         if let Ok(id) = format!("{number:024X}").parse() {
-            answer.headers_mut().insert("x-log-requestid", id);
+            response.headers_mut().insert("x-log-requestid", id);
         }
-        answer.map(|_| Full::new(body))
+        response.map(|_| Full::new(body))
     }
 }
 
-fn plain(status: u16, body: &'static str) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
-    *answer.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
-    answer
+fn plain(status: u16, body: &'static str) -> Reply {
+    let mut response = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
+    *response.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+    response
 }
 
 fn too_large() -> Refusal {
@@ -306,8 +311,8 @@ fn unknown_store(name: &str) -> Refusal {
     ("LogStoreNotExist", format!("logstore {} does not exist", name.escape_default()))
 }
 
-fn cursor(place: u64) -> String {
-    STANDARD.encode(place.to_string())
+fn cursor(position: u64) -> String {
+    STANDARD.encode(position.to_string())
 }
 
 fn listed(store: &Store) -> serde_json::Value {

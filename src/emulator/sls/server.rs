@@ -20,10 +20,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections for ever. `patience` is for a handshake, for the head of a request, and between two requests.
 pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, endpoint: Arc<Endpoint>, patience: Duration) {
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
-        let Ok(place) = room.clone().acquire_owned().await else {
-            // Nobody closes it.
+        let Ok(permit) = permits.clone().acquire_owned().await else {
+            // The semaphore is never closed.
             std::future::pending::<()>().await;
             continue;
         };
@@ -31,12 +31,12 @@ pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, endpoint: Ar
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        // A small latency gain that no answer depends on.
+        // It only lowers latency, so a failure is ignored.
         let _ = stream.set_nodelay(true);
         let (endpoint, tls) = (endpoint.clone(), tls.clone());
         tokio::spawn(async move {
             connection(stream, tls, endpoint, patience).await;
-            drop(place);
+            drop(permit);
         });
     }
 }
@@ -59,7 +59,7 @@ where
 {
     let answer = service_fn(|request| {
         let endpoint = endpoint.clone();
-        async move { endpoint.answer(request).await }
+        async move { endpoint.respond(request).await }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

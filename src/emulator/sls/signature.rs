@@ -1,4 +1,4 @@
-//! Whether a request is who it says it is: both versions of the service's signatures, from its API reference alone.
+//! Checks the signatures of requests, in both versions of the service, from its API reference alone.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -34,7 +34,7 @@ pub struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// A header as text; empty where there is none.
+    /// A header as text; empty if the request does not have it.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim()
     }
@@ -61,9 +61,9 @@ impl SignatureCheck {
     }
 }
 
-/// What every request has to say, by the reference's list of headers.
+/// Checks the headers that the reference requires of every request.
 fn complete(asked: &Asked<'_>) -> Result<(), Refusal> {
-    let missing = |code, name: &str| Err((code, format!("there is no {name}")));
+    let missing = |code, name: &str| Err((code, format!("{name} is missing")));
     if asked.header("host").is_empty() {
         return missing("MissingHost", "Host");
     }
@@ -76,7 +76,7 @@ fn complete(asked: &Asked<'_>) -> Result<(), Refusal> {
         match asked.header("content-type") {
             "" => return missing("MissingContentType", "Content-Type"),
             "application/x-protobuf" | "application/json" => {}
-            other => return Err(("InvalidContentType", format!("{} is not taken", other.escape_default()))),
+            other => return Err(("InvalidContentType", format!("{} is not accepted", other.escape_default()))),
         }
     }
     Ok(())
@@ -102,14 +102,14 @@ fn first(asked: &Asked<'_>, rest: &str, key: &Key, now: Timestamp) -> Result<(),
         return Err(("MissingContentMD5", "a body without Content-MD5".to_owned()));
     }
     match asked.header("x-log-signaturemethod") {
-        "" => return Err(("MissingSignatureMethod", "there is no x-log-signaturemethod".to_owned())),
+        "" => return Err(("MissingSignatureMethod", "x-log-signaturemethod is missing".to_owned())),
         "hmac-sha1" => {}
         other => return Err(("InvalidSignatureMethod", format!("{} is not known", other.escape_default()))),
     }
     let (claimed_id, signature) = rest.split_once(':').unwrap_or((rest, ""));
     known(claimed_id, &key.id)?;
     let date = [asked.header("x-log-date"), asked.header("date")].into_iter().find(|date| !date.is_empty());
-    let date = date.ok_or(("MissingDate", "there is no Date".to_owned()))?;
+    let date = date.ok_or(("MissingDate", "Date is missing".to_owned()))?;
     timely(internet_date(date), now)?;
     // The date that is signed may be either header's: proxies change the standard one.
     let dates = [asked.header("date"), asked.header("x-log-date")];
@@ -132,7 +132,7 @@ fn known(claimed: &str, id: &str) -> Result<(), Refusal> {
 }
 
 fn timely(date: Option<Timestamp>, now: Timestamp) -> Result<(), Refusal> {
-    let date = date.ok_or(("InvalidDateFormat", "no date, or none that can be read".to_owned()))?;
+    let date = date.ok_or(("InvalidDateFormat", "the date is missing or malformed".to_owned()))?;
     if date.as_second().abs_diff(now.as_second()) > MOST_SKEW_SECONDS as u64 {
         return Err(("RequestTimeExpired", "the request's date is more than 15 minutes off".to_owned()));
     }
@@ -187,7 +187,7 @@ fn fourth(asked: &Asked<'_>, rest: &str, key: &Key, now: Timestamp) -> Result<()
         .into_iter()
         .map(|(name, value)| if value.is_empty() { name.to_owned() } else { format!("{name}={value}") })
         .collect();
-    // Nothing says whether `Host` was signed: some of the service's clients do, others do not.
+    // A request does not state whether `Host` was signed: only some of the service's clients sign it.
     let matches = [true, false].into_iter().any(|host| {
         let mut headers: Vec<(&str, &str)> = asked
             .headers

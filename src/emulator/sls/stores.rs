@@ -155,7 +155,7 @@ impl Store {
         self.shards.len()
     }
 
-    /// The shard for a request that names none.
+    /// The shard of a request that does not name one.
     pub fn next_shard(&self) -> usize {
         let mut next = lock(&self.next);
         *next = (*next + 1) % self.shards.len();

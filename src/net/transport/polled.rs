@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_socket_is_written_to_when_there_is_room() {
+    async fn a_full_socket_is_writable_again_when_the_peer_reads() {
         let (transport, mut peer) = pair().await;
         let bytes = vec![7; 64 << 10];
         let mut written = 0;

@@ -5,10 +5,10 @@ use toml::{Table, Value};
 use super::Context;
 use crate::scenario::Descriptor;
 use crate::scenario::fields::Fields;
-use crate::scenario::masking::is_secret_name;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::Problems;
 use crate::scenario::suggestion::{closest, list};
+use crate::secrets::is_secret_name;
 
 pub(super) fn read(fields: &Fields<'_>, descriptor: &Descriptor, context: &Context<'_>) -> Table {
     let Some(field) = fields.get(descriptor.kind) else { return Table::new() };

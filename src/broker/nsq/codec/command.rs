@@ -2,13 +2,13 @@
 
 use super::ID_BYTES;
 
-/// Says who the client is and asks for features; `json` as nsqd's `identifyDataV2` has it.
+/// Identifies the client and asks for features; `json` is nsqd's `identifyDataV2`.
 pub fn identify(into: &mut Vec<u8>, json: &[u8]) {
     into.extend_from_slice(b"IDENTIFY\n");
     body(into, json);
 }
 
-/// Proves who the client is, where nsqd asks an authorisation server.
+/// Authenticates the client, where nsqd uses an authorisation server.
 pub fn auth(into: &mut Vec<u8>, secret: &[u8]) {
     into.extend_from_slice(b"AUTH\n");
     body(into, secret);
@@ -69,7 +69,7 @@ pub fn touch(into: &mut Vec<u8>, id: &[u8; ID_BYTES]) {
     line(into, &[b"TOUCH", id]);
 }
 
-/// Nothing: the answer to a heartbeat.
+/// Does nothing: the response to a heartbeat.
 pub fn nothing(into: &mut Vec<u8>) {
     into.extend_from_slice(b"NOP\n");
 }

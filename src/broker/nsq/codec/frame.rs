@@ -14,7 +14,7 @@ use super::ID_BYTES;
 /// The response to a command that was done.
 pub const OK: &[u8] = b"OK";
 
-/// The response that asks whether the client is still there: it wants a `NOP` (or any command) in return.
+/// The heartbeat, to which the client responds with a `NOP` or any command.
 pub const HEARTBEAT: &[u8] = b"_heartbeat_";
 
 /// Size and type.
@@ -27,7 +27,7 @@ const MESSAGE_HEADER_BYTES: usize = 8 + 2 + ID_BYTES;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame<'a> {
     Response(&'a [u8]),
-    /// An error's code, as in `E_BAD_TOPIC`, and after a blank what nsqd says of it.
+    /// An error's code, such as `E_BAD_TOPIC`, and after a blank its description.
     Error(&'a [u8]),
     Message(Message<'a>),
 }
@@ -43,12 +43,12 @@ pub struct Message<'a> {
     pub body: &'a [u8],
 }
 
-/// What came is not NSQ's protocol, or more than is taken: the connection cannot be read on.
+/// The bytes are not NSQ's protocol, or the frame is too large: the connection cannot be read on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("a frame of {0} bytes: the size of its type alone is 4. Is this nsqd's TCP port?")]
     Size(i32),
-    #[error("a frame of {size} bytes is larger than the {most} that are taken: raise `broker.nsq.frame_bytes`")]
+    #[error("a frame of {size} bytes is larger than the {most} that are accepted: raise `broker.nsq.frame_bytes`")]
     Oversized { size: usize, most: usize },
     #[error("a frame of the unknown type {0}")]
     Type(u32),
@@ -59,7 +59,7 @@ pub enum Malformed {
 /// The first frame of `bytes` and how many bytes it takes; `None`: it is not all there yet.
 ///
 /// # Errors
-/// When the bytes are no frame, or one of more than `most` bytes after its size.
+/// When the bytes are not a frame, or the frame has more than `most` bytes after its size.
 #[inline]
 pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
     let Some((size, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
@@ -71,7 +71,7 @@ pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame<'_>, usize)>, M
     if size > most {
         return Err(Malformed::Oversized { size, most });
     }
-    // The type is looked at first, so that a stream which is no frame is not waited for.
+    // The type is checked first, so that bytes of another protocol are rejected at once.
     let Some(kind) = rest.first_chunk::<4>() else { return Ok(None) };
     let kind = u32::from_be_bytes(*kind);
     if kind > 2 {
@@ -96,7 +96,7 @@ fn message(data: &[u8]) -> Result<Message<'_>, Malformed> {
 }
 
 impl Frame<'_> {
-    /// Appends the frame as nsqd sends it: for tests, and for whoever plays nsqd.
+    /// Appends the frame as nsqd sends it, for tests.
     pub fn encode(&self, into: &mut Vec<u8>) {
         let mut header = |kind: u32, length: usize| {
             into.extend_from_slice(&(4 + length as u32).to_be_bytes());

@@ -1,7 +1,7 @@
 //! NSQ's TCP protocol V2, as <https://nsq.io/clients/tcp_protocol_spec.html> and nsqd 1.3.0's `protocol_v2.go` have it.
 //!
-//! Commands go out as lines of ASCII with, for some, a length-prefixed body behind ([`command`]); answers and messages
-//! come in as length-prefixed frames ([`Frame`]), which are read where they lie. All numbers are big-endian.
+//! Commands go out as lines of ASCII with, for some, a length-prefixed body behind ([`command`]). Responses and messages
+//! arrive as length-prefixed frames ([`Frame`]), which are decoded in place. All numbers are big-endian.
 
 pub mod command;
 mod frame;

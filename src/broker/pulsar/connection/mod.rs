@@ -1,14 +1,12 @@
 //! One connection to one broker, shared by producers or consumers.
 //!
-//! - [`socket`]: TCP or TLS, and the greeting.
-//! - [`state`]: what is to be written, what awaits an answer, and what has arrived.
+//! - [`state`]: bytes to write, requests without a response, and delivered messages.
 //! - [`reading`], [`writing`]: the two tasks of a connection.
 //!
-//! A connection that breaks stays broken: all that awaited an answer learns of it at once, and whoever still needs the
-//! broker asks the [pool](super::pool) for another connection.
+//! A connection that breaks stays broken: every request without a response fails at once, and the [pool](super::pool) opens
+//! another connection.
 
 mod reading;
-mod socket;
 mod state;
 mod writing;
 
@@ -18,17 +16,17 @@ use std::time::Duration;
 use tokio::sync::{Notify, futures::Notified, oneshot};
 use tokio::time::timeout;
 
-pub use self::socket::{Greeting, SocketSettings};
 use self::state::State;
 pub use self::state::{ConsumerId, DeliveryQueue, Entry, ProducerId, Readiness};
+use super::codec::frame::put_command;
+use super::codec::proto::{FromBroker, ToBroker};
+use super::connect::{self, Greeting, SocketSettings};
 use super::error::RequestError;
-use super::wire::frame::put_command;
-use super::wire::proto::{FromBroker, ToBroker};
 use crate::measure::AckRecorder;
 
-/// Bytes that may wait to be written before producers are made to wait: enough for 2048 messages of 2 KiB, so that even
+/// With more unwritten bytes than this, producers wait: enough for 2048 messages of 2 KiB, so that even
 /// thousands of producers do not wake each other in vain.
-const OUTBOX: usize = 4 << 20;
+const WRITE_BUFFER_BYTES: usize = 4 << 20;
 
 /// A connection and its two tasks, which end with it.
 pub struct Connection {
@@ -44,28 +42,28 @@ struct Shared {
     /// Something is to be written, or nothing ever will be.
     outgoing: Notify,
     /// The write_buffer was emptied.
-    room: Notify,
+    capacity: Notify,
 }
 
 impl Connection {
     /// Connects and greets; outcomes go to `recorder`.
     ///
     /// # Errors
-    /// When the address does not answer in time, or does not want us.
+    /// When the address does not respond in time, or refuses the client.
     pub async fn open(
         settings: &SocketSettings,
         address: &str,
         proxy_to: Option<&str>,
         recorder: Arc<AckRecorder>,
     ) -> Result<Connection, RequestError> {
-        let opened = timeout(settings.timeout, socket::open(settings, address, proxy_to)).await;
+        let opened = timeout(settings.timeout, connect::open(settings, address, proxy_to)).await;
         let opened =
-            opened.unwrap_or_else(|_| Err(RequestError::late(format!("no answer within {:?}", settings.timeout))))?;
+            opened.unwrap_or_else(|_| Err(RequestError::late(format!("no response within {:?}", settings.timeout))))?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State::default()),
             recorder,
             outgoing: Notify::new(),
-            room: Notify::new(),
+            capacity: Notify::new(),
         });
         let reader = reading::Reader {
             shared: shared.clone(),
@@ -84,10 +82,10 @@ impl Connection {
         self.shared.lock().lost.is_none()
     }
 
-    /// Sends the command that `build` makes of a request's number and waits for its answer.
+    /// Sends the command that `build` makes of a request's number and waits for its response.
     ///
     /// # Errors
-    /// When the broker refuses, does not answer in time, or the connection breaks.
+    /// When the broker refuses, does not respond in time, or the connection breaks.
     pub async fn request(
         &self,
         within: Duration,
@@ -102,7 +100,7 @@ impl Connection {
         })?;
         let Ok(answered) = timeout(within, answered).await else {
             self.shared.lock().requests.remove(&request);
-            return Err(RequestError::late(format!("the broker did not answer within {within:?}")));
+            return Err(RequestError::late(format!("the broker did not respond within {within:?}")));
         };
         let answer = answered.map_err(|_| self.failure())?;
         match &answer.error {
@@ -111,12 +109,12 @@ impl Connection {
         }
     }
 
-    /// A number for a request whose answer nobody waits for.
+    /// A number for a request whose response is ignored.
     pub fn next_request(&self) -> u64 {
         self.shared.lock().next_request()
     }
 
-    /// Sends a command that has no answer, or whose answer nobody waits for.
+    /// Sends a command without a response, or whose response is ignored.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -129,7 +127,7 @@ impl Connection {
         self.shared.lock().lost.clone().unwrap_or_else(|| RequestError::lost("the connection was closed"))
     }
 
-    /// Makes room for the unanswered messages of a new producer.
+    /// Adds a producer.
     pub fn add_producer(&self) -> ProducerId {
         self.shared.lock().add_producer()
     }
@@ -139,7 +137,7 @@ impl Connection {
         self.shared.lock().remove_producer(producer);
     }
 
-    /// Makes an delivery_queue for a new consumer, which calls `arrived` when messages come.
+    /// Adds a consumer. Its delivery queue notifies `arrived` when messages arrive.
     pub fn add_consumer(&self, arrived: Arc<Notify>) -> (ConsumerId, Arc<DeliveryQueue>) {
         self.shared.lock().add_consumer(arrived)
     }
@@ -159,8 +157,8 @@ impl Connection {
         self.shared.lock().readiness(producer)
     }
 
-    /// Lets `add` append frames of `producer` and book what they hold; false if the producer is closed. Whether there is
-    /// room, [`Connection::readiness`] has told: what others add in between does not matter.
+    /// Lets `add` append frames of `producer` and record their messages. Returns false if the producer is closed. The caller
+    /// has checked [`Connection::readiness`]; frames that others add in between may exceed the limit.
     pub fn add(&self, producer: ProducerId, add: impl FnOnce(&mut Entry<'_>)) -> bool {
         let mut state = self.shared.lock();
         let idle = state.write_buffer.is_empty();
@@ -173,8 +171,8 @@ impl Connection {
     }
 
     /// Resolves when the write_buffer has been emptied since the future was made, or the connection broke.
-    pub fn room(&self) -> Notified<'_> {
-        self.shared.room.notified()
+    pub fn capacity(&self) -> Notified<'_> {
+        self.shared.capacity.notified()
     }
 
     fn tell<T>(&self, tell: impl FnOnce(&mut State) -> T) -> Result<T, RequestError> {
@@ -190,7 +188,7 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Whatever is unanswered stays so: this is the end of the trial, or nobody is left to use the connection.
+    /// Messages without a receipt stay unresolved: the trial has ended, or the connection is unused.
     fn drop(&mut self) {
         self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
     }
@@ -209,7 +207,7 @@ impl Shared {
         state.lost.is_none()
     }
 
-    /// Ends the connection for all who use it: every unanswered message fails.
+    /// Ends the connection: every message without a receipt fails.
     fn lose(&self, failure: RequestError) {
         let mut state = self.lock();
         if state.lost.is_some() {
@@ -223,7 +221,7 @@ impl Shared {
                 acks.failed(stamp, failure.class, || failure.message.clone());
             }
         }
-        self.room.notify_waiters();
+        self.capacity.notify_waiters();
         self.outgoing.notify_one();
     }
 }

@@ -1,4 +1,4 @@
-//! The task that reads: receipts are matched in bulk, messages are put into inboxes, and the broker's commands are heeded.
+//! The reading task: settles receipts in bulk, queues deliveries, and obeys the broker's commands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::Shared;
-use super::socket::auth_response;
 use super::state::{DeliveryQueue, State, Unanswered};
+use crate::broker::pulsar::codec::frame::{Frame, FrameError, put_command};
+use crate::broker::pulsar::codec::proto::{FromBroker, Kind, Nothing, ToBroker};
+use crate::broker::pulsar::connect::auth_response;
 use crate::broker::pulsar::error::RequestError;
-use crate::broker::pulsar::wire::frame::{Frame, FrameError, put_command};
-use crate::broker::pulsar::wire::proto::{FromBroker, Kind, Nothing, ToBroker};
 
 /// Bytes asked for at a time.
 const READ: usize = 256 << 10;
@@ -34,7 +34,7 @@ struct Findings {
 }
 
 impl Reader {
-    /// Reads until the connection breaks. `received` has come already.
+    /// Reads until the connection breaks. `received` was read before.
     pub async fn read(self, mut reader: Box<dyn AsyncRead + Send + Unpin>, mut received: Vec<u8>) {
         let mut findings = Findings::default();
         let reason = loop {
@@ -105,10 +105,10 @@ impl Reader {
                 findings.failed.extend(refused.into_iter().map(|message| (message, failure.clone())));
             }
             (Kind::CloseProducer, FromBroker { close_producer: Some(close), .. }) => {
-                let failure = RequestError::lost("the broker closed the producer before it answered");
+                let failure = RequestError::lost("the broker closed the producer before its receipt");
                 let unanswered = state.remove_producer(close.producer_id);
                 findings.failed.extend(unanswered.into_iter().map(|message| (message, failure.clone())));
-                self.shared.room.notify_waiters();
+                self.shared.capacity.notify_waiters();
             }
             (Kind::CloseConsumer, FromBroker { close_consumer: Some(close), .. }) => {
                 if let Some(delivery_queue) = state.consumers.remove(&close.consumer_id) {
@@ -145,9 +145,9 @@ impl Reader {
     }
 }
 
-/// Hands an answer to whoever asked.
+/// Returns a response to its request.
 fn answer_request(state: &mut State, answer: FromBroker) {
-    // A producer that waits for exclusive access gets a second answer when it has it.
+    // A producer that waits for exclusive access gets a second response when it has it.
     if answer.producer_success.as_ref().is_some_and(|success| success.producer_ready == Some(false)) {
         return;
     }
@@ -157,7 +157,7 @@ fn answer_request(state: &mut State, answer: FromBroker) {
         .or(answer.producer_success.as_ref().map(|success| success.request_id))
         .or(answer.lookup_response.as_ref().map(|response| response.request_id));
     if let Some(waiting) = request.and_then(|request| state.requests.remove(&request)) {
-        // Whoever has stopped waiting does not care.
+        // The request may have been cancelled.
         let _ = waiting.send(answer);
     }
 }

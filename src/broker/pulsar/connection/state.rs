@@ -1,4 +1,4 @@
-//! What a connection knows: what is to be written, who awaits which answer, and where arriving messages go.
+//! The state of a connection: bytes to write, requests and messages without a response, and the consumers' queues.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
 
-use super::OUTBOX;
+use super::WRITE_BUFFER_BYTES;
+use crate::broker::pulsar::codec::proto::FromBroker;
 use crate::broker::pulsar::error::RequestError;
-use crate::broker::pulsar::wire::proto::FromBroker;
 use crate::measure::SendTag;
 
 /// `producer_id` and `consumer_id` of the protocol: a connection's own numbers.
 pub type ProducerId = u64;
 pub type ConsumerId = u64;
 
-/// A message that awaits its receipt: its stamp and the size of its payload.
+/// A message without a receipt: its send tag and payload size.
 pub type Unanswered = (SendTag, u32);
 
 /// Whether a producer may send.
@@ -24,7 +24,7 @@ pub enum Readiness {
     Ready,
     /// Too much waits to be written.
     Full,
-    /// The broker has let go of the producer, or the connection broke.
+    /// The broker has closed the producer, or the connection broke.
     Closed,
 }
 
@@ -42,7 +42,7 @@ pub struct State {
     next_consumer: ConsumerId,
 }
 
-/// What a producer has sent and has no receipt for, oldest first.
+/// A producer's messages without a receipt, oldest first.
 #[derive(Default)]
 struct Sent {
     /// Sequence id of each entry and how many messages it holds.
@@ -77,7 +77,7 @@ impl State {
         self.producers.len() as u64 - 1
     }
 
-    /// Forgets a producer and returns what it had sent without receipt.
+    /// Removes a producer and returns its messages without a receipt.
     pub fn remove_producer(&mut self, producer: ProducerId) -> Vec<Unanswered> {
         let sent = self.producers.get_mut(producer as usize).and_then(Option::take);
         sent.map(|sent| sent.messages.into()).unwrap_or_default()
@@ -85,7 +85,7 @@ impl State {
 
     pub fn readiness(&self, producer: ProducerId) -> Readiness {
         match self.producers.get(producer as usize) {
-            Some(Some(_)) if self.write_buffer.len() < OUTBOX => Readiness::Ready,
+            Some(Some(_)) if self.write_buffer.len() < WRITE_BUFFER_BYTES => Readiness::Ready,
             Some(Some(_)) => Readiness::Full,
             _ => Readiness::Closed,
         }
@@ -102,7 +102,7 @@ impl State {
     /// appends nothing.
     pub fn answer(&mut self, producer: ProducerId, sequence_id: u64, answered: &mut Vec<Unanswered>) {
         let Some(Some(sent)) = self.producers.get_mut(producer as usize) else { return };
-        // Answers come in order; only an error may overtake.
+        // Receipts arrive in order; only an error may be earlier.
         let Some(index) = sent.entries.iter().position(|(sent, _)| *sent == sequence_id) else { return };
         let before: usize = sent.entries.range(..index).map(|(_, count)| *count as usize).sum();
         if let Some((_, count)) = sent.entries.remove(index) {
@@ -118,7 +118,7 @@ impl State {
         (consumer, delivery_queue)
     }
 
-    /// Breaks the connection: everybody who waits learns of it. Returns all messages without receipt.
+    /// Breaks the connection and fails every request. Returns all messages without a receipt.
     pub fn lose(&mut self, failure: RequestError) -> Vec<Unanswered> {
         let mut unanswered = Vec::new();
         for sent in mem::take(&mut self.producers).into_iter().flatten() {
@@ -127,7 +127,7 @@ impl State {
         for delivery_queue in mem::take(&mut self.consumers).into_values() {
             delivery_queue.close(failure.clone());
         }
-        // Dropping the senders wakes those who wait for answers.
+        // Dropping the senders fails the requests.
         self.requests.clear();
         self.write_buffer = Vec::new();
         self.lost = Some(failure);
@@ -135,7 +135,7 @@ impl State {
     }
 }
 
-/// Where a consumer finds what has arrived for it.
+/// The frames that have arrived for a consumer.
 pub struct DeliveryQueue {
     contents: Mutex<Contents>,
     arrived: Arc<Notify>,
@@ -146,12 +146,12 @@ pub struct DeliveryQueue {
 pub struct Contents {
     /// Whole `Message` frames, one behind the other.
     pub frames: Vec<u8>,
-    /// Nothing more will come, for this reason.
+    /// Why no more frames will arrive.
     pub closed: Option<RequestError>,
 }
 
 impl DeliveryQueue {
-    /// Adds a frame; whoever waits is told by [`DeliveryQueue::announce`].
+    /// Adds a frame. [`DeliveryQueue::announce`] wakes the consumer.
     pub fn put(&self, frame: &[u8]) {
         self.lock().frames.extend_from_slice(frame);
     }
@@ -160,19 +160,19 @@ impl DeliveryQueue {
         self.arrived.notify_one();
     }
 
-    /// Nothing more will come. What was not taken yet is dropped: the broker will deliver it again.
+    /// Closes the queue and drops its frames: the broker will deliver them again.
     pub fn close(&self, failure: RequestError) {
         *self.lock() = Contents { frames: Vec::new(), closed: Some(failure) };
         self.arrived.notify_one();
     }
 
-    /// Whether there is something to take, be it the news that nothing more will come.
+    /// Whether there are frames to take, or the queue was closed.
     pub fn is_waiting(&self) -> bool {
         let contents = self.lock();
         !contents.frames.is_empty() || contents.closed.is_some()
     }
 
-    /// Takes all frames, leaving `spare`, which is empty, in their place; and the reason, if nothing more will come.
+    /// Takes all frames and leaves the empty `spare` for the next ones. Also returns why the queue was closed, if it was.
     pub fn take(&self, spare: Vec<u8>) -> Contents {
         let mut contents = self.lock();
         Contents { frames: mem::replace(&mut contents.frames, spare), closed: contents.closed.take() }
@@ -233,7 +233,7 @@ mod tests {
         let mut state = State::default();
         let producer = state.add_producer();
         assert_eq!(state.readiness(producer), Readiness::Ready);
-        state.write_buffer.resize(OUTBOX, 0);
+        state.write_buffer.resize(WRITE_BUFFER_BYTES, 0);
         assert_eq!(state.readiness(producer), Readiness::Full);
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::{OUTBOX, Shared};
+use super::{Shared, WRITE_BUFFER_BYTES};
 use crate::broker::pulsar::error::RequestError;
 
 /// Writes until the connection breaks.
@@ -21,8 +21,8 @@ pub async fn write(shared: Arc<Shared>, mut writer: Box<dyn AsyncWrite + Send + 
             if frames.is_empty() {
                 break;
             }
-            if frames.len() >= OUTBOX {
-                shared.room.notify_waiters();
+            if frames.len() >= WRITE_BUFFER_BYTES {
+                shared.capacity.notify_waiters();
             }
             let written = match writer.write_all(&frames).await {
                 Ok(()) => writer.flush().await,
@@ -34,7 +34,7 @@ pub async fn write(shared: Arc<Shared>, mut writer: Box<dyn AsyncWrite + Send + 
             }
             frames.clear();
             // One huge message must not hold its memory for ever.
-            frames.shrink_to(OUTBOX);
+            frames.shrink_to(WRITE_BUFFER_BYTES);
         }
     }
 }

@@ -1,5 +1,8 @@
-//! AMQP 1.0's types and messages (OASIS, parts 1 and 3), as far as the bodies of stream messages need them: all primitive
-//! types, lists, maps, arrays, described values, and every section of a message.
+//! A general codec of AMQP 1.0 messages (OASIS, parts 1 and 3): all primitive types, lists, maps, arrays, described values,
+//! and every section of a message.
+//!
+//! Bodies of stream messages use a small part of it. It is complete because it is the codec of the published benchmark,
+//! which `benches/amqp.rs` measures beside another implementation and a fuzz target tests.
 //!
 //! Decoding copies neither strings nor binaries: a [`Value`] borrows them from the bytes it was read from, and
 //! [`Sections`] goes through a message without allocating at all.

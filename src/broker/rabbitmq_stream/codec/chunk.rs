@@ -32,7 +32,7 @@ pub struct Chunk<'a> {
 
 impl<'a> Chunk<'a> {
     /// # Errors
-    /// When the bytes are no chunk.
+    /// When the bytes are not a chunk.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes, "chunk");
         if reader.u8()? != MAGIC_AND_VERSION {
@@ -59,7 +59,7 @@ impl<'a> Chunk<'a> {
     /// Hands every message with its offset to `each`. `scratch` is for what has to be decompressed.
     ///
     /// # Errors
-    /// When an entry is not what it says; those before it have been handed over.
+    /// When an entry is malformed; those before it were handed over.
     pub fn messages(&self, scratch: &mut Vec<u8>, mut each: impl FnMut(u64, &[u8])) -> Result<(), Malformed> {
         if self.kind != USER {
             return Ok(());

@@ -154,7 +154,7 @@ impl Request {
     }
 }
 
-/// Answers the server's `Tune`. It is a request that expects no answer and has no correlation.
+/// Responds to the server's `Tune`, itself a request without a correlation and without a response.
 pub fn tune(out: &mut Vec<u8>, frame_max: u32, heartbeat: u32) {
     frame(out, key::TUNE, |out| {
         out.extend_from_slice(&frame_max.to_be_bytes());
@@ -253,7 +253,7 @@ pub fn record(out: &mut Vec<u8>, length: usize, body: impl FnOnce(&mut Vec<u8>))
     body(out);
 }
 
-/// What a `Metadata` response says: brokers by reference, and streams.
+/// A `Metadata` response: brokers by reference, and streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metadata {
     pub brokers: Vec<(u16, String, u32)>,

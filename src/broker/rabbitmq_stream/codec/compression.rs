@@ -73,7 +73,7 @@ impl Compression {
         };
         match out.len() - begin <= most {
             true => Ok(()),
-            false => Err(io::Error::other(format!("more than the {most} bytes it says it has"))),
+            false => Err(io::Error::other(format!("more than the {most} bytes that it announces"))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Frames a server sends, read in place.
+//! Frames of the server, decoded in place.
 
 use super::{Malformed, Reader, code, key};
 
@@ -74,7 +74,7 @@ impl<'a> PublishErrors<'a> {
 /// The frame at the beginning of `bytes`, with its length; `None` while it is not complete.
 ///
 /// # Errors
-/// When it is larger than `most`, which shows before it is there, or is not what its key says.
+/// When it is larger than `most`, which is checked before it has arrived, or its content does not match its key.
 #[inline]
 pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
     let Some((size, rest)) = bytes.split_first_chunk() else { return Ok(None) };
@@ -103,7 +103,7 @@ fn read(content: &[u8]) -> Result<Frame<'_>, Malformed> {
         key::METADATA_UPDATE => Ok(Frame::MetadataUpdate { code: reader.u16()?, stream: reader.string()? }),
         key::HEARTBEAT => Ok(Frame::Heartbeat),
         key::CLOSE => Ok(Frame::Close { correlation: reader.u32()?, code: reader.u16()?, reason: reader.string()? }),
-        // The server asks, but some write it as an answer.
+        // It is a request, but some servers write it as a response.
         key::TUNE | key::TUNE_RESPONSE => Ok(Frame::Tune { frame_max: reader.u32()?, heartbeat: reader.u32()? }),
         // The only responses without a correlation, and without a code.
         key::CREDIT_RESPONSE => Ok(Frame::Credit { code: reader.u16()?, subscription: reader.u8()? }),
@@ -121,7 +121,7 @@ fn read(content: &[u8]) -> Result<Frame<'_>, Malformed> {
     }
 }
 
-/// As many items of `N` bytes as the count before them says, and nothing else.
+/// Items of `N` bytes, whose count precedes them, and nothing else.
 #[inline]
 fn counted<const N: usize>(mut reader: Reader<'_>) -> Result<&[[u8; N]], Malformed> {
     let count = reader.u32()? as usize;

@@ -1,8 +1,8 @@
 //! RabbitMQ's stream protocol, version 1, as its reference describes it (`deps/rabbitmq_stream/docs/PROTOCOL.adoc` of the
-//! server). All numbers are big-endian; a frame is its size, a key, a version, and what the key says follows.
+//! server). All numbers are big-endian; a frame is its size, a key, a version, and the content that the key defines.
 //!
 //! - [`command`]: what a client writes.
-//! - [`frame`]: what a server sends, read in place.
+//! - [`frame`]: frames of the server, decoded in place.
 //! - [`chunk`]: the messages in a delivery.
 //! - [`compression`]: of sub-entries, as other clients read and write them.
 
@@ -14,14 +14,14 @@ mod reader;
 
 pub use reader::Reader;
 
-/// What came is not what the protocol says.
+/// The bytes are not the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    #[error("a frame of {size} bytes, where {most} are the most")]
+    #[error("a frame of {size} bytes is larger than the maximum of {most}")]
     TooLarge { size: usize, most: usize },
-    #[error("a {what} that ends too early")]
+    #[error("a {what} ends too early")]
     Short { what: &'static str },
-    #[error("a {what} that makes no sense")]
+    #[error("a {what} is malformed")]
     Senseless { what: &'static str },
 }
 

@@ -1,158 +1,120 @@
-//! One publishing connection: producers put frames in, a task takes confirmations and brings a lost connection back.
+//! A publishing connection, and the publishers that are declared on it.
 //!
 //! Producers that write to the same stream over the same connection share one publisher: their messages have ids from one
-//! sequence, so that 256 streams, and not 256 producers, are what a connection is limited to. Whoever submits writes to
-//! the socket at once where that is worth a system call; the task writes the rest.
+//! sequence. So a connection is limited to 256 streams, and not to 256 producers.
 
-mod serving;
+mod protocol;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
-use tokio::sync::{Notify, oneshot};
-use tokio::task::AbortHandle;
+use tokio::sync::oneshot;
 
-use self::serving::{Served, keep};
 use super::codec::command::Request;
 use super::codec::{Reader, code};
-use super::connect::{Connector, Session};
-use super::error::{ConnectError, Refusal};
-use super::pending::Pending;
-use crate::broker::FailureClass;
+use super::connect::Connector;
+use super::error::{ConnectError, Refusal, class_of};
+use super::pending::{Pending, Settled};
+use crate::broker::{FailureClass, SubmitError};
 use crate::measure::AckRecorder;
-use crate::net::transport::{Transport, WriteBuffer};
-
-/// While confirmations are outstanding, less than this waits for the task, which writes what has gathered until it runs.
-const WRITE_AT_ONCE: usize = 8 << 10;
-
-/// More than this that the socket has not taken, and producers wait.
-const MOST_UNWRITTEN: usize = 4 << 20;
+use crate::net::backoff::Backoff;
+use crate::net::session::{Lost, PublishingConnection, Served, Session};
 
 /// The protocol numbers publishers in one byte.
 const MOST_PUBLISHERS: usize = 256;
 
 /// A publishing connection, shared by its producers.
-pub struct Connection {
-    shared: Arc<Shared>,
-    task: AbortHandle,
-}
+pub type Connection = PublishingConnection<Publishing>;
 
-struct Shared {
-    /// Tried in turn when the connection is lost; the first is where it was made to.
+/// Something that was lost: the connection, or a publisher whose stream is not available.
+pub type PublisherLost = Lost<SubmitError>;
+
+/// What a publishing connection needs to know.
+pub struct Publishing {
+    /// Tried in turn when the connection is lost. The first is the node of the streams' leaders.
     addresses: Vec<String>,
     /// The publishers' name on this connection, if they have one.
     reference: Option<String>,
     connector: Arc<Connector>,
     recorder: AckRecorder,
-    state: Mutex<State>,
-    /// Tells the task that there is something to write.
-    work: Notify,
-    /// Tells producers that there is room again, or that what was lost is back.
-    room: Notify,
 }
 
+/// What the connection's lock protects.
 #[derive(Default)]
-struct State {
-    /// `None` while the connection is lost.
-    transport: Option<Arc<Transport>>,
-    write_buffer: WriteBuffer,
+pub struct State {
     frame_max: usize,
     publishers: Vec<Publisher>,
-    /// Messages in all publishers.
+    /// Messages of all publishers.
     pending: usize,
-    lost: Option<ConnectionLost>,
     correlation: u32,
-    asked: BTreeMap<u32, oneshot::Sender<Response>>,
-    /// Somebody waits for the write_buffer to become emptier.
-    crowded: bool,
-    queue_full_ns: u64,
-    ended: bool,
+    requests: BTreeMap<u32, oneshot::Sender<Response>>,
 }
 
 /// A response: its code, and what follows.
 type Response = (u16, Vec<u8>);
 
-/// What publishes to one stream; its place in the list is its id.
+/// Publishes to one stream. Its index in the list is its id.
 struct Publisher {
     stream: String,
     pending: Pending,
     /// Why nothing can be published; `None` while the server knows the publisher.
-    lost: Option<ConnectionLost>,
+    lost: Option<PublisherLost>,
 }
 
-/// Something that is gone, and is tried to be brought back.
-#[derive(Debug, Clone)]
-pub struct ConnectionLost {
-    pub since: Instant,
-    pub class: FailureClass,
-    pub reason: String,
-    /// Nothing will bring it back.
-    pub for_good: bool,
-}
-
-/// What became of frames that were offered.
-pub enum Offered {
-    Taken,
-    NoRoom,
-    ConnectionLost(ConnectionLost),
-}
-
-/// Frames in the making, with the state they need.
+/// The bytes to write, and the state that frames need.
 pub struct Writing<'a> {
-    out: &'a mut Vec<u8>,
-    pub frame_max: usize,
-    publishers: &'a mut [Publisher],
-    count: &'a mut usize,
+    pub out: &'a mut Vec<u8>,
+    pub state: &'a mut State,
 }
 
 impl Writing<'_> {
-    /// The bytes to write to, and a publisher's messages, from which ids come and to which they are added.
+    /// Largest frame that the server accepts.
     #[inline]
-    pub fn parts(&mut self, publisher: u8) -> (&mut Vec<u8>, &mut Pending) {
-        (self.out, &mut self.publishers[usize::from(publisher)].pending)
+    pub fn frame_max(&self) -> usize {
+        self.state.frame_max
     }
 
-    /// Counts messages that were put into a publisher's pending ones.
+    /// The bytes to write to, and a publisher's messages, which have the next id.
+    #[inline]
+    pub fn parts(&mut self, publisher: u8) -> (&mut Vec<u8>, &mut Pending) {
+        (self.out, &mut self.state.publishers[usize::from(publisher)].pending)
+    }
+
+    /// Counts messages that were added to a publisher's pending ones.
     #[inline]
     pub fn taken(&mut self, messages: usize) {
-        *self.count += messages;
+        self.state.pending += messages;
     }
 
     /// Why a publisher cannot be written to.
     #[inline]
-    pub fn lost(&self, publisher: u8) -> Option<&ConnectionLost> {
-        self.publishers[usize::from(publisher)].lost.as_ref()
+    pub fn lost(&self, publisher: u8) -> Option<&PublisherLost> {
+        self.state.publishers[usize::from(publisher)].lost.as_ref()
+    }
+}
+
+impl Publishing {
+    /// Takes over a session. `addresses` begin with its own.
+    pub fn start(
+        addresses: Vec<String>,
+        reference: Option<String>,
+        session: super::connect::Session,
+        connector: Arc<Connector>,
+        recorder: AckRecorder,
+    ) -> Connection {
+        let super::connect::Session { transport, read_buffer, write_buffer, frame_max, heartbeat, .. } = session;
+        let served = Served { transport: Arc::new(transport), read_buffer, heartbeat };
+        let publishing = Publishing { addresses, reference, connector, recorder };
+        PublishingConnection::start(publishing, State { frame_max, ..State::default() }, served, write_buffer)
     }
 }
 
 impl Connection {
-    /// Takes over a session. `addresses` are those it may be made to again, the first where it is now.
-    pub fn start(
-        addresses: Vec<String>,
-        reference: Option<String>,
-        session: Session,
-        connector: Arc<Connector>,
-        recorder: AckRecorder,
-    ) -> Self {
-        let shared = Arc::new(Shared {
-            addresses,
-            reference,
-            connector,
-            recorder,
-            state: Mutex::default(),
-            work: Notify::new(),
-            room: Notify::new(),
-        });
-        let Session { transport, read_buffer, write_buffer, frame_max, heartbeat, .. } = session;
-        let transport = Arc::new(transport);
-        let mut state = shared.state();
-        (state.transport, state.write_buffer, state.frame_max) = (Some(transport.clone()), write_buffer, frame_max);
-        drop(state);
-        let served = Served { transport, read_buffer, heartbeat };
-        let task = tokio::spawn(keep(shared.clone(), served)).abort_handle();
-        Connection { shared, task }
+    /// Largest frame that the server accepts.
+    pub fn frame_max(&self) -> usize {
+        self.session().state().protocol.frame_max
     }
 
     /// The publisher of a stream, declared if it is new.
@@ -160,145 +122,85 @@ impl Connection {
     /// # Errors
     /// When the server refuses, or the connection is lost.
     pub async fn publisher(&self, stream: &str) -> Result<u8, ConnectError> {
+        let session = self.session();
         let number = {
-            let mut state = self.shared.state();
-            if let Some(number) = state.publishers.iter().position(|publisher| publisher.stream == stream) {
+            let publishers = &mut session.state().protocol.publishers;
+            if let Some(number) = publishers.iter().position(|publisher| publisher.stream == stream) {
                 return Ok(number as u8);
             }
-            if state.publishers.len() == MOST_PUBLISHERS {
+            if publishers.len() == MOST_PUBLISHERS {
                 return Err(ConnectError::Incompatible(format!(
                     "a connection can publish to {MOST_PUBLISHERS} streams at most: set `broker.connections` higher"
                 )));
             }
-            let lost = ConnectionLost {
-                since: Instant::now(),
-                class: FailureClass::UnknownTopic,
-                reason: format!("the publisher of {stream} is not declared yet"),
-                for_good: false,
-            };
-            state.publishers.push(Publisher {
-                stream: stream.to_owned(),
-                pending: Pending::default(),
-                lost: Some(lost),
-            });
-            (state.publishers.len() - 1) as u8
+            publishers.push(Publisher::undeclared(stream));
+            (publishers.len() - 1) as u8
         };
-        self.shared.connector.within(self.shared.declare(number)).await?;
+        session.protocol.connector.within(session.declare(number)).await?;
         Ok(number)
     }
+}
 
-    /// Resolves when there may be room, counted from when the future was made.
-    pub fn room(&self) -> impl Future<Output = ()> {
-        self.shared.room.notified()
+impl Publisher {
+    fn undeclared(stream: &str) -> Self {
+        let message = format!("the publisher of {stream} is not declared yet");
+        let error = SubmitError { class: FailureClass::UnknownTopic, message };
+        let lost = Lost { since: Instant::now(), error, is_final: false };
+        Publisher { stream: stream.to_owned(), pending: Pending::default(), lost: Some(lost) }
     }
 
-    /// Lets `write` write frames, unless there is no room or the connection is lost. It says what kept it from writing any.
-    #[inline]
-    pub fn offer(&self, write: impl FnOnce(&mut Writing<'_>) -> Result<(), ConnectionLost>) -> Offered {
-        let shared = &*self.shared;
-        let mut guard = shared.state();
-        let state = &mut *guard;
-        let Some(transport) = &state.transport else {
-            return match &state.lost {
-                Some(lost) => Offered::ConnectionLost(lost.clone()),
-                None => Offered::NoRoom,
-            };
-        };
-        if state.write_buffer.unwritten() > MOST_UNWRITTEN {
-            state.crowded = true;
-            return Offered::NoRoom;
+    /// The server removed the publisher: its messages fail. Returns whether it was declared until now.
+    fn lose(&mut self, code: u16, settled: &mut Vec<Settled>) -> bool {
+        self.pending.settle_all(code, settled);
+        let was_declared = self.lost.is_none();
+        if was_declared {
+            self.lost = Some(self.unavailable(code));
         }
-        let idle = state.pending == 0;
-        let mut writing = Writing {
-            out: &mut state.write_buffer.bytes,
-            frame_max: state.frame_max,
-            publishers: &mut state.publishers,
-            count: &mut state.pending,
-        };
-        if let Err(lost) = write(&mut writing) {
-            return Offered::ConnectionLost(lost);
-        }
-        let now = idle || state.write_buffer.unwritten() >= WRITE_AT_ONCE;
-        // A write that fails is left to the task, which learns of it again.
-        if !(now && state.write_buffer.flush(transport).unwrap_or(false)) {
-            shared.work.notify_one();
-        }
-        Offered::Taken
+        was_declared
     }
 
-    /// Largest frame that the server takes.
-    pub fn frame_max(&self) -> usize {
-        self.shared.state().frame_max
-    }
-
-    /// Counts time for which a producer found no room.
-    pub fn waited(&self, waited: Duration) {
-        self.shared.state().queue_full_ns += waited.as_nanos() as u64;
-    }
-
-    /// The time counted since the last call, and the messages that await their confirmation.
-    pub fn take_telemetry(&self) -> (u64, u64) {
-        let mut state = self.shared.state();
-        (std::mem::take(&mut state.queue_full_ns), state.pending as u64)
-    }
-
-    /// Gives up what is still in flight: its outcome stays unresolved. What was not written yet never will be.
-    pub fn end(&self) {
-        self.task.abort();
-        let mut state = self.shared.state();
-        state.ended = true;
-        state.transport = None;
-        state.write_buffer.clear();
-        state.asked.clear();
+    fn unavailable(&self, code: u16) -> PublisherLost {
+        let message = format!("{}: {}", self.stream, code::name(code));
+        Lost { since: Instant::now(), error: SubmitError { class: class_of(code), message }, is_final: false }
     }
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Asks over the connection as it is, while the task reads.
-    async fn ask(&self, request: &Request, what: &'static str) -> Result<Vec<u8>, ConnectError> {
-        let (sender, answer) = oneshot::channel();
+impl Session<Publishing> {
+    /// Sends a request over the connection, whose task reads the response.
+    async fn request(&self, request: &Request, what: &'static str) -> Result<Vec<u8>, ConnectError> {
+        let (sender, response) = oneshot::channel();
         {
             let mut state = self.state();
             if state.transport.is_none() {
-                let reason = state.lost.as_ref().map_or("the connection has ended", |lost| lost.reason.as_str());
+                let reason = state.lost.as_ref().map_or("the connection has ended", |lost| &lost.error.message);
                 return Err(ConnectError::Io(io::Error::new(io::ErrorKind::NotConnected, reason.to_owned())));
             }
-            state.correlation += 1;
-            let correlation = state.correlation;
+            state.protocol.correlation += 1;
+            let correlation = state.protocol.correlation;
             request.write(&mut state.write_buffer.bytes, correlation);
-            state.asked.insert(correlation, sender);
+            state.protocol.requests.insert(correlation, sender);
         }
-        self.work.notify_one();
-        match answer.await {
+        self.notify_work();
+        match response.await {
             Ok((code::OK, rest)) => Ok(rest),
             Ok((code, _)) => Err(ConnectError::Refused(Refusal { what, code })),
             Err(_) => {
-                let reason = "the connection was lost while an answer was awaited";
+                let reason = "the connection was lost before the response";
                 Err(ConnectError::Io(io::Error::new(io::ErrorKind::ConnectionAborted, reason)))
             }
         }
     }
 
-    /// Makes a publisher known to the server, after what it has of it already.
+    /// Declares a publisher, whose ids go on after those that the server already has.
     async fn declare(&self, number: u8) -> Result<(), ConnectError> {
-        let stream = self.state().publishers[usize::from(number)].stream.clone();
-        let reference = self.reference.as_deref().unwrap_or_default();
-        self.ask(&Request::declare_publisher(number, reference, &stream), "the publisher").await?;
+        let stream = self.state().protocol.publishers[usize::from(number)].stream.clone();
+        let reference = self.protocol.reference.as_deref().unwrap_or_default();
+        self.request(&Request::declare_publisher(number, reference, &stream), "the publisher").await?;
         let last = match reference {
             "" => 0,
             reference => {
                 let query = Request::query_publisher_sequence(reference, &stream);
-                Reader::new(&self.ask(&query, "the publisher's sequence").await?, "sequence").u64()?
+                Reader::new(&self.request(&query, "the publisher's sequence").await?, "sequence").u64()?
             }
         };
         self.declared(number, last);
@@ -307,10 +209,41 @@ impl Shared {
 
     fn declared(&self, number: u8, last: u64) {
         let mut state = self.state();
-        let publisher = &mut state.publishers[usize::from(number)];
+        let publisher = &mut state.protocol.publishers[usize::from(number)];
         publisher.pending.begin_after(last);
         publisher.lost = None;
         drop(state);
-        self.room.notify_waiters();
+        self.notify_capacity();
+    }
+}
+
+/// Declares a publisher again whose stream was not available, until that succeeds or the stream turns out to be deleted.
+async fn declare_again(session: Arc<Session<Publishing>>, number: u8) {
+    let mut backoff = Backoff::RECONNECT;
+    loop {
+        backoff.pause().await;
+        {
+            let state = session.state();
+            // Another task may have declared it.
+            if state.ended || state.protocol.publishers[usize::from(number)].lost.is_none() {
+                return;
+            }
+        }
+        match session.protocol.connector.within(session.declare(number)).await {
+            Ok(()) => return,
+            Err(ConnectError::Refused(Refusal { code: code @ code::STREAM_DOES_NOT_EXIST, .. })) => {
+                let mut state = session.state();
+                let publisher = &mut state.protocol.publishers[usize::from(number)];
+                let unavailable = publisher.unavailable(code);
+                let since = publisher.lost.as_ref().map_or(unavailable.since, |lost| lost.since);
+                publisher.lost = Some(Lost { since, is_final: true, ..unavailable });
+                drop(state);
+                session.notify_capacity();
+                return;
+            }
+            // The connection is lost. All publishers are declared when it is opened again.
+            Err(ConnectError::Io(_)) => return,
+            Err(_) => {}
+        }
     }
 }

@@ -1,8 +1,9 @@
-//! Reads what the service sends to consumers: borrowed from the answer, nothing allocated by a length it claims.
+//! Reads the logs that the service sends to consumers. Values are borrowed from the response, and no announced length is
+//! trusted for an allocation.
 
-/// The answer is not what it should be.
+/// The response is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the answer holds malformed protobuf: {0}")]
+#[error("the response holds malformed protobuf: {0}")]
 pub struct Malformed(&'static str);
 
 /// A field of a message: its number and what it holds.
@@ -60,7 +61,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What a group says of all its logs.
+/// What all logs of a group share.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LogGroup<'a> {
     bytes: &'a [u8],
@@ -73,7 +74,7 @@ pub struct LogGroup<'a> {
 /// Hands each group of a list to `each`.
 ///
 /// # Errors
-/// When the list is malformed; groups before the fault have been handed over.
+/// When the list is malformed; groups before the error were handed over.
 pub fn groups<'a>(
     list: &'a [u8],
     mut each: impl FnMut(LogGroup<'a>) -> Result<(), Malformed>,

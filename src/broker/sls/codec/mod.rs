@@ -21,7 +21,7 @@ pub use decode::{Malformed, groups, logs};
 pub use encode::{Tag, close_group, write_log};
 pub use record::{Record, rebuild};
 
-/// The key of a payload that is no record of fields.
+/// The key of a payload that is not a record of fields.
 pub const CONTENT_KEY: &[u8] = b"content";
 
 /// Names the stretch of logs within which order is kept, followed by `-` and the batch's number: what the service's own

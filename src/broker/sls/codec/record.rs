@@ -34,7 +34,7 @@ impl Record {
         self.whole = !self.read_object(payload);
     }
 
-    /// The group's topic and source: empty where the payload names none.
+    /// The group's topic and source: empty where the payload has none.
     #[inline]
     pub fn topic_and_source<'a>(&self, payload: &'a [u8]) -> (&'a [u8], &'a [u8]) {
         if self.whole { (b"", b"") } else { (slice(payload, self.topic), slice(payload, self.source)) }
@@ -52,7 +52,7 @@ impl Record {
         }
     }
 
-    /// Whether the payload is an object whose fields tell all of it.
+    /// Whether the payload can be restored from its fields.
     #[inline]
     fn read_object(&mut self, payload: &[u8]) -> bool {
         if payload.len() > u32::MAX as usize || !payload.starts_with(b"{\"") || !payload.ends_with(b"\"}") {
@@ -89,7 +89,7 @@ impl Record {
                 _ => return false,
             }
         }
-        // A single `content` without topic and source is how a payload that is no record looks.
+        // A payload that is not a record has a single `content`, without topic and source.
         let ambiguous = self.fields.len() == 1 && slice(payload, self.fields[0].key) == CONTENT_KEY;
         at + 1 == payload.len() && !self.fields.is_empty() && !ambiguous
     }
@@ -111,7 +111,7 @@ fn slice(payload: &[u8], (begin, end): (u32, u32)) -> &[u8] {
     &payload[begin as usize..end as usize]
 }
 
-/// Appends to `into` the payload that was taken apart into these fields, without the envelope.
+/// Appends the payload of these fields to `into`, without the trace header.
 pub fn rebuild<'a>(
     into: &mut Vec<u8>,
     topic: &'a [u8],

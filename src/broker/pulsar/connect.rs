@@ -7,31 +7,31 @@ use prost::Message as _;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::broker::pulsar::error::RequestError;
-use crate::broker::pulsar::wire::frame::{Frame, put_command};
-use crate::broker::pulsar::wire::proto::{
+use crate::broker::pulsar::codec::frame::{Frame, put_command};
+use crate::broker::pulsar::codec::proto::{
     AuthData, AuthResponse, Connect, FeatureFlags, FromBroker, Kind, ServerError, ToBroker,
 };
+use crate::broker::pulsar::error::RequestError;
 use crate::net::connect::{encrypt, tcp};
 
 /// `ProtocolVersion` v19: what is used here has been there since v15.
 const PROTOCOL_VERSION: i32 = 19;
 
-/// Where the broker does not say: the default of `maxMessageSize`.
+/// The default of `maxMessageSize`, for a broker that does not state it.
 const MAX_MESSAGE: usize = 5 << 20;
 
 /// How connections are made.
 pub struct SocketSettings {
     pub tls: Option<Arc<ClientConfig>>,
     pub token: Option<Arc<str>>,
-    /// Whether our certificate says who we are.
+    /// Whether the client's certificate identifies it.
     pub certified: bool,
     /// For connecting and greeting.
     pub timeout: Duration,
     pub keep_alive: Duration,
 }
 
-/// What the broker says of itself.
+/// The broker's response to `Connect`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Greeting {
     pub server_version: String,
@@ -79,7 +79,7 @@ pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&st
 }
 
 fn connect(settings: &SocketSettings, proxy_to: Option<&str>) -> ToBroker {
-    // A broker that asks nobody who they are does not mind the method.
+    // A broker without authentication ignores the method.
     let method = match &settings.token {
         Some(_) => Some("token"),
         None => settings.certified.then_some("tls"),
@@ -95,7 +95,7 @@ fn connect(settings: &SocketSettings, proxy_to: Option<&str>) -> ToBroker {
     ToBroker { kind: Kind::Connect.into(), connect: Some(Box::new(connect)), ..ToBroker::default() }
 }
 
-/// The answer to a broker that asks again who we are, because the last answer has expired.
+/// The response to a broker that authenticates the client again, because its token has expired.
 pub fn auth_response(token: &str) -> ToBroker {
     let response = AuthResponse {
         client_version: Some(client_version()),
@@ -125,10 +125,11 @@ async fn await_greeting(reader: &mut (impl AsyncRead + Unpin)) -> Result<(Greeti
             }
             return Err(match Kind::try_from(command.kind) {
                 Ok(Kind::AuthChallenge) => {
-                    let reason = "the broker asks for more than a token, which brokermark cannot answer";
+                    let reason =
+                        "the broker asks for an authentication other than a token, which brokermark does not support";
                     RequestError::refused(ServerError::AuthenticationError.into(), reason)
                 }
-                _ => RequestError::lost(format!("the broker answered the greeting with command {}", command.kind)),
+                _ => RequestError::lost(format!("the broker responded to the greeting with command {}", command.kind)),
             });
         }
         if reader.read_buf(&mut received).await.map_err(|error| RequestError::lost(error.to_string()))? == 0 {

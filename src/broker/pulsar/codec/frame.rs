@@ -32,7 +32,7 @@ pub struct Frame<'a> {
 pub enum FrameError {
     #[error("a frame of {0} bytes came, which no broker sends: is this Pulsar's binary port?")]
     Size(usize),
-    #[error("a frame says that its command has {command} of its {total} bytes")]
+    #[error("a frame of {total} bytes announces a command of {command} bytes")]
     Command { total: usize, command: usize },
     #[error("a message's checksum is wrong")]
     Checksum,
@@ -104,7 +104,7 @@ pub fn put_sized(out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
     out[begin..begin + 4].copy_from_slice(&(size as u32).to_be_bytes());
 }
 
-/// Splits what follows a command into metadata and payload, after looking at the checksum where there is one.
+/// Splits what follows a command into metadata and payload, and verifies the checksum if there is one.
 ///
 /// # Errors
 /// When it is not a message, or not the one that was sent.
@@ -126,7 +126,7 @@ pub fn split_sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn encode(command: &ToBroker, out: &mut Vec<u8>) {
-    // A vector grows, so that encoding cannot run out of room, which is the only way it fails.
+    // Encoding fails only for lack of space, and a vector grows.
     let encoded = command.encode(out);
     debug_assert!(encoded.is_ok());
 }

@@ -77,7 +77,7 @@ impl Compression {
                 zstd::stream::copy_encode(content, &mut *out, ZSTD_LEVEL).ok().map(|()| out.len() - begin)
             }
         };
-        // None of them fails on a slice with enough room behind it.
+        // None of them fails when the output has enough space.
         debug_assert!(done.is_some());
         out.truncate(begin + done.unwrap_or(0));
     }

@@ -18,7 +18,7 @@ use super::sign::{Signer, Unsigned, percent_encoded};
 use crate::net::tls::{Tls, TlsIdentity, server_name};
 use crate::net::{address, connect};
 
-/// Where requests go, and in whose name.
+/// The server of requests, and the host that they name.
 pub struct Endpoint {
     /// What is connected to, `host:port`.
     pub address: String,
@@ -29,7 +29,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// `address` is the scenario's; `endpoint` the host name of the service, where it is not the address's host. A name is
-    /// looked up with the project before it, as the service's names are; an address of numbers is connected to as it is.
+    /// resolved with the project before it, as the service's names are. An IP address is used as it is.
     ///
     /// # Errors
     /// A sentence about files or names that cannot be used.
@@ -73,23 +73,23 @@ where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
     let (sender, connection) = http1::handshake(io).await.map_err(|error| HttpError::Unreachable(sentence(&error)))?;
-    // Ends by itself, with the connection or with its sender; why it broke is told to whoever waits for an answer.
+    // The task ends with the connection or with its sender. The sender returns the connection's error.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
     #[error("cannot connect: {0}")]
     Unreachable(String),
-    #[error("the connection broke before the answer: {0}")]
+    #[error("the connection broke before the response: {0}")]
     Lost(String),
-    #[error("no answer within {0:?}")]
+    #[error("no response within {0:?}")]
     Timeout(Duration),
 }
 
-/// What came back.
+/// A response.
 pub struct HttpResponse {
     pub status: u16,
     pub headers: HeaderMap,
@@ -97,13 +97,13 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// A header as text; empty where there is none.
+    /// A header as text; empty if the response does not have it.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 }
 
-/// What is asked.
+/// A request.
 #[derive(Default)]
 pub struct HttpRequest<'a> {
     pub method: &'a str,
@@ -112,11 +112,11 @@ pub struct HttpRequest<'a> {
     pub query: &'a [(&'a str, &'a str)],
     pub headers: Vec<(&'static str, String)>,
     pub body: Bytes,
-    /// Most bytes of the answer's body.
-    pub most_answer_bytes: usize,
+    /// Most bytes of the response's body.
+    pub most_response_bytes: usize,
 }
 
-/// Asks one question after another, over one connection as long as it lasts.
+/// Sends requests one after another, over one connection for as long as it lasts.
 pub struct Client {
     endpoint: Arc<Endpoint>,
     signer: Arc<Signer>,
@@ -129,14 +129,14 @@ impl Client {
         Client { endpoint, signer, timeout, sender: None }
     }
 
-    /// Signs and sends, and waits for the whole answer.
+    /// Signs and sends a request, and waits for the whole response.
     ///
     /// # Errors
-    /// When none came. Whether the request had arrived is not known then.
-    pub async fn ask(&mut self, question: HttpRequest<'_>) -> Result<HttpResponse, HttpError> {
-        // Taken out, so that a connection on which an answer is still due is never used again.
+    /// When there is no response. The request may have arrived nevertheless.
+    pub async fn send(&mut self, request: HttpRequest<'_>) -> Result<HttpResponse, HttpError> {
+        // Taken out, so that a connection with an outstanding response is never used again.
         let mut sender = self.sender.take().filter(|sender| !sender.is_closed());
-        let request = self.request(&question);
+        let signed = self.sign(&request);
         let exchange = async {
             let mut open = match sender.take() {
                 Some(open) => open,
@@ -144,41 +144,41 @@ impl Client {
             };
             let lost = |error: hyper::Error| HttpError::Lost(sentence(&error));
             open.ready().await.map_err(lost)?;
-            let response = open.send_request(request).await.map_err(lost)?;
-            let answer = collect(response, question.most_answer_bytes).await?;
-            Ok((answer, open))
+            let head = open.send_request(signed).await.map_err(lost)?;
+            let response = collect(head, request.most_response_bytes).await?;
+            Ok((response, open))
         };
         match tokio::time::timeout(self.timeout, exchange).await {
-            Ok(Ok((answer, open))) => {
+            Ok(Ok((response, open))) => {
                 self.sender = Some(open);
-                Ok(answer)
+                Ok(response)
             }
-            Ok(Err(trouble)) => Err(trouble),
+            Ok(Err(error)) => Err(error),
             Err(_) => Err(HttpError::Timeout(self.timeout)),
         }
     }
 
-    fn request(&self, question: &HttpRequest<'_>) -> Request<Full<Bytes>> {
+    fn sign(&self, request: &HttpRequest<'_>) -> Request<Full<Bytes>> {
         let mut unsigned = Unsigned {
-            method: question.method,
-            path: question.path,
-            query: question.query,
-            headers: question.headers.clone(),
-            body: &question.body,
+            method: request.method,
+            path: request.path,
+            query: request.query,
+            headers: request.headers.clone(),
+            body: &request.body,
         };
         unsigned.headers.push(("host", self.endpoint.host.clone()));
         self.signer.sign(&mut unsigned, SystemTime::now());
         let pairs: Vec<String> =
-            question.query.iter().map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
+            request.query.iter().map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
         let target = match pairs.is_empty() {
-            true => question.path.to_owned(),
-            false => format!("{}?{}", question.path, pairs.join("&")),
+            true => request.path.to_owned(),
+            false => format!("{}?{}", request.path, pairs.join("&")),
         };
-        let mut request = Request::builder().method(question.method).uri(target);
+        let mut signed = Request::builder().method(request.method).uri(target);
         for (name, value) in unsigned.headers {
-            request = if name == "host" { request.header(HOST, value) } else { request.header(name, value) };
+            signed = if name == "host" { signed.header(HOST, value) } else { signed.header(name, value) };
         }
-        request.header(CONTENT_LENGTH, question.body.len()).body(Full::new(question.body.clone())).expect(
+        signed.header(CONTENT_LENGTH, request.body.len()).body(Full::new(request.body.clone())).expect(
             "names are checked when the scenario is read, and everything else is hexadecimal, base64 or a number",
         )
     }
@@ -190,7 +190,7 @@ async fn collect(response: Response<Incoming>, most: usize) -> Result<HttpRespon
     Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body: body.to_bytes() })
 }
 
-/// An error with its causes, which hyper's own words leave out.
+/// An error with its causes, which hyper's message omits.
 fn sentence(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -42,8 +42,8 @@ mod single {
 const KEY: u32 = 1;
 const VALUE: u32 = 2;
 
-/// Characters of an envelope as a property, whose values are text.
-const ENVELOPE_TEXT: usize = TRACE_HEADER_BYTES.div_ceil(3) * 4;
+/// Characters of a trace header as a property, whose values are text.
+const TRACE_HEADER_TEXT: usize = TRACE_HEADER_BYTES.div_ceil(3) * 4;
 
 /// What all entries of a trial have in common, encoded once.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ impl Manner {
     }
 }
 
-/// What the metadata of an entry says beside its messages.
+/// The metadata of an entry, apart from its messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Heading<'a> {
     pub producer_name: &'a str,
@@ -79,7 +79,7 @@ pub struct Heading<'a> {
 pub fn put_one(out: &mut Vec<u8>, manner: &Manner, heading: Heading<'_>, message: &Outgoing<'_>) {
     put_heading(out, manner, heading, message.key);
     out.extend_from_slice(&manner.of_one);
-    put_envelope(out, metadata::PROPERTIES, message.envelope);
+    put_trace_header(out, metadata::PROPERTIES, message.envelope);
 }
 
 /// Appends the metadata of a batch of `count` messages, whose first has `key`.
@@ -93,7 +93,7 @@ pub fn put_batch(out: &mut Vec<u8>, manner: &Manner, heading: Heading<'_>, count
 pub fn put_single(out: &mut Vec<u8>, manner: &Manner, sequence_id: u64, message: &Outgoing<'_>) {
     put_sized(out, |out| {
         out.extend_from_slice(&manner.of_single);
-        put_envelope(out, single::PROPERTIES, message.envelope);
+        put_trace_header(out, single::PROPERTIES, message.envelope);
         if let Some(key) = message.key {
             put_bytes(out, single::PARTITION_KEY, key);
         }
@@ -135,10 +135,10 @@ fn put_property(out: &mut Vec<u8>, field: u32, name: &str, value: &[u8]) {
     put_bytes(out, VALUE, value);
 }
 
-fn put_envelope(out: &mut Vec<u8>, field: u32, envelope: Option<&[u8]>) {
+fn put_trace_header(out: &mut Vec<u8>, field: u32, envelope: Option<&[u8]>) {
     let Some(envelope) = envelope else { return };
-    let mut text = [0; ENVELOPE_TEXT];
-    // The engine's envelope always fits.
+    let mut text = [0; TRACE_HEADER_TEXT];
+    // A trace header always fits.
     let length = BASE64.encode_slice(envelope, &mut text).unwrap_or(0);
     put_property(out, field, TRACE_HEADER_NAME, &text[..length]);
 }
@@ -208,8 +208,8 @@ struct Head {
 }
 
 impl Head {
-    /// Reads `MessageMetadata` or `SingleMessageMetadata`. Where the two give a number different meanings, the reader of
-    /// the one does not look at what the other has; a producer's name (1) is no property with the envelope's name.
+    /// Reads `MessageMetadata` or `SingleMessageMetadata`. Where a number has two meanings, the reader of one
+    /// kind ignores the other's; a producer's name (1) is not a property with the trace header's name.
     fn read(mut bytes: &[u8]) -> Result<Head, FrameError> {
         let mut head = Head::default();
         while !bytes.is_empty() {
@@ -219,7 +219,7 @@ impl Head {
                 (metadata::NUM_MESSAGES_IN_BATCH, Value::Number(number)) => head.batched = Some(number),
                 (single::PAYLOAD_SIZE, Value::Number(number)) => head.payload_size = number,
                 (metadata::PROPERTIES | single::PROPERTIES, Value::Bytes(property)) => {
-                    if let Some(envelope) = envelope(property) {
+                    if let Some(envelope) = trace_header(property) {
                         head.envelope = Some(envelope);
                     }
                 }
@@ -260,8 +260,8 @@ fn field<'a>(bytes: &mut &'a [u8]) -> Result<(u32, Value<'a>), FrameError> {
     Ok((field, value))
 }
 
-/// The envelope in a property, if it is that property.
-fn envelope(mut property: &[u8]) -> Option<[u8; TRACE_HEADER_BYTES]> {
+/// The trace header in a property, if it is that property.
+fn trace_header(mut property: &[u8]) -> Option<[u8; TRACE_HEADER_BYTES]> {
     let (mut name, mut text): (&[u8], &[u8]) = (&[], &[]);
     while !property.is_empty() {
         match field(&mut property).ok()? {
@@ -273,8 +273,8 @@ fn envelope(mut property: &[u8]) -> Option<[u8; TRACE_HEADER_BYTES]> {
     if name != TRACE_HEADER_NAME.as_bytes() {
         return None;
     }
-    // Decoding asks for room in whole groups of three bytes.
-    let mut decoded = [0; ENVELOPE_TEXT];
+    // Decoding needs space for whole groups of three bytes.
+    let mut decoded = [0; TRACE_HEADER_TEXT];
     let length = BASE64.decode_slice(text, &mut decoded).ok()?;
     decoded[..length].try_into().ok()
 }
@@ -298,7 +298,7 @@ mod tests {
         }
     }
 
-    /// A payload and its envelope.
+    /// A payload and its trace header.
     type Arrived = (Vec<u8>, Option<Vec<u8>>);
 
     fn received(rest: &[u8]) -> Result<Vec<Arrived>, FrameError> {

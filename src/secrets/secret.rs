@@ -1,17 +1,16 @@
-//! Secrets: read when a connection is made, and never shown.
+//! A secret that is read when a connection is made, and never shown.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a password comes from. Only [`Secret::reveal`] reads it, when a connection is made; neither `Debug` nor a
-/// record ever shows the value.
+/// Where a password comes from. Only [`Secret::reveal`] returns the value; `Debug` and records never show it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
     /// The name of an environment variable.
     Env(String),
     /// A file whose content, without the trailing line end, is the secret.
     File(PathBuf),
-    /// Written in the scenario itself; the run directory's copy of the scenario shows `"***"` in its place.
+    /// Written in the scenario itself. The copy of the scenario in the run's directory shows `"***"` instead.
     Inline(String),
 }
 

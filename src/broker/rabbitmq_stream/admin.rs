@@ -1,4 +1,4 @@
-//! Streams: made, found, removed, and where their leaders are.
+//! Streams: created, found and removed, and their leaders.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -14,38 +14,38 @@ use super::connect::{Connector, Server, Session};
 use super::error::{ConnectError, Refusal};
 use crate::broker::{BrokerError, Topic};
 
-/// How often new streams are looked for.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often new streams are checked for leaders.
+const POLL: Duration = Duration::from_millis(50);
 
-/// A connection for what is rarely asked: made when it is needed, and again when it has failed.
-pub struct Control {
+/// A connection for administration, opened when it is needed, and again after a failure.
+pub struct Admin {
     connector: Arc<Connector>,
     addresses: Vec<String>,
     session: Mutex<Option<Session>>,
-    /// Of nodes that were reached: the address they want to be known by, and the one of the scenario.
+    /// Addresses that nodes advertise, with the scenario's address of the same node.
     aliases: std::sync::Mutex<BTreeMap<String, String>>,
     timeout: Duration,
 }
 
-/// A stream's place in the cluster.
+/// Where a stream is in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamLocation {
     pub stream: String,
-    /// `host:port`; `None` while there is none.
+    /// `host:port`; `None` while the stream has no leader.
     pub leader: Option<String>,
     /// Leader and replicas.
     pub members: usize,
 }
 
-impl Control {
+impl Admin {
     pub fn new(connector: Arc<Connector>, addresses: Vec<String>, timeout: Duration) -> Self {
-        Control { connector, addresses, session: Mutex::new(None), aliases: std::sync::Mutex::default(), timeout }
+        Admin { connector, addresses, session: Mutex::new(None), aliases: std::sync::Mutex::default(), timeout }
     }
 
-    /// Connects, and says to whom.
+    /// Connects, and returns the server's properties.
     ///
     /// # Errors
-    /// When none of the addresses answers: why the last does not.
+    /// When no address responds: the last one's error.
     pub async fn reach(&self) -> Result<Server, BrokerError> {
         let mut session = self.session.lock().await;
         let made = self.connect().await?;
@@ -55,7 +55,7 @@ impl Control {
     }
 
     async fn connect(&self) -> Result<Session, BrokerError> {
-        let mut trouble = BrokerError::Configuration { broker: "rabbitmq-stream", reason: "no address".to_owned() };
+        let mut failure = BrokerError::Configuration { broker: "rabbitmq-stream", reason: "no address".to_owned() };
         for address in &self.addresses {
             match self.connector.connect_without_heartbeat(address).await {
                 Ok(session) => {
@@ -65,14 +65,14 @@ impl Control {
                     }
                     return Ok(session);
                 }
-                Err(error) => trouble = error.into_broker_error(address),
+                Err(error) => failure = error.into_broker_error(address),
             }
         }
-        Err(trouble)
+        Err(failure)
     }
 
-    /// Asks, over a new connection if the old one has failed.
-    async fn ask(&self, request: &Request, what: &'static str) -> Result<Result<Vec<u8>, u16>, BrokerError> {
+    /// Sends a request, over a new connection if the old one has failed.
+    async fn request(&self, request: &Request, what: &'static str) -> Result<Result<Vec<u8>, u16>, BrokerError> {
         let mut held = self.session.lock().await;
         let mut again = held.is_some();
         loop {
@@ -95,15 +95,16 @@ impl Control {
         }
     }
 
-    /// The streams of a topic, in the order of its partitions: itself, if it is no super stream. Empty: there is neither.
+    /// The streams of a topic in the order of its partitions: a stream is its own only partition. Empty: the topic does not
+    /// exist.
     ///
     /// # Errors
-    /// When the server does not say.
+    /// When the server does not respond or refuses.
     pub async fn streams(&self, topic: &str) -> Result<Vec<String>, BrokerError> {
-        if let [StreamLocation { stream, .. }] = &self.places(&[topic]).await?[..] {
+        if let [StreamLocation { stream, .. }] = &self.locations(&[topic]).await?[..] {
             return Ok(vec![stream.clone()]);
         }
-        match self.ask(&Request::partitions(topic), "the partitions").await? {
+        match self.request(&Request::partitions(topic), "the partitions").await? {
             Ok(rest) => {
                 read_strings(&rest).map_err(|error| ConnectError::from(error).into_broker_error(&self.addresses[0]))
             }
@@ -112,13 +113,13 @@ impl Control {
         }
     }
 
-    /// Where streams are; those that do not exist are left out.
+    /// The locations of streams, without those that do not exist.
     ///
     /// # Errors
-    /// When the server does not say.
-    pub async fn places(&self, streams: &[&str]) -> Result<Vec<StreamLocation>, BrokerError> {
+    /// When the server does not respond or refuses.
+    pub async fn locations(&self, streams: &[&str]) -> Result<Vec<StreamLocation>, BrokerError> {
         let unreadable = |error: ConnectError| error.into_broker_error(&self.addresses[0]);
-        let rest = match self.ask(&Request::metadata(streams), "the metadata").await? {
+        let rest = match self.request(&Request::metadata(streams), "the metadata").await? {
             Ok(rest) => rest,
             Err(code) => return Err(unreadable(ConnectError::Refused(Refusal { what: "the metadata", code }))),
         };
@@ -137,14 +138,14 @@ impl Control {
             .collect())
     }
 
-    /// Where to connect for a stream: to its leader, or to the scenario's addresses in turn. The first is the best, the
-    /// others are for when it is gone.
-    pub fn addresses_for(&self, place: &StreamLocation, turn: usize) -> Vec<String> {
+    /// The addresses for a stream: first its leader or, in turn, one of the scenario's; then the others, for when the first
+    /// is down.
+    pub fn addresses_for(&self, location: &StreamLocation, turn: usize) -> Vec<String> {
         let count = self.addresses.len();
         let mut addresses: Vec<String> =
             (0..count).map(|number| self.addresses[(turn + number) % count].clone()).collect();
         if self.connector.options().connect_to == ConnectTo::Leader
-            && let Some(leader) = &place.leader
+            && let Some(leader) = &location.leader
         {
             let aliases = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
             let leader = aliases.get(leader).unwrap_or(leader).clone();
@@ -154,7 +155,7 @@ impl Control {
         addresses
     }
 
-    /// Makes those of `topics` that do not exist, waits until all have leaders, and names those it made.
+    /// Creates those of `topics` that do not exist, waits until all have leaders, and returns the names of those it created.
     ///
     /// # Errors
     /// When one exists with another number of partitions, or cannot be made.
@@ -176,11 +177,11 @@ impl Control {
         let name = &topic.name;
         let arguments = self.connector.options().arguments(topic.replication);
         let answer = if topic.partitions == 1 {
-            self.ask(&Request::create(name, &arguments), "the stream").await?
+            self.request(&Request::create(name, &arguments), "the stream").await?
         } else {
             let partitions: Vec<_> =
                 (0..topic.partitions).map(|number| (format!("{name}-{number}"), number.to_string())).collect();
-            self.ask(&Request::create_super_stream(name, &partitions, &arguments), "the super stream").await?
+            self.request(&Request::create_super_stream(name, &partitions, &arguments), "the super stream").await?
         };
         answer.map(drop).map_err(|code| failed(name, "made", code::name(code)))
     }
@@ -190,14 +191,14 @@ impl Control {
         let streams = self.streams(&topic.name).await?;
         let names: Vec<&str> = streams.iter().map(String::as_str).collect();
         loop {
-            let places = self.places(&names).await?;
-            if places.len() == names.len() && places.iter().all(|place| place.leader.is_some()) {
-                return match places.iter().find(|place| place.members < topic.replication as usize) {
+            let locations = self.locations(&names).await?;
+            if locations.len() == names.len() && locations.iter().all(|location| location.leader.is_some()) {
+                return match locations.iter().find(|location| location.members < topic.replication as usize) {
                     None => Ok(()),
-                    Some(place) => {
+                    Some(location) => {
                         let reason = format!(
                             "it has {} members and not {}: is `topology.replication` more than the nodes?",
-                            place.members, topic.replication
+                            location.members, topic.replication
                         );
                         Err(failed(&topic.name, "made", reason))
                     }
@@ -207,20 +208,20 @@ impl Control {
                 let reason = format!("no leader for all its streams within {:?}", self.timeout);
                 return Err(failed(&topic.name, "made", reason));
             }
-            sleep(LOOK).await;
+            sleep(POLL).await;
         }
     }
 
-    /// Removes topics by name, whatever cannot be; the first trouble met.
+    /// Removes topics by name. Goes on after an error, and returns the first one.
     ///
     /// # Errors
-    /// When the server does not remove one. One that is gone already is none.
+    /// When the server does not remove a topic. A missing topic is not an error.
     pub async fn remove(&self, names: &[String]) -> Result<(), BrokerError> {
-        let mut trouble = Ok(());
+        let mut failure = Ok(());
         for name in names {
-            let removed = match self.ask(&Request::delete(name), "the stream").await {
+            let removed = match self.request(&Request::delete(name), "the stream").await {
                 Ok(Err(code::STREAM_DOES_NOT_EXIST)) => {
-                    self.ask(&Request::delete_super_stream(name), "the super stream").await
+                    self.request(&Request::delete_super_stream(name), "the super stream").await
                 }
                 answer => answer,
             };
@@ -229,9 +230,9 @@ impl Control {
                 Ok(Err(code)) => Err(failed(name, "removed", code::name(code))),
                 Err(error) => Err(error),
             };
-            trouble = trouble.and(removed);
+            failure = failure.and(removed);
         }
-        trouble
+        failure
     }
 }
 

@@ -1,23 +1,23 @@
-//! One producer of the wire: bound to a topic or to one partition, on the connection to the broker that serves it.
+//! A producer of a topic or of one of its partitions, on the connection to the broker that serves it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::codec::compression::Compression;
+use super::codec::entry::{Heading, Manner, put_batch, put_one, put_single};
+use super::codec::frame::put_message;
+use super::codec::proto::{self, CloseProducer, Kind, ToBroker};
 use super::config::PulsarOptions;
 use super::connection::{Connection, Entry, ProducerId, Readiness};
 use super::error::RequestError;
 use super::pool::Pool;
 use super::retry::Retry;
-use super::wire::compression::Compression;
-use super::wire::entry::{Heading, Manner, put_batch, put_one, put_single};
-use super::wire::frame::put_message;
-use super::wire::proto::{self, CloseProducer, Kind, ToBroker};
 use crate::broker::{FailureClass, Outgoing, SubmitError};
 use crate::measure::AckRecorder;
 
-/// What all wire_producers of a trial share.
-pub struct WireProducers {
+/// What all partition producers of a trial share.
+pub struct Client {
     pub pool: Arc<Pool>,
     pub options: PulsarOptions,
     pub manner: Manner,
@@ -27,9 +27,9 @@ pub struct WireProducers {
     pub waited_ns: AtomicU64,
 }
 
-/// A producer of the wire, which opens itself again when the broker has let go of it.
-pub struct WireProducer {
-    shared: Arc<WireProducers>,
+/// A producer of one partition. It opens itself again when the broker has closed it.
+pub struct PartitionProducer {
+    shared: Arc<Client>,
     /// In full: `persistent://tenant/namespace/name`.
     topic: Arc<str>,
     /// Number of the connection among those to the same broker.
@@ -48,7 +48,7 @@ enum State {
     Dead(RequestError),
 }
 
-/// What the broker knows of a wire_producer.
+/// A producer that the broker has opened.
 struct Open {
     connection: Arc<Connection>,
     producer: ProducerId,
@@ -57,40 +57,40 @@ struct Open {
     next_sequence: u64,
 }
 
-impl WireProducer {
+impl PartitionProducer {
     /// Opens a producer on `topic`.
     ///
     /// # Errors
     /// When the broker does not want it.
-    pub async fn open(shared: Arc<WireProducers>, topic: Arc<str>, index: usize) -> Result<WireProducer, RequestError> {
+    pub async fn open(shared: Arc<Client>, topic: Arc<str>, index: usize) -> Result<PartitionProducer, RequestError> {
         let open = open(&shared, &topic, index, None).await?;
         let max_message = open.connection.greeting.max_message;
-        Ok(WireProducer { shared, topic, index, state: State::Open(open), max_message, plain: Vec::new() })
+        Ok(PartitionProducer { shared, topic, index, state: State::Open(open), max_message, plain: Vec::new() })
     }
 
-    /// Largest message that its broker takes, or took when the wire_producer was open.
+    /// Largest message that its broker takes, or took when the partition producer was open.
     pub fn max_message(&self) -> usize {
         self.max_message
     }
 
-    /// Resolves when messages can be added, having opened the wire_producer again if need be. Cancel-safe. Returns whether the
-    /// wire_producer's connection was full before.
+    /// Resolves when messages can be added, having opened the partition producer again if need be. Cancel-safe. Returns whether the
+    /// partition producer's connection was full before.
     ///
     /// # Errors
-    /// When the wire_producer is closed, for good or for longer than the options' `send_timeout`.
+    /// When the partition producer is closed, for good or for longer than the options' `send_timeout`.
     pub async fn ready(&mut self) -> Result<bool, SubmitError> {
         let mut waited = false;
         loop {
             match &mut self.state {
                 State::Open(open) => {
                     let connection = open.connection.clone();
-                    // Made before the look, so that room made in between is not missed.
-                    let room = connection.room();
+                    // Created before the check, so that a notification in between is not missed.
+                    let notified = connection.capacity();
                     match connection.readiness(open.producer) {
                         Readiness::Ready => return Ok(waited),
                         Readiness::Full => {
                             waited = true;
-                            room.await;
+                            notified.await;
                         }
                         Readiness::Closed => self.state = State::Opening(self.reopen()),
                     }
@@ -130,13 +130,13 @@ impl WireProducer {
     }
 
     /// Adds `count` messages, of which `at` gives each, in as few entries as the options allow. False, and none is
-    /// taken, if the wire_producer is closed.
+    /// taken, if the partition producer is closed.
     pub fn add<'a>(&mut self, count: usize, at: impl Fn(usize) -> &'a Outgoing<'a>) -> bool {
         let State::Open(open) = &mut self.state else { return false };
         let Open { connection, producer, name, next_sequence, .. } = open;
-        let WireProducers { options, manner, .. } = &*self.shared;
+        let Client { options, manner, .. } = &*self.shared;
         let most = if options.batching { options.batch_messages } else { 1 };
-        // Half of what the broker takes leaves room for the metadata of each message.
+        // Half of the maximum leaves space for the metadata of each message.
         let most_bytes = options.batch_bytes.min(connection.greeting.max_message / 2);
         let publish_time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let plain = &mut self.plain;
@@ -213,12 +213,7 @@ fn put_entry<'a>(
     entry.book(sequence_id, (0..count).map(|index| (at(index).stamp, at(index).payload.len() as u32)));
 }
 
-async fn open(
-    shared: &WireProducers,
-    topic: &str,
-    index: usize,
-    topic_epoch: Option<u64>,
-) -> Result<Open, RequestError> {
+async fn open(shared: &Client, topic: &str, index: usize, topic_epoch: Option<u64>) -> Result<Open, RequestError> {
     let connection = shared.pool.connection_for(topic, index).await?;
     let producer_id = connection.add_producer();
     let answer = connection
@@ -238,7 +233,9 @@ async fn open(
         })
         .await;
     let success = answer.and_then(|answer| {
-        answer.producer_success.ok_or_else(|| RequestError::lost("the broker answered a producer with something else"))
+        answer
+            .producer_success
+            .ok_or_else(|| RequestError::lost("the broker sent an unexpected response to a producer"))
     });
     match success {
         Ok(success) => Ok(Open {
@@ -251,7 +248,7 @@ async fn open(
         Err(failure) => {
             connection.remove_producer(producer_id);
             if failure.class == FailureClass::Timeout {
-                // It may yet come to be, and would keep out others where access is exclusive.
+                // The broker may still create it, and it would block others where access is exclusive.
                 let _ = connection.send(&close_producer(producer_id, connection.next_request()));
             }
             Err(failure)

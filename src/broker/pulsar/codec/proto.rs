@@ -136,14 +136,14 @@ pub struct Connect {
     pub protocol_version: Option<i32>,
     #[prost(string, optional, tag = "5")]
     pub auth_method_name: Option<String>,
-    /// Only a proxy looks at it.
+    /// Only a proxy reads it.
     #[prost(string, optional, tag = "6")]
     pub proxy_to_broker_url: Option<String>,
     #[prost(message, optional, tag = "10")]
     pub feature_flags: Option<FeatureFlags>,
 }
 
-/// `FeatureFlags`. Without `supports_broker_entry_metadata` (2) messages come as they were sent.
+/// `FeatureFlags`. Without `supports_broker_entry_metadata` (2) messages arrive as they were sent.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct FeatureFlags {
     #[prost(bool, optional, tag = "1")]
@@ -240,7 +240,7 @@ pub struct Producer {
     /// `ProducerAccessMode`.
     #[prost(int32, optional, tag = "10")]
     pub producer_access_mode: Option<i32>,
-    /// What `ProducerSuccess` gave before: with it, a producer that was fenced meanwhile is told so.
+    /// From an earlier `ProducerSuccess`: with it, the broker refuses a producer that was fenced meanwhile.
     #[prost(uint64, optional, tag = "11")]
     pub topic_epoch: Option<u64>,
 }
@@ -257,7 +257,7 @@ pub struct ProducerSuccess {
     pub last_sequence_id: Option<i64>,
     #[prost(uint64, optional, tag = "5")]
     pub topic_epoch: Option<u64>,
-    /// False: another answer will come once the producer has exclusive access.
+    /// False: another response follows when the producer has exclusive access.
     #[prost(bool, optional, tag = "6")]
     pub producer_ready: Option<bool>,
 }
@@ -275,7 +275,7 @@ pub struct Send {
     pub highest_sequence_id: Option<u64>,
 }
 
-/// `CommandSendReceipt`, but for the message id, which nobody asks for.
+/// `CommandSendReceipt` without the message id, which is not used.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct SendReceipt {
     #[prost(uint64, required, tag = "1")]

@@ -1,21 +1,21 @@
-//! What is asked of the service besides writing: log stores, their shards, and reading.
+//! Requests to the service besides writing: log stores, their shards, and reading.
 
 use bytes::Bytes;
 
+use super::connect::{Client, HttpRequest, HttpResponse};
 use super::error::{ServiceError, accepted};
-use super::http::{Client, HttpRequest, HttpResponse};
 
-/// Most bytes of an answer that is no logs.
-const MOST_ANSWER_BYTES: usize = 4 << 20;
+/// Most bytes of a response without logs.
+const MOST_RESPONSE_BYTES: usize = 4 << 20;
 
-/// Most bytes of logs in one answer, as they are sent and as they unfold: the service sends at most 10 MB.
+/// Most bytes of logs in one response, compressed and uncompressed: the service sends at most 10 MB.
 const MOST_PULLED_BYTES: usize = 64 << 20;
 
 /// Most groups asked for at once.
 const GROUPS_AT_ONCE: &str = "1000";
 
-/// Asks the service, one question after another.
-pub struct Service {
+/// Sends requests to the service, one after another.
+pub struct Admin {
     client: Client,
 }
 
@@ -23,33 +23,33 @@ pub struct Service {
 pub struct Pulled {
     /// A list of groups, as protobuf.
     pub list: Vec<u8>,
-    /// Where to go on.
+    /// The cursor of the next logs.
     pub next: String,
 }
 
-impl Service {
+impl Admin {
     pub fn new(client: Client) -> Self {
-        Service { client }
+        Admin { client }
     }
 
-    async fn ask(&mut self, question: HttpRequest<'_>) -> Result<HttpResponse, ServiceError> {
-        let most_answer_bytes = question.most_answer_bytes.max(MOST_ANSWER_BYTES);
-        accepted(self.client.ask(HttpRequest { most_answer_bytes, ..question }).await?)
+    async fn send(&mut self, request: HttpRequest<'_>) -> Result<HttpResponse, ServiceError> {
+        let most_response_bytes = request.most_response_bytes.max(MOST_RESPONSE_BYTES);
+        accepted(self.client.send(HttpRequest { most_response_bytes, ..request }).await?)
     }
 
     async fn get(&mut self, path: &str, query: &[(&str, &str)]) -> Result<HttpResponse, ServiceError> {
-        self.ask(HttpRequest { method: "GET", path, query, ..HttpRequest::default() }).await
+        self.send(HttpRequest { method: "GET", path, query, ..HttpRequest::default() }).await
     }
 
-    /// Whether the service answers to this project and these credentials.
+    /// Checks that the service accepts the project and the credentials.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The service's.
     pub async fn check(&mut self) -> Result<(), ServiceError> {
         self.get("/logstores", &[("offset", "0"), ("size", "1")]).await.map(drop)
     }
 
-    /// The shards of a store that can be written to; `None`: there is no such store.
+    /// The shards of a store that can be written to; `None`: the store does not exist.
     ///
     /// # Errors
     /// The service's.
@@ -60,11 +60,11 @@ impl Service {
             id: u32,
             status: String,
         }
-        let answer = match self.get(&format!("/logstores/{store}/shards"), &[]).await {
+        let response = match self.get(&format!("/logstores/{store}/shards"), &[]).await {
             Err(fault) if fault.is_unknown_store() => return Ok(None),
             other => other?,
         };
-        let shards: Vec<Shard> = parsed(&answer.body)?;
+        let shards: Vec<Shard> = parsed(&response.body)?;
         let writable = shards.into_iter().filter(|shard| shard.status.eq_ignore_ascii_case("readwrite"));
         Ok(Some(writable.map(|shard| shard.id).collect()))
     }
@@ -75,24 +75,24 @@ impl Service {
         let body = serde_json::json!({ "logstoreName": store, "ttl": 1, "shardCount": shards }).to_string();
         let headers =
             vec![("content-type", "application/json".to_owned()), ("x-log-bodyrawsize", body.len().to_string())];
-        let question = HttpRequest {
+        let request = HttpRequest {
             method: "POST",
             path: "/logstores",
             headers,
             body: Bytes::from(body),
             ..HttpRequest::default()
         };
-        self.ask(question).await.map(drop)
+        self.send(request).await.map(drop)
     }
 
     /// # Errors
     /// The service's.
     pub async fn delete(&mut self, store: &str) -> Result<(), ServiceError> {
         let path = format!("/logstores/{store}");
-        self.ask(HttpRequest { method: "DELETE", path: &path, ..HttpRequest::default() }).await.map(drop)
+        self.send(HttpRequest { method: "DELETE", path: &path, ..HttpRequest::default() }).await.map(drop)
     }
 
-    /// The place in a shard: `begin` or `end`.
+    /// The cursor of a shard's `begin` or `end`.
     ///
     /// # Errors
     /// The service's.
@@ -102,39 +102,39 @@ impl Service {
             cursor: String,
         }
         let path = format!("/logstores/{store}/shards/{shard}");
-        let answer = self.get(&path, &[("from", from), ("type", "cursor")]).await?;
-        parsed(&answer.body).map(|Cursor { cursor }| cursor)
+        let response = self.get(&path, &[("from", from), ("type", "cursor")]).await?;
+        parsed(&response.body).map(|Cursor { cursor }| cursor)
     }
 
     /// What is in the shard from `cursor` on; an empty list if nothing is.
     ///
     /// # Errors
-    /// The service's, or that its answer cannot be read.
+    /// The service's, or that its response is malformed.
     pub async fn pull(&mut self, store: &str, shard: u32, cursor: &str) -> Result<Pulled, ServiceError> {
         let path = format!("/logstores/{store}/shards/{shard}");
         let query = [("count", GROUPS_AT_ONCE), ("cursor", cursor), ("type", "logs")];
         let headers = vec![("accept", "application/x-protobuf".to_owned()), ("accept-encoding", "lz4".to_owned())];
-        let question = HttpRequest {
+        let request = HttpRequest {
             method: "GET",
             path: &path,
             query: &query,
             headers,
-            most_answer_bytes: MOST_PULLED_BYTES,
+            most_response_bytes: MOST_PULLED_BYTES,
             ..HttpRequest::default()
         };
-        let answer = self.ask(question).await?;
-        let size = answer.header("x-log-bodyrawsize").parse().unwrap_or(answer.body.len());
-        let list = match answer.header("x-log-compresstype") {
-            _ if answer.body.is_empty() => Vec::new(),
-            "lz4" if size <= MOST_PULLED_BYTES => lz4_flex::block::decompress(&answer.body, size)
+        let response = self.send(request).await?;
+        let size = response.header("x-log-bodyrawsize").parse().unwrap_or(response.body.len());
+        let list = match response.header("x-log-compresstype") {
+            _ if response.body.is_empty() => Vec::new(),
+            "lz4" if size <= MOST_PULLED_BYTES => lz4_flex::block::decompress(&response.body, size)
                 .map_err(|error| bad(&format!("the logs do not decompress: {error}")))?,
-            "lz4" => return Err(bad("more logs than an answer may hold")),
-            _ => answer.body.to_vec(),
+            "lz4" => return Err(bad("more logs than a response may hold")),
+            _ => response.body.to_vec(),
         };
-        let next = answer.header("x-log-cursor");
+        let next = response.header("x-log-cursor");
         // What comes from the network goes into the next request's address.
         if next.is_empty() || !next.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte)) {
-            return Err(bad("no place to go on from"));
+            return Err(bad("the cursor is missing"));
         }
         Ok(Pulled { list, next: next.to_owned() })
     }

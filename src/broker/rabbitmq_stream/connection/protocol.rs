@@ -1,0 +1,181 @@
+//! Reads a publishing connection, and opens it again.
+
+use std::io;
+use std::sync::Arc;
+
+use super::super::codec::code;
+use super::super::codec::command::{self, Request};
+use super::super::codec::frame::{Frame, decode};
+use super::super::error::{ConnectError, Refusal, class_of};
+use super::super::pending::Settled;
+use super::{Publishing, State, declare_again};
+use crate::broker::{FailureClass, SubmitError};
+use crate::net::session::{Protocol, Served, Session};
+
+/// Memory of the reading task: messages with an outcome, and publishers that the server removed.
+#[derive(Default)]
+pub struct Scratch {
+    settled: Vec<Settled>,
+    lost: Vec<u8>,
+}
+
+impl Protocol for Publishing {
+    type State = State;
+    type Message = Settled;
+    type Error = SubmitError;
+    type Scratch = Scratch;
+
+    const MOST_UNWRITTEN: usize = 4 << 20;
+
+    fn pending(state: &State) -> usize {
+        state.pending
+    }
+
+    fn read(session: &Arc<Session<Self>>, served: &mut Served, scratch: &mut Scratch) -> io::Result<()> {
+        // Frames are read before an error of the socket is returned: the server says why it closes a connection.
+        let filled = served.read_buffer.fill(&served.transport);
+        let mut state = session.state();
+        let mut end = Ok(());
+        while end.is_ok() {
+            match served.read_buffer.next(decode) {
+                Ok(Some(Frame::Close { correlation, code, reason })) => {
+                    command::close_response(&mut state.write_buffer.bytes, correlation);
+                    // The server waits for it before it closes. A failed write changes nothing: the connection ends anyway.
+                    let _ = state.write_buffer.flush(&served.transport);
+                    end = Err(io::Error::other(format!("the server closes it: {} ({reason})", code::name(code))));
+                }
+                Ok(Some(frame)) => state.protocol.read(frame, scratch),
+                Ok(None) => break,
+                Err(malformed) => end = Err(io::Error::other(malformed)),
+            }
+        }
+        state.protocol.pending -= scratch.settled.len();
+        drop(state);
+        if !scratch.settled.is_empty() {
+            session.protocol.record(&mut scratch.settled);
+        }
+        for number in scratch.lost.drain(..) {
+            tokio::spawn(declare_again(session.clone(), number));
+        }
+        end.and(filled.map(drop))
+    }
+
+    fn heartbeat(out: &mut Vec<u8>) {
+        command::heartbeat(out);
+    }
+
+    async fn reconnect(session: &Arc<Session<Self>>, attempt: usize) -> Option<Served> {
+        let addresses = &session.protocol.addresses;
+        let (served, lost) = session.reopen(&addresses[attempt % addresses.len()]).await.ok()?;
+        lost.into_iter().for_each(|number| drop(tokio::spawn(declare_again(session.clone(), number))));
+        Some(served)
+    }
+
+    fn lost(&self, reason: &str) -> SubmitError {
+        let message = format!("the connection to {} was lost: {reason}", self.addresses[0]);
+        SubmitError { class: FailureClass::ConnectionLost, message }
+    }
+
+    fn take_pending(state: &mut State) -> Vec<Settled> {
+        let mut settled = Vec::new();
+        state.pending = 0;
+        for publisher in &mut state.publishers {
+            publisher.pending.settle_all(code::OK, &mut settled);
+        }
+        settled
+    }
+
+    fn fail(&self, messages: Vec<Settled>, error: &SubmitError) {
+        let mut acks = self.recorder.batch();
+        for Settled { stamp, .. } in messages {
+            acks.failed(stamp, error.class, || error.message.clone());
+        }
+    }
+
+    fn cancel(state: &mut State) {
+        state.requests.clear();
+    }
+}
+
+impl State {
+    #[inline]
+    fn read(&mut self, frame: Frame<'_>, Scratch { settled, lost }: &mut Scratch) {
+        match frame {
+            Frame::Confirm { publisher, ids } => {
+                if let Some(publisher) = self.publishers.get_mut(usize::from(publisher)) {
+                    ids.iter().for_each(|id| publisher.pending.settle(id, code::OK, settled));
+                }
+            }
+            Frame::PublishError { publisher: number, errors } => {
+                let Some(publisher) = self.publishers.get_mut(usize::from(number)) else { return };
+                let before = settled.len();
+                errors.iter().for_each(|(id, code)| publisher.pending.settle(id, code, settled));
+                // The server may have removed the publisher without a metadata update.
+                let is_unknown = |one: &Settled| one.code == code::PUBLISHER_DOES_NOT_EXIST;
+                if settled[before..].iter().any(is_unknown) {
+                    lost.extend(publisher.lose(code::PUBLISHER_DOES_NOT_EXIST, settled).then_some(number));
+                }
+            }
+            Frame::Response { correlation, code, rest, .. } => {
+                if let Some(request) = self.requests.remove(&correlation) {
+                    // The request may have been cancelled.
+                    let _ = request.send((code, rest.to_vec()));
+                }
+            }
+            Frame::MetadataUpdate { code, stream } => {
+                let publishers = self.publishers.iter_mut().enumerate();
+                for (number, publisher) in publishers.filter(|(_, publisher)| publisher.stream == stream) {
+                    lost.extend(publisher.lose(code, settled).then_some(number as u8));
+                }
+            }
+            // Any frame shows that the server is alive. It sends heartbeats on its own.
+            Frame::Close { .. }
+            | Frame::Heartbeat
+            | Frame::Deliver { .. }
+            | Frame::Credit { .. }
+            | Frame::Tune { .. }
+            | Frame::Other { .. } => {}
+        }
+    }
+}
+
+impl Publishing {
+    fn record(&self, settled: &mut Vec<Settled>) {
+        let mut acks = self.recorder.batch();
+        for Settled { stamp, bytes, code } in settled.drain(..) {
+            match code {
+                code::OK => acks.acknowledged(stamp, bytes as usize),
+                code => acks.failed(stamp, class_of(code), || code::name(code)),
+            }
+        }
+    }
+}
+
+impl Session<Publishing> {
+    /// Connects, declares every publisher and installs the connection. Returns the publishers whose streams the server
+    /// refused.
+    async fn reopen(&self, address: &str) -> Result<(Served, Vec<u8>), ConnectError> {
+        let connector = &self.protocol.connector;
+        let mut session = connector.connect(address).await?;
+        let streams: Vec<String> =
+            self.state().protocol.publishers.iter().map(|publisher| publisher.stream.clone()).collect();
+        let reference = self.protocol.reference.as_deref().unwrap_or_default();
+        let mut lost = Vec::new();
+        for (number, stream) in streams.iter().enumerate() {
+            let request = Request::declare_publisher(number as u8, reference, stream);
+            match connector.within(session.request(&request, "the publisher")).await {
+                Ok(_) => self.declared(number as u8, 0),
+                Err(ConnectError::Refused(Refusal { code, .. })) => {
+                    let publisher = &mut self.state().protocol.publishers[number];
+                    publisher.lost = Some(publisher.unavailable(code));
+                    lost.push(number as u8);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let transport = Arc::new(session.transport);
+        self.state().protocol.frame_max = session.frame_max;
+        self.install(transport.clone(), session.write_buffer);
+        Ok((Served { transport, read_buffer: session.read_buffer, heartbeat: session.heartbeat }, lost))
+    }
+}

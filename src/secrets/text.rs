@@ -1,0 +1,288 @@
+//! Secrets within a text that is not parsed: a scenario with a syntax error, a comment, a URL, an error message.
+
+use std::ops::Range;
+
+use super::{MASK, is_secret_name};
+
+/// A text's lines without their secrets.
+pub struct MaskedText {
+    pub lines: Vec<MaskedLine>,
+}
+
+/// A line without its secrets.
+#[derive(Debug, Default)]
+pub struct MaskedLine {
+    pub text: String,
+    /// Bytes of the original line that are hidden, in order.
+    hidden: Vec<Range<usize>>,
+}
+
+impl MaskedText {
+    pub fn new(text: &str) -> Self {
+        let mut open = None;
+        MaskedText { lines: text.lines().map(|line| MaskedLine::new(line, &mut open)).collect() }
+    }
+}
+
+/// The text without its secrets.
+pub fn mask_text(text: &str) -> String {
+    MaskedText::new(text).lines.into_iter().map(|line| line.text).collect::<Vec<_>>().join("\n")
+}
+
+/// The value of a key that is not secret, without secrets in URLs, in credentials and in `name=value` within it.
+pub(super) fn mask_value(text: &str) -> String {
+    let mut hidden = credentials(text);
+    assignments(text, 0, &['='], &[',', '}', '&', ';', ' ', '"', '\''], &mut hidden);
+    MaskedLine::with(text, hidden).text
+}
+
+/// White space and comments between the values of a scenario, with the secrets of the comments masked.
+pub(super) fn mask_comments(text: &str) -> String {
+    let masked = text.split('\n').map(|line| MaskedLine::new(line, &mut None).text);
+    masked.collect::<Vec<_>>().join("\n")
+}
+
+impl MaskedLine {
+    /// `open` is the delimiter of a secret that began on an earlier line and has not ended yet.
+    fn new(line: &str, open: &mut Option<&'static str>) -> Self {
+        let mut hidden = credentials(line);
+        let mut start = 0;
+        if let Some(delimiter) = *open {
+            let end = line.find(delimiter).unwrap_or(line.len());
+            hidden.push(0..end);
+            if end == line.len() {
+                return MaskedLine::with(line, hidden);
+            }
+            *open = None;
+            start = end + delimiter.len();
+        }
+        *open = assignments(line, start, &['=', ':'], &[',', '}'], &mut hidden);
+        hidden.extend(comment(line));
+        MaskedLine::with(line, hidden)
+    }
+
+    fn with(line: &str, mut hidden: Vec<Range<usize>>) -> Self {
+        hidden.retain(|range| !range.is_empty());
+        hidden.sort_unstable_by_key(|range| range.start);
+        hidden.dedup_by(|next, range| {
+            let overlaps = next.start <= range.end;
+            range.end = if overlaps { range.end.max(next.end) } else { range.end };
+            overlaps
+        });
+        let mut text = String::with_capacity(line.len());
+        let mut shown = 0;
+        for range in &hidden {
+            text.push_str(&line[shown..range.start]);
+            text.push_str(MASK);
+            shown = range.end;
+        }
+        text.push_str(&line[shown..]);
+        MaskedLine { text, hidden }
+    }
+
+    /// The offset in the masked line of byte `offset` of the original.
+    pub fn shown_at(&self, offset: usize) -> usize {
+        let mut shown = offset;
+        for range in &self.hidden {
+            if offset >= range.end {
+                shown = shown + MASK.len() - range.len();
+            } else if offset > range.start {
+                shown -= offset - range.start;
+            }
+        }
+        shown.min(self.text.len())
+    }
+}
+
+/// Finds `name = value` with a secret name from `position` on. A value without quotes ends at one of `ends`. Returns the
+/// delimiter of a secret that does not end on this line.
+fn assignments(
+    line: &str,
+    mut position: usize,
+    separators: &[char],
+    ends: &[char],
+    hidden: &mut Vec<Range<usize>>,
+) -> Option<&'static str> {
+    let mut open = None;
+    while let Some(separator) = line[position..].find(separators).map(|offset| position + offset) {
+        position = separator + 1;
+        if is_secret_name(key_before(&line[..separator])) {
+            let (secret, still_open) = secret_after(line, position, ends);
+            position = secret.end.max(position);
+            open = still_open;
+            hidden.push(secret);
+        }
+    }
+    open
+}
+
+/// Finds the user information of URLs and addresses, and what follows `Bearer` or `Basic` at the beginning of a value.
+fn credentials(line: &str) -> Vec<Range<usize>> {
+    let mut hidden = Vec::new();
+    let is_boundary = |character: char| character.is_whitespace() || "\"'".contains(character);
+    for (at, _) in line.match_indices('@') {
+        let before = &line[..at];
+        let of_url = before.rfind("://").map(|scheme| scheme + 3);
+        let of_url = of_url.filter(|start| !before[*start..].contains(|next| is_boundary(next) || next == '/'));
+        let word = before.rfind(|next| is_boundary(next) || "=,[{(<".contains(next)).map_or(0, |end| end + 1);
+        let is_address = before[word..].contains(':') && !before[word..].contains("://");
+        let of_address = is_address.then_some(word);
+        hidden.extend(of_url.or(of_address).map(|start| start..at));
+    }
+    let lower = line.to_ascii_lowercase();
+    for scheme in ["bearer ", "basic "] {
+        for (at, _) in lower.match_indices(scheme) {
+            let before = line[..at].trim_end_matches([' ', '"', '\'']);
+            let start = at + scheme.len();
+            if before.is_empty() || before.ends_with(['=', ':', ',', '[']) {
+                let end = line[start..].find(['"', '\'']).map_or(line.len(), |end| start + end);
+                // `basic` may begin a sentence; credentials are one word.
+                let is_sentence = scheme == "basic " && line[start..end].contains(' ');
+                hidden.push(if is_sentence { start..start } else { start..end });
+            }
+        }
+    }
+    hidden
+}
+
+/// Finds the rest of a comment behind a colon, where a word before the colon is a secret's name: `the password was: …`.
+fn comment(line: &str) -> Option<Range<usize>> {
+    let begin = comment_begin(line)?;
+    let is_key = |character: char| character.is_alphanumeric() || "_-.".contains(character);
+    line[begin..].match_indices(':').map(|(offset, _)| begin + offset).find_map(|colon| {
+        let value = line[colon + 1..].trim_start();
+        let names_secret = line[begin..colon].split(|next| !is_key(next)).any(is_secret_name);
+        let is_secret = names_secret && !value.is_empty() && !value.starts_with(['/', '{']);
+        is_secret.then(|| line.len() - value.len()..line.len())
+    })
+}
+
+fn comment_begin(line: &str) -> Option<usize> {
+    let mut quote = None;
+    for (position, character) in line.char_indices() {
+        match (quote, character) {
+            (None, '#') => return Some(position),
+            (None, '"' | '\'') => quote = Some(character),
+            (Some(open), _) if open == character => quote = None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The key, quotes and dots included, that ends where `text` does.
+fn key_before(text: &str) -> &str {
+    let text = text.trim_end();
+    let is_key = |c: char| c.is_alphanumeric() || "_-.\"'".contains(c);
+    let start = text.char_indices().rev().take_while(|(_, c)| is_key(*c)).last().map_or(text.len(), |(at, _)| at);
+    text[start..].trim_matches(['"', '\''])
+}
+
+/// The secret that follows a separator, without its quotes, and the delimiter that it still lacks at the line's end.
+fn secret_after(line: &str, position: usize, ends: &[char]) -> (Range<usize>, Option<&'static str>) {
+    let value = line[position..].trim_start();
+    let start = line.len() - value.len();
+    for (delimiter, spans_lines) in [("\"\"\"", true), ("'''", true), ("\"", false), ("'", false), ("[", true)] {
+        if let Some(content) = value.strip_prefix(delimiter) {
+            let start = start + delimiter.len();
+            let closing = if delimiter == "[" { "]" } else { delimiter };
+            return match find_closing(content, closing) {
+                Some(length) => (start..start + length, None),
+                None => (start..line.len(), spans_lines.then_some(closing)),
+            };
+        }
+    }
+    if value.starts_with('{') {
+        return (start..start, None);
+    }
+    let length = value.find(ends).unwrap_or(value.len());
+    (start..start + length, None)
+}
+
+fn find_closing(content: &str, closing: &str) -> Option<usize> {
+    let mut escaped = false;
+    for (position, character) in content.char_indices() {
+        if !escaped && content[position..].starts_with(closing) {
+            return Some(position);
+        }
+        escaped = character == '\\' && !escaped && closing.starts_with('"');
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn secrets_are_masked_in_every_notation() {
+        let text = r#"
+password = "hunter2"
+sasl = { username = "a", password = "hun\"ter2", mechanism = "PLAIN" }
+password = { env = "PASSWORD" }
+"ssl.key.password" = 'hunter2' # why
+token = """hunter
+hunter
+2"""
+password = "hunter2
+password = hunter2
+passwords = ["hunter2",
+  "hunter2"]
+{"password": "hunter2", "a": 1}
+count = 1 # the password was: hunter2
+address = "me:hunter2@host:1"
+headers = { x = "Bearer hunter2", mail = "me@example.org" }
+"#;
+        insta::assert_snapshot!(mask_text(text), @r##"
+        password = "***"
+        sasl = { username = "a", password = "***", mechanism = "PLAIN" }
+        password = { env = "PASSWORD" }
+        "ssl.key.password" = '***' # why
+        token = """***
+        ***
+        ***"""
+        password = "***
+        password = ***
+        passwords = [***
+        ***]
+        {"password": "***", "a": 1}
+        count = 1 # the password was: ***
+        address = "***@host:1"
+        headers = { x = "Bearer ***", mail = "me@example.org" }
+        "##);
+    }
+
+    #[test]
+    fn values_are_masked_in_part() {
+        for (value, shown) in [
+            ("https://me:hun@ter2@host/a@b", "https://***@host/a@b"),
+            ("https://host/?a=b&access_token=hunter2&c=d", "https://host/?a=b&access_token=***&c=d"),
+            ("module required password=\"hunter2\";", "module required password=\"***\";"),
+            ("basic hunter2", "basic ***"),
+            ("Basic load, 12:30, me@host", "Basic load, 12:30, me@host"),
+            ("{\"token\": \"${uuid}\"}", "{\"token\": \"${uuid}\"}"),
+        ] {
+            assert_eq!(mask_value(value), shown);
+        }
+    }
+
+    #[test]
+    fn offsets_follow_the_masked_line() {
+        let line = r#"sasl = { password = "a-long-secret", user = "a" }"#;
+        let masked = MaskedLine::new(line, &mut None);
+        let user = line.find("user").unwrap();
+        assert_eq!(&masked.text[masked.shown_at(user)..][..4], "user");
+        assert_eq!(masked.shown_at(3), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(text in "[a-z@:/=#\"' {}é\\[\\]\n]{0,60}|.{0,60}") {
+            mask_text(&text);
+            mask_value(&text);
+            mask_comments(&text);
+        }
+    }
+}
