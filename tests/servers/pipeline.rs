@@ -141,18 +141,18 @@ fn real_unparsable_messages_are_counted_by_class_and_do_not_block() {
     let written = pipeline.sinks[0].written;
     assert_eq!((unparsable + written, pipeline.consumer_lag_at_end), (4000, Some(0)));
     assert_eq!(documents(&mongodb(), "tests", &collection).len() as u64, written);
-    assert!(pipeline.unparsable[0].first.contains("position"), "{:?}", pipeline.unparsable);
+    assert!(pipeline.unparsable[0].first.contains("offset"), "{:?}", pipeline.unparsable);
     assert!(finding(&record, ReasonKind::Unparsable).is_some());
 }
 
-/// Asserts that everything before the committed positions is written; returns where the partitions end.
+/// Asserts that everything before the committed offsets is written; returns where the partitions end.
 fn assert_committed_is_written(group: &str, topic: &str, collection: &str) -> (u64, u64) {
     let written = documents(&mongodb(), "tests", collection);
     // Behind the topic.
     let written: BTreeSet<&str> = written.iter().map(|id| id.split_once('/').unwrap().1).collect();
     let committed = kafka::committed(&kafka::address(), group, topic, PARTITIONS);
     for (partition, (done, _)) in committed.iter().enumerate() {
-        let missing = (0..*done).find(|position| !written.contains(format!("{partition}-{position}").as_str()));
+        let missing = (0..*done).find(|offset| !written.contains(format!("{partition}-{offset}").as_str()));
         assert_eq!(missing, None, "of partition {partition}, committed up to {done}");
     }
     committed.into_iter().fold((0, 0), |sum, (done, end)| (sum.0 + done, sum.1 + end))

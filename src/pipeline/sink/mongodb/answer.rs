@@ -34,7 +34,7 @@ pub(super) fn account(
     for error in &errors {
         let message = error.get_str("errmsg").unwrap_or_default();
         match number(error.get("code")) {
-            DUPLICATE_KEY if ids == DocumentId::Position && is_of_id(error) => written.duplicates += 1,
+            DUPLICATE_KEY if ids == DocumentId::Offset && is_of_id(error) => written.duplicates += 1,
             code => match of_server(code, message) {
                 error if error.retriable => return Err(error),
                 error => written.refused.push((error.class, error.message)),
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn answers_are_accounted_for_row_by_row() {
         let error = |index: i32, code: i32| doc! { "index": index, "code": code, "errmsg": "no" };
-        let ids = DocumentId::Position;
+        let ids = DocumentId::Offset;
         let mut written = Written::default();
         let answer = doc! { "n": 1, "writeErrors": [error(1, 11_000)] };
         assert_eq!(account(&answer, 5, true, ids, &mut written), Ok(2), "it ended at the second");
@@ -156,10 +156,10 @@ mod tests {
             (written.duplicates, written.refused.len())
         };
         use DocumentId::*;
-        assert_eq!(counts(Position, Some(doc! { "_id": 1 }), "E11000"), (1, 0));
-        assert_eq!(counts(Position, Some(doc! { "value": 1 }), "E11000"), (0, 1));
-        assert_eq!(counts(Position, None, "E11000 duplicate key error collection: d.c index: _id_ dup key"), (1, 0));
-        assert_eq!(counts(Position, None, "E11000 duplicate key error collection: d.c index: value_1 dup key"), (0, 1));
+        assert_eq!(counts(Offset, Some(doc! { "_id": 1 }), "E11000"), (1, 0));
+        assert_eq!(counts(Offset, Some(doc! { "value": 1 }), "E11000"), (0, 1));
+        assert_eq!(counts(Offset, None, "E11000 duplicate key error collection: d.c index: _id_ dup key"), (1, 0));
+        assert_eq!(counts(Offset, None, "E11000 duplicate key error collection: d.c index: value_1 dup key"), (0, 1));
         assert_eq!(counts(Generated, None, "E11000 duplicate key error collection: d.c"), (0, 1));
     }
 }

@@ -34,7 +34,7 @@ pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
     kind: "mongodb",
     check_options: |options| {
         let options = Options::read(options)?;
-        Ok(SinkNeeds { fields: options.fields, offsets: options.document_id == DocumentId::Position })
+        Ok(SinkNeeds { fields: options.fields, offsets: options.document_id == DocumentId::Offset })
     },
 };
 
@@ -84,7 +84,7 @@ enum DocumentId {
     /// `topic/partition-offset`, so that a message that is written again is told from a new one. The topic is its CRC-32, as
     /// eight hexadecimal digits: with whole names, which are long, FerretDB took a fifth fewer rows.
     #[default]
-    Position,
+    Offset,
     /// The server's.
     Generated,
 }
@@ -262,7 +262,7 @@ impl Collection {
     }
 
     fn write_row(&self, bson: &mut Writer, batch: &Batch, row: usize, message: &Row) {
-        if self.options.document_id == DocumentId::Position {
+        if self.options.document_id == DocumentId::Offset {
             bson.key(TEXT, "_id");
             bson.measured(|bytes| {
                 // Writing to memory cannot fail.
