@@ -27,7 +27,7 @@
 //! - [`pipeline`]: consumers that parse messages and write them to databases.
 //! - [`engine`]: runs one trial through its phases.
 //! - [`record`]: the versioned result and its run directory.
-//! - [`evaluate`]: computes the figures of a record and judges them.
+//! - `evaluate`: computes the figures of a record and judges them.
 //! - [`cli`]: the command line, one file per subcommand.
 
 // The message of an `expect` is the reason why it cannot fail; an `unwrap` has none. Tests may use it.

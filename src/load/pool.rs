@@ -91,7 +91,7 @@ impl PayloadPool {
         Some(LiveFields::new(&self.bytes[entry.start..entry.end], &self.slots[first..first + self.slots_per_entry]))
     }
 
-    /// [`checksum_beyond`] the overlaid bytes of what [`PayloadPool::get`] returns. A payload with live fields
+    /// CRC-32 of the bytes after the overlaid ones of what [`PayloadPool::get`] returns. A payload with live fields
     /// is another one each time it is rendered: its checksum has to be taken then.
     #[inline]
     pub fn checksum(&self, index: u64) -> u32 {

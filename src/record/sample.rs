@@ -1,4 +1,4 @@
-//! A made-up record and its seconds, for tests: the same document that `tests/schema.rs` validates.
+//! A made-up record and its seconds, for tests: the same document that `tests/local/schema.rs` validates.
 
 use super::{Phase, Record, SeriesRow};
 

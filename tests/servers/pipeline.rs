@@ -152,7 +152,7 @@ fn assert_committed_is_written(group: &str, topic: &str, collection: &str) -> (u
     let written: BTreeSet<&str> = written.iter().map(|id| id.split_once('/').unwrap().1).collect();
     let committed = kafka::committed(&kafka::address(), group, topic, PARTITIONS);
     for (partition, (done, _)) in committed.iter().enumerate() {
-        let missing = (0..*done).find(|position| !written.contains(format!("{partition}-{position}").as_str()));
+        let missing = (0..*done).find(|offset| !written.contains(format!("{partition}-{offset}").as_str()));
         assert_eq!(missing, None, "of partition {partition}, committed up to {done}");
     }
     committed.into_iter().fold((0, 0), |sum, (done, end)| (sum.0 + done, sum.1 + end))

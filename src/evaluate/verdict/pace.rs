@@ -75,7 +75,7 @@ pub(super) fn rate_missed(evidence: &Evidence<'_>) -> Option<Finding> {
     Some(against(
         RateMissed,
         sentence(&found),
-        "Response times are right for what was sent, but grow with the length of the run: lower the rate, raise `producers.in_flight`, or remove what `limited_by` names.",
+        "Response times are correct for the messages that were sent, but grow with the length of the run: lower the rate, raise `producers.in_flight`, or remove what `limited_by` names.",
         &[
             ("target_per_second", target),
             ("sent_per_second", sent),
