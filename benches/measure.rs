@@ -201,7 +201,7 @@ fn arrivals(criterion: &mut Criterion) {
                     for payload in &messages {
                         batch.received(Received {
                             payload,
-                            envelope: None,
+                            trace_header: None,
                             partition: 0,
                             offset: 0,
                             redelivered: false,

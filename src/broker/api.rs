@@ -224,8 +224,8 @@ pub struct Outgoing<'a> {
     pub payload: &'a [u8],
     pub key: Option<&'a [u8]>,
     /// The engine's own header, where the payload cannot carry it (see [`crate::measure::TraceHeader`]).
-    pub envelope: Option<&'a [u8]>,
-    pub stamp: SendTag,
+    pub trace_header: Option<&'a [u8]>,
+    pub send_tag: SendTag,
 }
 
 /// Names and versions for the record.

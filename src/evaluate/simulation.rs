@@ -201,9 +201,9 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
             let mut arriving = consumer.as_mut().map(|consumer| consumer.batch());
             while let Some(message) = next {
                 let Message { producer_index, sequence, intended_ns, sent_ns, .. } = message;
-                let stamp =
+                let send_tag =
                     SendTag::new(producer_index, sequence, LOAD_START_NS + sent_ns, sent_ns - intended_ns, true);
-                batch.acknowledged(stamp, 100);
+                batch.acknowledged(send_tag, 100);
                 answers_seen += 1;
                 let lost = matches!(answers.fault, Fault::Loss(of) if answers_seen % of == 0);
                 if let Some(arriving) = arriving.as_mut().filter(|_| !lost) {
@@ -264,7 +264,7 @@ fn deliver(arriving: &mut ArrivalBatch<'_>, message: &Message) {
     }
     .seal(&mut header, crc32fast::hash(&[]));
     let partition = message.producer_index as u32;
-    arriving.received(Received { payload: &[], envelope: Some(&header), partition, offset: 0, redelivered: false });
+    arriving.received(Received { payload: &[], trace_header: Some(&header), partition, offset: 0, redelivered: false });
 }
 
 /// What the only group came to, which has read all there is.

@@ -97,8 +97,8 @@ impl Acks {
     }
 
     /// Records that the client did not take a message.
-    pub fn reject(&self, stamp: SendTag, class: FailureClass, message: impl FnOnce() -> String) {
-        AckBatch::begin(&self.shared, &self.shared.rejections).failed(stamp, class, message);
+    pub fn reject(&self, send_tag: SendTag, class: FailureClass, message: impl FnOnce() -> String) {
+        AckBatch::begin(&self.shared, &self.shared.rejections).failed(send_tag, class, message);
     }
 
     /// The flag that ends every wait for a window.
@@ -196,22 +196,22 @@ impl<'a> AckBatch<'a> {
 
     /// The broker acknowledged a message of `payload_bytes`.
     #[inline]
-    pub fn acknowledged(&mut self, stamp: SendTag, payload_bytes: usize) {
+    pub fn acknowledged(&mut self, send_tag: SendTag, payload_bytes: usize) {
         if self.closed {
             return;
         }
-        if !stamp.is_counted_with(self.last) {
+        if !send_tag.is_counted_with(self.last) {
             self.count_latency();
             self.count_messages();
-            self.last = stamp;
-        } else if stamp.measured() && !stamp.was_sent_with(self.last) {
+            self.last = send_tag;
+        } else if send_tag.measured() && !send_tag.was_sent_with(self.last) {
             self.count_latency();
-            self.last = stamp;
+            self.last = send_tag;
         }
         self.messages += 1;
         self.payload_bytes += payload_bytes as u64;
         if self.verified {
-            self.note(stamp);
+            self.note(send_tag);
         }
     }
 
@@ -254,8 +254,8 @@ impl<'a> AckBatch<'a> {
 
     /// Notes an acknowledged message, to be marked with its neighbours.
     #[inline(never)]
-    fn note(&mut self, stamp: SendTag) {
-        let (producer_index, sequence) = (stamp.producer_index() as u32, stamp.sequence());
+    fn note(&mut self, send_tag: SendTag) {
+        let (producer_index, sequence) = (send_tag.producer_index() as u32, send_tag.sequence());
         let spans = &mut self.shard.spans;
         match spans.last_mut() {
             Some(last) if last.producer_index == producer_index && last.end == sequence => last.end += 1,
@@ -276,19 +276,19 @@ impl<'a> AckBatch<'a> {
     }
 
     /// A message failed. `message` is the client's or broker's reason.
-    pub fn failed(&mut self, stamp: SendTag, class: FailureClass, message: impl FnOnce() -> String) {
+    pub fn failed(&mut self, send_tag: SendTag, class: FailureClass, message: impl FnOnce() -> String) {
         if self.closed {
             return;
         }
         let now_ns = self.now_ns;
         let interval = &mut self.shard.interval;
-        if stamp.measured() {
+        if send_tag.measured() {
             interval.measured.failed += 1;
             interval.errors.record(class, now_ns, message);
         } else {
             interval.warm_up.failed += 1;
         }
-        self.shared.windows[stamp.producer_index()].resolve(1);
+        self.shared.windows[send_tag.producer_index()].resolve(1);
     }
 }
 
@@ -404,10 +404,10 @@ mod tests {
             let mut batch = recorder.batch();
             for sequence in 0..10_000 {
                 for producer_index in 0..3 {
-                    let stamp = SendTag::new(producer_index, sequence, 0, 0, true);
+                    let send_tag = SendTag::new(producer_index, sequence, 0, 0, true);
                     match (producer_index, sequence % 10) {
-                        (2, 0) => batch.failed(stamp, FailureClass::Refused, || "no".into()),
-                        _ => batch.acknowledged(stamp, 1),
+                        (2, 0) => batch.failed(send_tag, FailureClass::Refused, || "no".into()),
+                        _ => batch.acknowledged(send_tag, 1),
                     }
                 }
             }

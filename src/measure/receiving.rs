@@ -83,7 +83,7 @@ impl ArrivalBatch<'_> {
         let arrived = &mut self.shard.reception.arrived;
         arrived.messages += 1;
         arrived.payload_bytes += message.payload.len() as u64;
-        let (sealed, content) = match message.envelope {
+        let (sealed, content) = match message.trace_header {
             Some(trace_header) => (trace_header, message.payload),
             None => (message.payload, message.payload.get(TRACE_HEADER_BYTES..).unwrap_or_default()),
         };

@@ -9,7 +9,7 @@ use super::histogram::Distribution;
 pub struct Received<'a> {
     pub payload: &'a [u8],
     /// The engine's trace header, if the message carries one beside its payload.
-    pub envelope: Option<&'a [u8]>,
+    pub trace_header: Option<&'a [u8]>,
     /// Counted from 0 per topic: the broker promises order only within a partition;
     /// [`UNORDERED_PARTITION`](super::UNORDERED_PARTITION): it promises none.
     pub partition: u32,

@@ -159,13 +159,13 @@ mod tests {
             later in 0..TURN_NS - TICK_NS,
         ) {
             let sent = sent / TICK_NS * TICK_NS;
-            let stamp = SendTag::new(producer_index, sequence, sent, delay, measured);
-            prop_assert_eq!((stamp.producer_index(), stamp.sequence(), stamp.measured()), (producer_index, sequence, measured));
-            prop_assert_eq!(stamp.service_ns(sent + service), service / TICK_NS * TICK_NS);
-            let told = stamp.schedule_delay_ns();
+            let send_tag = SendTag::new(producer_index, sequence, sent, delay, measured);
+            prop_assert_eq!((send_tag.producer_index(), send_tag.sequence(), send_tag.measured()), (producer_index, sequence, measured));
+            prop_assert_eq!(send_tag.service_ns(sent + service), service / TICK_NS * TICK_NS);
+            let told = send_tag.schedule_delay_ns();
             prop_assert!(told <= delay && delay - told <= delay / 4096 + TICK_NS, "{told} for {delay}");
-            let restored = SendTag::from_word(stamp.to_word(), sequence, sent + later);
-            prop_assert_eq!(restored, stamp);
+            let restored = SendTag::from_word(send_tag.to_word(), sequence, sent + later);
+            prop_assert_eq!(restored, send_tag);
         }
     }
 
@@ -174,16 +174,16 @@ mod tests {
         let sent_ns = 5_000_000_000;
         for seconds in [0, 429, 430, 480, 2_000, 86_400] {
             let service_ns = seconds * 1_000_000_000;
-            let stamp = SendTag::new(7, 3, sent_ns, 0, true);
-            assert_eq!(stamp.service_ns(sent_ns + service_ns), service_ns);
+            let send_tag = SendTag::new(7, 3, sent_ns, 0, true);
+            assert_eq!(send_tag.service_ns(sent_ns + service_ns), service_ns);
         }
         assert_eq!(SendTag::new(7, 3, sent_ns, 0, true).service_ns(sent_ns - 100), 0, "a clock read a little before");
     }
 
     #[test]
     fn a_message_that_seems_to_be_sent_a_little_later_than_its_answer_came_has_no_service_time() {
-        let stamp = SendTag::new(0, 0, 5_000, 0, true);
-        assert_eq!(SendTag::from_word(stamp.to_word(), 0, 4_000).service_ns(4_000), 0);
+        let send_tag = SendTag::new(0, 0, 5_000, 0, true);
+        assert_eq!(SendTag::from_word(send_tag.to_word(), 0, 4_000).service_ns(4_000), 0);
     }
 
     #[test]

@@ -114,11 +114,11 @@ mod tests {
             producer in 0..1u32 << 14, sequence: u64, intended_ns: u64, measured: bool, run_tag: u32,
             content in proptest::collection::vec(any::<u8>(), 0..100), flip in 0..8 * 132usize,
         ) {
-            let envelope = TraceHeader { run_tag, producer, measured, sequence, intended_ns };
+            let trace_header = TraceHeader { run_tag, producer, measured, sequence, intended_ns };
             let mut message = vec![0; TRACE_HEADER_BYTES];
             message.extend(&content);
-            envelope.seal(&mut message, crc32fast::hash(&content));
-            prop_assert_eq!(TraceHeader::open(&message, &message[TRACE_HEADER_BYTES..], run_tag), Opened::Intact(envelope));
+            trace_header.seal(&mut message, crc32fast::hash(&content));
+            prop_assert_eq!(TraceHeader::open(&message, &message[TRACE_HEADER_BYTES..], run_tag), Opened::Intact(trace_header));
             prop_assert_eq!(TraceHeader::open(&message, &content, run_tag ^ 1), Opened::Foreign);
             prop_assert_eq!(TraceHeader::sequence_of(&message), Some(sequence));
             let flip = flip % (message.len() * 8);

@@ -22,7 +22,7 @@ impl KafkaProducer {
     fn hand_over(&mut self, batch: &[Outgoing<'_>]) -> Handed {
         let recorder = &self.connection.recorder;
         self.topic.hand_over(batch, &mut self.space, |outgoing, code| {
-            recorder.batch().failed(outgoing.stamp, class_of(code), || name_of(code));
+            recorder.batch().failed(outgoing.send_tag, class_of(code), || name_of(code));
         })
     }
 }

@@ -40,7 +40,7 @@ pub struct InFlight {
 /// A message whose command has no response yet.
 #[derive(Clone, Copy)]
 pub struct Sent {
-    stamp: SendTag,
+    send_tag: SendTag,
     bytes: u32,
     /// The last message of its command.
     last: bool,
@@ -90,7 +90,8 @@ impl Publishing {
                 false
             }
         };
-        let sent = |one: &Outgoing<'_>| Sent { stamp: one.stamp, bytes: one.payload.len() as u32, last: one_by_one };
+        let sent =
+            |one: &Outgoing<'_>| Sent { send_tag: one.send_tag, bytes: one.payload.len() as u32, last: one_by_one };
         in_flight.sent.extend(batch.iter().map(sent));
         if let Some(last) = in_flight.sent.back_mut() {
             last.last = true;
@@ -177,7 +178,7 @@ impl Protocol for Publishing {
     fn fail(&self, messages: Vec<Sent>, error: &SubmitError) {
         let mut acks = self.recorder.batch();
         for sent in messages {
-            acks.failed(sent.stamp, error.class, || error.message.clone());
+            acks.failed(sent.send_tag, error.class, || error.message.clone());
         }
     }
 }
@@ -191,7 +192,7 @@ impl Session<Publishing> {
         self.take_sent(commands, settled);
         let mut acks = self.protocol.recorder.batch();
         for sent in settled.drain(..) {
-            acks.acknowledged(sent.stamp, sent.bytes as usize);
+            acks.acknowledged(sent.send_tag, sent.bytes as usize);
         }
         drop(acks);
         self.notify_capacity();
@@ -204,7 +205,7 @@ impl Session<Publishing> {
         self.take_sent(1, settled);
         let mut acks = self.protocol.recorder.batch();
         for sent in settled.drain(..) {
-            acks.failed(sent.stamp, class_of(error), || text(error));
+            acks.failed(sent.send_tag, class_of(error), || text(error));
         }
     }
 

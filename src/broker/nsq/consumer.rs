@@ -221,7 +221,7 @@ impl Up {
                 Frame::Message(Message { attempts, id, body, .. }) => {
                     each(Received {
                         payload: body,
-                        envelope: None,
+                        trace_header: None,
                         partition: UNORDERED_PARTITION,
                         offset: 0,
                         redelivered: attempts > 1,

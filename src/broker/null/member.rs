@@ -127,7 +127,7 @@ impl Member {
         for Queued { partition, offset, redelivered, message } in &messages {
             each(Received {
                 payload: &message.payload,
-                envelope: message.trace_header.as_deref(),
+                trace_header: message.trace_header.as_deref(),
                 partition: *partition,
                 offset: *offset,
                 redelivered: *redelivered,

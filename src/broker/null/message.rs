@@ -11,7 +11,7 @@ pub struct Message {
 
 impl Message {
     pub fn new(outgoing: &Outgoing<'_>) -> Self {
-        Message { payload: outgoing.payload.into(), trace_header: outgoing.envelope.map(Into::into) }
+        Message { payload: outgoing.payload.into(), trace_header: outgoing.trace_header.map(Into::into) }
     }
 
     /// With one bit changed.

@@ -60,13 +60,13 @@ impl Server {
         let mut acks = self.recorder.batch();
         if self.script.is_plain() && !delivered {
             for outgoing in batch {
-                acks.acknowledged(outgoing.stamp, outgoing.payload.len());
+                acks.acknowledged(outgoing.send_tag, outgoing.payload.len());
             }
             return;
         }
         for outgoing in batch {
             let message = delivered.then(|| Message::new(outgoing));
-            settle(&mut acks, outgoing.stamp, outgoing.payload.len(), self.script.deal(), message, delivery);
+            settle(&mut acks, outgoing.send_tag, outgoing.payload.len(), self.script.deal(), message, delivery);
         }
     }
 
@@ -79,7 +79,7 @@ impl Server {
             let message = delivered.then(|| Message::new(outgoing));
             let fate = self.script.deal();
             let due_ns = due_ns + self.script.lateness().as_nanos() as u64;
-            let (send_tag, payload_bytes) = (outgoing.stamp, outgoing.payload.len());
+            let (send_tag, payload_bytes) = (outgoing.send_tag, outgoing.payload.len());
             let pending = Pending { due_ns, delivery: delivery.clone(), send_tag, payload_bytes, fate, message };
             // Nearly always at the end: only late answers have others before them.
             let index = queue.pending.iter().rposition(|other| other.due_ns <= due_ns).map_or(0, |before| before + 1);

@@ -210,7 +210,7 @@ fn put_entry<'a>(
             Some(_) => manner.compression.compress(plain, out),
         },
     );
-    entry.book(sequence_id, (0..count).map(|index| (at(index).stamp, at(index).payload.len() as u32)));
+    entry.book(sequence_id, (0..count).map(|index| (at(index).send_tag, at(index).payload.len() as u32)));
 }
 
 async fn open(shared: &Client, topic: &str, index: usize, topic_epoch: Option<u64>) -> Result<Open, RequestError> {

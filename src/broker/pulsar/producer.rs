@@ -74,7 +74,7 @@ impl PulsarProducer {
             };
             let mut acks = self.shared.recorder.batch();
             for index in &group.messages {
-                acks.failed(batch[*index].stamp, refused.class, || refused.message.clone());
+                acks.failed(batch[*index].send_tag, refused.class, || refused.message.clone());
             }
         }
         groups.clear();

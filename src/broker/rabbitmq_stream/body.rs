@@ -38,7 +38,7 @@ impl Writer {
 
     /// Whether the body can carry the message.
     pub fn takes(&self, outgoing: &Outgoing<'_>) -> bool {
-        self.body == Body::Amqp || outgoing.envelope.is_none()
+        self.body == Body::Amqp || outgoing.trace_header.is_none()
     }
 
     /// Bytes that [`Writer::write`] appends.
@@ -48,8 +48,8 @@ impl Writer {
         if self.body == Body::Binary {
             return payload;
         }
-        let headers = match outgoing.envelope {
-            Some(envelope) => self.headers_before_trace_header.len() + envelope.len(),
+        let headers = match outgoing.trace_header {
+            Some(trace_header) => self.headers_before_trace_header.len() + trace_header.len(),
             None => self.headers.len(),
         };
         let key = outgoing.key.map_or(0, |key| key.len() + if key.len() <= 252 { 8 } else { 17 });
@@ -63,10 +63,10 @@ impl Writer {
             if let Some(key) = outgoing.key {
                 write_key(key, out);
             }
-            match outgoing.envelope {
-                Some(envelope) => {
+            match outgoing.trace_header {
+                Some(trace_header) => {
                     out.extend_from_slice(&self.headers_before_trace_header);
-                    out.extend_from_slice(envelope);
+                    out.extend_from_slice(trace_header);
                 }
                 None => out.extend_from_slice(&self.headers),
             }
@@ -110,14 +110,14 @@ fn application_properties(map: Vec<(Value<'_>, Value<'_>)>) -> Result<Vec<u8>, S
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened<'a> {
     pub payload: &'a [u8],
-    pub envelope: Option<&'a [u8]>,
+    pub trace_header: Option<&'a [u8]>,
 }
 
 /// Splits a message. Bytes that are not an AMQP message, or have no data, are payload as a whole: the check of the trace
 /// header counts them as foreign.
 #[inline]
 pub fn open(body: Body, message: &[u8]) -> Opened<'_> {
-    let mut opened = Opened { payload: message, envelope: None };
+    let mut opened = Opened { payload: message, trace_header: None };
     if body == Body::Binary {
         return opened;
     }
@@ -125,8 +125,8 @@ pub fn open(body: Body, message: &[u8]) -> Opened<'_> {
         let Ok(section) = section else { break };
         match section.kind {
             SectionKind::ApplicationProperties => {
-                if let Ok(Some(Value::Binary(envelope))) = section.find(TRACE_HEADER_NAME) {
-                    opened.envelope = Some(envelope);
+                if let Ok(Some(Value::Binary(trace_header))) = section.find(TRACE_HEADER_NAME) {
+                    opened.trace_header = Some(trace_header);
                 }
             }
             SectionKind::Data => {
@@ -149,8 +149,12 @@ mod tests {
 
     #[test]
     fn ten_bytes_take_fifteen() {
-        let outgoing =
-            Outgoing { payload: b"0000001357", key: None, envelope: None, stamp: SendTag::new(0, 0, 0, 0, true) };
+        let outgoing = Outgoing {
+            payload: b"0000001357",
+            key: None,
+            trace_header: None,
+            send_tag: SendTag::new(0, 0, 0, 0, true),
+        };
         let mut out = Vec::new();
         Writer::new(Body::Amqp, &[]).unwrap().write(&outgoing, &mut out);
         assert_eq!(out, b"\0Su\xa0\x0a0000001357");
@@ -167,22 +171,22 @@ mod tests {
         fn what_was_written_is_opened(
             payload in proptest::collection::vec(any::<u8>(), 0..600),
             key in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300)),
-            envelope: Option<[u8; TRACE_HEADER_BYTES]>,
+            trace_header: Option<[u8; TRACE_HEADER_BYTES]>,
             headers in proptest::collection::vec(("[a-z]{1,100}", ".{0,100}"), 0..4),
         ) {
-            let envelope = envelope.as_ref().map(|envelope| &envelope[..]);
+            let trace_header = trace_header.as_ref().map(|trace_header| &trace_header[..]);
             let key = key.as_deref();
-            let outgoing = Outgoing { payload: &payload, key, envelope, stamp: SendTag::new(0, 0, 0, 0, true) };
+            let outgoing = Outgoing { payload: &payload, key, trace_header, send_tag: SendTag::new(0, 0, 0, 0, true) };
             let writer = Writer::new(Body::Amqp, &headers).unwrap();
             let mut out = Vec::new();
             writer.write(&outgoing, &mut out);
             prop_assert_eq!(out.len(), writer.length(&outgoing));
-            prop_assert_eq!(open(Body::Amqp, &out), Opened { payload: &payload, envelope });
+            prop_assert_eq!(open(Body::Amqp, &out), Opened { payload: &payload, trace_header });
             let message = Message::decode(&out).unwrap();
             prop_assert_eq!(message.body, AmqpBody::Data(vec![&payload]));
             prop_assert_eq!(message.properties.and_then(|found| found.message_id), key.map(Value::Binary));
             let found = message.application_properties.unwrap_or_default().len();
-            prop_assert_eq!(found, headers.len() + usize::from(envelope.is_some()));
+            prop_assert_eq!(found, headers.len() + usize::from(trace_header.is_some()));
         }
 
         #[test]

@@ -250,7 +250,7 @@ impl Source {
             let opened = body::open(body, message);
             each(Received {
                 payload: opened.payload,
-                envelope: opened.envelope,
+                trace_header: opened.trace_header,
                 partition: self.partition,
                 offset: 0,
                 redelivered: false,

@@ -14,7 +14,7 @@ pub struct Pending {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    stamp: SendTag,
+    send_tag: SendTag,
     bytes: u32,
     /// Shares the publishing id of the message after it: both are of one sub-entry.
     joined: bool,
@@ -24,7 +24,7 @@ struct Entry {
 /// A message whose outcome is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settled {
-    pub stamp: SendTag,
+    pub send_tag: SendTag,
     pub bytes: u32,
     /// The protocol's: OK, or what it was refused with.
     pub code: u16,
@@ -46,8 +46,8 @@ impl Pending {
 
     /// `joined`: the message after this one will have the id that both are confirmed by.
     #[inline]
-    pub fn push(&mut self, stamp: SendTag, bytes: usize, joined: bool) {
-        self.messages.push_back(Entry { stamp, bytes: bytes as u32, joined, settled: false });
+    pub fn push(&mut self, send_tag: SendTag, bytes: usize, joined: bool) {
+        self.messages.push_back(Entry { send_tag, bytes: bytes as u32, joined, settled: false });
     }
 
     /// Settles an id. Ignores an id that is unknown or already settled.
@@ -58,7 +58,7 @@ impl Pending {
         match self.messages.get_mut(index) {
             Some(entry) if !entry.settled && !entry.joined => {
                 entry.settled = true;
-                settled.push(Settled { stamp: entry.stamp, bytes: entry.bytes, code });
+                settled.push(Settled { send_tag: entry.send_tag, bytes: entry.bytes, code });
             }
             _ => return,
         }
@@ -68,7 +68,7 @@ impl Pending {
         {
             index = before;
             entry.settled = true;
-            settled.push(Settled { stamp: entry.stamp, bytes: entry.bytes, code });
+            settled.push(Settled { send_tag: entry.send_tag, bytes: entry.bytes, code });
         }
         while self.messages.front().is_some_and(|entry| entry.settled) {
             self.messages.pop_front();
@@ -81,7 +81,7 @@ impl Pending {
         self.first_id = self.next_id();
         for entry in self.messages.drain(..) {
             if !entry.settled {
-                settled.push(Settled { stamp: entry.stamp, bytes: entry.bytes, code });
+                settled.push(Settled { send_tag: entry.send_tag, bytes: entry.bytes, code });
             }
         }
     }
@@ -93,7 +93,7 @@ mod tests {
     use crate::broker::rabbitmq_stream::codec::code;
     use proptest::prelude::*;
 
-    fn stamp(number: usize) -> SendTag {
+    fn send_tag(number: usize) -> SendTag {
         SendTag::new(number, 0, 0, 0, true)
     }
 
@@ -102,7 +102,7 @@ mod tests {
         let mut pending = Pending::default();
         pending.begin_after(41);
         for number in 0..3 {
-            pending.push(stamp(number), 10, number < 2);
+            pending.push(send_tag(number), 10, number < 2);
         }
         let mut settled = Vec::new();
         pending.settle(43, code::OK, &mut settled);
@@ -122,14 +122,14 @@ mod tests {
             pending.begin_after(9);
             let last = joins.len() - 1;
             for (number, joined) in joins.iter().enumerate() {
-                pending.push(stamp(number), 1, *joined && number < last);
+                pending.push(send_tag(number), 1, *joined && number < last);
             }
             let mut settled = Vec::new();
             for id in ids {
                 pending.settle(id, code::OK, &mut settled);
             }
             pending.settle_all(code::STREAM_NOT_AVAILABLE, &mut settled);
-            let mut slots: Vec<usize> = settled.iter().map(|one| one.stamp.producer_index()).collect();
+            let mut slots: Vec<usize> = settled.iter().map(|one| one.send_tag.producer_index()).collect();
             slots.sort_unstable();
             prop_assert_eq!(slots, (0..joins.len()).collect::<Vec<_>>());
             prop_assert_eq!((pending.messages.len(), pending.next_id()), (0, 10 + joins.len() as u64));

@@ -198,7 +198,7 @@ fn write_frames<'a>(
             publish = Publish::begin(out, publisher);
         }
         publish.message(out, pending.next_id(), length, |out| writer.write(outgoing, out));
-        pending.push(outgoing.stamp, outgoing.payload.len(), false);
+        pending.push(outgoing.send_tag, outgoing.payload.len(), false);
     }
     publish.end(out);
 }
@@ -224,7 +224,7 @@ impl SubEntries {
             self.finish(publisher)?;
         }
         record(&mut self.plain, length, |out| writer.write(outgoing, out));
-        self.members.push((outgoing.stamp, outgoing.payload.len()));
+        self.members.push((outgoing.send_tag, outgoing.payload.len()));
         self.open += 1;
         Ok(())
     }
@@ -261,8 +261,8 @@ impl SubEntries {
                 empty = false;
                 let (of_entry, rest) = members.split_at(usize::from(entry.messages));
                 members = rest;
-                for (number, (stamp, bytes)) in of_entry.iter().enumerate() {
-                    pending.push(*stamp, *bytes, number + 1 < of_entry.len());
+                for (number, (send_tag, bytes)) in of_entry.iter().enumerate() {
+                    pending.push(*send_tag, *bytes, number + 1 < of_entry.len());
                 }
                 let (of_entry, rest) = content.split_at(entry.compressed);
                 content = rest;

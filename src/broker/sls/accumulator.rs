@@ -103,7 +103,7 @@ impl Accumulator {
             let batch = open.get_or_insert_with(|| self.batch(group));
             batch.raw_bytes += log.raw_bytes;
             batch.taken_bytes += log.taken_bytes;
-            batch.logs.push((log.stamp, log.payload_bytes));
+            batch.logs.push((log.send_tag, log.payload_bytes));
             counted = log.end;
             if batch.raw_bytes >= self.limits.bytes || batch.logs.len() >= self.limits.logs {
                 self.enqueue(&mut open, &staged.bytes[copied..counted]);
@@ -182,9 +182,9 @@ mod tests {
         let mut staged = Staged::default();
         for (number, size) in sizes.iter().enumerate() {
             staged.bytes.extend(std::iter::repeat_n(number as u8, *size));
-            let (end, stamp) = (staged.bytes.len(), SendTag::new(0, 0, 0, 0, true));
+            let (end, send_tag) = (staged.bytes.len(), SendTag::new(0, 0, 0, 0, true));
             let payload_bytes = *size as u32;
-            staged.logs.push(StagedLog { end, raw_bytes: *size, taken_bytes: *size, stamp, payload_bytes });
+            staged.logs.push(StagedLog { end, raw_bytes: *size, taken_bytes: *size, send_tag, payload_bytes });
         }
         accumulator.append(group, &mut staged);
     }

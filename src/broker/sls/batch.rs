@@ -58,7 +58,7 @@ pub struct StagedLog {
     pub raw_bytes: usize,
     /// The budget that the log has taken.
     pub taken_bytes: usize,
-    pub stamp: SendTag,
+    pub send_tag: SendTag,
     pub payload_bytes: u32,
 }
 
@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn a_log_is_unstaged_without_a_trace() {
         let mut staged = Staged::default();
-        let stamp = SendTag::new(0, 0, 0, 0, true);
-        let log = |end| StagedLog { end, raw_bytes: 1, taken_bytes: 1, stamp, payload_bytes: 1 };
+        let send_tag = SendTag::new(0, 0, 0, 0, true);
+        let log = |end| StagedLog { end, raw_bytes: 1, taken_bytes: 1, send_tag, payload_bytes: 1 };
         staged.bytes.extend([1, 2, 3]);
         staged.logs.extend([log(2), log(3)]);
         staged.unstage();

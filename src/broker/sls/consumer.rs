@@ -97,11 +97,11 @@ impl Consumer for SlsConsumer {
             let new = partitions.len() as u32;
             let partition = *partitions.entry((shard, pack.into())).or_insert(new);
             logs(&group, |contents| {
-                let (contents, envelope) = without_trace_header(contents);
+                let (contents, trace_header) = without_trace_header(contents);
                 payload.clear();
                 rebuild(payload, group.topic, group.source, contents.iter().copied());
-                let envelope = envelope.as_ref().map(|bytes| &bytes[..]);
-                each(Received { payload, envelope, partition, offset: 0, redelivered: false });
+                let trace_header = trace_header.as_ref().map(|bytes| &bytes[..]);
+                each(Received { payload, trace_header, partition, offset: 0, redelivered: false });
                 count += 1;
             })
         });
@@ -126,9 +126,9 @@ type Contents<'a, 'b> = &'b [(&'a [u8], &'a [u8])];
 fn without_trace_header<'a, 'b>(contents: Contents<'a, 'b>) -> (Contents<'a, 'b>, Option<[u8; TRACE_HEADER_BYTES]>) {
     if let Some(((key, value), rest)) = contents.split_last()
         && *key == TRACE_HEADER_NAME.as_bytes()
-        && let Some(envelope) = unhex(value)
+        && let Some(trace_header) = unhex(value)
     {
-        return (rest, Some(envelope));
+        return (rest, Some(trace_header));
     }
     (contents, None)
 }

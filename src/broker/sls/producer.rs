@@ -60,15 +60,15 @@ impl SlsProducer {
         self.record.read(outgoing.payload);
         let index = self.group(outgoing);
         let staged = &mut self.groups[index].1;
-        let envelope = outgoing.envelope;
+        let trace_header = outgoing.trace_header;
         let begin = staged.bytes.len();
-        let raw_bytes = write_log(&mut staged.bytes, &self.record, outgoing.payload, envelope, unix_seconds);
+        let raw_bytes = write_log(&mut staged.bytes, &self.record, outgoing.payload, trace_header, unix_seconds);
         if staged.logs.is_empty() {
             self.touched.push(index);
         }
         let (end, payload_bytes) = (staged.bytes.len(), outgoing.payload.len() as u32);
         let taken_bytes = raw_bytes.max(end - begin);
-        staged.logs.push(StagedLog { end, raw_bytes, taken_bytes, stamp: outgoing.stamp, payload_bytes });
+        staged.logs.push(StagedLog { end, raw_bytes, taken_bytes, send_tag: outgoing.send_tag, payload_bytes });
         (index, taken_bytes)
     }
 

@@ -133,8 +133,8 @@ impl Worker {
                 count(&self.traffic.body_bytes, sealed.body_bytes);
                 count(&self.traffic.sent_bytes, sealed.body.len());
                 let mut acks = self.recorder.batch();
-                for &(stamp, payload_bytes) in &sealed.logs {
-                    acks.acknowledged(stamp, payload_bytes as usize);
+                for &(send_tag, payload_bytes) in &sealed.logs {
+                    acks.acknowledged(send_tag, payload_bytes as usize);
                 }
                 drop(acks);
                 self.accumulator.settle(sealed.logs, sealed.taken_bytes);
@@ -176,8 +176,8 @@ impl Worker {
 
     fn fail(&self, logs: Vec<(SendTag, u32)>, taken_bytes: usize, error: &ServiceError) {
         let mut acks = self.recorder.batch();
-        for &(stamp, _) in &logs {
-            acks.failed(stamp, error.class(), || error.to_string());
+        for &(send_tag, _) in &logs {
+            acks.failed(send_tag, error.class(), || error.to_string());
         }
         drop(acks);
         self.accumulator.settle(logs, taken_bytes);

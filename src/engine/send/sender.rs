@@ -236,10 +236,10 @@ impl<P: Producer> Sender<P> {
         for parts in &self.parts {
             let mut next = |length: usize| scratch.split_off(..length).expect("parts were appended in this order");
             let payload = parts.payload.map(&mut next).unwrap_or_else(|| shared.payloads.get(parts.pooled));
-            let envelope = parts.has_trace_header.then(|| next(TRACE_HEADER_BYTES));
+            let trace_header = parts.has_trace_header.then(|| next(TRACE_HEADER_BYTES));
             let key = parts.key.map(|length| next(length as usize));
             payload_bytes += payload.len() as u64;
-            outgoing.push(Outgoing { payload, key, envelope, stamp: parts.send_tag });
+            outgoing.push(Outgoing { payload, key, trace_header, send_tag: parts.send_tag });
         }
         let measured = self.measured_in_batch;
         self.attempted.measured += measured;
@@ -259,7 +259,7 @@ impl<P: Producer> Sender<P> {
                 taken = self.producer.submit(rest) => match taken {
                     Ok(taken) => rest = &rest[taken..],
                     Err(error) => {
-                        shared.acks.reject(first.stamp, error.class, || error.message);
+                        shared.acks.reject(first.send_tag, error.class, || error.message);
                         rest = &rest[1..];
                     }
                 },
@@ -278,7 +278,7 @@ fn withdraw(rest: &[Outgoing<'_>], attempted: &mut Attempted, window: &Window) -
         return Ok(());
     }
     let withdrawn = rest.len() as u64;
-    let measured = rest.iter().filter(|outgoing| outgoing.stamp.measured()).count() as u64;
+    let measured = rest.iter().filter(|outgoing| outgoing.send_tag.measured()).count() as u64;
     attempted.measured -= measured;
     attempted.warm_up -= withdrawn - measured;
     window.set_warm_up(attempted.warm_up);

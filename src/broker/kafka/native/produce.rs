@@ -65,7 +65,7 @@ impl TopicHandle {
         space: &mut Space,
         mut refused: impl FnMut(&Outgoing<'_>, Code),
     ) -> Handed {
-        let taken = if self.headers.is_empty() && batch.iter().all(|outgoing| outgoing.envelope.is_none()) {
+        let taken = if self.headers.is_empty() && batch.iter().all(|outgoing| outgoing.trace_header.is_none()) {
             self.hand_over_plain(batch, &mut space.0, &mut refused)
         } else {
             self.hand_over_with_headers(batch, &mut refused)
@@ -127,7 +127,7 @@ impl TopicHandle {
             for (name, value) in &self.headers {
                 add_header(headers, name, value);
             }
-            if let Some(trace_header) = outgoing.envelope {
+            if let Some(trace_header) = outgoing.trace_header {
                 add_header(headers, &self.trace_header_name, trace_header);
             }
             use rd::rd_kafka_vtype_t::*;
@@ -189,7 +189,7 @@ fn message(outgoing: &Outgoing<'_>) -> rd::rd_kafka_message_t {
         key_len,
         offset: 0,
         // The send tag travels as the opaque pointer and is never dereferenced.
-        _private: outgoing.stamp.to_word() as usize as *mut c_void,
+        _private: outgoing.send_tag.to_word() as usize as *mut c_void,
     }
 }
 

@@ -79,7 +79,7 @@ pub struct Heading<'a> {
 pub fn put_one(out: &mut Vec<u8>, manner: &Manner, heading: Heading<'_>, message: &Outgoing<'_>) {
     put_heading(out, manner, heading, message.key);
     out.extend_from_slice(&manner.of_one);
-    put_trace_header(out, metadata::PROPERTIES, message.envelope);
+    put_trace_header(out, metadata::PROPERTIES, message.trace_header);
 }
 
 /// Appends the metadata of a batch of `count` messages, whose first has `key`.
@@ -93,7 +93,7 @@ pub fn put_batch(out: &mut Vec<u8>, manner: &Manner, heading: Heading<'_>, count
 pub fn put_single(out: &mut Vec<u8>, manner: &Manner, sequence_id: u64, message: &Outgoing<'_>) {
     put_sized(out, |out| {
         out.extend_from_slice(&manner.of_single);
-        put_trace_header(out, single::PROPERTIES, message.envelope);
+        put_trace_header(out, single::PROPERTIES, message.trace_header);
         if let Some(key) = message.key {
             put_bytes(out, single::PARTITION_KEY, key);
         }
@@ -135,11 +135,11 @@ fn put_property(out: &mut Vec<u8>, field: u32, name: &str, value: &[u8]) {
     put_bytes(out, VALUE, value);
 }
 
-fn put_trace_header(out: &mut Vec<u8>, field: u32, envelope: Option<&[u8]>) {
-    let Some(envelope) = envelope else { return };
+fn put_trace_header(out: &mut Vec<u8>, field: u32, trace_header: Option<&[u8]>) {
+    let Some(trace_header) = trace_header else { return };
     let mut text = [0; TRACE_HEADER_TEXT];
     // A trace header always fits.
-    let length = BASE64.encode_slice(envelope, &mut text).unwrap_or(0);
+    let length = BASE64.encode_slice(trace_header, &mut text).unwrap_or(0);
     put_property(out, field, TRACE_HEADER_NAME, &text[..length]);
 }
 
@@ -167,7 +167,7 @@ pub fn read(
     let Some(count) = head.batched else {
         each(Received {
             payload,
-            envelope: head.envelope.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
+            trace_header: head.trace_header.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
             partition,
             offset: 0,
             redelivered,
@@ -181,7 +181,7 @@ pub fn read(
             behind.split_at_checked(inner.payload_size as usize).ok_or(FrameError::Entry("its batch ends too soon"))?;
         each(Received {
             payload: content,
-            envelope: inner.envelope.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
+            trace_header: inner.trace_header.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
             partition,
             offset: 0,
             redelivered,
@@ -204,7 +204,7 @@ struct Head {
     uncompressed_size: u64,
     batched: Option<u64>,
     payload_size: u64,
-    envelope: Option<[u8; TRACE_HEADER_BYTES]>,
+    trace_header: Option<[u8; TRACE_HEADER_BYTES]>,
 }
 
 impl Head {
@@ -219,8 +219,8 @@ impl Head {
                 (metadata::NUM_MESSAGES_IN_BATCH, Value::Number(number)) => head.batched = Some(number),
                 (single::PAYLOAD_SIZE, Value::Number(number)) => head.payload_size = number,
                 (metadata::PROPERTIES | single::PROPERTIES, Value::Bytes(property)) => {
-                    if let Some(envelope) = trace_header(property) {
-                        head.envelope = Some(envelope);
+                    if let Some(trace_header) = trace_header(property) {
+                        head.trace_header = Some(trace_header);
                     }
                 }
                 _ => {}
@@ -305,7 +305,7 @@ mod tests {
         let mut all = Vec::new();
         read(rest, 3, true, &mut Vec::new(), &mut |message| {
             assert!((message.partition, message.redelivered) == (3, true));
-            all.push((message.payload.to_vec(), message.envelope.map(<[u8]>::to_vec)));
+            all.push((message.payload.to_vec(), message.trace_header.map(<[u8]>::to_vec)));
         })?;
         Ok(all)
     }
@@ -315,7 +315,7 @@ mod tests {
         fn messages_come_back_from_batches_however_they_are_compressed(
             payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 1..20),
             key in proptest::option::of("[a-z]{0,9}"),
-            envelope in proptest::option::of(any::<[u8; TRACE_HEADER_BYTES]>()),
+            trace_header in proptest::option::of(any::<[u8; TRACE_HEADER_BYTES]>()),
             number in 0..5i32,
             headers: bool,
         ) {
@@ -326,8 +326,8 @@ mod tests {
                 .map(|payload| Outgoing {
                     payload,
                     key: key.as_ref().map(String::as_bytes),
-                    envelope: envelope.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
-                    stamp: STAMP(),
+                    trace_header: trace_header.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
+                    send_tag: STAMP(),
                 })
                 .collect();
             let mut plain = Vec::new();
@@ -344,7 +344,7 @@ mod tests {
             );
             let (frame, _) = Frame::first(&out, 1 << 20).unwrap().unwrap();
             let expected: Vec<_> =
-                payloads.iter().map(|payload| (payload.clone(), envelope.map(|envelope| envelope.to_vec()))).collect();
+                payloads.iter().map(|payload| (payload.clone(), trace_header.map(|trace_header| trace_header.to_vec()))).collect();
             prop_assert_eq!(received(frame.rest), Ok(expected));
             prop_assert_eq!(count(frame.rest), payloads.len());
 

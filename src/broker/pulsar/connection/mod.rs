@@ -217,8 +217,8 @@ impl Shared {
         drop(state);
         if !unanswered.is_empty() {
             let mut acks = self.recorder.batch();
-            for (stamp, _) in unanswered {
-                acks.failed(stamp, failure.class, || failure.message.clone());
+            for (send_tag, _) in unanswered {
+                acks.failed(send_tag, failure.class, || failure.message.clone());
             }
         }
         self.capacity.notify_waiters();

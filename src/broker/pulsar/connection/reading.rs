@@ -134,11 +134,11 @@ impl Reader {
     fn record(&self, findings: &mut Findings) {
         if !findings.acknowledged.is_empty() || !findings.failed.is_empty() {
             let mut acks = self.shared.recorder.batch();
-            for (stamp, size) in findings.acknowledged.drain(..) {
-                acks.acknowledged(stamp, size as usize);
+            for (send_tag, size) in findings.acknowledged.drain(..) {
+                acks.acknowledged(send_tag, size as usize);
             }
-            for ((stamp, _), failure) in findings.failed.drain(..) {
-                acks.failed(stamp, failure.class, || failure.message);
+            for ((send_tag, _), failure) in findings.failed.drain(..) {
+                acks.failed(send_tag, failure.class, || failure.message);
             }
         }
         findings.delivered.drain(..).for_each(|delivery_queue| delivery_queue.announce());

@@ -187,14 +187,14 @@ impl DeliveryQueue {
 mod tests {
     use super::*;
 
-    fn stamp(slot: usize) -> Unanswered {
+    fn send_tag(slot: usize) -> Unanswered {
         (SendTag::new(slot, 0, 0, 0, true), slot as u32)
     }
 
     fn send(state: &mut State, producer: ProducerId, sequence_id: u64, slots: std::ops::Range<usize>) {
         let there = state.add(producer, |entry| {
             entry.write_buffer.push(0);
-            entry.book(sequence_id, slots.map(stamp));
+            entry.book(sequence_id, slots.map(send_tag));
         });
         assert!(there);
     }
@@ -208,13 +208,13 @@ mod tests {
         send(&mut state, second, 0, 4..5);
         let mut answered = Vec::new();
         state.answer(first, 3, &mut answered);
-        assert_eq!(answered, [stamp(3)]);
+        assert_eq!(answered, [send_tag(3)]);
         state.answer(first, 3, &mut answered);
         state.answer(9, 3, &mut answered);
         assert_eq!(answered.len(), 1);
         state.answer(first, 0, &mut answered);
-        assert_eq!(answered[1..], [stamp(0), stamp(1), stamp(2)]);
-        assert_eq!(state.lose(RequestError::lost("gone")), [stamp(4)]);
+        assert_eq!(answered[1..], [send_tag(0), send_tag(1), send_tag(2)]);
+        assert_eq!(state.lose(RequestError::lost("gone")), [send_tag(4)]);
         assert_eq!(state.readiness(first), Readiness::Closed);
     }
 
@@ -223,7 +223,7 @@ mod tests {
         let mut state = State::default();
         let producer = state.add_producer();
         send(&mut state, producer, 0, 0..2);
-        assert_eq!(state.remove_producer(producer), [stamp(0), stamp(1)]);
+        assert_eq!(state.remove_producer(producer), [send_tag(0), send_tag(1)]);
         assert_eq!(state.readiness(producer), Readiness::Closed);
         assert!(state.lose(RequestError::lost("gone")).is_empty());
     }

@@ -87,8 +87,8 @@ impl Protocol for Publishing {
 
     fn fail(&self, messages: Vec<Settled>, error: &SubmitError) {
         let mut acks = self.recorder.batch();
-        for Settled { stamp, .. } in messages {
-            acks.failed(stamp, error.class, || error.message.clone());
+        for Settled { send_tag, .. } in messages {
+            acks.failed(send_tag, error.class, || error.message.clone());
         }
     }
 
@@ -142,10 +142,10 @@ impl State {
 impl Publishing {
     fn record(&self, settled: &mut Vec<Settled>) {
         let mut acks = self.recorder.batch();
-        for Settled { stamp, bytes, code } in settled.drain(..) {
+        for Settled { send_tag, bytes, code } in settled.drain(..) {
             match code {
-                code::OK => acks.acknowledged(stamp, bytes as usize),
-                code => acks.failed(stamp, class_of(code), || code::name(code)),
+                code::OK => acks.acknowledged(send_tag, bytes as usize),
+                code => acks.failed(send_tag, class_of(code), || code::name(code)),
             }
         }
     }

@@ -17,18 +17,18 @@ pub fn write_log(
     into: &mut Vec<u8>,
     record: &Record,
     payload: &[u8],
-    envelope: Option<&[u8]>,
+    trace_header: Option<&[u8]>,
     unix_seconds: u32,
 ) -> usize {
     let (mut raw, mut length) = (4, 1 + varint_length(unix_seconds as usize));
-    let envelope = envelope.map(hex);
+    let trace_header = trace_header.map(hex);
     let mut count = |key: &[u8], value: &[u8]| {
         raw += key.len() + value.len();
         length += framed_length(pair_length(key, value));
     };
     record.each(payload, &mut count);
-    if let Some(envelope) = &envelope {
-        count(TRACE_HEADER_NAME.as_bytes(), envelope);
+    if let Some(trace_header) = &trace_header {
+        count(TRACE_HEADER_NAME.as_bytes(), trace_header);
     }
     into.reserve(length + 16);
     into.push(0x0a);
@@ -36,8 +36,8 @@ pub fn write_log(
     into.push(0x08);
     write_varint(into, unix_seconds as usize);
     record.each(payload, |key, value| write_pair(into, 0x12, key, value));
-    if let Some(envelope) = &envelope {
-        write_pair(into, 0x12, TRACE_HEADER_NAME.as_bytes(), envelope);
+    if let Some(trace_header) = &trace_header {
+        write_pair(into, 0x12, TRACE_HEADER_NAME.as_bytes(), trace_header);
     }
     raw
 }
@@ -105,10 +105,10 @@ fn write_varint(into: &mut Vec<u8>, mut value: usize) {
 
 /// The engine's own header as text, which is what the service keeps.
 #[inline]
-fn hex(envelope: &[u8]) -> [u8; 64] {
+fn hex(trace_header: &[u8]) -> [u8; 64] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [b'0'; 64];
-    for (place, byte) in text.chunks_exact_mut(2).zip(envelope) {
+    for (place, byte) in text.chunks_exact_mut(2).zip(trace_header) {
         place[0] = DIGITS[usize::from(byte >> 4)];
         place[1] = DIGITS[usize::from(byte & 15)];
     }
@@ -157,14 +157,14 @@ mod tests {
         #[test]
         fn another_implementation_reads_what_was_written(
             payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..5),
-            topic in "[a-z]{0,200}", source in "[a-z]{0,9}", time: u32, envelope in any::<Option<[u8; 32]>>(),
+            topic in "[a-z]{0,200}", source in "[a-z]{0,9}", time: u32, trace_header in any::<Option<[u8; 32]>>(),
         ) {
             let mut body = Vec::new();
             let mut record = Record::default();
             for payload in &payloads {
                 record.read(payload);
-                let raw = write_log(&mut body, &record, payload, envelope.as_ref().map(|bytes| &bytes[..]), time);
-                let own = if envelope.is_some() { TRACE_HEADER_NAME.len() + 64 } else { 0 };
+                let raw = write_log(&mut body, &record, payload, trace_header.as_ref().map(|bytes| &bytes[..]), time);
+                let own = if trace_header.is_some() { TRACE_HEADER_NAME.len() + 64 } else { 0 };
                 prop_assert_eq!(raw, 4 + "content".len() + payload.len() + own);
             }
             close_group(&mut body, topic.as_bytes(), source.as_bytes(), [(&b"k"[..], &b"v"[..])].into_iter());
@@ -174,7 +174,7 @@ mod tests {
                 prop_assert_eq!((log.time, log.time_ns), (time, None));
                 prop_assert_eq!(&log.contents[0].key, b"content");
                 prop_assert_eq!(&log.contents[0].value, payload);
-                prop_assert_eq!(log.contents.len(), 1 + usize::from(envelope.is_some()));
+                prop_assert_eq!(log.contents.len(), 1 + usize::from(trace_header.is_some()));
             }
             prop_assert_eq!((&group.topic[..], &group.source[..]), (topic.as_bytes(), source.as_bytes()));
             prop_assert_eq!(&group.tags[0].value, b"v");
