@@ -231,7 +231,7 @@ unsafe fn received<'a>(message: *const rd::rd_kafka_message_t, trace_header_name
         let trace_header = trace_header_of(message, trace_header_name);
         Received {
             payload,
-            trace_header: trace_header,
+            trace_header,
             partition: (*message).partition.max(0) as u32,
             offset: (*message).offset.max(0) as u64,
             redelivered: false,
