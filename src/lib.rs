@@ -18,7 +18,8 @@
 //!
 //! The modules, from the ground up. A module imports only modules above it in this list:
 //!
-//! - [`limits`]: limits that several modules share.
+//! - [`limits`]: limits that several modules share. [`secrets`]: which keys are secret, and how they are masked.
+//! - [`net`]: addresses, TLS, backoff, sockets, and a publishing session that is generic over a protocol.
 //! - [`measure`]: the clock, the recorders of each message, and the state of the machine.
 //! - [`scenario`]: turns a TOML file into a checked, typed [`scenario::Plan`].
 //! - [`load`]: intended times, keys and payloads, as pure functions of a seed and a clock.

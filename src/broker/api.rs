@@ -235,7 +235,7 @@ pub struct BrokerInfo {
     pub client: String,
     /// The broker's own name and version, if it reports them.
     pub broker: Option<String>,
-    /// The endpoint runs in this process: its throughput says nothing about a broker.
+    /// The endpoint runs in this process: its throughput does not describe a broker.
     pub embedded: bool,
 }
 

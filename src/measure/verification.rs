@@ -90,7 +90,7 @@ impl Verification {
         }
     }
 
-    /// Marks one intact message as arrived at `group`; `None` if its producer is none of this trial's.
+    /// Marks one intact message as arrived at `group`; `None` if its producer does not belong to this trial.
     #[inline]
     pub fn arrive(&self, group: usize, producer: u32, sequence: u64) -> Option<Mark> {
         let set = self.arrived.get(group)?.get(producer as usize)?;

@@ -14,7 +14,7 @@ pub fn host(address: &str) -> &str {
 /// Checks an address that a scenario gives.
 ///
 /// # Errors
-/// A sentence that says what is wrong. It repeats the text only where the text holds no credentials.
+/// A sentence with the mistake. It repeats the text only where the text holds no credentials.
 pub fn check(text: &str) -> Result<(), String> {
     if text.contains("://") {
         return Err("an address has no scheme".to_owned());

@@ -30,7 +30,7 @@ pub fn size<'de, D: Deserializer<'de>, T: TryFrom<u64, Error: Display>>(deserial
 /// `{ env = "NAME" }`, `{ file = "path" }` or a string.
 ///
 /// # Errors
-/// When it is none of these, in words that do not repeat it.
+/// When it is something else. The error does not repeat the value.
 pub fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, deny_unknown_fields)]

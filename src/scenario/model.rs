@@ -42,7 +42,7 @@ pub struct Scenario {
 /// Which broker, where, and how to reach it.
 #[derive(Clone, PartialEq)]
 pub struct BrokerConfig {
-    /// A kind the registry knows ([`crate::broker::registry`]).
+    /// A kind the registry knows (`brokermark brokers` lists them).
     pub kind: String,
     /// `host:port` each, or the single word `embedded`. Empty only for kinds that need no address.
     pub addresses: Vec<String>,

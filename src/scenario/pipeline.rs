@@ -57,7 +57,7 @@ pub enum ProducerMode {
     Concurrent,
     /// The producers send first; then the pipeline works off what they left.
     Backlog,
-    /// Nobody sends: the pipeline works off what is there.
+    /// Producers do not send: the pipeline works off existing messages.
     None,
 }
 

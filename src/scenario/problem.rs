@@ -18,7 +18,7 @@ pub(super) struct Problem {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum SourcePosition {
     Key(KeyPath),
-    /// The value; where there is none, the table that should hold it.
+    /// The value; if it is missing, the table that should hold it.
     Value(KeyPath),
     /// Bytes of the file, where it could not be read as TOML.
     Bytes(Range<usize>),

@@ -1,4 +1,4 @@
-//! Payload templates: text with `${…}` placeholders, checked when the scenario is read and rendered by [`crate::load`].
+//! Payload templates: text with `${…}` placeholders, checked when the scenario is read and rendered by the module `load`.
 
 use std::fmt;
 

@@ -22,7 +22,7 @@ const SECRET_WORDS: [&str; 15] = [
 /// Words that are recognised with this many typing errors, because a misspelt key is repeated in an error message.
 const MISSPELT_WORDS: [(&str, usize); 3] = [("password", 2), ("passphrase", 2), ("secret", 1)];
 
-/// A name that ends with one of these says where a value is. The value itself is not secret.
+/// A name that ends with one of these is the place of a value. The value itself is not secret.
 const LOCATION_WORDS: [&str; 5] = ["location", "path", "file", "url", "env"];
 
 /// Tables whose keys may contain dots: all parts together are the name.

@@ -19,5 +19,6 @@ mod pipeline;
 mod results;
 mod scenario;
 mod schema;
+#[cfg(feature = "kafka")]
 mod secrets;
 mod shipped;

@@ -56,7 +56,6 @@ fn check_output(place: &str, what: &str, ended: &Finished) {
 }
 
 #[test]
-#[cfg(feature = "kafka")]
 fn a_run_writes_and_prints_no_secret() {
     for (place, text, overrides) in PLACES {
         let bench = Bench::new(&scenario(text));
@@ -75,7 +74,6 @@ fn a_run_writes_and_prints_no_secret() {
 }
 
 #[test]
-#[cfg(feature = "kafka")]
 fn a_refusal_prints_no_secret() {
     for (place, text, overrides) in REFUSED {
         let text = match text.starts_with("broker.addresses") {

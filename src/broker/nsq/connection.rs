@@ -131,7 +131,7 @@ impl Protocol for Publishing {
     }
 
     fn read(session: &Arc<Session<Self>>, served: &mut Served, settled: &mut Vec<Sent>) -> io::Result<()> {
-        // Frames are read before an error of the socket is returned: nsqd says why it closes a connection.
+        // Frames are read before an error of the socket is returned: nsqd sends the reason why it closes a connection.
         let filled = served.read_buffer.fill(&served.transport);
         let mut responses = 0;
         loop {

@@ -234,7 +234,7 @@ impl NsqBroker {
         let topic = self.topic_name(name);
         let failed = |action, reason| {
             let reason = format!(
-                "nsqd at {http}: {reason} (`broker.nsq.http_addresses` says where its HTTP is, and an empty list does without)"
+                "nsqd at {http}: {reason} (set `broker.nsq.http_addresses` to nsqd's HTTP addresses, or to [] to use none)"
             );
             BrokerError::Topic { topic: name.to_owned(), action, reason }
         };

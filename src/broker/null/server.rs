@@ -129,7 +129,7 @@ impl Server {
     }
 }
 
-/// Delivers and answers a message as its fate says.
+/// Delivers and answers a message according to its fate.
 fn settle(
     acks: &mut AckBatch<'_>,
     send_tag: SendTag,

@@ -19,7 +19,7 @@ use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 /// Groups that a producer caches. Beyond it, the cache is cleared.
 const MOST_CACHED: usize = 1024;
 
-/// Shards are told apart by this many bits of a key's hash, so that keys do not each get a batch of their own: as the
+/// Shards are distinguished by this many bits of a key's hash, so that keys do not each get a batch of their own: as the
 /// service's own Java producer does.
 const SHARD_HASH_MASK: u8 = 0b1111_1100;
 

@@ -132,7 +132,7 @@ fn course(record: &Record, series: &[SeriesRow]) -> String {
 
 /// A point's trials: those that its median and spread are made from, and how many others there are.
 struct Summed<'a> {
-    /// The valid ones; where there are none, all that were measured to their end.
+    /// The valid ones; without any, all that were measured to their end.
     trials: Vec<&'a Record>,
     all: usize,
     valid: usize,

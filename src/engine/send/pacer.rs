@@ -166,7 +166,7 @@ impl Shared {
         }
     }
 
-    /// Looks at the clock until the time has come, or somebody asks for an earlier one. It is no work: a thread that does it is
+    /// Reads the clock until the time has come, or a producer asks for an earlier one. Polling is not work: a thread that polls is
     /// not full.
     fn spin_until(&self, due_ns: u64) {
         polling::during(|| {

@@ -50,10 +50,10 @@ impl Rounds {
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.producers {
             self.arrived.store(0, Ordering::Release);
             let begin_ns = self.trial_window.clock().now_ns();
-            let go = self.trial_window.is_open(begin_ns)
+            let goes_on = self.trial_window.is_open(begin_ns)
                 && (!self.trial_window.is_measured(begin_ns)
                     || self.quota.take(self.messages_per_round) == self.messages_per_round);
-            self.round.send_replace(Round { number: finished + 1, go, begin_ns });
+            self.round.send_replace(Round { number: finished + 1, go: goes_on, begin_ns });
         }
         tokio::select! {
             biased;

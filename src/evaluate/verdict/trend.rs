@@ -18,7 +18,7 @@ pub(super) struct Trend {
 }
 
 impl Trend {
-    /// Of all stretches of three figures or more; `None` where there is none, or a median is 0.
+    /// Of all stretches of three figures or more; `None` without such a stretch, or if a median is 0.
     pub(super) fn of(stretches: &[Vec<f64>]) -> Option<Self> {
         let stretches: Vec<Stretch> = stretches
             .iter()

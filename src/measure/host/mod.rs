@@ -107,7 +107,7 @@ pub struct HostUsage {
     pub process: ProcessUsage,
     /// The part of its CPU time that went into [`polling`].
     pub polling: Duration,
-    /// By its work, which [`polling`] is none of. Threads that ended in between are not seen.
+    /// By its work, without [`polling`]. Threads that ended in between are not seen.
     pub busiest_thread: Option<BusiestThread>,
     /// Since [`reset_peak_memory`] succeeded, else since the process began.
     pub peak_memory_bytes: Option<u64>,

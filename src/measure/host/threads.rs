@@ -19,7 +19,7 @@ pub struct BusiestThread {
 }
 
 impl ThreadTimes {
-    /// From `/proc/self/task`; empty where there is none.
+    /// From `/proc/self/task`; empty on systems without it.
     pub fn now() -> Self {
         let Ok(tasks) = fs::read_dir("/proc/self/task") else { return ThreadTimes::default() };
         // Asked first: what is spent in between looks like work rather than the other way round.

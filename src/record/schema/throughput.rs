@@ -78,7 +78,7 @@ impl Completion {
 }
 
 impl ProducerShares {
-    /// Of each producer's messages; `None` when there are none.
+    /// Of each producer's messages; `None` without any.
     pub fn of(messages: impl Iterator<Item = u64> + Clone) -> Option<Self> {
         let sum: f64 = messages.clone().map(|messages| messages as f64).sum();
         let squares: f64 = messages.clone().map(|messages| (messages as f64).powi(2)).sum();

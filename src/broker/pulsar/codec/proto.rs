@@ -379,7 +379,7 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// `CommandCloseProducer`: from a client, it needs the producer no more; from the broker, this producer is no more, as the
+/// `CommandCloseProducer`: from a client, it does not need the producer any more; from the broker, the producer is closed, as the
 /// topic may have moved.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct CloseProducer {

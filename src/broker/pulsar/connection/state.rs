@@ -98,7 +98,7 @@ impl State {
         true
     }
 
-    /// The broker has answered an entry: its messages are appended to `answered`. An answer to what nobody awaits any more
+    /// The broker has answered an entry: its messages are appended to `answered`. An answer to an entry that is not awaited any more
     /// appends nothing.
     pub fn answer(&mut self, producer: ProducerId, sequence_id: u64, answered: &mut Vec<Unanswered>) {
         let Some(Some(sent)) = self.producers.get_mut(producer as usize) else { return };

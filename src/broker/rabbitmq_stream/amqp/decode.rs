@@ -8,7 +8,7 @@ const MOST_DEPTH: usize = 64;
 /// Elements that arrays may have beyond the number of bytes: elements of some types, such as null, take none.
 const MOST_EMPTY_ELEMENTS: usize = 1 << 12;
 
-/// Why bytes are no value.
+/// Why bytes are not a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("the bytes end within a value")]
@@ -177,7 +177,7 @@ impl<'a> Decoder<'a> {
         put(value, into)
     }
 
-    /// What has a size and a count: `read` is given as many bytes as the size says, and the count.
+    /// A value with a size and a count: `read` gets `size` bytes and the count.
     pub fn compound<T>(
         &mut self,
         narrow: bool,

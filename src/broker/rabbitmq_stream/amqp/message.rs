@@ -42,7 +42,7 @@ impl<'a> Message<'a> {
     }
 
     /// # Errors
-    /// When the bytes are no message.
+    /// When the bytes are not a message.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let twofold = DecodeError::Senseless("message with several bodies");
         let mut message = Message::new(Body::Value(Value::Null));

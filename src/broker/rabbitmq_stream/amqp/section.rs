@@ -56,7 +56,7 @@ impl<'a> Section<'a> {
     /// The value itself.
     ///
     /// # Errors
-    /// When the bytes are none.
+    /// When the bytes are not a value.
     pub fn decode(&self) -> Result<Value<'a>, DecodeError> {
         super::decode(self.value)
     }
@@ -76,7 +76,7 @@ impl<'a> Section<'a> {
     /// What a map has under the string or symbol `key`; the other values are passed over.
     ///
     /// # Errors
-    /// When it is no map.
+    /// When it is not a map.
     pub fn find(&self, key: &str) -> Result<Option<Value<'a>>, DecodeError> {
         let mut decoder = Decoder::new(self.value);
         let [code] = decoder.array()?;

@@ -145,7 +145,7 @@ fn what_cannot_be_is_refused() {
     assert!(Sections::new(&described).all(|section| section.is_err()));
 }
 
-/// What a value or message is, it is again when it has been written; by its text, for a number that is none is not equal to
+/// A value or message is the same after it was written and read again; compared by its text, for a NaN is not equal to
 /// itself.
 fn assert_stable(bytes: &[u8]) {
     for section in Sections::new(bytes).flatten() {
@@ -237,7 +237,7 @@ proptest! {
         message.extend(&out[3..]);
         let sections: Vec<_> = Sections::new(&message).collect();
         prop_assert_eq!(&sections, &[Ok(Section { kind: SectionKind::Value, value: &out[3..] })]);
-        // Cut off anywhere, it is none.
+        // Cut off anywhere, it is not one.
         for end in (3..out.len()).step_by(1 + out.len() / 50) {
             prop_assert!(decode(&out[3..end]).is_err());
         }

@@ -15,7 +15,7 @@ pub enum Value<'a> {
     Long(i64),
     Float(f32),
     Double(f64),
-    /// IEEE 754 decimals, as their bytes: there is no number in Rust that holds them.
+    /// IEEE 754 decimals, as their bytes: Rust has no type for them.
     Decimal32([u8; 4]),
     Decimal64([u8; 8]),
     Decimal128([u8; 16]),

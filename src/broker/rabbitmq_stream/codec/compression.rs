@@ -17,7 +17,7 @@ pub enum Compression {
 
 impl Compression {
     /// # Errors
-    /// When the number is none of those that the protocol has.
+    /// When the protocol does not have this number.
     pub fn from_number(number: u8) -> Result<Self, Malformed> {
         Ok(match number {
             0 => Compression::None,

@@ -32,7 +32,7 @@ impl Protocol for Publishing {
     }
 
     fn read(session: &Arc<Session<Self>>, served: &mut Served, scratch: &mut Scratch) -> io::Result<()> {
-        // Frames are read before an error of the socket is returned: the server says why it closes a connection.
+        // Frames are read before an error of the socket is returned: the server sends the reason why it closes a connection.
         let filled = served.read_buffer.fill(&served.transport);
         let mut state = session.state();
         let mut end = Ok(());
