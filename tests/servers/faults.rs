@@ -146,7 +146,7 @@ fn real_topic_of_another_shape_is_refused_and_left_alone() {
 fn real_replication_beyond_the_cluster_is_refused_with_advice() {
     let text = scenario(&kafka::address(), "[run]\nmessages = 1\n");
     let text = text.replace("partitions = 2", "partitions = 2\nreplication = 3");
-    Bench::new(&text).run(&[]).expect(1).complains_of(&["cannot be made", "topology.replication"]);
+    Bench::new(&text).run(&[]).expect(1).complains_of(&["cannot be created", "topology.replication"]);
 }
 
 #[test]

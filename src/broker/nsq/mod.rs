@@ -241,7 +241,7 @@ impl NsqBroker {
         let place = TopicLocation { http: http.to_owned(), topic: topic.clone() };
         let found = self.admin.topic(http, &topic).await.map_err(|reason| failed("found", reason))?;
         if found.is_none() {
-            self.admin.create_topic(http, &topic).await.map_err(|reason| failed("made", reason))?;
+            self.admin.create_topic(http, &topic).await.map_err(|reason| failed("created", reason))?;
             self.assigned().made.insert(place.clone());
             if !created.iter().any(|one| one == name) {
                 created.push(name.to_owned());

@@ -97,7 +97,7 @@ impl Admin {
     }
 
     fn prepare_one(&self, name: &TopicName, topic: &Topic) -> Result<(u32, bool), BrokerError> {
-        let failed = |reason: String| name.error("made", reason);
+        let failed = |reason: String| name.error("created", reason);
         let path = name.admin_path();
         let answer = match topic.partitions {
             1 => self.call("PUT", &path, None)?,

@@ -183,7 +183,7 @@ impl Admin {
                 (0..topic.partitions).map(|number| (format!("{name}-{number}"), number.to_string())).collect();
             self.request(&Request::create_super_stream(name, &partitions, &arguments), "the super stream").await?
         };
-        answer.map(drop).map_err(|code| failed(name, "made", code::name(code)))
+        answer.map(drop).map_err(|code| failed(name, "created", code::name(code)))
     }
 
     async fn await_leaders(&self, topic: &Topic) -> Result<(), BrokerError> {
@@ -200,13 +200,13 @@ impl Admin {
                             "it has {} members and not {}: is `topology.replication` more than the nodes?",
                             location.members, topic.replication
                         );
-                        Err(failed(&topic.name, "made", reason))
+                        Err(failed(&topic.name, "created", reason))
                     }
                 };
             }
             if Instant::now() >= deadline {
                 let reason = format!("no leader for all its streams within {:?}", self.timeout);
-                return Err(failed(&topic.name, "made", reason));
+                return Err(failed(&topic.name, "created", reason));
             }
             sleep(POLL).await;
         }

@@ -177,7 +177,7 @@ impl Broker for SlsBroker {
             let store = store_name(name, &self.run_id);
             if !is_store_name(&store) {
                 let reason = "a log store's name has 2 to 63 lower-case letters, digits, hyphens and underscores, and a letter or digit at both ends";
-                return Err(failed(name, "made", reason.to_owned()));
+                return Err(failed(name, "created", reason.to_owned()));
             }
             let found = admin.shards(&store).await.map_err(|error| failed(name, "looked at", error.to_string()))?;
             match found {
@@ -191,7 +191,7 @@ impl Broker for SlsBroker {
                 Some(_) => {}
                 None => {
                     let response = admin.create(&store, *partitions).await;
-                    response.map_err(|error| failed(name, "made", error.to_string()))?;
+                    response.map_err(|error| failed(name, "created", error.to_string()))?;
                     created.push(name.clone());
                 }
             }
@@ -205,7 +205,7 @@ impl Broker for SlsBroker {
             };
             while shards(&mut admin).await?.is_none_or(|shards| shards.is_empty()) {
                 if Instant::now() >= deadline {
-                    return Err(failed(name, "made", format!("it has no shards within {:?}", self.timeout)));
+                    return Err(failed(name, "created", format!("it has no shards within {:?}", self.timeout)));
                 }
                 tokio::time::sleep(STORE_POLL).await;
             }
