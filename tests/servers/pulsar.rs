@@ -213,7 +213,7 @@ fn real_second_exclusive_producer_is_refused() {
 fn disturbed(topic: &str, options: &str, during: impl FnOnce()) -> Record {
     make_topic(topic);
     let tables = format!(
-        "[topology]\nname = \"{topic}\"\n[load]\nrate = \"2k/s\"\n[producers]\nbatch = 10\n[run]\nduration = \"8s\"\n\
+        "[topology]\nname = \"{topic}\"\n[load]\nrate = \"2k/s\"\n[producers]\nbatch = 10\nin_flight = 100\n[run]\nduration = \"8s\"\n\
          drain_deadline = \"10s\""
     );
     let bench = Bench::new(&scenario(&format!("send_timeout = \"1s\"\n{options}"), &tables));
