@@ -142,9 +142,9 @@ fn real_consumers_are_given_credit_for_every_chunk() {
 
 #[test]
 fn real_idle_connections_are_kept_by_heartbeats() {
-    // The server ends a connection on which it hears nothing for two seconds.
+    // The server ends a connection on which it hears nothing for four seconds.
     let load = "[load]\nrate = \"0.2/s\"\n[payload]\nkind = \"zeros\"\nsize = \"50B\"\n[consumers]\n";
-    let record = record_of(&format!("{}{load}[run]\nduration = \"7s\"\n", real("heartbeat = \"1s\"")));
+    let record = record_of(&format!("{}{load}[run]\nduration = \"7s\"\n", real("heartbeat = \"2s\"")));
     assert_delivered(&record, 2, 1);
     assert!(record.receive_errors.is_empty(), "{:?}", record.receive_errors);
 }
