@@ -189,9 +189,9 @@ mod tests {
             let request = Unsigned { method: "POST", path, query: &query, headers, body };
             assert_eq!(authorization(&signer, request, UNIX_EPOCH), format!("LOG test-access-key-id:{expected}"));
         }
-        let nobody = signer(("", ""), None, SignatureVersion::V1, "");
+        let anonymous = signer(("", ""), None, SignatureVersion::V1, "");
         let request = Unsigned { method: "GET", path: "/", query: &[], headers: Vec::new(), body: b"" };
-        assert_eq!(authorization(&nobody, request, UNIX_EPOCH), "LOG :SApFTtfTFKHmzdEdaMe5TjNn+RQ=");
+        assert_eq!(authorization(&anonymous, request, UNIX_EPOCH), "LOG :SApFTtfTFKHmzdEdaMe5TjNn+RQ=");
     }
 
     /// The figures of the tests that the vendor's Go, Java and Python clients share. Those clients sign the headers they

@@ -349,7 +349,7 @@ mod tests {
             let changed = all.map(|(known, old)| (known, if known == name { value } else { old }));
             assert_eq!(refused(&changed), code, "{name}: {value}");
         }
-        let token = [&all[..], &[("x-acs-security-token", "nobody's")]].concat();
+        let token = [&all[..], &[("x-acs-security-token", "unknown")]].concat();
         assert_eq!(refused(&token), "Unauthorized");
     }
 }
