@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brokermark::broker::Received;
+use brokermark::broker::{NoDetails, Received};
 use brokermark::measure::{
     Acks, Arrivals, Budget, Clock, Distribution, Interval, PARTITION_BYTES, Partitions, SendTag, SubscriptionIndex,
     TRACE_HEADER_BYTES, TraceHeader, Verification, Window,
@@ -205,6 +205,7 @@ fn arrivals(criterion: &mut Criterion) {
                             partition: 0,
                             offset: 0,
                             redelivered: false,
+                            details: &NoDetails,
                         });
                     }
                     drop(batch);

@@ -19,4 +19,4 @@ pub mod sls;
 pub use api::*;
 
 pub use crate::limits::TRACE_HEADER_NAME;
-pub use crate::measure::{FailureClass, Received, UNORDERED_PARTITION};
+pub use crate::measure::{Details, FailureClass, NoDetails, Received, UNORDERED_PARTITION};

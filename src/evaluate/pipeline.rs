@@ -280,6 +280,7 @@ mod tests {
         scenario::Pipeline {
             parse: Parse::Json,
             timestamp: None,
+            broker_timestamp: false,
             batch: 3000,
             linger: Duration::from_millis(50),
             writers: 2,

@@ -16,7 +16,7 @@ use crate::engine::{Attempted, Collector, End, GroupOutcome, Ledger, Observer, O
 use crate::load::SendSchedule;
 use crate::measure::host::{HostUsage, Pressure, ProcessUsage};
 use crate::measure::{
-    Acks, ArrivalBatch, Arrivals, Clock, Errors, Interval, Received, Reception, SendTag, SubscriptionIndex,
+    Acks, ArrivalBatch, Arrivals, Clock, Errors, Interval, NoDetails, Received, Reception, SendTag, SubscriptionIndex,
     TRACE_HEADER_BYTES, TraceHeader, Verification,
 };
 use crate::record::{ReasonKind, Record};
@@ -264,7 +264,7 @@ fn deliver(arriving: &mut ArrivalBatch<'_>, message: &Message) {
     }
     .seal(&mut header, crc32fast::hash(&[]));
     let partition = message.producer_index as u32;
-    arriving.received(Received { payload: &[], trace_header: Some(&header), partition, offset: 0, redelivered: false });
+    arriving.received(Received { payload: &[], trace_header: Some(&header), partition, offset: 0, redelivered: false, details: &NoDetails });
 }
 
 /// What the only group came to, which has read all there is.

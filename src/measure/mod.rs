@@ -33,7 +33,7 @@ pub use histogram::Distribution;
 pub use interval::{ErrorTally, Errors, Interval, Tally};
 pub use partitions::{Order, PARTITION_BYTES, Partitions, UNORDERED_PARTITION};
 pub use receiving::{ArrivalBatch, ArrivalRecorder};
-pub use reception::{Arrived, Received, Reception};
+pub use reception::{Arrived, Details, NoDetails, Received, Reception};
 pub use send_tag::{MAX_PRODUCERS, SendTag, TICK_NS, UNKNOWN_SEQUENCE};
 pub use sequences::Mark;
 pub use trace_header::{Opened, TRACE_HEADER_BYTES, TraceHeader};

@@ -1,5 +1,7 @@
 //! What arrived: one message, and the counts and latencies of many.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::ops::AddAssign;
 
 use super::histogram::Distribution;
@@ -17,7 +19,33 @@ pub struct Received<'a> {
     pub offset: u64,
     /// The broker flags this message as delivered before.
     pub redelivered: bool,
+    pub details: &'a dyn Details,
 }
+
+/// What a message carries beside its payload. The client decodes a part when it is asked for, so that a receiver that does
+/// not ask pays nothing.
+pub trait Details: fmt::Debug {
+    fn key(&self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    /// When the broker stored the message or the producer's client made it, whichever the broker keeps, in nanoseconds since
+    /// 1970.
+    fn timestamp_unix_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Each header's name and value, in the message's order, without the trace header.
+    fn headers(&self) -> Vec<(String, Vec<u8>)> {
+        Vec::new()
+    }
+}
+
+/// The details of a message that has none, or whose client does not decode any.
+#[derive(Debug)]
+pub struct NoDetails;
+
+impl Details for NoDetails {}
 
 /// What arrived in a stretch of time: at one consumer, or at all of a group, or at all there are. In messages, warm-up
 /// included unless stated otherwise.

@@ -4,9 +4,10 @@
 //! writes the rest, reads responses, and opens a lost connection again.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -203,7 +204,7 @@ impl<P: Protocol> Drop for PublishingConnection<P> {
 
 impl<P: Protocol> Session<P> {
     pub fn state(&self) -> MutexGuard<'_, State<P>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Wakes the task to write.

@@ -14,7 +14,7 @@ use super::commit::Commits;
 use super::parse::{Parser, Unparsable};
 use super::retry::{Delivery, Outlet};
 use super::writer::{Done, Writers};
-use super::{Order, PipelineProgress, Shared, lock};
+use super::{Order, PipelineProgress, Shared};
 use crate::broker::{CLOSE_TIMEOUT, Consumer, Offsets, ReceiveError, UNORDERED_PARTITION};
 use crate::measure::{ArrivalRecorder, Errors};
 use crate::net::backoff::Backoff;
@@ -185,11 +185,20 @@ impl<C: Consumer> Instance<C> {
     fn fill(&mut self, closed: &mut Vec<Batch>) -> Result<usize, ReceiveError> {
         let (open, spare, size) = (&mut self.open, &mut self.spare, self.shared.config.batch);
         let mut arrivals = self.recorder.batch();
+        let broker_timestamp = self.shared.config.broker_timestamp;
+        let epoch_unix_ns = self.shared.clock.epoch_unix_ns() as i64;
         self.consumer.take(|message| {
             let trace_header = arrivals.received(message);
             let received_ns = arrivals.now_ns();
             open.push(message.payload, |range| {
-                let intended_ns = trace_header.map(|trace_header| trace_header.intended_ns as i64);
+                let intended_ns = match trace_header {
+                    Some(trace_header) => Some(trace_header.intended_ns as i64),
+                    None if broker_timestamp => {
+                        let unix_ns = message.details.timestamp_unix_ns();
+                        unix_ns.map(|unix_ns| (unix_ns as i64).saturating_sub(epoch_unix_ns))
+                    }
+                    None => None,
+                };
                 let measured = trace_header.is_none_or(|trace_header| trace_header.measured);
                 Row::new(message.partition, message.offset, range, intended_ns, measured, received_ns)
             });
@@ -329,7 +338,7 @@ impl<C: Consumer> Instance<C> {
                 partitions: assigned.map(|partitions| partitions.into_iter().map(not_done).collect()),
             },
         };
-        *lock(&self.shared.progress[self.number]) = progress;
+        *self.shared.progress[self.number].lock() = progress;
     }
 }
 

@@ -20,11 +20,12 @@ mod retry;
 pub mod sink;
 mod writer;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -177,7 +178,7 @@ impl Pipeline {
 
     /// Whether the group has assigned every instance its partitions, or none of them.
     pub fn is_assigned(&self) -> bool {
-        self.shared.progress.iter().all(|progress| lock(progress).assigned)
+        self.shared.progress.iter().all(|progress| progress.lock().assigned)
     }
 
     /// Messages that have been taken and are neither written nor abandoned.
@@ -196,7 +197,7 @@ impl Pipeline {
         let ends = ends?;
         let mut consumer_lag = 0;
         for progress in &self.shared.progress {
-            let progress = lock(progress).clone();
+            let progress = progress.lock().clone();
             for (partition, next) in progress.partitions? {
                 consumer_lag += ends.get(partition as usize)?.saturating_sub(next?);
             }
@@ -250,7 +251,7 @@ impl Pipeline {
         let mut figures = Figures::for_sinks(self.shared.config.sinks.len());
         let mut instances = Vec::new();
         for one in &self.shared.figures {
-            let one = lock(one);
+            let one = one.lock();
             figures.merge(&one);
             instances.push((one.consumed, one.last_received_ns, one.latest.clone()));
         }
@@ -265,9 +266,4 @@ impl Pipeline {
             at_load_end,
         }
     }
-}
-
-/// An instance that panicked leaves figures that are still true.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,9 @@
 //! How a batch reaches a sink: it is written again until the sink has it or the batch is outdated.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::batch::{Batch, Generation};
 use super::figures::Figures;
@@ -88,6 +90,6 @@ impl Delivery {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Figures> {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+        self.figures.lock()
     }
 }

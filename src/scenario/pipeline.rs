@@ -11,6 +11,8 @@ pub struct Pipeline {
     pub parse: Parse,
     /// The JSON field with the time a message is from, in seconds since 1970: for messages that are not of this trial.
     pub timestamp: Option<String>,
+    /// For such messages, take the time that the broker keeps with each of them.
+    pub broker_timestamp: bool,
     /// Messages of a batch, at least 1, and the longest that one waits to be filled.
     pub batch: usize,
     pub linger: Duration,

@@ -394,3 +394,20 @@ fn real_rows_that_a_database_refuses_are_counted_and_do_not_stop_the_others() {
     assert_eq!(ask_redis(&redis(), &format!("XLEN {name}-stream")), ":2000");
     assert!(reasons(&record).contains(&ReasonKind::NotReconciled));
 }
+
+/// Messages of another producer carry no intended time; the broker keeps one with each of them.
+#[test]
+fn real_timestamps_of_the_broker_give_the_latencies_of_messages_of_others() {
+    let topic = unique("timestamps");
+    let filled = format!("[broker]\nkind = \"kafka\"\naddress = \"{}\"\n{}\n", kafka::address(), topology(&topic));
+    Bench::new(&format!("{filled}[payload]\nsize = \"20B\"\n[run]\nmessages = 1000")).run(&[]).expect(0);
+    for (key, known) in [("broker_timestamp = true", true), ("", false)] {
+        let keys = format!("parse = \"none\"\nproducer_mode = \"none\"\n{key}");
+        let text = scenario(&topology(&topic), &keys, &[], "[run]\nduration = \"60s\"");
+        let record = Bench::new(&text.replace("timestamp = \"timestamp\"\n", "")).run(&[]).expect(0).record();
+        let pipeline = pipeline(&record);
+        assert_eq!(pipeline.consumed, 1000, "{pipeline:#?}");
+        assert_eq!(pipeline.receipt.as_ref().map(|receipt| receipt.count), known.then_some(1000));
+    }
+    kafka::remove_topic(&kafka::address(), &topic);
+}

@@ -17,7 +17,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::codec::{Frame, HEARTBEAT, Message, OK, command, decode};
 use super::connect::{Connector, Role, Session};
 use super::error::{class_of, is_about_a_delivery, text};
-use crate::broker::{Consumer, FailureClass, ReceiveError, Received, UNORDERED_PARTITION};
+use crate::broker::{Consumer, Details, FailureClass, ReceiveError, Received, UNORDERED_PARTITION};
 use crate::net::backoff::Backoff;
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 
@@ -203,6 +203,18 @@ impl Consumer for NsqConsumer {
     }
 }
 
+/// NSQ's messages carry the time when nsqd received them, and neither keys nor headers.
+#[derive(Debug)]
+struct MessageDetails {
+    timestamp_ns: i64,
+}
+
+impl Details for MessageDetails {
+    fn timestamp_unix_ns(&self) -> Option<u64> {
+        u64::try_from(self.timestamp_ns).ok()
+    }
+}
+
 impl Up {
     /// Hands over and finishes every message that was read.
     fn take(&mut self, taken: &mut usize, each: &mut impl FnMut(Received<'_>)) -> Result<(), ConnectionError> {
@@ -218,13 +230,14 @@ impl Up {
         let malformed = |error: super::codec::Malformed| ConnectionError::from(io::Error::other(error));
         while let Some(frame) = self.read_buffer.next(decode).map_err(malformed)? {
             match frame {
-                Frame::Message(Message { attempts, id, body, .. }) => {
+                Frame::Message(Message { timestamp_ns, attempts, id, body }) => {
                     each(Received {
                         payload: body,
                         trace_header: None,
                         partition: UNORDERED_PARTITION,
                         offset: 0,
                         redelivered: attempts > 1,
+                        details: &MessageDetails { timestamp_ns },
                     });
                     command::finish(&mut self.write_buffer.bytes, id);
                     *taken += 1;

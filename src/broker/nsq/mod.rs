@@ -24,9 +24,10 @@ mod producer;
 mod upgraded_stream;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
 use self::admin::{Admin, Node, next_port};
@@ -198,7 +199,7 @@ impl Broker for NsqBroker {
 
 impl NsqBroker {
     fn assigned(&self) -> MutexGuard<'_, Assigned> {
-        self.assigned.lock().unwrap_or_else(PoisonError::into_inner)
+        self.assigned.lock()
     }
 
     /// The topic's name in nsqd, which may shorten the engine's names. A name of the scenario is never changed.

@@ -1,8 +1,9 @@
 //! From acknowledged to stored: what happens to a producer's messages on their way to the topic.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use super::member::lock;
+use parking_lot::Mutex;
+
 use super::message::Message;
 use super::script::Fate;
 use super::topic::TopicLog;
@@ -35,7 +36,7 @@ impl Delivery {
             return;
         }
         let message = if fate.corrupted { message.corrupted() } else { message };
-        let mut held_back = lock(&self.held_back);
+        let mut held_back = self.held_back.lock();
         if fate.reordered && held_back.is_none() {
             *held_back = Some(message);
             return;
@@ -51,7 +52,7 @@ impl Delivery {
 
     /// Delivers the message that is still held back: no later message will come before it.
     pub fn end(&self) {
-        if let Some(late) = lock(&self.held_back).take() {
+        if let Some(late) = self.held_back.lock().take() {
             self.log.publish(self.partition, late);
         }
     }

@@ -1,10 +1,11 @@
 //! One consumer's queue.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -85,28 +86,28 @@ impl Member {
 
     pub fn push(&self, queued: Queued) {
         self.backlog.messages.fetch_add(1, Ordering::Relaxed);
-        lock(&self.queue).push_back(queued);
+        self.queue.lock().push_back(queued);
         self.arrived.notify_one();
     }
 
     /// Discards the queue: the member begins at the offsets `next`.
     pub fn restart(&self, next: &[u64]) {
-        let discarded = std::mem::take(&mut *lock(&self.queue)).len();
+        let discarded = std::mem::take(&mut *self.queue.lock()).len();
         self.backlog.shrink(discarded);
-        lock(&self.next).copy_from_slice(next);
+        self.next.lock().copy_from_slice(next);
     }
 
     /// The offset after the last message of `partition` that was taken.
     pub fn next(&self, partition: usize) -> Option<u64> {
-        lock(&self.next).get(partition).copied()
+        self.next.lock().get(partition).copied()
     }
 
     /// Resolves when messages are queued and may be taken.
     pub async fn ready(&self) {
-        while lock(&self.queue).is_empty() {
+        while self.queue.lock().is_empty() {
             self.arrived.notified().await;
         }
-        let next = self.pace.as_ref().map(|pace| lock(pace).next);
+        let next = self.pace.as_ref().map(|pace| pace.lock().next);
         if let Some(next) = next {
             tokio::time::sleep_until(next).await;
         }
@@ -115,11 +116,11 @@ impl Member {
     /// Hands the queued messages over that may be taken, and returns how many there were.
     pub fn take(&self, mut each: impl FnMut(Received<'_>)) -> usize {
         let messages = {
-            let mut queue = lock(&self.queue);
+            let mut queue = self.queue.lock();
             match &self.pace {
                 None => std::mem::take(&mut *queue),
                 Some(pace) => {
-                    let count = lock(pace).take(queue.len());
+                    let count = pace.lock().take(queue.len());
                     queue.drain(..count).collect()
                 }
             }
@@ -131,18 +132,14 @@ impl Member {
                 partition: *partition,
                 offset: *offset,
                 redelivered: *redelivered,
+                details: message,
             });
         }
-        let mut next = lock(&self.next);
+        let mut next = self.next.lock();
         if !next.is_empty() {
             messages.iter().for_each(|queued| next[queued.partition as usize] = queued.offset + 1);
         }
         self.backlog.shrink(messages.len());
         messages.len()
     }
-}
-
-/// A task that panicked leaves messages that are whole.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,17 +1,24 @@
 //! A message as the null broker keeps it.
 
-use crate::broker::Outgoing;
+use std::borrow::Cow;
+
+use crate::broker::{Details, Outgoing};
 
 /// A message on its way to consumers.
 #[derive(Debug, Clone)]
 pub struct Message {
     pub payload: Box<[u8]>,
     pub trace_header: Option<Box<[u8]>>,
+    pub key: Option<Box<[u8]>>,
 }
 
 impl Message {
     pub fn new(outgoing: &Outgoing<'_>) -> Self {
-        Message { payload: outgoing.payload.into(), trace_header: outgoing.trace_header.map(Into::into) }
+        Message {
+            payload: outgoing.payload.into(),
+            trace_header: outgoing.trace_header.map(Into::into),
+            key: outgoing.key.map(Into::into),
+        }
     }
 
     /// With one bit changed.
@@ -20,6 +27,12 @@ impl Message {
             *last ^= 1;
         }
         self
+    }
+}
+
+impl Details for Message {
+    fn key(&self) -> Option<Cow<'_, [u8]>> {
+        self.key.as_deref().map(Cow::Borrowed)
     }
 }
 

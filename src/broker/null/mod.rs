@@ -17,10 +17,11 @@ mod topic;
 
 use std::collections::BTreeMap;
 use std::future::ready;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use self::delivery::Delivery;
-use self::member::lock;
 pub use self::script::NullOptions;
 use self::script::Script;
 use self::server::Server;
@@ -41,7 +42,7 @@ pub struct NullBroker {
 impl NullBroker {
     fn log(&self, topic: &Topic) -> Arc<TopicLog> {
         let log = || Arc::new(TopicLog::new(topic.partitions, self.options.clone()));
-        lock(&self.topics).entry(topic.name.clone()).or_insert_with(log).clone()
+        self.topics.lock().entry(topic.name.clone()).or_insert_with(log).clone()
     }
 }
 

@@ -1,12 +1,13 @@
 //! The broker's end of one connection: it takes messages and acknowledges them at the scripted time.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use super::delivery::Delivery;
-use super::member::lock;
 use super::message::Message;
 use super::script::{Fate, Script};
 use crate::broker::{FailureClass, Outgoing};
@@ -71,7 +72,7 @@ impl Server {
     }
 
     fn enqueue(&self, batch: &[Outgoing<'_>], delivery: &Arc<Delivery>, delivered: bool) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         let now_ns = self.clock.now_ns();
         let first_ns = *queue.first_ns.get_or_insert(now_ns);
         let due_ns = first_ns + self.script.acknowledged_at(now_ns - first_ns);
@@ -91,12 +92,12 @@ impl Server {
 
     /// Ends the thread; what is queued stays unanswered.
     pub fn stop(&self) {
-        lock(&self.queue).stopped = true;
+        self.queue.lock().stopped = true;
         self.changed.notify_one();
     }
 
     fn serve(&self) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         loop {
             if queue.stopped {
                 return;
@@ -107,17 +108,16 @@ impl Server {
                 let ready: Vec<Pending> = queue.pending.drain(..due).collect();
                 drop(queue);
                 self.answer(ready);
-                queue = lock(&self.queue);
+                queue = self.queue.lock();
                 continue;
             }
-            queue = match queue.pending.front() {
+            match queue.pending.front() {
                 Some(next) => {
-                    let wait = self.clock.instant(next.due_ns).saturating_duration_since(Instant::now());
-                    let wait = wait.max(Duration::from_nanos(1));
-                    self.changed.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner).0
+                    let due = self.clock.instant(next.due_ns);
+                    self.changed.wait_until(&mut queue, due);
                 }
-                None => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
-            };
+                None => self.changed.wait(&mut queue),
+            }
         }
     }
 

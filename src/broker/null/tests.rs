@@ -27,7 +27,7 @@ fn member(log: &Arc<TopicLog>, number: usize) -> Membership {
 
 fn publish(log: &Arc<TopicLog>, messages: usize) {
     for number in 0..messages {
-        log.publish(number as u32 % 2, Message { payload: Box::new([number as u8]), trace_header: None });
+        log.publish(number as u32 % 2, Message { payload: Box::new([number as u8]), trace_header: None, key: None });
     }
 }
 
@@ -36,6 +36,16 @@ fn take(membership: &Membership) -> Vec<(u32, u64)> {
     let mut taken = Vec::new();
     membership.member.take(|message| taken.push((message.partition, message.offset)));
     taken
+}
+
+#[test]
+fn a_receiver_that_asks_is_given_the_key() {
+    let log = topic("");
+    let membership = member(&log, 0);
+    log.publish(0, Message { payload: Box::new([1]), trace_header: None, key: Some(Box::new(*b"key")) });
+    let mut keys = Vec::new();
+    membership.member.take(|message| keys.push(message.details.key().map(|key| key.into_owned())));
+    assert_eq!(keys, [Some(b"key".to_vec())]);
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! A topic in memory: it numbers messages and hands each to its groups.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::group::Group;
-use super::member::{Backlog, Member, lock};
+use super::member::{Backlog, Member};
 use super::message::{Message, Queued};
 use super::script::NullOptions;
 use crate::broker::{Progress, Subscription};
@@ -35,7 +37,7 @@ impl TopicLog {
         let number = subscription.group.rsplit('-').nth(1).and_then(|number| number.parse::<usize>().ok());
         let options = number.and_then(|number| self.options.groups.get(number)).cloned().unwrap_or_default();
         let commits = subscription.progress != Progress::Uncommitted;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let State { end_offsets, groups } = &mut *state;
         let rate = options.rate;
         let group = groups.entry(subscription.group.clone()).or_insert_with(|| {
@@ -49,16 +51,16 @@ impl TopicLog {
     }
 
     pub fn has_groups(&self) -> bool {
-        !lock(&self.state).groups.is_empty()
+        !self.state.lock().groups.is_empty()
     }
 
     /// The offset of the next message of each partition.
     pub fn end_offsets(&self) -> Vec<u64> {
-        lock(&self.state).end_offsets.clone()
+        self.state.lock().end_offsets.clone()
     }
 
     pub fn publish(&self, partition: u32, message: Message) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let end = &mut state.end_offsets[partition as usize];
         let offset = *end;
         *end += 1;
@@ -94,7 +96,7 @@ impl Membership {
     }
 
     fn in_group<R>(&self, act: impl FnOnce(&mut Group, &Arc<Member>) -> R) -> Option<R> {
-        lock(&self.log.state).groups.get_mut(&self.group).map(|group| act(group, &self.member))
+        self.log.state.lock().groups.get_mut(&self.group).map(|group| act(group, &self.member))
     }
 }
 

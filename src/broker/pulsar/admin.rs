@@ -1,10 +1,10 @@
 //! The admin interface: creates, finds and removes topics and subscriptions over HTTP.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
@@ -61,13 +61,13 @@ impl Admin {
         let prepared = in_parallel(topics, |(name, topic)| {
             let (partitions, is_made) = self.prepare_one(name, topic)?;
             if is_made {
-                made.lock().unwrap_or_else(PoisonError::into_inner).push((name.clone(), partitions > 0));
+                made.lock().push((name.clone(), partitions > 0));
             }
             Ok((partitions, is_made))
         });
         if prepared.is_err() {
             // The first error is the cause; that of the removal would hide it.
-            let _ = self.remove(&made.into_inner().unwrap_or_else(PoisonError::into_inner));
+            let _ = self.remove(&made.into_inner());
         }
         prepared
     }
@@ -226,20 +226,20 @@ fn in_parallel<T: Sync, R: Send>(
                     .and_then(|index| items.get(index).map(|item| (index, item)))
                 {
                     match work(item) {
-                        Ok(result) => done.lock().unwrap_or_else(PoisonError::into_inner).push((index, result)),
+                        Ok(result) => done.lock().push((index, result)),
                         Err(error) => {
                             next.store(items.len(), Ordering::Relaxed);
-                            failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                            failed.lock().get_or_insert(error);
                         }
                     }
                 }
             });
         }
     });
-    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(error) = failed.into_inner() {
         return Err(error);
     }
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut done = done.into_inner();
     done.sort_by_key(|(index, _)| *index);
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }

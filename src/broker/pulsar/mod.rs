@@ -26,10 +26,11 @@ mod retry;
 mod routing;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::try_join_all;
+use parking_lot::Mutex;
 
 use self::admin::Admin;
 use self::codec::entry::Manner;
@@ -132,7 +133,7 @@ impl Broker for PulsarBroker {
             topics.iter().map(|topic| (self.name(&topic.name), topic.clone())).collect();
         let found = tokio::task::block_in_place(|| self.admin.prepare(&named))?;
         for (topic, (partitions, is_made)) in topics.iter().zip(found) {
-            lock(&self.partitions).insert(topic.name.clone(), partitions);
+            self.partitions.lock().insert(topic.name.clone(), partitions);
             if is_made {
                 created.push(topic.name.clone());
             }
@@ -165,7 +166,7 @@ impl Broker for PulsarBroker {
         };
         let consumer = PulsarConsumer::open(self.shared.clone(), membership, self.parts(topic)).await;
         let consumer = consumer.map_err(|failure| failure.of_topic(topic, "consumed"))?;
-        lock(&self.subscriptions).insert((topic.clone(), subscription.group.clone()));
+        self.subscriptions.lock().insert((topic.clone(), subscription.group.clone()));
         Ok(consumer)
     }
 
@@ -178,10 +179,10 @@ impl Broker for PulsarBroker {
     }
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
-        let partitions = lock(&self.partitions).clone();
+        let partitions = self.partitions.lock().clone();
         let is_partitioned = |topic: &String| partitions.get(topic).is_some_and(|partitions| *partitions > 0);
         let topics: Vec<_> = created.iter().map(|topic| (self.name(topic), is_partitioned(topic))).collect();
-        let subscriptions = std::mem::take(&mut *lock(&self.subscriptions)).into_iter();
+        let subscriptions = std::mem::take(&mut *self.subscriptions.lock()).into_iter();
         let left: Vec<_> = subscriptions
             .filter(|(topic, _)| !created.contains(topic))
             .map(|(topic, subscription)| (self.name(&topic), subscription))
@@ -199,7 +200,7 @@ impl PulsarBroker {
     }
 
     fn parts(&self, topic: &str) -> Vec<Arc<str>> {
-        let partitions = lock(&self.partitions).get(topic).copied().unwrap_or(0);
+        let partitions = self.partitions.lock().get(topic).copied().unwrap_or(0);
         self.name(topic).parts(partitions)
     }
 }
@@ -211,9 +212,4 @@ fn admin_url(addresses: &[String], tls: bool) -> String {
         false => format!("http://{host}:8080"),
         true => format!("https://{host}:8443"),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Only added to and taken from.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,10 @@
 //! Connections to the brokers of a cluster, and which of them serves a topic.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::codec::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
@@ -103,7 +104,7 @@ impl Pool {
 
     async fn get(&self, target: &TopicConnection, index: usize) -> Result<Arc<Connection>, RequestError> {
         let slot = {
-            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slots = self.slots.lock();
             slots.entry((target.clone(), index)).or_default().clone()
         };
         let mut slot = slot.lock().await;

@@ -1,9 +1,10 @@
 //! Repeats an attempt until it succeeds, in a task of its own. The result may be awaited, or fetched later.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::task::AbortHandle;
@@ -35,7 +36,7 @@ impl<T: Send + 'static> Retry<T> {
             let end = loop {
                 match attempt().await {
                     Err(failure) if !failure.lasting => {
-                        *seen.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+                        *seen.lock() = failure;
                         backoff.pause().await;
                     }
                     end => break end,
@@ -78,7 +79,7 @@ impl<T: Send + 'static> Retry<T> {
 
     /// What the last attempt failed with.
     pub fn last(&self) -> RequestError {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last.lock().clone()
     }
 }
 

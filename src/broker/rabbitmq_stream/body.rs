@@ -1,8 +1,10 @@
 //! A message on the wire: the payload alone, or an AMQP 1.0 message around it.
 
+use std::borrow::Cow;
+
 use super::amqp::{Body as AmqpBody, Message, SectionKind, Sections, Value};
 use super::config::Body;
-use crate::broker::{Outgoing, TRACE_HEADER_NAME};
+use crate::broker::{Details, Outgoing, TRACE_HEADER_NAME};
 use crate::measure::TRACE_HEADER_BYTES;
 
 /// `00 53 75`: a described value whose descriptor is the small number of the data section.
@@ -141,6 +143,52 @@ pub fn open(body: Body, message: &[u8]) -> Opened<'_> {
     opened
 }
 
+/// The details of a message with the time of its chunk.
+#[derive(Debug)]
+pub struct MessageDetails<'a> {
+    pub body: Body,
+    pub message: &'a [u8],
+    pub timestamp_ms: i64,
+}
+
+impl MessageDetails<'_> {
+    fn section(&self, kind: SectionKind) -> Option<Value<'_>> {
+        if self.body == Body::Binary {
+            return None;
+        }
+        let mut sections = Sections::new(self.message).map_while(Result::ok);
+        sections.find(|section| section.kind == kind)?.decode().ok()
+    }
+}
+
+impl Details for MessageDetails<'_> {
+    /// The message's id, which carries the key (see [`write_key`]).
+    fn key(&self) -> Option<Cow<'_, [u8]>> {
+        let Value::List(properties) = self.section(SectionKind::Properties)? else { return None };
+        match properties.first()? {
+            Value::Binary(id) => Some(Cow::Borrowed(id)),
+            Value::String(id) => Some(Cow::Borrowed(id.as_bytes())),
+            _ => None,
+        }
+    }
+
+    fn timestamp_unix_ns(&self) -> Option<u64> {
+        u64::try_from(self.timestamp_ms).ok()?.checked_mul(1_000_000)
+    }
+
+    /// Those of the application properties that are text or bytes.
+    fn headers(&self) -> Vec<(String, Vec<u8>)> {
+        let Some(Value::Map(properties)) = self.section(SectionKind::ApplicationProperties) else { return Vec::new() };
+        let header = |(name, value): &(Value<'_>, Value<'_>)| match (name, value) {
+            (Value::String(TRACE_HEADER_NAME), _) => None,
+            (Value::String(name), Value::String(value)) => Some(((*name).to_owned(), value.as_bytes().to_vec())),
+            (Value::String(name), Value::Binary(value)) => Some(((*name).to_owned(), value.to_vec())),
+            _ => None,
+        };
+        properties.iter().filter_map(header).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +235,11 @@ mod tests {
             prop_assert_eq!(message.properties.and_then(|found| found.message_id), key.map(Value::Binary));
             let found = message.application_properties.unwrap_or_default().len();
             prop_assert_eq!(found, headers.len() + usize::from(trace_header.is_some()));
+            let details = MessageDetails { body: Body::Amqp, message: &out, timestamp_ms: 1_700_000_000_123 };
+            prop_assert_eq!(details.key().as_deref(), key);
+            prop_assert_eq!(details.timestamp_unix_ns(), Some(1_700_000_000_123_000_000));
+            let texts = headers.iter().map(|(name, text)| (name.clone(), text.clone().into_bytes()));
+            prop_assert_eq!(details.headers(), texts.collect::<Vec<_>>());
         }
 
         #[test]

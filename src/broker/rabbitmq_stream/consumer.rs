@@ -254,6 +254,7 @@ impl Source {
                 partition: self.partition,
                 offset: 0,
                 redelivered: false,
+                details: &body::MessageDetails { body, message, timestamp_ms: chunk.timestamp },
             });
             *taken += 1;
         })?;

@@ -5,11 +5,12 @@
 //! known.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use md5::{Digest, Md5};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::batch::{Batch, Group, LogDestination, Staged};
@@ -68,12 +69,12 @@ impl Accumulator {
 
     /// The group of `key`, with the result of `destination` if it is new.
     pub fn group(&self, key: &[u8], destination: impl FnOnce() -> LogDestination) -> Arc<Group> {
-        let mut groups = lock(&self.groups);
+        let mut groups = self.groups.lock();
         if let Some(group) = groups.get(key) {
             return group.clone();
         }
         if groups.len() >= MOST_IDLE_GROUPS {
-            groups.retain(|_, group| Arc::strong_count(group) > 1 || lock(&group.open).is_some());
+            groups.retain(|_, group| Arc::strong_count(group) > 1 || group.open.lock().is_some());
         }
         let mut digest = Md5::new();
         digest.update(self.run_id.as_bytes());
@@ -87,7 +88,7 @@ impl Accumulator {
     /// Adds the staged logs to the batch of `group`. Their budget has been taken. `staged` is empty afterwards.
     pub fn append(&self, group: &Arc<Group>, staged: &mut Staged) {
         self.pending.fetch_add(staged.logs.len() as u64, Ordering::Relaxed);
-        let mut open = lock(&group.open);
+        let mut open = group.open.lock();
         // Ends of the staged bytes that are copied and that are counted.
         let (mut copied, mut counted) = (0, 0);
         for log in &staged.logs {
@@ -126,7 +127,7 @@ impl Accumulator {
     }
 
     fn batch(&self, group: &Arc<Group>) -> Batch {
-        let logs = lock(&self.spare_logs).pop().unwrap_or_default();
+        let logs = self.spare_logs.lock().pop().unwrap_or_default();
         let (body, opened) = (Chunks::default(), Instant::now());
         Batch { group: group.clone(), body, logs, raw_bytes: 0, taken_bytes: 0, opened }
     }
@@ -135,7 +136,7 @@ impl Accumulator {
     pub fn settle(&self, mut logs: Vec<(SendTag, u32)>, taken_bytes: usize) {
         self.pending.fetch_sub(logs.len() as u64, Ordering::Relaxed);
         logs.clear();
-        lock(&self.spare_logs).push(logs);
+        self.spare_logs.lock().push(logs);
         self.budget.add_permits(taken_bytes);
     }
 
@@ -145,9 +146,9 @@ impl Accumulator {
             let now = Instant::now();
             // A batch that begins after now is due no earlier.
             let mut next = now + self.limits.linger;
-            let groups: Vec<Arc<Group>> = lock(&self.groups).values().cloned().collect();
+            let groups: Vec<Arc<Group>> = self.groups.lock().values().cloned().collect();
             for group in groups {
-                let mut open = lock(&group.open);
+                let mut open = group.open.lock();
                 let Some(due) = open.as_ref().map(|batch| batch.opened + self.limits.linger) else { continue };
                 if due <= now {
                     self.enqueue(&mut open, &[]);
@@ -158,10 +159,6 @@ impl Accumulator {
             tokio::time::sleep_until(next.into()).await;
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Logs on their way to the service: staged by a producer, collected into a group's batch, and sealed for sending.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::chunks::Chunks;
 use crate::measure::SendTag;

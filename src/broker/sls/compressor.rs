@@ -4,10 +4,10 @@
 //! cores do not compress faster, and would only hold more memory.
 
 use std::num::NonZero;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::{io, thread};
 
 use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
 
 use super::config::Compression;
 
@@ -45,13 +45,14 @@ impl Compressors {
         compression: Compression,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(Bytes, usize), io::Error> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.returned.wait_while(idle, |idle| idle.is_empty());
-        let mut compressor = waited.unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let mut idle = self.idle.lock();
+        self.returned.wait_while(&mut idle, |idle| idle.is_empty());
+        let mut compressor = idle.pop().unwrap_or_default();
+        drop(idle);
         compressor.body.clear();
         fill(&mut compressor.body);
         let (body_bytes, body) = (compressor.body.len(), compressor.compress(compression));
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(compressor);
+        self.idle.lock().push(compressor);
         self.returned.notify_one();
         Ok((body?, body_bytes))
     }
@@ -113,6 +114,6 @@ mod tests {
                 });
             }
         });
-        assert_eq!(compressors.idle.lock().unwrap().len(), 1);
+        assert_eq!(compressors.idle.lock().len(), 1);
     }
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::admin::Admin;
 use super::codec::{Malformed, groups, logs, rebuild};
 use super::error::ServiceError;
-use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
+use crate::broker::{Consumer, FailureClass, NoDetails, ReceiveError, Received};
 use crate::limits::TRACE_HEADER_NAME;
 use crate::measure::TRACE_HEADER_BYTES;
 
@@ -101,7 +101,7 @@ impl Consumer for SlsConsumer {
                 payload.clear();
                 rebuild(payload, group.topic, group.source, contents.iter().copied());
                 let trace_header = trace_header.as_ref().map(|bytes| &bytes[..]);
-                each(Received { payload, trace_header, partition, offset: 0, redelivered: false });
+                each(Received { payload, trace_header, partition, offset: 0, redelivered: false, details: &NoDetails });
                 count += 1;
             })
         });

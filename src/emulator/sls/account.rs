@@ -1,7 +1,8 @@
 //! What happened at the endpoint, to be read over HTTP at `/account`.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::faults::FaultKind;
 use super::stores::{Stores, Taken};
@@ -21,19 +22,19 @@ struct Counted {
 impl Account {
     /// A request failed with that error.
     pub fn refused(&self, code: &'static str) {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted.lock();
         *counted.refused.entry(code).or_default() += 1;
     }
 
     /// That was done to a request on purpose.
     pub fn injected(&self, kind: FaultKind) {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted.lock();
         *counted.injected.entry(kind.name()).or_default() += 1;
     }
 
     /// Everything, as JSON.
     pub fn tell(&self, stores: &Stores) -> serde_json::Value {
-        let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = self.counted.lock();
         let each: BTreeMap<String, Vec<Taken>> =
             stores.names().into_iter().filter_map(|name| Some((name.clone(), stores.find(&name)?.taken()))).collect();
         let all = each.values().flatten().fold(Taken::default(), |sum, one| Taken {

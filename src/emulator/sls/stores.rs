@@ -1,10 +1,11 @@
 //! Log stores: shards with a quota each, and what they keep.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::options::{Basis, EmulatorOptions};
 
@@ -80,15 +81,15 @@ impl Stores {
     }
 
     pub fn find(&self, name: &str) -> Option<Arc<Store>> {
-        lock(&self.stores).get(name).cloned()
+        self.stores.lock().get(name).cloned()
     }
 
     pub fn names(&self) -> Vec<String> {
-        lock(&self.stores).keys().cloned().collect()
+        self.stores.lock().keys().cloned().collect()
     }
 
     pub fn make(&self, name: &str, shards: u32) -> Result<(), NotMade> {
-        let mut stores = lock(&self.stores);
+        let mut stores = self.stores.lock();
         if stores.contains_key(name) {
             return Err(NotMade::Exists);
         }
@@ -100,12 +101,12 @@ impl Stores {
     }
 
     pub fn remove(&self, name: &str) -> bool {
-        lock(&self.stores).remove(name).is_some()
+        self.stores.lock().remove(name).is_some()
     }
 
     /// Writes to a shard, if its quota allows: one that is full pays for the body later, so that no body is too large.
     pub fn write(&self, store: &Store, shard: usize, written: Written) -> bool {
-        let mut shard = lock(&store.shards[shard]);
+        let mut shard = store.shards[shard].lock();
         if let Some(rate) = self.rate {
             let now = Instant::now();
             let gained = now.duration_since(shard.filled).as_secs_f64() * rate;
@@ -157,7 +158,7 @@ impl Store {
 
     /// The shard of a request that does not name one.
     pub fn next_shard(&self) -> usize {
-        let mut next = lock(&self.next);
+        let mut next = self.next.lock();
         *next = (*next + 1) % self.shards.len();
         *next
     }
@@ -173,13 +174,13 @@ impl Store {
 
     /// The number of the oldest that is kept, and of the next that comes.
     pub fn ends(&self, shard: usize) -> (u64, u64) {
-        let shard = lock(&self.shards[shard]);
+        let shard = self.shards[shard].lock();
         (shard.first, shard.first + shard.kept.len() as u64)
     }
 
     /// From number `from` on, at most so many and so large, at least one if there is one; and the number after them.
     pub fn read(&self, shard: usize, from: u64, most: usize, most_bytes: usize) -> (Vec<Written>, u64) {
-        let shard = lock(&self.shards[shard]);
+        let shard = self.shards[shard].lock();
         let begin = from.max(shard.first);
         let mut bytes = 0;
         let skipped = (begin - shard.first) as usize;
@@ -198,10 +199,6 @@ impl Store {
         let next = begin + read.len() as u64;
         (read, next)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::scenario::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinkNee
 pub(super) const KEYS: &[&str] = &[
     "parse",
     "timestamp",
+    "broker_timestamp",
     "batch",
     "linger",
     "writers",
@@ -48,6 +49,13 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline>
         }
         Some(name)
     });
+    let broker_timestamp = fields.get("broker_timestamp").and_then(|field| {
+        let wanted = field.boolean()?;
+        if wanted && timestamp.is_some() {
+            field.refuse("`pipeline.timestamp` already names the field with the time", "remove one of them");
+        }
+        Some(wanted)
+    });
     let group = fields.get("group").and_then(|field| {
         let name = field.string()?;
         if !super::is_name(name) {
@@ -58,6 +66,7 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline>
     Some(Pipeline {
         parse,
         timestamp,
+        broker_timestamp: broker_timestamp.unwrap_or(false),
         batch: amount("batch", LARGEST_BATCH, 3000),
         linger: fields.get("linger").and_then(|field| field.duration()).unwrap_or(Duration::from_millis(50)),
         writers: amount("writers", MOST_WRITERS, 2),

@@ -12,6 +12,7 @@ use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use tokio::sync::Notify;
 
 use super::client::Client;
+use super::details::MessageDetails;
 use super::membership::Membership;
 use super::partition_list::PartitionList;
 use crate::broker::{Received, TRACE_HEADER_NAME};
@@ -108,7 +109,8 @@ impl ConsumerQueue {
             unsafe {
                 match (*message).err {
                     Code::RD_KAFKA_RESP_ERR_NO_ERROR => {
-                        each(received(message, &self.trace_header_name));
+                        let details = MessageDetails::new(message);
+                        each(received(&details, &self.trace_header_name));
                         taken.messages += 1;
                         let (partition, next) = ((*message).partition.max(0) as u32, (*message).offset + 1);
                         match self.reached.last_mut() {
@@ -223,8 +225,9 @@ fn check(code: Code) -> Result<(), Code> {
 }
 
 /// # Safety
-/// `message` must be a valid message, which the result borrows from.
-unsafe fn received<'a>(message: *const rd::rd_kafka_message_t, trace_header_name: &CString) -> Received<'a> {
+/// `details` must hold a valid message, which the result borrows from.
+unsafe fn received<'a>(details: &'a MessageDetails, trace_header_name: &CString) -> Received<'a> {
+    let message = details.message();
     // SAFETY: by the caller's promise; pointers and lengths of a message belong together.
     unsafe {
         let payload = bytes((*message).payload, (*message).len);
@@ -235,6 +238,7 @@ unsafe fn received<'a>(message: *const rd::rd_kafka_message_t, trace_header_name
             partition: (*message).partition.max(0) as u32,
             offset: (*message).offset.max(0) as u64,
             redelivered: false,
+            details,
         }
     }
 }

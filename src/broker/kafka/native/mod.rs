@@ -6,6 +6,7 @@
 
 mod client;
 mod consume;
+mod details;
 mod error;
 mod events;
 mod membership;

@@ -8,13 +8,15 @@
 //! The metadata is written and read field by field, by the numbers of `PulsarApi.proto`: a generated type would take an
 //! allocation for each string of each message.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint};
 
 use super::compression::Compression;
 use super::frame::{FrameError, put_sized, split_message, split_sized};
-use crate::broker::{Outgoing, Received, TRACE_HEADER_NAME};
+use crate::broker::{Details, Outgoing, Received, TRACE_HEADER_NAME};
 use crate::measure::TRACE_HEADER_BYTES;
 
 /// Fields of `MessageMetadata`.
@@ -155,8 +157,8 @@ pub fn read(
     unpacked: &mut Vec<u8>,
     each: &mut impl FnMut(Received<'_>),
 ) -> Result<usize, FrameError> {
-    let (head, payload) = split_message(rest)?;
-    let head = Head::read(head)?;
+    let (metadata, payload) = split_message(rest)?;
+    let head = Head::read(metadata)?;
     let mut payload = payload;
     if head.compression != 0 {
         let compression = Compression::from_number(head.compression as i32);
@@ -171,20 +173,22 @@ pub fn read(
             partition,
             offset: 0,
             redelivered,
+            details: &MessageDetails { metadata, single: None },
         });
         return Ok(1);
     };
     for _ in 0..count {
         let (inner, behind) = split_sized(payload).ok_or(FrameError::Entry("its batch ends too soon"))?;
-        let inner = Head::read(inner)?;
+        let head = Head::read(inner)?;
         let (content, behind) =
-            behind.split_at_checked(inner.payload_size as usize).ok_or(FrameError::Entry("its batch ends too soon"))?;
+            behind.split_at_checked(head.payload_size as usize).ok_or(FrameError::Entry("its batch ends too soon"))?;
         each(Received {
             payload: content,
-            trace_header: inner.trace_header.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
+            trace_header: head.trace_header.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
             partition,
             offset: 0,
             redelivered,
+            details: &MessageDetails { metadata, single: Some(inner) },
         });
         payload = behind;
     }
@@ -230,6 +234,52 @@ impl Head {
     }
 }
 
+/// The encoded metadata of a message, and, within a batch, what it has of its own.
+#[derive(Debug)]
+struct MessageDetails<'a> {
+    metadata: &'a [u8],
+    single: Option<&'a [u8]>,
+}
+
+impl<'a> MessageDetails<'a> {
+    /// The values of a field, in the metadata of the message itself.
+    fn own(&self, of_one: u32, of_single: u32) -> impl Iterator<Item = &'a [u8]> {
+        let (bytes, wanted) = match self.single {
+            Some(single) => (single, of_single),
+            None => (self.metadata, of_one),
+        };
+        fields(bytes).filter_map(move |(field, value)| match value {
+            Value::Bytes(bytes) if field == wanted => Some(bytes),
+            _ => None,
+        })
+    }
+}
+
+impl Details for MessageDetails<'_> {
+    fn key(&self) -> Option<Cow<'_, [u8]>> {
+        self.own(metadata::PARTITION_KEY, single::PARTITION_KEY).next().map(Cow::Borrowed)
+    }
+
+    /// When the producer's client made the entry.
+    fn timestamp_unix_ns(&self) -> Option<u64> {
+        fields(self.metadata).find_map(|(field, value)| match value {
+            Value::Number(ms) if field == metadata::PUBLISH_TIME => ms.checked_mul(1_000_000),
+            _ => None,
+        })
+    }
+
+    fn headers(&self) -> Vec<(String, Vec<u8>)> {
+        let properties = self.own(metadata::PROPERTIES, single::PROPERTIES).filter_map(property);
+        let headers = properties.filter(|(name, _)| *name != TRACE_HEADER_NAME.as_bytes());
+        headers.map(|(name, value)| (String::from_utf8_lossy(name).into_owned(), value.to_vec())).collect()
+    }
+}
+
+/// The fields of an encoded message, until one is damaged.
+fn fields(mut bytes: &[u8]) -> impl Iterator<Item = (u32, Value<'_>)> {
+    std::iter::from_fn(move || if bytes.is_empty() { None } else { field(&mut bytes).ok() })
+}
+
 enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
@@ -260,16 +310,22 @@ fn field<'a>(bytes: &mut &'a [u8]) -> Result<(u32, Value<'a>), FrameError> {
     Ok((field, value))
 }
 
-/// The trace header in a property, if it is that property.
-fn trace_header(mut property: &[u8]) -> Option<[u8; TRACE_HEADER_BYTES]> {
-    let (mut name, mut text): (&[u8], &[u8]) = (&[], &[]);
-    while !property.is_empty() {
-        match field(&mut property).ok()? {
+/// A property's name and value.
+fn property(mut encoded: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (mut name, mut value): (&[u8], &[u8]) = (&[], &[]);
+    while !encoded.is_empty() {
+        match field(&mut encoded).ok()? {
             (KEY, Value::Bytes(bytes)) => name = bytes,
-            (VALUE, Value::Bytes(bytes)) => text = bytes,
+            (VALUE, Value::Bytes(bytes)) => value = bytes,
             _ => {}
         }
     }
+    Some((name, value))
+}
+
+/// The trace header in a property, if it is that property.
+fn trace_header(encoded: &[u8]) -> Option<[u8; TRACE_HEADER_BYTES]> {
+    let (name, text) = property(encoded)?;
     if name != TRACE_HEADER_NAME.as_bytes() {
         return None;
     }
@@ -298,14 +354,17 @@ mod tests {
         }
     }
 
-    /// A payload and its trace header.
-    type Arrived = (Vec<u8>, Option<Vec<u8>>);
+    /// A payload, its trace header, its key, its other headers.
+    type Arrived = (Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>, Vec<(String, Vec<u8>)>);
 
     fn received(rest: &[u8]) -> Result<Vec<Arrived>, FrameError> {
         let mut all = Vec::new();
         read(rest, 3, true, &mut Vec::new(), &mut |message| {
             assert!((message.partition, message.redelivered) == (3, true));
-            all.push((message.payload.to_vec(), message.trace_header.map(<[u8]>::to_vec)));
+            let details = message.details;
+            assert!(details.timestamp_unix_ns().is_none_or(|ns| ns == 1_700_000_000_000_000_000));
+            let (trace_header, key) = (message.trace_header.map(<[u8]>::to_vec), details.key().map(Cow::into_owned));
+            all.push((message.payload.to_vec(), trace_header, key, details.headers()));
         })?;
         Ok(all)
     }
@@ -343,8 +402,11 @@ mod tests {
                 |out| manner.compression.compress(&plain, out),
             );
             let (frame, _) = Frame::first(&out, 1 << 20).unwrap().unwrap();
-            let expected: Vec<_> =
-                payloads.iter().map(|payload| (payload.clone(), trace_header.map(|trace_header| trace_header.to_vec()))).collect();
+            let texts = headers.iter().map(|(name, text)| (name.clone(), text.clone().into_bytes()));
+            let texts: Vec<_> = texts.collect();
+            let (traced, key) = (trace_header.map(|bytes| bytes.to_vec()), key.clone().map(String::into_bytes));
+            let expected: Vec<Arrived> =
+                payloads.iter().map(|payload| (payload.clone(), traced.clone(), key.clone(), texts.clone())).collect();
             prop_assert_eq!(received(frame.rest), Ok(expected));
             prop_assert_eq!(count(frame.rest), payloads.len());
 
@@ -356,7 +418,7 @@ mod tests {
                 |out| out.extend(&payloads[0]),
             );
             let (frame, _) = Frame::first(&out, 1 << 20).unwrap().unwrap();
-            prop_assert_eq!(received(frame.rest).map(|all| all.len()), Ok(1));
+            prop_assert_eq!(received(frame.rest), Ok(expected[..1].to_vec()));
             prop_assert_eq!(count(frame.rest), 1);
         }
 

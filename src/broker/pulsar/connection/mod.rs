@@ -10,9 +10,10 @@ mod reading;
 mod state;
 mod writing;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, futures::Notified, oneshot};
 use tokio::time::timeout;
 
@@ -197,7 +198,7 @@ impl Drop for Connection {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // No panic can leave the books half written: they are only added to and taken from.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Exchanges the write_buffer for `frames`, which is empty; false if the connection broke.
