@@ -249,6 +249,9 @@ pub struct Telemetry {
     pub round_trip_p99_ns: Option<u64>,
     /// Time that producers waited because the client's queue was full, summed over them, in nanoseconds.
     pub queue_full_ns: u64,
+    /// Answers of the broker to messages that awaited none any more, since the last call: a receipt that came after the message's
+    /// deadline, or a second one.
+    pub unmatched_answers: u64,
     /// What crossed the wire since the last call, where brokermark's own client sends it.
     pub wire: Option<Wire>,
 }

@@ -286,6 +286,7 @@ fn merged(sum: Telemetry, latest: Telemetry, phase: Phase) -> Telemetry {
         round_trip_p50_ns: latest.round_trip_p50_ns.or(sum.round_trip_p50_ns),
         round_trip_p99_ns: latest.round_trip_p99_ns.or(sum.round_trip_p99_ns),
         queue_full_ns: sum.queue_full_ns + latest.queue_full_ns,
+        unmatched_answers: sum.unmatched_answers + latest.unmatched_answers,
         wire: if phase == Phase::WarmUp { sum.wire } else { added(sum.wire, latest.wire) },
     }
 }

@@ -243,6 +243,7 @@ fn client(outcome: &Outcome) -> Client {
     Client {
         queue_full_ns: outcome.totals.window.queue_full_ns,
         queue_messages_max: telemetry.queue_messages,
+        unmatched_answers: telemetry.unmatched_answers,
         timer_lateness: lateness.map(|lateness| TimerLateness {
             p50_ns: lateness.value_at_quantile(0.5),
             p99_ns: lateness.value_at_quantile(0.99),

@@ -1,5 +1,7 @@
-//! Pauses between attempts, which double up to a longest one.
+//! Pauses between attempts, which double up to a longest one. Each is shortened at random, so that clients which failed
+//! together do not come back together.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -41,18 +43,27 @@ impl Backoff {
     pub async fn wait(self) {
         // The timer would turn a pause of zero into one of up to a millisecond.
         if !self.pause.is_zero() {
-            sleep(self.pause).await;
+            sleep(jittered(self.pause)).await;
         }
     }
 
     /// Notes a failure and waits for the pause that follows it.
     pub async fn pause(&mut self) {
-        sleep(self.failed()).await;
+        sleep(jittered(self.failed())).await;
     }
+}
+
+/// Between four fifths of `pause` and all of it.
+fn jittered(pause: Duration) -> Duration {
+    // Each `RandomState` has other keys, so that its hash of nothing is a random number.
+    let random = RandomState::new().build_hasher().finish();
+    pause - pause.mul_f64(random as f64 / u64::MAX as f64 / 5.0)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -63,5 +74,12 @@ mod tests {
         assert_eq!(pauses[8..], [25_600, 50_000, 50_000]);
         backoff.succeeded();
         assert_eq!(backoff.failed().as_millis(), 100);
+    }
+
+    #[test]
+    fn clients_that_fail_together_pause_for_different_times() {
+        let pauses: BTreeSet<Duration> = (0..50).map(|_| jittered(Duration::from_secs(1))).collect();
+        assert!(pauses.len() > 25, "{pauses:?}");
+        assert!(pauses.iter().all(|pause| (Duration::from_millis(800)..=Duration::from_secs(1)).contains(pause)));
     }
 }

@@ -4,6 +4,8 @@ pub mod address;
 pub mod backoff;
 #[cfg(any(feature = "nsq", feature = "pulsar", feature = "rabbitmq-stream", feature = "sls"))]
 pub mod connect;
+#[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
+pub mod http;
 #[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
 pub mod session;
 pub mod tls;

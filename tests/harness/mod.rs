@@ -13,6 +13,8 @@ mod process;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
 pub mod rabbitmq;
+#[cfg(feature = "pulsar")]
+pub mod scripted_pulsar;
 pub mod scripted_rabbitmq;
 pub mod server;
 pub mod socks;

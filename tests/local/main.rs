@@ -16,6 +16,8 @@ mod honesty_window;
 #[cfg(feature = "kafka")]
 mod kafka_client;
 mod pipeline;
+#[cfg(feature = "pulsar")]
+mod pulsar_client;
 mod results;
 mod scenario;
 mod schema;

@@ -199,7 +199,7 @@ impl Broker for KafkaBroker {
                 round_trip_p50_ns: sum.round_trip_p50_ns.max(one.round_trip_p50_ns),
                 round_trip_p99_ns: sum.round_trip_p99_ns.max(one.round_trip_p99_ns),
                 queue_full_ns: sum.queue_full_ns + one.queue_full_ns,
-                wire: None,
+                ..Telemetry::default()
             }
         })
     }

@@ -38,8 +38,7 @@ pub fn parse(json: &str) -> Option<Telemetry> {
         queue_messages: Some(statistics.msg_cnt),
         round_trip_p50_ns: windows().map(|window| window.p50 * 1000).max(),
         round_trip_p99_ns: windows().map(|window| window.p99 * 1000).max(),
-        queue_full_ns: 0,
-        wire: None,
+        ..Telemetry::default()
     })
 }
 

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use ureq::Agent;
 
 use crate::broker::BrokerError;
 use crate::net::address;
+use crate::net::http::{HttpClient, HttpRequest};
 
 /// A client of the HTTP interfaces.
 #[derive(Clone)]
 pub struct Admin {
-    agent: Agent,
+    http: HttpClient,
 }
 
 /// An nsqd as nsqlookupd knows it.
@@ -53,13 +53,7 @@ pub struct ChannelStats {
 
 impl Admin {
     pub fn new(timeout: Duration) -> Self {
-        let config = Agent::config_builder()
-            .timeout_global(Some(timeout))
-            .http_status_as_error(false)
-            // Brokers are reached directly, as by the protocol itself.
-            .proxy(None)
-            .build();
-        Admin { agent: config.into() }
+        Admin { http: HttpClient::new(None, timeout) }
     }
 
     /// Every nsqd that any of these nsqlookupd knows, in the order of their addresses.
@@ -77,8 +71,8 @@ impl Admin {
             });
             match known {
                 Ok(known) => nodes.extend(known.producers.into_iter().map(|producer| Node {
-                    address: format!("{}:{}", producer.broadcast_address, producer.tcp_port),
-                    http_address: format!("{}:{}", producer.broadcast_address, producer.http_port),
+                    address: joined(&producer.broadcast_address, producer.tcp_port),
+                    http_address: joined(&producer.broadcast_address, producer.http_port),
                 })),
                 Err(reason) => failure = reason,
             }
@@ -123,22 +117,18 @@ impl Admin {
     }
 
     async fn call(&self, address: &str, method: &'static str, path: &str) -> Result<String, String> {
-        let (agent, url) = (self.agent.clone(), format!("http://{address}{path}"));
-        let call = move || {
-            let answer = match method {
-                "POST" => agent.post(&url).send_empty(),
-                _ => agent.get(&url).call(),
-            };
-            let mut answer = answer.map_err(|error| error.to_string())?;
-            let text = answer.body_mut().read_to_string().map_err(|error| error.to_string())?;
-            match answer.status().as_u16() {
-                200 => Ok(text),
-                status => Err(format!("HTTP status {status}: {}", text.chars().take(500).collect::<String>())),
-            }
-        };
-        // The task has panicked.
-        tokio::task::spawn_blocking(call).await.unwrap_or_else(|error| Err(error.to_string()))
+        let url = format!("http://{address}{path}");
+        let response = self.http.send(&HttpRequest { method, url: &url, ..HttpRequest::default() }).await?;
+        match response.status {
+            200 => Ok(response.text),
+            status => Err(format!("HTTP status {status}: {}", response.text.chars().take(500).collect::<String>())),
+        }
     }
+}
+
+/// `host:port`, with brackets around an IPv6 address.
+fn joined(host: &str, port: u16) -> String {
+    if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// Percent-encodes a name such as `orders#ephemeral`.
@@ -162,6 +152,7 @@ mod tests {
         assert_eq!(next_port("[::1]:4150").as_deref(), Some("[::1]:4151"));
         assert_eq!(next_port("nsqd"), None);
         assert_eq!(next_port("nsqd:65535"), None);
+        assert_eq!((joined("::1", 4151), joined("nsqd", 4151)), ("[::1]:4151".to_owned(), "nsqd:4151".to_owned()));
         assert_eq!(escape("orders-1.a_b#ephemeral"), "orders-1.a_b%23ephemeral");
     }
 }

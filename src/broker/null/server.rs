@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 

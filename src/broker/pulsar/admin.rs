@@ -1,16 +1,16 @@
 //! The admin interface: creates, finds and removes topics and subscriptions over HTTP.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
-use ureq::Agent;
-use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+use rustls::ClientConfig;
 
 use super::name::TopicName;
 use crate::broker::{BrokerError, Topic};
-use crate::net::tls::{self, TlsIdentity};
+use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
 
 /// Requests at a time: making a topic costs the broker some milliseconds of waiting for its own metadata.
 const WORKERS: usize = 16;
@@ -18,34 +18,19 @@ const WORKERS: usize = 16;
 /// Times a broker may send us on to another.
 const MOST_REDIRECTS: usize = 10;
 
-/// Talks to the admin interface; blocking, so not for a thread of the runtime.
+/// A client of the admin interface.
 pub struct Admin {
-    agent: Agent,
+    http: HttpClient,
     /// Without a slash at its end.
     url: String,
     authorization: Option<String>,
 }
 
-/// A response.
-struct Response {
-    status: u16,
-    /// Where else to ask.
-    location: Option<String>,
-    text: String,
-}
-
 impl Admin {
-    /// For the interface at `url`, authenticated by `token`.
-    pub fn new(url: &str, token: Option<&str>, identity: Option<&TlsIdentity>, timeout: Duration) -> Self {
-        let mut config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(timeout));
-        config = config.max_idle_connections_per_host(WORKERS);
-        // Redirects are followed here, with the method and the token kept. Brokers are not behind a proxy for browsers.
-        config = config.max_redirects(0).proxy(None);
-        if let Some(identity) = identity {
-            config = config.tls_config(tls_config(identity));
-        }
+    /// For the interface at `url`, authenticated by `token`. `tls` is for a URL that begins with `https`.
+    pub fn new(url: &str, token: Option<&str>, tls: Option<Arc<ClientConfig>>, timeout: Duration) -> Self {
         Admin {
-            agent: config.build().new_agent(),
+            http: HttpClient::new(tls, timeout),
             url: url.trim_end_matches('/').to_owned(),
             authorization: token.map(|token| format!("Bearer {token}")),
         }
@@ -56,18 +41,20 @@ impl Admin {
     ///
     /// # Errors
     /// When one exists with another number of partitions, or cannot be made; those that were made are removed again.
-    pub fn prepare(&self, topics: &[(TopicName, Topic)]) -> Result<Vec<(u32, bool)>, BrokerError> {
+    pub async fn prepare(&self, topics: &[(TopicName, Topic)]) -> Result<Vec<(u32, bool)>, BrokerError> {
         let made: Mutex<Vec<(TopicName, bool)>> = Mutex::default();
-        let prepared = in_parallel(topics, |(name, topic)| {
-            let (partitions, is_made) = self.prepare_one(name, topic)?;
+        let made_here = &made;
+        let prepare = topics.iter().map(|(name, topic)| async move {
+            let (partitions, is_made) = self.prepare_one(name, topic).await?;
             if is_made {
-                made.lock().push((name.clone(), partitions > 0));
+                made_here.lock().push((name.clone(), partitions > 0));
             }
             Ok((partitions, is_made))
         });
+        let prepared = in_parallel(prepare, Upon::Stop).await;
         if prepared.is_err() {
             // The first error is the cause; that of the removal would hide it.
-            let _ = self.remove(&made.into_inner());
+            let _ = self.remove(&made.into_inner()).await;
         }
         prepared
     }
@@ -75,39 +62,39 @@ impl Admin {
     /// Removes topics, also while clients are connected to them. `partitioned`: whether the topic has partitions.
     ///
     /// # Errors
-    /// When the broker does not.
-    pub fn remove(&self, topics: &[(TopicName, bool)]) -> Result<(), BrokerError> {
-        in_parallel(topics, |(name, partitioned)| {
+    /// The first, when the broker does not remove one; the others are removed nevertheless.
+    pub async fn remove(&self, topics: &[(TopicName, bool)]) -> Result<(), BrokerError> {
+        let remove = topics.iter().map(|(name, partitioned)| async move {
             let path = if *partitioned { format!("{}/partitions", name.admin_path()) } else { name.admin_path() };
-            self.delete(name, &format!("{path}?force=true"), "removed")
-        })
-        .map(drop)
+            self.delete(name, &format!("{path}?force=true"), "removed").await
+        });
+        in_parallel(remove, Upon::GoOn).await.map(drop)
     }
 
     /// Removes subscriptions from topics that stay.
     ///
     /// # Errors
-    /// When the broker does not.
-    pub fn unsubscribe(&self, subscriptions: &[(TopicName, String)]) -> Result<(), BrokerError> {
-        in_parallel(subscriptions, |(name, subscription)| {
+    /// The first, when the broker does not remove one; the others are removed nevertheless.
+    pub async fn unsubscribe(&self, subscriptions: &[(TopicName, String)]) -> Result<(), BrokerError> {
+        let remove = subscriptions.iter().map(|(name, subscription)| async move {
             let path = format!("{}/subscription/{subscription}?force=true", name.admin_path());
-            self.delete(name, &path, "left")
-        })
-        .map(drop)
+            self.delete(name, &path, "left").await
+        });
+        in_parallel(remove, Upon::GoOn).await.map(drop)
     }
 
-    fn prepare_one(&self, name: &TopicName, topic: &Topic) -> Result<(u32, bool), BrokerError> {
+    async fn prepare_one(&self, name: &TopicName, topic: &Topic) -> Result<(u32, bool), BrokerError> {
         let failed = |reason: String| name.error("created", reason);
         let path = name.admin_path();
         let answer = match topic.partitions {
-            1 => self.call("PUT", &path, None)?,
-            partitions => self.call("PUT", &format!("{path}/partitions"), Some(&partitions.to_string()))?,
+            1 => self.call("PUT", &path, None).await?,
+            partitions => self.call("PUT", &format!("{path}/partitions"), Some(&partitions.to_string())).await?,
         };
         match answer.status {
             200..300 if topic.partitions == 1 => Ok((0, true)),
             200..300 => Ok((topic.partitions, true)),
             409 => {
-                let answer = self.call("GET", &format!("{path}/partitions"), None)?;
+                let answer = self.call("GET", &format!("{path}/partitions"), None).await?;
                 let found = serde_json::from_str::<serde_json::Value>(&answer.text).ok();
                 let found = found.and_then(|found| found["partitions"].as_u64()).map(|partitions| partitions as u32);
                 match found {
@@ -118,37 +105,37 @@ impl Admin {
                         wanted: format!("{} partition(s)", topic.partitions),
                     }),
                     None => {
-                        Err(failed(format!("it exists, but its partitions cannot be counted: {}", answer.reason())))
+                        Err(failed(format!("it exists, but its partitions cannot be counted: {}", reason(&answer))))
                     }
                 }
             }
             404 => Err(failed(format!(
                 "{}: does the namespace {} exist? Make it, or name another in `broker.pulsar.namespace`",
-                answer.reason(),
+                reason(&answer),
                 name.namespace()
             ))),
-            _ => Err(failed(answer.reason())),
+            _ => Err(failed(reason(&answer))),
         }
     }
 
-    fn delete(&self, name: &TopicName, path: &str, action: &'static str) -> Result<(), BrokerError> {
-        let answer = self.call("DELETE", path, None)?;
+    async fn delete(&self, name: &TopicName, path: &str, action: &'static str) -> Result<(), BrokerError> {
+        let answer = self.call("DELETE", path, None).await?;
         match answer.status {
             // What is gone need not be removed.
             200..300 | 404 => Ok(()),
-            _ => Err(name.error(action, answer.reason())),
+            _ => Err(name.error(action, reason(&answer))),
         }
     }
 
     /// Asks, and asks again where the answer sends us: each namespace has a broker that knows of its topics, and others
     /// redirect to it.
-    fn call(&self, method: &str, path: &str, body: Option<&str>) -> Result<Response, BrokerError> {
+    async fn call(&self, method: &'static str, path: &str, body: Option<&str>) -> Result<HttpResponse, BrokerError> {
         let mut url = format!("{}/admin/v2/{path}", self.url);
         for _ in 0..MOST_REDIRECTS {
-            let answer = self.call_at(method, &url, body)?;
+            let answer = self.call_at(method, &url, body).await?;
             match (answer.status, &answer.location) {
                 (401 | 403, _) => {
-                    let (address, reason) = (self.url.clone(), answer.reason());
+                    let (address, reason) = (self.url.clone(), reason(&answer));
                     return Err(BrokerError::Authorisation { broker: "pulsar", address, reason });
                 }
                 // A redirect must not remove the encryption.
@@ -163,19 +150,12 @@ impl Admin {
         Err(self.unreachable(format!("it redirected {MOST_REDIRECTS} times without a response")))
     }
 
-    fn call_at(&self, method: &str, url: &str, body: Option<&str>) -> Result<Response, BrokerError> {
-        let mut request = ureq::http::Request::builder().method(method).uri(url);
-        request = request.header("Content-Type", "application/json");
-        if let Some(authorization) = &self.authorization {
-            request = request.header("Authorization", authorization);
-        }
-        let request =
-            request.body(body.unwrap_or_default().to_owned()).map_err(|error| self.unreachable(error.to_string()))?;
-        let mut response = self.agent.run(request).map_err(|error| self.unreachable(error.to_string()))?;
-        let status = response.status().as_u16();
-        let location = response.headers().get("Location").and_then(|to| to.to_str().ok()).map(str::to_owned);
-        let text = response.body_mut().read_to_string().map_err(|error| self.unreachable(error.to_string()))?;
-        Ok(Response { status, location, text })
+    async fn call_at(&self, method: &'static str, url: &str, body: Option<&str>) -> Result<HttpResponse, BrokerError> {
+        let mut headers = vec![("Content-Type", "application/json")];
+        headers.extend(self.authorization.as_deref().map(|authorization| ("Authorization", authorization)));
+        let body = body.unwrap_or_default().to_owned();
+        let request = HttpRequest { method, url, headers: &headers, body };
+        self.http.send(&request).await.map_err(|reason| self.unreachable(reason))
     }
 
     fn unreachable(&self, reason: String) -> BrokerError {
@@ -184,70 +164,53 @@ impl Admin {
     }
 }
 
-impl Response {
-    /// The broker's reason, or its status.
-    fn reason(&self) -> String {
-        let said = serde_json::from_str::<serde_json::Value>(&self.text).ok();
-        match said.as_ref().and_then(|said| said["reason"].as_str()) {
-            Some(reason) => reason.lines().next().unwrap_or_default().to_owned(),
-            None => format!("HTTP status {}", self.status),
-        }
+/// The broker's reason, or its status.
+fn reason(response: &HttpResponse) -> String {
+    let parsed = serde_json::from_str::<serde_json::Value>(&response.text).ok();
+    match parsed.as_ref().and_then(|parsed| parsed["reason"].as_str()) {
+        Some(reason) => reason.lines().next().unwrap_or_default().to_owned(),
+        None => format!("HTTP status {}", response.status),
     }
 }
 
-fn tls_config(identity: &TlsIdentity) -> TlsConfig {
-    let roots = identity.authorities.iter().map(|authority| Certificate::from_der(authority).to_owned());
-    let own = identity.own.as_ref().and_then(|own| {
-        let chain: Vec<_> = own.chain.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
-        // It was read once already, so that this cannot fail.
-        PrivateKey::from_pem(&own.key_pem).ok().map(|key| ClientCert::new_with_certs(&chain, key))
-    });
-    TlsConfig::builder()
-        .root_certs(RootCerts::new_with_certs(&roots.collect::<Vec<_>>()))
-        .client_cert(own)
-        // This client cannot leave out the name alone.
-        .disable_verification(!identity.verify_host)
-        .unversioned_rustls_crypto_provider(tls::provider())
-        .build()
+/// What an error in one item means for those that have not begun.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Upon {
+    Stop,
+    GoOn,
 }
 
-/// Does `work` for all items on a few threads; results in the order of the items. After an error no item is begun.
-fn in_parallel<T: Sync, R: Send>(
-    items: &[T],
-    work: impl Fn(&T) -> Result<R, BrokerError> + Sync,
+/// Awaits all `work`, a few at a time; results in its order. What has begun is awaited also after an error.
+///
+/// # Errors
+/// The first, in the order of the work.
+async fn in_parallel<R>(
+    work: impl Iterator<Item = impl Future<Output = Result<R, BrokerError>>>,
+    upon_error: Upon,
 ) -> Result<Vec<R>, BrokerError> {
-    let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, R)>> = Mutex::default();
-    let failed: Mutex<Option<BrokerError>> = Mutex::default();
-    thread::scope(|scope| {
-        for _ in 0..WORKERS.min(items.len()) {
-            scope.spawn(|| {
-                while let Some((index, item)) = Some(next.fetch_add(1, Ordering::Relaxed))
-                    .and_then(|index| items.get(index).map(|item| (index, item)))
-                {
-                    match work(item) {
-                        Ok(result) => done.lock().push((index, result)),
-                        Err(error) => {
-                            next.store(items.len(), Ordering::Relaxed);
-                            failed.lock().get_or_insert(error);
-                        }
-                    }
-                }
-            });
+    let stopped = &AtomicBool::new(false);
+    let guarded = work.map(|one| async move {
+        if stopped.load(Ordering::Relaxed) {
+            return None;
         }
+        let result = one.await;
+        if result.is_err() && upon_error == Upon::Stop {
+            stopped.store(true, Ordering::Relaxed);
+        }
+        Some(result)
     });
-    if let Some(error) = failed.into_inner() {
-        return Err(error);
-    }
-    let mut done = done.into_inner();
-    done.sort_by_key(|(index, _)| *index);
-    Ok(done.into_iter().map(|(_, result)| result).collect())
+    // Made before the stream, whose own `map` the compiler cannot prove to be `Send` here.
+    let guarded: Vec<_> = guarded.collect();
+    let results: Vec<Option<_>> = stream::iter(guarded).buffered(WORKERS).collect().await;
+    results.into_iter().flatten().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
+    use std::sync::atomic::AtomicUsize;
+    use std::thread;
 
     use super::*;
 
@@ -271,30 +234,34 @@ mod tests {
         (url, serving)
     }
 
-    #[test]
-    fn another_broker_is_asked_in_the_same_words_with_the_same_token() {
+    #[tokio::test]
+    async fn another_broker_is_asked_in_the_same_words_with_the_same_token() {
         let (owner, at_owner) = answering(vec!["204 No Content".to_owned()]);
         let (entrance, at_entrance) =
             answering(vec![format!("307 Temporary Redirect\r\nLocation: {owner}/admin/v2/persistent/a/b/c")]);
         let admin = Admin::new(&entrance, Some("good"), None, Duration::from_secs(10));
         let name = TopicName::new("a/b", "c");
         let topic = Topic { name: "c".to_owned(), partitions: 1, replication: 1 };
-        assert_eq!(admin.prepare(&[(name, topic)]), Ok(vec![(0, true)]));
+        assert_eq!(admin.prepare(&[(name, topic)]).await, Ok(vec![(0, true)]));
         let expected = vec![("PUT /admin/v2/persistent/a/b/c HTTP/1.1".to_owned(), true)];
         assert_eq!(at_entrance.join().unwrap(), expected);
         assert_eq!(at_owner.join().unwrap(), expected);
     }
 
-    #[test]
-    fn work_is_done_in_parallel_and_stops_at_an_error() {
+    #[tokio::test]
+    async fn work_is_done_in_parallel_and_stops_at_an_error_or_goes_on() {
         let items: Vec<usize> = (0..100).collect();
-        assert_eq!(
-            in_parallel(&items, |item| Ok(item * 2)).unwrap(),
-            (0..100).map(|item| item * 2).collect::<Vec<_>>()
-        );
+        let doubled = in_parallel(items.iter().map(async |item| Ok(item * 2)), Upon::Stop).await.unwrap();
+        assert_eq!(doubled, (0..100).map(|item| item * 2).collect::<Vec<_>>());
         let failure = BrokerError::Client { broker: "pulsar", reason: "no".into() };
-        let failed = in_parallel(&items, |item| if *item == 5 { Err(failure.clone()) } else { Ok(()) });
-        assert_eq!(failed, Err(failure));
-        assert_eq!(in_parallel(&[0; 0], |_| Ok(())), Ok(Vec::new()));
+        for (upon, all) in [(Upon::Stop, false), (Upon::GoOn, true)] {
+            let begun = AtomicUsize::new(0);
+            let work = items.iter().map(async |item| {
+                begun.fetch_add(1, Ordering::Relaxed);
+                if *item == 5 { Err(failure.clone()) } else { Ok(()) }
+            });
+            assert_eq!(in_parallel(work, upon).await, Err(failure.clone()));
+            assert_eq!(begun.into_inner() == 100, all);
+        }
     }
 }

@@ -29,6 +29,8 @@ pub struct SocketSettings {
     /// For connecting and greeting.
     pub timeout: Duration,
     pub keep_alive: Duration,
+    /// How long a message may await its receipt.
+    pub send_timeout: Duration,
 }
 
 /// The broker's response to `Connect`.

@@ -7,12 +7,12 @@ use tokio::sync::Notify;
 
 use super::codec::entry;
 use super::codec::frame::Frame;
-use super::codec::proto::{Ack, Flow, FromBroker, Kind, MessageId, Subscribe, ToBroker};
+use super::codec::proto::{Ack, CloseConsumerRequest, Flow, FromBroker, Kind, MessageId, Subscribe, ToBroker};
 use super::config::SubscriptionType;
 use super::connection::{Connection, ConsumerId, DeliveryQueue};
 use super::error::RequestError;
 use super::partition_producer::Client;
-use super::retry::Retry;
+use super::retry::{Retry, persist};
 use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
 use crate::scenario::StartFrom;
 
@@ -82,7 +82,7 @@ impl PulsarConsumer {
         let (membership, arrived) = (Arc::new(membership), Arc::new(Notify::new()));
         let mut parts = Vec::with_capacity(topics.len());
         for (partition, topic) in topics.into_iter().enumerate() {
-            let open = open(&shared, &membership, &topic, &arrived).await?;
+            let open = persist(shared.pool.timeout(), || open(&shared, &membership, &topic, &arrived)).await?;
             let state = State::Open(open);
             parts.push(Part { topic, partition: partition as u32, state, spare: Vec::new(), acks: Vec::new() });
         }
@@ -237,6 +237,11 @@ fn flow(consumer_id: ConsumerId, message_permits: u32) -> ToBroker {
     ToBroker { kind: Kind::Flow.into(), flow: Some(flow), ..ToBroker::default() }
 }
 
+fn close_consumer(consumer_id: ConsumerId, request_id: u64) -> ToBroker {
+    let close = CloseConsumerRequest { consumer_id, request_id };
+    ToBroker { kind: Kind::CloseConsumer.into(), close_consumer: Some(close), ..ToBroker::default() }
+}
+
 async fn open(
     shared: &Client,
     membership: &Membership,
@@ -247,7 +252,7 @@ async fn open(
     let (consumer, delivery_queue) = connection.add_consumer(arrived.clone());
     // From here on, dropping it takes the delivery_queue away again.
     let open = Open { connection: connection.clone(), consumer, delivery_queue, kind: membership.kind, taken: 0 };
-    connection
+    let subscribed = connection
         .request(shared.pool.timeout(), |request_id| {
             let subscribe = Subscribe {
                 topic: topic.to_owned(),
@@ -261,7 +266,14 @@ async fn open(
             };
             ToBroker { kind: Kind::Subscribe.into(), subscribe: Some(Box::new(subscribe)), ..ToBroker::default() }
         })
-        .await?;
+        .await;
+    if let Err(failure) = subscribed {
+        if failure.class == FailureClass::Timeout {
+            // The broker may still subscribe it, and it would take messages that nobody reads.
+            let _ = connection.send(&close_consumer(consumer, connection.next_request()));
+        }
+        return Err(failure);
+    }
     connection.send(&flow(consumer, shared.options.receiver_queue))?;
     Ok(open)
 }

@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
+use rustls::ClientConfig;
 
 use self::admin::Admin;
 use self::codec::entry::Manner;
@@ -43,7 +44,7 @@ use self::pool::Pool;
 use self::producer::PulsarProducer;
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
-use crate::net::tls::TlsIdentity;
+use crate::net::tls::{Tls, TlsIdentity};
 use crate::scenario::{Capabilities, Descriptor};
 use crate::secrets::Secret;
 
@@ -93,13 +94,19 @@ impl Broker for PulsarBroker {
         let identity = config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(refused)?;
         let token = options.token.as_ref().map(Secret::reveal).transpose().map_err(refused)?;
         let admin_url = options.admin.clone().unwrap_or_else(|| admin_url(&config.addresses, identity.is_some()));
-        let admin = Admin::new(&admin_url, token.as_deref(), identity.as_ref(), *timeout);
+        let tls = identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(refused)?;
+        let admin_tls = match &tls {
+            None if admin_url.starts_with("https://") => Some(system_tls().map_err(refused)?),
+            tls => tls.clone(),
+        };
+        let admin = Admin::new(&admin_url, token.as_deref(), admin_tls, *timeout);
         let settings = SocketSettings {
-            tls: identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(refused)?,
+            tls,
             token: token.map(Arc::from),
             certified: identity.as_ref().is_some_and(|identity| identity.own.is_some()),
             timeout: *timeout,
             keep_alive: options.keep_alive,
+            send_timeout: options.send_timeout,
         };
         let recorders = (0..config.connections).map(|_| acks.recorder()).collect();
         let pool = Pool::new(settings, config.addresses.clone(), recorders);
@@ -131,7 +138,7 @@ impl Broker for PulsarBroker {
     async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
         let named: Vec<(TopicName, Topic)> =
             topics.iter().map(|topic| (self.name(&topic.name), topic.clone())).collect();
-        let found = tokio::task::block_in_place(|| self.admin.prepare(&named))?;
+        let found = self.admin.prepare(&named).await?;
         for (topic, (partitions, is_made)) in topics.iter().zip(found) {
             self.partitions.lock().insert(topic.name.clone(), partitions);
             if is_made {
@@ -175,7 +182,11 @@ impl Broker for PulsarBroker {
     }
 
     fn telemetry(&self) -> Telemetry {
-        Telemetry { queue_full_ns: self.shared.waited_ns.swap(0, Ordering::Relaxed), ..Telemetry::default() }
+        Telemetry {
+            queue_full_ns: self.shared.waited_ns.swap(0, Ordering::Relaxed),
+            unmatched_answers: self.shared.pool.unmatched_answers(),
+            ..Telemetry::default()
+        }
     }
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
@@ -187,10 +198,8 @@ impl Broker for PulsarBroker {
             .filter(|(topic, _)| !created.contains(topic))
             .map(|(topic, subscription)| (self.name(&topic), subscription))
             .collect();
-        tokio::task::block_in_place(|| {
-            let removed = self.admin.remove(&topics);
-            self.admin.unsubscribe(&left).and(removed)
-        })
+        let removed = self.admin.remove(&topics).await;
+        self.admin.unsubscribe(&left).await.and(removed)
     }
 }
 
@@ -203,6 +212,11 @@ impl PulsarBroker {
         let partitions = self.partitions.lock().get(topic).copied().unwrap_or(0);
         self.name(topic).parts(partitions)
     }
+}
+
+/// TLS for an admin interface beside a broker without it: the authorities of the system are trusted.
+fn system_tls() -> Result<Arc<ClientConfig>, String> {
+    TlsIdentity::read(&Tls { ca: None, certificate: None, key: None, verify_host: true })?.client_config()
 }
 
 /// The admin interface of a broker in Pulsar's default configuration.

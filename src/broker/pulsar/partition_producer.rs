@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::codec::compression::Compression;
+use super::codec::compression::{Compression, Compressor};
 use super::codec::entry::{Heading, Manner, put_batch, put_one, put_single};
 use super::codec::frame::put_message;
 use super::codec::proto::{self, CloseProducer, Kind, ToBroker};
@@ -12,7 +12,7 @@ use super::config::PulsarOptions;
 use super::connection::{Connection, Entry, ProducerId, Readiness};
 use super::error::RequestError;
 use super::pool::Pool;
-use super::retry::Retry;
+use super::retry::{Retry, persist};
 use crate::broker::{FailureClass, Outgoing, SubmitError};
 use crate::measure::AckRecorder;
 
@@ -37,8 +37,16 @@ pub struct PartitionProducer {
     state: State,
     /// Largest message that its broker takes.
     max_message: usize,
+    build: Build,
+}
+
+/// Memory and a compressor for the frames of one call, which are built before the connection is locked.
+struct Build {
+    compressor: Compressor,
     /// A batch before its compression.
     plain: Vec<u8>,
+    frames: Vec<u8>,
+    entries: Vec<Entry>,
 }
 
 enum State {
@@ -63,9 +71,12 @@ impl PartitionProducer {
     /// # Errors
     /// When the broker does not want it.
     pub async fn open(shared: Arc<Client>, topic: Arc<str>, index: usize) -> Result<PartitionProducer, RequestError> {
-        let open = open(&shared, &topic, index, None).await?;
+        let compressor = Compressor::new(shared.manner.compression);
+        let compressor = compressor.map_err(|error| RequestError::lost(format!("compression: {error}")))?;
+        let build = Build { compressor, plain: Vec::new(), frames: Vec::new(), entries: Vec::new() };
+        let open = persist(shared.pool.timeout(), || open(&shared, &topic, index, None)).await?;
         let max_message = open.connection.greeting.max_message;
-        Ok(PartitionProducer { shared, topic, index, state: State::Open(open), max_message, plain: Vec::new() })
+        Ok(PartitionProducer { shared, topic, index, state: State::Open(open), max_message, build })
     }
 
     /// Largest message that its broker takes, or took when the partition producer was open.
@@ -139,78 +150,81 @@ impl PartitionProducer {
         // Half of the maximum leaves space for the metadata of each message.
         let most_bytes = options.batch_bytes.min(connection.greeting.max_message / 2);
         let publish_time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-        let plain = &mut self.plain;
-        connection.add(*producer, |entry| {
-            let mut begin = 0;
-            while begin < count {
-                let (mut end, mut bytes) = (begin, 0);
-                while end < count && end - begin < most {
-                    bytes += at(end).payload.len();
-                    if end > begin && bytes > most_bytes {
-                        break;
-                    }
-                    end += 1;
+        let build = &mut self.build;
+        build.frames.clear();
+        build.entries.clear();
+        let (mut begin, mut sequence_id) = (0, *next_sequence);
+        while begin < count {
+            let (mut end, mut bytes) = (begin, 0);
+            while end < count && end - begin < most {
+                bytes += at(end).payload.len();
+                if end > begin && bytes > most_bytes {
+                    break;
                 }
-                let heading = Heading {
-                    producer_name: name,
-                    sequence_id: *next_sequence,
-                    publish_time_ms,
-                    uncompressed_size: None,
-                };
-                put_entry(entry, *producer, manner, heading, plain, end - begin, |index| at(begin + index));
-                *next_sequence += (end - begin) as u64;
-                begin = end;
+                end += 1;
             }
-        })
+            let heading = Heading { producer_name: name, sequence_id, publish_time_ms, uncompressed_size: None };
+            build.put_entry(*producer, manner, heading, end - begin, |index| at(begin + index));
+            sequence_id += (end - begin) as u64;
+            begin = end;
+        }
+        let messages = (0..count).map(|index| (at(index).send_tag, at(index).payload.len() as u32));
+        let added = connection.add(*producer, &mut build.frames, &build.entries, messages);
+        if added {
+            *next_sequence = sequence_id;
+        }
+        added
     }
 }
 
-/// Appends one entry: a message of its own, or a batch.
-fn put_entry<'a>(
-    entry: &mut Entry<'_>,
-    producer_id: u64,
-    manner: &Manner,
-    mut heading: Heading<'_>,
-    plain: &mut Vec<u8>,
-    count: usize,
-    at: impl Fn(usize) -> &'a Outgoing<'a>,
-) {
-    let sequence_id = heading.sequence_id;
-    let command = ToBroker {
-        kind: Kind::Send.into(),
-        send: Some(proto::Send {
-            producer_id,
-            sequence_id,
-            num_messages: (count > 1).then_some(count as i32),
-            highest_sequence_id: (count > 1).then(|| sequence_id + count as u64 - 1),
-        }),
-        ..ToBroker::default()
-    };
-    let put_payload = |out: &mut Vec<u8>| {
-        if count == 1 {
-            out.extend_from_slice(at(0).payload);
-        } else {
-            (0..count).for_each(|index| put_single(out, manner, sequence_id + index as u64, at(index)));
+impl Build {
+    /// Appends one entry: a message of its own, or a batch.
+    fn put_entry<'a>(
+        &mut self,
+        producer_id: u64,
+        manner: &Manner,
+        mut heading: Heading<'_>,
+        count: usize,
+        at: impl Fn(usize) -> &'a Outgoing<'a>,
+    ) {
+        let Build { compressor, plain, frames, entries } = self;
+        let sequence_id = heading.sequence_id;
+        let command = ToBroker {
+            kind: Kind::Send.into(),
+            send: Some(proto::Send {
+                producer_id,
+                sequence_id,
+                num_messages: (count > 1).then_some(count as i32),
+                highest_sequence_id: (count > 1).then(|| sequence_id + count as u64 - 1),
+            }),
+            ..ToBroker::default()
+        };
+        let put_payload = |out: &mut Vec<u8>| {
+            if count == 1 {
+                out.extend_from_slice(at(0).payload);
+            } else {
+                (0..count).for_each(|index| put_single(out, manner, sequence_id + index as u64, at(index)));
+            }
+        };
+        if manner.compression != Compression::None {
+            plain.clear();
+            put_payload(plain);
+            heading.uncompressed_size = Some(plain.len());
         }
-    };
-    if manner.compression != Compression::None {
-        plain.clear();
-        put_payload(plain);
-        heading.uncompressed_size = Some(plain.len());
+        put_message(
+            frames,
+            &command,
+            |out| match count {
+                1 => put_one(out, manner, heading, at(0)),
+                _ => put_batch(out, manner, heading, count, at(0).key),
+            },
+            |out| match heading.uncompressed_size {
+                None => put_payload(out),
+                Some(_) => compressor.compress(plain, out),
+            },
+        );
+        entries.push((sequence_id, count as u32));
     }
-    put_message(
-        entry.write_buffer,
-        &command,
-        |out| match count {
-            1 => put_one(out, manner, heading, at(0)),
-            _ => put_batch(out, manner, heading, count, at(0).key),
-        },
-        |out| match heading.uncompressed_size {
-            None => put_payload(out),
-            Some(_) => manner.compression.compress(plain, out),
-        },
-    );
-    entry.book(sequence_id, (0..count).map(|index| (at(index).send_tag, at(index).payload.len() as u32)));
 }
 
 async fn open(shared: &Client, topic: &str, index: usize, topic_epoch: Option<u64>) -> Result<Open, RequestError> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -9,7 +10,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::codec::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
 use super::connect::{Greeting, SocketSettings};
-use super::connection::Connection;
+use super::connection::{Connection, Outcomes};
 use super::error::RequestError;
 use crate::measure::AckRecorder;
 
@@ -33,7 +34,7 @@ pub struct Pool {
     settings: SocketSettings,
     addresses: Vec<String>,
     /// One for each of the scenario's connections: a connection that replaces a broken one continues its recorder.
-    recorders: Vec<Arc<AckRecorder>>,
+    outcomes: Vec<Outcomes>,
     slots: Mutex<Slots>,
 }
 
@@ -49,13 +50,21 @@ struct Slot {
 
 impl Pool {
     pub fn new(settings: SocketSettings, addresses: Vec<String>, recorders: Vec<AckRecorder>) -> Self {
-        let recorders = recorders.into_iter().map(Arc::new).collect();
-        Pool { settings, addresses, recorders, slots: Mutex::default() }
+        let unmatched = Arc::<AtomicU64>::default();
+        let outcomes = |recorder| Outcomes { recorder: Arc::new(recorder), unmatched: unmatched.clone() };
+        let outcomes = recorders.into_iter().map(outcomes).collect();
+        Pool { settings, addresses, outcomes, slots: Mutex::default() }
     }
 
     /// How long the broker may take to respond.
     pub fn timeout(&self) -> Duration {
         self.settings.timeout
+    }
+
+    /// How many answers to messages that awaited none came since the last call.
+    pub fn unmatched_answers(&self) -> u64 {
+        let count = |outcomes: &Outcomes| outcomes.unmatched.swap(0, Ordering::Relaxed);
+        self.outcomes.first().map_or(0, count)
     }
 
     /// Opens connection number `index` to the first of the scenario's addresses that responds, and returns its greeting.
@@ -116,8 +125,8 @@ impl Pool {
         {
             return Err(failure.clone());
         }
-        let recorder = self.recorders[index % self.recorders.len()].clone();
-        let opened = Connection::open(&self.settings, &target.address, target.proxy_to.as_deref(), recorder).await;
+        let outcomes = self.outcomes[index % self.outcomes.len()].clone();
+        let opened = Connection::open(&self.settings, &target.address, target.proxy_to.as_deref(), outcomes).await;
         match opened {
             Ok(connection) => {
                 let connection = Arc::new(connection);

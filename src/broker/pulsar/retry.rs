@@ -11,7 +11,11 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::error::RequestError;
+use crate::broker::FailureClass;
 use crate::net::backoff::Backoff;
+
+/// Between two attempts.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 
 /// Attempts that are repeated until one succeeds, or until this is dropped.
 pub struct Retry<T> {
@@ -32,7 +36,7 @@ impl<T: Send + 'static> Retry<T> {
         let seen = last.clone();
         let (ended, end) = oneshot::channel();
         let task = tokio::spawn(async move {
-            let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+            let mut backoff = BACKOFF;
             let end = loop {
                 match attempt().await {
                     Err(failure) if !failure.lasting => {
@@ -90,6 +94,27 @@ fn crashed() -> RequestError {
 impl<T> Drop for Retry<T> {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// Attempts the first time until one succeeds, but for no longer than `patience`: a broker that has just started refuses for a
+/// while.
+///
+/// # Errors
+/// The last failure, or the first that another attempt cannot help: a lasting one, or another producer's exclusive access.
+pub async fn persist<T, F>(patience: Duration, mut attempt: impl FnMut() -> F) -> Result<T, RequestError>
+where
+    F: Future<Output = Result<T, RequestError>>,
+{
+    let begin = Instant::now();
+    let mut backoff = BACKOFF;
+    loop {
+        match attempt().await {
+            Err(failure) if !failure.lasting && failure.class != FailureClass::Fenced && begin.elapsed() < patience => {
+                backoff.pause().await;
+            }
+            end => return end,
+        }
     }
 }
 

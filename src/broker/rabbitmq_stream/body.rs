@@ -236,7 +236,8 @@ mod tests {
             let found = message.application_properties.unwrap_or_default().len();
             prop_assert_eq!(found, headers.len() + usize::from(trace_header.is_some()));
             let details = MessageDetails { body: Body::Amqp, message: &out, timestamp_ms: 1_700_000_000_123 };
-            prop_assert_eq!(details.key().as_deref(), key);
+            let found = details.key();
+            prop_assert_eq!(found.as_deref(), key);
             prop_assert_eq!(details.timestamp_unix_ns(), Some(1_700_000_000_123_000_000));
             let texts = headers.iter().map(|(name, text)| (name.clone(), text.clone().into_bytes()));
             prop_assert_eq!(details.headers(), texts.collect::<Vec<_>>());

@@ -15,6 +15,7 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
 use super::sign::{Signer, Unsigned, percent_encoded};
+use crate::net::http::sentence;
 use crate::net::tls::{Tls, TlsIdentity, server_name};
 use crate::net::{address, connect};
 
@@ -188,17 +189,6 @@ async fn collect(response: Response<Incoming>, most: usize) -> Result<HttpRespon
     let (head, body) = response.into_parts();
     let body = Limited::new(body, most).collect().await.map_err(|error| HttpError::Lost(error.to_string()))?;
     Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body: body.to_bytes() })
-}
-
-/// An error with its causes, which hyper's message omits.
-fn sentence(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text += &format!(": {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -285,6 +285,9 @@ fn client(page: &mut Page, record: &Record) {
     if client.queue_full_ns > 0 {
         parts.push(format!("{} waiting for a full queue", duration(client.queue_full_ns as f64)));
     }
+    if client.unmatched_answers > 0 {
+        parts.push(format!("{} answers came too late for their messages", count(client.unmatched_answers)));
+    }
     page.labelled("client", &parts.join(", "));
     if let Some(load) = &record.host_load {
         page.labelled("machine", &machine(load, client.pauses));

@@ -169,7 +169,7 @@ impl Store {
     }
 
     pub fn taken(&self) -> Vec<Taken> {
-        self.shards.iter().map(|shard| lock(shard).taken).collect()
+        self.shards.iter().map(|shard| shard.lock().taken).collect()
     }
 
     /// The number of the oldest that is kept, and of the next that comes.

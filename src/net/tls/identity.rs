@@ -16,16 +16,14 @@ use super::Tls;
 
 /// The certificates that a client trusts, and its own.
 pub struct TlsIdentity {
-    pub authorities: Vec<CertificateDer<'static>>,
+    authorities: Vec<CertificateDer<'static>>,
     pub own: Option<Own>,
-    pub verify_host: bool,
+    verify_host: bool,
 }
 
 /// The client's own certificate and key.
 pub struct Own {
-    pub chain: Vec<CertificateDer<'static>>,
-    /// As in its file.
-    pub key_pem: Vec<u8>,
+    chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
@@ -45,7 +43,7 @@ impl TlsIdentity {
                     std::fs::read(key).map_err(|error| format!("{} cannot be read: {error}", key.display()))?;
                 let private = PrivateKeyDer::from_pem_slice(&key_pem)
                     .map_err(|error| format!("{} holds no private key: {error}", key.display()))?;
-                Some(Own { chain: certificates(certificate)?, key_pem, key: private })
+                Some(Own { chain: certificates(certificate)?, key: private })
             }
             _ => None,
         };

@@ -40,6 +40,10 @@ pub struct Client {
     /// Time for which producers were kept waiting because the client library's queue was full, summed over producers,
     /// in nanoseconds; inside the window.
     pub queue_full_ns: u64,
+    /// Answers of the broker to messages that awaited none any more: they came after the message had failed, or twice. 0 where the
+    /// client library does not tell, and in records of older builds.
+    #[serde(default)]
+    pub unmatched_answers: u64,
     /// Most messages seen waiting in the client library's queues; `null` when the library does not tell.
     pub queue_messages_max: Option<u64>,
     /// How late the sending loop woke for messages that were due; `null` in a closed loop.

@@ -1,7 +1,7 @@
 //! Compression of an entry's payload, in the formats of Pulsar's own client: LZ4 as a bare block, zlib with its header,
 //! Zstandard frames, and Snappy as a bare block.
 
-use std::io::{Read, Write};
+use std::io::{self, Read};
 
 use serde::Deserialize;
 
@@ -49,39 +49,6 @@ impl Compression {
             .find(|compression| compression.number() == number)
     }
 
-    /// Appends `content` compressed.
-    pub fn compress(self, content: &[u8], out: &mut Vec<u8>) {
-        let begin = out.len();
-        let done = match self {
-            Compression::None => {
-                out.extend_from_slice(content);
-                return;
-            }
-            Compression::Lz4 => {
-                out.resize(begin + lz4_flex::block::get_maximum_output_size(content.len()), 0);
-                lz4_flex::block::compress_into(content, &mut out[begin..]).ok()
-            }
-            Compression::Snappy => {
-                out.resize(begin + snap::raw::max_compress_len(content.len()), 0);
-                snap::raw::Encoder::new().compress(content, &mut out[begin..]).ok()
-            }
-            Compression::Zlib => {
-                let mut encoder = flate2::write::ZlibEncoder::new(&mut *out, flate2::Compression::default());
-                encoder
-                    .write_all(content)
-                    .and_then(|()| encoder.try_finish())
-                    .ok()
-                    .map(|()| encoder.total_out() as usize)
-            }
-            Compression::Zstd => {
-                zstd::stream::copy_encode(content, &mut *out, ZSTD_LEVEL).ok().map(|()| out.len() - begin)
-            }
-        };
-        // None of them fails when the output has enough space.
-        debug_assert!(done.is_some());
-        out.truncate(begin + done.unwrap_or(0));
-    }
-
     /// Fills `out` with `content` decompressed, which has `size` bytes. That is somebody else's claim: no memory is taken
     /// for it that `content` could not fill.
     ///
@@ -123,6 +90,66 @@ impl Compression {
     }
 }
 
+/// Compresses one payload after the other, and keeps the memory it needs between them.
+pub enum Compressor {
+    None,
+    Lz4,
+    Zlib(flate2::Compress),
+    Zstd(zstd::bulk::Compressor<'static>),
+    Snappy(Box<snap::raw::Encoder>),
+}
+
+impl Compressor {
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn new(compression: Compression) -> io::Result<Self> {
+        Ok(match compression {
+            Compression::None => Compressor::None,
+            Compression::Lz4 => Compressor::Lz4,
+            Compression::Zlib => Compressor::Zlib(flate2::Compress::new(flate2::Compression::default(), true)),
+            Compression::Zstd => Compressor::Zstd(zstd::bulk::Compressor::new(ZSTD_LEVEL)?),
+            Compression::Snappy => Compressor::Snappy(Box::new(snap::raw::Encoder::new())),
+        })
+    }
+
+    /// Appends `content` compressed.
+    pub fn compress(&mut self, content: &[u8], out: &mut Vec<u8>) {
+        let begin = out.len();
+        let largest = match self {
+            Compressor::None => {
+                out.extend_from_slice(content);
+                return;
+            }
+            Compressor::Lz4 => lz4_flex::block::get_maximum_output_size(content.len()),
+            Compressor::Zlib(_) => most_deflated(content.len()),
+            Compressor::Zstd(_) => zstd::zstd_safe::compress_bound(content.len()),
+            Compressor::Snappy(_) => snap::raw::max_compress_len(content.len()),
+        };
+        out.resize(begin + largest, 0);
+        let place = &mut out[begin..];
+        let done = match self {
+            Compressor::None => None,
+            Compressor::Lz4 => lz4_flex::block::compress_into(content, place).ok(),
+            Compressor::Zlib(deflate) => {
+                deflate.reset();
+                let status = deflate.compress(content, place, flate2::FlushCompress::Finish);
+                matches!(status, Ok(flate2::Status::StreamEnd)).then(|| deflate.total_out() as usize)
+            }
+            Compressor::Zstd(compressor) => compressor.compress_to_buffer(content, place).ok(),
+            Compressor::Snappy(encoder) => encoder.compress(content, place).ok(),
+        };
+        // None of them fails when the output has enough space.
+        debug_assert!(done.is_some());
+        out.truncate(begin + done.unwrap_or(0));
+    }
+}
+
+/// Most bytes that zlib makes of `length` bytes: it stores what it cannot compress in blocks of at most 16 KiB with 5 bytes
+/// each, between a head of 2 bytes and a checksum of 4 (RFC 1950, RFC 1951 section 3.2.4; `deflateBound` of zlib).
+fn most_deflated(length: usize) -> usize {
+    length + (length / (16 << 10) + 1) * 5 + 64
+}
+
 /// Inflates up to `size` bytes. The Java client's stream has no end, only a flush, so that a reader that waits for the end
 /// would not do.
 fn inflate(content: &[u8], size: usize, out: &mut Vec<u8>) -> Result<(), flate2::DecompressError> {
@@ -152,7 +179,10 @@ mod tests {
         fn what_was_compressed_comes_back(content in proptest::collection::vec(0..4u8, 0..5000)) {
             for compression in ALL {
                 let mut packed = vec![7];
-                compression.compress(&content, &mut packed);
+                let mut compressor = Compressor::new(compression).unwrap();
+                // The second one must not depend on the first.
+                compressor.compress(b"another payload", &mut Vec::new());
+                compressor.compress(&content, &mut packed);
                 let mut unpacked = Vec::new();
                 compression.decompress(&packed[1..], content.len(), &mut unpacked).unwrap();
                 prop_assert_eq!(&unpacked, &content);
@@ -170,6 +200,19 @@ mod tests {
                 let _ = compression.decompress(&content, size, &mut out);
                 prop_assert!(out.capacity() <= 1 << 20, "{} for {size}", out.capacity());
             }
+        }
+    }
+
+    #[test]
+    fn what_does_not_compress_has_space_for_its_blocks() {
+        use rand::{RngExt, SeedableRng};
+        let mut content = vec![0; 3 << 20];
+        rand::rngs::SmallRng::seed_from_u64(1).fill(&mut content[..]);
+        for compression in ALL {
+            let (mut packed, mut unpacked) = (Vec::new(), Vec::new());
+            Compressor::new(compression).unwrap().compress(&content, &mut packed);
+            compression.decompress(&packed, content.len(), &mut unpacked).unwrap();
+            assert!(unpacked == content, "{compression:?}");
         }
     }
 

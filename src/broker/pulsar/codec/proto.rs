@@ -24,6 +24,8 @@ pub struct ToBroker {
     pub flow: Option<Flow>,
     #[prost(message, optional, tag = "15")]
     pub close_producer: Option<CloseProducer>,
+    #[prost(message, optional, tag = "16")]
+    pub close_consumer: Option<CloseConsumerRequest>,
     #[prost(message, optional, tag = "18")]
     pub ping: Option<Nothing>,
     #[prost(message, optional, tag = "19")]
@@ -394,4 +396,13 @@ pub struct CloseProducer {
 pub struct CloseConsumer {
     #[prost(uint64, required, tag = "1")]
     pub consumer_id: u64,
+}
+
+/// `CommandCloseConsumer` from a client, with the number of the request.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct CloseConsumerRequest {
+    #[prost(uint64, required, tag = "1")]
+    pub consumer_id: u64,
+    #[prost(uint64, required, tag = "2")]
+    pub request_id: u64,
 }

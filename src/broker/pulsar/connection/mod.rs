@@ -1,24 +1,26 @@
 //! One connection to one broker, shared by producers or consumers.
 //!
 //! - [`state`]: bytes to write, requests without a response, and delivered messages.
-//! - [`reading`], [`writing`]: the two tasks of a connection.
+//! - [`reading`], [`writing`], [`expiry`]: the tasks of a connection.
 //!
 //! A connection that breaks stays broken: every request without a response fails at once, and the [pool](super::pool) opens
 //! another connection.
 
+mod expiry;
 mod reading;
 mod state;
 mod writing;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, futures::Notified, oneshot};
 use tokio::time::timeout;
 
-use self::state::State;
 pub use self::state::{ConsumerId, DeliveryQueue, Entry, ProducerId, Readiness};
+use self::state::{State, Unanswered};
 use super::codec::frame::put_command;
 use super::codec::proto::{FromBroker, ToBroker};
 use super::connect::{self, Greeting, SocketSettings};
@@ -29,17 +31,25 @@ use crate::measure::AckRecorder;
 /// thousands of producers do not wake each other in vain.
 const WRITE_BUFFER_BYTES: usize = 4 << 20;
 
-/// A connection and its two tasks, which end with it.
+/// Where a connection reports what happens to messages.
+#[derive(Clone)]
+pub struct Outcomes {
+    pub recorder: Arc<AckRecorder>,
+    /// Counts answers to messages that await none any more.
+    pub unmatched: Arc<AtomicU64>,
+}
+
+/// A connection and its tasks, which end with it.
 pub struct Connection {
     shared: Arc<Shared>,
     pub greeting: Greeting,
-    tasks: [tokio::task::AbortHandle; 2],
+    tasks: [tokio::task::AbortHandle; 3],
 }
 
 /// What the tasks of a connection share with its users.
 struct Shared {
     state: Mutex<State>,
-    recorder: Arc<AckRecorder>,
+    outcomes: Outcomes,
     /// Something is to be written, or nothing ever will be.
     outgoing: Notify,
     /// The write_buffer was emptied.
@@ -47,7 +57,7 @@ struct Shared {
 }
 
 impl Connection {
-    /// Connects and greets; outcomes go to `recorder`.
+    /// Connects and greets.
     ///
     /// # Errors
     /// When the address does not respond in time, or refuses the client.
@@ -55,14 +65,14 @@ impl Connection {
         settings: &SocketSettings,
         address: &str,
         proxy_to: Option<&str>,
-        recorder: Arc<AckRecorder>,
+        outcomes: Outcomes,
     ) -> Result<Connection, RequestError> {
         let opened = timeout(settings.timeout, connect::open(settings, address, proxy_to)).await;
         let opened =
             opened.unwrap_or_else(|_| Err(RequestError::late(format!("no response within {:?}", settings.timeout))))?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State::default()),
-            recorder,
+            outcomes,
             outgoing: Notify::new(),
             capacity: Notify::new(),
         });
@@ -74,7 +84,8 @@ impl Connection {
         };
         let writer = tokio::spawn(writing::write(shared.clone(), opened.writer));
         let reader = tokio::spawn(reader.read(opened.reader, opened.received));
-        let tasks = [reader.abort_handle(), writer.abort_handle()];
+        let expiry = tokio::spawn(expiry::expire(shared.clone(), settings.send_timeout));
+        let tasks = [reader.abort_handle(), writer.abort_handle(), expiry.abort_handle()];
         Ok(Connection { shared, greeting: opened.greeting, tasks })
     }
 
@@ -158,12 +169,18 @@ impl Connection {
         self.shared.lock().readiness(producer)
     }
 
-    /// Lets `add` append frames of `producer` and record their messages. Returns false if the producer is closed. The caller
-    /// has checked [`Connection::readiness`]; frames that others add in between may exceed the limit.
-    pub fn add(&self, producer: ProducerId, add: impl FnOnce(&mut Entry<'_>)) -> bool {
+    /// Adds `frames` of `producer`, which hold `entries` with `messages`, and empties them. Returns false if the producer is
+    /// closed. The caller has checked [`Connection::readiness`]; frames that others add in between may exceed the limit.
+    pub fn add(
+        &self,
+        producer: ProducerId,
+        frames: &mut Vec<u8>,
+        entries: &[Entry],
+        messages: impl Iterator<Item = Unanswered>,
+    ) -> bool {
         let mut state = self.shared.lock();
         let idle = state.write_buffer.is_empty();
-        let added = state.add(producer, add);
+        let added = state.add(producer, frames, entries, messages);
         drop(state);
         if idle && added {
             self.shared.outgoing.notify_one();
@@ -216,13 +233,23 @@ impl Shared {
         }
         let unanswered = state.lose(failure.clone());
         drop(state);
-        if !unanswered.is_empty() {
-            let mut acks = self.recorder.batch();
-            for (send_tag, _) in unanswered {
-                acks.failed(send_tag, failure.class, || failure.message.clone());
-            }
-        }
+        self.fail(unanswered, &failure);
         self.capacity.notify_waiters();
         self.outgoing.notify_one();
+    }
+
+    fn fail(&self, messages: Vec<Unanswered>, failure: &RequestError) {
+        if messages.is_empty() {
+            return;
+        }
+        let mut acks = self.outcomes.recorder.batch();
+        for (send_tag, _) in messages {
+            acks.failed(send_tag, failure.class, || failure.message.clone());
+        }
+    }
+
+    /// Counts answers that match no message.
+    fn count_unmatched(&self, answers: u64) {
+        self.outcomes.unmatched.fetch_add(answers, Ordering::Relaxed);
     }
 }

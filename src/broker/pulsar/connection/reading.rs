@@ -31,6 +31,8 @@ struct Findings {
     failed: Vec<(Unanswered, RequestError)>,
     /// Inboxes to be announced.
     delivered: Vec<Arc<DeliveryQueue>>,
+    /// Answers to messages that await none.
+    unmatched: u64,
 }
 
 impl Reader {
@@ -88,7 +90,9 @@ impl Reader {
         let Ok(kind) = Kind::try_from(command.kind) else { return };
         match (kind, &command) {
             (Kind::SendReceipt, FromBroker { send_receipt: Some(receipt), .. }) => {
-                state.answer(receipt.producer_id, receipt.sequence_id, &mut findings.acknowledged);
+                let acknowledged = &mut findings.acknowledged;
+                let matched = state.answer(receipt.producer_id, receipt.sequence_id, acknowledged);
+                findings.unmatched += u64::from(!matched);
             }
             (Kind::Message, FromBroker { message: Some(message), .. }) => {
                 if let Some(delivery_queue) = state.consumers.get(&message.consumer_id) {
@@ -100,14 +104,13 @@ impl Reader {
             }
             (Kind::SendError, FromBroker { send_error: Some(error), .. }) => {
                 let mut refused = Vec::new();
-                state.answer(error.producer_id, error.sequence_id, &mut refused);
+                let matched = state.answer(error.producer_id, error.sequence_id, &mut refused);
+                findings.unmatched += u64::from(!matched);
                 let failure = RequestError::refused(error.error, &error.message);
                 findings.failed.extend(refused.into_iter().map(|message| (message, failure.clone())));
             }
             (Kind::CloseProducer, FromBroker { close_producer: Some(close), .. }) => {
-                let failure = RequestError::lost("the broker closed the producer before its receipt");
-                let unanswered = state.remove_producer(close.producer_id);
-                findings.failed.extend(unanswered.into_iter().map(|message| (message, failure.clone())));
+                state.close_producer(close.producer_id);
                 self.shared.capacity.notify_waiters();
             }
             (Kind::CloseConsumer, FromBroker { close_consumer: Some(close), .. }) => {
@@ -133,7 +136,7 @@ impl Reader {
     /// Tells everybody what was found, once the state is free for others.
     fn record(&self, findings: &mut Findings) {
         if !findings.acknowledged.is_empty() || !findings.failed.is_empty() {
-            let mut acks = self.shared.recorder.batch();
+            let mut acks = self.shared.outcomes.recorder.batch();
             for (send_tag, size) in findings.acknowledged.drain(..) {
                 acks.acknowledged(send_tag, size as usize);
             }
@@ -141,6 +144,7 @@ impl Reader {
                 acks.failed(send_tag, failure.class, || failure.message);
             }
         }
+        self.shared.count_unmatched(std::mem::take(&mut findings.unmatched));
         findings.delivered.drain(..).for_each(|delivery_queue| delivery_queue.announce());
     }
 }

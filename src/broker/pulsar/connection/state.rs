@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
@@ -18,6 +19,9 @@ pub type ConsumerId = u64;
 
 /// A message without a receipt: its send tag and payload size.
 pub type Unanswered = (SendTag, u32);
+
+/// How long receipts are taken for a producer that the broker has closed: those of messages that it had read before may follow.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// Whether a producer may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,27 +47,38 @@ pub struct State {
     next_consumer: ConsumerId,
 }
 
+/// An entry that was sent: the sequence id of its first message, and how many messages it holds.
+pub type Entry = (u64, u32);
+
 /// A producer's messages without a receipt, oldest first.
 #[derive(Default)]
 struct Sent {
-    /// Sequence id of each entry and how many messages it holds.
-    entries: VecDeque<(u64, u32)>,
+    /// Each entry, and when it was handed over.
+    entries: VecDeque<(Entry, Instant)>,
     messages: VecDeque<Unanswered>,
+    /// When the broker closed the producer.
+    closed: Option<Instant>,
 }
 
-/// Adds frames to the write_buffer and books what they hold.
-pub struct Entry<'a> {
-    pub write_buffer: &'a mut Vec<u8>,
-    sent: &'a mut Sent,
-}
-
-impl Entry<'_> {
-    /// A frame was appended that holds these messages and will be answered by `sequence_id`.
-    pub fn book(&mut self, sequence_id: u64, messages: impl Iterator<Item = Unanswered>) {
-        let before = self.sent.messages.len();
-        self.sent.messages.extend(messages);
-        self.sent.entries.push_back((sequence_id, (self.sent.messages.len() - before) as u32));
+impl Sent {
+    /// Removes the oldest entries for which `is_due` holds, and appends their messages to `due`.
+    fn expire(&mut self, due: &mut Vec<Unanswered>, is_due: impl Fn(Instant) -> bool) {
+        while let Some(((_, count), sent)) = self.entries.front()
+            && is_due(*sent)
+        {
+            due.extend(self.messages.drain(..*count as usize));
+            self.entries.pop_front();
+        }
     }
+}
+
+/// Messages that will have no receipt.
+#[derive(Default)]
+pub struct Expired {
+    /// The broker did not answer in time.
+    pub late: Vec<Unanswered>,
+    /// The broker closed their producer, and did not answer them after that.
+    pub closed: Vec<Unanswered>,
 }
 
 impl State {
@@ -86,29 +101,72 @@ impl State {
 
     pub fn readiness(&self, producer: ProducerId) -> Readiness {
         match self.producers.get(producer as usize) {
+            Some(Some(Sent { closed: Some(_), .. })) => Readiness::Closed,
             Some(Some(_)) if self.write_buffer.len() < WRITE_BUFFER_BYTES => Readiness::Ready,
             Some(Some(_)) => Readiness::Full,
             _ => Readiness::Closed,
         }
     }
 
-    /// Lets `add` add entries of a producer, if it is there.
-    pub fn add(&mut self, producer: ProducerId, add: impl FnOnce(&mut Entry<'_>)) -> bool {
-        let Some(Some(sent)) = self.producers.get_mut(producer as usize) else { return false };
-        add(&mut Entry { write_buffer: &mut self.write_buffer, sent });
+    /// Adds `frames`, which hold `entries` with `messages`, and empties them. False, and nothing was added, if the producer is
+    /// closed.
+    pub fn add(
+        &mut self,
+        producer: ProducerId,
+        frames: &mut Vec<u8>,
+        entries: &[Entry],
+        messages: impl Iterator<Item = Unanswered>,
+    ) -> bool {
+        let Some(Some(sent @ Sent { closed: None, .. })) = self.producers.get_mut(producer as usize) else {
+            return false;
+        };
+        let now = Instant::now();
+        sent.entries.extend(entries.iter().map(|entry| (*entry, now)));
+        sent.messages.extend(messages);
+        if self.write_buffer.is_empty() {
+            mem::swap(&mut self.write_buffer, frames);
+        } else {
+            self.write_buffer.append(frames);
+        }
         true
     }
 
-    /// The broker has answered an entry: its messages are appended to `answered`. An answer to an entry that is not awaited any more
-    /// appends nothing.
-    pub fn answer(&mut self, producer: ProducerId, sequence_id: u64, answered: &mut Vec<Unanswered>) {
-        let Some(Some(sent)) = self.producers.get_mut(producer as usize) else { return };
-        // Receipts arrive in order; only an error may be earlier.
-        let Some(index) = sent.entries.iter().position(|(sent, _)| *sent == sequence_id) else { return };
-        let before: usize = sent.entries.range(..index).map(|(_, count)| *count as usize).sum();
-        if let Some((_, count)) = sent.entries.remove(index) {
+    /// The broker has answered the entry that holds the message `sequence_id`: a receipt names the first message of a batch, a
+    /// refusal the last one. The entry's messages are appended to `answered`. False: no such entry awaits an answer.
+    pub fn answer(&mut self, producer: ProducerId, sequence_id: u64, answered: &mut Vec<Unanswered>) -> bool {
+        let Some(Some(sent)) = self.producers.get_mut(producer as usize) else { return false };
+        // Receipts arrive in order; only a refusal may be earlier.
+        let holds = |((first, count), _): &(Entry, Instant)| {
+            sequence_id.checked_sub(*first).is_some_and(|index| index < u64::from(*count))
+        };
+        let Some(index) = sent.entries.iter().position(holds) else { return false };
+        let before: usize = sent.entries.range(..index).map(|((_, count), _)| *count as usize).sum();
+        if let Some(((_, count), _)) = sent.entries.remove(index) {
             answered.extend(sent.messages.drain(before..before + count as usize));
         }
+        true
+    }
+
+    /// The broker has closed a producer. Receipts of what it had read before may still follow.
+    pub fn close_producer(&mut self, producer: ProducerId) {
+        if let Some(Some(sent)) = self.producers.get_mut(producer as usize) {
+            sent.closed.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Removes, at the time `now`, the messages that have awaited an answer for `send_timeout`, and those whose producer was
+    /// closed a while ago.
+    pub fn expire(&mut self, now: Instant, send_timeout: Duration) -> Expired {
+        let mut expired = Expired::default();
+        for place in &mut self.producers {
+            let Some(sent) = place else { continue };
+            sent.expire(&mut expired.late, |sent| now.saturating_duration_since(sent) >= send_timeout);
+            if sent.closed.is_some_and(|closed| now.saturating_duration_since(closed) >= CLOSING) {
+                expired.closed.extend(sent.messages.drain(..));
+                *place = None;
+            }
+        }
+        expired
     }
 
     pub fn add_consumer(&mut self, arrived: Arc<Notify>) -> (ConsumerId, Arc<DeliveryQueue>) {
@@ -193,11 +251,8 @@ mod tests {
     }
 
     fn send(state: &mut State, producer: ProducerId, sequence_id: u64, slots: std::ops::Range<usize>) {
-        let there = state.add(producer, |entry| {
-            entry.write_buffer.push(0);
-            entry.book(sequence_id, slots.map(send_tag));
-        });
-        assert!(there);
+        let entry = (sequence_id, slots.len() as u32);
+        assert!(state.add(producer, &mut vec![0], &[entry], slots.map(send_tag)));
     }
 
     #[test]
@@ -208,15 +263,51 @@ mod tests {
         send(&mut state, first, 3, 3..4);
         send(&mut state, second, 0, 4..5);
         let mut answered = Vec::new();
-        state.answer(first, 3, &mut answered);
+        assert!(state.answer(first, 3, &mut answered));
         assert_eq!(answered, [send_tag(3)]);
-        state.answer(first, 3, &mut answered);
-        state.answer(9, 3, &mut answered);
+        assert!(!state.answer(first, 3, &mut answered), "it was answered before");
+        assert!(!state.answer(9, 3, &mut answered), "there is no such producer");
         assert_eq!(answered.len(), 1);
-        state.answer(first, 0, &mut answered);
+        assert!(state.answer(first, 0, &mut answered));
         assert_eq!(answered[1..], [send_tag(0), send_tag(1), send_tag(2)]);
         assert_eq!(state.lose(RequestError::lost("gone")), [send_tag(4)]);
         assert_eq!(state.readiness(first), Readiness::Closed);
+    }
+
+    /// `SendError` names the highest sequence id of a batch (`Producer.java`: `send.getHighestSequenceId`).
+    #[test]
+    fn any_message_of_a_batch_names_it() {
+        for sequence_id in 5..8 {
+            let mut state = State::default();
+            let producer = state.add_producer();
+            send(&mut state, producer, 4, 0..1);
+            send(&mut state, producer, 5, 1..4);
+            let mut answered = Vec::new();
+            assert!(state.answer(producer, sequence_id, &mut answered));
+            assert_eq!(answered, [send_tag(1), send_tag(2), send_tag(3)]);
+            assert!(!state.answer(producer, 8, &mut answered) && !state.answer(producer, 3, &mut answered));
+        }
+    }
+
+    #[test]
+    fn what_is_not_answered_in_time_expires() {
+        let mut state = State::default();
+        let (silent, closed) = (state.add_producer(), state.add_producer());
+        send(&mut state, silent, 0, 0..2);
+        send(&mut state, closed, 0, 2..4);
+        send(&mut state, closed, 2, 4..5);
+        state.close_producer(closed);
+        assert_eq!(state.readiness(closed), Readiness::Closed);
+        assert!(!state.add(closed, &mut vec![0], &[(3, 1)], std::iter::once(send_tag(9))));
+        let mut answered = Vec::new();
+        assert!(state.answer(closed, 0, &mut answered), "a receipt that follows on the notice is taken");
+        let (now, timeout) = (Instant::now(), Duration::from_secs(30));
+        let expired = state.expire(now, timeout);
+        assert_eq!((expired.late.len(), expired.closed.len()), (0, 0));
+        assert_eq!(state.expire(now + CLOSING, timeout).closed, [send_tag(4)]);
+        assert_eq!(state.expire(now + timeout, timeout).late, [send_tag(0), send_tag(1)]);
+        assert!(!state.answer(silent, 0, &mut answered), "too late");
+        assert_eq!(state.readiness(silent), Readiness::Ready);
     }
 
     #[test]

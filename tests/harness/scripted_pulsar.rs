@@ -1,0 +1,249 @@
+//! A server with enough of Pulsar's binary protocol to publish to, which then misbehaves as scripted; and an admin interface that
+//! permits everything.
+//!
+//! Commands are read and written here by the field numbers of `PulsarApi.proto`, independently of the program's own codec.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+/// `BaseCommand.Type`, which is also the number of the command's field.
+mod kind {
+    pub const CONNECT: u64 = 2;
+    pub const CONNECTED: u64 = 3;
+    pub const SUBSCRIBE: u64 = 4;
+    pub const PRODUCER: u64 = 5;
+    pub const SEND: u64 = 6;
+    pub const SEND_RECEIPT: u64 = 7;
+    pub const SEND_ERROR: u64 = 8;
+    pub const SUCCESS: u64 = 13;
+    pub const ERROR: u64 = 14;
+    pub const CLOSE_PRODUCER: u64 = 15;
+    pub const PRODUCER_SUCCESS: u64 = 17;
+    pub const PING: u64 = 18;
+    pub const PONG: u64 = 19;
+    pub const LOOKUP: u64 = 23;
+    pub const LOOKUP_RESPONSE: u64 = 24;
+}
+
+/// What a client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    OpenProducer {
+        request: u64,
+    },
+    Subscribe {
+        request: u64,
+    },
+    /// The sequence ids of an entry's first and last message.
+    Send {
+        producer: u64,
+        first: u64,
+        last: u64,
+    },
+}
+
+/// Listens until the test ends.
+pub struct Scripted {
+    address: String,
+    admin: String,
+}
+
+impl Scripted {
+    /// `react` gives the frames that answer a request, or `None` for what a server answers that behaves.
+    pub fn start(react: impl Fn(Request) -> Option<Vec<Vec<u8>>> + Send + Sync + 'static) -> Self {
+        let react = Arc::new(react);
+        let address = listen(move |stream, address| serve(stream, address, &*react));
+        let admin = listen(|stream, _| permit(stream));
+        Scripted { address, admin: format!("http://{admin}") }
+    }
+
+    /// The tables `[broker]` and `[broker.pulsar]`, to which `options` may be added.
+    pub fn broker(&self, options: &str) -> String {
+        let Scripted { address, admin } = self;
+        format!(
+            "[broker]\nkind = \"pulsar\"\naddress = \"{address}\"\n[broker.pulsar]\nadmin = \"{admin}\"\n{options}\n"
+        )
+    }
+}
+
+/// Serves each connection to a new port in a thread of its own, and returns the address.
+fn listen(serve: impl Fn(TcpStream, &str) -> io::Result<()> + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (own, serve) = (address.clone(), Arc::new(serve));
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let (own, serve) = (own.clone(), serve.clone());
+            // The test sees what the client makes of an error.
+            thread::spawn(move || serve(stream, &own));
+        }
+    });
+    address
+}
+
+/// The entry was stored; `first` is the sequence id of its first message.
+pub fn receipt(producer: u64, first: u64) -> Vec<u8> {
+    command(kind::SEND_RECEIPT, &[number(1, producer), number(2, first)].concat())
+}
+
+/// The entry was refused; `last` is the sequence id of its last message.
+pub fn send_error(producer: u64, last: u64, error: u64) -> Vec<u8> {
+    let fields = [number(1, producer), number(2, last), number(3, error), bytes(4, b"scripted")];
+    command(kind::SEND_ERROR, &fields.concat())
+}
+
+pub fn close_producer(producer: u64) -> Vec<u8> {
+    command(kind::CLOSE_PRODUCER, &[number(1, producer), number(2, 0)].concat())
+}
+
+/// `CommandError` with a number of `ServerError`.
+pub fn error(request: u64, error: u64) -> Vec<u8> {
+    command(kind::ERROR, &[number(1, request), number(2, error), bytes(3, b"scripted")].concat())
+}
+
+fn serve(mut stream: TcpStream, address: &str, react: &dyn Fn(Request) -> Option<Vec<Vec<u8>>>) -> io::Result<()> {
+    loop {
+        let mut size = [0; 4];
+        stream.read_exact(&mut size)?;
+        let mut frame = vec![0; u32::from_be_bytes(size) as usize];
+        stream.read_exact(&mut frame)?;
+        let length = u32::from_be_bytes(frame[..4].try_into().unwrap()) as usize;
+        let base = fields(&frame[4..4 + length]);
+        let kind = base[0].1.number();
+        let body = base.iter().find(|(field, _)| *field == kind).map(|(_, value)| fields(value.bytes()));
+        let body = body.unwrap_or_default();
+        let field =
+            |wanted: u64| body.iter().find(|(field, _)| *field == wanted).map_or(0, |(_, value)| value.number());
+        let request = match kind {
+            kind::PRODUCER => Some(Request::OpenProducer { request: field(3) }),
+            kind::SUBSCRIBE => Some(Request::Subscribe { request: field(5) }),
+            kind::SEND => Some(Request::Send { producer: field(1), first: field(2), last: field(6).max(field(2)) }),
+            _ => None,
+        };
+        let frames = match request.and_then(react) {
+            Some(frames) => frames,
+            None => answer(kind, request, field(2), address).into_iter().collect(),
+        };
+        for frame in frames {
+            stream.write_all(&frame)?;
+        }
+    }
+}
+
+/// What a server answers that behaves. `lookup` is the number of the request in a lookup.
+fn answer(kind: u64, request: Option<Request>, lookup: u64, address: &str) -> Option<Vec<u8>> {
+    Some(match (kind, request) {
+        (_, Some(Request::OpenProducer { request })) => {
+            let none_before = number(3, u64::MAX);
+            command(kind::PRODUCER_SUCCESS, &[number(1, request), bytes(2, b"scripted"), none_before].concat())
+        }
+        (_, Some(Request::Subscribe { request })) => command(kind::SUCCESS, &number(1, request)),
+        (_, Some(Request::Send { producer, first, .. })) => receipt(producer, first),
+        (kind::CONNECT, None) => command(kind::CONNECTED, &[bytes(1, b"scripted"), number(2, 19)].concat()),
+        (kind::LOOKUP, None) => {
+            let url = format!("pulsar://{address}");
+            // `LookupType.Connect`, authoritative.
+            let fields = [bytes(1, url.as_bytes()), number(3, 1), number(4, lookup), number(5, 1)];
+            command(kind::LOOKUP_RESPONSE, &fields.concat())
+        }
+        (kind::PING, None) => command(kind::PONG, &[]),
+        _ => return None,
+    })
+}
+
+/// Answers each request of a connection with 204.
+fn permit(stream: TcpStream) -> io::Result<()> {
+    let mut writer = stream.try_clone()?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        io::copy(&mut (&mut reader).take(length), &mut io::sink())?;
+        writer.write_all(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n")?;
+    }
+}
+
+enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    fn number(&self) -> u64 {
+        if let Value::Number(number) = self { *number } else { 0 }
+    }
+
+    fn bytes(&self) -> &'a [u8] {
+        if let Value::Bytes(bytes) = self { bytes } else { &[] }
+    }
+}
+
+/// The fields of an encoded message that has only numbers and bytes.
+fn fields(mut encoded: &[u8]) -> Vec<(u64, Value<'_>)> {
+    let mut all = Vec::new();
+    while !encoded.is_empty() {
+        let key = take_number(&mut encoded);
+        let number = take_number(&mut encoded);
+        let value = match key & 7 {
+            0 => Value::Number(number),
+            _ => {
+                let (taken, rest) = encoded.split_at(number as usize);
+                encoded = rest;
+                Value::Bytes(taken)
+            }
+        };
+        all.push((key >> 3, value));
+    }
+    all
+}
+
+fn take_number(encoded: &mut &[u8]) -> u64 {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = encoded.split_first().unwrap();
+        *encoded = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    number
+}
+
+fn put_number(mut number: u64) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    while number >= 0x80 {
+        encoded.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    encoded.push(number as u8);
+    encoded
+}
+
+fn number(field: u64, value: u64) -> Vec<u8> {
+    [put_number(field << 3), put_number(value)].concat()
+}
+
+fn bytes(field: u64, value: &[u8]) -> Vec<u8> {
+    [put_number(field << 3 | 2), put_number(value.len() as u64), value.to_vec()].concat()
+}
+
+/// A frame with one command and no message.
+fn command(kind: u64, body: &[u8]) -> Vec<u8> {
+    let base = [number(1, kind), bytes(kind, body)].concat();
+    let length = base.len() as u32;
+    [(length + 4).to_be_bytes().as_slice(), length.to_be_bytes().as_slice(), &base].concat()
+}

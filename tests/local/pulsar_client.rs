@@ -1,0 +1,101 @@
+//! Pulsar's client on a scripted server: what a real one does rarely.
+#![cfg(feature = "pulsar")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::harness::scripted_pulsar::{Request, Scripted, close_producer, error, receipt, send_error};
+use crate::harness::{assert_acknowledged, record_of};
+use brokermark::broker::FailureClass;
+use brokermark::record::Record;
+
+/// `ServerError.PersistenceError` and `ServerError.ServiceNotReady`.
+const PERSISTENCE_ERROR: u64 = 2;
+const SERVICE_NOT_READY: u64 = 6;
+
+const BATCHES: &str =
+    "[producers]\nbatch = 10\nin_flight = 20\n[payload]\nsize = \"50B\"\n[run]\nstall_deadline = \"20s\"\n";
+
+fn failed(record: &Record, class: FailureClass) -> u64 {
+    record.errors.iter().filter(|error| error.class == class).map(|error| error.count).sum()
+}
+
+/// The broker names a refused batch by its last message. Such a run never ended.
+#[test]
+fn a_refused_batch_fails_whole() {
+    let server = Scripted::start(|request| match request {
+        Request::Send { producer, last, .. } => Some(vec![send_error(producer, last, PERSISTENCE_ERROR)]),
+        _ => None,
+    });
+    let record = record_of(&format!("{}{BATCHES}messages = 100", server.broker("")));
+    assert_eq!((record.counts.failed, record.counts.unresolved), (100, 0));
+    assert_eq!(failed(&record, FailureClass::Refused), 100);
+    assert_eq!(record.client.unmatched_answers, 0);
+}
+
+/// The connection answers pings, so that only the deadline of each message can end the wait.
+#[test]
+fn a_message_that_is_never_answered_fails_after_its_timeout() {
+    let server = Scripted::start(|request| matches!(request, Request::Send { .. }).then(Vec::new));
+    let record = record_of(&format!("{}{BATCHES}messages = 60", server.broker("send_timeout = \"200ms\"")));
+    assert_eq!((record.counts.failed, record.counts.unresolved), (60, 0));
+    assert_eq!(failed(&record, FailureClass::Timeout), 60);
+}
+
+#[test]
+fn answers_that_match_no_message_are_counted() {
+    let server = Scripted::start(|request| match request {
+        Request::Send { producer, first, .. } => Some(vec![receipt(producer, first), receipt(producer, first)]),
+        _ => None,
+    });
+    let record = record_of(&format!("{}{BATCHES}messages = 100", server.broker("")));
+    assert_acknowledged(&record, 100);
+    assert_eq!(record.client.unmatched_answers, 10);
+}
+
+/// A broker that unloads a topic closes its producers and then answers what it has stored.
+#[test]
+fn receipts_that_follow_on_a_closed_producer_count() {
+    let entries = AtomicUsize::new(0);
+    let server = Scripted::start(move |request| match request {
+        Request::Send { producer, first, .. } if entries.fetch_add(1, Ordering::SeqCst) == 1 => {
+            Some(vec![close_producer(producer), receipt(producer, first)])
+        }
+        _ => None,
+    });
+    let record = record_of(&format!("{}{BATCHES}messages = 100", server.broker("")));
+    assert_acknowledged(&record, 100);
+}
+
+#[test]
+fn messages_without_a_receipt_fail_some_time_after_their_producer_was_closed() {
+    let entries = AtomicUsize::new(0);
+    let server = Scripted::start(move |request| match request {
+        Request::Send { producer, .. } if entries.fetch_add(1, Ordering::SeqCst) == 1 => {
+            Some(vec![close_producer(producer)])
+        }
+        _ => None,
+    });
+    let record = record_of(&format!("{}{BATCHES}messages = 100", server.broker("")));
+    assert_eq!((record.counts.acknowledged, record.counts.failed, record.counts.unresolved), (90, 10, 0));
+    assert_eq!(failed(&record, FailureClass::ConnectionLost), 10);
+}
+
+#[test]
+fn a_broker_that_is_not_ready_yet_is_asked_again() {
+    let refusals = Mutex::new([2, 2]);
+    let server = Scripted::start(move |request| {
+        let (place, request) = match request {
+            Request::OpenProducer { request } => (0, request),
+            Request::Subscribe { request } => (1, request),
+            Request::Send { .. } => return None,
+        };
+        let left = &mut refusals.lock().unwrap()[place];
+        *left = i32::max(*left - 1, -1);
+        (*left >= 0).then(|| vec![error(request, SERVICE_NOT_READY)])
+    });
+    let text = format!("{}{BATCHES}messages = 100\ndrain_deadline = \"1s\"\n[consumers]\n", server.broker(""));
+    // Its messages go nowhere: only that the run took place is of interest.
+    let record = record_of(&text);
+    assert_eq!(record.counts.acknowledged, 100);
+}
