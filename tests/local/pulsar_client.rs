@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::harness::scripted_pulsar::{Request, Scripted, close_producer, error, receipt, send_error};
-use crate::harness::{assert_acknowledged, record_of};
+use crate::harness::{Bench, assert_acknowledged, record_of};
 use brokermark::broker::FailureClass;
 use brokermark::record::Record;
 
@@ -20,6 +20,11 @@ fn failed(record: &Record, class: FailureClass) -> u64 {
     record.errors.iter().filter(|error| error.class == class).map(|error| error.count).sum()
 }
 
+/// The record of a run in which nothing was acknowledged, which is an error.
+fn ended_without_a_receipt(scenario: &str) -> Record {
+    Bench::new(scenario).run(&[]).expect(1).record()
+}
+
 /// The broker names a refused batch by its last message. Such a run never ended.
 #[test]
 fn a_refused_batch_fails_whole() {
@@ -27,7 +32,7 @@ fn a_refused_batch_fails_whole() {
         Request::Send { producer, last, .. } => Some(vec![send_error(producer, last, PERSISTENCE_ERROR)]),
         _ => None,
     });
-    let record = record_of(&format!("{}{BATCHES}messages = 100", server.broker("")));
+    let record = ended_without_a_receipt(&format!("{}{BATCHES}messages = 100", server.broker("")));
     assert_eq!((record.counts.failed, record.counts.unresolved), (100, 0));
     assert_eq!(failed(&record, FailureClass::Refused), 100);
     assert_eq!(record.client.unmatched_answers, 0);
@@ -37,7 +42,8 @@ fn a_refused_batch_fails_whole() {
 #[test]
 fn a_message_that_is_never_answered_fails_after_its_timeout() {
     let server = Scripted::start(|request| matches!(request, Request::Send { .. }).then(Vec::new));
-    let record = record_of(&format!("{}{BATCHES}messages = 60", server.broker("send_timeout = \"200ms\"")));
+    let record =
+        ended_without_a_receipt(&format!("{}{BATCHES}messages = 60", server.broker("send_timeout = \"200ms\"")));
     assert_eq!((record.counts.failed, record.counts.unresolved), (60, 0));
     assert_eq!(failed(&record, FailureClass::Timeout), 60);
 }
