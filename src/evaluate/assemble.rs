@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::environment::environment;
 use super::figures::{errors_by_class, independent, per_second};
+use super::outage::{longest_gap_ns, outages};
 use super::threshold::evaluate as thresholds;
 use super::verdict::{Evidence, LoadShape, judge};
 use crate::engine::{self, End, EngineError, GroupOutcome, Outcome, PartTotals, Second};
@@ -52,6 +53,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     let service = record.latency.service.as_ref();
     record.throughput.in_flight_by_littles_law = service.map(|service| record.throughput.in_flight(service.mean_ns));
     record.parts = outcome.totals.parts.iter().map(part).collect();
+    record.outages = outages(&trial.scenario.load, outcome);
     let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
     record.errors = errors(&outcome.totals.outcomes.errors);
     record.receive_errors = errors(&outcome.receive_errors);
@@ -99,6 +101,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         throughput: Throughput::default(),
         latency: Latencies::default(),
         parts: Vec::new(),
+        outages: Vec::new(),
         errors: Vec::new(),
         receive_errors: Vec::new(),
         verification: None,
@@ -170,6 +173,7 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
         until_last_arrival: consumers
             .and_then(|_| Completion::of(since_begin(arrivals.last_consumed_ns), arrivals.consumed, received_bytes)),
         in_flight_by_littles_law: None,
+        longest_gap_ns: longest_gap_ns(outcome),
         producer_shares: ProducerShares::of(outcome.sent.iter().map(|sent| sent.attempted.measured)),
     }
 }

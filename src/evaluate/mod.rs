@@ -3,6 +3,7 @@
 mod assemble;
 mod environment;
 mod figures;
+mod outage;
 mod pipeline;
 #[cfg(test)]
 mod simulation;

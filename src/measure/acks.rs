@@ -167,8 +167,9 @@ pub struct AckBatch<'a> {
     payload_bytes: u64,
     /// Of these messages, those whose latency is counted.
     timed: u64,
-    /// Measured messages that the batch acknowledged.
+    /// Messages that the batch acknowledged, of the measured phase and of the warm-up.
     acknowledged: u64,
+    acknowledged_in_warm_up: u64,
 }
 
 impl<'a> AckBatch<'a> {
@@ -186,6 +187,7 @@ impl<'a> AckBatch<'a> {
             payload_bytes: 0,
             timed: 0,
             acknowledged: 0,
+            acknowledged_in_warm_up: 0,
         }
     }
 
@@ -244,6 +246,7 @@ impl<'a> AckBatch<'a> {
             self.acknowledged += self.messages;
             &mut interval.measured
         } else {
+            self.acknowledged_in_warm_up += self.messages;
             &mut interval.warm_up
         };
         tally.acknowledged += self.messages;
@@ -300,6 +303,10 @@ impl Drop for AckBatch<'_> {
             let interval = &mut self.shard.interval;
             interval.moments += 1;
             interval.last_acknowledged_ns = self.now_ns;
+        }
+        let all = self.acknowledged + self.acknowledged_in_warm_up;
+        if all > 0 {
+            self.shard.interval.timeline.add(self.now_ns, all);
         }
         if !self.shard.spans.is_empty() {
             self.mark();
@@ -367,6 +374,8 @@ mod tests {
         drop(recorder.batch());
         let interval = collected(&acks);
         assert_eq!((interval.measured.acknowledged, interval.moments), (501, 2));
+        let on_the_timeline: u64 = interval.timeline.bins().iter().map(|bin| bin.messages).sum();
+        assert_eq!(on_the_timeline, 502, "the warm-up's as well");
     }
 
     #[test]

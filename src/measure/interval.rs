@@ -2,6 +2,7 @@
 
 use super::failure::FailureClass;
 use super::histogram::Distribution;
+use super::timeline::Timeline;
 
 /// How many messages came to which end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,6 +84,8 @@ pub struct Interval {
     pub errors: Errors,
     /// When the last measured message was acknowledged, in nanoseconds since the trial's epoch; 0: none was.
     pub last_acknowledged_ns: u64,
+    /// When messages were acknowledged, warm-up included.
+    pub timeline: Timeline,
 }
 
 impl Interval {
@@ -96,6 +99,7 @@ impl Interval {
         self.moments += other.moments;
         self.errors.merge(&other.errors);
         self.last_acknowledged_ns = self.last_acknowledged_ns.max(other.last_acknowledged_ns);
+        self.timeline.merge(&other.timeline);
     }
 
     /// Forgets everything, keeping the memory.
@@ -108,5 +112,6 @@ impl Interval {
         self.moments = 0;
         self.errors = Errors::default();
         self.last_acknowledged_ns = 0;
+        self.timeline.clear();
     }
 }

@@ -33,6 +33,17 @@ pub fn messages(address: &str, topic: &str) -> u64 {
     held.sum()
 }
 
+/// The node that leads the first partition of a topic, and how many nodes have all of its messages.
+#[cfg(feature = "kafka")]
+pub fn leader(address: &str, topic: &str) -> Option<(usize, usize)> {
+    use rdkafka::consumer::{BaseConsumer, Consumer};
+
+    let client: BaseConsumer = rdkafka::ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
+    let metadata = client.fetch_metadata(Some(topic), super::PATIENCE).ok()?;
+    let partition = metadata.topics().first()?.partitions().first()?;
+    Some((usize::try_from(partition.leader()).ok()?, partition.isr().len()))
+}
+
 /// Makes a topic, as somebody else would.
 #[cfg(feature = "kafka")]
 pub fn make_topic(address: &str, name: &str, partitions: i32) {

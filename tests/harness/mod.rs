@@ -6,6 +6,7 @@
 // Every test file is a program of its own and uses a part of this.
 #![allow(dead_code)]
 
+pub mod cluster;
 pub mod databases;
 pub mod kafka;
 pub mod nsq;

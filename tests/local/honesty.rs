@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use brokermark::broker::FailureClass;
-use brokermark::record::{Headline, Latency, LoadModel, ReasonKind, Record, Verification};
+use brokermark::record::{Headline, Latency, LoadModel, Outage, ReasonKind, Record, Verification};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
@@ -73,6 +73,35 @@ fn a_closed_loop_hides_the_stall_and_therefore_never_speaks_of_response_time() {
     assert!(service.max_ns > 990 * MILLISECOND, "{}", service.max_ns);
     assert_eq!(record.throughput.target_per_second, None);
     assert_eq!(record.client.timer_lateness, None);
+}
+
+#[test]
+fn outages_are_as_long_as_the_broker_stood_still() {
+    let stalls = [(1_000, 700), (3_000, 1_100)];
+    let script = stalls.map(|(at_ms, for_ms)| format!("{{ at = \"{at_ms}ms\", for = \"{for_ms}ms\" }}")).join(", ");
+    for load in ["load.rate = \"2k/s\"\nproducers.in_flight = 10_000", "producers.in_flight = 10"] {
+        let broker = format!("broker.null = {{ service_time = \"1ms\", stalls = [{script}] }}");
+        let record = record_of(&null(&format!("{broker}\n{load}\nrun.duration = \"6s\"")));
+        let found = &record.outages;
+        for (at_ms, for_ms) in stalls {
+            let end_ns = (at_ms + for_ms) * MILLISECOND;
+            // A busy machine may have outages of its own, which are one with this if the rate was not held in between.
+            let covers = |outage: &&Outage| {
+                let recovered_ns = outage.recovered_ns.unwrap_or(u64::MAX);
+                outage.begin_ns < end_ns && outage.begin_ns.saturating_add(recovered_ns) >= end_ns
+            };
+            let outage = found.iter().find(covers).unwrap_or_else(|| panic!("{end_ns}: {found:?}"));
+            // The last acknowledgement before it may have been late, and the first one after it.
+            let length_ns = (for_ms - 200) * MILLISECOND..(for_ms + 1_000) * MILLISECOND;
+            assert!(length_ns.contains(&outage.longest_gap_ns), "{found:?}");
+            assert!(outage.first_acknowledgement_ns <= outage.recovered_ns, "{found:?}");
+            if record.load_model == LoadModel::Open {
+                assert!((outage.expected_per_second - 2_000.0).abs() < 20.0, "{found:?}");
+            }
+        }
+        let longest_ns = found.iter().map(|outage| outage.longest_gap_ns).max();
+        assert_eq!(record.throughput.longest_gap_ns, longest_ns);
+    }
 }
 
 /// The program itself is held up, as by a garbage collector or a busy machine.

@@ -4,6 +4,7 @@
 
 mod errors;
 mod latency;
+mod outages;
 mod page;
 mod parts;
 mod pipeline;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::evaluate::verdict::{Evidence, LoadShape, judge};
-use crate::record::{GroupVerification, sample};
+use crate::record::{GroupVerification, Outage, sample};
 
 const PLAIN: View = View { width: 100, colour: false };
 
@@ -51,6 +51,24 @@ fn groups_of_which_one_was_slow_and_one_lost_messages() {
     found.groups.extend([slow, lossy]);
     let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
     record.verdict = judge(&Evidence::of(&record, &sample::series(), shape));
+    insta::assert_snapshot!(summary(&record, PLAIN));
+}
+
+#[test]
+fn a_trial_with_outages_of_which_the_load_did_not_recover_from_the_last() {
+    let mut record = sample::record();
+    let outage = Outage {
+        begin_ns: 2_100_000_000,
+        longest_gap_ns: 1_840_000_000,
+        first_acknowledgement_ns: Some(1_840_000_000),
+        recovered_ns: Some(2_200_000_000),
+        expected_per_second: 50_000.0,
+    };
+    let last = Outage { begin_ns: 9_000_000_000, first_acknowledgement_ns: None, recovered_ns: None, ..outage };
+    record.outages = [[outage; 5].as_slice(), &[last]].concat();
+    let shown = summary(&record, PLAIN);
+    assert!(shown.contains("and 1 more") && !shown.contains("no acknowledgement followed"), "{shown}");
+    record.outages = vec![outage, last];
     insta::assert_snapshot!(summary(&record, PLAIN));
 }
 

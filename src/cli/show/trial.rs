@@ -95,6 +95,7 @@ fn figures(page: &mut Page, record: &Record) {
     }
     page.labelled("messages", &account);
     throughput(page, record);
+    super::outages::outages(page, record);
     page.blank();
     latency::table(page, record);
     super::parts::table(page, record);

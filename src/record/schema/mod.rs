@@ -8,6 +8,7 @@ mod client;
 mod counts;
 mod environment;
 mod latency;
+mod outage;
 mod part;
 mod pipeline;
 mod series;
@@ -26,6 +27,7 @@ pub use client::{Client, HostLoad, Pauses, TimerLateness};
 pub use counts::{Counts, ErrorCount, WarmUpCounts};
 pub use environment::Environment;
 pub use latency::{HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, independent_values_needed};
+pub use outage::Outage;
 pub use part::{SchedulePart, SchedulePartKind};
 pub use pipeline::{
     Bottleneck, KeptUp, Pipeline, PublishedFigures, Reconciliation, RowCount, SinkRecord, StageTime, UnparsableCount,
@@ -78,6 +80,9 @@ pub struct Record {
     /// The parts of a schedule that changes its rate, in their order; left out where it does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<SchedulePart>,
+    /// Where acknowledgements stopped for a while, in their order; left out where they did not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outages: Vec<Outage>,
     /// Failed messages by class, most frequent first; empty when none failed. Warm-up is not in it.
     pub errors: Vec<ErrorCount>,
     /// Errors the consumers met while receiving, by class, most frequent first, warm-up and verification included; each

@@ -35,6 +35,10 @@ pub struct Throughput {
     /// The same until the last measured message was received; `null` without consumers or when none was received.
     #[serde(default)]
     pub until_last_arrival: Option<Completion>,
+    /// The longest time without an acknowledgement that lies in the measured window, or ends in it, in nanoseconds; `null`: less
+    /// than 100 ms, which is not measured.
+    #[serde(default)]
+    pub longest_gap_ns: Option<u64>,
     /// How evenly producers sent; `null` when nothing was sent.
     #[serde(default)]
     pub producer_shares: Option<ProducerShares>,

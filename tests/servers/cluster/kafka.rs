@@ -1,0 +1,87 @@
+//! Kafka with `acks = all` and an idempotent producer. A node counts as dead after 2 s without a heartbeat, of which there are two a
+//! second.
+
+use std::time::Duration;
+
+use super::{Load, Replicated, lose_leader, restart_all};
+use crate::harness::cluster::Cluster;
+use crate::harness::kafka;
+
+/// The session of a node whose last heartbeat is as old as it gets.
+const SESSION: Duration = Duration::from_millis(1_500);
+
+struct Topic {
+    cluster: Cluster,
+    name: String,
+}
+
+impl Topic {
+    fn new(name: &str) -> Self {
+        Topic { cluster: Cluster::kafka(), name: format!("{name}-{}", std::process::id()) }
+    }
+}
+
+impl Replicated for Topic {
+    fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The client asks for metadata every second, and gives a request up after 2 s.
+    fn load(&self, fault: &str) -> Load {
+        let (addresses, topic) = (self.cluster.addresses(), &self.name);
+        let broker = format!(
+            r#"
+            [broker]
+            kind = "kafka"
+            addresses = {addresses:?}
+            [broker.properties]
+            "message.timeout.ms" = 90000
+            "socket.timeout.ms" = 2000
+            "reconnect.backoff.max.ms" = 500
+            "topic.metadata.refresh.interval.ms" = 1000
+            [broker.kafka]
+            acks = "all"
+            idempotence = true
+            [topology]
+            name = "{topic}"
+            replication = 3
+            keep = true
+            "#
+        );
+        Load::begin(&format!("kafka-{fault}"), &broker)
+    }
+
+    fn leader(&self, addresses: &[String]) -> Option<(usize, usize)> {
+        kafka::leader(&addresses.join(","), &self.name)
+    }
+
+    fn stored(&self) -> u64 {
+        kafka::messages(&self.cluster.addresses().join(","), &self.name)
+    }
+
+    fn remove(&self) {
+        kafka::remove_topic(&self.cluster.addresses().join(","), &self.name);
+    }
+}
+
+#[test]
+fn real_leader_that_is_killed_is_succeeded_and_nothing_acknowledged_is_lost() {
+    lose_leader(&Topic::new("killed"), "leader-killed", Cluster::kill, Cluster::restart, SESSION);
+}
+
+#[test]
+fn real_leader_that_is_cut_off_is_succeeded_and_nothing_acknowledged_is_lost() {
+    lose_leader(&Topic::new("cut-off"), "leader-cut-off", Cluster::cut, Cluster::mend, SESSION);
+}
+
+#[test]
+fn real_leader_that_is_frozen_is_succeeded_and_nothing_acknowledged_is_lost() {
+    lose_leader(&Topic::new("frozen"), "leader-frozen", Cluster::freeze, Cluster::thaw, SESSION);
+}
+
+#[test]
+fn real_rolling_restart_of_all_nodes_loses_nothing() {
+    // A node that is stopped cleanly hands its partitions over, so that the gap may be shorter than an outage.
+    let record = restart_all(&Topic::new("rolled"));
+    assert!(record.throughput.longest_gap_ns.is_some(), "{:?}", record.throughput);
+}
