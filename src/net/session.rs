@@ -151,6 +151,20 @@ impl<P: Protocol> PublishingConnection<P> {
     pub async fn submit<T>(
         &self,
         reconnect: Duration,
+        write: impl FnMut(&P, &mut P::State, &mut Vec<u8>) -> Offer<T, P::Error>,
+    ) -> Result<T, P::Error> {
+        self.submit_unless(|| false, reconnect, write).await
+    }
+
+    /// As [`PublishingConnection::submit`], but does not wait for what is lost if it `is_replaced` by something else.
+    ///
+    /// # Errors
+    /// As [`PublishingConnection::submit`], and when what is lost is replaced.
+    #[inline]
+    pub async fn submit_unless<T>(
+        &self,
+        is_replaced: impl Fn() -> bool,
+        reconnect: Duration,
         mut write: impl FnMut(&P, &mut P::State, &mut Vec<u8>) -> Offer<T, P::Error>,
     ) -> Result<T, P::Error> {
         let mut waiting_since = None;
@@ -171,12 +185,17 @@ impl<P: Protocol> PublishingConnection<P> {
                 Offer::Lost(lost) => {
                     let left =
                         if lost.is_final { Duration::ZERO } else { reconnect.saturating_sub(lost.since.elapsed()) };
-                    if left.is_zero() || timeout(left, notified).await.is_err() {
+                    if left.is_zero() || is_replaced() || timeout(left, notified).await.is_err() {
                         return Err(lost.error);
                     }
                 }
             }
         }
+    }
+
+    /// Whether it has no connection to the server now.
+    pub fn is_lost(&self) -> bool {
+        self.session.state().transport.is_none()
     }
 
     /// The time that producers waited since the last call, and the messages without a response.
@@ -306,6 +325,10 @@ async fn serve<P: Protocol>(session: &Arc<Session<P>>, served: &mut Served) -> i
     // Half the interval, so that heartbeats are never late and silence is noticed early.
     let mut beat = interval(heartbeat / 2);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // What arrived together with the last response of the handshake is in the buffer already.
+    if let Err(error) = P::read(session, served, &mut scratch) {
+        return error;
+    }
     loop {
         let blocked = match session.flush(&transport) {
             Ok(all) => !all,

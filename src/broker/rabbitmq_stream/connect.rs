@@ -25,6 +25,9 @@ const GUEST: &str = "guest";
 /// Larger than any chunk of a server, which ends a chunk at this size or at 4096 entries.
 const MOST_FRAME_BYTES: usize = 512 << 20;
 
+/// The time that the first attempts to regain a connection have.
+const SHORTEST_REGAIN: Duration = Duration::from_secs(2);
+
 /// Opens connections with the scenario's settings.
 pub struct Connector {
     options: RabbitmqStreamOptions,
@@ -99,25 +102,28 @@ impl Connector {
     /// A connection with heartbeats.
     ///
     /// # Errors
-    /// When the server does not respond in time or refuses a request.
-    pub async fn connect(&self, address: &str) -> Result<Session, ConnectError> {
-        self.within(self.open(address, Some(self.options.heartbeat))).await
+    /// When the server does not respond within `limit` or refuses a request.
+    pub async fn connect(&self, address: &str, limit: Duration) -> Result<Session, ConnectError> {
+        within(limit, self.open(address, Some(self.options.heartbeat))).await
     }
 
     /// A connection that may be silent between requests.
     ///
     /// # Errors
     /// As [`Connector::connect`].
-    pub async fn connect_without_heartbeat(&self, address: &str) -> Result<Session, ConnectError> {
-        self.within(self.open(address, None)).await
+    pub async fn connect_without_heartbeat(&self, address: &str, limit: Duration) -> Result<Session, ConnectError> {
+        within(limit, self.open(address, None)).await
     }
 
-    /// Waits no longer than the scenario's timeout.
-    ///
-    /// # Errors
-    /// Those of `work`, or that it took too long.
-    pub async fn within<T>(&self, work: impl Future<Output = Result<T, ConnectError>>) -> Result<T, ConnectError> {
-        within(self.timeout, work).await
+    /// The scenario's timeout.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// How long an attempt to regain a connection may take: so short at first that a node which does not answer delays the
+    /// others little, and longer each time, so that a slow one is reached in the end.
+    pub fn regain_limit(&self, attempt: usize) -> Duration {
+        SHORTEST_REGAIN.saturating_mul(1 << (attempt / 4).min(8)).min(self.timeout)
     }
 
     async fn open(&self, address: &str, heartbeat: Option<Duration>) -> Result<Session, ConnectError> {

@@ -9,6 +9,7 @@ use super::body::Writer;
 use super::codec::command::{MESSAGE_BYTES, PUBLISH_BYTES, Publish, SUB_ENTRY_BYTES, record};
 use super::config::Compression;
 use super::connection::{Connection, PublisherLost, Writing};
+use super::pool::{Route, StreamPublisher};
 use super::routing;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 use crate::measure::SendTag;
@@ -21,6 +22,8 @@ const REFUSAL: Duration = Duration::from_millis(5);
 pub struct RabbitmqStreamProducer {
     /// One for each stream of the topic.
     publishers: Vec<StreamPublisher>,
+    /// The same streams', which lead to other publishers when a stream gets another leader.
+    ways: Vec<Arc<Route>>,
     writer: Arc<Writer>,
     sub_entries: Option<SubEntries>,
     reconnect: Duration,
@@ -28,13 +31,6 @@ pub struct RabbitmqStreamProducer {
     turn: usize,
     /// Each message's publisher.
     routes: Vec<usize>,
-}
-
-/// A publisher of one stream.
-#[derive(Clone)]
-pub(super) struct StreamPublisher {
-    pub connection: Arc<Connection>,
-    pub publisher: u8,
 }
 
 /// Several messages as one entry, built before the connection is locked.
@@ -65,7 +61,7 @@ enum Handed {
 
 impl RabbitmqStreamProducer {
     pub(super) fn new(
-        publishers: Vec<StreamPublisher>,
+        ways: Vec<Arc<Route>>,
         writer: Arc<Writer>,
         sub_entries: Option<(u16, Compression)>,
         reconnect: Duration,
@@ -80,8 +76,23 @@ impl RabbitmqStreamProducer {
             members: Vec::new(),
             open: 0,
         });
+        let publishers: Vec<_> = ways.iter().map(|way| way.current()).collect();
         let turn = producer_index % publishers.len();
-        RabbitmqStreamProducer { publishers, writer, sub_entries, reconnect, turn, routes: Vec::new() }
+        RabbitmqStreamProducer { publishers, ways, writer, sub_entries, reconnect, turn, routes: Vec::new() }
+    }
+
+    /// Whether a stream is published to over another connection now.
+    fn is_redirected(&self) -> bool {
+        self.ways.iter().zip(&self.publishers).any(|(way, publisher)| way.has_left(publisher))
+    }
+
+    /// Goes over to the connections that streams are published to now. Returns whether one has changed.
+    fn redirect(&mut self) -> bool {
+        let is_redirected = self.is_redirected();
+        for (way, publisher) in self.ways.iter().zip(&mut self.publishers) {
+            *publisher = way.current();
+        }
+        is_redirected
     }
 
     /// Finds each message's publisher, and how many from the beginning go over the same connection: those are handed over
@@ -289,21 +300,24 @@ impl Producer for RabbitmqStreamProducer {
                            of 32 bytes or more, or set `broker.rabbitmq-stream.body` to \"amqp\"";
             return Err(SubmitError { class: FailureClass::Other, message: message.to_owned() });
         }
-        let routed = self.route(batch);
-        let batch = &batch[..routed];
-        let gathered = self.gather(batch)?;
-        let batch = &batch[..gathered];
-        let producer = &*self;
-        let connection = &producer.publishers[producer.routes.first().copied().unwrap_or(0)].connection;
-        let written = connection.submit(self.reconnect, |_, state, out| {
-            producer.write(batch, &mut Writing { out, state }).map_or_else(Offer::Lost, Offer::Taken)
-        });
-        match written.await {
-            Ok(Handed::Taken(count)) => Ok(count),
-            Ok(Handed::TooLarge { bytes, most }) => Err(too_large(bytes, most)),
-            Err(error) => {
-                sleep(REFUSAL).await;
-                Err(error)
+        loop {
+            let routed = self.route(batch);
+            let gathered = self.gather(&batch[..routed])?;
+            let batch = &batch[..gathered];
+            let producer = &*self;
+            let connection = &producer.publishers[producer.routes.first().copied().unwrap_or(0)].connection;
+            let is_redirected = || producer.is_redirected();
+            let written = connection.submit_unless(is_redirected, self.reconnect, |_, state, out| {
+                producer.write(batch, &mut Writing { out, state }).map_or_else(Offer::Lost, Offer::Taken)
+            });
+            match written.await {
+                Ok(Handed::Taken(count)) => return Ok(count),
+                Ok(Handed::TooLarge { bytes, most }) => return Err(too_large(bytes, most)),
+                Err(_) if self.redirect() => {}
+                Err(error) => {
+                    sleep(REFUSAL).await;
+                    return Err(error);
+                }
             }
         }
     }

@@ -19,7 +19,7 @@ fn confirms_of_strangers_twice_in_any_order_and_in_pieces_settle_each_message_on
         let late = [confirm(&backwards), confirm(first), confirm(first), confirm(&[])].concat();
         // A frame that comes in two pieces.
         let (head, tail) = late.split_at(17);
-        Reaction { frames: vec![confirm(&[1 << 40]), head.to_vec(), tail.to_vec()], hang_up: false }
+        Reaction { frames: vec![confirm(&[1 << 40]), head.to_vec(), tail.to_vec()], ..Reaction::default() }
     });
     let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), "")));
     assert_acknowledged(&record, 1000);
@@ -31,7 +31,7 @@ fn refusals_of_messages_are_counted_by_class() {
         let ids = published.ids;
         Reaction {
             frames: vec![error(&ids[..2], 0x02), error(&ids[2..3], 0x10), error(&ids[3..4], 0x0f), confirm(&ids[4..])],
-            hang_up: false,
+            ..Reaction::default()
         }
     });
     let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), "")));
@@ -53,6 +53,7 @@ fn a_server_that_hangs_up_is_connected_to_again() {
                 1 => Vec::new(),
                 _ => vec![confirm(&published.ids)],
             },
+            ..Reaction::default()
         });
         let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), options)));
         assert_balanced(&record);
@@ -74,7 +75,7 @@ fn a_stream_whose_leader_is_gone_is_published_to_again() {
                 0 => vec![error(&published.ids, 0x12)],
                 _ => vec![confirm(&published.ids)],
             },
-            hang_up: false,
+            ..Reaction::default()
         });
         let topology = "[topology]\nname = \"leaderless\"\nkeep = true\n";
         let load = format!("{topology}{BATCHES}[run]\nmessages = 1000\n");
@@ -91,7 +92,7 @@ fn a_stream_whose_leader_is_gone_is_published_to_again() {
 fn a_server_without_a_heartbeat_is_given_up() {
     let server = Scripted::start(1, |published| Reaction {
         frames: if published.connection == 0 { Vec::new() } else { vec![confirm(&published.ids)] },
-        hang_up: false,
+        ..Reaction::default()
     });
     let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), "")));
     assert_balanced(&record);
@@ -101,7 +102,7 @@ fn a_server_without_a_heartbeat_is_given_up() {
 
 #[test]
 fn a_server_that_confirms_nothing_leaves_messages_unresolved_in_time() {
-    let server = Scripted::start(0, |_| Reaction { frames: Vec::new(), hang_up: false });
+    let server = Scripted::start(0, |_| Reaction { frames: Vec::new(), ..Reaction::default() });
     let run = "[run]\nduration = \"1s\"\ndrain_deadline = \"1s\"\n";
     let ended = Bench::new(&format!("{}{BATCHES}{run}", broker(server.address(), ""))).run(&[]);
     let record = ended.record();

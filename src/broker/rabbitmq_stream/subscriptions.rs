@@ -1,0 +1,131 @@
+//! A consumer's connection to one node, with its subscriptions there.
+
+use std::io;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use super::codec::code;
+use super::codec::command;
+use super::codec::frame::{Frame, decode};
+use super::connect::Session;
+use super::error::class_of;
+use crate::broker::{FailureClass, ReceiveError};
+
+/// A connection to one node, with the streams that are read from it.
+pub struct Subscriptions {
+    session: Session,
+    /// By subscription id.
+    pub sources: Vec<usize>,
+    heard: Instant,
+    spoke: Instant,
+    /// Why the connection ended.
+    ended: Option<io::Error>,
+}
+
+impl Subscriptions {
+    pub fn new(session: Session, sources: Vec<usize>) -> Self {
+        let now = Instant::now();
+        Subscriptions { session, sources, heard: now, spoke: now, ended: None }
+    }
+
+    /// The interval of heartbeats that both sides agreed on.
+    pub fn heartbeat(&self) -> Option<Duration> {
+        self.session.heartbeat
+    }
+
+    /// Ends a connection that was silent for too long, and sends a heartbeat where it is due.
+    pub fn check_heartbeat(&mut self) {
+        let Some(heartbeat) = self.session.heartbeat else { return };
+        if self.heard.elapsed() > 2 * heartbeat {
+            self.ended = Some(io::Error::other(format!("no sign of life for {:?}", self.heard.elapsed())));
+        }
+        if self.spoke.elapsed() >= heartbeat / 2 {
+            command::heartbeat(&mut self.session.write_buffer.bytes);
+            self.spoke = Instant::now();
+        }
+    }
+
+    /// Resolves when data has arrived or the connection has ended. Writes pending bytes meanwhile.
+    pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.ended.is_some() {
+            return Poll::Ready(());
+        }
+        let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
+        if write_buffer.unwritten() > 0
+            && transport.poll_writable(context).is_ready()
+            && let Err(error) = write_buffer.flush(transport)
+        {
+            self.ended = Some(error);
+            return Poll::Ready(());
+        }
+        loop {
+            let filled = ready!(transport.poll_readable(context)).and_then(|()| read_buffer.fill(transport));
+            match filled {
+                // Not readable after all: the next poll registers the waker again.
+                Ok(0) => {}
+                Ok(_) => {
+                    self.heard = Instant::now();
+                    return Poll::Ready(());
+                }
+                Err(error) => {
+                    self.ended = Some(error);
+                    return Poll::Ready(());
+                }
+            }
+        }
+    }
+
+    /// Whether [`Subscriptions::take`] has something to do.
+    pub fn is_filled(&self) -> bool {
+        self.ended.is_some() || !matches!(self.session.read_buffer.has_next(decode), Ok(false))
+    }
+
+    /// Hands over the chunks that have arrived, each with the number of its source.
+    ///
+    /// # Errors
+    /// When the connection or one of its streams is lost.
+    pub fn take(
+        &mut self,
+        mut deliver: impl FnMut(usize, &[u8]) -> Result<(), ReceiveError>,
+    ) -> Result<(), ReceiveError> {
+        let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
+        while let Some(frame) = read_buffer.next(decode).map_err(|error| other(error.to_string()))? {
+            match frame {
+                Frame::Deliver { subscription, chunk } => {
+                    let Some(source) = self.sources.get(usize::from(subscription)) else { continue };
+                    command::credit(&mut write_buffer.bytes, subscription, 1);
+                    deliver(*source, chunk)?;
+                }
+                Frame::MetadataUpdate { code, stream } => {
+                    let message = format!("{stream}: {}", code::name(code));
+                    return Err(ReceiveError { class: class_of(code), message });
+                }
+                Frame::Credit { code, subscription } => {
+                    let message = format!("credit for subscription {subscription}: {}", code::name(code));
+                    return Err(ReceiveError { class: class_of(code), message });
+                }
+                Frame::Close { code, reason, .. } => {
+                    return Err(lost(format!("the server closes it: {} ({reason})", code::name(code))));
+                }
+                _ => {}
+            }
+        }
+        if let Some(error) = self.ended.take() {
+            return Err(lost(error.to_string()));
+        }
+        if write_buffer.unwritten() > 0 {
+            self.spoke = Instant::now();
+            write_buffer.flush(transport).map_err(|error| lost(error.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+fn lost(message: String) -> ReceiveError {
+    ReceiveError { class: FailureClass::ConnectionLost, message }
+}
+
+/// What arrived is not the protocol.
+pub fn other(message: String) -> ReceiveError {
+    ReceiveError { class: FailureClass::Other, message }
+}
