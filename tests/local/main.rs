@@ -16,6 +16,7 @@ mod honesty_window;
 #[cfg(feature = "kafka")]
 mod kafka_client;
 mod pipeline;
+mod refusing;
 mod results;
 mod scenario;
 mod schema;
