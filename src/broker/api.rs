@@ -38,6 +38,16 @@ pub trait Broker: Sized + Send + Sync + 'static {
         created: &mut Vec<String>,
     ) -> impl Future<Output = Result<(), BrokerError>> + Send;
 
+    /// The topics of these names as they are, instead of [`Broker::prepare`]. Only brokers with `existing_topics` are asked.
+    ///
+    /// # Errors
+    /// When one does not exist.
+    fn find(&self, topics: &[Topic]) -> impl Future<Output = Result<Vec<Topic>, BrokerError>> + Send {
+        let _ = topics;
+        let reason = "its topics cannot be taken as they are".to_owned();
+        ready(Err(BrokerError::Configuration { broker: Self::DESCRIPTOR.kind, reason }))
+    }
+
     /// A sender bound to one topic. `producer_index` numbers the trial's producers from 0 and picks the connection.
     fn producer(
         &self,
@@ -78,6 +88,11 @@ pub trait Producer: Send + 'static {
     /// # Errors
     /// When the *first* message is refused; it will have no other outcome. The other messages were not handled.
     fn submit(&mut self, batch: &[Outgoing<'_>]) -> impl Future<Output = Result<usize, SubmitError>> + Send;
+
+    /// Why no later message can be accepted, if that is so. The engine asks after a refusal, and then ends the load.
+    fn fatal_error(&self) -> Option<String> {
+        None
+    }
 
     /// Ends this producer. The engine calls it after the drain: each of its messages has its outcome, or is abandoned.
     fn close(self) -> impl Future<Output = ()> + Send
@@ -177,6 +192,8 @@ pub struct Setup {
     pub run_id: String,
     /// Attached to every message, the same for all.
     pub headers: Vec<(String, String)>,
+    /// Settings of topics that are created.
+    pub topic_config: Vec<(String, String)>,
     /// Producers of the trial.
     pub producers: usize,
     /// Most messages that all producers together may have in flight.

@@ -30,7 +30,7 @@ fn as_json(descriptor: &Descriptor) -> serde_json::Value {
     json!({ "kind": descriptor.kind, "summary": descriptor.summary, "capabilities": capabilities })
 }
 
-fn named(capabilities: &Capabilities) -> [(&'static str, bool); 12] {
+fn named(capabilities: &Capabilities) -> [(&'static str, bool); 14] {
     [
         ("addresses", capabilities.addresses),
         ("embedded", capabilities.embedded),
@@ -44,5 +44,7 @@ fn named(capabilities: &Capabilities) -> [(&'static str, bool); 12] {
         ("tls", capabilities.tls),
         ("sasl", !capabilities.sasl.is_empty()),
         ("client properties", capabilities.properties),
+        ("topic config", capabilities.topic_config),
+        ("existing topics", capabilities.existing_topics),
     ]
 }

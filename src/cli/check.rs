@@ -74,11 +74,11 @@ fn describe(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
         addresses => format!("at {}", addresses.join(", ")),
     };
     writeln!(out, "  broker     {} {place}, {} connection(s)", broker.kind, broker.connections)?;
-    writeln!(
-        out,
-        "  topology   {} topic(s) of {} partition(s), replication {}",
-        topology.topics, topology.partitions, topology.replication
-    )?;
+    let shape = match topology.existing {
+        true => "taken as they are".to_owned(),
+        false => format!("of {} partition(s), replication {}", topology.partitions, topology.replication),
+    };
+    writeln!(out, "  topology   {} topic(s) {shape}", topology.topics)?;
     writeln!(
         out,
         "  producers  {}, batches of {}, up to {} in flight each",

@@ -63,6 +63,7 @@ impl<'a> Checkpoints<'a> {
         Outcome {
             end: End::Running,
             started_at: trial.started_at,
+            topics: trial.topics.clone(),
             open_loop: trial.is_open_loop(),
             ledger: Ledger::so_far(attempted, &totals.outcomes),
             sent,
@@ -78,6 +79,7 @@ impl<'a> Checkpoints<'a> {
             receive_errors: Errors::default(),
             consumer_crashes: Vec::new(),
             crash: None,
+            failure: None,
             pipeline: pipeline.map(|pipeline| pipeline.so_far(None)),
             timer_lateness: self.pacer.as_ref().map(|pacer| pacer.lateness()),
             usage: self.usage.usage(),

@@ -46,6 +46,8 @@ pub(super) struct Loaded {
     pub end: End,
     /// Why a producer crashed.
     pub crash: Option<String>,
+    /// Why a producer could send nothing more.
+    pub failure: Option<String>,
     pub sent: Vec<Sent>,
     /// Of the measured window.
     pub usage: HostUsage,
@@ -153,7 +155,12 @@ impl<'a> LoadPhase<'a> {
 
     fn producer_ended(&mut self, ended: Result<Sent, JoinError>) {
         match ended {
-            Ok(sent) => self.sent.push(sent),
+            Ok(sent) => {
+                self.sent.push(sent);
+                if self.trial_window.failure().is_some() && !self.trial_window.is_stopped() {
+                    self.stop();
+                }
+            }
             Err(panic) => {
                 self.crash = Some(panic.to_string());
                 self.stop();
@@ -177,7 +184,9 @@ impl<'a> LoadPhase<'a> {
     }
 
     fn watch_for_stall(&mut self) {
-        let moved = self.context.acks.submitted() + self.context.acks.resolved();
+        let counted = self.context.acks.submitted() + self.context.acks.resolved();
+        // What the client refuses is handed over and resolved, and yet nothing moves.
+        let moved = counted.wrapping_sub(2 * self.trial_window.refused());
         let since_begin_ns = self.trial_window.clock().now_ns() - self.trial_window.load_start_ns;
         if self.end == End::Completed && self.stall.is_stalled(moved, since_begin_ns) {
             self.stop_because(End::Stalled);
@@ -205,6 +214,7 @@ impl<'a> LoadPhase<'a> {
         Loaded {
             end: self.end,
             crash: self.crash,
+            failure: self.trial_window.failure().map(str::to_owned),
             sent: self.sent,
             usage: self.usage.unwrap_or_else(|| self.host_sampler.usage()),
             ended_ns: self.trial_window.clock().now_ns(),

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use super::collector::Totals;
 use super::send::{Attempted, Sent};
-use crate::broker::BrokerInfo;
+use crate::broker::{BrokerInfo, Topic};
 use crate::measure::host::HostUsage;
 use crate::measure::{Acks, Arrived, Distribution, Errors, GroupAccount, Interval, Tally};
 use crate::pipeline;
@@ -40,6 +40,8 @@ impl Outcome {
 pub struct Outcome {
     pub end: End,
     pub started_at: SystemTime,
+    /// As the scenario describes them, or as they were found.
+    pub topics: Vec<Topic>,
     pub open_loop: bool,
     pub ledger: Ledger,
     pub totals: Totals,
@@ -52,6 +54,8 @@ pub struct Outcome {
     pub receive_errors: Errors,
     /// Panic message of a producer that crashed, which ended the load.
     pub crash: Option<String>,
+    /// Why a producer could send nothing more, which ended the load.
+    pub failure: Option<String>,
     /// Panic messages of consumers that crashed.
     pub consumer_crashes: Vec<String>,
     /// What the pipeline did, where there is one.

@@ -19,7 +19,7 @@ pub(super) struct Prepared<'a, B> {
     pub created: Vec<String>,
 }
 
-/// Connects to the broker and creates the topics that do not exist.
+/// Connects to the broker, and creates the topics that do not exist or takes them as they are.
 pub(super) async fn prepare<'a, B: Broker>(
     scenario: &'a Scenario,
     identity: &'a TrialIdentity,
@@ -43,11 +43,18 @@ pub(super) async fn prepare<'a, B: Broker>(
     let topics = topics(scenario, identity);
     // A signal does not end this: the engine must know which topics were created.
     let mut created = Vec::new();
-    if let Err(error) = broker.prepare(&topics, &mut created).await {
-        // An error while closing would hide the cause.
-        let _ = broker.close(created).await;
-        return Err(error.into());
-    }
+    let prepared = match scenario.topology.existing {
+        true => broker.find(&topics).await,
+        false => broker.prepare(&topics, &mut created).await.map(|()| topics),
+    };
+    let topics = match prepared {
+        Ok(topics) => topics,
+        Err(error) => {
+            // An error while closing would hide the cause.
+            let _ = broker.close(created).await;
+            return Err(error.into());
+        }
+    };
     Ok(Prepared {
         context: TrialContext { scenario, identity, started_at, topics, acks, arrivals, payloads },
         broker,
@@ -62,6 +69,7 @@ fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &
         payloads: payloads.clone(),
         run_id: identity.run_id.clone(),
         headers: scenario.producers.headers.clone(),
+        topic_config: scenario.topology.config.clone(),
         producers: scenario.producers.count,
         in_flight: scenario.producers.in_flight.saturating_mul(scenario.producers.count),
         timeout: CONTROL_TIMEOUT,

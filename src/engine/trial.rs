@@ -102,6 +102,7 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
     Outcome {
         end,
         started_at: context.started_at,
+        topics: context.topics.clone(),
         open_loop: context.is_open_loop(),
         ledger: Ledger::settle(&loaded.sent, &received.totals.outcomes, &context.acks),
         sent: loaded.sent,
@@ -116,6 +117,7 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         receive_errors: received.errors,
         consumer_crashes: received.crashes,
         crash: loaded.crash,
+        failure: loaded.failure,
         pipeline: received.pipeline,
         timer_lateness: loaded.pacer.map(|pacer| pacer.lateness()),
         usage: HostUsage { peak_memory_bytes: host::peak_memory_bytes(), ..loaded.usage },

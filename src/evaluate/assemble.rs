@@ -7,14 +7,15 @@ use super::figures::{errors_by_class, independent, per_second};
 use super::outage::{longest_gap_ns, outages};
 use super::threshold::evaluate as thresholds;
 use super::verdict::{Evidence, LoadShape, judge};
+use crate::broker::Topic;
 use crate::engine::{self, End, EngineError, GroupOutcome, Outcome, PartTotals, Second};
 use crate::load::PartKind;
 use crate::measure::host::{self, HostUsage};
 use crate::measure::{Distribution, FailureClass};
 use crate::record::{
-    Client, Completion, Counts, ErrorCount, GroupVerification, HostLoad, Latencies, LoadModel, Pauses, Phase,
-    ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow, Status, Throughput, TimerLateness,
-    Verdict, Verification, WarmUpCounts, Wire, point_values,
+    Client, Completion, Counts, ErrorCount, FoundTopic, GroupVerification, HostLoad, Latencies, LoadModel, Pauses,
+    Phase, ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow, Status, Throughput,
+    TimerLateness, Verdict, Verification, WarmUpCounts, Wire, point_values,
 };
 use crate::scenario::{Load, Trial};
 
@@ -31,6 +32,10 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
         End::Stalled => Status::Stalled,
         End::Running => Status::Running,
     };
+    if let Some(failure) = &outcome.failure {
+        record.status = Status::Failed;
+        record.error = Some(format!("a producer could send nothing more, so the load was ended: {failure}"));
+    }
     if let Some(crash) = &outcome.crash {
         record.status = Status::Failed;
         record.error =
@@ -61,11 +66,22 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.verification = verification(trial, outcome);
     record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
+    record.found_topics = found_topics(trial, outcome);
     record.wire = wire(outcome, &record);
     record.host_load = host_load(&outcome.usage);
     record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));
     evaluate(&mut record, trial, &rows);
     record
+}
+
+fn found_topics(trial: &Trial, outcome: &Outcome) -> Vec<FoundTopic> {
+    let found = outcome.topics.iter().filter(|_| trial.scenario.topology.existing);
+    let shape = |topic: &Topic| FoundTopic {
+        name: topic.name.clone(),
+        partitions: topic.partitions,
+        replication: topic.replication,
+    };
+    found.map(shape).collect()
 }
 
 /// The record of a trial that could not run: failure is data, too.
@@ -105,6 +121,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         errors: Vec::new(),
         receive_errors: Vec::new(),
         verification: None,
+        found_topics: Vec::new(),
         wire: None,
         pipeline: None,
         client: Client::default(),

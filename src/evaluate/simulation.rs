@@ -229,6 +229,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
     let outcome = Outcome {
         end: End::Completed,
         started_at: SystemTime::UNIX_EPOCH,
+        topics: Vec::new(),
         open_loop: true,
         ledger: Ledger::settle(&sent, &totals.outcomes, &acks),
         totals,
@@ -243,6 +244,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         receive_errors: Errors::default(),
         consumer_crashes: Vec::new(),
         crash: None,
+        failure: None,
         pipeline: None,
         timer_lateness: None,
         usage: idle(Duration::from_nanos(length_ns)),
@@ -264,7 +266,14 @@ fn deliver(arriving: &mut ArrivalBatch<'_>, message: &Message) {
     }
     .seal(&mut header, crc32fast::hash(&[]));
     let partition = message.producer_index as u32;
-    arriving.received(Received { payload: &[], trace_header: Some(&header), partition, offset: 0, redelivered: false, details: &NoDetails });
+    arriving.received(Received {
+        payload: &[],
+        trace_header: Some(&header),
+        partition,
+        offset: 0,
+        redelivered: false,
+        details: &NoDetails,
+    });
 }
 
 /// What the only group came to, which has read all there is.

@@ -147,7 +147,14 @@ mod tests {
         {
             let mut batch = recorder.batch();
             for payload in &messages {
-                batch.received(Received { payload, trace_header: None, partition: 0, offset: 0, redelivered: false, details: &NoDetails });
+                batch.received(Received {
+                    payload,
+                    trace_header: None,
+                    partition: 0,
+                    offset: 0,
+                    redelivered: false,
+                    details: &NoDetails,
+                });
             }
         }
         let reception = collected(&arrivals);
@@ -179,7 +186,14 @@ mod tests {
         let mut recorder = arrivals.recorder(SUBSCRIPTION);
         for (sequence, redelivered) in [(0, true), (1, false), (1, true), (2, false), (0, false), (2, true)] {
             let payload = &sealed(1, sequence);
-            recorder.batch().received(Received { payload, trace_header: None, partition: 0, offset: 0, redelivered, details: &NoDetails });
+            recorder.batch().received(Received {
+                payload,
+                trace_header: None,
+                partition: 0,
+                offset: 0,
+                redelivered,
+                details: &NoDetails,
+            });
         }
         let arrived = collected(&arrivals).arrived;
         assert_eq!((arrived.first, arrived.redelivered, arrived.duplicated), (3, 2, 1));
@@ -193,8 +207,14 @@ mod tests {
         let mut members = [arrivals.recorder(SUBSCRIPTION), arrivals.recorder(SUBSCRIPTION)];
         for (member, partition, sequence) in [(0, 0, 0), (0, 0, 3), (1, 0, 5), (1, 1, 2)] {
             let payload = &sealed(1, sequence);
-            let message =
-                Received { payload, trace_header: None, partition, offset: sequence * 10, redelivered: false, details: &NoDetails };
+            let message = Received {
+                payload,
+                trace_header: None,
+                partition,
+                offset: sequence * 10,
+                redelivered: false,
+                details: &NoDetails,
+            };
             members[member].batch().received(message);
         }
         assert_eq!(arrivals.next_offsets(SUBSCRIPTION), [51, 21]);
@@ -278,8 +298,14 @@ mod tests {
         let payload = br#"{"a": 1}"#;
         TraceHeader { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns: 0 }
             .seal(&mut trace_header, crc32fast::hash(payload));
-        let message =
-            Received { payload, trace_header: Some(&trace_header), partition: 0, offset: 0, redelivered: false, details: &NoDetails };
+        let message = Received {
+            payload,
+            trace_header: Some(&trace_header),
+            partition: 0,
+            offset: 0,
+            redelivered: false,
+            details: &NoDetails,
+        };
         recorder.batch().received(message);
         recorder.batch().received(Received { payload: br#"{"a": 2}"#, ..message });
         let reception = collected(&arrivals);

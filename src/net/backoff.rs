@@ -22,6 +22,9 @@ impl Backoff {
     /// Between attempts to receive.
     pub const RECEIVE: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
 
+    /// Between batches of which the client refuses everything.
+    pub const REFUSED: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
+
     /// Pauses from `shortest` to `longest`.
     pub const fn new(shortest: Duration, longest: Duration) -> Self {
         Backoff { shortest, longest, pause: Duration::ZERO }

@@ -50,6 +50,10 @@ pub struct Capabilities {
     pub sasl: &'static [SaslMechanism],
     /// Passes `broker.properties` to a client library.
     pub properties: bool,
+    /// Gives new topics settings of its own: `topology.config`.
+    pub topic_config: bool,
+    /// Says what topics look like that exist: `topology.existing`.
+    pub existing_topics: bool,
     /// Numbers the messages of a partition, and lets a consumer commit how far it is done.
     pub offsets: bool,
 }

@@ -121,6 +121,10 @@ pub struct Topology {
     pub name: Option<String>,
     /// Whether topics that brokermark created outlive the run.
     pub keep: bool,
+    /// The topics must exist and are taken as they are: `partitions` and `replication` are not theirs.
+    pub existing: bool,
+    /// Settings of topics that brokermark creates, handed to the broker untouched, in the order of the file.
+    pub config: Vec<(String, String)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

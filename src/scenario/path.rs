@@ -13,8 +13,8 @@ pub(super) enum Step {
 }
 
 /// Tables whose keys belong to others and may hold dots: `linger.ms` is one key there, quoted or not.
-pub(super) const FOREIGN_TABLES: [[&str; 2]; 3] =
-    [["broker", "properties"], ["consumers", "properties"], ["producers", "headers"]];
+pub(super) const FOREIGN_TABLES: [[&str; 2]; 4] =
+    [["broker", "properties"], ["consumers", "properties"], ["producers", "headers"], ["topology", "config"]];
 
 impl KeyPath {
     /// A path as written by people: TOML's dotted key.

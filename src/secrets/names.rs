@@ -26,8 +26,8 @@ const MISSPELT_WORDS: [(&str, usize); 3] = [("password", 2), ("passphrase", 2), 
 const LOCATION_WORDS: [&str; 5] = ["location", "path", "file", "url", "env"];
 
 /// Tables whose keys may contain dots: all parts together are the name.
-const TABLES_OF_DOTTED_KEYS: [[&str; 2]; 3] =
-    [["broker", "properties"], ["consumers", "properties"], ["producers", "headers"]];
+const TABLES_OF_DOTTED_KEYS: [[&str; 2]; 4] =
+    [["broker", "properties"], ["consumers", "properties"], ["producers", "headers"], ["topology", "config"]];
 
 /// Whether a name's values are secret.
 pub fn is_secret_name(name: &str) -> bool {

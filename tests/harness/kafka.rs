@@ -79,6 +79,18 @@ pub fn committed(address: &str, group: &str, topic: &str, partitions: i32) -> Ve
     each.collect()
 }
 
+/// A setting of a topic, as the server has it.
+#[cfg(feature = "kafka")]
+pub fn topic_setting(address: &str, topic: &str, key: &str) -> String {
+    use rdkafka::admin::{AdminOptions, ResourceSpecifier};
+
+    let described = administrate(address, async |client| {
+        client.describe_configs([&ResourceSpecifier::Topic(topic)], &AdminOptions::new()).await
+    });
+    let resource = described.unwrap().remove(0).unwrap();
+    resource.get(key).and_then(|entry| entry.value.clone()).unwrap()
+}
+
 #[cfg(feature = "kafka")]
 pub fn remove_topic(address: &str, name: &str) {
     use rdkafka::admin::AdminOptions;

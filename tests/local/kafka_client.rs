@@ -1,6 +1,6 @@
 //! Kafka's client on the embedded cluster: what needs no server of its own.
 
-use crate::harness::{assert_acknowledged, record_of};
+use crate::harness::{Bench, assert_acknowledged, record_of};
 
 /// The queue has room again only when librdkafka has destroyed a delivery report: a producer that was woken before would find it
 /// full once more, and nothing would wake it again.
@@ -22,4 +22,17 @@ fn a_queue_of_one_message_never_leaves_a_producer_asleep() {
         stall_deadline = \"10s\"",
     );
     assert_acknowledged(&record, 300);
+}
+
+#[test]
+fn properties_that_brokermark_decides_are_refused_with_the_key_to_use() {
+    let with = |table: &str, key: &str| {
+        let scenario = format!(
+            "[broker]\nkind = \"kafka\"\naddress = \"embedded\"\n[consumers]\n[run]\nmessages = 1\n[{table}]\n\"{key}\" = \"own\""
+        );
+        Bench::new(&scenario).run(&[]).expect(1)
+    };
+    with("broker.properties", "transactional.id").complains_of(&["'transactional.id'", "idempotence = true"]);
+    with("broker.properties", "group.id").complains_of(&["'group.id'", "pipeline.group"]);
+    with("consumers.properties", "group.id").complains_of(&["'group.id'", "pipeline.group"]);
 }

@@ -18,6 +18,7 @@ mod kafka_client;
 mod pipeline;
 #[cfg(feature = "pulsar")]
 mod pulsar_client;
+mod refusing;
 mod results;
 mod scenario;
 mod schema;

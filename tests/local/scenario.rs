@@ -54,6 +54,8 @@ const KINDS: [Descriptor; 2] = [
             tls: true,
             sasl: &[SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512],
             properties: true,
+            topic_config: true,
+            existing_topics: true,
             offsets: true,
         },
         check_options: |table| table.try_into::<RichOptions>().map(drop),
@@ -74,6 +76,8 @@ const KINDS: [Descriptor; 2] = [
             tls: false,
             sasl: &[],
             properties: false,
+            topic_config: false,
+            existing_topics: false,
             offsets: false,
         },
         check_options: |table| table.try_into::<PlainOptions>().map(drop),
@@ -116,7 +120,7 @@ fn defaults_are_those_of_the_reference() {
     assert_eq!(scenario.name, "try");
     assert_eq!(scenario.broker.connections, 1);
     assert_eq!((scenario.topology.topics, scenario.topology.partitions, scenario.topology.replication), (1, 1, 1));
-    assert!(!scenario.topology.keep);
+    assert!(!scenario.topology.keep && !scenario.topology.existing && scenario.topology.config.is_empty());
     let producers = scenario.producers;
     assert_eq!((producers.count, producers.in_flight, producers.batch), (1, 1000, 1));
     assert_eq!((producers.placement, producers.confirm), (Placement::RoundRobin, Confirm::Message));
@@ -440,6 +444,21 @@ fn refusals() {
         let error = plan_with(&text, &overrides).expect_err("the scenario is accepted");
         insta::assert_snapshot!(error.to_string());
     });
+}
+
+#[test]
+fn settings_of_topics_are_taken_with_dots_and_may_be_swept() {
+    let text = format!(
+        "{RICH}[topology.config]\ncleanup.policy = \"compact\"\n\"retention.ms\" = 1000\n[run]\nmessages = 1\n\
+         [sweep.over]\n\"topology.config.min.insync.replicas\" = [1, 2]\n"
+    );
+    let trials = plan(&text).trials;
+    let of = |trial: usize| trials[trial].scenario.topology.config.clone();
+    let expected = |replicas: &str| {
+        let settings = [("cleanup.policy", "compact"), ("retention.ms", "1000"), ("min.insync.replicas", replicas)];
+        settings.map(|(key, value)| (key.to_owned(), value.to_owned()))
+    };
+    assert_eq!((of(0), of(1)), (expected("1").to_vec(), expected("2").to_vec()));
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The `[broker.kafka]` table, and how a scenario becomes librdkafka properties.
 
+use std::env;
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::producer_only::is_producer_only;
 use crate::broker::BrokerError;
 use crate::scenario::deserialize::{duration, size};
 use crate::scenario::{BrokerConfig, SaslMechanism};
@@ -55,6 +57,16 @@ pub enum Compression {
     Zstd,
 }
 
+/// Properties that a scenario cannot set, and why.
+const REFUSED: [(&str, &str); 2] = [
+    ("group.id", "brokermark names the groups: a pipeline joins another one with `pipeline.group`"),
+    (
+        "transactional.id",
+        "messages are sent without transactions, and a transactional producer takes no message outside of one. \
+         Write `idempotence = true` in `[broker.kafka]` for batches without repetitions",
+    ),
+];
+
 /// Properties for librdkafka, in order: a later one of the same name wins.
 #[derive(Clone)]
 pub struct Properties {
@@ -69,8 +81,9 @@ impl Properties {
     /// From a scenario's `[broker]`, for clients that call themselves `client_id`, at `addresses`.
     ///
     /// # Errors
-    /// When a secret cannot be read.
+    /// When a secret cannot be read, or a property is not the user's to set.
     pub fn new(config: &BrokerConfig, client_id: &str, addresses: &str) -> Result<Self, BrokerError> {
+        check(&config.properties)?;
         let refused = |reason: String| BrokerError::Configuration { broker: "kafka", reason };
         let options: KafkaOptions =
             config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
@@ -90,14 +103,18 @@ impl Properties {
 
     /// For the client that makes and removes topics.
     pub fn for_admin(&self) -> impl Iterator<Item = (&str, &str)> {
-        // The user's properties may hold what only a producer takes, but also what the connection needs.
-        borrowed(&self.shared).chain(borrowed(&self.user))
+        borrowed(&self.shared).chain(self.user_of_any_client())
     }
 
     /// When a member joins, the mock cluster's coordinator waits almost a session's length for the group's other members.
     pub fn shorten_sessions(&mut self) {
         let short = [("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "500")];
         self.consumer.extend(short.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    }
+
+    /// What the user sets for every client: a property of producers means nothing to another client.
+    fn user_of_any_client(&self) -> impl Iterator<Item = (&str, &str)> {
+        borrowed(&self.user).filter(|(key, _)| !is_producer_only(key))
     }
 
     /// For a member of `group`. Offsets are not committed unless the user's properties ask for it: a group that has committed
@@ -118,20 +135,42 @@ impl Properties {
             ("reconnect.backoff.max.ms", "1000"),
             ("fetch.queue.backoff.ms", "5"),
         ];
-        let connection = self.user.iter().filter(|(key, _)| concerns_the_connection(key));
         own.into_iter()
             .chain(borrowed(&self.consumer))
             .chain(borrowed(&self.shared))
-            .chain(connection.map(|(key, value)| (key.as_str(), value.as_str())))
+            .chain(self.user_of_any_client())
             .chain(borrowed(properties))
     }
 }
 
-/// `broker.properties` are the producer's; a consumer takes those that say how to connect.
-fn concerns_the_connection(key: &str) -> bool {
-    ["security.", "ssl.", "sasl.", "socket.", "reconnect.", "broker.address.", "debug", "api.version."]
-        .iter()
-        .any(|prefix| key.starts_with(prefix))
+/// Refuses what a scenario cannot set.
+///
+/// # Errors
+/// When one of `properties` is not the user's to set.
+pub fn check(properties: &[(String, String)]) -> Result<(), BrokerError> {
+    let refused = |(key, _): &(String, String)| REFUSED.iter().find(|(refused, _)| refused == key);
+    match properties.iter().find_map(refused) {
+        None => Ok(()),
+        Some((key, why)) => {
+            Err(BrokerError::Configuration { broker: "kafka", reason: format!("remove the property '{key}': {why}") })
+        }
+    }
+}
+
+/// Refuses what a member that commits cannot have otherwise.
+///
+/// # Errors
+/// When one of `properties` is among `own` ones.
+pub fn check_member(own: &[(&str, &str)], properties: &[(String, String)]) -> Result<(), BrokerError> {
+    let decided = |(key, _): &&(String, String)| own.iter().any(|(decided, _)| decided == key);
+    match properties.iter().find(decided) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let reason =
+                format!("remove `consumers.properties.\"{key}\"`: for members that commit, brokermark decides it");
+            Err(BrokerError::Configuration { broker: "kafka", reason })
+        }
+    }
 }
 
 fn borrowed(properties: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
@@ -173,12 +212,9 @@ fn security(config: &BrokerConfig) -> Result<Vec<(String, String)>, String> {
     };
     let mut properties = vec![("security.protocol", protocol.to_owned())];
     if let Some(tls) = &security.tls {
-        let files = [
-            ("ssl.ca.location", &tls.ca),
-            ("ssl.certificate.location", &tls.certificate),
-            ("ssl.key.location", &tls.key),
-        ];
-        for (key, file) in files {
+        let authorities = tls.ca.as_ref().map_or_else(|| authorities(env::var), |file| file.display().to_string());
+        properties.push(("ssl.ca.location", authorities));
+        for (key, file) in [("ssl.certificate.location", &tls.certificate), ("ssl.key.location", &tls.key)] {
             if let Some(file) = file {
                 properties.push((key, file.display().to_string()));
             }
@@ -194,9 +230,61 @@ fn security(config: &BrokerConfig) -> Result<Vec<(String, String)>, String> {
     Ok(properties.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
+/// Where the authorities are that the system trusts: at the places that OpenSSL's two variables name, as for the brokers whose
+/// TLS is rustls, else wherever librdkafka finds them. An OpenSSL that was compiled in looks for them in a folder of its own.
+fn authorities(variable: impl Fn(&'static str) -> Result<String, env::VarError>) -> String {
+    let mut named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().filter_map(|name| variable(name).ok());
+    named.find(|path| !path.is_empty()).unwrap_or_else(|| "probe".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn given(user: &[(&str, &str)]) -> Properties {
+        let user = user.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Properties { shared: Vec::new(), producer: Vec::new(), consumer: Vec::new(), user }
+    }
+
+    #[test]
+    fn what_is_not_a_producers_alone_reaches_consumers_and_the_administrator() {
+        let properties = given(&[
+            ("linger.ms", "5"),
+            ("enable.ssl.certificate.verification", "false"),
+            ("client.dns.lookup", "resolve_canonical_bootstrap_servers_only"),
+            ("https.ca.location", "/ca.pem"),
+            ("https.ca.pem", "-"),
+            ("acks", "1"),
+        ]);
+        let shared = ["enable.ssl.certificate.verification", "client.dns.lookup", "https.ca.location", "https.ca.pem"];
+        let administrator: Vec<&str> = properties.for_admin().map(|(key, _)| key).collect();
+        assert_eq!(administrator, shared);
+        let consumer: Vec<&str> = properties.for_consumer("group", &[]).map(|(key, _)| key).collect();
+        assert!(consumer.ends_with(&shared), "{consumer:?}");
+        assert!(!consumer.contains(&"linger.ms") && !consumer.contains(&"acks"), "{consumer:?}");
+        assert_eq!(properties.for_producer().count(), 1 + 6);
+    }
+
+    #[test]
+    fn groups_and_transactions_are_not_the_users_to_set() {
+        let of = |key: &str| check(&[("linger.ms".to_owned(), "5".to_owned()), (key.to_owned(), "x".to_owned())]);
+        assert!(of("client.rack").is_ok());
+        let error = of("transactional.id").unwrap_err().to_string();
+        assert!(error.contains("'transactional.id'") && error.contains("idempotence = true"), "{error}");
+        assert!(of("group.id").unwrap_err().to_string().contains("pipeline.group"));
+    }
+
+    #[test]
+    fn the_systems_authorities_are_where_its_variables_say_or_are_looked_for() {
+        let with = |name: &'static str, value: &str| {
+            let value = value.to_owned();
+            authorities(move |asked| if asked == name { Ok(value.clone()) } else { Err(env::VarError::NotPresent) })
+        };
+        assert_eq!(with("SSL_CERT_FILE", "/ca.pem"), "/ca.pem");
+        assert_eq!(with("SSL_CERT_DIR", "/certs"), "/certs");
+        assert_eq!(with("SSL_CERT_FILE", ""), "probe");
+        assert_eq!(with("HOME", "/root"), "probe");
+    }
 
     #[test]
     fn named_settings_become_librdkafkas() {

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::native::{Client, Deliveries, Event, class_of, name_of};
 use super::statistics;
-use crate::broker::Telemetry;
+use crate::broker::{SubmitError, Telemetry};
 use crate::measure::AckRecorder;
 
 /// How long the thread waits at most before it checks whether to end.
@@ -78,6 +78,19 @@ impl Connection {
         self.state.capacity.notified()
     }
 
+    /// Why the client refuses messages with `code`, and the class of that.
+    pub fn refusal(&self, code: Code) -> SubmitError {
+        match self.client.fatal_error() {
+            Some((fatal, reason)) => SubmitError { class: class_of(fatal), message: fatal_message(fatal, &reason) },
+            None => SubmitError { class: class_of(code), message: self.state.explain(code) },
+        }
+    }
+
+    /// Why the client takes no message any more, if that is so.
+    pub fn fatal_error(&self) -> Option<String> {
+        self.client.fatal_error().map(|(code, reason)| fatal_message(code, &reason))
+    }
+
     /// Counts time for which a producer found the queue full.
     pub fn waited(&self, waited: Duration) {
         self.state.queue_full_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
@@ -136,6 +149,10 @@ impl Drop for Connection {
             let _ = thread.join();
         }
     }
+}
+
+fn fatal_message(code: Code, reason: &str) -> String {
+    format!("{}: {reason}", name_of(code))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

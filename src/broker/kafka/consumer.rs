@@ -3,14 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::native::{Client, ConsumerQueue, Membership, Taken, class_of, name_of};
+use super::native::{Client, ConsumerQueue, Membership, Taken, class_of, is_unknown_topic, name_of};
 use crate::broker::{BrokerError, Consumer, Offsets, Progress, ReceiveError, Received, Subscription};
+use crate::net::backoff::Backoff;
 
 /// The group's events are served at least so often, as `max.poll.interval.ms` demands of a living member.
 const SERVE: Duration = Duration::from_millis(500);
+
+/// Between questions about a topic that is new to the node that is asked.
+const PROPAGATION: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// A member of a group on one topic.
 pub struct KafkaConsumer {
@@ -21,6 +26,8 @@ pub struct KafkaConsumer {
     topic: String,
     /// Without commits, requested partitions are revoked as soon as the messages taken from them are recorded.
     commits: bool,
+    /// Why the group could not decide so far: a node of the cluster that has not heard of the topic yet.
+    unknown: Option<Code>,
 }
 
 impl KafkaConsumer {
@@ -35,7 +42,8 @@ impl KafkaConsumer {
         let queue = ConsumerQueue::subscribe(client, &topic.name).map_err(|code| cannot(name_of(code)))?;
         let arrived = queue.arrived();
         let commits = subscription.progress != Progress::Uncommitted;
-        let mut consumer = KafkaConsumer { queue, arrived, unread: true, topic: topic.name.clone(), commits };
+        let topic_name = topic.name.clone();
+        let mut consumer = KafkaConsumer { queue, arrived, unread: true, topic: topic_name, commits, unknown: None };
         if commits {
             // It begins at the group's offsets whenever partitions are assigned to it, and may not discard messages.
             return Ok(consumer);
@@ -46,7 +54,9 @@ impl KafkaConsumer {
                 break;
             }
             if Instant::now() >= deadline {
-                return Err(cannot(format!("the group {} assigned no partition to this member", subscription.group)));
+                let unknown = consumer.unknown.map(|code| format!(" ({})", name_of(code))).unwrap_or_default();
+                let group = &subscription.group;
+                return Err(cannot(format!("the group {group} assigned no partition to this member{unknown}")));
             }
             // Messages that are there now are older than the trial.
             let taken = consumer.serve(|_| {});
@@ -63,7 +73,10 @@ impl KafkaConsumer {
 
     /// Takes what is queued and does what the group requests.
     fn serve(&mut self, each: impl FnMut(Received<'_>)) -> Taken {
-        let taken = self.queue.take(each);
+        let mut taken = self.queue.take(each);
+        if taken.error.is_some_and(is_unknown_topic) && !self.queue.membership().is_some_and(Membership::has_met) {
+            self.unknown = taken.error.take();
+        }
         if !self.commits && self.is_revocation_requested() {
             self.queue.revoke();
         }
@@ -72,19 +85,26 @@ impl KafkaConsumer {
 }
 
 /// Makes a group without members begin at the message that is the latest now, not at the one that is the latest when its
-/// first fetch is answered.
-pub(super) fn begin_at_latest(
+/// first fetch is answered. A node that has not heard of a new topic yet is asked again.
+pub(super) async fn begin_at_latest(
     client: &Client,
     subscription: &Subscription,
     timeout: Duration,
 ) -> Result<(), BrokerError> {
     let topic = &subscription.topic;
-    let ends = || ConsumerQueue::commit_ends(client, &topic.name, topic.partitions, timeout);
-    tokio::task::block_in_place(ends).map_err(|code| BrokerError::Topic {
-        topic: topic.name.clone(),
-        action: "consumed from its latest message",
-        reason: name_of(code),
-    })
+    let deadline = Instant::now() + timeout;
+    let mut backoff = PROPAGATION;
+    loop {
+        let ends = || ConsumerQueue::commit_ends(client, &topic.name, topic.partitions, timeout);
+        match tokio::task::block_in_place(ends) {
+            Ok(()) => return Ok(()),
+            Err(code) if is_unknown_topic(code) && Instant::now() < deadline => backoff.pause().await,
+            Err(code) => {
+                let action = "consumed from its latest message";
+                return Err(BrokerError::Topic { topic: topic.name.clone(), action, reason: name_of(code) });
+            }
+        }
+    }
 }
 
 impl Consumer for KafkaConsumer {
@@ -133,5 +153,61 @@ impl Offsets for KafkaConsumer {
 
     async fn revoke(&mut self) {
         self.queue.revoke();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::DefaultProducerContext;
+    use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+
+    use super::*;
+    use crate::broker::Topic;
+    use crate::broker::kafka::native::Role;
+    use crate::scenario::StartFrom;
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn subscription() -> Subscription {
+        Subscription {
+            group: "group".to_owned(),
+            topic: Topic { name: "topic".to_owned(), partitions: 2, replication: 1 },
+            from: StartFrom::Latest,
+            members: 1,
+            member: 0,
+            properties: Vec::new(),
+            progress: Progress::Uncommitted,
+        }
+    }
+
+    fn member(cluster: &MockCluster<'_, DefaultProducerContext>) -> Client {
+        let addresses = cluster.bootstrap_servers();
+        let properties = [("bootstrap.servers", addresses.as_str()), ("group.id", "group")];
+        Client::new(Role::Consumer(Membership::default()), properties, None).unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_node_that_has_not_heard_of_the_topic_is_asked_for_its_end_again() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("topic", 2, 1).unwrap();
+        for request in [RDKafkaApiKey::ListOffsets, RDKafkaApiKey::OffsetCommit] {
+            cluster.request_errors(request, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART; 4]);
+            let begun = begin_at_latest(&member(&cluster), &subscription(), TIMEOUT).await;
+            begun.unwrap_or_else(|error| panic!("{request:?}: {error}"));
+        }
+        cluster.request_errors(RDKafkaApiKey::OffsetCommit, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_GROUP_ID]);
+        let refused = begin_at_latest(&member(&cluster), &subscription(), TIMEOUT).await.unwrap_err();
+        assert!(refused.to_string().contains("latest"), "{refused}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_member_waits_until_its_node_has_heard_of_the_topic() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("topic", 2, 1).unwrap();
+        cluster.topic_error("topic", RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART).unwrap();
+        let joined = KafkaConsumer::join(member(&cluster), &subscription(), Duration::from_secs(1)).await;
+        let error = joined.err().unwrap().to_string();
+        assert!(error.contains("assigned no partition") && error.contains("Unknown topic"), "{error}");
     }
 }

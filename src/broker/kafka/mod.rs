@@ -1,6 +1,6 @@
 //! Apache Kafka through librdkafka.
 //!
-//! - `config`: the `[broker.kafka]` table and how a scenario becomes librdkafka properties.
+//! - `config`, `producer_only`: the `[broker.kafka]` table and how a scenario becomes librdkafka properties.
 //! - `connection`: one producing client and the thread that takes its delivery reports.
 //! - `producer`, `consumer`: what the engine's tasks hold.
 //! - `topics`: created, found, removed.
@@ -12,6 +12,7 @@ mod connection;
 mod consumer;
 mod native;
 mod producer;
+mod producer_only;
 mod statistics;
 mod topics;
 
@@ -40,7 +41,7 @@ const METADATA_TRY: Duration = Duration::from_millis(500);
 const MEMBER: &[(&str, &str)] = &[
     ("enable.partition.eof", "true"),
     ("partition.assignment.strategy", "range,roundrobin"),
-    // This overrides the user's properties: librdkafka would commit what has been taken, written or not.
+    // librdkafka would commit what has been taken, written or not.
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
 ];
@@ -82,6 +83,8 @@ impl Broker for KafkaBroker {
             tls: cfg!(feature = "kafka-tls"),
             sasl: config::SASL_MECHANISMS,
             properties: true,
+            topic_config: true,
+            existing_topics: true,
             offsets: true,
         },
         check_options: |options| options.try_into::<KafkaOptions>().map(drop),
@@ -93,6 +96,10 @@ impl Broker for KafkaBroker {
     async fn connect(setup: Setup) -> Result<Self, BrokerError> {
         let refused = |reason: String| BrokerError::Configuration { broker: "kafka", reason };
         let embedded = match setup.config.is_embedded() {
+            true if !setup.topic_config.is_empty() => {
+                let reason = "the embedded cluster has no settings of topics: remove `topology.config`";
+                return Err(refused(reason.to_owned()));
+            }
             true => Some(EmbeddedKafka::start().map_err(refused)?),
             false => None,
         };
@@ -118,9 +125,9 @@ impl Broker for KafkaBroker {
             embedded: embedded.is_some(),
         };
         Ok(KafkaBroker {
-            connections,
             handles: Mutex::default(),
-            topics: Topics::new(&properties, setup.timeout)?,
+            topics: Topics::new(&properties, connections[0].client.clone(), setup.topic_config, setup.timeout)?,
+            connections,
             properties,
             headers: setup.headers,
             committed_groups: Mutex::default(),
@@ -141,6 +148,10 @@ impl Broker for KafkaBroker {
         Ok(())
     }
 
+    async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        self.topics.find(topics)
+    }
+
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<KafkaProducer, BrokerError> {
         let index = producer_index % self.connections.len();
         let connection = self.connections[index].clone();
@@ -159,13 +170,17 @@ impl Broker for KafkaBroker {
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<KafkaConsumer, BrokerError> {
+        config::check(&subscription.properties)?;
         let properties = self.properties.for_consumer(&subscription.group, &subscription.properties);
         let (membership, own) = match subscription.progress {
             Progress::Uncommitted => {
                 let offsets = lock(&self.offsets).entry(subscription.group.clone()).or_default().clone();
                 (Membership::resuming(offsets), &[][..])
             }
-            Progress::OfTheTrial | Progress::Kept => (Membership::default(), MEMBER),
+            Progress::OfTheTrial | Progress::Kept => {
+                config::check_member(MEMBER, &subscription.properties)?;
+                (Membership::default(), MEMBER)
+            }
         };
         if subscription.progress == Progress::OfTheTrial {
             lock(&self.committed_groups).entry(subscription.group.clone()).or_default();
@@ -175,7 +190,7 @@ impl Broker for KafkaBroker {
         // A group that is kept begins at its committed offsets.
         if subscription.from == StartFrom::Latest && subscription.progress != Progress::Kept {
             let committed = lock(&self.committed_groups).entry(subscription.group.clone()).or_default().clone();
-            committed.get_or_try_init(async || begin_at_latest(&client, subscription, self.timeout)).await?;
+            committed.get_or_try_init(async || begin_at_latest(&client, subscription, self.timeout).await).await?;
         }
         KafkaConsumer::join(client, subscription, self.timeout).await
     }

@@ -12,11 +12,13 @@ pub struct KafkaProducer {
     connection: Arc<Connection>,
     topic: Arc<TopicHandle>,
     space: Space,
+    /// The client took no message at the last attempt: the next one is made with a single message.
+    refused: bool,
 }
 
 impl KafkaProducer {
     pub(super) fn new(connection: Arc<Connection>, topic: Arc<TopicHandle>) -> Self {
-        KafkaProducer { connection, topic, space: Space::default() }
+        KafkaProducer { connection, topic, space: Space::default(), refused: false }
     }
 
     fn hand_over(&mut self, batch: &[Outgoing<'_>]) -> Handed {
@@ -30,6 +32,7 @@ impl KafkaProducer {
 impl Producer for KafkaProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         let mut full_since = None;
+        let batch = if self.refused { &batch[..batch.len().min(1)] } else { batch };
         loop {
             // Created before the attempt, so that capacity freed in between is not missed.
             let connection = self.connection.clone();
@@ -39,7 +42,12 @@ impl Producer for KafkaProducer {
                     if let Some(since) = full_since {
                         self.connection.waited(Instant::elapsed(&since));
                     }
+                    self.refused = false;
                     return Ok(taken);
+                }
+                Handed::Refused(code) => {
+                    self.refused = true;
+                    return Err(self.connection.refusal(code));
                 }
                 Handed::QueueFull => {
                     full_since.get_or_insert_with(Instant::now);
@@ -47,5 +55,58 @@ impl Producer for KafkaProducer {
                 }
             }
         }
+    }
+
+    fn fatal_error(&self) -> Option<String> {
+        self.connection.fatal_error()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::bindings::rd_kafka_resp_err_t as Code;
+
+    use super::*;
+    use crate::broker::FailureClass;
+    use crate::broker::kafka::native::{Client, Role};
+    use crate::measure::{Acks, Clock, SendTag};
+
+    fn producer(acks: &Acks, properties: &[(&str, &str)]) -> KafkaProducer {
+        let properties = properties.iter().copied().chain([("test.mock.num.brokers", "1")]);
+        let client = Client::new(Role::Producer, properties, None).unwrap();
+        let connection = Arc::new(Connection::start(client, acks.recorder()).unwrap());
+        let topic = TopicHandle::new(connection.client.clone(), "topic", &[]).unwrap();
+        KafkaProducer::new(connection, Arc::new(topic))
+    }
+
+    fn outgoing(trace_header: Option<&'static [u8]>) -> Outgoing<'static> {
+        Outgoing { payload: b"message", key: None, trace_header, send_tag: SendTag::new(0, 0, 0, 0, true) }
+    }
+
+    #[tokio::test]
+    async fn after_a_fatal_error_messages_are_refused_with_its_reason() {
+        for trace_header in [None, Some(&b"header"[..])] {
+            let acks = Acks::new(Clock::start(), 1, false);
+            let mut producer = producer(&acks, &[("enable.idempotence", "true")]);
+            assert_eq!(producer.fatal_error(), None);
+            producer.connection.client.raise(Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH);
+            let refusal = producer.submit(&[outgoing(trace_header); 3]).await.unwrap_err();
+            assert_eq!(refusal.class, FailureClass::Fenced);
+            assert!(refusal.message.contains("raised"), "{refusal}");
+            assert_eq!(producer.fatal_error(), Some(refusal.message));
+            assert_eq!(acks.resolved(), 0, "the engine records what is refused");
+        }
+    }
+
+    /// As one whose configuration lacks something that it needs for every message.
+    #[tokio::test]
+    async fn a_client_that_takes_nothing_for_now_refuses_message_by_message() {
+        let acks = Acks::new(Clock::start(), 1, false);
+        let mut producer = producer(&acks, &[("transactional.id", "outside of a transaction")]);
+        for batch in [3, 2] {
+            let refusal = producer.submit(&vec![outgoing(None); batch]).await.unwrap_err();
+            assert_eq!((refusal.class, producer.fatal_error()), (FailureClass::Other, None), "{refusal}");
+        }
+        assert_eq!(acks.resolved(), 0);
     }
 }

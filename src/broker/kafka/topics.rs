@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use rdkafka::client::DefaultClientContext;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::KafkaError;
 use tokio::time::{Instant, sleep};
 
 use super::config::Properties;
+use super::native::{Client, create_topics};
 use crate::broker::{BrokerError, Topic};
 
 /// How often to check whether new topics have leaders.
@@ -18,21 +20,30 @@ const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Creates and removes topics, and removes groups.
 pub struct Topics {
     admin: Arc<AdminClient<DefaultClientContext>>,
+    /// Makes the requests that `admin` does not tell the outcome of.
+    client: Arc<Client>,
+    /// Settings of topics that are created.
+    config: Vec<(String, String)>,
     timeout: Duration,
 }
 
 impl Topics {
     /// # Errors
     /// When librdkafka does not accept the properties.
-    pub fn new(properties: &Properties, timeout: Duration) -> Result<Self, BrokerError> {
-        let mut config = ClientConfig::new();
+    pub fn new(
+        properties: &Properties,
+        client: Arc<Client>,
+        config: Vec<(String, String)>,
+        timeout: Duration,
+    ) -> Result<Self, BrokerError> {
+        let mut client_config = ClientConfig::new();
         for (key, value) in properties.for_admin() {
-            config.set(key, value);
+            client_config.set(key, value);
         }
-        let admin = config
+        let admin = client_config
             .create()
             .map_err(|error| BrokerError::Configuration { broker: "kafka", reason: error.to_string() })?;
-        Ok(Topics { admin: Arc::new(admin), timeout })
+        Ok(Topics { admin: Arc::new(admin), client, config, timeout })
     }
 
     /// Creates those of `topics` that do not exist, adds them to `created`, and waits until all have leaders.
@@ -50,6 +61,23 @@ impl Topics {
         }
         self.create(&missing, created).await?;
         self.wait_for_leaders(topics).await
+    }
+
+    /// The topics of these names, as they are.
+    ///
+    /// # Errors
+    /// When one does not exist.
+    pub fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        let existing = self.existing()?;
+        let found = |wanted: &Topic| {
+            let found = existing.iter().find(|(found, _)| found.name == wanted.name);
+            found.map(|(found, _)| found.clone()).ok_or_else(|| BrokerError::Topic {
+                topic: wanted.name.clone(),
+                action: "taken as it is",
+                reason: "it does not exist: create it, or remove `topology.existing`".to_owned(),
+            })
+        };
+        topics.iter().map(found).collect()
     }
 
     /// The end of every partition of `topic`.
@@ -119,31 +147,22 @@ impl Topics {
         }
         let failed =
             |topic: &str, reason: String| BrokerError::Topic { topic: topic.to_owned(), action: "created", reason };
-        let new: Vec<NewTopic<'_>> = missing
-            .iter()
-            .map(|topic| {
-                let replication = TopicReplication::Fixed(topic.replication as i32);
-                NewTopic::new(&topic.name, topic.partitions as i32, replication)
-            })
-            .collect();
-        let results = self
-            .admin
-            .create_topics(&new, &self.options())
-            .await
-            .map_err(|error| failed(&missing[0].name, error.to_string()))?;
+        let request = || create_topics(&self.client, missing, &self.config, self.timeout);
+        let results = tokio::task::block_in_place(request).map_err(|reason| failed(&missing[0].name, reason))?;
         let mut refused = None;
-        for result in results {
+        for (name, result) in results {
             match result {
-                Ok(name) => created.push(name),
-                Err(refusal) => refused = Some(refusal),
+                Ok(()) => created.push(name),
+                Err(refusal) => refused = Some((name, refusal)),
             }
         }
-        let Some((name, code)) = refused else { return Ok(()) };
+        let Some((name, (code, reason))) = refused else { return Ok(()) };
         let advice = match code {
-            RDKafkaErrorCode::InvalidReplicationFactor => ": is `topology.replication` more than the brokers?",
+            Code::RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR => ": is `topology.replication` more than the brokers?",
+            Code::RD_KAFKA_RESP_ERR_INVALID_CONFIG => ": correct `topology.config`",
             _ => "",
         };
-        Err(failed(&name, format!("{code}{advice}")))
+        Err(failed(&name, format!("{}{advice}", reason.trim_end_matches('.'))))
     }
 
     async fn wait_for_leaders(&self, topics: &[Topic]) -> Result<(), BrokerError> {

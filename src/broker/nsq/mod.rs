@@ -95,6 +95,8 @@ impl Broker for NsqBroker {
             tls: true,
             sasl: &[],
             properties: false,
+            topic_config: false,
+            existing_topics: false,
             offsets: false,
         },
         check_options: |options| options.try_into::<NsqOptions>().map(drop),

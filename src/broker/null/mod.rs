@@ -27,8 +27,8 @@ use self::script::Script;
 use self::server::Server;
 use self::topic::{Membership, TopicLog};
 use super::{
-    Broker, BrokerError, BrokerInfo, Consumer, Offsets, Outgoing, Producer, Progress, ReceiveError, Received, Setup,
-    SubmitError, Subscription, Topic,
+    Broker, BrokerError, BrokerInfo, Consumer, FailureClass, Offsets, Outgoing, Producer, Progress, ReceiveError,
+    Received, Setup, SubmitError, Subscription, Topic,
 };
 use crate::scenario::{Capabilities, Descriptor};
 
@@ -63,6 +63,8 @@ impl Broker for NullBroker {
             tls: false,
             sasl: &[],
             properties: false,
+            topic_config: false,
+            existing_topics: false,
             offsets: true,
         },
         check_options: |options| options.try_into::<NullOptions>().map(drop),
@@ -84,8 +86,8 @@ impl Broker for NullBroker {
     async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
         for (number, topic) in topics.iter().enumerate() {
             if self.options.refuse_topic == Some(number) {
-                let reason = "refused by the null broker's script".to_owned();
-                return Err(BrokerError::Topic { topic: topic.name.clone(), action: "created", reason });
+                let (topic, reason) = (topic.name.clone(), REFUSED.to_owned());
+                return Err(BrokerError::Topic { topic, action: "created", reason });
             }
             self.log(topic);
             created.push(topic.name.clone());
@@ -95,8 +97,14 @@ impl Broker for NullBroker {
 
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<NullProducer, BrokerError> {
         let server = self.servers[producer_index % self.servers.len()].clone();
-        let left = self.options.producer_panics_after;
-        Ok(NullProducer { server, delivery: Delivery::new(self.log(topic), producer_index), left })
+        let NullOptions { producer_panics_after, producer_refuses_after, refusals_are_fatal, .. } = &self.options;
+        Ok(NullProducer {
+            server,
+            delivery: Delivery::new(self.log(topic), producer_index),
+            left: *producer_panics_after,
+            takes: *producer_refuses_after,
+            refusals_are_fatal: *refusals_are_fatal,
+        })
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<NullConsumer, BrokerError> {
@@ -126,12 +134,18 @@ impl Broker for NullBroker {
     }
 }
 
+/// Why something is refused.
+const REFUSED: &str = "refused by the null broker's script";
+
 /// A sender to one topic of the scripted broker.
 pub struct NullProducer {
     server: Arc<Server>,
     delivery: Arc<Delivery>,
     /// Messages until it panics, if the script has it panic.
     left: Option<u64>,
+    /// Messages until it refuses all, if the script has it refuse any.
+    takes: Option<u64>,
+    refusals_are_fatal: bool,
 }
 
 impl Producer for NullProducer {
@@ -141,8 +155,20 @@ impl Producer for NullProducer {
             *left = left.saturating_sub(batch.len() as u64);
             assert!(*left > 0, "the null broker's script made this producer panic");
         }
-        self.server.accept(batch, &self.delivery);
-        Ok(batch.len())
+        let mut taken = batch;
+        if let Some(takes) = &mut self.takes {
+            if *takes == 0 {
+                return Err(SubmitError { class: FailureClass::Injected, message: REFUSED.to_owned() });
+            }
+            taken = &batch[..batch.len().min(*takes as usize)];
+            *takes -= taken.len() as u64;
+        }
+        self.server.accept(taken, &self.delivery);
+        Ok(taken.len())
+    }
+
+    fn fatal_error(&self) -> Option<String> {
+        (self.refusals_are_fatal && self.takes == Some(0)).then(|| REFUSED.to_owned())
     }
 
     async fn close(self) {

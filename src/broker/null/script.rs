@@ -53,6 +53,10 @@ pub struct NullOptions {
     pub consumer_panics_after: Option<u64>,
     /// Each producer panics after so many messages.
     pub producer_panics_after: Option<u64>,
+    /// Each producer takes so many messages, and refuses all others.
+    pub producer_refuses_after: Option<u64>,
+    /// What a producer refuses then, it refuses for good.
+    pub refusals_are_fatal: bool,
     /// A topic with this number, counted from 0, cannot be created.
     pub refuse_topic: Option<usize>,
     /// How long it takes to remove the topics at the end, if there are any.

@@ -79,6 +79,8 @@ impl Broker for PulsarBroker {
             tls: true,
             sasl: &[],
             properties: false,
+            topic_config: false,
+            existing_topics: false,
             offsets: false,
         },
         check_options: config::check,

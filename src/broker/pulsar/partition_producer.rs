@@ -84,6 +84,14 @@ impl PartitionProducer {
         self.max_message
     }
 
+    /// Why it is closed for good, if it is.
+    pub fn fatal_error(&self) -> Option<&RequestError> {
+        match &self.state {
+            State::Dead(failure) => Some(failure),
+            State::Open(_) | State::Opening(_) => None,
+        }
+    }
+
     /// Resolves when messages can be added, having opened the partition producer again if need be. Cancel-safe. Returns whether the
     /// partition producer's connection was full before.
     ///

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::error::RequestError;
 use super::partition_producer::{Client, PartitionProducer};
 use super::routing::partition;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
@@ -35,6 +36,13 @@ impl PulsarProducer {
         // Producers begin at different partitions, so that these fill evenly.
         let turn = producer_index % partition_producers.len();
         PulsarProducer { shared, partition_producers, turn, groups: Vec::new() }
+    }
+
+    /// Why all partition producers are closed for good, if they are.
+    fn failure(&self) -> Option<&RequestError> {
+        let mut failures = self.partition_producers.iter().map(PartitionProducer::fatal_error);
+        let first = failures.next()??;
+        failures.all(|failure| failure.is_some()).then_some(first)
     }
 
     async fn ready(&mut self, partition: usize) -> Result<(), SubmitError> {
@@ -111,6 +119,9 @@ impl PulsarProducer {
 impl Producer for PulsarProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         let Some(first) = batch.first() else { return Ok(0) };
+        if let Some(failure) = self.failure() {
+            return Err(failure.submitting());
+        }
         let largest = self.partition_producers[self.turn].max_message();
         let fitting = batch.iter().take_while(|outgoing| outgoing.payload.len() <= largest).count();
         if fitting == 0 {
@@ -124,5 +135,9 @@ impl Producer for PulsarProducer {
         } else {
             self.submit_to(self.partition_of(first), batch).await
         }
+    }
+
+    fn fatal_error(&self) -> Option<String> {
+        self.failure().map(|failure| failure.submitting().message)
     }
 }

@@ -83,6 +83,8 @@ impl Broker for RabbitmqStreamBroker {
             tls: true,
             sasl: &[SaslMechanism::Plain],
             properties: false,
+            topic_config: false,
+            existing_topics: false,
             offsets: false,
         },
         check_options: |options| options.try_into::<RabbitmqStreamOptions>().map(drop),

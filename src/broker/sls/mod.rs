@@ -97,6 +97,8 @@ impl Broker for SlsBroker {
             tls: true,
             sasl: &[],
             properties: false,
+            topic_config: false,
+            existing_topics: false,
             offsets: false,
         },
         check_options: |options| SlsOptions::read(options).map(drop),

@@ -2,6 +2,7 @@
 
 mod closed;
 mod closing;
+mod offer;
 mod open;
 mod pacer;
 mod quota;

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use super::closing::Closing;
+use super::offer::{Offered, Stopped, offer};
 use super::quota::Quota;
 use super::trial_window::TrialWindow;
 use crate::broker::{Outgoing, Producer};
 use crate::load::{KeySource, PayloadPool};
 use crate::measure::{Acks, SendTag, TRACE_HEADER_BYTES, TraceHeader, Window};
+use crate::net::backoff::Backoff;
 
 /// How messages carry their trace header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +33,6 @@ pub struct Shared {
     /// Producers of the trial.
     pub producers: u64,
 }
-
-/// The load was stopped while the client had no room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stopped;
 
 /// What one producer has handed to the client, by whether it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,6 +90,8 @@ pub struct Sender<P> {
     parts: Vec<Parts>,
     /// Of them, those that count.
     measured_in_batch: u64,
+    /// The pause of a closed loop after a batch of which everything was refused.
+    refusals: Backoff,
     /// Kept for its memory only: empty between batches.
     outgoing: Vec<Outgoing<'static>>,
 }
@@ -122,6 +122,7 @@ impl<P: Producer> Sender<P> {
             scratch: Vec::new(),
             parts: Vec::new(),
             measured_in_batch: 0,
+            refusals: Backoff::REFUSED,
             outgoing: Vec::new(),
         }
     }
@@ -140,7 +141,8 @@ impl<P: Producer> Sender<P> {
         Sent { producer_index: self.producer_index, attempted: self.attempted, due }
     }
 
-    /// Sends `count` messages that are all intended now, as in a closed loop.
+    /// Sends `count` messages that are all intended now, as in a closed loop. If all of them are refused, pauses: the next ones
+    /// would be, too, as fast as the processor allows.
     ///
     /// # Errors
     /// When the load was stopped before the client had taken all of them.
@@ -149,7 +151,15 @@ impl<P: Producer> Sender<P> {
         for _ in 0..count {
             self.add(now_ns, now_ns, measured);
         }
-        self.hand_over().await
+        if self.hand_over().await? == Offered::Refused {
+            tokio::select! {
+                () = self.refusals.pause() => {}
+                () = self.shared.trial_window.stopped() => {}
+            }
+        } else {
+            self.refusals.succeeded();
+        }
+        Ok(())
     }
 
     /// Sends one message for each of `intended`: its time in nanoseconds since the trial's epoch, and whether it counts.
@@ -161,7 +171,7 @@ impl<P: Producer> Sender<P> {
         for &(intended_ns, measured) in intended {
             self.add(intended_ns, now_ns, measured);
         }
-        self.hand_over().await
+        self.hand_over().await.map(drop)
     }
 
     fn clear_batch(&mut self) {
@@ -227,7 +237,7 @@ impl<P: Producer> Sender<P> {
     }
 
     /// Hands everything prepared to the client, in as many pieces as it wants.
-    async fn hand_over(&mut self) -> Result<(), Stopped> {
+    async fn hand_over(&mut self) -> Result<Offered, Stopped> {
         let shared = &self.shared;
         let window = shared.acks.window(self.producer_index);
         let mut outgoing = recycle(std::mem::take(&mut self.outgoing));
@@ -252,30 +262,17 @@ impl<P: Producer> Sender<P> {
         window.submit(outgoing.len() as u64);
         shared.quota.spend(if measured > 0 { payload_bytes } else { 0 });
 
-        let mut rest = &outgoing[..];
-        while let Some(first) = rest.first() {
-            tokio::select! {
-                biased;
-                taken = self.producer.submit(rest) => match taken {
-                    Ok(taken) => rest = &rest[taken..],
-                    Err(error) => {
-                        shared.acks.reject(first.send_tag, error.class, || error.message);
-                        rest = &rest[1..];
-                    }
-                },
-                () = shared.trial_window.stopped() => break,
-            }
-        }
-        let result = withdraw(rest, &mut self.attempted, window);
+        let (offered, rest) = offer(&mut self.producer, &shared.acks, &shared.trial_window, &outgoing).await;
+        withdraw(rest, &mut self.attempted, window);
         self.outgoing = recycle(outgoing);
-        result
+        offered
     }
 }
 
 /// Takes back messages that the client did not accept: they were not attempted.
-fn withdraw(rest: &[Outgoing<'_>], attempted: &mut Attempted, window: &Window) -> Result<(), Stopped> {
+fn withdraw(rest: &[Outgoing<'_>], attempted: &mut Attempted, window: &Window) {
     if rest.is_empty() {
-        return Ok(());
+        return;
     }
     let withdrawn = rest.len() as u64;
     let measured = rest.iter().filter(|outgoing| outgoing.send_tag.measured()).count() as u64;
@@ -283,7 +280,6 @@ fn withdraw(rest: &[Outgoing<'_>], attempted: &mut Attempted, window: &Window) -
     attempted.warm_up -= withdrawn - measured;
     window.set_warm_up(attempted.warm_up);
     window.withdraw(withdrawn);
-    Err(Stopped)
 }
 
 /// An empty vector for another batch's borrows with the memory of the last one: collecting in place keeps it.

@@ -1,6 +1,7 @@
 //! The trial_window of a trial: when it begins to count, when it ends, and whether it has been stopped.
 
-use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -19,6 +20,8 @@ pub struct TrialWindow {
     /// after its last one is due. `u64::MAX` in a closed loop that is not limited in time.
     pub load_end_ns: u64,
     stop: CancellationToken,
+    refused: AtomicU64,
+    failure: OnceLock<String>,
 }
 
 impl TrialWindow {
@@ -34,7 +37,15 @@ impl TrialWindow {
         let by_duration = duration.map_or(u64::MAX, |duration| measure_start_ns + duration.as_nanos() as u64);
         let by_messages = due_by_ns.map_or(u64::MAX, |due_by_ns| load_start_ns.saturating_add(due_by_ns));
         let load_end_ns = by_duration.min(by_messages);
-        TrialWindow { acks, load_start_ns, measure_start_ns, load_end_ns, stop: CancellationToken::new() }
+        TrialWindow {
+            acks,
+            load_start_ns,
+            measure_start_ns,
+            load_end_ns,
+            stop: CancellationToken::new(),
+            refused: AtomicU64::new(0),
+            failure: OnceLock::new(),
+        }
     }
 
     pub fn clock(&self) -> Clock {
@@ -76,6 +87,26 @@ impl TrialWindow {
     pub fn stop(&self) {
         self.acks.stop();
         self.stop.cancel();
+    }
+
+    /// Counts a message that a client refused.
+    pub fn count_refusal(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Messages that clients refused.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Notes why a producer can send nothing more. The first reason counts.
+    pub fn fail(&self, reason: String) {
+        self.failure.get_or_init(|| reason);
+    }
+
+    /// Why the load cannot go on.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 
     /// Resolves once the load has been stopped.

@@ -7,6 +7,7 @@
 mod client;
 mod counts;
 mod environment;
+mod found_topic;
 mod latency;
 mod outage;
 mod part;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 pub use client::{Client, HostLoad, Pauses, TimerLateness};
 pub use counts::{Counts, ErrorCount, WarmUpCounts};
 pub use environment::Environment;
+pub use found_topic::FoundTopic;
 pub use latency::{HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, independent_values_needed};
 pub use outage::Outage;
 pub use part::{SchedulePart, SchedulePartKind};
@@ -91,6 +93,9 @@ pub struct Record {
     pub receive_errors: Vec<ErrorCount>,
     /// What the consumers found missing, twice or damaged; `null` when nothing was verified.
     pub verification: Option<Verification>,
+    /// With `topology.existing`, the topics as they were found; left out otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub found_topics: Vec<FoundTopic>,
     /// What crossed the wire; absent where the client library does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<Wire>,

@@ -90,7 +90,7 @@ fn windows(scenario: &mut Scenario, window: Option<usize>, problems: &Problems) 
 fn capabilities(scenario: &Scenario, descriptor: &Descriptor, problems: &Problems) {
     let can = descriptor.capabilities;
     let consumers = scenario.consumers.as_ref();
-    let asked: [(bool, bool, &[&str], &str); 7] = [
+    let asked: [(bool, bool, &[&str], &str); 9] = [
         (
             scenario.topology.partitions > 1,
             can.partitions,
@@ -98,6 +98,18 @@ fn capabilities(scenario: &Scenario, descriptor: &Descriptor, problems: &Problem
             "its topics have one partition",
         ),
         (scenario.topology.replication > 1, can.replication, &["topology", "replication"], "it does not replicate"),
+        (
+            !scenario.topology.config.is_empty(),
+            can.topic_config,
+            &["topology", "config"],
+            "brokermark cannot give its topics settings",
+        ),
+        (
+            scenario.topology.existing,
+            can.existing_topics,
+            &["topology", "existing"],
+            "brokermark does not ask it what its topics look like",
+        ),
         (scenario.producers.keys != Keys::None, can.keys, &["producers", "keys"], "its messages have no keys"),
         (
             !scenario.producers.headers.is_empty(),

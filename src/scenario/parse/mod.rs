@@ -97,7 +97,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
     let root = root(table, problems);
     let name = name(&root, context);
     let broker = broker::read(&root, context);
-    let topology = topology::read(&root);
+    let topology = topology::read(&root, context);
     let (producers, window) = producers::read(&root);
     let (payload, sizes) = payload::read(&root, context);
     let (load, pacing) = load::read(&root, sizes);

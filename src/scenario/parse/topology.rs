@@ -1,15 +1,16 @@
-//! `[topology]`: topics, partitions and replication.
+//! `[topology]`: topics, their partitions, replication and settings.
 
+use super::{Context, properties};
 use crate::limits::MAX_PRODUCERS;
 use crate::scenario::Topology;
 use crate::scenario::fields::Fields;
 
-pub(super) const KEYS: &[&str] = &["topics", "partitions", "replication", "name", "keep"];
+pub(super) const KEYS: &[&str] = &["topics", "partitions", "replication", "name", "keep", "existing", "config"];
 
-pub(super) fn read(root: &Fields<'_>) -> Topology {
-    let default = Topology { topics: 1, partitions: 1, replication: 1, name: None, keep: false };
+pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Topology {
     let Some(fields) = root.get("topology").and_then(|field| field.fields(KEYS)) else {
-        return default;
+        let (config, name) = (Vec::new(), None);
+        return Topology { topics: 1, partitions: 1, replication: 1, name, keep: false, existing: false, config };
     };
     let small = |key: &str, most: u64| {
         fields.get(key).and_then(|field| field.count(1, most)).and_then(|count| u32::try_from(count).ok()).unwrap_or(1)
@@ -28,6 +29,23 @@ pub(super) fn read(root: &Fields<'_>) -> Topology {
         partitions: small("partitions", 100_000),
         replication: small("replication", 1_000),
         name,
-        keep: fields.get("keep").and_then(|field| field.boolean()).unwrap_or(default.keep),
+        keep: fields.get("keep").and_then(|field| field.boolean()).unwrap_or(false),
+        existing: existing(&fields),
+        config: fields.get("config").map(|field| properties::read(&field, context)).unwrap_or_default(),
     }
+}
+
+/// Refuses what would have no effect on topics that are taken as they are.
+fn existing(fields: &Fields<'_>) -> bool {
+    let Some(field) = fields.get("existing") else { return false };
+    let existing = field.boolean().unwrap_or(false);
+    if existing {
+        for key in ["partitions", "replication", "keep", "config"] {
+            fields.forbid(key, &format!("`{key}` has no effect on topics that exist"), "remove it, or `existing`");
+        }
+        if !fields.has("name") {
+            field.refuse("topics that exist have a name", "set `topology.name`");
+        }
+    }
+    existing
 }

@@ -168,6 +168,21 @@ impl Client {
         if code == rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(end) } else { Err(code) }
     }
 
+    /// The error after which the client takes no message any more, with librdkafka's reason.
+    pub fn fatal_error(&self) -> Option<(rd::rd_kafka_resp_err_t, String)> {
+        let mut reason = [0 as c_char; 512];
+        // SAFETY: the client is alive, and the buffer is as long as it says.
+        let code = unsafe { rd::rd_kafka_fatal_error(self.as_ptr(), reason.as_mut_ptr(), reason.len()) };
+        (code != rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| (code, text(&reason)))
+    }
+
+    /// Raises a fatal error, as a broker's answer would.
+    #[cfg(test)]
+    pub fn raise(&self, code: rd::rd_kafka_resp_err_t) {
+        // SAFETY: the client is alive, and the reason is terminated.
+        unsafe { rd::rd_kafka_test_fatal_error(self.as_ptr(), code, c"raised".as_ptr()) };
+    }
+
     /// The cluster's id, once its metadata is known.
     pub fn cluster_id(&self) -> Option<String> {
         // SAFETY: the client is alive; the string, if any, is the caller's and freed by librdkafka's own function.
@@ -211,7 +226,8 @@ fn set(configuration: *mut rd::rd_kafka_conf_t, key: &str, value: &str) -> Resul
     }
 }
 
-fn text(buffer: &[c_char]) -> String {
+/// The text that librdkafka has written into a buffer.
+pub(super) fn text(buffer: &[c_char]) -> String {
     let bytes: Vec<u8> = buffer.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }

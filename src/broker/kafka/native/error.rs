@@ -28,6 +28,7 @@ pub fn class_of(code: rd_kafka_resp_err_t) -> FailureClass {
         | RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED
         | RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED
         | RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED
+        | RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         | RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED => FailureClass::Authorisation,
         RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC
         | RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION
@@ -37,10 +38,27 @@ pub fn class_of(code: rd_kafka_resp_err_t) -> FailureClass {
         | RD_KAFKA_RESP_ERR__RESOLVE
         | RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN
         | RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION => FailureClass::ConnectionLost,
-        RD_KAFKA_RESP_ERR__FENCED | RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH => FailureClass::Fenced,
+        RD_KAFKA_RESP_ERR__FENCED | RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH | RD_KAFKA_RESP_ERR_PRODUCER_FENCED => {
+            FailureClass::Fenced
+        }
         code if code as i32 > 0 => FailureClass::Refused,
         _ => FailureClass::Other,
     }
+}
+
+/// Whether the broker that answered does not know of a topic, or of a partition's leader: so it is on a cluster of several
+/// nodes for a moment after the topic was created.
+pub fn is_unknown_topic(code: rd_kafka_resp_err_t) -> bool {
+    use rd_kafka_resp_err_t::*;
+    matches!(
+        code,
+        RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC
+            | RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION
+            | RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART
+            | RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_ID
+            | RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE
+            | RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION
+    )
 }
 
 #[cfg(test)]

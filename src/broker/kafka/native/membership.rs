@@ -52,6 +52,8 @@ pub struct Membership {
 struct State {
     /// The group has decided, and has not requested partitions back since.
     assigned: bool,
+    /// The group has decided at least once.
+    met: bool,
     /// The partitions that the group requests back.
     requested: Option<PartitionList>,
     /// The member is leaving: requested partitions are revoked at once.
@@ -71,6 +73,11 @@ impl Membership {
 
     pub fn is_assigned(&self) -> bool {
         lock(&self.state).assigned
+    }
+
+    /// Whether the group has decided at least once.
+    pub fn has_met(&self) -> bool {
+        lock(&self.state).met
     }
 
     pub fn is_revocation_requested(&self) -> bool {
@@ -118,7 +125,7 @@ pub(super) unsafe extern "C" fn rebalance(
         let mut state = lock(&membership.state);
         match code {
             Code::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
-                state.assigned = true;
+                (state.assigned, state.met) = (true, true);
                 if let Some(offsets) = &membership.offsets {
                     resume(partitions, offsets);
                 }

@@ -6,16 +6,22 @@
 
 mod client;
 mod consume;
+mod create_topics;
 mod details;
 mod error;
 mod events;
 mod membership;
 mod partition_list;
 mod produce;
+#[cfg(test)]
+mod property_table;
 
 pub use client::{Client, Role};
 pub use consume::{ConsumerQueue, Taken};
-pub use error::{class_of, name_of};
+pub use create_topics::create_topics;
+pub use error::{class_of, is_unknown_topic, name_of};
 pub use events::{Deliveries, Event};
 pub use membership::{GroupOffsets, Membership};
 pub use produce::{Handed, Space, TopicHandle};
+#[cfg(test)]
+pub use property_table::property_table;

@@ -33,6 +33,14 @@ pub enum Handed {
     Taken(usize),
     /// The queue is full: not even the first fitted.
     QueueFull,
+    /// The client takes no message now, whatever it is: none was handled.
+    Refused(Code),
+}
+
+impl Handed {
+    fn full_after(taken: usize) -> Self {
+        if taken == 0 { Handed::QueueFull } else { Handed::Taken(taken) }
+    }
 }
 
 impl TopicHandle {
@@ -65,12 +73,11 @@ impl TopicHandle {
         space: &mut Space,
         mut refused: impl FnMut(&Outgoing<'_>, Code),
     ) -> Handed {
-        let taken = if self.headers.is_empty() && batch.iter().all(|outgoing| outgoing.trace_header.is_none()) {
+        if self.headers.is_empty() && batch.iter().all(|outgoing| outgoing.trace_header.is_none()) {
             self.hand_over_plain(batch, &mut space.0, &mut refused)
         } else {
             self.hand_over_with_headers(batch, &mut refused)
-        };
-        if taken == 0 { Handed::QueueFull } else { Handed::Taken(taken) }
+        }
     }
 
     /// All in one call, which takes the topic's lock and reads the clock once.
@@ -79,7 +86,7 @@ impl TopicHandle {
         batch: &[Outgoing<'_>],
         messages: &mut Vec<rd::rd_kafka_message_t>,
         refused: &mut impl FnMut(&Outgoing<'_>, Code),
-    ) -> usize {
+    ) -> Handed {
         messages.clear();
         messages.extend(batch.iter().map(message));
         let flags = self.flags(batch);
@@ -95,27 +102,34 @@ impl TopicHandle {
                 messages.len() as i32,
             );
         }
+        if let Some(first) = messages.first()
+            && refuses_all(first.err)
+            && messages.iter().all(|message| message.err != RD_KAFKA_RESP_ERR_NO_ERROR)
+        {
+            return Handed::Refused(first.err);
+        }
         for (index, (message, outgoing)) in messages.iter().zip(batch).enumerate() {
             match message.err {
                 RD_KAFKA_RESP_ERR_NO_ERROR => {}
                 // From the first that finds the queue full, librdkafka refuses all.
-                RD_KAFKA_RESP_ERR__QUEUE_FULL => return index,
+                RD_KAFKA_RESP_ERR__QUEUE_FULL => return Handed::full_after(index),
                 code => refused(outgoing, code),
             }
         }
-        batch.len()
+        Handed::Taken(batch.len())
     }
 
     /// One call per message: the batch call has no headers.
-    fn hand_over_with_headers(&self, batch: &[Outgoing<'_>], refused: &mut impl FnMut(&Outgoing<'_>, Code)) -> usize {
+    fn hand_over_with_headers(&self, batch: &[Outgoing<'_>], refused: &mut impl FnMut(&Outgoing<'_>, Code)) -> Handed {
         for (index, outgoing) in batch.iter().enumerate() {
             match self.hand_over_one(outgoing) {
                 RD_KAFKA_RESP_ERR_NO_ERROR => {}
-                RD_KAFKA_RESP_ERR__QUEUE_FULL => return index,
+                RD_KAFKA_RESP_ERR__QUEUE_FULL => return Handed::full_after(index),
+                code if index == 0 && refuses_all(code) => return Handed::Refused(code),
                 code => refused(outgoing, code),
             }
         }
-        batch.len()
+        Handed::Taken(batch.len())
     }
 
     fn hand_over_one(&self, outgoing: &Outgoing<'_>) -> Code {
@@ -176,6 +190,14 @@ pub struct Space(Vec<rd::rd_kafka_message_t>);
 
 // SAFETY: its pointers are only used within one call of `hand_over`, which overwrites them first.
 unsafe impl Send for Space {}
+
+/// Whether the error of a message has nothing to do with the message itself.
+fn refuses_all(code: Code) -> bool {
+    !matches!(
+        code,
+        RD_KAFKA_RESP_ERR_NO_ERROR | RD_KAFKA_RESP_ERR__QUEUE_FULL | Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
+    )
+}
 
 fn message(outgoing: &Outgoing<'_>) -> rd::rd_kafka_message_t {
     let (key, key_len) = outgoing.key.map_or((ptr::null(), 0), |key| (key.as_ptr(), key.len()));
