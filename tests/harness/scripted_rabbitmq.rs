@@ -1,22 +1,57 @@
-//! A server with enough of RabbitMQ's stream protocol to publish to, which then misbehaves as scripted.
+//! Servers with enough of RabbitMQ's stream protocol to publish to and to subscribe at, which then misbehave as scripted: one, or
+//! the nodes of a cluster.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A `Publish` frame that came, on the connection with that number.
+/// The name of a super stream. Its partitions are led by the nodes in turn, two by each.
+pub const SUPER_STREAM: &str = "super";
+const PARTITIONS_OF_A_NODE: usize = 2;
+
+/// Commands in the log of a server.
+pub const CLOSE: u16 = 22;
+pub const CLOSE_RESPONSE: u16 = 0x8016;
+pub const HEARTBEAT: u16 = 23;
+
+/// A `Publish` frame that came to a node, on the connection with that number.
 pub struct Published {
+    pub node: usize,
     pub connection: usize,
+    pub publisher: u8,
     pub ids: Vec<u64>,
 }
 
 /// What is to happen after a `Publish` frame.
+#[derive(Default)]
 pub struct Reaction {
     /// Written as they are.
     pub frames: Vec<Vec<u8>>,
     pub hang_up: bool,
+    /// The node that leads all streams from now on.
+    pub leader: Option<usize>,
+}
+
+/// What a server does beside answering.
+#[derive(Debug, Clone, Copy)]
+pub struct Tuning {
+    /// In seconds, 0 for none.
+    pub heartbeat: u32,
+    /// The largest frame it takes.
+    pub frame_max: u32,
+    /// It closes connections instead of opening them.
+    pub closes_at_login: bool,
+    /// It takes the first subscription away behind its response.
+    pub removes_first_subscription: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning { heartbeat: 0, frame_max: 1 << 20, closes_at_login: false, removes_first_subscription: false }
+    }
 }
 
 /// Listens until the test ends.
@@ -29,32 +64,102 @@ pub struct Scripted {
 #[derive(Default)]
 struct Seen {
     publishers: AtomicUsize,
+    connections: AtomicUsize,
     subscriptions: Mutex<Vec<(u16, u64)>>,
+    subscribers: Mutex<Vec<TcpStream>>,
+    frames: Mutex<Vec<(usize, u16)>>,
+}
+
+/// What the nodes of a cluster share.
+#[derive(Default)]
+struct Layout {
+    ports: Mutex<Vec<u16>>,
+    leader: AtomicUsize,
+    /// Nodes that keep connections and do not answer.
+    silent: Mutex<BTreeSet<usize>>,
+}
+
+/// Nodes that know each other. Node 0 leads all streams at first, except those of the super stream.
+pub struct Cluster {
+    pub nodes: Vec<Scripted>,
+    layout: Arc<Layout>,
+}
+
+impl Cluster {
+    /// `heartbeat` is in seconds, 0 for none.
+    pub fn start(
+        nodes: usize,
+        heartbeat: u32,
+        react: impl Fn(Published) -> Reaction + Clone + Send + Sync + 'static,
+    ) -> Self {
+        Cluster::tuned(nodes, Tuning { heartbeat, ..Tuning::default() }, react)
+    }
+
+    pub fn tuned(
+        nodes: usize,
+        tuning: Tuning,
+        react: impl Fn(Published) -> Reaction + Clone + Send + Sync + 'static,
+    ) -> Self {
+        let layout = Arc::<Layout>::default();
+        let node = |number| Scripted::join(layout.clone(), number, tuning, react.clone());
+        Cluster { nodes: (0..nodes).map(node).collect(), layout }
+    }
+
+    /// The addresses of all nodes, as a scenario writes them.
+    pub fn addresses(&self) -> String {
+        format!("{:?}", self.nodes.iter().map(Scripted::address).collect::<Vec<_>>())
+    }
+
+    /// Makes a node the leader of all streams.
+    pub fn lead(&self, node: usize) {
+        self.layout.leader.store(node, Ordering::SeqCst);
+    }
+
+    /// From now on the node accepts connections and answers nothing.
+    pub fn silence(&self, node: usize) {
+        self.layout.silent.lock().unwrap().insert(node);
+    }
 }
 
 impl Scripted {
     /// `heartbeat` is in seconds, 0 for none.
     pub fn start(heartbeat: u32, react: impl Fn(Published) -> Reaction + Send + Sync + 'static) -> Self {
+        Scripted::tuned(Tuning { heartbeat, ..Tuning::default() }, react)
+    }
+
+    pub fn tuned(tuning: Tuning, react: impl Fn(Published) -> Reaction + Send + Sync + 'static) -> Self {
+        Scripted::join(Arc::default(), 0, tuning, react)
+    }
+
+    fn join(
+        layout: Arc<Layout>,
+        node: usize,
+        tuning: Tuning,
+        react: impl Fn(Published) -> Reaction + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
+        let address = listener.local_addr().unwrap();
+        layout.ports.lock().unwrap().push(address.port());
         let react = Arc::new(react);
         let seen = Arc::<Seen>::default();
-        let (noted, port) = (seen.clone(), listener.local_addr().unwrap().port());
+        let noted = seen.clone();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (react, seen) = (react.clone(), noted.clone());
+                let (layout, react, seen) = (layout.clone(), react.clone(), noted.clone());
+                let number = seen.connections.fetch_add(1, Ordering::SeqCst);
+                let mut served = Served { stream, node, number, publisher: 0, tuning, layout, seen };
                 // Whatever ends it, the test will see what the client makes of it.
-                thread::spawn(move || serve(stream, port, heartbeat, &seen, &*react));
+                thread::spawn(move || served.serve(&*react));
             }
         });
-        Scripted { address, seen }
+        Scripted { address: address.to_string(), seen }
     }
 
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Connections that have declared a publisher so far.
+    /// Publishers that have been declared so far.
     pub fn publishing_connections(&self) -> usize {
         self.seen.publishers.load(Ordering::SeqCst)
     }
@@ -63,105 +168,209 @@ impl Scripted {
     pub fn subscriptions(&self) -> Vec<(u16, u64)> {
         self.seen.subscriptions.lock().unwrap().clone()
     }
+
+    /// Whether a consumer has subscribed and given credit.
+    pub fn has_given_credit(&self) -> bool {
+        self.frames().iter().any(|(_, key)| *key == 9)
+    }
+
+    /// Ends the connections with subscriptions.
+    pub fn hang_up_on_subscribers(&self) {
+        self.seen
+            .subscribers
+            .lock()
+            .unwrap()
+            .drain(..)
+            .for_each(|stream| stream.shutdown(Shutdown::Both).unwrap_or(()));
+    }
+
+    /// Writes a frame to the connections with subscriptions.
+    pub fn tell_subscribers(&self, frame: &[u8]) {
+        self.seen.subscribers.lock().unwrap().iter_mut().for_each(|stream| stream.write_all(frame).unwrap());
+    }
+
+    /// The commands that came, each with the number of its connection.
+    pub fn frames(&self) -> Vec<(usize, u16)> {
+        self.seen.frames.lock().unwrap().clone()
+    }
 }
 
-fn serve(
-    mut stream: TcpStream,
-    port: u16,
-    heartbeat: u32,
-    seen: &Seen,
-    react: &dyn Fn(Published) -> Reaction,
-) -> io::Result<()> {
-    let mut connection = 0;
-    loop {
-        let mut size = [0; 4];
-        stream.read_exact(&mut size)?;
-        let mut frame = vec![0; u32::from_be_bytes(size) as usize];
-        stream.read_exact(&mut frame)?;
-        let key = u16::from_be_bytes([frame[0], frame[1]]);
-        let rest = &frame[4..];
-        let answer = |content: &[u8]| [&(key | 0x8000).to_be_bytes(), &[0, 1][..], &rest[..4], content].concat();
-        match key {
-            // Publish
-            2 => {
-                let mut ids = Vec::new();
-                let mut at = 5;
-                while at < rest.len() {
-                    ids.push(u64::from_be_bytes(rest[at..at + 8].try_into().unwrap()));
-                    at += 12 + u32::from_be_bytes(rest[at + 8..at + 12].try_into().unwrap()) as usize;
-                }
-                let Reaction { frames, hang_up } = react(Published { connection, ids });
-                for frame in frames {
-                    stream.write_all(&frame)?;
-                }
-                if hang_up {
-                    // Reads on to the end, so that what was written arrives and is not reset away.
-                    stream.shutdown(Shutdown::Write)?;
-                    return io::copy(&mut stream, &mut io::sink()).map(drop);
-                }
+/// A connection as a node sees it.
+struct Served {
+    stream: TcpStream,
+    node: usize,
+    number: usize,
+    /// The number of the publisher that was declared last.
+    publisher: usize,
+    tuning: Tuning,
+    layout: Arc<Layout>,
+    seen: Arc<Seen>,
+}
+
+impl Served {
+    fn serve(&mut self, react: &dyn Fn(Published) -> Reaction) -> io::Result<()> {
+        loop {
+            let mut size = [0; 4];
+            self.stream.read_exact(&mut size)?;
+            let mut frame = vec![0; u32::from_be_bytes(size) as usize];
+            self.stream.read_exact(&mut frame)?;
+            while self.layout.silent.lock().unwrap().contains(&self.node) {
+                thread::park();
             }
+            let key = u16::from_be_bytes([frame[0], frame[1]]);
+            self.seen.frames.lock().unwrap().push((self.number, key));
+            match key {
+                // Publish
+                2 => {
+                    let reaction = react(self.published(&frame[4..]));
+                    if let Some(leader) = reaction.leader {
+                        self.layout.leader.store(leader, Ordering::SeqCst);
+                    }
+                    for frame in reaction.frames {
+                        self.stream.write_all(&frame)?;
+                    }
+                    if reaction.hang_up {
+                        // Reads on to the end, so that what was written arrives and is not reset away.
+                        self.stream.shutdown(Shutdown::Write)?;
+                        return io::copy(&mut self.stream, &mut io::sink()).map(drop);
+                    }
+                }
+                // Credit, Tune, Heartbeat and responses do not ask for an answer.
+                9 | 20 | HEARTBEAT | CLOSE_RESPONSE => {}
+                _ => self.answer(key, &frame[4..])?,
+            }
+        }
+    }
+
+    fn published(&self, rest: &[u8]) -> Published {
+        let mut ids = Vec::new();
+        let mut at = 5;
+        while at < rest.len() {
+            ids.push(u64::from_be_bytes(rest[at..at + 8].try_into().unwrap()));
+            // A sub-entry has its compression, its count and its uncompressed size before its length.
+            at += if rest[at + 8] & 0x80 == 0 { 8 } else { 15 };
+            at += 4 + u32::from_be_bytes(rest[at..at + 4].try_into().unwrap()) as usize;
+        }
+        Published { node: self.node, connection: self.publisher, publisher: rest[0], ids }
+    }
+
+    /// `rest` begins with the correlation.
+    fn answer(&mut self, key: u16, rest: &[u8]) -> io::Result<()> {
+        let content = match key {
             // DeclarePublisher
             1 => {
-                connection = seen.publishers.fetch_add(1, Ordering::SeqCst);
-                write(&mut stream, &answer(&[0, 1]))?;
+                self.publisher = self.seen.publishers.fetch_add(1, Ordering::SeqCst);
+                vec![0, 1]
             }
+            // QueryPublisherSequence: there is none.
+            5 => [&[0, 1][..], &[0; 8]].concat(),
             // Subscribe
             7 => {
                 let name = usize::from(u16::from_be_bytes([rest[5], rest[6]]));
                 let place = &rest[7 + name..];
                 let offset = place.get(2..10).filter(|_| place[1] > 3);
                 let offset = offset.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap()));
-                seen.subscriptions.lock().unwrap().push((u16::from_be_bytes([place[0], place[1]]), offset));
-                write(&mut stream, &answer(&[0, 1]))?;
+                self.seen.subscribers.lock().unwrap().push(self.stream.try_clone()?);
+                self.seen.subscriptions.lock().unwrap().push((u16::from_be_bytes([place[0], place[1]]), offset));
+                vec![0, 1]
+            }
+            // Metadata
+            15 => self.metadata(&strings(&rest[4..])),
+            // PeerProperties
+            17 => vec![0, 1, 0, 0, 0, 0],
+            // SaslHandshake
+            18 => b"\0\x01\0\0\0\x01\0\x05PLAIN".to_vec(),
+            // Partitions
+            25 => {
+                let count = PARTITIONS_OF_A_NODE * self.nodes();
+                let names = (0..count).flat_map(|number| string(&format!("{SUPER_STREAM}-{number}")));
+                [0, 1].into_iter().chain((count as u32).to_be_bytes()).chain(names).collect()
             }
             // StreamStats: the stream is empty.
-            28 => {
-                let name = b"\0\x12committed_chunk_id";
-                write(&mut stream, &answer(&[&[0, 1, 0, 0, 0, 1][..], name, &[0xff; 8]].concat()))?;
-            }
-            // Credit. The connection with the first subscription ends with it.
-            9 if seen.subscriptions.lock().unwrap().len() == 1 => return Ok(()),
-            // Neither does Tune or Heartbeat ask for an answer.
-            9 | 20 | 23 => {}
-            // Metadata: every stream asked for exists, and is led from here.
-            15 => {
-                let mut content = vec![0, 0, 0, 1, 0, 0, 0, 9];
-                content.extend(b"127.0.0.1");
-                content.extend(u32::from(port).to_be_bytes());
-                content.extend([0, 0, 0, 1]);
-                content.extend(&rest[8..]);
-                content.extend([0, 1, 0, 0, 0, 0, 0, 0]);
-                write(&mut stream, &answer(&content))?;
-            }
-            // SaslHandshake
-            18 => write(&mut stream, &answer(b"\0\x01\0\0\0\x01\0\x05PLAIN"))?,
-            // SaslAuthenticate, and Tune after it
+            28 => [&[0, 1, 0, 0, 0, 1][..], b"\0\x12committed_chunk_id", &[0xff; 8]].concat(),
+            _ => vec![0, 1],
+        };
+        let mut answer = framed(&[&(key | 0x8000).to_be_bytes(), &[0, 1][..], &rest[..4], &content].concat());
+        match key {
+            // Tune follows SaslAuthenticate.
             19 => {
-                write(&mut stream, &answer(&[0, 1]))?;
-                let tune = [&[0, 20, 0, 1, 0, 16, 0, 0][..], &heartbeat.to_be_bytes()].concat();
-                write(&mut stream, &tune)?;
+                let Tuning { frame_max, heartbeat, .. } = self.tuning;
+                answer
+                    .extend(framed(&[&[0, 20, 0, 1][..], &frame_max.to_be_bytes(), &heartbeat.to_be_bytes()].concat()));
             }
-            // PeerProperties
-            17 => write(&mut stream, &answer(&[0, 1, 0, 0, 0, 0]))?,
-            _ => write(&mut stream, &answer(&[0, 1]))?,
+            // Open
+            21 if self.tuning.closes_at_login => answer = close(1, "maintenance"),
+            7 if self.tuning.removes_first_subscription && self.seen.subscriptions.lock().unwrap().len() == 1 => {
+                let name = usize::from(u16::from_be_bytes([rest[5], rest[6]]));
+                answer.extend(metadata_update(6, std::str::from_utf8(&rest[7..7 + name]).unwrap()));
+            }
+            _ => {}
+        }
+        self.stream.write_all(&answer)?;
+        match key {
+            CLOSE => self.stream.shutdown(Shutdown::Both),
+            _ => Ok(()),
         }
     }
-}
 
-fn write(stream: &mut TcpStream, content: &[u8]) -> io::Result<()> {
-    stream.write_all(&framed(content))
+    fn nodes(&self) -> usize {
+        self.layout.ports.lock().unwrap().len()
+    }
+
+    /// Every stream exists, and every node has it.
+    fn metadata(&self, streams: &[String]) -> Vec<u8> {
+        let ports = self.layout.ports.lock().unwrap();
+        let mut content = (ports.len() as u32).to_be_bytes().to_vec();
+        for (node, port) in ports.iter().enumerate() {
+            content.extend((node as u16).to_be_bytes());
+            content.extend(string("127.0.0.1"));
+            content.extend(u32::from(*port).to_be_bytes());
+        }
+        content.extend((streams.len() as u32).to_be_bytes());
+        for stream in streams {
+            let partition =
+                stream.strip_prefix(&format!("{SUPER_STREAM}-")).map(|number| number.parse::<usize>().unwrap());
+            let leader = partition.map_or(self.layout.leader.load(Ordering::SeqCst), |number| number % ports.len());
+            content.extend(string(stream));
+            content.extend([0, if stream == SUPER_STREAM { 2 } else { 1 }]);
+            content.extend((leader as u16).to_be_bytes());
+            content.extend((ports.len() as u32 - 1).to_be_bytes());
+            let replicas = (0..ports.len()).filter(|node| *node != leader);
+            replicas.for_each(|node| content.extend((node as u16).to_be_bytes()));
+        }
+        content
+    }
 }
 
 fn framed(content: &[u8]) -> Vec<u8> {
     [&(content.len() as u32).to_be_bytes(), content].concat()
 }
 
-/// `PublishConfirm` of publisher 0.
-pub fn confirm(ids: &[u64]) -> Vec<u8> {
-    let mut content = vec![0, 3, 0, 1, 0];
+fn string(text: &str) -> Vec<u8> {
+    [&(text.len() as u16).to_be_bytes(), text.as_bytes()].concat()
+}
+
+/// An array of strings.
+fn strings(mut rest: &[u8]) -> Vec<String> {
+    let count = u32::from_be_bytes(rest.split_off(..4).unwrap().try_into().unwrap());
+    let mut next = |_| {
+        let length = u16::from_be_bytes(rest.split_off(..2).unwrap().try_into().unwrap());
+        String::from_utf8(rest.split_off(..usize::from(length)).unwrap().to_vec()).unwrap()
+    };
+    (0..count).map(&mut next).collect()
+}
+
+/// `PublishConfirm` of a publisher.
+pub fn confirm_of(publisher: u8, ids: &[u64]) -> Vec<u8> {
+    let mut content = vec![0, 3, 0, 1, publisher];
     content.extend((ids.len() as u32).to_be_bytes());
     ids.iter().for_each(|id| content.extend(id.to_be_bytes()));
     framed(&content)
+}
+
+/// `PublishConfirm` of publisher 0.
+pub fn confirm(ids: &[u64]) -> Vec<u8> {
+    confirm_of(0, ids)
 }
 
 /// `PublishError` of publisher 0.
@@ -179,8 +388,7 @@ pub fn error(ids: &[u64], code: u16) -> Vec<u8> {
 pub fn close(code: u16, reason: &str) -> Vec<u8> {
     let mut content = vec![0, 22, 0, 1, 0, 0, 0, 1];
     content.extend(code.to_be_bytes());
-    content.extend((reason.len() as u16).to_be_bytes());
-    content.extend(reason.as_bytes());
+    content.extend(string(reason));
     framed(&content)
 }
 
@@ -188,7 +396,19 @@ pub fn close(code: u16, reason: &str) -> Vec<u8> {
 pub fn metadata_update(code: u16, stream: &str) -> Vec<u8> {
     let mut content = vec![0, 16, 0, 1];
     content.extend(code.to_be_bytes());
-    content.extend((stream.len() as u16).to_be_bytes());
-    content.extend(stream.as_bytes());
+    content.extend(string(stream));
     framed(&content)
+}
+
+/// An address whose connections are never answered, for as long as the value lives.
+pub struct BlackHole(TcpListener);
+
+impl BlackHole {
+    pub fn open() -> Self {
+        BlackHole(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    pub fn address(&self) -> String {
+        self.0.local_addr().unwrap().to_string()
+    }
 }

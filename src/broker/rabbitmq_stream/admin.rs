@@ -1,7 +1,7 @@
 //! Streams: created, found and removed, and their leaders.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -9,10 +9,11 @@ use tokio::time::{Instant, sleep};
 
 use super::codec::code;
 use super::codec::command::{Metadata, Request, read_strings};
-use super::config::ConnectTo;
 use super::connect::{Connector, Server, Session};
 use super::error::{ConnectError, Refusal};
+use super::nodes::{Nodes, StreamLocation};
 use crate::broker::{BrokerError, Topic};
+use crate::net::connect::within;
 
 /// How often new streams are checked for leaders.
 const POLL: Duration = Duration::from_millis(50);
@@ -20,26 +21,19 @@ const POLL: Duration = Duration::from_millis(50);
 /// A connection for administration, opened when it is needed, and again after a failure.
 pub struct Admin {
     connector: Arc<Connector>,
-    addresses: Vec<String>,
-    session: Mutex<Option<Session>>,
-    /// Addresses that nodes advertise, with the scenario's address of the same node.
-    aliases: std::sync::Mutex<BTreeMap<String, String>>,
+    nodes: Arc<Nodes>,
+    session: Mutex<Option<(String, Session)>>,
+    /// Counts the connections that failed: the next one is to another node.
+    turn: AtomicUsize,
     timeout: Duration,
 }
 
-/// Where a stream is in the cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StreamLocation {
-    pub stream: String,
-    /// `host:port`; `None` while the stream has no leader.
-    pub leader: Option<String>,
-    /// Leader and replicas.
-    pub members: usize,
-}
+/// Why there is no answer, and of which node.
+type Failure = (String, ConnectError);
 
 impl Admin {
-    pub fn new(connector: Arc<Connector>, addresses: Vec<String>, timeout: Duration) -> Self {
-        Admin { connector, addresses, session: Mutex::new(None), aliases: std::sync::Mutex::default(), timeout }
+    pub fn new(connector: Arc<Connector>, nodes: Arc<Nodes>, timeout: Duration) -> Self {
+        Admin { connector, nodes, session: Mutex::new(None), turn: AtomicUsize::new(0), timeout }
     }
 
     /// Connects, and returns the server's properties.
@@ -47,52 +41,79 @@ impl Admin {
     /// # Errors
     /// When no address responds: the last one's error.
     pub async fn reach(&self) -> Result<Server, BrokerError> {
-        let mut session = self.session.lock().await;
-        let made = self.connect().await?;
-        let server = made.server.clone();
-        *session = Some(made);
+        let mut held = self.session.lock().await;
+        // A node that does not answer must not delay the others for long. A slow one is given time in the second round.
+        let hurried = self.connector.regain_limit(0);
+        let made = match self.connect(hurried).await {
+            Err((_, ConnectError::Timeout(_))) => self.connect(self.timeout).await,
+            made => made,
+        };
+        let (address, session) = made.map_err(into_broker_error)?;
+        let server = session.server.clone();
+        *held = Some((address, session));
         Ok(server)
     }
 
-    async fn connect(&self) -> Result<Session, BrokerError> {
-        let mut failure = BrokerError::Configuration { broker: "rabbitmq-stream", reason: "no address".to_owned() };
-        for address in &self.addresses {
-            match self.connector.connect_without_heartbeat(address).await {
+    /// Connects to the first node that responds, each within `limit`. Of several failures, it returns a timeout before others.
+    async fn connect(&self, limit: Duration) -> Result<(String, Session), Failure> {
+        let nodes = self.nodes.all();
+        let mut failure: Option<Failure> = None;
+        for _ in 0..nodes.len() {
+            let address = &nodes[self.turn.load(Ordering::Relaxed) % nodes.len()];
+            match self.connector.connect_without_heartbeat(address, limit).await {
                 Ok(session) => {
                     if let Some(advertised) = &session.server.advertised {
-                        let mut aliases = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
-                        aliases.insert(advertised.clone(), address.clone());
+                        self.nodes.advertises(address, advertised);
                     }
-                    return Ok(session);
+                    return Ok((address.clone(), session));
                 }
-                Err(error) => failure = error.into_broker_error(address),
+                Err(error) => {
+                    self.turn.fetch_add(1, Ordering::Relaxed);
+                    if !failure.as_ref().is_some_and(|(_, error)| matches!(error, ConnectError::Timeout(_))) {
+                        failure = Some((address.clone(), error));
+                    }
+                }
             }
         }
-        Err(failure)
+        Err(failure.unwrap_or_else(|| (String::new(), ConnectError::Incompatible("there is no address".to_owned()))))
     }
 
-    /// Sends a request, over a new connection if the old one has failed.
-    async fn request(&self, request: &Request, what: &'static str) -> Result<Result<Vec<u8>, u16>, BrokerError> {
+    /// Sends a request, over a new connection if the old one has failed. Each step takes `limit` at most.
+    async fn request(
+        &self,
+        request: &Request,
+        what: &'static str,
+        limit: Duration,
+    ) -> Result<Result<Vec<u8>, u16>, Failure> {
         let mut held = self.session.lock().await;
         let mut again = held.is_some();
         loop {
-            let mut session = match held.take() {
-                Some(session) => session,
-                None => self.connect().await?,
+            let (address, mut session) = match held.take() {
+                Some(held) => held,
+                None => self.connect(limit).await?,
             };
-            match self.connector.within(session.request(request, what)).await {
+            match within(limit, session.request(request, what)).await {
                 Ok(answer) => {
-                    *held = Some(session);
+                    *held = Some((address, session));
                     return Ok(Ok(answer));
                 }
                 Err(ConnectError::Refused(Refusal { code, .. })) => {
-                    *held = Some(session);
+                    *held = Some((address, session));
                     return Ok(Err(code));
                 }
-                Err(ConnectError::Io(_)) if again => again = false,
-                Err(error) => return Err(error.into_broker_error(&self.addresses[0])),
+                Err(error) => {
+                    self.turn.fetch_add(1, Ordering::Relaxed);
+                    if !(std::mem::take(&mut again) && matches!(error, ConnectError::Io(_))) {
+                        return Err((address, error));
+                    }
+                }
             }
         }
+    }
+
+    /// As [`Admin::request`], within the scenario's timeout.
+    async fn ask(&self, request: &Request, what: &'static str) -> Result<Result<Vec<u8>, u16>, BrokerError> {
+        self.request(request, what, self.timeout).await.map_err(into_broker_error)
     }
 
     /// The streams of a topic in the order of its partitions: a stream is its own only partition. Empty: the topic does not
@@ -104,9 +125,9 @@ impl Admin {
         if let [StreamLocation { stream, .. }] = &self.locations(&[topic]).await?[..] {
             return Ok(vec![stream.clone()]);
         }
-        match self.request(&Request::partitions(topic), "the partitions").await? {
+        match self.ask(&Request::partitions(topic), "the partitions").await? {
             Ok(rest) => {
-                read_strings(&rest).map_err(|error| ConnectError::from(error).into_broker_error(&self.addresses[0]))
+                read_strings(&rest).map_err(|error| into_broker_error((topic.to_owned(), ConnectError::from(error))))
             }
             Err(code::STREAM_DOES_NOT_EXIST) => Ok(Vec::new()),
             Err(code) => Err(failed(topic, "found", code::name(code))),
@@ -116,43 +137,39 @@ impl Admin {
     /// The locations of streams, without those that do not exist.
     ///
     /// # Errors
-    /// When the server does not respond or refuses.
+    /// When no server responds within the scenario's timeout, or one refuses.
     pub async fn locations(&self, streams: &[&str]) -> Result<Vec<StreamLocation>, BrokerError> {
-        let unreadable = |error: ConnectError| error.into_broker_error(&self.addresses[0]);
-        let rest = match self.request(&Request::metadata(streams), "the metadata").await? {
+        self.locations_within(self.timeout, streams).await.map_err(into_broker_error)
+    }
+
+    /// As [`Admin::locations`], where each step takes `limit` at most.
+    ///
+    /// # Errors
+    /// When no server responds, or one refuses.
+    pub async fn locations_within(&self, limit: Duration, streams: &[&str]) -> Result<Vec<StreamLocation>, Failure> {
+        let what = "the metadata";
+        let unreadable = |error| (String::new(), error);
+        let rest = match self.request(&Request::metadata(streams), what, limit).await? {
             Ok(rest) => rest,
-            Err(code) => return Err(unreadable(ConnectError::Refused(Refusal { what: "the metadata", code }))),
+            Err(code) => return Err(unreadable(ConnectError::Refused(Refusal { what, code }))),
         };
         let metadata = Metadata::read(&rest).map_err(|error| unreadable(error.into()))?;
         let address = |reference: u16| {
             let broker = metadata.brokers.iter().find(|(number, _, _)| *number == reference);
             broker.map(|(_, host, port)| format!("{host}:{port}"))
         };
+        for (reference, _, _) in &metadata.brokers {
+            address(*reference).iter().for_each(|node| self.nodes.learn(node));
+        }
         let exists = metadata.streams.iter().filter(|stream| stream.code != code::STREAM_DOES_NOT_EXIST);
         Ok(exists
             .map(|stream| StreamLocation {
                 stream: stream.name.clone(),
                 leader: address(stream.leader).filter(|_| stream.code == code::OK),
+                replicas: stream.replicas.iter().filter_map(|replica| address(*replica)).collect(),
                 members: stream.replicas.len() + 1,
             })
             .collect())
-    }
-
-    /// The addresses for a stream: first its leader or, in turn, one of the scenario's; then the others, for when the first
-    /// is down.
-    pub fn addresses_for(&self, location: &StreamLocation, turn: usize) -> Vec<String> {
-        let count = self.addresses.len();
-        let mut addresses: Vec<String> =
-            (0..count).map(|number| self.addresses[(turn + number) % count].clone()).collect();
-        if self.connector.options().connect_to == ConnectTo::Leader
-            && let Some(leader) = &location.leader
-        {
-            let aliases = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
-            let leader = aliases.get(leader).unwrap_or(leader).clone();
-            addresses.retain(|address| *address != leader);
-            addresses.insert(0, leader);
-        }
-        addresses
     }
 
     /// Creates those of `topics` that do not exist, waits until all have leaders, and returns the names of those it created.
@@ -177,11 +194,11 @@ impl Admin {
         let name = &topic.name;
         let arguments = self.connector.options().arguments(topic.replication);
         let answer = if topic.partitions == 1 {
-            self.request(&Request::create(name, &arguments), "the stream").await?
+            self.ask(&Request::create(name, &arguments), "the stream").await?
         } else {
             let partitions: Vec<_> =
                 (0..topic.partitions).map(|number| (format!("{name}-{number}"), number.to_string())).collect();
-            self.request(&Request::create_super_stream(name, &partitions, &arguments), "the super stream").await?
+            self.ask(&Request::create_super_stream(name, &partitions, &arguments), "the super stream").await?
         };
         answer.map(drop).map_err(|code| failed(name, "created", code::name(code)))
     }
@@ -212,6 +229,13 @@ impl Admin {
         }
     }
 
+    /// Takes leave of the server.
+    pub async fn close(&self) {
+        if let Some((_, session)) = self.session.lock().await.take() {
+            session.close().await;
+        }
+    }
+
     /// Removes topics by name. Goes on after an error, and returns the first one.
     ///
     /// # Errors
@@ -219,9 +243,9 @@ impl Admin {
     pub async fn remove(&self, names: &[String]) -> Result<(), BrokerError> {
         let mut failure = Ok(());
         for name in names {
-            let removed = match self.request(&Request::delete(name), "the stream").await {
+            let removed = match self.ask(&Request::delete(name), "the stream").await {
                 Ok(Err(code::STREAM_DOES_NOT_EXIST)) => {
-                    self.request(&Request::delete_super_stream(name), "the super stream").await
+                    self.ask(&Request::delete_super_stream(name), "the super stream").await
                 }
                 answer => answer,
             };
@@ -245,6 +269,10 @@ fn agree(wanted: &Topic, found: &[String]) -> Result<(), BrokerError> {
         found: format!("{} partition(s)", found.len()),
         wanted: format!("{} partition(s)", wanted.partitions),
     })
+}
+
+fn into_broker_error((address, error): Failure) -> BrokerError {
+    error.into_broker_error(&address)
 }
 
 fn failed(topic: &str, action: &'static str, reason: String) -> BrokerError {

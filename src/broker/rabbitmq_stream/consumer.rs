@@ -1,227 +1,154 @@
 //! A member of a group: reads its share of a topic's streams.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
-use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::admin::Admin;
 use super::body;
+use super::codec::Malformed;
 use super::codec::chunk::Chunk;
-use super::codec::command::{self, Offset, Request};
-use super::codec::frame::{Frame, decode};
-use super::codec::{Malformed, code};
+use super::codec::code;
+use super::codec::command::Offset;
 use super::config::Body;
-use super::connect::{Connector, Session};
-use super::error::class_of;
 use super::error::{ConnectError, Refusal};
-use super::tail;
-use crate::broker::{BrokerError, Consumer, FailureClass, ReceiveError, Received};
+use super::regain::{Numbered, Place, Regained, Regainer};
+use super::subscriptions::{Subscriptions, other};
+use crate::broker::{BrokerError, Consumer, ReceiveError, Received};
+use crate::net::backoff::Backoff;
 
 /// The longest interval between checks for silence.
 const LONGEST_BEAT: Duration = Duration::from_secs(5);
 
 /// A member of a group on one topic.
 pub struct RabbitmqStreamConsumer {
-    connector: Arc<Connector>,
-    admin: Arc<Admin>,
+    regainer: Arc<Regainer>,
     sources: Vec<Source>,
     connections: Vec<Subscriptions>,
-    /// A connection or a stream was lost: all are opened again together.
-    broken: bool,
+    /// Sources without a subscription.
+    lost: Vec<usize>,
+    /// The attempt to subscribe to lost sources again. The other connections are read meanwhile.
+    regaining: Option<Pin<Box<dyn Future<Output = Regained> + Send>>>,
+    pause: Backoff,
     beat: Interval,
     scratch: Vec<u8>,
 }
 
 /// A stream, and how far it was read.
 struct Source {
-    stream: String,
+    place: Place,
     partition: u32,
-    from: Offset,
-    /// The offset of the next message, once that is known: from then on, new subscriptions begin there.
-    next: Option<u64>,
-}
-
-/// A connection to one node, with the streams it leads.
-struct Subscriptions {
-    session: Session,
-    /// By subscription id.
-    sources: Vec<usize>,
-    heard: Instant,
-    spoke: Instant,
-    /// Why the connection ended.
-    ended: Option<io::Error>,
 }
 
 impl RabbitmqStreamConsumer {
     /// Subscribes to `streams`, each with its partition. What is sent once this has resolved will be received.
     pub(super) async fn subscribe(
-        connector: Arc<Connector>,
-        admin: Arc<Admin>,
+        regainer: Arc<Regainer>,
         streams: Vec<(u32, String)>,
         from: Offset,
     ) -> Result<Self, BrokerError> {
-        let sources: Vec<_> =
-            streams.into_iter().map(|(partition, stream)| Source { stream, partition, from, next: None }).collect();
-        let mut beat = interval(LONGEST_BEAT.min(connector.options().heartbeat / 2));
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (connections, scratch) = (Vec::new(), Vec::new());
-        let mut consumer =
-            RabbitmqStreamConsumer { connector, admin, sources, connections, broken: false, beat, scratch };
-        consumer.connect().await.map_err(|(address, error)| error.into_broker_error(&address))?;
+        let source = |(partition, stream)| Source { place: Place::new(stream, from), partition };
+        let sources: Vec<_> = streams.into_iter().map(source).collect();
+        let mut consumer = RabbitmqStreamConsumer {
+            lost: (0..sources.len()).collect(),
+            sources,
+            connections: Vec::new(),
+            regaining: None,
+            pause: Backoff::RECONNECT,
+            beat: beat(LONGEST_BEAT),
+            scratch: Vec::new(),
+            regainer,
+        };
+        let mut limits = consumer.regainer.first_limits().into_iter().peekable();
+        while let Some(limit) = limits.next().filter(|_| !consumer.lost.is_empty()) {
+            let places = consumer.take_lost();
+            let regained = consumer.regainer.subscribe(places, limit).await;
+            if let Some((address, error)) = consumer.add(regained) {
+                if limits.peek().is_none() || !is_of_one_node(&error) {
+                    return Err(error.into_broker_error(&address));
+                }
+                consumer.pause.wait().await;
+            }
+        }
         Ok(consumer)
     }
 
-    /// Connects to the nodes that lead the streams, and subscribes from where each was read to.
-    async fn connect(&mut self) -> Result<(), (String, ConnectError)> {
-        self.connections.clear();
-        if self.sources.is_empty() {
-            return Ok(());
-        }
-        let names: Vec<&str> = self.sources.iter().map(|source| source.stream.as_str()).collect();
-        let locations = self.admin.locations(&names).await.map_err(|error| {
-            let disagreed = ConnectError::Io(io::Error::other(error.to_string()));
-            (String::new(), disagreed)
-        })?;
-        let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
-        for (number, source) in self.sources.iter().enumerate() {
-            let refused = |code| ConnectError::Refused(Refusal { what: "the subscription", code });
-            let location = locations.iter().find(|location| location.stream == source.stream);
-            let Some(location) = location else {
-                return Err((source.stream.clone(), refused(code::STREAM_DOES_NOT_EXIST)));
-            };
-            let address = self.admin.addresses_for(location, 0).swap_remove(0);
-            match groups.iter_mut().find(|(known, members)| *known == address && members.len() < 256) {
-                Some((_, members)) => members.push(number),
-                None => groups.push((address, vec![number])),
-            }
-        }
-        let mut connections = Vec::with_capacity(groups.len());
-        for (address, sources) in groups {
-            connections.push(self.subscribe_over(&address, sources).await.map_err(|error| (address, error))?);
-        }
-        self.connections = connections;
-        self.broken = false;
-        Ok(())
+    fn take_lost(&mut self) -> Vec<Numbered> {
+        let place = |source: usize| (source, self.sources[source].place.clone());
+        std::mem::take(&mut self.lost).into_iter().map(place).collect()
     }
 
-    async fn subscribe_over(&mut self, address: &str, sources: Vec<usize>) -> Result<Subscriptions, ConnectError> {
-        let mut session = self.connector.connect(address).await?;
-        for number in &sources {
-            let source = &mut self.sources[*number];
-            if source.next.is_none() {
-                source.next = tail::locate(&self.connector, &mut session, &source.stream, source.from).await?;
-            }
+    /// Takes over what was subscribed to. Returns why other sources could not be.
+    fn add(&mut self, regained: Regained) -> Option<(String, ConnectError)> {
+        for (source, place) in regained.subscribed {
+            self.sources[source].place = Place { attempts: 0, tried: BTreeSet::new(), ..place };
         }
-        for (id, number) in sources.iter().enumerate() {
-            let source = &self.sources[*number];
-            let from = source.next.map_or(source.from, Offset::Absolute);
-            // Without credit, no delivery arrives between the responses.
-            let subscribe = Request::subscribe(id as u8, &source.stream, from, 0);
-            self.connector.within(session.request(&subscribe, "the subscription")).await?;
+        for (source, place) in regained.failed {
+            self.sources[source].place = Place { attempts: place.attempts + 1, ..place };
+            self.lost.push(source);
         }
-        for id in 0..sources.len() {
-            command::credit(&mut session.write_buffer.bytes, id as u8, self.connector.options().credit);
+        if !regained.connections.is_empty() {
+            self.connections.extend(regained.connections);
+            let heartbeats = self.connections.iter().filter_map(Subscriptions::heartbeat);
+            self.beat = beat(heartbeats.map(|heartbeat| heartbeat / 2).fold(LONGEST_BEAT, Duration::min));
         }
-        self.connector.within(session.flush()).await?;
-        let now = Instant::now();
-        Ok(Subscriptions { session, sources, heard: now, spoke: now, ended: None })
+        match regained.failure {
+            Some(_) => drop(self.pause.failed()),
+            None => self.pause.succeeded(),
+        }
+        regained.failure
     }
 
-    /// Ends connections that were silent for too long, and sends heartbeats where they are due.
-    fn check_heartbeats(&mut self) -> Result<(), ReceiveError> {
-        for Subscriptions { session, heard, spoke, .. } in &mut self.connections {
-            let Some(heartbeat) = session.heartbeat else { continue };
-            if heard.elapsed() > 2 * heartbeat {
-                self.broken = true;
-                return Err(lost(format!("no sign of life for {:?}", heard.elapsed())));
-            }
-            if spoke.elapsed() >= heartbeat / 2 {
-                command::heartbeat(&mut session.write_buffer.bytes);
-                *spoke = Instant::now();
-            }
+    /// Begins to subscribe again to what was lost, unless that is under way.
+    fn regain(&mut self) {
+        if self.regaining.is_none() && !self.lost.is_empty() {
+            let places = self.take_lost();
+            let attempt = places.iter().map(|(_, place)| place.attempts).max().unwrap_or(0);
+            let (regainer, pause) = (self.regainer.clone(), self.pause);
+            self.regaining = Some(Box::pin(async move {
+                pause.wait().await;
+                regainer.subscribe(places, regainer.limit(attempt)).await
+            }));
         }
-        Ok(())
+    }
+
+    /// Resolves when a connection has something to take, or with the end of the attempt to regain others.
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Regained>> {
+        if let Some(regaining) = &mut self.regaining
+            && let Poll::Ready(regained) = regaining.as_mut().poll(context)
+        {
+            self.regaining = None;
+            return Poll::Ready(Some(regained));
+        }
+        while self.beat.poll_tick(context).is_ready() {
+            self.connections.iter_mut().for_each(Subscriptions::check_heartbeat);
+        }
+        // Polls all, so that each registers the waker.
+        let mut filled = false;
+        for connection in &mut self.connections {
+            filled |= connection.poll_fill(context).is_ready();
+        }
+        if filled { Poll::Ready(None) } else { Poll::Pending }
     }
 }
 
-impl Subscriptions {
-    /// Resolves when data has arrived or the connection has ended. Writes pending bytes meanwhile.
-    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
-        if write_buffer.unwritten() > 0
-            && transport.poll_writable(context).is_ready()
-            && let Err(error) = write_buffer.flush(transport)
-        {
-            self.ended = Some(error);
-            return Poll::Ready(());
-        }
-        loop {
-            let filled = ready!(transport.poll_readable(context)).and_then(|()| read_buffer.fill(transport));
-            match filled {
-                // Not readable after all: the next poll registers the waker again.
-                Ok(0) => {}
-                Ok(_) => {
-                    self.heard = Instant::now();
-                    return Poll::Ready(());
-                }
-                Err(error) => {
-                    self.ended = Some(error);
-                    return Poll::Ready(());
-                }
-            }
-        }
-    }
+fn beat(period: Duration) -> Interval {
+    let mut beat = interval(period);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    beat
+}
 
-    /// Whether [`Subscriptions::take`] has something to do.
-    fn is_filled(&self) -> bool {
-        self.ended.is_some() || !matches!(self.session.read_buffer.has_next(decode), Ok(false))
-    }
-
-    /// Hands over the messages that have arrived.
-    fn take(
-        &mut self,
-        sources: &mut [Source],
-        scratch: &mut Vec<u8>,
-        body: Body,
-        taken: &mut usize,
-        each: &mut impl FnMut(Received<'_>),
-    ) -> Result<(), ReceiveError> {
-        let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
-        while let Some(frame) = read_buffer.next(decode).map_err(|error| other(error.to_string()))? {
-            match frame {
-                Frame::Deliver { subscription, chunk } => {
-                    let number = self.sources.get(usize::from(subscription));
-                    let Some(source) = number.and_then(|number| sources.get_mut(*number)) else { continue };
-                    command::credit(&mut write_buffer.bytes, subscription, 1);
-                    let delivered = source.deliver(chunk, scratch, body, taken, each);
-                    delivered.map_err(|error| other(format!("{}: {error}", source.stream)))?;
-                }
-                Frame::MetadataUpdate { code, stream } => {
-                    let message = format!("{stream}: {}", code::name(code));
-                    return Err(ReceiveError { class: class_of(code), message });
-                }
-                Frame::Credit { code, subscription } => {
-                    let message = format!("credit for subscription {subscription}: {}", code::name(code));
-                    return Err(ReceiveError { class: class_of(code), message });
-                }
-                Frame::Close { code, reason, .. } => {
-                    return Err(lost(format!("the server closes it: {} ({reason})", code::name(code))));
-                }
-                _ => {}
-            }
-        }
-        if let Some(error) = self.ended.take() {
-            return Err(lost(error.to_string()));
-        }
-        if write_buffer.unwritten() > 0 {
-            self.spoke = Instant::now();
-            write_buffer.flush(transport).map_err(|error| lost(error.to_string()))?;
-        }
-        Ok(())
+/// Whether another node may answer differently.
+fn is_of_one_node(error: &ConnectError) -> bool {
+    match error {
+        ConnectError::Io(_) | ConnectError::Timeout(_) => true,
+        ConnectError::Refused(Refusal { code, .. }) => *code == code::STREAM_NOT_AVAILABLE,
+        ConnectError::Malformed(_) | ConnectError::Incompatible(_) => false,
     }
 }
 
@@ -235,11 +162,12 @@ impl Source {
         each: &mut impl FnMut(Received<'_>),
     ) -> Result<(), Malformed> {
         let chunk = Chunk::parse(chunk)?;
+        let end = chunk.next_offset()?;
         if !chunk.is_intact() {
             return Err(Malformed::Senseless { what: "chunk's checksum" });
         }
         // A chunk is delivered whole, also when the subscription begins within it.
-        let begin = match (self.next, self.from) {
+        let begin = match (self.place.next, self.place.from) {
             (Some(next), _) | (None, Offset::Absolute(next)) => next,
             _ => 0,
         };
@@ -257,55 +185,46 @@ impl Source {
             });
             *taken += 1;
         })?;
-        self.next = Some(begin.max(chunk.first_offset + u64::from(chunk.records)));
+        self.place.next = Some(begin.max(end));
         Ok(())
     }
 }
 
 impl Consumer for RabbitmqStreamConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
-        if self.broken {
-            self.connect().await.map_err(|(address, error)| ReceiveError {
-                class: error.class(),
-                message: format!("{address}: {error}"),
-            })?;
-        }
         while !self.connections.iter().any(Subscriptions::is_filled) {
-            let connections = &mut self.connections;
-            let filled = poll_fn(|context| {
-                // Polls all, so that each registers the waker.
-                let mut filled = false;
-                for connection in connections.iter_mut() {
-                    filled |= connection.poll_fill(context).is_ready();
-                }
-                if filled { Poll::Ready(()) } else { Poll::Pending }
-            });
-            tokio::select! {
-                () = filled => {}
-                _ = self.beat.tick() => self.check_heartbeats()?,
+            self.regain();
+            if let Some(regained) = poll_fn(|context| self.poll_event(context)).await
+                && let Some((address, error)) = self.add(regained)
+            {
+                return Err(ReceiveError { class: error.class(), message: format!("{address}: {error}") });
             }
         }
         Ok(())
     }
 
     fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        let body = self.connector.options().body;
+        let body = self.regainer.options().body;
         let mut taken = 0;
-        for connection in &mut self.connections {
-            let took = connection.take(&mut self.sources, &mut self.scratch, body, &mut taken, &mut each);
+        for number in 0..self.connections.len() {
+            let (sources, scratch) = (&mut self.sources, &mut self.scratch);
+            let took = self.connections[number].take(|source, chunk| {
+                let source = &mut sources[source];
+                let delivered = source.deliver(chunk, scratch, body, &mut taken, &mut each);
+                delivered.map_err(|error| other(format!("{}: {error}", source.place.stream)))
+            });
             if let Err(error) = took {
-                self.broken = true;
+                let mut connection = self.connections.swap_remove(number);
+                self.lost.append(&mut connection.sources);
+                // It may still be alive: one of its streams may be lost only.
+                tokio::spawn(connection.close());
                 return Err(error);
             }
         }
         Ok(taken)
     }
-}
 
-fn lost(message: String) -> ReceiveError {
-    ReceiveError { class: FailureClass::ConnectionLost, message }
-}
-
-fn other(message: String) -> ReceiveError {
-    ReceiveError { class: FailureClass::Other, message }
+    async fn close(self) {
+        join_all(self.connections.into_iter().map(Subscriptions::close)).await;
+    }
 }

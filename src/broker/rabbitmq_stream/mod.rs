@@ -1,11 +1,13 @@
 //! RabbitMQ's streams, over a protocol module of our own.
 //!
 //! - `config`: the `[broker.rabbitmq-stream]` table.
-//! - `admin`: streams, created, found and removed, and their leaders.
-//! - `connection`, `pending`, `producer`: publishing connections, their messages in flight, and the producers that share them.
-//! - `consumer`, `tail`: a member of a group, and the offsets it begins at.
+//! - `admin`, `nodes`: streams, created, found and removed; their leaders, and the addresses of nodes.
+//! - `connection`, `pending`, `pool`: publishing connections, their messages in flight, and the routes to streams.
+//! - `producer`, `lanes`, `sub_entries`: producers, the publishers they share, and messages that are one entry.
+//! - `consumer`, `subscriptions`, `regain`, `tail`: a member of a group, its connections, how it gets them back, and the offsets it
+//!   begins at.
 //! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], `body`: the content of a message.
-//! - `connect`: opens connections.
+//! - `connect`, `inbox`: opens connections, and reads them.
 //! - `error`: the protocol's errors and their classes; `routing`: the stream of a key.
 //!
 //! A topic of one partition is a stream, one of several a super stream. Publishing connections go to the nodes that lead
@@ -21,9 +23,16 @@ mod connect;
 mod connection;
 mod consumer;
 mod error;
+mod inbox;
+mod lanes;
+mod nodes;
 mod pending;
+mod pool;
 mod producer;
+mod regain;
 mod routing;
+mod sub_entries;
+mod subscriptions;
 mod tail;
 
 use std::collections::BTreeMap;
@@ -33,16 +42,17 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use self::admin::{Admin, StreamLocation};
+use self::admin::Admin;
 use self::body::Writer;
 use self::codec::command::Offset;
 pub use self::config::RabbitmqStreamOptions;
 use self::connect::Connector;
-use self::connection::{Connection, Publishing};
 use self::consumer::RabbitmqStreamConsumer;
-use self::producer::{RabbitmqStreamProducer, StreamPublisher};
+use self::nodes::{Nodes, StreamLocation};
+use self::pool::Pool;
+use self::producer::RabbitmqStreamProducer;
+use self::regain::Regainer;
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
-use crate::measure::Acks;
 use crate::scenario::{Capabilities, Descriptor, SaslMechanism, StartFrom};
 
 const KIND: &str = "rabbitmq-stream";
@@ -51,11 +61,9 @@ const KIND: &str = "rabbitmq-stream";
 pub struct RabbitmqStreamBroker {
     connector: Arc<Connector>,
     admin: Arc<Admin>,
+    nodes: Arc<Nodes>,
     writer: Arc<Writer>,
-    acks: Acks,
-    /// To each node.
-    connections_wanted: usize,
-    connections: Mutex<BTreeMap<(String, usize), Arc<Connection>>>,
+    pool: Arc<Pool>,
     topics: Mutex<BTreeMap<String, Arc<Vec<StreamLocation>>>>,
     version: String,
     timeout: Duration,
@@ -80,7 +88,7 @@ impl Broker for RabbitmqStreamBroker {
             properties: false,
             offsets: false,
         },
-        check_options: |options| options.try_into::<RabbitmqStreamOptions>().map(drop),
+        check_options: |options| options.try_into::<RabbitmqStreamOptions>()?.check().map_err(serde::de::Error::custom),
     };
 
     type Producer = RabbitmqStreamProducer;
@@ -92,15 +100,16 @@ impl Broker for RabbitmqStreamBroker {
             setup.config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
         let writer = Arc::new(Writer::new(options.body, &setup.headers).map_err(refused)?);
         let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
-        let admin = Arc::new(Admin::new(connector.clone(), setup.config.addresses.clone(), setup.timeout));
+        let nodes = Arc::new(Nodes::new(setup.config.addresses.clone(), options.connect_to));
+        let admin = Arc::new(Admin::new(connector.clone(), nodes.clone(), setup.timeout));
         let server = admin.reach().await?;
+        let pool = Pool::start(connector.clone(), admin.clone(), nodes.clone(), setup.acks, setup.config.connections);
         Ok(RabbitmqStreamBroker {
             connector,
             admin,
+            nodes,
             writer,
-            acks: setup.acks,
-            connections_wanted: setup.config.connections,
-            connections: Mutex::default(),
+            pool,
             topics: Mutex::default(),
             version: server.version,
             timeout: setup.timeout,
@@ -112,19 +121,13 @@ impl Broker for RabbitmqStreamBroker {
     }
 
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<RabbitmqStreamProducer, BrokerError> {
-        let mut partitions = Vec::with_capacity(topic.partitions as usize);
+        let mut routes = Vec::with_capacity(topic.partitions as usize);
         for location in self.locations(topic).await?.iter() {
-            let connection = self.connection(location, producer_index % self.connections_wanted).await?;
-            let publisher = connection.publisher(&location.stream).await.map_err(|error| BrokerError::Topic {
-                topic: topic.name.clone(),
-                action: "published to",
-                reason: error.to_string(),
-            })?;
-            partitions.push(StreamPublisher { connection, publisher });
+            routes.push(self.pool.route(location, producer_index).await?);
         }
         let options = self.connector.options();
         let sub_entries = options.sub_entry.map(|messages| (messages, options.compression));
-        Ok(RabbitmqStreamProducer::new(partitions, self.writer.clone(), sub_entries, options.reconnect, producer_index))
+        Ok(RabbitmqStreamProducer::new(routes, self.writer.clone(), sub_entries, options.reconnect, producer_index))
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<RabbitmqStreamConsumer, BrokerError> {
@@ -139,7 +142,8 @@ impl Broker for RabbitmqStreamBroker {
             .filter(|(number, _)| number % subscription.members == subscription.member)
             .map(|(number, location)| (number as u32, location.stream.clone()));
         let streams = streams.collect();
-        RabbitmqStreamConsumer::subscribe(self.connector.clone(), self.admin.clone(), streams, from).await
+        let regainer = Regainer::new(self.connector.clone(), self.admin.clone(), self.nodes.clone());
+        RabbitmqStreamConsumer::subscribe(regainer, streams, from).await
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -152,23 +156,22 @@ impl Broker for RabbitmqStreamBroker {
 
     fn telemetry(&self) -> Telemetry {
         let mut telemetry = Telemetry::default();
-        // The lock is held only while connections are opened, before there is any telemetry.
-        if let Ok(connections) = self.connections.try_lock() {
-            for connection in connections.values() {
-                let (queue_full_ns, messages) = connection.take_telemetry();
-                telemetry.queue_full_ns += queue_full_ns;
-                *telemetry.queue_messages.get_or_insert(0) += messages;
-            }
+        for connection in self.pool.connections() {
+            let (queue_full_ns, messages) = connection.take_telemetry();
+            telemetry.queue_full_ns += queue_full_ns;
+            *telemetry.queue_messages.get_or_insert(0) += messages;
         }
         telemetry
     }
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
-        self.connections.into_inner().into_values().for_each(|connection| connection.end());
-        timeout(self.timeout, self.admin.remove(&created)).await.unwrap_or_else(|_| {
+        self.pool.close().await;
+        let removed = timeout(self.timeout, self.admin.remove(&created)).await.unwrap_or_else(|_| {
             let reason = format!("streams were not removed within {:?}", self.timeout);
             Err(BrokerError::Client { broker: KIND, reason })
-        })
+        });
+        self.admin.close().await;
+        removed
     }
 }
 
@@ -191,25 +194,5 @@ impl RabbitmqStreamBroker {
         let locations = Arc::new(locations);
         topics.insert(topic.name.clone(), locations.clone());
         Ok(locations)
-    }
-
-    /// The connection of that number to the node that leads a stream.
-    async fn connection(&self, location: &StreamLocation, number: usize) -> Result<Arc<Connection>, BrokerError> {
-        let addresses = self.admin.addresses_for(location, number);
-        let key = (addresses[0].clone(), number);
-        let mut connections = self.connections.lock().await;
-        if let Some(connection) = connections.get(&key) {
-            return Ok(connection.clone());
-        }
-        let session =
-            self.connector.connect(&addresses[0]).await.map_err(|error| error.into_broker_error(&addresses[0]))?;
-        let reference = self.connector.options().publisher.as_ref().map(|name| match self.connections_wanted {
-            1 => name.clone(),
-            _ => format!("{name}-{number}"),
-        });
-        let connection = Publishing::start(addresses, reference, session, self.connector.clone(), self.acks.recorder());
-        let connection = Arc::new(connection);
-        connections.insert(key, connection.clone());
-        Ok(connection)
     }
 }

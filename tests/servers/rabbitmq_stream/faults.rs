@@ -1,5 +1,6 @@
 //! Servers that misbehave, refuse, die, come back or take a stream away: the run ends in time, and the ledger balances.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use brokermark::broker::FailureClass;
@@ -19,7 +20,7 @@ fn confirms_of_strangers_twice_in_any_order_and_in_pieces_settle_each_message_on
         let late = [confirm(&backwards), confirm(first), confirm(first), confirm(&[])].concat();
         // A frame that comes in two pieces.
         let (head, tail) = late.split_at(17);
-        Reaction { frames: vec![confirm(&[1 << 40]), head.to_vec(), tail.to_vec()], hang_up: false }
+        Reaction { frames: vec![confirm(&[1 << 40]), head.to_vec(), tail.to_vec()], ..Reaction::default() }
     });
     let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), "")));
     assert_acknowledged(&record, 1000);
@@ -31,7 +32,7 @@ fn refusals_of_messages_are_counted_by_class() {
         let ids = published.ids;
         Reaction {
             frames: vec![error(&ids[..2], 0x02), error(&ids[2..3], 0x10), error(&ids[3..4], 0x0f), confirm(&ids[4..])],
-            hang_up: false,
+            ..Reaction::default()
         }
     });
     let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), "")));
@@ -53,6 +54,7 @@ fn a_server_that_hangs_up_is_connected_to_again() {
                 1 => Vec::new(),
                 _ => vec![confirm(&published.ids)],
             },
+            ..Reaction::default()
         });
         let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), options)));
         assert_balanced(&record);
@@ -74,7 +76,7 @@ fn a_stream_whose_leader_is_gone_is_published_to_again() {
                 0 => vec![error(&published.ids, 0x12)],
                 _ => vec![confirm(&published.ids)],
             },
-            hang_up: false,
+            ..Reaction::default()
         });
         let topology = "[topology]\nname = \"leaderless\"\nkeep = true\n";
         let load = format!("{topology}{BATCHES}[run]\nmessages = 1000\n");
@@ -91,7 +93,7 @@ fn a_stream_whose_leader_is_gone_is_published_to_again() {
 fn a_server_without_a_heartbeat_is_given_up() {
     let server = Scripted::start(1, |published| Reaction {
         frames: if published.connection == 0 { Vec::new() } else { vec![confirm(&published.ids)] },
-        hang_up: false,
+        ..Reaction::default()
     });
     let record = record_of(&format!("{}{BATCHES}[run]\nmessages = 1000\n", broker(server.address(), "")));
     assert_balanced(&record);
@@ -101,13 +103,37 @@ fn a_server_without_a_heartbeat_is_given_up() {
 
 #[test]
 fn a_server_that_confirms_nothing_leaves_messages_unresolved_in_time() {
-    let server = Scripted::start(0, |_| Reaction { frames: Vec::new(), hang_up: false });
+    let server = Scripted::start(0, |_| Reaction { frames: Vec::new(), ..Reaction::default() });
     let run = "[run]\nduration = \"1s\"\ndrain_deadline = \"1s\"\n";
     let ended = Bench::new(&format!("{}{BATCHES}{run}", broker(server.address(), ""))).run(&[]);
     let record = ended.record();
     assert_balanced(&record);
     assert_eq!((record.counts.attempted, record.counts.unresolved), (20, 20));
     assert!(ended.took < Duration::from_secs(20), "{:?}", ended.took);
+}
+
+#[test]
+fn a_message_without_a_confirmation_in_time_fails_and_a_late_one_is_ignored() {
+    let late = Mutex::new(Vec::new());
+    let server = Scripted::start(0, move |published| {
+        let mut late = late.lock().unwrap();
+        // The first frame is confirmed when its messages have failed and others follow in their place.
+        let frames = match published.ids.first() {
+            Some(1) => {
+                late.extend(published.ids);
+                Vec::new()
+            }
+            _ => vec![confirm(&std::mem::take(&mut *late)), confirm(&published.ids)],
+        };
+        Reaction { frames, ..Reaction::default() }
+    });
+    // One batch at a time.
+    let load = BATCHES.replace("in_flight = 20", "in_flight = 10");
+    let scenario = broker(server.address(), "confirm_timeout = \"200ms\"");
+    let record = record_of(&format!("{scenario}{load}[run]\nmessages = 1000\n"));
+    assert_balanced(&record);
+    assert_eq!((record.counts.acknowledged, record.counts.failed), (990, 10));
+    assert_eq!(failed(&record, FailureClass::Timeout), 10, "{:?}", record.errors);
 }
 
 #[test]

@@ -3,9 +3,12 @@
 
 mod clients;
 mod faults;
+mod leaders;
+mod manners;
 mod places;
 
 use crate::harness::rabbitmq;
+use crate::harness::scripted_rabbitmq::{Published, Reaction, confirm_of};
 use crate::harness::server::variable;
 use crate::harness::{Bench, assert_acknowledged, assert_balanced, assert_delivered, record_of, records_of};
 use brokermark::broker::FailureClass;
@@ -22,6 +25,11 @@ fn real(options: &str) -> String {
 }
 
 const BATCHES: &str = "[producers]\nin_flight = 20\nbatch = 10\n[payload]\nkind = \"zeros\"\nsize = \"50B\"\n";
+
+/// The reaction of a server that takes everything.
+fn confirmed(published: Published) -> Reaction {
+    Reaction { frames: vec![confirm_of(published.publisher, &published.ids)], ..Reaction::default() }
+}
 
 fn failed(record: &Record, class: FailureClass) -> u64 {
     record.errors.iter().filter(|error| error.class == class).map(|error| error.count).sum()

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use brokermark::record::Record;
 
-use super::{BATCHES, broker, real, refused};
+use super::{BATCHES, broker, confirmed, real, refused};
 use crate::harness::rabbitmq::{self, Detour, Stranger};
-use crate::harness::scripted_rabbitmq::{Reaction, Scripted, confirm};
-use crate::harness::{Bench, assert_acknowledged, assert_balanced, assert_delivered, eventually, record_of};
+use crate::harness::scripted_rabbitmq::Scripted;
+use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_balanced, assert_delivered, eventually, record_of};
 
 /// A stream that outlives runs, until the test ends.
 struct Stream {
@@ -72,10 +72,14 @@ fn real_consumers_begin_at_the_configured_offset() {
 #[test]
 fn a_place_that_moves_is_asked_for_once() {
     for start in ["next", "last"] {
-        let server = Scripted::start(0, |published| Reaction { frames: vec![confirm(&published.ids)], hang_up: false });
+        let server = Scripted::start(0, confirmed);
         let scenario = broker(server.address(), &format!("start = \"{start}\""));
         let run = "[topology]\nname = \"moving\"\nkeep = true\n[consumers]\n[run]\nduration = \"2s\"\ndrain_deadline = \"1s\"\n";
-        let record = Bench::new(&format!("{scenario}{BATCHES}{run}")).run(&[]).record();
+        let bench = Bench::new(&format!("{scenario}{BATCHES}{run}"));
+        let running = bench.start(&[]);
+        eventually("the consumer has subscribed", || server.has_given_credit());
+        server.hang_up_on_subscribers();
+        let record = running.finish(PATIENCE).record();
         assert_eq!(record.receive_errors.len(), 1, "{:?}", record.receive_errors);
         // The stream is empty, so that both mean offset 0, which a new subscription keeps to.
         assert_eq!(server.subscriptions(), [(4, 0), (4, 0)], "{start}");

@@ -177,6 +177,9 @@ pub struct Space(Vec<rd::rd_kafka_message_t>);
 // SAFETY: its pointers are only used within one call of `hand_over`, which overwrites them first.
 unsafe impl Send for Space {}
 
+// A send tag's word is as long as a pointer.
+const _: () = assert!(size_of::<*mut c_void>() >= size_of::<u64>());
+
 fn message(outgoing: &Outgoing<'_>) -> rd::rd_kafka_message_t {
     let (key, key_len) = outgoing.key.map_or((ptr::null(), 0), |key| (key.as_ptr(), key.len()));
     rd::rd_kafka_message_t {

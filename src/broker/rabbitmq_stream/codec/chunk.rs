@@ -51,6 +51,15 @@ impl<'a> Chunk<'a> {
         Ok(Chunk { kind, entries, records, timestamp, first_offset, checksum, data: reader.bytes(length as usize)? })
     }
 
+    /// The offset behind its last message.
+    ///
+    /// # Errors
+    /// When there is no such number.
+    pub fn next_offset(&self) -> Result<u64, Malformed> {
+        let next = self.first_offset.checked_add(u64::from(self.records));
+        next.ok_or(Malformed::Senseless { what: "chunk's offset" })
+    }
+
     /// Whether the messages are those that the server wrote (CRC-32, as zlib's).
     pub fn is_intact(&self) -> bool {
         crc32fast::hash(self.data) == self.checksum
@@ -168,6 +177,16 @@ mod tests {
                 assert_eq!(message.properties.unwrap().message_id, Some(Value::String(&id)), "{compression}");
             }
         }
+    }
+
+    #[test]
+    fn an_offset_beyond_all_numbers_is_refused() {
+        let mut bytes = chunk(1, &[0, 0, 0, 1, b'a']);
+        bytes[4..8].copy_from_slice(&2u32.to_be_bytes());
+        bytes[24..32].copy_from_slice(&(u64::MAX - 2).to_be_bytes());
+        assert_eq!(Chunk::parse(&bytes).unwrap().next_offset(), Ok(u64::MAX));
+        bytes[24..32].copy_from_slice(&(u64::MAX - 1).to_be_bytes());
+        assert!(Chunk::parse(&bytes).unwrap().next_offset().is_err());
     }
 
     #[test]

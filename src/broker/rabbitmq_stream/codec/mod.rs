@@ -69,6 +69,7 @@ pub mod code {
     pub const VIRTUAL_HOST_ACCESS_FAILURE: u16 = 0x0c;
     pub const FRAME_TOO_LARGE: u16 = 0x0e;
     pub const ACCESS_REFUSED: u16 = 0x10;
+    pub const PRECONDITION_FAILED: u16 = 0x11;
     pub const PUBLISHER_DOES_NOT_EXIST: u16 = 0x12;
 
     /// In the words of the protocol's reference.
@@ -92,7 +93,7 @@ pub mod code {
             FRAME_TOO_LARGE => "frame too large",
             0x0f => "internal error",
             ACCESS_REFUSED => "access refused",
-            0x11 => "precondition failed",
+            PRECONDITION_FAILED => "precondition failed",
             PUBLISHER_DOES_NOT_EXIST => "publisher does not exist",
             0x13 => "no offset",
             _ => return format!("code {code}"),

@@ -2,25 +2,28 @@
 //!
 //! Producers that write to the same stream over the same connection share one publisher: their messages have ids from one
 //! sequence. So a connection is limited to 256 streams, and not to 256 producers.
+//!
+//! A connection that is lost stays lost. It reports its publishers, which are then declared on another one.
 
 mod protocol;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::codec::command::Request;
 use super::codec::{Reader, code};
-use super::connect::Connector;
+use super::connect::{FAREWELL, LEAVE};
 use super::error::{ConnectError, Refusal, class_of};
 use super::pending::{Pending, Settled};
 use crate::broker::{FailureClass, SubmitError};
-use crate::measure::AckRecorder;
-use crate::net::backoff::Backoff;
-use crate::net::session::{Lost, PublishingConnection, Served, Session};
+use crate::measure::{AckRecorder, Clock};
+use crate::net::connect::within;
+use crate::net::session::{Lost, Protocol, PublishingConnection, Served, Session};
 
 /// The protocol numbers publishers in one byte.
 const MOST_PUBLISHERS: usize = 256;
@@ -33,12 +36,25 @@ pub type PublisherLost = Lost<SubmitError>;
 
 /// What a publishing connection needs to know.
 pub struct Publishing {
-    /// Tried in turn when the connection is lost. The first is the node of the streams' leaders.
-    addresses: Vec<String>,
+    /// The node's.
+    pub address: String,
+    /// Of the connections to the node, which this is.
+    pub number: usize,
     /// The publishers' name on this connection, if they have one.
-    reference: Option<String>,
-    connector: Arc<Connector>,
-    recorder: AckRecorder,
+    pub reference: Option<String>,
+    pub recorder: AckRecorder,
+    pub clock: Clock,
+    /// How long messages may be without a confirmation.
+    pub confirm_timeout: Option<Duration>,
+    /// Where publishers are reported that were lost.
+    pub lost: UnboundedSender<LostPublishers>,
+}
+
+/// Publishers that must be declared again.
+pub struct LostPublishers {
+    /// Of the connection.
+    pub number: usize,
+    pub streams: Vec<String>,
 }
 
 /// What the connection's lock protects.
@@ -69,6 +85,14 @@ pub struct Writing<'a> {
     pub state: &'a mut State,
 }
 
+impl State {
+    /// Why a publisher cannot be written to.
+    #[inline]
+    pub fn lost(&self, publisher: u8) -> Option<&PublisherLost> {
+        self.publishers[usize::from(publisher)].lost.as_ref()
+    }
+}
+
 impl Writing<'_> {
     /// Largest frame that the server accepts.
     #[inline]
@@ -87,27 +111,14 @@ impl Writing<'_> {
     pub fn taken(&mut self, messages: usize) {
         self.state.pending += messages;
     }
-
-    /// Why a publisher cannot be written to.
-    #[inline]
-    pub fn lost(&self, publisher: u8) -> Option<&PublisherLost> {
-        self.state.publishers[usize::from(publisher)].lost.as_ref()
-    }
 }
 
 impl Publishing {
-    /// Takes over a session. `addresses` begin with its own.
-    pub fn start(
-        addresses: Vec<String>,
-        reference: Option<String>,
-        session: super::connect::Session,
-        connector: Arc<Connector>,
-        recorder: AckRecorder,
-    ) -> Connection {
+    /// Takes over a session.
+    pub fn start(self, session: super::connect::Session) -> Connection {
         let super::connect::Session { transport, read_buffer, write_buffer, frame_max, heartbeat, .. } = session;
         let served = Served { transport: Arc::new(transport), read_buffer, heartbeat };
-        let publishing = Publishing { addresses, reference, connector, recorder };
-        PublishingConnection::start(publishing, State { frame_max, ..State::default() }, served, write_buffer)
+        PublishingConnection::start(self, State { frame_max, ..State::default() }, served, write_buffer)
     }
 }
 
@@ -117,27 +128,65 @@ impl Connection {
         self.session().state().protocol.frame_max
     }
 
-    /// The publisher of a stream, declared if it is new.
+    /// Declares the publisher of a stream, within `limit`. Its ids follow `last` and those that the server has.
     ///
     /// # Errors
     /// When the server refuses, or the connection is lost.
-    pub async fn publisher(&self, stream: &str) -> Result<u8, ConnectError> {
+    pub async fn publisher(&self, stream: &str, last: u64, limit: Duration) -> Result<u8, ConnectError> {
         let session = self.session();
-        let number = {
+        let known = {
             let publishers = &mut session.state().protocol.publishers;
-            if let Some(number) = publishers.iter().position(|publisher| publisher.stream == stream) {
-                return Ok(number as u8);
-            }
-            if publishers.len() == MOST_PUBLISHERS {
+            let known = publishers.iter().position(|publisher| publisher.stream == stream);
+            if known.is_none() && publishers.len() == MOST_PUBLISHERS {
                 return Err(ConnectError::Incompatible(format!(
                     "a connection can publish to {MOST_PUBLISHERS} streams at most: set `broker.connections` higher"
                 )));
             }
-            publishers.push(Publisher::undeclared(stream));
-            (publishers.len() - 1) as u8
+            known.ok_or_else(|| {
+                publishers.push(Publisher::undeclared(stream));
+                publishers.len() - 1
+            })
         };
-        session.protocol.connector.within(session.declare(number)).await?;
-        Ok(number)
+        let (Ok(number) | Err(number)) = known;
+        match within(limit, session.declare(number as u8, last)).await {
+            // The response to an earlier request came too late.
+            Err(ConnectError::Refused(Refusal { code: code::PRECONDITION_FAILED, .. })) if known.is_ok() => {
+                session.declared(number as u8, last);
+            }
+            declared => declared?,
+        }
+        Ok(number as u8)
+    }
+
+    /// Abandons the messages in flight, takes leave of the server, and closes the connection.
+    pub async fn close(&self) {
+        let session = self.session();
+        drop(Publishing::take_pending(&mut session.state().protocol));
+        // A server that does not respond is left without a word.
+        let _ = within(FAREWELL, session.request(&Request::close(LEAVE), "the end")).await;
+        self.end();
+    }
+
+    /// Whether messages can be published.
+    pub fn has_publisher(&self, publisher: u8) -> bool {
+        let state = self.session().state();
+        state.transport.is_some() && state.protocol.publishers[usize::from(publisher)].lost.is_none()
+    }
+
+    /// The last id that a publisher has given to a message.
+    pub fn last_id(&self, publisher: u8) -> u64 {
+        self.session().state().protocol.publishers[usize::from(publisher)].pending.next_id().saturating_sub(1)
+    }
+
+    /// The publisher's stream does not exist any more.
+    pub fn abandon(&self, publisher: u8, code: u16) {
+        let mut state = self.session().state();
+        let publisher = &mut state.protocol.publishers[usize::from(publisher)];
+        let unavailable = publisher.unavailable(code);
+        let since = publisher.lost.as_ref().map_or(unavailable.since, |lost| lost.since);
+        publisher.lost = Some(Lost { since, is_final: true, ..unavailable });
+        drop(state);
+        self.session().notify_capacity();
     }
 }
 
@@ -149,14 +198,14 @@ impl Publisher {
         Publisher { stream: stream.to_owned(), pending: Pending::default(), lost: Some(lost) }
     }
 
-    /// The server removed the publisher: its messages fail. Returns whether it was declared until now.
-    fn lose(&mut self, code: u16, settled: &mut Vec<Settled>) -> bool {
+    /// The server removed the publisher: its messages fail. Returns its stream, if it was declared until now.
+    fn lose(&mut self, code: u16, settled: &mut Vec<Settled>) -> Option<String> {
         self.pending.settle_all(code, settled);
-        let was_declared = self.lost.is_none();
-        if was_declared {
-            self.lost = Some(self.unavailable(code));
+        if self.lost.is_some() {
+            return None;
         }
-        was_declared
+        self.lost = Some(self.unavailable(code));
+        Some(self.stream.clone())
     }
 
     fn unavailable(&self, code: u16) -> PublisherLost {
@@ -191,19 +240,19 @@ impl Session<Publishing> {
         }
     }
 
-    /// Declares a publisher, whose ids go on after those that the server already has.
-    async fn declare(&self, number: u8) -> Result<(), ConnectError> {
+    /// Declares a publisher. Its ids follow `last` and those that the server has.
+    async fn declare(&self, number: u8, last: u64) -> Result<(), ConnectError> {
         let stream = self.state().protocol.publishers[usize::from(number)].stream.clone();
         let reference = self.protocol.reference.as_deref().unwrap_or_default();
         self.request(&Request::declare_publisher(number, reference, &stream), "the publisher").await?;
-        let last = match reference {
+        let stored = match reference {
             "" => 0,
             reference => {
                 let query = Request::query_publisher_sequence(reference, &stream);
                 Reader::new(&self.request(&query, "the publisher's sequence").await?, "sequence").u64()?
             }
         };
-        self.declared(number, last);
+        self.declared(number, stored.max(last));
         Ok(())
     }
 
@@ -215,35 +264,12 @@ impl Session<Publishing> {
         drop(state);
         self.notify_capacity();
     }
-}
 
-/// Declares a publisher again whose stream was not available, until that succeeds or the stream turns out to be deleted.
-async fn declare_again(session: Arc<Session<Publishing>>, number: u8) {
-    let mut backoff = Backoff::RECONNECT;
-    loop {
-        backoff.pause().await;
-        {
-            let state = session.state();
-            // Another task may have declared it.
-            if state.ended || state.protocol.publishers[usize::from(number)].lost.is_none() {
-                return;
-            }
-        }
-        match session.protocol.connector.within(session.declare(number)).await {
-            Ok(()) => return,
-            Err(ConnectError::Refused(Refusal { code: code @ code::STREAM_DOES_NOT_EXIST, .. })) => {
-                let mut state = session.state();
-                let publisher = &mut state.protocol.publishers[usize::from(number)];
-                let unavailable = publisher.unavailable(code);
-                let since = publisher.lost.as_ref().map_or(unavailable.since, |lost| lost.since);
-                publisher.lost = Some(Lost { since, is_final: true, ..unavailable });
-                drop(state);
-                session.notify_capacity();
-                return;
-            }
-            // The connection is lost. All publishers are declared when it is opened again.
-            Err(ConnectError::Io(_)) => return,
-            Err(_) => {}
+    /// Has publishers declared again, on whichever node leads their streams.
+    fn report_lost(&self, streams: Vec<String>) {
+        if !streams.is_empty() {
+            // Without a receiver, the trial is over.
+            let _ = self.protocol.lost.send(LostPublishers { number: self.protocol.number, streams });
         }
     }
 }

@@ -1,22 +1,29 @@
-//! Reads a publishing connection, and opens it again.
+//! Reads a publishing connection.
 
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::codec::code;
-use super::super::codec::command::{self, Request};
-use super::super::codec::frame::{Frame, decode};
-use super::super::error::{ConnectError, Refusal, class_of};
+use super::super::codec::command;
+use super::super::codec::frame::Frame;
+use super::super::error::class_of;
+use super::super::inbox;
 use super::super::pending::Settled;
-use super::{Publishing, State, declare_again};
+use super::{Publishing, State};
 use crate::broker::{FailureClass, SubmitError};
 use crate::net::session::{Protocol, Served, Session};
 
-/// Memory of the reading task: messages with an outcome, and publishers that the server removed.
+/// How often messages are checked for being overdue.
+const SHORTEST_CHECK: Duration = Duration::from_millis(5);
+const LONGEST_CHECK: Duration = Duration::from_secs(1);
+
+/// Memory of the reading task: messages with an outcome, and the streams of publishers that the server removed.
 #[derive(Default)]
 pub struct Scratch {
     settled: Vec<Settled>,
-    lost: Vec<u8>,
+    lost: Vec<String>,
 }
 
 impl Protocol for Publishing {
@@ -37,16 +44,10 @@ impl Protocol for Publishing {
         let mut state = session.state();
         let mut end = Ok(());
         while end.is_ok() {
-            match served.read_buffer.next(decode) {
-                Ok(Some(Frame::Close { correlation, code, reason })) => {
-                    command::close_response(&mut state.write_buffer.bytes, correlation);
-                    // The server waits for it before it closes. A failed write changes nothing: the connection ends anyway.
-                    let _ = state.write_buffer.flush(&served.transport);
-                    end = Err(io::Error::other(format!("the server closes it: {} ({reason})", code::name(code))));
-                }
+            match inbox::next(&mut served.read_buffer, &mut state.write_buffer, &served.transport) {
                 Ok(Some(frame)) => state.protocol.read(frame, scratch),
                 Ok(None) => break,
-                Err(malformed) => end = Err(io::Error::other(malformed)),
+                Err(error) => end = Err(io::Error::other(error.to_string())),
             }
         }
         state.protocol.pending -= scratch.settled.len();
@@ -54,9 +55,7 @@ impl Protocol for Publishing {
         if !scratch.settled.is_empty() {
             session.protocol.record(&mut scratch.settled);
         }
-        for number in scratch.lost.drain(..) {
-            tokio::spawn(declare_again(session.clone(), number));
-        }
+        session.report_lost(std::mem::take(&mut scratch.lost));
         end.and(filled.map(drop))
     }
 
@@ -64,15 +63,15 @@ impl Protocol for Publishing {
         command::heartbeat(out);
     }
 
-    async fn reconnect(session: &Arc<Session<Self>>, attempt: usize) -> Option<Served> {
-        let addresses = &session.protocol.addresses;
-        let (served, lost) = session.reopen(&addresses[attempt % addresses.len()]).await.ok()?;
-        lost.into_iter().for_each(|number| drop(tokio::spawn(declare_again(session.clone(), number))));
-        Some(served)
+    /// Never: the publishers go to other connections, because the streams may have other leaders now.
+    async fn reconnect(session: &Arc<Session<Self>>, _attempt: usize) -> Option<Served> {
+        let publishers = |state: &State| state.publishers.iter().map(|publisher| publisher.stream.clone()).collect();
+        session.report_lost(publishers(&session.state().protocol));
+        pending().await
     }
 
     fn lost(&self, reason: &str) -> SubmitError {
-        let message = format!("the connection to {} was lost: {reason}", self.addresses[0]);
+        let message = format!("the connection to {} was lost: {reason}", self.address);
         SubmitError { class: FailureClass::ConnectionLost, message }
     }
 
@@ -92,6 +91,28 @@ impl Protocol for Publishing {
         }
     }
 
+    fn check_interval(&self) -> Option<Duration> {
+        self.confirm_timeout.map(|timeout| (timeout / 8).clamp(SHORTEST_CHECK, LONGEST_CHECK))
+    }
+
+    fn fail_overdue(session: &Session<Self>) {
+        let Publishing { clock, recorder, confirm_timeout: Some(timeout), .. } = &session.protocol else { return };
+        let (now_ns, timeout_ns) = (clock.now_ns(), timeout.as_nanos() as u64);
+        let mut overdue = Vec::new();
+        let mut state = session.state();
+        for publisher in &mut state.protocol.publishers {
+            publisher.pending.take_overdue(|send_tag| send_tag.service_ns(now_ns) > timeout_ns, &mut overdue);
+        }
+        state.protocol.pending -= overdue.len();
+        drop(state);
+        if !overdue.is_empty() {
+            let mut acks = recorder.batch();
+            for Settled { send_tag, .. } in overdue {
+                acks.failed(send_tag, FailureClass::Timeout, || format!("no confirmation within {timeout:?}"));
+            }
+        }
+    }
+
     fn cancel(state: &mut State) {
         state.requests.clear();
     }
@@ -106,14 +127,14 @@ impl State {
                     ids.iter().for_each(|id| publisher.pending.settle(id, code::OK, settled));
                 }
             }
-            Frame::PublishError { publisher: number, errors } => {
-                let Some(publisher) = self.publishers.get_mut(usize::from(number)) else { return };
+            Frame::PublishError { publisher, errors } => {
+                let Some(publisher) = self.publishers.get_mut(usize::from(publisher)) else { return };
                 let before = settled.len();
                 errors.iter().for_each(|(id, code)| publisher.pending.settle(id, code, settled));
                 // The server may have removed the publisher without a metadata update.
                 let is_unknown = |one: &Settled| one.code == code::PUBLISHER_DOES_NOT_EXIST;
                 if settled[before..].iter().any(is_unknown) {
-                    lost.extend(publisher.lose(code::PUBLISHER_DOES_NOT_EXIST, settled).then_some(number));
+                    lost.extend(publisher.lose(code::PUBLISHER_DOES_NOT_EXIST, settled));
                 }
             }
             Frame::Response { correlation, code, rest, .. } => {
@@ -123,9 +144,8 @@ impl State {
                 }
             }
             Frame::MetadataUpdate { code, stream } => {
-                let publishers = self.publishers.iter_mut().enumerate();
-                for (number, publisher) in publishers.filter(|(_, publisher)| publisher.stream == stream) {
-                    lost.extend(publisher.lose(code, settled).then_some(number as u8));
+                for publisher in self.publishers.iter_mut().filter(|publisher| publisher.stream == stream) {
+                    lost.extend(publisher.lose(code, settled));
                 }
             }
             // Any frame shows that the server is alive. It sends heartbeats on its own.
@@ -148,34 +168,5 @@ impl Publishing {
                 code => acks.failed(send_tag, class_of(code), || code::name(code)),
             }
         }
-    }
-}
-
-impl Session<Publishing> {
-    /// Connects, declares every publisher and installs the connection. Returns the publishers whose streams the server
-    /// refused.
-    async fn reopen(&self, address: &str) -> Result<(Served, Vec<u8>), ConnectError> {
-        let connector = &self.protocol.connector;
-        let mut session = connector.connect(address).await?;
-        let streams: Vec<String> =
-            self.state().protocol.publishers.iter().map(|publisher| publisher.stream.clone()).collect();
-        let reference = self.protocol.reference.as_deref().unwrap_or_default();
-        let mut lost = Vec::new();
-        for (number, stream) in streams.iter().enumerate() {
-            let request = Request::declare_publisher(number as u8, reference, stream);
-            match connector.within(session.request(&request, "the publisher")).await {
-                Ok(_) => self.declared(number as u8, 0),
-                Err(ConnectError::Refused(Refusal { code, .. })) => {
-                    let publisher = &mut self.state().protocol.publishers[number];
-                    publisher.lost = Some(publisher.unavailable(code));
-                    lost.push(number as u8);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let transport = Arc::new(session.transport);
-        self.state().protocol.frame_max = session.frame_max;
-        self.install(transport.clone(), session.write_buffer);
-        Ok((Served { transport, read_buffer: session.read_buffer, heartbeat: session.heartbeat }, lost))
     }
 }

@@ -1,0 +1,164 @@
+//! The nodes of a cluster, by the addresses that connections use.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::config::ConnectTo;
+
+/// Where a stream is in the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StreamLocation {
+    pub stream: String,
+    /// `host:port` as advertised; `None` while the stream has no leader.
+    pub leader: Option<String>,
+    /// Of the other members whose addresses are known.
+    pub replicas: Vec<String>,
+    /// Leader and replicas.
+    pub members: usize,
+}
+
+/// The scenario's addresses, and what the servers say about themselves.
+pub struct Nodes {
+    given: Vec<String>,
+    connect_to: ConnectTo,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Addresses that nodes advertise, with the scenario's address of the same node.
+    aliases: BTreeMap<String, String>,
+    /// Addresses of other nodes, which metadata named.
+    learned: Vec<String>,
+}
+
+impl Known {
+    fn alias_of(&self, advertised: &str) -> String {
+        self.aliases.get(advertised).map_or(advertised, String::as_str).to_owned()
+    }
+}
+
+impl Nodes {
+    pub fn new(given: Vec<String>, connect_to: ConnectTo) -> Self {
+        Nodes { given, connect_to, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node at one of the scenario's addresses advertises another one.
+    pub fn advertises(&self, address: &str, advertised: &str) {
+        if self.given.iter().any(|given| given == address) {
+            self.known().aliases.insert(advertised.to_owned(), address.to_owned());
+        }
+    }
+
+    /// Metadata named a node.
+    pub fn learn(&self, advertised: &str) {
+        let mut known = self.known();
+        let address = known.alias_of(advertised);
+        if !self.given.contains(&address) && !known.learned.contains(&address) {
+            known.learned.push(address);
+        }
+    }
+
+    /// The nodes that may be connected to, those of the scenario first.
+    pub fn all(&self) -> Vec<String> {
+        match self.connect_to {
+            ConnectTo::Addresses => self.given.clone(),
+            ConnectTo::Leader => self.given.iter().cloned().chain(self.known().learned.iter().cloned()).collect(),
+        }
+    }
+
+    /// The addresses to publish over: first the leader or, in turn, one of the scenario's; then the others, which pass on what is
+    /// published.
+    pub fn for_publishing(&self, location: Option<&StreamLocation>, turn: usize) -> Vec<String> {
+        let mut addresses = self.all();
+        let first = turn % addresses.len().max(1);
+        addresses.rotate_left(first);
+        let leader = location.and_then(|location| location.leader.as_ref());
+        if let Some(leader) = leader.filter(|_| self.connect_to == ConnectTo::Leader) {
+            let leader = self.known().alias_of(leader);
+            addresses.retain(|address| *address != leader);
+            addresses.insert(0, leader);
+        }
+        addresses
+    }
+
+    /// The addresses to consume over: first the leader, then the replicas, because other nodes cannot deliver. Any node, where
+    /// no member is known.
+    pub fn for_consuming(&self, location: &StreamLocation) -> Vec<String> {
+        if self.connect_to == ConnectTo::Leader {
+            let known = self.known();
+            let members = location.leader.iter().chain(&location.replicas);
+            let members: Vec<String> = members.map(|member| known.alias_of(member)).collect();
+            if !members.is_empty() {
+                return members;
+            }
+        }
+        self.all()
+    }
+}
+
+/// The first of the addresses that was not tried yet. When all were, another round begins with the first.
+pub fn untried(mut addresses: Vec<String>, tried: &mut BTreeSet<String>) -> Option<String> {
+    if addresses.iter().all(|address| tried.contains(address)) {
+        tried.retain(|address| !addresses.contains(address));
+    }
+    addresses.retain(|address| !tried.contains(address));
+    addresses.into_iter().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location(leader: Option<&str>, replicas: &[&str]) -> StreamLocation {
+        StreamLocation {
+            stream: "orders".to_owned(),
+            leader: leader.map(str::to_owned),
+            replicas: replicas.iter().map(|&replica| replica.to_owned()).collect(),
+            members: 3,
+        }
+    }
+
+    #[test]
+    fn members_come_first_by_the_addresses_that_the_scenario_gives_them() {
+        let nodes = Nodes::new(vec!["a:1".to_owned(), "b:1".to_owned()], ConnectTo::Leader);
+        nodes.advertises("a:1", "inner-a:1");
+        ["inner-a:1", "c:1", "c:1"].iter().for_each(|node| nodes.learn(node));
+        assert_eq!(nodes.all(), ["a:1", "b:1", "c:1"]);
+        let led = location(Some("c:1"), &["inner-a:1"]);
+        assert_eq!(nodes.for_publishing(Some(&led), 1), ["c:1", "b:1", "a:1"]);
+        assert_eq!(nodes.for_consuming(&led), ["c:1", "a:1"]);
+        let leaderless = location(None, &["inner-a:1"]);
+        assert_eq!(nodes.for_publishing(Some(&leaderless), 0), ["a:1", "b:1", "c:1"]);
+        assert_eq!(nodes.for_consuming(&leaderless), ["a:1"]);
+        assert_eq!(nodes.for_consuming(&location(None, &[])), ["a:1", "b:1", "c:1"]);
+    }
+
+    #[test]
+    fn each_address_is_tried_before_one_is_tried_again() {
+        let addresses = || vec!["a:1".to_owned(), "b:1".to_owned()];
+        let mut tried = BTreeSet::new();
+        let mut next = |addresses: Vec<String>| {
+            let address = untried(addresses, &mut tried).unwrap();
+            tried.insert(address.clone());
+            address
+        };
+        assert_eq!([next(addresses()), next(addresses()), next(addresses())], ["a:1", "b:1", "a:1"]);
+        // A new leader comes first.
+        assert_eq!(next([vec!["c:1".to_owned()], addresses()].concat()), "c:1");
+        assert_eq!(untried(Vec::new(), &mut BTreeSet::new()), None);
+    }
+
+    #[test]
+    fn behind_a_proxy_only_the_scenarios_addresses_are_used() {
+        let nodes = Nodes::new(vec!["a:1".to_owned(), "b:1".to_owned()], ConnectTo::Addresses);
+        nodes.learn("c:1");
+        let led = location(Some("c:1"), &["d:1"]);
+        assert_eq!(nodes.for_publishing(Some(&led), 1), ["b:1", "a:1"]);
+        assert_eq!(nodes.for_consuming(&led), ["a:1", "b:1"]);
+    }
+}

@@ -1,0 +1,256 @@
+//! Publishing connections by node, and the routes of publishers to their streams.
+//!
+//! A stream is published to over a connection to the node that leads it. When the stream gets another leader, or the
+//! connection is lost, its publishers are declared again over a connection to the new leader, and producers go on there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::admin::Admin;
+use super::codec::code;
+use super::connect::Connector;
+use super::connection::{Connection, LostPublishers, Publishing};
+use super::error::{ConnectError, Refusal};
+use super::nodes::{Nodes, StreamLocation, untried};
+use crate::broker::BrokerError;
+use crate::measure::Acks;
+use crate::net::backoff::Backoff;
+
+/// All publishing connections of a trial.
+pub struct Pool {
+    connector: Arc<Connector>,
+    admin: Arc<Admin>,
+    nodes: Arc<Nodes>,
+    acks: Acks,
+    /// Connections to each node.
+    count: usize,
+    /// By address and number.
+    slots: Mutex<BTreeMap<(String, usize), Arc<Slot>>>,
+    /// By stream and number of the connection. Held while a route is found for the first time.
+    routes: tokio::sync::Mutex<BTreeMap<(String, usize), Arc<Route>>>,
+    lost: UnboundedSender<LostPublishers>,
+    ended: AtomicBool,
+}
+
+/// A connection, once it is open. It is replaced when it is lost.
+type Slot = tokio::sync::Mutex<Option<Arc<Connection>>>;
+
+/// A publisher's way to its stream. Producers of the same stream and number share it.
+pub struct Route {
+    stream: String,
+    number: usize,
+    current: Mutex<StreamPublisher>,
+    /// Held while the publisher is declared again.
+    restoring: tokio::sync::Mutex<()>,
+}
+
+/// A publisher on a connection.
+#[derive(Clone)]
+pub struct StreamPublisher {
+    pub connection: Arc<Connection>,
+    pub publisher: u8,
+}
+
+impl Route {
+    pub fn current(&self) -> StreamPublisher {
+        self.lock().clone()
+    }
+
+    /// Whether messages are published over another connection than `known` now.
+    pub fn has_left(&self, known: &StreamPublisher) -> bool {
+        let current = self.lock();
+        current.publisher != known.publisher || !Arc::ptr_eq(&current.connection, &known.connection)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, StreamPublisher> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pool {
+    /// `count`: connections to each node.
+    pub fn start(
+        connector: Arc<Connector>,
+        admin: Arc<Admin>,
+        nodes: Arc<Nodes>,
+        acks: Acks,
+        count: usize,
+    ) -> Arc<Self> {
+        let (lost, reports) = unbounded_channel();
+        let (slots, routes, ended) = (Mutex::default(), tokio::sync::Mutex::default(), AtomicBool::new(false));
+        let pool = Arc::new(Pool { connector, admin, nodes, acks, count, slots, routes, lost, ended });
+        tokio::spawn(restore_all(Arc::downgrade(&pool), reports));
+        pool
+    }
+
+    /// The way to a stream over the connection of that number, found once.
+    ///
+    /// # Errors
+    /// When no node can be connected to, or the server refuses.
+    pub async fn route(&self, location: &StreamLocation, number: usize) -> Result<Arc<Route>, BrokerError> {
+        let number = number % self.count;
+        let mut routes = self.routes.lock().await;
+        let key = (location.stream.clone(), number);
+        if let Some(route) = routes.get(&key) {
+            return Ok(route.clone());
+        }
+        let current = Mutex::new(self.first_publisher(location, number).await?);
+        let stream = location.stream.clone();
+        let route = Arc::new(Route { stream, number, current, restoring: tokio::sync::Mutex::default() });
+        routes.insert(key, route.clone());
+        Ok(route)
+    }
+
+    async fn first_publisher(&self, location: &StreamLocation, number: usize) -> Result<StreamPublisher, BrokerError> {
+        let addresses = self.nodes.for_publishing(Some(location), number);
+        // A node that does not answer must not delay the others for long. A slow one is given time in the second round.
+        let hurried = self.connector.regain_limit(0);
+        let mut failure = BrokerError::Configuration { broker: super::KIND, reason: "no address".to_owned() };
+        for limit in [hurried, self.connector.timeout()] {
+            let mut is_late = false;
+            for address in &addresses {
+                let connection = match self.connection(address, number, limit).await {
+                    Ok(connection) => connection,
+                    Err(error) => {
+                        is_late |= matches!(error, ConnectError::Timeout(_));
+                        failure = error.into_broker_error(address);
+                        continue;
+                    }
+                };
+                let declared = connection.publisher(&location.stream, 0, self.connector.timeout()).await;
+                let publisher = declared.map_err(|error| BrokerError::Topic {
+                    topic: location.stream.clone(),
+                    action: "published to",
+                    reason: error.to_string(),
+                })?;
+                return Ok(StreamPublisher { connection, publisher });
+            }
+            if !is_late {
+                break;
+            }
+        }
+        Err(failure)
+    }
+
+    /// The connection of that number to a node, opened within `limit` if there is none.
+    async fn connection(&self, address: &str, number: usize, limit: Duration) -> Result<Arc<Connection>, ConnectError> {
+        let slot = self.slots().entry((address.to_owned(), number)).or_default().clone();
+        let mut slot = slot.lock().await;
+        if let Some(connection) = slot.as_ref().filter(|connection| !connection.is_lost()) {
+            return Ok(connection.clone());
+        }
+        let session = self.connector.connect(address, limit).await?;
+        if self.ended.load(Ordering::Acquire) {
+            return Err(ConnectError::Incompatible("the trial is over".to_owned()));
+        }
+        let reference = self.connector.options().publisher.as_ref().map(|name| match self.count {
+            1 => name.clone(),
+            _ => format!("{name}-{number}"),
+        });
+        let publishing = Publishing {
+            address: address.to_owned(),
+            number,
+            reference,
+            recorder: self.acks.recorder(),
+            clock: self.acks.clock(),
+            confirm_timeout: self.connector.options().confirm_timeout,
+            lost: self.lost.clone(),
+        };
+        let connection = Arc::new(publishing.start(session));
+        *slot = Some(connection.clone());
+        Ok(connection)
+    }
+
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<(String, usize), Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connections that are not being opened at this moment.
+    pub fn connections(&self) -> Vec<Arc<Connection>> {
+        let open = |slot: &Arc<Slot>| slot.try_lock().ok().and_then(|slot| slot.clone());
+        self.slots().values().filter_map(open).collect()
+    }
+
+    /// Closes all connections, and opens no more.
+    pub async fn close(&self) {
+        self.ended.store(true, Ordering::Release);
+        let connections = self.connections();
+        join_all(connections.iter().map(|connection| connection.close())).await;
+    }
+
+    /// Tries to declare publishers again, and returns the streams of those for which it did not succeed. Nodes that did not
+    /// respond are added to `tried`, and others come first.
+    async fn restore(
+        &self,
+        number: usize,
+        streams: Vec<String>,
+        limit: Duration,
+        tried: &mut BTreeSet<String>,
+    ) -> Vec<String> {
+        let names: Vec<&str> = streams.iter().map(String::as_str).collect();
+        // Without metadata, any node may still pass on what is published.
+        let locations = self.admin.locations_within(limit, &names).await.unwrap_or_default();
+        let (mut failed, mut unreachable) = (Vec::new(), BTreeSet::new());
+        for stream in streams {
+            let Some(route) = self.routes.lock().await.get(&(stream.clone(), number)).cloned() else { continue };
+            let location = locations.iter().find(|location| location.stream == stream);
+            let Some(address) = untried(self.nodes.for_publishing(location, number), tried) else { continue };
+            if unreachable.contains(&address) {
+                failed.push(stream);
+                continue;
+            }
+            match self.restore_over(&address, &route, limit).await {
+                Ok(()) => {}
+                Err(ConnectError::Refused(Refusal { code: code @ code::STREAM_DOES_NOT_EXIST, .. })) => {
+                    let StreamPublisher { connection, publisher } = route.current();
+                    connection.abandon(publisher, code);
+                }
+                Err(error) => {
+                    failed.push(stream);
+                    if matches!(error, ConnectError::Io(_) | ConnectError::Timeout(_)) {
+                        unreachable.insert(address);
+                    }
+                }
+            }
+        }
+        tried.append(&mut unreachable);
+        failed
+    }
+
+    async fn restore_over(&self, address: &str, route: &Route, limit: Duration) -> Result<(), ConnectError> {
+        let _restoring = route.restoring.lock().await;
+        let old = route.current();
+        if old.connection.has_publisher(old.publisher) {
+            return Ok(());
+        }
+        let connection = self.connection(address, route.number, limit).await?;
+        let publisher = connection.publisher(&route.stream, old.connection.last_id(old.publisher), limit).await?;
+        *route.lock() = StreamPublisher { connection, publisher };
+        // Producers that wait there look for the new one.
+        old.connection.session().notify_capacity();
+        Ok(())
+    }
+}
+
+/// Restores what connections report, until the pool is gone.
+async fn restore_all(pool: Weak<Pool>, mut reports: UnboundedReceiver<LostPublishers>) {
+    while let Some(LostPublishers { number, streams }) = reports.recv().await {
+        tokio::spawn(restore_until_done(pool.clone(), number, streams));
+    }
+}
+
+/// Restores publishers, with pauses in which their streams may get leaders.
+async fn restore_until_done(pool: Weak<Pool>, number: usize, mut streams: Vec<String>) {
+    let (mut backoff, mut attempt, mut tried) = (Backoff::RECONNECT, 0, BTreeSet::new());
+    while !streams.is_empty() {
+        backoff.pause().await;
+        let Some(pool) = pool.upgrade().filter(|pool| !pool.ended.load(Ordering::Acquire)) else { return };
+        streams = pool.restore(number, streams, pool.connector.regain_limit(attempt), &mut tried).await;
+        attempt += 1;
+    }
+}

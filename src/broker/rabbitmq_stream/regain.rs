@@ -1,0 +1,147 @@
+//! Opens a consumer's connections, when it begins and after a loss.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::admin::Admin;
+use super::codec::code;
+use super::codec::command::{self, Offset, Request};
+use super::config::RabbitmqStreamOptions;
+use super::connect::Connector;
+use super::error::{ConnectError, Refusal};
+use super::nodes::{Nodes, untried};
+use super::subscriptions::Subscriptions;
+use super::tail;
+use crate::net::connect::within;
+
+/// The protocol numbers subscriptions in one byte.
+const MOST_SUBSCRIPTIONS: usize = 256;
+
+/// Where a stream is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub stream: String,
+    pub from: Offset,
+    /// The offset of the next message, once that is known: from then on, new subscriptions begin there.
+    pub next: Option<u64>,
+    /// Attempts to subscribe that have failed since the last success, and the nodes of those in the current round.
+    pub attempts: usize,
+    pub tried: BTreeSet<String>,
+}
+
+impl Place {
+    pub fn new(stream: String, from: Offset) -> Self {
+        Place { stream, from, next: None, attempts: 0, tried: BTreeSet::new() }
+    }
+}
+
+/// A place with the number of its source.
+pub type Numbered = (usize, Place);
+
+/// The result of an attempt to subscribe.
+#[derive(Default)]
+pub struct Regained {
+    pub connections: Vec<Subscriptions>,
+    pub subscribed: Vec<Numbered>,
+    pub failed: Vec<Numbered>,
+    /// Why the last of the failed ones did, and where.
+    pub failure: Option<(String, ConnectError)>,
+}
+
+/// Opens connections for consumers.
+pub struct Regainer {
+    connector: Arc<Connector>,
+    admin: Arc<Admin>,
+    nodes: Arc<Nodes>,
+}
+
+impl Regainer {
+    pub fn new(connector: Arc<Connector>, admin: Arc<Admin>, nodes: Arc<Nodes>) -> Arc<Self> {
+        Arc::new(Regainer { connector, admin, nodes })
+    }
+
+    pub fn options(&self) -> &RabbitmqStreamOptions {
+        self.connector.options()
+    }
+
+    /// The time of each step of the first attempts: short ones at every node, so that one which does not answer delays the others
+    /// little, then long ones, for a slow node.
+    pub fn first_limits(&self) -> Vec<Duration> {
+        let nodes = self.nodes.all().len();
+        [vec![self.connector.regain_limit(0); nodes], vec![self.connector.timeout(); nodes]].concat()
+    }
+
+    /// The time of each step of a later attempt.
+    pub fn limit(&self, attempt: usize) -> Duration {
+        self.connector.regain_limit(attempt)
+    }
+
+    /// Connects to the nodes that lead the streams, or after failed attempts to their replicas, and subscribes.
+    pub async fn subscribe(&self, places: Vec<Numbered>, limit: Duration) -> Regained {
+        let mut regained = Regained::default();
+        let names: Vec<&str> = places.iter().map(|(_, place)| place.stream.as_str()).collect();
+        let locations = match self.admin.locations_within(limit, &names).await {
+            Ok(locations) => locations,
+            Err(failure) => return Regained { failed: places, failure: Some(failure), ..Regained::default() },
+        };
+        let mut groups: Vec<(String, Vec<Numbered>)> = Vec::new();
+        for (source, mut place) in places {
+            let location = locations.iter().find(|location| location.stream == place.stream);
+            let address = location.and_then(|found| untried(self.nodes.for_consuming(found), &mut place.tried));
+            let Some(address) = address else {
+                let missing = Refusal { what: "the subscription", code: code::STREAM_DOES_NOT_EXIST };
+                regained.failure = Some((place.stream.clone(), ConnectError::Refused(missing)));
+                regained.failed.push((source, place));
+                continue;
+            };
+            match groups.iter_mut().find(|(known, group)| *known == address && group.len() < MOST_SUBSCRIPTIONS) {
+                Some((_, group)) => group.push((source, place)),
+                None => groups.push((address, vec![(source, place)])),
+            }
+        }
+        let opened = groups.into_iter().map(|(address, mut group)| async move {
+            let subscribed = self.subscribe_over(&address, &mut group, limit).await;
+            (address, group, subscribed)
+        });
+        for (address, mut group, subscribed) in join_all(opened).await {
+            match subscribed {
+                Ok(connection) => {
+                    regained.connections.push(connection);
+                    regained.subscribed.extend(group);
+                }
+                Err(error) => {
+                    for (_, place) in &mut group {
+                        place.tried.insert(address.clone());
+                    }
+                    regained.failed.extend(group);
+                    regained.failure = Some((address, error));
+                }
+            }
+        }
+        regained
+    }
+
+    async fn subscribe_over(
+        &self,
+        address: &str,
+        group: &mut [Numbered],
+        limit: Duration,
+    ) -> Result<Subscriptions, ConnectError> {
+        let mut session = self.connector.connect(address, limit).await?;
+        tail::locate(&mut session, group, limit).await?;
+        for (id, (_, place)) in group.iter().enumerate() {
+            let from = place.next.map_or(place.from, Offset::Absolute);
+            // Without credit, no delivery arrives between the responses.
+            let subscribe = Request::subscribe(id as u8, &place.stream, from, 0);
+            within(limit, session.request(&subscribe, "the subscription")).await?;
+        }
+        for id in 0..group.len() {
+            command::credit(&mut session.write_buffer.bytes, id as u8, self.options().credit);
+        }
+        within(limit, session.flush()).await?;
+        Ok(Subscriptions::new(session, group.iter().map(|(source, _)| *source).collect()))
+    }
+}

@@ -1,0 +1,142 @@
+//! A consumer's connection to one node, with its subscriptions there.
+
+use std::io;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use super::codec::code;
+use super::codec::command;
+use super::codec::frame::{Frame, decode};
+use super::connect::Session;
+use super::error::{ConnectError, class_of};
+use super::inbox;
+use crate::broker::{FailureClass, ReceiveError};
+
+/// A connection to one node, with the streams that are read from it.
+pub struct Subscriptions {
+    session: Session,
+    /// By subscription id.
+    pub sources: Vec<usize>,
+    heard: Instant,
+    spoke: Instant,
+    /// Why the connection ended.
+    ended: Option<io::Error>,
+}
+
+impl Subscriptions {
+    pub fn new(session: Session, sources: Vec<usize>) -> Self {
+        let now = Instant::now();
+        Subscriptions { session, sources, heard: now, spoke: now, ended: None }
+    }
+
+    /// The interval of heartbeats that both sides agreed on.
+    pub fn heartbeat(&self) -> Option<Duration> {
+        self.session.heartbeat
+    }
+
+    /// Ends a connection that was silent for too long, and sends a heartbeat where it is due.
+    pub fn check_heartbeat(&mut self) {
+        let Some(heartbeat) = self.session.heartbeat else { return };
+        if self.heard.elapsed() > 2 * heartbeat {
+            self.ended = Some(io::Error::other(format!("no sign of life for {:?}", self.heard.elapsed())));
+        }
+        if self.spoke.elapsed() >= heartbeat / 2 {
+            command::heartbeat(&mut self.session.write_buffer.bytes);
+            self.spoke = Instant::now();
+        }
+    }
+
+    /// Resolves when data has arrived or the connection has ended. Writes pending bytes meanwhile.
+    pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.ended.is_some() {
+            return Poll::Ready(());
+        }
+        let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
+        // After a write of less than everything, the next poll registers the waker again.
+        while write_buffer.unwritten() > 0 && transport.poll_writable(context).is_ready() {
+            if let Err(error) = write_buffer.flush(transport) {
+                self.ended = Some(error);
+                return Poll::Ready(());
+            }
+        }
+        loop {
+            let filled = ready!(transport.poll_readable(context)).and_then(|()| read_buffer.fill(transport));
+            match filled {
+                // Not readable after all: the next poll registers the waker again.
+                Ok(0) => {}
+                Ok(_) => {
+                    self.heard = Instant::now();
+                    return Poll::Ready(());
+                }
+                Err(error) => {
+                    self.ended = Some(error);
+                    return Poll::Ready(());
+                }
+            }
+        }
+    }
+
+    /// Takes leave of the server and closes the connection.
+    pub async fn close(self) {
+        self.session.close().await;
+    }
+
+    /// Whether [`Subscriptions::take`] has something to do.
+    pub fn is_filled(&self) -> bool {
+        self.ended.is_some()
+            || !self.session.removed.is_empty()
+            || !matches!(self.session.read_buffer.has_next(decode), Ok(false))
+    }
+
+    /// Hands over the chunks that have arrived, each with the number of its source.
+    ///
+    /// # Errors
+    /// When the connection or one of its streams is lost.
+    pub fn take(
+        &mut self,
+        mut deliver: impl FnMut(usize, &[u8]) -> Result<(), ReceiveError>,
+    ) -> Result<(), ReceiveError> {
+        if let Some((stream, code)) = self.session.removed.first() {
+            return Err(removed(stream, *code));
+        }
+        let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
+        let failed = |error: ConnectError| ReceiveError { class: error.class(), message: error.to_string() };
+        while let Some(frame) = inbox::next(read_buffer, write_buffer, transport).map_err(failed)? {
+            match frame {
+                Frame::Deliver { subscription, chunk } => {
+                    let Some(source) = self.sources.get(usize::from(subscription)) else { continue };
+                    command::credit(&mut write_buffer.bytes, subscription, 1);
+                    deliver(*source, chunk)?;
+                }
+                Frame::MetadataUpdate { code, stream } => return Err(removed(stream, code)),
+                Frame::Credit { code, subscription } => {
+                    let message = format!("credit for subscription {subscription}: {}", code::name(code));
+                    return Err(ReceiveError { class: class_of(code), message });
+                }
+                _ => {}
+            }
+        }
+        if let Some(error) = self.ended.take() {
+            return Err(lost(error.to_string()));
+        }
+        if write_buffer.unwritten() > 0 {
+            self.spoke = Instant::now();
+            write_buffer.flush(transport).map_err(|error| lost(error.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The server has removed a subscription.
+fn removed(stream: &str, code: u16) -> ReceiveError {
+    ReceiveError { class: class_of(code), message: format!("{stream}: {}", code::name(code)) }
+}
+
+fn lost(message: String) -> ReceiveError {
+    ReceiveError { class: FailureClass::ConnectionLost, message }
+}
+
+/// What arrived is not the protocol.
+pub fn other(message: String) -> ReceiveError {
+    ReceiveError { class: FailureClass::Other, message }
+}
