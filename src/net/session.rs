@@ -62,6 +62,14 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Records the failure of messages.
     fn fail(&self, messages: Vec<Self::Message>, error: &Self::Error);
 
+    /// How often messages are checked for being overdue, where a response has a deadline.
+    fn check_interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Fails the messages whose responses are overdue.
+    fn fail_overdue(_session: &Session<Self>) {}
+
     /// Cancels requests when the connection is closed.
     fn cancel(_state: &mut Self::State) {}
 }
@@ -167,11 +175,53 @@ impl<P: Protocol> PublishingConnection<P> {
         reconnect: Duration,
         mut write: impl FnMut(&P, &mut P::State, &mut Vec<u8>) -> Offer<T, P::Error>,
     ) -> Result<T, P::Error> {
+        self.wait(is_replaced, reconnect, || self.session.offer(&mut write)).await
+    }
+
+    /// Waits as [`PublishingConnection::submit_unless`] until something can be appended and `check` finds nothing lost, and appends
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`PublishingConnection::submit_unless`].
+    pub async fn ready(
+        &self,
+        is_replaced: impl Fn() -> bool,
+        reconnect: Duration,
+        check: impl Fn(&P::State) -> Option<Lost<P::Error>>,
+    ) -> Result<(), P::Error> {
+        let attempt = || match self.offer_now(&check) {
+            Offer::Taken(None) => Offer::Taken(()),
+            Offer::Taken(Some(lost)) | Offer::Lost(lost) => Offer::Lost(lost),
+            Offer::Full => Offer::Full,
+        };
+        self.wait(is_replaced, reconnect, attempt).await
+    }
+
+    /// What `check` finds, if something can be appended now.
+    pub fn offer_now<T>(&self, check: impl FnOnce(&P::State) -> T) -> Offer<T, P::Error> {
+        let mut state = self.session.state();
+        if state.transport.is_none() {
+            return state.lost.clone().map_or(Offer::Full, Offer::Lost);
+        }
+        if state.write_buffer.unwritten() > P::MOST_UNWRITTEN {
+            state.blocked = true;
+            return Offer::Full;
+        }
+        Offer::Taken(check(&state.protocol))
+    }
+
+    #[inline]
+    async fn wait<T>(
+        &self,
+        is_replaced: impl Fn() -> bool,
+        reconnect: Duration,
+        mut attempt: impl FnMut() -> Offer<T, P::Error>,
+    ) -> Result<T, P::Error> {
         let mut waiting_since = None;
         loop {
             // Created before the attempt, so that a notification in between is not missed.
             let notified = self.session.capacity.notified();
-            match self.session.offer(&mut write) {
+            match attempt() {
                 Offer::Taken(value) => {
                     if let Some(since) = waiting_since {
                         self.session.state().queue_full_ns += Instant::elapsed(&since).as_nanos() as u64;
@@ -261,13 +311,38 @@ impl<P: Protocol> Session<P> {
         let idle = P::pending(&state.protocol) == 0;
         let offer = write(&self.protocol, &mut state.protocol, &mut state.write_buffer.bytes);
         if let Offer::Taken(_) = &offer {
-            let at_once = idle || state.write_buffer.unwritten() >= WRITE_AT_ONCE;
-            // The task notices a write that fails here, because its own write fails, too.
-            if !(at_once && state.write_buffer.flush(transport).unwrap_or(false)) {
-                self.work.notify_one();
-            }
+            self.write_soon(idle, &mut state.write_buffer, transport);
         }
         offer
+    }
+
+    /// Lets `write` append commands, however many bytes are unwritten.
+    ///
+    /// # Errors
+    /// When the connection is lost or has ended.
+    pub fn append(&self, write: impl FnOnce(&P, &mut P::State, &mut Vec<u8>)) -> Result<(), P::Error> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let Some(transport) = &state.transport else {
+            return Err(state
+                .lost
+                .as_ref()
+                .map_or_else(|| self.protocol.lost("it has ended"), |lost| lost.error.clone()));
+        };
+        let idle = P::pending(&state.protocol) == 0;
+        write(&self.protocol, &mut state.protocol, &mut state.write_buffer.bytes);
+        self.write_soon(idle, &mut state.write_buffer, transport);
+        Ok(())
+    }
+
+    /// Writes at once where that is worth a system call, or has the task do it.
+    #[inline]
+    fn write_soon(&self, idle: bool, write_buffer: &mut WriteBuffer, transport: &Transport) {
+        let at_once = idle || write_buffer.unwritten() >= WRITE_AT_ONCE;
+        // The task notices a write that fails here, because its own write fails, too.
+        if !(at_once && write_buffer.flush(transport).unwrap_or(false)) {
+            self.work.notify_one();
+        }
     }
 
     /// Writes what the socket accepts. Returns whether that was everything.
@@ -325,6 +400,9 @@ async fn serve<P: Protocol>(session: &Arc<Session<P>>, served: &mut Served) -> i
     // Half the interval, so that heartbeats are never late and silence is noticed early.
     let mut beat = interval(heartbeat / 2);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let checked = session.protocol.check_interval();
+    let mut check = interval(checked.unwrap_or(NO_HEARTBEAT));
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // What arrived together with the last response of the handshake is in the buffer already.
     if let Err(error) = P::read(session, served, &mut scratch) {
         return error;
@@ -343,6 +421,7 @@ async fn serve<P: Protocol>(session: &Arc<Session<P>>, served: &mut Served) -> i
             }
             () = session.work.notified() => {}
             Ok(()) = transport.writable(), if blocked => {}
+            _ = check.tick(), if checked.is_some() => P::fail_overdue(session),
             _ = beat.tick(), if served.heartbeat.is_some() => {
                 if heard.elapsed() > 2 * heartbeat {
                     let message = format!("no sign of life for {:?}", heard.elapsed());

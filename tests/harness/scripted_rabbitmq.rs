@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// The name of a super stream. Each of its partitions is led by another node.
+/// The name of a super stream. Its partitions are led by the nodes in turn, two by each.
 pub const SUPER_STREAM: &str = "super";
+const PARTITIONS_OF_A_NODE: usize = 2;
 
 /// Commands in the log of a server.
 pub const CLOSE: u16 = 22;
@@ -32,6 +33,25 @@ pub struct Reaction {
     pub hang_up: bool,
     /// The node that leads all streams from now on.
     pub leader: Option<usize>,
+}
+
+/// What a server does beside answering.
+#[derive(Debug, Clone, Copy)]
+pub struct Tuning {
+    /// In seconds, 0 for none.
+    pub heartbeat: u32,
+    /// The largest frame it takes.
+    pub frame_max: u32,
+    /// It closes connections instead of opening them.
+    pub closes_at_login: bool,
+    /// It takes the first subscription away behind its response.
+    pub removes_first_subscription: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning { heartbeat: 0, frame_max: 1 << 20, closes_at_login: false, removes_first_subscription: false }
+    }
 }
 
 /// Listens until the test ends.
@@ -72,8 +92,16 @@ impl Cluster {
         heartbeat: u32,
         react: impl Fn(Published) -> Reaction + Clone + Send + Sync + 'static,
     ) -> Self {
+        Cluster::tuned(nodes, Tuning { heartbeat, ..Tuning::default() }, react)
+    }
+
+    pub fn tuned(
+        nodes: usize,
+        tuning: Tuning,
+        react: impl Fn(Published) -> Reaction + Clone + Send + Sync + 'static,
+    ) -> Self {
         let layout = Arc::<Layout>::default();
-        let node = |number| Scripted::join(layout.clone(), number, heartbeat, react.clone());
+        let node = |number| Scripted::join(layout.clone(), number, tuning, react.clone());
         Cluster { nodes: (0..nodes).map(node).collect(), layout }
     }
 
@@ -96,13 +124,17 @@ impl Cluster {
 impl Scripted {
     /// `heartbeat` is in seconds, 0 for none.
     pub fn start(heartbeat: u32, react: impl Fn(Published) -> Reaction + Send + Sync + 'static) -> Self {
-        Scripted::join(Arc::default(), 0, heartbeat, react)
+        Scripted::tuned(Tuning { heartbeat, ..Tuning::default() }, react)
+    }
+
+    pub fn tuned(tuning: Tuning, react: impl Fn(Published) -> Reaction + Send + Sync + 'static) -> Self {
+        Scripted::join(Arc::default(), 0, tuning, react)
     }
 
     fn join(
         layout: Arc<Layout>,
         node: usize,
-        heartbeat: u32,
+        tuning: Tuning,
         react: impl Fn(Published) -> Reaction + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -115,7 +147,7 @@ impl Scripted {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (layout, react, seen) = (layout.clone(), react.clone(), noted.clone());
                 let number = seen.connections.fetch_add(1, Ordering::SeqCst);
-                let mut served = Served { stream, node, number, publisher: 0, heartbeat, layout, seen };
+                let mut served = Served { stream, node, number, publisher: 0, tuning, layout, seen };
                 // Whatever ends it, the test will see what the client makes of it.
                 thread::spawn(move || served.serve(&*react));
             }
@@ -170,7 +202,7 @@ struct Served {
     number: usize,
     /// The number of the publisher that was declared last.
     publisher: usize,
-    heartbeat: u32,
+    tuning: Tuning,
     layout: Arc<Layout>,
     seen: Arc<Seen>,
 }
@@ -250,18 +282,32 @@ impl Served {
             18 => b"\0\x01\0\0\0\x01\0\x05PLAIN".to_vec(),
             // Partitions
             25 => {
-                let partitions: Vec<String> = (0..self.nodes()).map(|node| format!("{SUPER_STREAM}-{node}")).collect();
-                let names = partitions.iter().flat_map(|name| string(name));
-                [0, 1].into_iter().chain((self.nodes() as u32).to_be_bytes()).chain(names).collect()
+                let count = PARTITIONS_OF_A_NODE * self.nodes();
+                let names = (0..count).flat_map(|number| string(&format!("{SUPER_STREAM}-{number}")));
+                [0, 1].into_iter().chain((count as u32).to_be_bytes()).chain(names).collect()
             }
             // StreamStats: the stream is empty.
             28 => [&[0, 1, 0, 0, 0, 1][..], b"\0\x12committed_chunk_id", &[0xff; 8]].concat(),
             _ => vec![0, 1],
         };
-        write(&mut self.stream, &[&(key | 0x8000).to_be_bytes(), &[0, 1][..], &rest[..4], &content].concat())?;
+        let mut answer = framed(&[&(key | 0x8000).to_be_bytes(), &[0, 1][..], &rest[..4], &content].concat());
         match key {
             // Tune follows SaslAuthenticate.
-            19 => write(&mut self.stream, &[&[0, 20, 0, 1, 0, 16, 0, 0][..], &self.heartbeat.to_be_bytes()].concat()),
+            19 => {
+                let Tuning { frame_max, heartbeat, .. } = self.tuning;
+                answer
+                    .extend(framed(&[&[0, 20, 0, 1][..], &frame_max.to_be_bytes(), &heartbeat.to_be_bytes()].concat()));
+            }
+            // Open
+            21 if self.tuning.closes_at_login => answer = close(1, "maintenance"),
+            7 if self.tuning.removes_first_subscription && self.seen.subscriptions.lock().unwrap().len() == 1 => {
+                let name = usize::from(u16::from_be_bytes([rest[5], rest[6]]));
+                answer.extend(metadata_update(6, std::str::from_utf8(&rest[7..7 + name]).unwrap()));
+            }
+            _ => {}
+        }
+        self.stream.write_all(&answer)?;
+        match key {
             CLOSE => self.stream.shutdown(Shutdown::Both),
             _ => Ok(()),
         }
@@ -282,8 +328,9 @@ impl Served {
         }
         content.extend((streams.len() as u32).to_be_bytes());
         for stream in streams {
-            let partition = stream.strip_prefix(&format!("{SUPER_STREAM}-")).map(|number| number.parse().unwrap());
-            let leader = partition.unwrap_or(self.layout.leader.load(Ordering::SeqCst));
+            let partition =
+                stream.strip_prefix(&format!("{SUPER_STREAM}-")).map(|number| number.parse::<usize>().unwrap());
+            let leader = partition.map_or(self.layout.leader.load(Ordering::SeqCst), |number| number % ports.len());
             content.extend(string(stream));
             content.extend([0, if stream == SUPER_STREAM { 2 } else { 1 }]);
             content.extend((leader as u16).to_be_bytes());
@@ -293,10 +340,6 @@ impl Served {
         }
         content
     }
-}
-
-fn write(stream: &mut TcpStream, content: &[u8]) -> io::Result<()> {
-    stream.write_all(&framed(content))
 }
 
 fn framed(content: &[u8]) -> Vec<u8> {

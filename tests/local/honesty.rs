@@ -94,9 +94,11 @@ fn outages_are_as_long_as_the_broker_stood_still() {
             // The last acknowledgement before it may have been late, and the first one after it.
             let length_ns = (for_ms - 200) * MILLISECOND..(for_ms + 1_000) * MILLISECOND;
             assert!(length_ns.contains(&outage.longest_gap_ns), "{found:?}");
-            assert!(outage.first_acknowledgement_ns <= outage.recovered_ns, "{found:?}");
+            let [first_ns, recovered_ns] = [outage.first_acknowledgement_ns, outage.recovered_ns];
+            // A closed loop on a busy machine may not get back to its rate.
+            assert!(recovered_ns.is_none() || first_ns <= recovered_ns, "{found:?}");
             if record.load_model == LoadModel::Open {
-                assert!((outage.expected_per_second - 2_000.0).abs() < 20.0, "{found:?}");
+                assert!(recovered_ns.is_some() && (outage.expected_per_second - 2_000.0).abs() < 20.0, "{found:?}");
             }
         }
         let longest_ns = found.iter().map(|outage| outage.longest_gap_ns).max();

@@ -229,6 +229,13 @@ impl Admin {
         }
     }
 
+    /// Takes leave of the server.
+    pub async fn close(&self) {
+        if let Some((_, session)) = self.session.lock().await.take() {
+            session.close().await;
+        }
+    }
+
     /// Removes topics by name. Goes on after an error, and returns the first one.
     ///
     /// # Errors

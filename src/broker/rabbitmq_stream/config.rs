@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::codec::command::Offset;
 pub use super::codec::compression::Compression;
+use super::connect::LEAST_FRAME_BYTES;
 use crate::scenario::deserialize::{duration, size};
 
 /// The longest name that a publisher may have.
@@ -52,10 +53,13 @@ pub struct RabbitmqStreamOptions {
     #[serde(deserialize_with = "heartbeat")]
     pub heartbeat: Duration,
     /// Largest frame that is written. Default: what the server allows, which is 1 MiB unless it is configured.
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "frame_bytes")]
     pub frame_bytes: Option<u64>,
     /// Connections are polled instead of waited for: responses are noticed at once, and one core is always busy. Default: no.
     pub busy_poll: bool,
+    /// A message without a confirmation fails after this time. Default: it is waited for as long as the trial lasts.
+    #[serde(deserialize_with = "confirm_timeout")]
+    pub confirm_timeout: Option<Duration>,
     /// How long producers wait for a lost connection or stream before their messages fail. Default: 30 s.
     #[serde(deserialize_with = "duration")]
     pub reconnect: Duration,
@@ -79,6 +83,7 @@ impl Default for RabbitmqStreamOptions {
             heartbeat: Duration::from_secs(60),
             frame_bytes: None,
             busy_poll: false,
+            confirm_timeout: None,
             reconnect: Duration::from_secs(30),
         }
     }
@@ -110,6 +115,19 @@ pub enum LeaderLocator {
 }
 
 impl RabbitmqStreamOptions {
+    /// Refuses settings that have no effect beside others.
+    ///
+    /// # Errors
+    /// A sentence with the mistake.
+    pub fn check(&self) -> Result<(), String> {
+        if self.compression != Compression::None && self.sub_entry.is_none() {
+            return Err(
+                "`compression` is of sub-entries: set `sub_entry` as well, or leave `compression` out".to_owned()
+            );
+        }
+        Ok(())
+    }
+
     /// The arguments that streams of `replication` members are made with.
     pub fn arguments(&self, replication: u32) -> Vec<(&'static str, String)> {
         let mut arguments = vec![("initial-cluster-size", replication.to_string())];
@@ -182,6 +200,22 @@ fn start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Offset>, D
     Ok(Some(offset))
 }
 
+fn frame_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let bytes: u64 = size(deserializer)?;
+    match (LEAST_FRAME_BYTES..=u64::from(u32::MAX)).contains(&bytes) {
+        true => Ok(Some(bytes)),
+        false => Err(serde::de::Error::custom("frames have limits from 1KiB to 4GiB - 1B")),
+    }
+}
+
+fn confirm_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let timeout: Duration = duration(deserializer)?;
+    match timeout >= Duration::from_millis(10) {
+        true => Ok(Some(timeout)),
+        false => Err(serde::de::Error::custom("with less than 10ms messages would fail that are confirmed in time")),
+    }
+}
+
 /// The protocol counts whole seconds, and 0 would mean none at all.
 fn heartbeat<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let heartbeat: Duration = duration(deserializer)?;
@@ -220,14 +254,25 @@ mod tests {
             ("heartbeat = \"0s\"", "once in 1s"),
             ("credit = 0", "nothing would ever be received"),
             ("sub_entry = 0", "at least 1"),
+            ("confirm_timeout = \"0s\"", "10ms"),
             ("publisher = \"\"", "1 to 200"),
             ("start = \"earliest\"", "\"first\""),
             ("start = { offset = -1 }", "{ offset = 5 }"),
             ("compression = \"brotli\"", "zstd"),
+            ("frame_bytes = \"1000B\"", "1KiB"),
+            ("frame_bytes = \"4GiB\"", "1KiB"),
             ("name = \"x\"", "unknown field `name`"),
         ] {
             let error = toml::from_str::<RabbitmqStreamOptions>(text).unwrap_err();
             assert!(error.message().contains(words), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn compression_without_sub_entries_is_refused() {
+        let check = |text: &str| toml::from_str::<RabbitmqStreamOptions>(text).unwrap().check();
+        assert!(check("compression = \"zstd\"").is_err_and(|error| error.contains("sub_entry")));
+        assert_eq!(check("compression = \"zstd\"\nsub_entry = 10"), Ok(()));
+        assert_eq!(check("compression = \"none\""), Ok(()));
     }
 }

@@ -12,6 +12,7 @@ use super::codec::frame::{Frame, decode};
 use super::codec::{Malformed, code};
 use super::config::RabbitmqStreamOptions;
 use super::error::{ConnectError, Refusal};
+use super::inbox;
 use crate::broker::BrokerError;
 use crate::measure::host::polling;
 use crate::net::connect::{encrypt, tcp, within};
@@ -27,6 +28,15 @@ const MOST_FRAME_BYTES: usize = 512 << 20;
 
 /// The time that the first attempts to regain a connection have.
 const SHORTEST_REGAIN: Duration = Duration::from_secs(2);
+
+/// How long a server may take to answer when a connection is closed.
+pub const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The reason that it is given.
+pub const LEAVE: &str = "the trial is over";
+
+/// The smallest limit of frames that brokermark works with: a message and what is around it must fit.
+pub const LEAST_FRAME_BYTES: u64 = 1 << 10;
 
 /// Opens connections with the scenario's settings.
 pub struct Connector {
@@ -48,6 +58,8 @@ pub struct Session {
     /// `None`: neither side expects any.
     pub heartbeat: Option<Duration>,
     pub server: Server,
+    /// Streams whose publishers and subscriptions the server has removed, and why.
+    pub removed: Vec<(String, u16)>,
     correlation: u32,
 }
 
@@ -134,6 +146,7 @@ impl Connector {
             frame_max: 0,
             heartbeat: None,
             server: Server::default(),
+            removed: Vec::new(),
             correlation: 0,
         };
         let properties = [
@@ -195,6 +208,10 @@ impl Connector {
             theirs => theirs.min(u32::try_from(heartbeat.as_secs()).unwrap_or(u32::MAX)),
         });
         command::tune(&mut session.write_buffer.bytes, frame_max, seconds);
+        if frame_max != 0 && u64::from(frame_max) < LEAST_FRAME_BYTES {
+            let reason = format!("the server takes frames of {frame_max} bytes at most: raise its `stream.frame_max`");
+            return Err(ConnectError::Incompatible(reason));
+        }
         session.frame_max = if frame_max == 0 { i32::MAX as usize } else { frame_max as usize };
         session.heartbeat = (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)));
         session.flush().await
@@ -223,8 +240,9 @@ impl Session {
                         code => Err(ConnectError::Refused(Refusal { what, code })),
                     };
                 }
-                Frame::Close { reason, .. } => {
-                    return Err(ConnectError::Incompatible(format!("the server closes the connection: {reason}")));
+                Frame::MetadataUpdate { code, stream } => {
+                    let removed = (stream.to_owned(), code);
+                    self.removed.push(removed);
                 }
                 _ => {}
             }
@@ -249,6 +267,13 @@ impl Session {
             self.transport.readable().await?;
             self.read_buffer.fill(&self.transport)?;
         }
-        self.read_buffer.next(decode)?.ok_or(Malformed::Short { what: "frame" }.into())
+        let next = inbox::next(&mut self.read_buffer, &mut self.write_buffer, &self.transport)?;
+        next.ok_or(Malformed::Short { what: "frame" }.into())
+    }
+
+    /// Takes leave of the server and closes the connection.
+    pub async fn close(mut self) {
+        // A server that does not respond is left without a word.
+        let _ = within(FAREWELL, self.request(&Request::close(LEAVE), "the end")).await;
     }
 }

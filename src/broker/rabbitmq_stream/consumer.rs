@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::body;
@@ -214,10 +215,17 @@ impl Consumer for RabbitmqStreamConsumer {
                 delivered.map_err(|error| other(format!("{}: {error}", source.place.stream)))
             });
             if let Err(error) = took {
-                self.lost.extend(self.connections.swap_remove(number).sources);
+                let mut connection = self.connections.swap_remove(number);
+                self.lost.append(&mut connection.sources);
+                // It may still be alive: one of its streams may be lost only.
+                tokio::spawn(connection.close());
                 return Err(error);
             }
         }
         Ok(taken)
+    }
+
+    async fn close(self) {
+        join_all(self.connections.into_iter().map(Subscriptions::close)).await;
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! - `config`: the `[broker.rabbitmq-stream]` table.
 //! - `admin`, `nodes`: streams, created, found and removed; their leaders, and the addresses of nodes.
-//! - `connection`, `pending`, `pool`, `producer`: publishing connections, their messages in flight, the routes to streams, and
-//!   the producers that share them.
+//! - `connection`, `pending`, `pool`: publishing connections, their messages in flight, and the routes to streams.
+//! - `producer`, `lanes`, `sub_entries`: producers, the publishers they share, and messages that are one entry.
 //! - `consumer`, `subscriptions`, `regain`, `tail`: a member of a group, its connections, how it gets them back, and the offsets it
 //!   begins at.
 //! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], `body`: the content of a message.
-//! - `connect`: opens connections.
+//! - `connect`, `inbox`: opens connections, and reads them.
 //! - `error`: the protocol's errors and their classes; `routing`: the stream of a key.
 //!
 //! A topic of one partition is a stream, one of several a super stream. Publishing connections go to the nodes that lead
@@ -23,12 +23,15 @@ mod connect;
 mod connection;
 mod consumer;
 mod error;
+mod inbox;
+mod lanes;
 mod nodes;
 mod pending;
 mod pool;
 mod producer;
 mod regain;
 mod routing;
+mod sub_entries;
 mod subscriptions;
 mod tail;
 
@@ -87,7 +90,7 @@ impl Broker for RabbitmqStreamBroker {
             existing_topics: false,
             offsets: false,
         },
-        check_options: |options| options.try_into::<RabbitmqStreamOptions>().map(drop),
+        check_options: |options| options.try_into::<RabbitmqStreamOptions>()?.check().map_err(serde::de::Error::custom),
     };
 
     type Producer = RabbitmqStreamProducer;
@@ -164,11 +167,13 @@ impl Broker for RabbitmqStreamBroker {
     }
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
-        self.pool.end();
-        timeout(self.timeout, self.admin.remove(&created)).await.unwrap_or_else(|_| {
+        self.pool.close().await;
+        let removed = timeout(self.timeout, self.admin.remove(&created)).await.unwrap_or_else(|_| {
             let reason = format!("streams were not removed within {:?}", self.timeout);
             Err(BrokerError::Client { broker: KIND, reason })
-        })
+        });
+        self.admin.close().await;
+        removed
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::codec::code;
 use crate::measure::SendTag;
 
 /// Publishing ids have no gaps, so that an id is an index of the queue.
@@ -76,6 +77,17 @@ impl Pending {
         }
     }
 
+    /// Removes the messages from the front for which `is_overdue` is true. Their confirmations will be ignored.
+    pub fn take_overdue(&mut self, is_overdue: impl Fn(SendTag) -> bool, overdue: &mut Vec<Settled>) {
+        while let Some(entry) = self.messages.front().filter(|entry| entry.settled || is_overdue(entry.send_tag)) {
+            if !entry.settled {
+                overdue.push(Settled { send_tag: entry.send_tag, bytes: entry.bytes, code: code::OK });
+            }
+            self.messages.pop_front();
+            self.first_id += 1;
+        }
+    }
+
     /// Gives all of them one outcome.
     pub fn settle_all(&mut self, code: u16, settled: &mut Vec<Settled>) {
         self.first_id = self.next_id();
@@ -110,6 +122,20 @@ mod tests {
         pending.settle(44, code::OK, &mut settled);
         assert_eq!(settled.len(), 3);
         assert_eq!((pending.messages.len(), pending.next_id()), (0, 45));
+    }
+
+    #[test]
+    fn overdue_messages_are_taken_from_the_front_and_their_confirmations_ignored() {
+        let mut pending = Pending::default();
+        pending.begin_after(0);
+        (0..5).for_each(|number| pending.push(send_tag(number), 1, false));
+        let (mut settled, mut overdue) = (Vec::new(), Vec::new());
+        pending.settle(2, code::OK, &mut settled);
+        pending.take_overdue(|send_tag| send_tag.producer_index() < 3, &mut overdue);
+        assert_eq!(overdue.iter().map(|one| one.send_tag.producer_index()).collect::<Vec<_>>(), [0, 2]);
+        (1..=5).for_each(|id| pending.settle(id, code::OK, &mut settled));
+        assert_eq!(settled.iter().map(|one| one.send_tag.producer_index()).collect::<Vec<_>>(), [1, 3, 4]);
+        assert_eq!((pending.messages.len(), pending.next_id()), (0, 6));
     }
 
     proptest! {

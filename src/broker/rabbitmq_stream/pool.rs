@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::admin::Admin;
@@ -151,8 +152,16 @@ impl Pool {
             1 => name.clone(),
             _ => format!("{name}-{number}"),
         });
-        let (address, recorder, lost) = (address.to_owned(), self.acks.recorder(), self.lost.clone());
-        let connection = Arc::new(Publishing { address, number, reference, recorder, lost }.start(session));
+        let publishing = Publishing {
+            address: address.to_owned(),
+            number,
+            reference,
+            recorder: self.acks.recorder(),
+            clock: self.acks.clock(),
+            confirm_timeout: self.connector.options().confirm_timeout,
+            lost: self.lost.clone(),
+        };
+        let connection = Arc::new(publishing.start(session));
         *slot = Some(connection.clone());
         Ok(connection)
     }
@@ -168,9 +177,10 @@ impl Pool {
     }
 
     /// Closes all connections, and opens no more.
-    pub fn end(&self) {
+    pub async fn close(&self) {
         self.ended.store(true, Ordering::Release);
-        self.connections().iter().for_each(|connection| connection.end());
+        let connections = self.connections();
+        join_all(connections.iter().map(|connection| connection.close())).await;
     }
 
     /// Tries to declare publishers again, and returns the streams of those for which it did not succeed. Nodes that did not

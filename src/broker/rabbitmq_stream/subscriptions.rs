@@ -8,7 +8,8 @@ use super::codec::code;
 use super::codec::command;
 use super::codec::frame::{Frame, decode};
 use super::connect::Session;
-use super::error::class_of;
+use super::error::{ConnectError, class_of};
+use super::inbox;
 use crate::broker::{FailureClass, ReceiveError};
 
 /// A connection to one node, with the streams that are read from it.
@@ -51,12 +52,12 @@ impl Subscriptions {
             return Poll::Ready(());
         }
         let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
-        if write_buffer.unwritten() > 0
-            && transport.poll_writable(context).is_ready()
-            && let Err(error) = write_buffer.flush(transport)
-        {
-            self.ended = Some(error);
-            return Poll::Ready(());
+        // After a write of less than everything, the next poll registers the waker again.
+        while write_buffer.unwritten() > 0 && transport.poll_writable(context).is_ready() {
+            if let Err(error) = write_buffer.flush(transport) {
+                self.ended = Some(error);
+                return Poll::Ready(());
+            }
         }
         loop {
             let filled = ready!(transport.poll_readable(context)).and_then(|()| read_buffer.fill(transport));
@@ -75,9 +76,16 @@ impl Subscriptions {
         }
     }
 
+    /// Takes leave of the server and closes the connection.
+    pub async fn close(self) {
+        self.session.close().await;
+    }
+
     /// Whether [`Subscriptions::take`] has something to do.
     pub fn is_filled(&self) -> bool {
-        self.ended.is_some() || !matches!(self.session.read_buffer.has_next(decode), Ok(false))
+        self.ended.is_some()
+            || !self.session.removed.is_empty()
+            || !matches!(self.session.read_buffer.has_next(decode), Ok(false))
     }
 
     /// Hands over the chunks that have arrived, each with the number of its source.
@@ -88,24 +96,22 @@ impl Subscriptions {
         &mut self,
         mut deliver: impl FnMut(usize, &[u8]) -> Result<(), ReceiveError>,
     ) -> Result<(), ReceiveError> {
+        if let Some((stream, code)) = self.session.removed.first() {
+            return Err(removed(stream, *code));
+        }
         let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
-        while let Some(frame) = read_buffer.next(decode).map_err(|error| other(error.to_string()))? {
+        let failed = |error: ConnectError| ReceiveError { class: error.class(), message: error.to_string() };
+        while let Some(frame) = inbox::next(read_buffer, write_buffer, transport).map_err(failed)? {
             match frame {
                 Frame::Deliver { subscription, chunk } => {
                     let Some(source) = self.sources.get(usize::from(subscription)) else { continue };
                     command::credit(&mut write_buffer.bytes, subscription, 1);
                     deliver(*source, chunk)?;
                 }
-                Frame::MetadataUpdate { code, stream } => {
-                    let message = format!("{stream}: {}", code::name(code));
-                    return Err(ReceiveError { class: class_of(code), message });
-                }
+                Frame::MetadataUpdate { code, stream } => return Err(removed(stream, code)),
                 Frame::Credit { code, subscription } => {
                     let message = format!("credit for subscription {subscription}: {}", code::name(code));
                     return Err(ReceiveError { class: class_of(code), message });
-                }
-                Frame::Close { code, reason, .. } => {
-                    return Err(lost(format!("the server closes it: {} ({reason})", code::name(code))));
                 }
                 _ => {}
             }
@@ -119,6 +125,11 @@ impl Subscriptions {
         }
         Ok(())
     }
+}
+
+/// The server has removed a subscription.
+fn removed(stream: &str, code: u16) -> ReceiveError {
+    ReceiveError { class: class_of(code), message: format!("{stream}: {}", code::name(code)) }
 }
 
 fn lost(message: String) -> ReceiveError {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Load, Replicated, lose_leader, restart_all};
 use crate::harness::cluster::Cluster;
 use crate::harness::kafka;
+use brokermark::record::Record;
 
 /// The session of a node whose last heartbeat is as old as it gets.
 const SESSION: Duration = Duration::from_millis(1_500);
@@ -55,8 +56,10 @@ impl Replicated for Topic {
         kafka::leader(&addresses.join(","), &self.name)
     }
 
-    fn stored(&self) -> u64 {
-        kafka::messages(&self.cluster.addresses().join(","), &self.name)
+    /// The client sends again until a message is acknowledged, and the servers count what they hold as well.
+    fn check(&self, record: &Record) {
+        assert_eq!(record.counts.attempted, record.counts.acknowledged, "{:?}", record.errors);
+        assert_eq!(kafka::messages(&self.cluster.addresses().join(","), &self.name), record.counts.acknowledged);
     }
 
     fn remove(&self) {

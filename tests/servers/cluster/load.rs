@@ -32,7 +32,7 @@ impl Load {
             [consumers]
             verify = true
             [run]
-            duration = \"100s\"
+            duration = \"300s\"
             drain_deadline = \"60s\"
             catch_up_deadline = \"60s\"
             "
@@ -59,14 +59,13 @@ impl Load {
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Ends the load once it is carried again: everything was acknowledged, and nothing is lost, twice or damaged.
+    /// Ends the load once it is carried again: nothing that was acknowledged is lost, twice or damaged.
     pub fn end(self) -> Record {
         self.await_rate();
         self.running.signal(libc::SIGINT);
         let record = self.running.finish(PATIENCE).expect(130).record();
         assert_eq!(record.status, Status::Interrupted);
         assert_balanced(&record);
-        assert_eq!(record.counts.attempted, record.counts.acknowledged, "{:?}", record.errors);
         let found = sums(&record);
         assert_eq!((found.lost, found.duplicated, found.corrupt), (0, 0, 0), "{found:?}");
         assert_eq!(found.unread, 0, "{found:?}");

@@ -6,6 +6,10 @@ use std::time::Duration;
 use super::{Load, Replicated, lose_leader, restart_all};
 use crate::harness::cluster::Cluster;
 use crate::harness::rabbitmq::Stranger;
+use brokermark::record::Record;
+
+/// Erlang takes a node for dead after three quarters of `net_ticktime` at the earliest; a connection that is closed is noticed at once.
+const UNHEARD: Duration = Duration::from_secs(3);
 
 /// How long a node is given to accept a connection: one that is cut off never does.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -30,4 +34,64 @@ impl Stream {
         };
         addresses.iter().find_map(connect)
     }
+}
+
+impl Replicated for Stream {
+    fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    fn load(&self, fault: &str) -> Load {
+        let (addresses, stream) = (self.cluster.addresses(), &self.name);
+        let broker = format!(
+            r#"
+            [broker]
+            kind = "rabbitmq-stream"
+            addresses = {addresses:?}
+            [broker.rabbitmq-stream]
+            reconnect = "60s"
+            [topology]
+            name = "{stream}"
+            replication = 3
+            keep = true
+            "#
+        );
+        Load::begin(&format!("rabbitmq-{fault}"), &broker)
+    }
+
+    fn leader(&self, addresses: &[String]) -> Option<(usize, usize)> {
+        let (leader, copies) = Stream::ask(addresses)?.leader(&self.name)?;
+        let index = self.cluster.addresses().iter().position(|address| *address == leader)?;
+        Some((index + 1, copies))
+    }
+
+    /// Messages that awaited their confirmation when a connection broke have failed: the client does not send them again.
+    fn check(&self, record: &Record) {
+        assert_eq!(record.counts.unresolved, 0, "{:?}", record.counts);
+        assert!(record.counts.failed < record.counts.attempted / 2, "{:?}", record.errors);
+    }
+
+    fn remove(&self) {
+        Stream::ask(&self.cluster.addresses()).unwrap().delete_stream(&self.name);
+    }
+}
+
+#[test]
+fn real_leader_of_a_stream_that_is_killed_is_succeeded_and_nothing_confirmed_is_lost() {
+    lose_leader(&Stream::new("killed"), "leader-killed", Cluster::kill, Cluster::restart, Duration::from_millis(200));
+}
+
+#[test]
+fn real_leader_of_a_stream_that_is_cut_off_is_succeeded_and_nothing_confirmed_is_lost() {
+    lose_leader(&Stream::new("cut-off"), "leader-cut-off", Cluster::cut, Cluster::mend, UNHEARD);
+}
+
+#[test]
+fn real_leader_of_a_stream_that_is_frozen_is_succeeded_and_nothing_confirmed_is_lost() {
+    lose_leader(&Stream::new("frozen"), "leader-frozen", Cluster::freeze, Cluster::thaw, UNHEARD);
+}
+
+#[test]
+fn real_rolling_restart_of_all_nodes_with_a_stream_loses_nothing_confirmed() {
+    restart_all(&Stream::new("rolled"));
 }

@@ -1,5 +1,6 @@
 //! Servers that misbehave, refuse, die, come back or take a stream away: the run ends in time, and the ledger balances.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use brokermark::broker::FailureClass;
@@ -109,6 +110,30 @@ fn a_server_that_confirms_nothing_leaves_messages_unresolved_in_time() {
     assert_balanced(&record);
     assert_eq!((record.counts.attempted, record.counts.unresolved), (20, 20));
     assert!(ended.took < Duration::from_secs(20), "{:?}", ended.took);
+}
+
+#[test]
+fn a_message_without_a_confirmation_in_time_fails_and_a_late_one_is_ignored() {
+    let late = Mutex::new(Vec::new());
+    let server = Scripted::start(0, move |published| {
+        let mut late = late.lock().unwrap();
+        // The first frame is confirmed when its messages have failed and others follow in their place.
+        let frames = match published.ids.first() {
+            Some(1) => {
+                late.extend(published.ids);
+                Vec::new()
+            }
+            _ => vec![confirm(&std::mem::take(&mut *late)), confirm(&published.ids)],
+        };
+        Reaction { frames, ..Reaction::default() }
+    });
+    // One batch at a time.
+    let load = BATCHES.replace("in_flight = 20", "in_flight = 10");
+    let scenario = broker(server.address(), "confirm_timeout = \"200ms\"");
+    let record = record_of(&format!("{scenario}{load}[run]\nmessages = 1000\n"));
+    assert_balanced(&record);
+    assert_eq!((record.counts.acknowledged, record.counts.failed), (990, 10));
+    assert_eq!(failed(&record, FailureClass::Timeout), 10, "{:?}", record.errors);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use brokermark::broker::FailureClass;
 
 use super::{BATCHES, broker, confirmed, failed};
-use crate::harness::scripted_rabbitmq::{BlackHole, Cluster, Reaction, Scripted, metadata_update};
+use crate::harness::scripted_rabbitmq::{BlackHole, Cluster, Reaction, SUPER_STREAM, Scripted, metadata_update};
 use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_balanced, eventually, record_of};
 
 const TOPOLOGY: &str = "[topology]\nname = \"moving\"\nkeep = true\n";
@@ -77,7 +77,7 @@ fn an_address_that_is_dead_or_does_not_answer_is_passed_over() {
             let server = Scripted::start(0, confirmed);
             let addresses = format!("{:?}", [dead, server.address()]);
             let scenario = cluster_scenario(&addresses, &format!("connect_to = \"{connect_to}\""));
-            let run = "[consumers]\nverify = false\n[run]\nmessages = 1000\n";
+            let run = "[consumers]\nverify = false\n[run]\nmessages = 1000\ncatch_up_deadline = \"1s\"\n";
             let record = record_of(&format!("{scenario}{TOPOLOGY}{BATCHES}{run}"));
             assert_acknowledged(&record, 1000);
             assert!(server.has_given_credit());
@@ -91,8 +91,30 @@ fn consumers_try_the_replicas_of_a_leader_that_cannot_be_reached() {
     // Metadata that is out of date: node 0 is still said to lead.
     cluster.silence(0);
     let scenario = cluster_scenario(&format!("{:?}", [cluster.nodes[1].address()]), "");
-    let run = "[consumers]\nverify = false\n[run]\nmessages = 1000\n";
+    let run = "[consumers]\nverify = false\n[run]\nmessages = 1000\ncatch_up_deadline = \"1s\"\n";
     let record = record_of(&format!("{scenario}{TOPOLOGY}{BATCHES}{run}"));
     assert_acknowledged(&record, 1000);
     assert!(cluster.nodes[1].has_given_credit());
+}
+
+#[test]
+fn batches_with_keys_stay_whole_where_streams_have_several_leaders() {
+    // Messages of each frame.
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let noted = log.clone();
+    let cluster = Cluster::start(3, 0, move |published| {
+        noted.lock().unwrap().push(published.ids.len());
+        confirmed(published)
+    });
+    let topology = format!("[topology]\nname = \"{SUPER_STREAM}\"\npartitions = 6\nkeep = true\n");
+    let load = "[producers]\nin_flight = 1200\nbatch = 300\nkeys = { kind = \"random\", distinct = 1000 }\n\
+                [payload]\nkind = \"zeros\"\nsize = \"50B\"\n[run]\nmessages = 6000\n";
+    for options in ["", "sub_entry = 1"] {
+        log.lock().unwrap().clear();
+        let scenario = cluster_scenario(&cluster.addresses(), options);
+        assert_acknowledged(&record_of(&format!("{scenario}{topology}{load}")), 6000);
+        // 20 batches, each with at most one frame for each of the 6 streams.
+        let frames = log.lock().unwrap().len();
+        assert!(frames <= 120, "{frames} frames for 20 batches");
+    }
 }

@@ -4,6 +4,7 @@
 mod clients;
 mod faults;
 mod leaders;
+mod manners;
 mod places;
 
 use crate::harness::rabbitmq;

@@ -211,6 +211,9 @@ impl Drop for Client {
     }
 }
 
+/// Secrets are not shorter than this, in bytes.
+const SHORTEST_SECRET: usize = 4;
+
 fn set(configuration: *mut rd::rd_kafka_conf_t, key: &str, value: &str) -> Result<(), String> {
     let nul = |_| format!("property '{key}' contains a NUL byte");
     let (name, content) = (CString::new(key).map_err(nul)?, CString::new(value).map_err(nul)?);
@@ -221,9 +224,14 @@ fn set(configuration: *mut rd::rd_kafka_conf_t, key: &str, value: &str) -> Resul
     };
     match result {
         RDKafkaConfRes::RD_KAFKA_CONF_OK => Ok(()),
-        // librdkafka's sentence quotes the value, which may be a secret.
-        _ => Err(format!("property '{key}': {}", text(&reason).replace(value, "…"))),
+        _ => Err(format!("property '{key}': {}", without(value, text(&reason)))),
     }
+}
+
+/// librdkafka's sentence quotes the value, which may be a secret. A short value is also part of other words.
+fn without(value: &str, reason: String) -> String {
+    let hidden = reason.replace(&format!("\"{value}\""), "\"…\"");
+    if value.len() < SHORTEST_SECRET { hidden } else { hidden.replace(value, "…") }
 }
 
 /// The text that librdkafka has written into a buffer.
@@ -242,5 +250,10 @@ mod tests {
         assert!(unknown.contains("linger.mss"), "{unknown}");
         let bad = Client::new(Role::Producer, [("linger.ms", "hunter2")], None).err().unwrap();
         assert!(bad.contains("linger.ms") && !bad.contains("hunter2"), "{bad}");
+        for short in ["", "e"] {
+            let bad = Client::new(Role::Producer, [("linger.ms", short)], None).err().unwrap();
+            let words = bad.trim_start_matches("property 'linger.ms'");
+            assert!(words.contains("Invalid value") && words.contains("linger.ms"), "{bad}");
+        }
     }
 }

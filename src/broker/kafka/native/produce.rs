@@ -191,6 +191,9 @@ pub struct Space(Vec<rd::rd_kafka_message_t>);
 // SAFETY: its pointers are only used within one call of `hand_over`, which overwrites them first.
 unsafe impl Send for Space {}
 
+// A send tag's word is as long as a pointer.
+const _: () = assert!(size_of::<*mut c_void>() >= size_of::<u64>());
+
 /// Whether the error of a message has nothing to do with the message itself.
 fn refuses_all(code: Code) -> bool {
     !matches!(

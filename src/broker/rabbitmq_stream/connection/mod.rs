@@ -17,12 +17,13 @@ use tokio::sync::oneshot;
 
 use super::codec::command::Request;
 use super::codec::{Reader, code};
+use super::connect::{FAREWELL, LEAVE};
 use super::error::{ConnectError, Refusal, class_of};
 use super::pending::{Pending, Settled};
 use crate::broker::{FailureClass, SubmitError};
-use crate::measure::AckRecorder;
+use crate::measure::{AckRecorder, Clock};
 use crate::net::connect::within;
-use crate::net::session::{Lost, PublishingConnection, Served, Session};
+use crate::net::session::{Lost, Protocol, PublishingConnection, Served, Session};
 
 /// The protocol numbers publishers in one byte.
 const MOST_PUBLISHERS: usize = 256;
@@ -42,6 +43,9 @@ pub struct Publishing {
     /// The publishers' name on this connection, if they have one.
     pub reference: Option<String>,
     pub recorder: AckRecorder,
+    pub clock: Clock,
+    /// How long messages may be without a confirmation.
+    pub confirm_timeout: Option<Duration>,
     /// Where publishers are reported that were lost.
     pub lost: UnboundedSender<LostPublishers>,
 }
@@ -81,6 +85,14 @@ pub struct Writing<'a> {
     pub state: &'a mut State,
 }
 
+impl State {
+    /// Why a publisher cannot be written to.
+    #[inline]
+    pub fn lost(&self, publisher: u8) -> Option<&PublisherLost> {
+        self.publishers[usize::from(publisher)].lost.as_ref()
+    }
+}
+
 impl Writing<'_> {
     /// Largest frame that the server accepts.
     #[inline]
@@ -98,12 +110,6 @@ impl Writing<'_> {
     #[inline]
     pub fn taken(&mut self, messages: usize) {
         self.state.pending += messages;
-    }
-
-    /// Why a publisher cannot be written to.
-    #[inline]
-    pub fn lost(&self, publisher: u8) -> Option<&PublisherLost> {
-        self.state.publishers[usize::from(publisher)].lost.as_ref()
     }
 }
 
@@ -150,6 +156,15 @@ impl Connection {
             declared => declared?,
         }
         Ok(number as u8)
+    }
+
+    /// Abandons the messages in flight, takes leave of the server, and closes the connection.
+    pub async fn close(&self) {
+        let session = self.session();
+        drop(Publishing::take_pending(&mut session.state().protocol));
+        // A server that does not respond is left without a word.
+        let _ = within(FAREWELL, session.request(&Request::close(LEAVE), "the end")).await;
+        self.end();
     }
 
     /// Whether messages can be published.

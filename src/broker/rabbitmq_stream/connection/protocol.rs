@@ -3,15 +3,21 @@
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::codec::code;
 use super::super::codec::command;
-use super::super::codec::frame::{Frame, decode};
+use super::super::codec::frame::Frame;
 use super::super::error::class_of;
+use super::super::inbox;
 use super::super::pending::Settled;
 use super::{Publishing, State};
 use crate::broker::{FailureClass, SubmitError};
 use crate::net::session::{Protocol, Served, Session};
+
+/// How often messages are checked for being overdue.
+const SHORTEST_CHECK: Duration = Duration::from_millis(5);
+const LONGEST_CHECK: Duration = Duration::from_secs(1);
 
 /// Memory of the reading task: messages with an outcome, and the streams of publishers that the server removed.
 #[derive(Default)]
@@ -38,16 +44,10 @@ impl Protocol for Publishing {
         let mut state = session.state();
         let mut end = Ok(());
         while end.is_ok() {
-            match served.read_buffer.next(decode) {
-                Ok(Some(Frame::Close { correlation, code, reason })) => {
-                    command::close_response(&mut state.write_buffer.bytes, correlation);
-                    // The server waits for it before it closes. A failed write changes nothing: the connection ends anyway.
-                    let _ = state.write_buffer.flush(&served.transport);
-                    end = Err(io::Error::other(format!("the server closes it: {} ({reason})", code::name(code))));
-                }
+            match inbox::next(&mut served.read_buffer, &mut state.write_buffer, &served.transport) {
                 Ok(Some(frame)) => state.protocol.read(frame, scratch),
                 Ok(None) => break,
-                Err(malformed) => end = Err(io::Error::other(malformed)),
+                Err(error) => end = Err(io::Error::other(error.to_string())),
             }
         }
         state.protocol.pending -= scratch.settled.len();
@@ -88,6 +88,28 @@ impl Protocol for Publishing {
         let mut acks = self.recorder.batch();
         for Settled { send_tag, .. } in messages {
             acks.failed(send_tag, error.class, || error.message.clone());
+        }
+    }
+
+    fn check_interval(&self) -> Option<Duration> {
+        self.confirm_timeout.map(|timeout| (timeout / 8).clamp(SHORTEST_CHECK, LONGEST_CHECK))
+    }
+
+    fn fail_overdue(session: &Session<Self>) {
+        let Publishing { clock, recorder, confirm_timeout: Some(timeout), .. } = &session.protocol else { return };
+        let (now_ns, timeout_ns) = (clock.now_ns(), timeout.as_nanos() as u64);
+        let mut overdue = Vec::new();
+        let mut state = session.state();
+        for publisher in &mut state.protocol.publishers {
+            publisher.pending.take_overdue(|send_tag| send_tag.service_ns(now_ns) > timeout_ns, &mut overdue);
+        }
+        state.protocol.pending -= overdue.len();
+        drop(state);
+        if !overdue.is_empty() {
+            let mut acks = recorder.batch();
+            for Settled { send_tag, .. } in overdue {
+                acks.failed(send_tag, FailureClass::Timeout, || format!("no confirmation within {timeout:?}"));
+            }
         }
     }
 

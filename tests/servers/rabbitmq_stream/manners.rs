@@ -1,0 +1,82 @@
+//! What a server may expect of a client, whatever the connection is for: answers, farewells, heartbeats.
+
+use std::collections::BTreeMap;
+
+use super::{BATCHES, broker, confirmed, refused};
+use crate::harness::scripted_rabbitmq::{
+    CLOSE, CLOSE_RESPONSE, Cluster, HEARTBEAT, SUPER_STREAM, Scripted, Tuning, close,
+};
+use crate::harness::{Bench, PATIENCE, assert_acknowledged, eventually, record_of};
+
+const TOPOLOGY: &str = "[topology]\nname = \"polite\"\nkeep = true\n";
+
+const CONSUMERS: &str = "[consumers]\nverify = false\n";
+
+/// The commands of each connection.
+fn by_connection(server: &Scripted) -> BTreeMap<usize, Vec<u16>> {
+    let mut connections = BTreeMap::<usize, Vec<u16>>::new();
+    server.frames().into_iter().for_each(|(number, key)| connections.entry(number).or_default().push(key));
+    connections
+}
+
+#[test]
+fn every_connection_takes_leave() {
+    let server = Scripted::start(0, confirmed);
+    let load = format!("{TOPOLOGY}{BATCHES}{CONSUMERS}[run]\nmessages = 1000\ncatch_up_deadline = \"1s\"\n");
+    assert_acknowledged(&record_of(&format!("{}{load}", broker(server.address(), ""))), 1000);
+    let connections = by_connection(&server);
+    // For administration, to publish, to consume.
+    assert_eq!(connections.len(), 3, "{connections:?}");
+    assert!(connections.values().all(|keys| keys.last() == Some(&CLOSE)), "{connections:?}");
+}
+
+#[test]
+fn a_close_is_answered_during_the_login_and_by_consumers() {
+    let server = Scripted::start(0, confirmed);
+    let bench = Bench::new(&format!(
+        "{}{TOPOLOGY}{BATCHES}{CONSUMERS}[run]\nduration = \"2s\"\ncatch_up_deadline = \"1s\"\n",
+        broker(server.address(), "")
+    ));
+    let running = bench.start(&[]);
+    eventually("the consumer has subscribed", || server.has_given_credit());
+    server.tell_subscribers(&close(1, "maintenance"));
+    let record = running.finish(PATIENCE).record();
+    assert!(record.receive_errors[0].first_message.contains("maintenance"), "{:?}", record.receive_errors);
+    let answered = |server: &Scripted| server.frames().iter().any(|(_, key)| *key == CLOSE_RESPONSE);
+    assert!(answered(&server));
+
+    let server = Scripted::tuned(Tuning { closes_at_login: true, ..Tuning::default() }, confirmed);
+    let error = refused(&format!("{}{BATCHES}[run]\nmessages = 1\n", broker(server.address(), "")));
+    assert!(error.contains("maintenance"), "{error}");
+    assert!(answered(&server));
+}
+
+#[test]
+fn a_stream_that_is_taken_away_while_others_are_subscribed_to_is_subscribed_to_again() {
+    let tuning = Tuning { removes_first_subscription: true, ..Tuning::default() };
+    let cluster = Cluster::tuned(1, tuning, confirmed);
+    let topology = format!("[topology]\nname = \"{SUPER_STREAM}\"\npartitions = 2\nkeep = true\n");
+    let scenario = broker(cluster.nodes[0].address(), "");
+    let run = format!("{CONSUMERS}[run]\nduration = \"2s\"\ncatch_up_deadline = \"1s\"\n");
+    let record = Bench::new(&format!("{scenario}{topology}{BATCHES}{run}")).run(&[]).record();
+    assert_eq!(record.receive_errors.iter().map(|error| error.count).sum::<u64>(), 1, "{:?}", record.receive_errors);
+    // Both streams of the connection.
+    assert_eq!(cluster.nodes[0].subscriptions().len(), 4);
+}
+
+#[test]
+fn consumers_send_heartbeats_as_often_as_the_server_wants_them() {
+    let server = Scripted::start(1, confirmed);
+    let run = format!("{TOPOLOGY}{BATCHES}{CONSUMERS}[run]\nduration = \"3s\"\ncatch_up_deadline = \"1s\"\n");
+    Bench::new(&format!("{}{run}", broker(server.address(), "heartbeat = \"60s\""))).run(&[]);
+    let connections = by_connection(&server);
+    let consumer = connections.values().find(|keys| keys.contains(&7)).unwrap();
+    assert!(consumer.contains(&HEARTBEAT), "{connections:?}");
+}
+
+#[test]
+fn a_server_whose_frames_have_no_room_for_a_message_is_refused() {
+    let server = Scripted::tuned(Tuning { frame_max: 20, ..Tuning::default() }, confirmed);
+    let error = refused(&format!("{}{BATCHES}[run]\nmessages = 1\n", broker(server.address(), "")));
+    assert!(error.contains("stream.frame_max"), "{error}");
+}
