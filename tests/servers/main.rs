@@ -8,6 +8,7 @@ mod harness;
 mod conformance;
 mod faults;
 mod interchange;
+mod kafka;
 mod nsq;
 mod pipeline;
 mod pulsar;
