@@ -99,6 +99,7 @@ mod authorities {
         for (name, value) in program.get_envs().filter_map(|(name, value)| Some((name, value?))) {
             command.env(name, value);
         }
+        command.env_remove("SSL_CERT_FILE").env_remove("SSL_CERT_DIR");
         assert_delivered(&Running::start(&mut command).finish(PATIENCE).expect(0).record(), 1000, 1);
     }
 }
