@@ -9,6 +9,7 @@ mod cluster;
 mod conformance;
 mod faults;
 mod interchange;
+mod kafka;
 mod nsq;
 mod pipeline;
 mod pulsar;

@@ -24,11 +24,11 @@ fn run_with(address: &str, partitions: usize) -> String {
 }
 
 /// Joins `group`, reads from the partitions it is given, and leaves; returns how many messages it took.
-fn visit(address: &str, group: &str, topic: &str, strategy: &str) -> usize {
+fn visit(address: &str, group: &str, topic: &str, (property, value): (&str, &str)) -> usize {
     let guest: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", address)
         .set("group.id", group)
-        .set("partition.assignment.strategy", strategy)
+        .set(property, value)
         .set("enable.auto.commit", "false")
         .set("auto.offset.reset", "earliest")
         .create()
@@ -42,9 +42,13 @@ fn visit(address: &str, group: &str, topic: &str, strategy: &str) -> usize {
     taken
 }
 
+/// The group hears of the guest soon.
+const SOON: &str = ", \"heartbeat.interval.ms\" = \"200\"";
+
 /// The guest's messages are not lost to the group, as it commits nothing, and the members that had its partitions before
 /// go on where they were.
-fn assert_members_resume(partitions: usize, strategy: &str) {
+fn assert_members_resume(partitions: usize, way: (&str, &str), more: &str) {
+    let (property, value) = way;
     let address = kafka::address();
     let bench = Bench::new(&format!(
         "broker = {{ kind = \"kafka\", address = \"{address}\" }}
@@ -54,7 +58,7 @@ fn assert_members_resume(partitions: usize, strategy: &str) {
         [consumers]
         groups = 2
         members = 2
-        properties = {{ \"partition.assignment.strategy\" = \"{strategy}\", \"heartbeat.interval.ms\" = \"200\" }}
+        properties = {{ \"{property}\" = \"{value}\"{more} }}
         [run]
         warm_up = \"1s\"
         duration = \"12s\""
@@ -62,7 +66,7 @@ fn assert_members_resume(partitions: usize, strategy: &str) {
     let mut run = bench.start(&[]);
     run.await_stderr("measuring");
     let id = run_with(&address, partitions);
-    let taken = visit(&address, &format!("{id}-1-0"), &format!("{id}-0"), strategy);
+    let taken = visit(&address, &format!("{id}-1-0"), &format!("{id}-0"), way);
     assert!(taken >= 100);
     let record = run.finish(PATIENCE).expect(0).record();
     assert_acknowledged(&record, 24_000);
@@ -74,12 +78,18 @@ fn assert_members_resume(partitions: usize, strategy: &str) {
 
 #[test]
 fn real_kafka_members_resume_where_the_group_was_when_another_one_comes_and_goes() {
-    assert_members_resume(7, "range,roundrobin");
+    assert_members_resume(7, ("partition.assignment.strategy", "range,roundrobin"), SOON);
 }
 
 #[test]
 fn real_kafka_members_of_a_cooperative_group_resume_where_it_was() {
-    assert_members_resume(11, "cooperative-sticky");
+    assert_members_resume(11, ("partition.assignment.strategy", "cooperative-sticky"), SOON);
+}
+
+/// The server decides, and how often it hears of a member, too: every 5 s.
+#[test]
+fn real_kafka_members_of_a_group_that_the_server_assigns_resume_where_it_was() {
+    assert_members_resume(13, ("group.protocol", "consumer"), "");
 }
 
 /// The server lets every fetch wait for far more than is there.

@@ -1,0 +1,105 @@
+//! A real Kafka: its topics' settings, topics that exist, and whom its clients trust.
+
+#![cfg(feature = "kafka")]
+
+use brokermark::record::FoundTopic;
+
+use crate::harness::kafka::{address, make_topic, remove_topic, topic_setting, topics};
+use crate::harness::{Bench, assert_delivered, record_of};
+
+/// A thousand messages that are verified, with these tables besides.
+fn scenario(tables: &str) -> String {
+    format!("{tables}\n[payload]\nkind = \"zeros\"\nsize = \"64B\"\n[consumers]\n[run]\nmessages = 1000\n")
+}
+
+fn on_topic(topology: &str) -> String {
+    let address = address();
+    scenario(&format!("[broker]\nkind = \"kafka\"\naddress = \"{address}\"\n[topology]\n{topology}"))
+}
+
+/// A name that no other run of the tests uses.
+fn named(what: &str) -> String {
+    format!("kafka-{what}-{}", std::process::id())
+}
+
+#[test]
+fn real_kafka_topics_are_created_with_their_settings() {
+    let topic = named("settings");
+    let topology = format!(
+        "name = \"{topic}\"\nkeep = true\n[topology.config]\nretention.ms = 3600000\n\
+         \"message.timestamp.type\" = \"LogAppendTime\"\nflush.messages = 500"
+    );
+    assert_delivered(&record_of(&on_topic(&topology)), 1000, 1);
+    let setting = |key: &str| topic_setting(&address(), &topic, key);
+    let found = ["retention.ms", "message.timestamp.type", "flush.messages"].map(setting);
+    remove_topic(&address(), &topic);
+    assert_eq!(found, ["3600000", "LogAppendTime", "500"]);
+}
+
+#[test]
+fn real_kafka_settings_that_it_does_not_take_are_refused_in_its_own_words() {
+    let refused = |setting: &str| {
+        let topic = named("refused");
+        let ended = Bench::new(&on_topic(&format!("name = \"{topic}\"\nconfig = {{ {setting} }}"))).run(&[]).expect(1);
+        assert!(!topics(&address()).contains(&topic));
+        ended
+    };
+    refused("\"no.such.setting\" = 1").complains_of(&["no.such.setting", "topology.config"]);
+    refused("\"retention.ms\" = \"long\"").complains_of(&["retention.ms", "long", "topology.config"]);
+}
+
+#[test]
+fn real_kafka_topic_that_exists_is_taken_as_it_is() {
+    let topic = named("existing");
+    let existing = on_topic(&format!("name = \"{topic}\"\nexisting = true"));
+    Bench::new(&existing).run(&[]).expect(1).complains_of(&[&topic, "does not exist", "topology.existing"]);
+    make_topic(&address(), &topic, 3);
+    let record = record_of(&existing.replace("[consumers]", "[consumers]\nmembers = 3"));
+    let is_left = topics(&address()).contains(&topic);
+    remove_topic(&address(), &topic);
+    assert_delivered(&record, 1000, 1);
+    assert_eq!(record.found_topics, [FoundTopic { name: topic, partitions: 3, replication: 1 }]);
+    assert!(is_left, "brokermark deletes only what it has made");
+}
+
+#[cfg(feature = "kafka-tls")]
+mod authorities {
+    use std::process::Command;
+
+    use super::*;
+    use crate::harness::server::variable;
+    use crate::harness::{PATIENCE, Running};
+
+    fn bench() -> Bench {
+        let address = variable("BROKERMARK_KAFKA_TLS");
+        let broker = format!("[broker]\nkind = \"kafka\"\naddress = \"{address}\"\nsecurity.tls = true");
+        Bench::new(&scenario(&broker))
+    }
+
+    #[test]
+    fn real_kafka_is_trusted_by_the_authority_that_the_environment_names() {
+        let bench = bench();
+        let mut command = bench.command();
+        command.arg("--quiet").env("SSL_CERT_FILE", variable("BROKERMARK_KAFKA_CA"));
+        assert_delivered(&Running::start(&mut command).finish(PATIENCE).expect(0).record(), 1000, 1);
+    }
+
+    /// In a namespace of its own, in which the test's authority is the system's, and the folder of the system's OpenSSL is empty:
+    /// as is that of an OpenSSL that was compiled in.
+    #[test]
+    fn real_kafka_is_trusted_by_an_authority_of_the_system() {
+        let bench = bench();
+        let program = bench.command();
+        let script = "mount --bind \"$0\" /etc/ssl/certs/ca-certificates.crt\n\
+                      [ ! -d /usr/lib/ssl ] || mount -t tmpfs none /usr/lib/ssl\n\
+                      exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-ec", script, &variable("BROKERMARK_KAFKA_CA")]);
+        command.arg(program.get_program()).args(program.get_args()).arg("--quiet");
+        for (name, value) in program.get_envs().filter_map(|(name, value)| Some((name, value?))) {
+            command.env(name, value);
+        }
+        command.env_remove("SSL_CERT_FILE").env_remove("SSL_CERT_DIR");
+        assert_delivered(&Running::start(&mut command).finish(PATIENCE).expect(0).record(), 1000, 1);
+    }
+}
