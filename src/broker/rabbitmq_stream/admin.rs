@@ -18,6 +18,9 @@ use crate::net::connect::within;
 /// How often new streams are checked for leaders.
 const POLL: Duration = Duration::from_millis(50);
 
+/// How long the members of a stream that was just created have to join its leader, which each of them tries every few seconds.
+const MEMBERS_WITHIN: Duration = Duration::from_secs(15);
+
 /// A connection for administration, opened when it is needed, and again after a failure.
 pub struct Admin {
     connector: Arc<Connector>,
@@ -205,21 +208,21 @@ impl Admin {
 
     async fn await_leaders(&self, topic: &Topic) -> Result<(), BrokerError> {
         let deadline = Instant::now() + self.timeout;
+        let members_by = Instant::now() + self.timeout.min(MEMBERS_WITHIN);
         let streams = self.streams(&topic.name).await?;
         let names: Vec<&str> = streams.iter().map(String::as_str).collect();
         loop {
             let locations = self.locations(&names).await?;
             if locations.len() == names.len() && locations.iter().all(|location| location.leader.is_some()) {
-                return match locations.iter().find(|location| location.members < topic.replication as usize) {
-                    None => Ok(()),
-                    Some(location) => {
-                        let reason = format!(
-                            "it has {} members and not {}: is `topology.replication` more than the nodes?",
-                            location.members, topic.replication
-                        );
-                        Err(failed(&topic.name, "created", reason))
-                    }
-                };
+                let short = locations.iter().find(|location| location.members < topic.replication as usize);
+                let Some(location) = short else { return Ok(()) };
+                if Instant::now() >= members_by {
+                    let reason = format!(
+                        "it has {} members and not {}: is `topology.replication` more than the nodes?",
+                        location.members, topic.replication
+                    );
+                    return Err(failed(&topic.name, "created", reason));
+                }
             }
             if Instant::now() >= deadline {
                 let reason = format!("no leader for all its streams within {:?}", self.timeout);
