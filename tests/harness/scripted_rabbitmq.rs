@@ -1,12 +1,17 @@
 //! Servers with enough of RabbitMQ's stream protocol to publish to and to subscribe at, which then misbehave as scripted: one, or
 //! the nodes of a cluster.
 
+mod frames;
+
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+
+pub use self::frames::{close, confirm, confirm_of, error, metadata_update};
+use self::frames::{framed, string, strings};
 
 /// The name of a super stream. Its partitions are led by the nodes in turn, two by each.
 pub const SUPER_STREAM: &str = "super";
@@ -280,6 +285,13 @@ impl Served {
             17 => vec![0, 1, 0, 0, 0, 0],
             // SaslHandshake
             18 => b"\0\x01\0\0\0\x01\0\x05PLAIN".to_vec(),
+            // Open: the node's own address.
+            21 => {
+                let port = self.layout.ports.lock().unwrap()[self.node].to_string();
+                let pairs = [("advertised_host", "127.0.0.1"), ("advertised_port", &port)];
+                let pairs = pairs.into_iter().flat_map(|(key, value)| [string(key), string(value)].concat());
+                [0, 1, 0, 0, 0, 2].into_iter().chain(pairs).collect()
+            }
             // Partitions
             25 => {
                 let count = PARTITIONS_OF_A_NODE * self.nodes();
@@ -342,62 +354,24 @@ impl Served {
     }
 }
 
-fn framed(content: &[u8]) -> Vec<u8> {
-    [&(content.len() as u32).to_be_bytes(), content].concat()
-}
-
-fn string(text: &str) -> Vec<u8> {
-    [&(text.len() as u16).to_be_bytes(), text.as_bytes()].concat()
-}
-
-/// An array of strings.
-fn strings(mut rest: &[u8]) -> Vec<String> {
-    let count = u32::from_be_bytes(rest.split_off(..4).unwrap().try_into().unwrap());
-    let mut next = |_| {
-        let length = u16::from_be_bytes(rest.split_off(..2).unwrap().try_into().unwrap());
-        String::from_utf8(rest.split_off(..usize::from(length)).unwrap().to_vec()).unwrap()
-    };
-    (0..count).map(&mut next).collect()
-}
-
-/// `PublishConfirm` of a publisher.
-pub fn confirm_of(publisher: u8, ids: &[u64]) -> Vec<u8> {
-    let mut content = vec![0, 3, 0, 1, publisher];
-    content.extend((ids.len() as u32).to_be_bytes());
-    ids.iter().for_each(|id| content.extend(id.to_be_bytes()));
-    framed(&content)
-}
-
-/// `PublishConfirm` of publisher 0.
-pub fn confirm(ids: &[u64]) -> Vec<u8> {
-    confirm_of(0, ids)
-}
-
-/// `PublishError` of publisher 0.
-pub fn error(ids: &[u64], code: u16) -> Vec<u8> {
-    let mut content = vec![0, 4, 0, 1, 0];
-    content.extend((ids.len() as u32).to_be_bytes());
-    for id in ids {
-        content.extend(id.to_be_bytes());
-        content.extend(code.to_be_bytes());
-    }
-    framed(&content)
-}
-
-/// `Close`.
-pub fn close(code: u16, reason: &str) -> Vec<u8> {
-    let mut content = vec![0, 22, 0, 1, 0, 0, 0, 1];
-    content.extend(code.to_be_bytes());
-    content.extend(string(reason));
-    framed(&content)
-}
-
-/// `MetadataUpdate` about a stream.
-pub fn metadata_update(code: u16, stream: &str) -> Vec<u8> {
-    let mut content = vec![0, 16, 0, 1];
-    content.extend(code.to_be_bytes());
-    content.extend(string(stream));
-    framed(&content)
+/// Starts a load balancer, which passes its connections on to the servers in turn. Returns its address.
+pub fn load_balancer(servers: &[&str]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let servers: Vec<String> = servers.iter().map(|&server| server.to_owned()).collect();
+    thread::spawn(move || {
+        for (client, server) in listener.incoming().map_while(Result::ok).zip(servers.iter().cycle()) {
+            let server = TcpStream::connect(server).unwrap();
+            for (from, to) in [(&client, &server), (&server, &client)] {
+                let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    address
 }
 
 /// An address whose connections are never answered, for as long as the value lives.

@@ -15,7 +15,7 @@ use super::error::{ConnectError, Refusal, text};
 use super::upgraded_stream::{self, Agreed};
 use crate::broker::{BrokerError, FailureClass};
 use crate::net::connect::{encrypt, tcp, within};
-use crate::net::tls::TlsIdentity;
+use crate::net::tls;
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 use crate::scenario::BrokerConfig;
 
@@ -93,13 +93,7 @@ impl Connector {
         let refused = |reason: String| BrokerError::Configuration { broker: "nsq", reason };
         Ok(Connector {
             options: options.clone(),
-            tls: config
-                .security
-                .tls
-                .as_ref()
-                .map(|tls| TlsIdentity::read(tls)?.client_config())
-                .transpose()
-                .map_err(refused)?,
+            tls: tls::client_config(config.security.tls.as_ref()).map_err(refused)?,
             auth: options.auth_secret.as_ref().map(|secret| secret.reveal()).transpose().map_err(refused)?,
             client_id: client_id.to_owned(),
             timeout,

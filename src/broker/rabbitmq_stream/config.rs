@@ -22,6 +22,9 @@ pub struct RabbitmqStreamOptions {
     /// behind it. Omitted: publishers have no name.
     #[serde(deserialize_with = "name")]
     pub publisher: Option<String>,
+    /// Messages without a confirmation are published again with their ids when their connection or stream was lost. The server
+    /// discards those that it has: `publisher` must be set. Default: they fail.
+    pub resend: bool,
     /// Messages of a batch that are published as one entry with one publishing id. Default: each is an entry.
     #[serde(deserialize_with = "sub_entry")]
     pub sub_entry: Option<u16>,
@@ -37,6 +40,8 @@ pub struct RabbitmqStreamOptions {
     pub virtual_host: String,
     /// Default: the node that leads a stream, as the server's metadata names it.
     pub connect_to: ConnectTo,
+    /// Which members of a stream consumers read from first. Default: its leader.
+    pub consume_from: ConsumeFrom,
     /// Of streams that are made: most bytes they keep.
     #[serde(deserialize_with = "size")]
     pub max_length: Option<u64>,
@@ -70,12 +75,14 @@ impl Default for RabbitmqStreamOptions {
         RabbitmqStreamOptions {
             body: Body::Amqp,
             publisher: None,
+            resend: false,
             sub_entry: None,
             compression: Compression::None,
             credit: 10,
             start: None,
             virtual_host: "/".to_owned(),
             connect_to: ConnectTo::Leader,
+            consume_from: ConsumeFrom::Leader,
             max_length: None,
             max_age: None,
             segment_size: None,
@@ -100,11 +107,21 @@ pub enum Body {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
+pub enum ConsumeFrom {
+    Leader,
+    Replica,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ConnectTo {
     Leader,
     /// Only the addresses of the scenario, in turn: where nodes are behind a proxy or advertise addresses that cannot be
     /// reached. A node that does not lead a stream passes on what is published.
     Addresses,
+    /// The node that leads a stream, through the addresses of the scenario, which are load balancers: connections are opened
+    /// until the right node answers.
+    LoadBalancer,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -124,6 +141,13 @@ impl RabbitmqStreamOptions {
             return Err(
                 "`compression` is of sub-entries: set `sub_entry` as well, or leave `compression` out".to_owned()
             );
+        }
+        if self.consume_from == ConsumeFrom::Replica && self.connect_to == ConnectTo::Addresses {
+            let reason = "`consume_from` has no effect with `connect_to = \"addresses\"`: leave one of them out";
+            return Err(reason.to_owned());
+        }
+        if self.resend && self.publisher.is_none() {
+            return Err("`resend` without a name would store messages twice: set `publisher` as well".to_owned());
         }
         Ok(())
     }
@@ -269,10 +293,13 @@ mod tests {
     }
 
     #[test]
-    fn compression_without_sub_entries_is_refused() {
+    fn settings_without_those_that_they_need_are_refused() {
         let check = |text: &str| toml::from_str::<RabbitmqStreamOptions>(text).unwrap().check();
         assert!(check("compression = \"zstd\"").is_err_and(|error| error.contains("sub_entry")));
         assert_eq!(check("compression = \"zstd\"\nsub_entry = 10"), Ok(()));
         assert_eq!(check("compression = \"none\""), Ok(()));
+        assert!(check("consume_from = \"replica\"\nconnect_to = \"addresses\"").is_err());
+        assert_eq!(check("consume_from = \"replica\"\nconnect_to = \"load-balancer\""), Ok(()));
+        assert!(check("resend = true").is_err_and(|error| error.contains("publisher")));
     }
 }

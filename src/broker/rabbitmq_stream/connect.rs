@@ -6,17 +6,18 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use tokio::io::copy_bidirectional;
 use tokio::net::UnixStream;
+use tokio::time::sleep;
 
 use super::codec::command::{self, Request, read_pairs, read_strings};
 use super::codec::frame::{Frame, decode};
 use super::codec::{Malformed, code};
-use super::config::RabbitmqStreamOptions;
+use super::config::{ConnectTo, RabbitmqStreamOptions};
 use super::error::{ConnectError, Refusal};
 use super::inbox;
 use crate::broker::BrokerError;
 use crate::measure::host::polling;
 use crate::net::connect::{encrypt, tcp, within};
-use crate::net::tls::TlsIdentity;
+use crate::net::tls;
 use crate::net::transport::{PolledStream, ReadBuffer, Transport, WriteBuffer};
 use crate::scenario::BrokerConfig;
 
@@ -28,6 +29,9 @@ const MOST_FRAME_BYTES: usize = 512 << 20;
 
 /// The time that the first attempts to regain a connection have.
 const SHORTEST_REGAIN: Duration = Duration::from_secs(2);
+
+/// Between attempts to reach a node through a load balancer.
+const BALANCER_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long a server may take to answer when a connection is closed.
 pub const FAREWELL: Duration = Duration::from_secs(1);
@@ -42,6 +46,8 @@ pub const LEAST_FRAME_BYTES: u64 = 1 << 10;
 pub struct Connector {
     options: RabbitmqStreamOptions,
     tls: Option<Arc<ClientConfig>>,
+    /// The scenario's.
+    addresses: Vec<String>,
     username: String,
     password: String,
     client_id: String,
@@ -93,13 +99,8 @@ impl Connector {
         }
         Ok(Connector {
             options: options.clone(),
-            tls: config
-                .security
-                .tls
-                .as_ref()
-                .map(|tls| TlsIdentity::read(tls)?.client_config())
-                .transpose()
-                .map_err(refused)?,
+            tls: tls::client_config(config.security.tls.as_ref()).map_err(refused)?,
+            addresses: config.addresses.clone(),
             username,
             password,
             client_id: client_id.to_owned(),
@@ -116,7 +117,24 @@ impl Connector {
     /// # Errors
     /// When the server does not respond within `limit` or refuses a request.
     pub async fn connect(&self, address: &str, limit: Duration) -> Result<Session, ConnectError> {
-        within(limit, self.open(address, Some(self.options.heartbeat))).await
+        within(limit, self.open_node(address)).await
+    }
+
+    /// Opens a connection to a node. Load balancers are asked in turn until it is the node that answers.
+    async fn open_node(&self, address: &str) -> Result<Session, ConnectError> {
+        let heartbeat = Some(self.options.heartbeat);
+        if self.options.connect_to != ConnectTo::LoadBalancer || self.addresses.iter().any(|own| own == address) {
+            return self.open(address, heartbeat).await;
+        }
+        for balancer in self.addresses.iter().cycle() {
+            let session = self.open(balancer, heartbeat).await?;
+            if session.server.advertised.as_deref() == Some(address) {
+                return Ok(session);
+            }
+            session.close().await;
+            sleep(BALANCER_PAUSE).await;
+        }
+        Err(ConnectError::Incompatible("there is no address".to_owned()))
     }
 
     /// A connection that may be silent between requests.
@@ -139,16 +157,7 @@ impl Connector {
     }
 
     async fn open(&self, address: &str, heartbeat: Option<Duration>) -> Result<Session, ConnectError> {
-        let mut session = Session {
-            transport: self.transport(address).await?,
-            read_buffer: ReadBuffer::new(MOST_FRAME_BYTES),
-            write_buffer: WriteBuffer::default(),
-            frame_max: 0,
-            heartbeat: None,
-            server: Server::default(),
-            removed: Vec::new(),
-            correlation: 0,
-        };
+        let mut session = Session::over(self.transport(address).await?);
         let properties = [
             ("product", "brokermark"),
             ("version", env!("CARGO_PKG_VERSION")),
@@ -223,6 +232,20 @@ fn find(properties: &[(String, String)], wanted: &str) -> Option<String> {
 }
 
 impl Session {
+    /// A connection on which nothing has been said.
+    pub fn over(transport: Transport) -> Self {
+        Session {
+            transport,
+            read_buffer: ReadBuffer::new(MOST_FRAME_BYTES),
+            write_buffer: WriteBuffer::default(),
+            frame_max: 0,
+            heartbeat: None,
+            server: Server::default(),
+            removed: Vec::new(),
+            correlation: 0,
+        }
+    }
+
     /// Sends a request and returns what follows the code of its response. `what` names the request in errors.
     ///
     /// # Errors

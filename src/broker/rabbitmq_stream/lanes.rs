@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::connection::Connection;
-use super::pool::{Route, StreamPublisher};
+use super::connection::{Connection, StreamPublisher};
+use super::pool::Route;
 use super::routing;
 use crate::broker::Outgoing;
 

@@ -102,7 +102,7 @@ impl Broker for RabbitmqStreamBroker {
             setup.config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
         let writer = Arc::new(Writer::new(options.body, &setup.headers).map_err(refused)?);
         let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
-        let nodes = Arc::new(Nodes::new(setup.config.addresses.clone(), options.connect_to));
+        let nodes = Arc::new(Nodes::new(setup.config.addresses.clone(), options.connect_to, options.consume_from));
         let admin = Arc::new(Admin::new(connector.clone(), nodes.clone(), setup.timeout));
         let server = admin.reach().await?;
         let pool = Pool::start(connector.clone(), admin.clone(), nodes.clone(), setup.acks, setup.config.connections);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::config::ConnectTo;
+use super::config::{ConnectTo, ConsumeFrom};
 
 /// Where a stream is in the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +21,7 @@ pub struct StreamLocation {
 pub struct Nodes {
     given: Vec<String>,
     connect_to: ConnectTo,
+    consume_from: ConsumeFrom,
     known: Mutex<Known>,
 }
 
@@ -39,8 +40,8 @@ impl Known {
 }
 
 impl Nodes {
-    pub fn new(given: Vec<String>, connect_to: ConnectTo) -> Self {
-        Nodes { given, connect_to, known: Mutex::default() }
+    pub fn new(given: Vec<String>, connect_to: ConnectTo, consume_from: ConsumeFrom) -> Self {
+        Nodes { given, connect_to, consume_from, known: Mutex::default() }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -49,7 +50,8 @@ impl Nodes {
 
     /// The node at one of the scenario's addresses advertises another one.
     pub fn advertises(&self, address: &str, advertised: &str) {
-        if self.given.iter().any(|given| given == address) {
+        // Behind a load balancer it may be another node next time.
+        if self.connect_to != ConnectTo::LoadBalancer && self.given.iter().any(|given| given == address) {
             self.known().aliases.insert(advertised.to_owned(), address.to_owned());
         }
     }
@@ -66,7 +68,7 @@ impl Nodes {
     /// The nodes that may be connected to, those of the scenario first.
     pub fn all(&self) -> Vec<String> {
         match self.connect_to {
-            ConnectTo::Addresses => self.given.clone(),
+            ConnectTo::Addresses | ConnectTo::LoadBalancer => self.given.clone(),
             ConnectTo::Leader => self.given.iter().cloned().chain(self.known().learned.iter().cloned()).collect(),
         }
     }
@@ -78,7 +80,7 @@ impl Nodes {
         let first = turn % addresses.len().max(1);
         addresses.rotate_left(first);
         let leader = location.and_then(|location| location.leader.as_ref());
-        if let Some(leader) = leader.filter(|_| self.connect_to == ConnectTo::Leader) {
+        if let Some(leader) = leader.filter(|_| self.connect_to != ConnectTo::Addresses) {
             let leader = self.known().alias_of(leader);
             addresses.retain(|address| *address != leader);
             addresses.insert(0, leader);
@@ -86,13 +88,17 @@ impl Nodes {
         addresses
     }
 
-    /// The addresses to consume over: first the leader, then the replicas, because other nodes cannot deliver. Any node, where
-    /// no member is known.
-    pub fn for_consuming(&self, location: &StreamLocation) -> Vec<String> {
-        if self.connect_to == ConnectTo::Leader {
+    /// The addresses to consume over: the leader and the replicas, because other nodes cannot deliver. Which of them comes first
+    /// is the scenario's choice; replicas take turns. Any node, where no member is known.
+    pub fn for_consuming(&self, location: &StreamLocation, turn: usize) -> Vec<String> {
+        if self.connect_to != ConnectTo::Addresses {
             let known = self.known();
-            let members = location.leader.iter().chain(&location.replicas);
-            let members: Vec<String> = members.map(|member| known.alias_of(member)).collect();
+            let mut members: Vec<&String> = location.replicas.iter().collect();
+            let first = turn % members.len().max(1);
+            members.rotate_left(first);
+            let place = if self.consume_from == ConsumeFrom::Leader { 0 } else { members.len() };
+            members.splice(place..place, &location.leader);
+            let members: Vec<String> = members.into_iter().map(|member| known.alias_of(member)).collect();
             if !members.is_empty() {
                 return members;
             }
@@ -125,17 +131,29 @@ mod tests {
 
     #[test]
     fn members_come_first_by_the_addresses_that_the_scenario_gives_them() {
-        let nodes = Nodes::new(vec!["a:1".to_owned(), "b:1".to_owned()], ConnectTo::Leader);
+        let nodes = Nodes::new(vec!["a:1".to_owned(), "b:1".to_owned()], ConnectTo::Leader, ConsumeFrom::Leader);
         nodes.advertises("a:1", "inner-a:1");
         ["inner-a:1", "c:1", "c:1"].iter().for_each(|node| nodes.learn(node));
         assert_eq!(nodes.all(), ["a:1", "b:1", "c:1"]);
         let led = location(Some("c:1"), &["inner-a:1"]);
         assert_eq!(nodes.for_publishing(Some(&led), 1), ["c:1", "b:1", "a:1"]);
-        assert_eq!(nodes.for_consuming(&led), ["c:1", "a:1"]);
+        assert_eq!(nodes.for_consuming(&led, 0), ["c:1", "a:1"]);
         let leaderless = location(None, &["inner-a:1"]);
         assert_eq!(nodes.for_publishing(Some(&leaderless), 0), ["a:1", "b:1", "c:1"]);
-        assert_eq!(nodes.for_consuming(&leaderless), ["a:1"]);
-        assert_eq!(nodes.for_consuming(&location(None, &[])), ["a:1", "b:1", "c:1"]);
+        assert_eq!(nodes.for_consuming(&leaderless, 0), ["a:1"]);
+        assert_eq!(nodes.for_consuming(&location(None, &[]), 0), ["a:1", "b:1", "c:1"]);
+    }
+
+    #[test]
+    fn replicas_are_read_in_turn_before_the_leader() {
+        let nodes = Nodes::new(vec!["a:1".to_owned()], ConnectTo::LoadBalancer, ConsumeFrom::Replica);
+        nodes.advertises("a:1", "c:1");
+        let led = location(Some("c:1"), &["d:1", "e:1"]);
+        assert_eq!(nodes.for_consuming(&led, 2), ["d:1", "e:1", "c:1"]);
+        assert_eq!(nodes.for_consuming(&led, 3), ["e:1", "d:1", "c:1"]);
+        assert_eq!(nodes.for_consuming(&location(Some("c:1"), &[]), 1), ["c:1"]);
+        // The node itself, which the load balancer is asked for.
+        assert_eq!(nodes.for_publishing(Some(&led), 0), ["c:1", "a:1"]);
     }
 
     #[test]
@@ -155,10 +173,10 @@ mod tests {
 
     #[test]
     fn behind_a_proxy_only_the_scenarios_addresses_are_used() {
-        let nodes = Nodes::new(vec!["a:1".to_owned(), "b:1".to_owned()], ConnectTo::Addresses);
+        let nodes = Nodes::new(vec!["a:1".to_owned(), "b:1".to_owned()], ConnectTo::Addresses, ConsumeFrom::Leader);
         nodes.learn("c:1");
         let led = location(Some("c:1"), &["d:1"]);
         assert_eq!(nodes.for_publishing(Some(&led), 1), ["b:1", "a:1"]);
-        assert_eq!(nodes.for_consuming(&led), ["a:1", "b:1"]);
+        assert_eq!(nodes.for_consuming(&led, 0), ["a:1", "b:1"]);
     }
 }

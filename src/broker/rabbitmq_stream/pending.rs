@@ -1,6 +1,7 @@
 //! A publisher's messages without a confirmation, by publishing id.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use super::codec::code;
 use crate::measure::SendTag;
@@ -11,6 +12,17 @@ pub struct Pending {
     /// The id of the queue's front.
     first_id: u64,
     messages: VecDeque<Entry>,
+    /// What was written, where it is to be written again after a loss.
+    kept: Option<VecDeque<Kept>>,
+    /// The first loss since the last confirmation.
+    lost_since: Option<Instant>,
+}
+
+/// A frame, and the last id in it.
+#[derive(Debug)]
+struct Kept {
+    last_id: u64,
+    frame: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +44,54 @@ pub struct Settled {
 }
 
 impl Pending {
+    /// Frames are kept until their messages have outcomes.
+    pub fn keeping() -> Self {
+        Pending { kept: Some(VecDeque::new()), ..Pending::default() }
+    }
+
+    /// Whether messages survive the loss of their connection.
+    pub fn keeps(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// The frame with the messages that were added last.
+    #[inline]
+    pub fn keep(&mut self, frame: &[u8]) {
+        let last_id = self.next_id().wrapping_sub(1);
+        if let Some(kept) = &mut self.kept {
+            kept.push_back(Kept { last_id, frame: frame.to_vec() });
+        }
+    }
+
+    /// The connection or the stream was lost.
+    pub fn mark_lost(&mut self) {
+        self.lost_since.get_or_insert_with(Instant::now);
+    }
+
+    /// Whether that was longer than `patience` ago, and nothing has had an outcome since.
+    pub fn is_lost_for(&self, patience: Duration) -> bool {
+        self.lost_since.is_some_and(|since| since.elapsed() >= patience)
+    }
+
+    /// Forgets frames whose messages have outcomes.
+    pub fn release(&mut self) {
+        self.lost_since = None;
+        let Some(kept) = &mut self.kept else { return };
+        while kept.front().is_some_and(|kept| kept.last_id < self.first_id) {
+            kept.pop_front();
+        }
+    }
+
+    /// The frames whose messages have no outcomes, in their order.
+    pub fn kept(&self) -> impl Iterator<Item = &[u8]> {
+        self.kept.iter().flatten().map(|kept| &kept.frame[..])
+    }
+
+    /// Messages without an outcome.
+    pub fn unconfirmed(&self) -> usize {
+        self.messages.iter().filter(|entry| !entry.settled).count()
+    }
+
     /// Ids begin after `last`, which the server has.
     pub fn begin_after(&mut self, last: u64) {
         if self.messages.is_empty() {
@@ -86,6 +146,7 @@ impl Pending {
             self.messages.pop_front();
             self.first_id += 1;
         }
+        self.release();
     }
 
     /// Gives all of them one outcome.
@@ -96,6 +157,7 @@ impl Pending {
                 settled.push(Settled { send_tag: entry.send_tag, bytes: entry.bytes, code });
             }
         }
+        self.release();
     }
 }
 
@@ -136,6 +198,25 @@ mod tests {
         (1..=5).for_each(|id| pending.settle(id, code::OK, &mut settled));
         assert_eq!(settled.iter().map(|one| one.send_tag.producer_index()).collect::<Vec<_>>(), [1, 3, 4]);
         assert_eq!((pending.messages.len(), pending.next_id()), (0, 6));
+    }
+
+    #[test]
+    fn frames_are_kept_until_their_last_message_has_an_outcome() {
+        let mut pending = Pending::keeping();
+        pending.begin_after(0);
+        for frame in [b"one", b"two"] {
+            (0..2).for_each(|number| pending.push(send_tag(number), 1, false));
+            pending.keep(frame);
+        }
+        let mut settled = Vec::new();
+        let mut after = |ids: &[u64]| {
+            ids.iter().for_each(|id| pending.settle(*id, code::OK, &mut settled));
+            pending.release();
+            (pending.kept().map(<[u8]>::to_vec).collect::<Vec<_>>(), pending.unconfirmed())
+        };
+        assert_eq!(after(&[2, 3]), (vec![b"one".to_vec(), b"two".to_vec()], 2));
+        assert_eq!(after(&[1]), (vec![b"two".to_vec()], 1));
+        assert_eq!(after(&[4]), (vec![], 0));
     }
 
     proptest! {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::admin::Admin;
 use super::codec::code;
 use super::connect::Connector;
-use super::connection::{Connection, LostPublishers, Publishing};
+use super::connection::{Connection, LostPublishers, Publishing, StreamPublisher};
 use super::error::{ConnectError, Refusal};
 use super::nodes::{Nodes, StreamLocation, untried};
 use crate::broker::BrokerError;
@@ -47,13 +47,6 @@ pub struct Route {
     current: Mutex<StreamPublisher>,
     /// Held while the publisher is declared again.
     restoring: tokio::sync::Mutex<()>,
-}
-
-/// A publisher on a connection.
-#[derive(Clone)]
-pub struct StreamPublisher {
-    pub connection: Arc<Connection>,
-    pub publisher: u8,
 }
 
 impl Route {
@@ -122,7 +115,7 @@ impl Pool {
                         continue;
                     }
                 };
-                let declared = connection.publisher(&location.stream, 0, self.connector.timeout()).await;
+                let declared = connection.publisher(&location.stream, None, self.connector.timeout()).await;
                 let publisher = declared.map_err(|error| BrokerError::Topic {
                     topic: location.stream.clone(),
                     action: "published to",
@@ -158,6 +151,7 @@ impl Pool {
             reference,
             recorder: self.acks.recorder(),
             clock: self.acks.clock(),
+            resend: self.connector.options().resend,
             confirm_timeout: self.connector.options().confirm_timeout,
             lost: self.lost.clone(),
         };
@@ -198,6 +192,8 @@ impl Pool {
         let (mut failed, mut unreachable) = (Vec::new(), BTreeSet::new());
         for stream in streams {
             let Some(route) = self.routes.lock().await.get(&(stream.clone(), number)).cloned() else { continue };
+            let StreamPublisher { connection, publisher } = route.current();
+            connection.give_up(publisher, self.connector.options().reconnect);
             let location = locations.iter().find(|location| location.stream == stream);
             let Some(address) = untried(self.nodes.for_publishing(location, number), tried) else { continue };
             if unreachable.contains(&address) {
@@ -207,7 +203,6 @@ impl Pool {
             match self.restore_over(&address, &route, limit).await {
                 Ok(()) => {}
                 Err(ConnectError::Refused(Refusal { code: code @ code::STREAM_DOES_NOT_EXIST, .. })) => {
-                    let StreamPublisher { connection, publisher } = route.current();
                     connection.abandon(publisher, code);
                 }
                 Err(error) => {
@@ -229,7 +224,7 @@ impl Pool {
             return Ok(());
         }
         let connection = self.connection(address, route.number, limit).await?;
-        let publisher = connection.publisher(&route.stream, old.connection.last_id(old.publisher), limit).await?;
+        let publisher = connection.publisher(&route.stream, Some(&old), limit).await?;
         *route.lock() = StreamPublisher { connection, publisher };
         // Producers that wait there look for the new one.
         old.connection.session().notify_capacity();

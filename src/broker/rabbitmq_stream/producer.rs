@@ -220,13 +220,13 @@ fn write_frames<'a>(
     for outgoing in messages {
         let length = writer.length(outgoing);
         if publish.bytes(out) + MESSAGE_BYTES + length > frame_max {
-            publish.end(out);
+            pending.keep(publish.end(out));
             publish = Publish::begin(out, publisher);
         }
         publish.message(out, pending.next_id(), length, |out| writer.write(outgoing, out));
         pending.push(outgoing.send_tag, outgoing.payload.len(), false);
     }
-    publish.end(out);
+    pending.keep(publish.end(out));
 }
 
 impl Producer for RabbitmqStreamProducer {

@@ -90,7 +90,7 @@ impl Regainer {
         let mut groups: Vec<(String, Vec<Numbered>)> = Vec::new();
         for (source, mut place) in places {
             let location = locations.iter().find(|location| location.stream == place.stream);
-            let address = location.and_then(|found| untried(self.nodes.for_consuming(found), &mut place.tried));
+            let address = location.and_then(|found| untried(self.nodes.for_consuming(found, source), &mut place.tried));
             let Some(address) = address else {
                 let missing = Refusal { what: "the subscription", code: code::STREAM_DOES_NOT_EXIST };
                 regained.failure = Some((place.stream.clone(), ConnectError::Refused(missing)));

@@ -120,7 +120,7 @@ impl SubEntries {
                 let (id, number) = (pending.next_id() - 1, self.compression as u8);
                 publish.sub_entry(out, id, number, entry.messages, entry.uncompressed, of_entry);
             }
-            publish.end(out);
+            pending.keep(publish.end(out));
         }
         writing.taken(total);
     }

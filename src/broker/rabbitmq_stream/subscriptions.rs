@@ -140,3 +140,30 @@ fn lost(message: String) -> ReceiveError {
 pub fn other(message: String) -> ReceiveError {
     ReceiveError { class: FailureClass::Other, message }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::net::transport::Transport;
+
+    #[tokio::test]
+    async fn what_a_full_socket_did_not_take_is_written_while_nothing_arrives() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (mut theirs, bytes) = (theirs.unwrap().0, vec![0; 32 << 20]);
+        let length = bytes.len();
+        let mut session = Session::over(Transport::Plain(ours.unwrap()));
+        session.write_buffer.bytes = bytes;
+        let mut subscriptions = Subscriptions::new(session, Vec::new());
+        tokio::select! {
+            () = poll_fn(|context| subscriptions.poll_fill(context)) => panic!("nothing was sent to it"),
+            read = async { theirs.read_exact(&mut vec![0; length]).await } => assert_eq!(read.unwrap(), length),
+        }
+    }
+}

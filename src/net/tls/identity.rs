@@ -84,6 +84,15 @@ impl TlsIdentity {
     }
 }
 
+/// What the connections of a scenario use, where it asks for TLS.
+///
+/// # Errors
+/// A sentence that names the file which cannot be read or used.
+#[cfg(any(feature = "nsq", feature = "rabbitmq-stream", feature = "sls"))]
+pub fn client_config(tls: Option<&Tls>) -> Result<Option<Arc<ClientConfig>>, String> {
+    tls.map(|tls| TlsIdentity::read(tls)?.client_config()).transpose()
+}
+
 /// For a server with the certificates of one PEM file and the key of another.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! Servers that misbehave, refuse, die, come back or take a stream away: the run ends in time, and the ledger balances.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brokermark::broker::FailureClass;
@@ -87,6 +87,42 @@ fn a_stream_whose_leader_is_gone_is_published_to_again() {
         assert!((10..=20).contains(&failed) && failed == record.counts.failed, "{:?}", record.errors);
         assert_eq!(server.publishing_connections(), 2, "the publisher is declared once more");
     }
+}
+
+#[test]
+fn messages_of_a_named_publisher_are_sent_again_with_their_ids() {
+    // A connection that ends, and a leader that changes: the first frames have no answers.
+    for hang_up in [true, false] {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let noted = log.clone();
+        let server = Scripted::start(0, move |published| {
+            noted.lock().unwrap().extend(published.ids.clone());
+            match published.connection {
+                0 if hang_up => Reaction { hang_up, ..Reaction::default() },
+                0 if published.ids[0] == 1 => Reaction::default(),
+                0 => Reaction { frames: vec![metadata_update(0x06, "resent")], ..Reaction::default() },
+                _ => Reaction { frames: vec![confirm(&published.ids)], ..Reaction::default() },
+            }
+        });
+        let load = format!("[topology]\nname = \"resent\"\nkeep = true\n{BATCHES}[run]\nmessages = 1000\n");
+        let options = "publisher = \"again\"\nresend = true";
+        let record = record_of(&format!("{}{load}", broker(server.address(), options)));
+        assert_acknowledged(&record, 1000);
+        let log = log.lock().unwrap();
+        let again = log.iter().skip(1).position(|id| *id == 1).unwrap() + 1;
+        // From there on, every id once and in order.
+        assert_eq!(log[again..], (1..=1000).collect::<Vec<u64>>());
+    }
+}
+
+#[test]
+fn messages_that_cannot_be_sent_again_in_time_fail() {
+    let server = Scripted::start(0, |_| Reaction { hang_up: true, ..Reaction::default() });
+    let options = "publisher = \"again\"\nresend = true";
+    let bench = Bench::new(&format!("{}{BATCHES}[run]\nmessages = 20\n", broker(server.address(), options)));
+    let record = bench.run(&[]).expect(1).record();
+    assert_balanced(&record);
+    assert_eq!(failed(&record, FailureClass::ConnectionLost), 20, "{:?}", record.errors);
 }
 
 #[test]

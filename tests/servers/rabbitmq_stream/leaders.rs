@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use brokermark::broker::FailureClass;
 
 use super::{BATCHES, broker, confirmed, failed};
-use crate::harness::scripted_rabbitmq::{BlackHole, Cluster, Reaction, SUPER_STREAM, Scripted, metadata_update};
+use crate::harness::scripted_rabbitmq::{
+    BlackHole, Cluster, Reaction, SUPER_STREAM, Scripted, load_balancer, metadata_update,
+};
 use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_balanced, eventually, record_of};
 
 const TOPOLOGY: &str = "[topology]\nname = \"moving\"\nkeep = true\n";
@@ -95,6 +97,30 @@ fn consumers_try_the_replicas_of_a_leader_that_cannot_be_reached() {
     let record = record_of(&format!("{scenario}{TOPOLOGY}{BATCHES}{run}"));
     assert_acknowledged(&record, 1000);
     assert!(cluster.nodes[1].has_given_credit());
+}
+
+#[test]
+fn consumers_read_from_replicas_where_they_are_to() {
+    let cluster = Cluster::start(2, 0, confirmed);
+    let scenario = cluster_scenario(&cluster.addresses(), "consume_from = \"replica\"");
+    let run = "[consumers]\nverify = false\n[run]\nmessages = 1000\ncatch_up_deadline = \"1s\"\n";
+    assert_acknowledged(&record_of(&format!("{scenario}{TOPOLOGY}{BATCHES}{run}")), 1000);
+    let [leader, replica] = &cluster.nodes[..] else { panic!() };
+    assert_eq!((leader.subscriptions().len(), replica.subscriptions().len()), (0, 1));
+    assert_eq!((leader.publishing_connections(), replica.publishing_connections()), (1, 0));
+}
+
+#[test]
+fn the_leader_is_reached_through_a_load_balancer() {
+    let cluster = Cluster::start(3, 0, confirmed);
+    cluster.lead(2);
+    let nodes: Vec<&str> = cluster.nodes.iter().map(Scripted::address).collect();
+    let balancer = load_balancer(&nodes);
+    let scenario = cluster_scenario(&format!("{:?}", [&balancer]), "connect_to = \"load-balancer\"");
+    let run = "[consumers]\nverify = false\n[run]\nmessages = 1000\ncatch_up_deadline = \"1s\"\n";
+    assert_acknowledged(&record_of(&format!("{scenario}{TOPOLOGY}{BATCHES}{run}")), 1000);
+    let work = |node: &Scripted| (node.publishing_connections(), node.subscriptions().len());
+    assert_eq!(cluster.nodes.iter().map(work).collect::<Vec<_>>(), [(0, 0), (0, 0), (1, 1)]);
 }
 
 #[test]

@@ -127,6 +127,35 @@ fn real_publishers_of_a_name_go_on_where_they_left_off() {
 }
 
 #[test]
+fn real_messages_that_are_sent_again_are_stored_once() {
+    let stream = Stream::new("resent");
+    for sub_entries in ["", "sub_entry = 5\n"] {
+        let detour = Detour::open();
+        let options = format!(
+            "{sub_entries}publisher = \"again{}\"\nresend = true\nconnect_to = \"addresses\"",
+            sub_entries.len()
+        );
+        let topology = format!("[topology]\nname = \"{}\"\nkeep = true\n", stream.name);
+        let load = "[load]\nrate = \"5k/s\"\n[producers]\nbatch = 10\nin_flight = 5000\n";
+        let run = "[consumers]\nfrom = \"latest\"\n[run]\nduration = \"4s\"\n";
+        let bench = Bench::new(&format!("{}{topology}{load}{run}", broker(&detour.address(), &options)));
+        let mut running = bench.start(&[]);
+        running.await_stderr("measuring");
+        for _ in 0..8 {
+            detour.cut();
+            eventually("messages come through again", || detour.heard() > 20_000);
+        }
+        let record = running.finish(Duration::from_secs(60)).record();
+        assert_balanced(&record);
+        let counts = &record.counts;
+        assert_eq!((counts.failed, counts.unresolved), (0, 0), "{:?}", record.errors);
+        assert!(record.receive_errors.iter().map(|error| error.count).sum::<u64>() > 0, "it was never cut");
+        let found = record.verification.as_ref().unwrap();
+        assert_eq!((found.lost, found.duplicated, found.unordered, found.corrupt), (0, 0, 0, 0), "{found:?}");
+    }
+}
+
+#[test]
 fn real_stream_of_another_shape_is_refused_and_left_alone() {
     let stream = Stream::new("shape");
     stream.fill();

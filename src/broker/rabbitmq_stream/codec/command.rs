@@ -6,6 +6,7 @@ const VERSION: u16 = 1;
 
 /// Bytes of a `Publish` frame besides its entries, and of an entry besides its content.
 pub const PUBLISH_BYTES: usize = 4 + 2 + 2 + 1 + 4;
+const PUBLISHER_AT: usize = 4 + 2 + 2;
 pub const MESSAGE_BYTES: usize = 8 + 4;
 pub const SUB_ENTRY_BYTES: usize = 8 + 1 + 2 + 4 + 4;
 
@@ -239,12 +240,22 @@ impl Publish {
         self.entries += 1;
     }
 
+    /// Completes the frame and returns it.
     #[inline]
-    pub fn end(self, out: &mut [u8]) {
-        let size = (out.len() - self.start - 4) as u32;
-        out[self.start..self.start + 4].copy_from_slice(&size.to_be_bytes());
-        out[self.start + 9..self.start + 13].copy_from_slice(&self.entries.to_be_bytes());
+    pub fn end(self, out: &mut [u8]) -> &[u8] {
+        let frame = &mut out[self.start..];
+        let size = (frame.len() - 4) as u32;
+        frame[..4].copy_from_slice(&size.to_be_bytes());
+        frame[9..13].copy_from_slice(&self.entries.to_be_bytes());
+        frame
     }
+}
+
+/// Appends a `Publish` frame once more, for a publisher that has another number now.
+pub fn publish_again(out: &mut Vec<u8>, frame: &[u8], publisher: u8) {
+    let begin = out.len();
+    out.extend_from_slice(frame);
+    out[begin + PUBLISHER_AT] = publisher;
 }
 
 /// A message in a sub-entry.
@@ -356,7 +367,8 @@ mod tests {
         publish.message(&mut out, 5, 2, |out| out.extend_from_slice(b"ab"));
         publish.message(&mut out, 6, 0, |_| {});
         assert_eq!(publish.bytes(&out), out.len() - 1);
-        publish.end(&mut out);
+        let frame = publish.end(&mut out).to_vec();
+        assert_eq!(frame, out[1..]);
         #[rustfmt::skip]
         let expected = [
             99,
@@ -365,6 +377,9 @@ mod tests {
             0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0,
         ];
         assert_eq!(out, expected);
+        let mut again = Vec::new();
+        publish_again(&mut again, &frame, 9);
+        assert_eq!((again[8], &again[..8], &again[9..]), (9, &frame[..8], &frame[9..]));
     }
 
     #[test]

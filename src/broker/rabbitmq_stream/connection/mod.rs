@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use super::codec::command::Request;
+use super::codec::command::{Request, publish_again};
 use super::codec::{Reader, code};
 use super::connect::{FAREWELL, LEAVE};
 use super::error::{ConnectError, Refusal, class_of};
@@ -34,6 +34,13 @@ pub type Connection = PublishingConnection<Publishing>;
 /// Something that was lost: the connection, or a publisher whose stream is not available.
 pub type PublisherLost = Lost<SubmitError>;
 
+/// A publisher on a connection.
+#[derive(Clone)]
+pub struct StreamPublisher {
+    pub connection: Arc<Connection>,
+    pub publisher: u8,
+}
+
 /// What a publishing connection needs to know.
 pub struct Publishing {
     /// The node's.
@@ -46,6 +53,8 @@ pub struct Publishing {
     pub clock: Clock,
     /// How long messages may be without a confirmation.
     pub confirm_timeout: Option<Duration>,
+    /// Whether messages survive the loss of the connection, to be published over another one.
+    pub resend: bool,
     /// Where publishers are reported that were lost.
     pub lost: UnboundedSender<LostPublishers>,
 }
@@ -128,11 +137,17 @@ impl Connection {
         self.session().state().protocol.frame_max
     }
 
-    /// Declares the publisher of a stream, within `limit`. Its ids follow `last` and those that the server has.
+    /// Declares the publisher of a stream, within `limit`, in the place of the `old` one: its ids go on after those of the old one
+    /// and those that the server has, and it publishes again what the old one has kept.
     ///
     /// # Errors
     /// When the server refuses, or the connection is lost.
-    pub async fn publisher(&self, stream: &str, last: u64, limit: Duration) -> Result<u8, ConnectError> {
+    pub async fn publisher(
+        &self,
+        stream: &str,
+        old: Option<&StreamPublisher>,
+        limit: Duration,
+    ) -> Result<u8, ConnectError> {
         let session = self.session();
         let known = {
             let publishers = &mut session.state().protocol.publishers;
@@ -143,18 +158,20 @@ impl Connection {
                 )));
             }
             known.ok_or_else(|| {
-                publishers.push(Publisher::undeclared(stream));
+                publishers.push(Publisher::undeclared(stream, session.protocol.resend));
                 publishers.len() - 1
             })
         };
         let (Ok(number) | Err(number)) = known;
-        match within(limit, session.declare(number as u8, last)).await {
+        let last = old.map_or(0, |old| old.connection.last_id(old.publisher));
+        let stored = match within(limit, session.declare(number as u8)).await {
             // The response to an earlier request came too late.
-            Err(ConnectError::Refused(Refusal { code: code::PRECONDITION_FAILED, .. })) if known.is_ok() => {
-                session.declared(number as u8, last);
-            }
+            Err(ConnectError::Refused(Refusal { code: code::PRECONDITION_FAILED, .. })) if known.is_ok() => last,
             declared => declared?,
-        }
+        };
+        let old = old.filter(|old| !Arc::ptr_eq(old.connection.session(), session));
+        let kept = old.and_then(|old| old.connection.take_kept(old.publisher));
+        session.declared(number as u8, stored.max(last), kept);
         Ok(number as u8)
     }
 
@@ -178,29 +195,65 @@ impl Connection {
         self.session().state().protocol.publishers[usize::from(publisher)].pending.next_id().saturating_sub(1)
     }
 
+    /// The messages of a publisher that are to be published again.
+    fn take_kept(&self, publisher: u8) -> Option<Pending> {
+        let mut state = self.session().state();
+        let pending = &mut state.protocol.publishers[usize::from(publisher)].pending;
+        let kept = pending.keeps().then(|| std::mem::replace(pending, Pending::keeping()))?;
+        state.protocol.pending -= kept.unconfirmed();
+        Some(kept)
+    }
+
     /// The publisher's stream does not exist any more.
     pub fn abandon(&self, publisher: u8, code: u16) {
         let mut state = self.session().state();
         let publisher = &mut state.protocol.publishers[usize::from(publisher)];
         let unavailable = publisher.unavailable(code);
         let since = publisher.lost.as_ref().map_or(unavailable.since, |lost| lost.since);
-        publisher.lost = Some(Lost { since, is_final: true, ..unavailable });
+        let lost = Lost { since, is_final: true, ..unavailable };
+        publisher.lost = Some(lost.clone());
+        let mut kept = Vec::new();
+        publisher.pending.settle_all(code, &mut kept);
+        state.protocol.pending -= kept.len();
         drop(state);
+        self.session().protocol.fail(kept, &lost.error);
         self.session().notify_capacity();
+    }
+
+    /// Fails the messages that wait to be published again, if they have waited longer than `patience`.
+    pub fn give_up(&self, publisher: u8, patience: Duration) {
+        let mut guard = self.session().state();
+        let state = &mut *guard;
+        let publisher = &mut state.protocol.publishers[usize::from(publisher)];
+        let Some(lost) = state.lost.as_ref().or(publisher.lost.as_ref()) else { return };
+        if !publisher.pending.is_lost_for(patience) {
+            return;
+        }
+        let (error, mut kept) = (lost.error.clone(), Vec::new());
+        publisher.pending.settle_all(code::OK, &mut kept);
+        state.protocol.pending -= kept.len();
+        drop(guard);
+        if !kept.is_empty() {
+            self.session().protocol.fail(kept, &error);
+        }
     }
 }
 
 impl Publisher {
-    fn undeclared(stream: &str) -> Self {
+    fn undeclared(stream: &str, resend: bool) -> Self {
         let message = format!("the publisher of {stream} is not declared yet");
         let error = SubmitError { class: FailureClass::UnknownTopic, message };
         let lost = Lost { since: Instant::now(), error, is_final: false };
-        Publisher { stream: stream.to_owned(), pending: Pending::default(), lost: Some(lost) }
+        let pending = if resend { Pending::keeping() } else { Pending::default() };
+        Publisher { stream: stream.to_owned(), pending, lost: Some(lost) }
     }
 
-    /// The server removed the publisher: its messages fail. Returns its stream, if it was declared until now.
+    /// The server removed the publisher: its messages fail, unless they are kept. Returns its stream, if it was declared until now.
     fn lose(&mut self, code: u16, settled: &mut Vec<Settled>) -> Option<String> {
-        self.pending.settle_all(code, settled);
+        match self.pending.keeps() {
+            true => self.pending.mark_lost(),
+            false => self.pending.settle_all(code, settled),
+        }
         if self.lost.is_some() {
             return None;
         }
@@ -240,28 +293,36 @@ impl Session<Publishing> {
         }
     }
 
-    /// Declares a publisher. Its ids follow `last` and those that the server has.
-    async fn declare(&self, number: u8, last: u64) -> Result<(), ConnectError> {
+    /// Declares a publisher. Returns the last id that the server has of it.
+    async fn declare(&self, number: u8) -> Result<u64, ConnectError> {
         let stream = self.state().protocol.publishers[usize::from(number)].stream.clone();
         let reference = self.protocol.reference.as_deref().unwrap_or_default();
         self.request(&Request::declare_publisher(number, reference, &stream), "the publisher").await?;
-        let stored = match reference {
-            "" => 0,
+        match reference {
+            "" => Ok(0),
             reference => {
                 let query = Request::query_publisher_sequence(reference, &stream);
-                Reader::new(&self.request(&query, "the publisher's sequence").await?, "sequence").u64()?
+                Ok(Reader::new(&self.request(&query, "the publisher's sequence").await?, "sequence").u64()?)
             }
-        };
-        self.declared(number, stored.max(last));
-        Ok(())
+        }
     }
 
-    fn declared(&self, number: u8, last: u64) {
-        let mut state = self.state();
+    /// Publishes what the publisher has kept, or what another one has, before anything else.
+    fn declared(&self, number: u8, last: u64, kept: Option<Pending>) {
+        let mut guard = self.state();
+        let state = &mut *guard;
         let publisher = &mut state.protocol.publishers[usize::from(number)];
+        if let Some(kept) = kept {
+            state.protocol.pending += kept.unconfirmed();
+            publisher.pending = kept;
+        }
+        for frame in publisher.pending.kept() {
+            publish_again(&mut state.write_buffer.bytes, frame, number);
+        }
         publisher.pending.begin_after(last);
         publisher.lost = None;
-        drop(state);
+        drop(guard);
+        self.notify_work();
         self.notify_capacity();
     }
 

@@ -77,10 +77,13 @@ impl Protocol for Publishing {
 
     fn take_pending(state: &mut State) -> Vec<Settled> {
         let mut settled = Vec::new();
-        state.pending = 0;
         for publisher in &mut state.publishers {
-            publisher.pending.settle_all(code::OK, &mut settled);
+            match publisher.pending.keeps() {
+                true => publisher.pending.mark_lost(),
+                false => publisher.pending.settle_all(code::OK, &mut settled),
+            }
         }
+        state.pending -= settled.len();
         settled
     }
 
@@ -125,15 +128,18 @@ impl State {
             Frame::Confirm { publisher, ids } => {
                 if let Some(publisher) = self.publishers.get_mut(usize::from(publisher)) {
                     ids.iter().for_each(|id| publisher.pending.settle(id, code::OK, settled));
+                    publisher.pending.release();
                 }
             }
             Frame::PublishError { publisher, errors } => {
                 let Some(publisher) = self.publishers.get_mut(usize::from(publisher)) else { return };
-                let before = settled.len();
-                errors.iter().for_each(|(id, code)| publisher.pending.settle(id, code, settled));
                 // The server may have removed the publisher without a metadata update.
-                let is_unknown = |one: &Settled| one.code == code::PUBLISHER_DOES_NOT_EXIST;
-                if settled[before..].iter().any(is_unknown) {
+                let is_unknown = |(_, code): &(u64, u16)| *code == code::PUBLISHER_DOES_NOT_EXIST;
+                let refused = errors.iter().filter(|error| !(publisher.pending.keeps() && is_unknown(error)));
+                let refused: Vec<_> = refused.collect();
+                refused.into_iter().for_each(|(id, code)| publisher.pending.settle(id, code, settled));
+                publisher.pending.release();
+                if errors.iter().any(|error| is_unknown(&error)) {
                     lost.extend(publisher.lose(code::PUBLISHER_DOES_NOT_EXIST, settled));
                 }
             }
