@@ -241,10 +241,18 @@ fn assert_few_under_way(record: &Record, those: u64) {
     );
 }
 
+/// The producer can send nothing more, so the load ends at once.
+fn assert_ended(record: &Record) {
+    assert_eq!(record.status, Status::Failed);
+    let error = record.error.as_deref().unwrap_or_default();
+    assert!(error.contains("could send nothing more"), "{error}");
+}
+
 #[test]
 fn real_topic_deleted_in_the_middle_fails_what_follows_by_class() {
     let topic = named("deleted");
     let record = disturbed(&topic, "", || remove_topic(&topic));
+    assert_ended(&record);
     let unknown = failed(&record, FailureClass::UnknownTopic);
     assert!(unknown > 0, "{:?}", record.errors);
     assert_few_under_way(&record, unknown);
@@ -255,6 +263,7 @@ fn real_terminated_topic_refuses_what_follows() {
     let topic = named("terminated");
     let record = disturbed(&topic, "", || assert!(call("POST", &format!("{topic}/terminate")).is_some()));
     remove_topic(&topic);
+    assert_ended(&record);
     let refused = failed(&record, FailureClass::Refused);
     assert!(refused > 0, "{:?}", record.errors);
     assert_few_under_way(&record, refused);
@@ -268,6 +277,7 @@ fn real_fenced_producer_knows_it() {
         assert_acknowledged(&record_of(&scenario("access_mode = \"exclusive-with-fencing\"", &tables)), 1);
     });
     remove_topic(&topic);
+    assert_ended(&record);
     let fenced = failed(&record, FailureClass::Fenced);
     assert!(fenced > 0, "{:?}", record.errors);
     assert_few_under_way(&record, fenced);

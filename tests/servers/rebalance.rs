@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use brokermark::broker::FailureClass;
 use brokermark::record::{ReasonKind, Verification};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -90,6 +91,29 @@ fn real_kafka_members_of_a_cooperative_group_resume_where_it_was() {
 #[test]
 fn real_kafka_members_of_a_group_that_the_server_assigns_resume_where_it_was() {
     assert_members_resume(13, ("group.protocol", "consumer"), "");
+}
+
+/// A group gives the name of a member to the client that comes last with it.
+#[test]
+fn real_kafka_static_members_have_names_in_their_group() {
+    let address = kafka::address();
+    let bench = Bench::new(&format!(
+        "broker = {{ kind = \"kafka\", address = \"{address}\", kafka.static_members = true }}
+        topology.partitions = 17
+        load.rate = \"200/s\"
+        consumers.members = 2
+        [run]
+        duration = \"10min\"
+        catch_up_deadline = \"1s\""
+    ));
+    let mut run = bench.start(&[]);
+    run.await_stderr("measuring");
+    let id = run_with(&address, 17);
+    visit(&address, &format!("{id}-0-0"), &format!("{id}-0"), ("group.instance.id", "member-1"));
+    run.signal(libc::SIGINT);
+    let record = run.finish(PATIENCE).expect(130).record();
+    let fenced = record.receive_errors.iter().filter(|error| error.class == FailureClass::Fenced);
+    assert_eq!(fenced.count(), 1, "{:?}", record.receive_errors);
 }
 
 /// The server lets every fetch wait for far more than is there.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::producer_only::is_producer_only;
-use crate::broker::BrokerError;
+use crate::broker::{BrokerError, Progress, Subscription};
 use crate::scenario::deserialize::{duration, size};
 use crate::scenario::{BrokerConfig, SaslMechanism};
 
@@ -35,6 +35,8 @@ pub struct KafkaOptions {
     /// Most bytes of a batch.
     #[serde(deserialize_with = "size")]
     pub batch_bytes: Option<u64>,
+    /// Whether members of groups keep their partitions while they are away for less than a session.
+    pub static_members: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -58,7 +60,8 @@ pub enum Compression {
 }
 
 /// Properties that a scenario cannot set, and why.
-const REFUSED: [(&str, &str); 2] = [
+const REFUSED: [(&str, &str); 3] = [
+    ("group.instance.id", "every member needs one of its own: write `static_members = true` in `[broker.kafka]`"),
     ("group.id", "brokermark names the groups: a pipeline joins another one with `pipeline.group`"),
     (
         "transactional.id",
@@ -75,6 +78,7 @@ pub struct Properties {
     producer: Vec<(String, String)>,
     consumer: Vec<(String, String)>,
     user: Vec<(String, String)>,
+    static_members: bool,
 }
 
 impl Properties {
@@ -92,7 +96,13 @@ impl Properties {
             ("client.id".to_owned(), client_id.to_owned()),
         ];
         shared.extend(security(config).map_err(refused)?);
-        Ok(Properties { shared, producer: producer(&options), consumer: Vec::new(), user: config.properties.clone() })
+        Ok(Properties {
+            shared,
+            producer: producer(&options),
+            consumer: Vec::new(),
+            user: config.properties.clone(),
+            static_members: options.static_members,
+        })
     }
 
     /// For producing clients: statistics once a second feed the queue depth and round trips of the record.
@@ -110,6 +120,18 @@ impl Properties {
     pub fn shorten_sessions(&mut self) {
         let short = [("session.timeout.ms", "6000"), ("heartbeat.interval.ms", "500")];
         self.consumer.extend(short.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    }
+
+    /// The name under which a group knows the member, if its members are static.
+    ///
+    /// # Errors
+    /// For a member that commits: the group would keep its place after the trial, and could not be removed.
+    pub fn instance_id(&self, subscription: &Subscription) -> Result<Option<String>, BrokerError> {
+        if self.static_members && subscription.progress != Progress::Uncommitted {
+            let reason = "a pipeline's members leave their group with the run: remove `static_members`".to_owned();
+            return Err(BrokerError::Configuration { broker: "kafka", reason });
+        }
+        Ok(self.static_members.then(|| format!("member-{}", subscription.member)))
     }
 
     /// What the user sets for every client: a property of producers means nothing to another client.
@@ -243,7 +265,7 @@ mod tests {
 
     fn given(user: &[(&str, &str)]) -> Properties {
         let user = user.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Properties { shared: Vec::new(), producer: Vec::new(), consumer: Vec::new(), user }
+        Properties { shared: Vec::new(), producer: Vec::new(), consumer: Vec::new(), user, static_members: false }
     }
 
     #[test]
@@ -272,6 +294,7 @@ mod tests {
         let error = of("transactional.id").unwrap_err().to_string();
         assert!(error.contains("'transactional.id'") && error.contains("idempotence = true"), "{error}");
         assert!(of("group.id").unwrap_err().to_string().contains("pipeline.group"));
+        assert!(of("group.instance.id").unwrap_err().to_string().contains("static_members"));
     }
 
     #[test]

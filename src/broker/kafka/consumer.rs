@@ -122,7 +122,11 @@ impl Consumer for KafkaConsumer {
         self.unread = !taken.emptied;
         match taken.error {
             None => Ok(taken.messages),
-            Some(code) => Err(ReceiveError { class: class_of(code), message: name_of(code) }),
+            Some(code) => {
+                // What is fatal has another name.
+                let code = self.queue.fatal_error().unwrap_or(code);
+                Err(ReceiveError { class: class_of(code), message: name_of(code) })
+            }
         }
     }
 

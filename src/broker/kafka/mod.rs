@@ -171,6 +171,8 @@ impl Broker for KafkaBroker {
 
     async fn consumer(&self, subscription: &Subscription) -> Result<KafkaConsumer, BrokerError> {
         config::check(&subscription.properties)?;
+        let instance_id = self.properties.instance_id(subscription)?;
+        let instance_id = instance_id.as_deref().map(|instance_id| ("group.instance.id", instance_id));
         let properties = self.properties.for_consumer(&subscription.group, &subscription.properties);
         let (membership, own) = match subscription.progress {
             Progress::Uncommitted => {
@@ -185,7 +187,8 @@ impl Broker for KafkaBroker {
         if subscription.progress == Progress::OfTheTrial {
             lock(&self.committed_groups).entry(subscription.group.clone()).or_default();
         }
-        let client = Client::new(Role::Consumer(membership), properties.chain(own.iter().copied()), None)
+        let own = own.iter().copied().chain(instance_id);
+        let client = Client::new(Role::Consumer(membership), properties.chain(own), None)
             .map_err(|reason| BrokerError::Configuration { broker: "kafka", reason })?;
         // A group that is kept begins at its committed offsets.
         if subscription.from == StartFrom::Latest && subscription.progress != Progress::Kept {

@@ -166,6 +166,11 @@ impl ConsumerQueue {
         check(tokio::task::spawn_blocking(commit).await.unwrap_or(Code::RD_KAFKA_RESP_ERR__FAIL))
     }
 
+    /// The error after which nothing can be received any more.
+    pub fn fatal_error(&self) -> Option<Code> {
+        self.client.fatal_error().map(|(code, _)| code)
+    }
+
     /// This member's state in its group.
     pub fn membership(&self) -> Option<&Membership> {
         self.client.membership()

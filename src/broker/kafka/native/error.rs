@@ -38,9 +38,10 @@ pub fn class_of(code: rd_kafka_resp_err_t) -> FailureClass {
         | RD_KAFKA_RESP_ERR__RESOLVE
         | RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN
         | RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION => FailureClass::ConnectionLost,
-        RD_KAFKA_RESP_ERR__FENCED | RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH | RD_KAFKA_RESP_ERR_PRODUCER_FENCED => {
-            FailureClass::Fenced
-        }
+        RD_KAFKA_RESP_ERR__FENCED
+        | RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID
+        | RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH
+        | RD_KAFKA_RESP_ERR_PRODUCER_FENCED => FailureClass::Fenced,
         code if code as i32 > 0 => FailureClass::Refused,
         _ => FailureClass::Other,
     }
