@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
 use std::ptr::{self, NonNull};
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use tokio::sync::Notify;
 
 use super::client::Client;
-use super::details::MessageDetails;
+use super::details::{MessageDetails, bytes};
 use super::membership::Membership;
 use super::partition_list::PartitionList;
 use crate::broker::{Received, TRACE_HEADER_NAME};
@@ -266,16 +265,6 @@ pub(super) unsafe fn trace_header_of<'a>(
                 == Code::RD_KAFKA_RESP_ERR_NO_ERROR;
         found.then(|| bytes(value, length))
     }
-}
-
-/// # Safety
-/// `begin` must be null or the begin of `length` bytes that live for `'a`.
-pub(super) unsafe fn bytes<'a>(begin: *const c_void, length: usize) -> &'a [u8] {
-    if begin.is_null() {
-        return &[];
-    }
-    // SAFETY: by the caller's promise.
-    unsafe { slice::from_raw_parts(begin.cast(), length) }
 }
 
 unsafe extern "C" fn notify(_client: *mut rd::rd_kafka_t, opaque: *mut c_void) {

@@ -1,14 +1,14 @@
 //! What a message carries beside its payload, taken from librdkafka when it is asked for.
 
 use std::borrow::Cow;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::fmt;
 use std::ptr;
+use std::slice;
 
 use rdkafka::bindings as rd;
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 
-use super::consume::bytes;
 use crate::broker::{Details, TRACE_HEADER_NAME};
 
 /// A message of librdkafka's.
@@ -74,4 +74,14 @@ impl Details for MessageDetails {
         }
         all
     }
+}
+
+/// # Safety
+/// `begin` must be null or the begin of `length` bytes that live for `'a`.
+pub(super) unsafe fn bytes<'a>(begin: *const c_void, length: usize) -> &'a [u8] {
+    if begin.is_null() {
+        return &[];
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { slice::from_raw_parts(begin.cast(), length) }
 }

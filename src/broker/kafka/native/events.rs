@@ -9,7 +9,8 @@ use rdkafka::bindings as rd;
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 
 use super::client::Client;
-use super::consume::{bytes, trace_header_of};
+use super::consume::trace_header_of;
+use super::details::bytes;
 use crate::broker::TRACE_HEADER_NAME;
 use crate::measure::{SendTag, TraceHeader, UNKNOWN_SEQUENCE};
 
