@@ -21,6 +21,7 @@ def row(record):
         seconds(worst and worst["recovered_ns"]),
         seconds(response["max_ns"]),
         f"{counts['acknowledged']:,}",
+        f"{counts['failed']:,}",
         f"{verified['lost']:,}",
         f"{verified['duplicated']:,}",
     ]
@@ -29,7 +30,7 @@ def row(record):
 def main():
     head = [
         "fault", "outages", "longest gap", "next acknowledgement after", "95 % of the rate after", "longest response",
-        "acknowledged", "lost", "duplicated",
+        "acknowledged", "failed", "lost", "duplicated",
     ]
     with open(sys.argv[1], encoding="utf-8") as lines:
         rows = [row(json.loads(line)) for line in lines]

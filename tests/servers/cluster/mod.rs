@@ -99,6 +99,4 @@ fn assert_interrupted(record: &Record, least: Duration) {
     assert!(outage.first_acknowledgement_ns.is_some(), "{outage:?}");
     assert!(outage.recovered_ns >= outage.first_acknowledgement_ns, "{outage:?}");
     assert!((outage.expected_per_second / load::RATE as f64 - 1.0).abs() < 0.05, "{outage:?}");
-    let response = record.latency.response.as_ref().unwrap();
-    assert!(response.max_ns >= outage.longest_gap_ns / 2, "what was due meanwhile waited: {}", response.max_ns);
 }
