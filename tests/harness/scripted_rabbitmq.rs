@@ -1,7 +1,7 @@
 //! Servers with enough of RabbitMQ's stream protocol to publish to and to subscribe at, which then misbehave as scripted: one, or
 //! the nodes of a cluster.
 
-mod frames;
+pub mod frames;
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-pub use self::frames::{close, confirm, confirm_of, error, metadata_update};
-use self::frames::{framed, string, strings};
+use self::frames::{close, framed, metadata_update, string, strings};
 
 /// The name of a super stream. Its partitions are led by the nodes in turn, two by each.
 pub const SUPER_STREAM: &str = "super";

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{BATCHES, broker, confirmed, refused};
-use crate::harness::scripted_rabbitmq::{
-    CLOSE, CLOSE_RESPONSE, Cluster, HEARTBEAT, SUPER_STREAM, Scripted, Tuning, close,
-};
+use crate::harness::scripted_rabbitmq::frames::close;
+use crate::harness::scripted_rabbitmq::{CLOSE, CLOSE_RESPONSE, Cluster, HEARTBEAT, SUPER_STREAM, Scripted, Tuning};
 use crate::harness::{Bench, PATIENCE, assert_acknowledged, eventually, record_of};
 
 const TOPOLOGY: &str = "[topology]\nname = \"polite\"\nkeep = true\n";
