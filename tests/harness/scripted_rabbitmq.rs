@@ -50,11 +50,19 @@ pub struct Tuning {
     pub closes_at_login: bool,
     /// It takes the first subscription away behind its response.
     pub removes_first_subscription: bool,
+    /// Its streams have chunks, from offset 7 on, and it delivers none.
+    pub withholds_chunks: bool,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Tuning { heartbeat: 0, frame_max: 1 << 20, closes_at_login: false, removes_first_subscription: false }
+        Tuning {
+            heartbeat: 0,
+            frame_max: 1 << 20,
+            closes_at_login: false,
+            removes_first_subscription: false,
+            withholds_chunks: false,
+        }
     }
 }
 
@@ -297,8 +305,11 @@ impl Served {
                 let names = (0..count).flat_map(|number| string(&format!("{SUPER_STREAM}-{number}")));
                 [0, 1].into_iter().chain((count as u32).to_be_bytes()).chain(names).collect()
             }
-            // StreamStats: the stream is empty.
-            28 => [&[0, 1, 0, 0, 0, 1][..], b"\0\x12committed_chunk_id", &[0xff; 8]].concat(),
+            // StreamStats: an empty stream's last chunk is -1.
+            28 => {
+                let last: i64 = if self.tuning.withholds_chunks { 7 } else { -1 };
+                [&[0, 1, 0, 0, 0, 1][..], b"\0\x12committed_chunk_id", &last.to_be_bytes()].concat()
+            }
             _ => vec![0, 1],
         };
         let mut answer = framed(&[&(key | 0x8000).to_be_bytes(), &[0, 1][..], &rest[..4], &content].concat());

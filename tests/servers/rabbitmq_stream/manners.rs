@@ -64,6 +64,23 @@ fn a_stream_that_is_taken_away_while_others_are_subscribed_to_is_subscribed_to_a
 }
 
 #[test]
+fn the_ends_of_streams_are_looked_for_together() {
+    let tuning = Tuning { withholds_chunks: true, ..Tuning::default() };
+    let cluster = Cluster::tuned(1, tuning, confirmed);
+    let topology = format!("[topology]\nname = \"{SUPER_STREAM}\"\npartitions = 2\nkeep = true\n");
+    let scenario = broker(cluster.nodes[0].address(), "start = \"next\"");
+    let run = format!("{CONSUMERS}[run]\nmessages = 100\ncatch_up_deadline = \"1s\"\n");
+    assert_acknowledged(&record_of(&format!("{scenario}{topology}{BATCHES}{run}")), 100);
+    let connections = by_connection(&cluster.nodes[0]);
+    let keys = connections.values().find(|keys| keys.contains(&7)).unwrap();
+    // Subscribe is 7, Unsubscribe 12.
+    let subscriptions: Vec<u16> = keys.iter().copied().filter(|key| [7, 12].contains(key)).collect();
+    assert_eq!(subscriptions, [7, 7, 12, 12, 7, 7], "both wait at the same time");
+    // 2 is the last chunk, 4 an offset: without a delivery, that of the last chunk.
+    assert_eq!(cluster.nodes[0].subscriptions(), [(2, 0), (2, 0), (4, 7), (4, 7)]);
+}
+
+#[test]
 fn consumers_send_heartbeats_as_often_as_the_server_wants_them() {
     let server = Scripted::start(1, confirmed);
     let run = format!("{TOPOLOGY}{BATCHES}{CONSUMERS}[run]\nduration = \"3s\"\ncatch_up_deadline = \"1s\"\n");
