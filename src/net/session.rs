@@ -45,8 +45,8 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Appends a heartbeat, where the client sends any.
     fn heartbeat(_out: &mut Vec<u8>) {}
 
-    /// Opens the connection again and installs it. `attempt` counts the failed attempts since the loss.
-    fn reconnect(session: &Arc<Session<Self>>, attempt: usize) -> impl Future<Output = Option<Served>> + Send;
+    /// Opens the connection again and installs it.
+    fn reconnect(session: &Arc<Session<Self>>) -> impl Future<Output = Option<Served>> + Send;
 
     /// The error of messages whose connection was lost.
     fn lost(&self, reason: &str) -> Self::Error;
@@ -92,7 +92,6 @@ pub struct State<P: Protocol> {
     pub write_buffer: WriteBuffer,
     pub lost: Option<Lost<P::Error>>,
     pub protocol: P::State,
-    pub ended: bool,
     /// A producer waits for the socket to accept bytes.
     blocked: bool,
     queue_full_ns: u64,
@@ -126,15 +125,7 @@ impl<P: Protocol> PublishingConnection<P> {
     /// Takes over a new connection.
     pub fn start(protocol: P, state: P::State, served: Served, write_buffer: WriteBuffer) -> Self {
         let transport = Some(served.transport.clone());
-        let state = State {
-            transport,
-            write_buffer,
-            lost: None,
-            protocol: state,
-            ended: false,
-            blocked: false,
-            queue_full_ns: 0,
-        };
+        let state = State { transport, write_buffer, lost: None, protocol: state, blocked: false, queue_full_ns: 0 };
         let (work, capacity) = (Notify::new(), Notify::new());
         let session = Arc::new(Session { protocol, state: Mutex::new(state), work, capacity });
         let task = tokio::spawn(serving::keep(session.clone(), served)).abort_handle();
@@ -253,7 +244,6 @@ impl<P: Protocol> PublishingConnection<P> {
     pub fn end(&self) {
         self.task.abort();
         let mut state = self.session.state();
-        state.ended = true;
         state.transport = None;
         state.write_buffer.clear();
         P::cancel(&mut state.protocol);

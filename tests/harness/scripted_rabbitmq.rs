@@ -1,7 +1,7 @@
 //! Servers with enough of RabbitMQ's stream protocol to publish to and to subscribe at, which then misbehave as scripted: one, or
 //! the nodes of a cluster.
 
-mod frames;
+pub mod frames;
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-pub use self::frames::{close, confirm, confirm_of, error, metadata_update};
-use self::frames::{framed, string, strings};
+use self::frames::{close, framed, metadata_update, string, strings};
 
 /// The name of a super stream. Its partitions are led by the nodes in turn, two by each.
 pub const SUPER_STREAM: &str = "super";
@@ -51,11 +50,19 @@ pub struct Tuning {
     pub closes_at_login: bool,
     /// It takes the first subscription away behind its response.
     pub removes_first_subscription: bool,
+    /// Its streams have chunks, from offset 7 on, and it delivers none.
+    pub withholds_chunks: bool,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Tuning { heartbeat: 0, frame_max: 1 << 20, closes_at_login: false, removes_first_subscription: false }
+        Tuning {
+            heartbeat: 0,
+            frame_max: 1 << 20,
+            closes_at_login: false,
+            removes_first_subscription: false,
+            withholds_chunks: false,
+        }
     }
 }
 
@@ -298,8 +305,11 @@ impl Served {
                 let names = (0..count).flat_map(|number| string(&format!("{SUPER_STREAM}-{number}")));
                 [0, 1].into_iter().chain((count as u32).to_be_bytes()).chain(names).collect()
             }
-            // StreamStats: the stream is empty.
-            28 => [&[0, 1, 0, 0, 0, 1][..], b"\0\x12committed_chunk_id", &[0xff; 8]].concat(),
+            // StreamStats: an empty stream's last chunk is -1.
+            28 => {
+                let last: i64 = if self.tuning.withholds_chunks { 7 } else { -1 };
+                [&[0, 1, 0, 0, 0, 1][..], b"\0\x12committed_chunk_id", &last.to_be_bytes()].concat()
+            }
             _ => vec![0, 1],
         };
         let mut answer = framed(&[&(key | 0x8000).to_be_bytes(), &[0, 1][..], &rest[..4], &content].concat());

@@ -159,7 +159,7 @@ impl Protocol for Publishing {
         filled.map(drop)
     }
 
-    async fn reconnect(session: &Arc<Session<Self>>, _attempt: usize) -> Option<Served> {
+    async fn reconnect(session: &Arc<Session<Self>>) -> Option<Served> {
         let Publishing { connector, address, heartbeat, .. } = &session.protocol;
         let served = served(connector.connect(address, &Role::Writer).await.ok()?, *heartbeat);
         session.install(served.transport.clone(), WriteBuffer::default());

@@ -20,13 +20,12 @@ pub async fn keep<P: Protocol>(session: Arc<Session<P>>, mut served: Served) {
     loop {
         let error = serve(&session, &mut served).await;
         session.lose(&error.to_string());
-        let (mut backoff, mut attempt) = (Backoff::RECONNECT, 0);
+        let mut backoff = Backoff::RECONNECT;
         served = loop {
             backoff.pause().await;
-            if let Some(served) = P::reconnect(&session, attempt).await {
+            if let Some(served) = P::reconnect(&session).await {
                 break served;
             }
-            attempt += 1;
         };
     }
 }
@@ -125,7 +124,7 @@ mod tests {
             Ok(())
         }
 
-        async fn reconnect(_session: &Arc<Session<Self>>, _attempt: usize) -> Option<Served> {
+        async fn reconnect(_session: &Arc<Session<Self>>) -> Option<Served> {
             None
         }
 

@@ -7,7 +7,8 @@ use brokermark::broker::FailureClass;
 
 use super::{BATCHES, broker, failed, real, refused};
 use crate::harness::rabbitmq::{self, Stranger};
-use crate::harness::scripted_rabbitmq::{Reaction, Scripted, close, confirm, error, metadata_update};
+use crate::harness::scripted_rabbitmq::frames::{close, confirm, error, metadata_update};
+use crate::harness::scripted_rabbitmq::{Reaction, Scripted};
 use crate::harness::{Bench, assert_acknowledged, assert_balanced, record_of};
 
 #[test]

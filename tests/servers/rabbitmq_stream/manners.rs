@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{BATCHES, broker, confirmed, refused};
-use crate::harness::scripted_rabbitmq::{
-    CLOSE, CLOSE_RESPONSE, Cluster, HEARTBEAT, SUPER_STREAM, Scripted, Tuning, close,
-};
+use crate::harness::scripted_rabbitmq::frames::close;
+use crate::harness::scripted_rabbitmq::{CLOSE, CLOSE_RESPONSE, Cluster, HEARTBEAT, SUPER_STREAM, Scripted, Tuning};
 use crate::harness::{Bench, PATIENCE, assert_acknowledged, eventually, record_of};
 
 const TOPOLOGY: &str = "[topology]\nname = \"polite\"\nkeep = true\n";
@@ -62,6 +61,23 @@ fn a_stream_that_is_taken_away_while_others_are_subscribed_to_is_subscribed_to_a
     assert_eq!(record.receive_errors.iter().map(|error| error.count).sum::<u64>(), 1, "{:?}", record.receive_errors);
     // Both streams of the connection.
     assert_eq!(cluster.nodes[0].subscriptions().len(), 4);
+}
+
+#[test]
+fn the_ends_of_streams_are_looked_for_together() {
+    let tuning = Tuning { withholds_chunks: true, ..Tuning::default() };
+    let cluster = Cluster::tuned(1, tuning, confirmed);
+    let topology = format!("[topology]\nname = \"{SUPER_STREAM}\"\npartitions = 2\nkeep = true\n");
+    let scenario = broker(cluster.nodes[0].address(), "start = \"next\"");
+    let run = format!("{CONSUMERS}[run]\nmessages = 100\ncatch_up_deadline = \"1s\"\n");
+    assert_acknowledged(&record_of(&format!("{scenario}{topology}{BATCHES}{run}")), 100);
+    let connections = by_connection(&cluster.nodes[0]);
+    let keys = connections.values().find(|keys| keys.contains(&7)).unwrap();
+    // Subscribe is 7, Unsubscribe 12.
+    let subscriptions: Vec<u16> = keys.iter().copied().filter(|key| [7, 12].contains(key)).collect();
+    assert_eq!(subscriptions, [7, 7, 12, 12, 7, 7], "both wait at the same time");
+    // 2 is the last chunk, 4 an offset: without a delivery, that of the last chunk.
+    assert_eq!(cluster.nodes[0].subscriptions(), [(2, 0), (2, 0), (4, 7), (4, 7)]);
 }
 
 #[test]

@@ -8,7 +8,8 @@ mod manners;
 mod places;
 
 use crate::harness::rabbitmq;
-use crate::harness::scripted_rabbitmq::{Published, Reaction, confirm_of};
+use crate::harness::scripted_rabbitmq::frames::confirm_of;
+use crate::harness::scripted_rabbitmq::{Published, Reaction};
 use crate::harness::server::variable;
 use crate::harness::{Bench, assert_acknowledged, assert_balanced, assert_delivered, record_of, records_of};
 use brokermark::broker::FailureClass;

@@ -64,7 +64,7 @@ impl Protocol for Publishing {
     }
 
     /// Never: the publishers go to other connections, because the streams may have other leaders now.
-    async fn reconnect(session: &Arc<Session<Self>>, _attempt: usize) -> Option<Served> {
+    async fn reconnect(session: &Arc<Session<Self>>) -> Option<Served> {
         let publishers = |state: &State| state.publishers.iter().map(|publisher| publisher.stream.clone()).collect();
         session.report_lost(publishers(&session.state().protocol));
         pending().await
