@@ -36,3 +36,20 @@ fn properties_that_brokermark_decides_are_refused_with_the_key_to_use() {
     with("broker.properties", "group.id").complains_of(&["'group.id'", "pipeline.group"]);
     with("consumers.properties", "group.id").complains_of(&["'group.id'", "pipeline.group"]);
 }
+
+#[test]
+fn what_would_have_no_effect_is_refused() {
+    let refused = |tables: &str| {
+        let scenario = format!(
+            "broker.kind = \"kafka\"
+            broker.address = \"embedded\"
+            payload = {{ kind = \"template\", text = '{{\"a\": 1}}' }}
+            run.messages = 1\n{tables}"
+        );
+        Bench::new(&scenario).run(&[]).expect(1)
+    };
+    refused("topology.config.retention = 1").complains_of(&["embedded cluster", "topology.config"]);
+    refused("pipeline.instances = 1\nbroker.kafka.static_members = true").complains_of(&["pipeline", "static_members"]);
+    refused("pipeline.instances = 1\nconsumers.properties = { \"enable.auto.commit\" = true }")
+        .complains_of(&["enable.auto.commit", "members that commit"]);
+}

@@ -65,15 +65,16 @@ impl Producer for KafkaProducer {
 #[cfg(test)]
 mod tests {
     use rdkafka::bindings::rd_kafka_resp_err_t as Code;
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::types::RDKafkaApiKey;
 
     use super::*;
     use crate::broker::FailureClass;
     use crate::broker::kafka::native::{Client, Role};
-    use crate::measure::{Acks, Clock, SendTag};
+    use crate::measure::{Acks, Clock, Interval, SendTag};
 
     fn producer(acks: &Acks, properties: &[(&str, &str)]) -> KafkaProducer {
-        let properties = properties.iter().copied().chain([("test.mock.num.brokers", "1")]);
-        let client = Client::new(Role::Producer, properties, None).unwrap();
+        let client = Client::new(Role::Producer, properties.iter().copied(), None).unwrap();
         let connection = Arc::new(Connection::start(client, acks.recorder()).unwrap());
         let topic = TopicHandle::new(connection.client.clone(), "topic", &[]).unwrap();
         KafkaProducer::new(connection, Arc::new(topic))
@@ -108,5 +109,21 @@ mod tests {
             assert_eq!((refusal.class, producer.fatal_error()), (FailureClass::Other, None), "{refusal}");
         }
         assert_eq!(acks.resolved(), 0);
+    }
+
+    /// librdkafka does that by itself.
+    #[tokio::test]
+    async fn a_node_that_has_not_heard_of_the_topic_is_sent_the_message_again() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("topic", 1, 1).unwrap();
+        cluster.request_errors(RDKafkaApiKey::Produce, &[Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART; 3]);
+        let acks = Acks::new(Clock::start(), 1, false);
+        let mut producer = producer(&acks, &[("bootstrap.servers", &cluster.bootstrap_servers())]);
+        acks.window(0).submit(1);
+        assert_eq!(producer.submit(&[outgoing(None)]).await, Ok(1));
+        assert!(acks.window(0).resolved_reaches(1, acks.stopped()).await);
+        let mut outcomes = Interval::default();
+        acks.close(&mut outcomes, &mut Interval::default());
+        assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (1, 0));
     }
 }
