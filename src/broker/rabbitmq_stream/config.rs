@@ -6,8 +6,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::codec::command::Offset;
 pub use super::codec::compression::Compression;
-use super::connect::LEAST_FRAME_BYTES;
 use crate::scenario::deserialize::{duration, size};
+
+/// The smallest limit of frames that brokermark works with: a message and what is around it must fit.
+pub const LEAST_FRAME_BYTES: u64 = 1 << 10;
 
 /// The longest name that a publisher may have.
 const MOST_NAME_BYTES: usize = 200;

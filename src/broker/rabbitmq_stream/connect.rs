@@ -11,9 +11,9 @@ use tokio::time::sleep;
 use super::codec::command::{self, Request, read_pairs, read_strings};
 use super::codec::frame::{Frame, decode};
 use super::codec::{Malformed, code};
-use super::config::{ConnectTo, RabbitmqStreamOptions};
+use super::config::{ConnectTo, LEAST_FRAME_BYTES, RabbitmqStreamOptions};
 use super::error::{ConnectError, Refusal};
-use super::inbox;
+use super::incoming;
 use crate::broker::BrokerError;
 use crate::measure::host::polling;
 use crate::net::connect::{encrypt, tcp, within};
@@ -38,9 +38,6 @@ pub const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The reason that it is given.
 pub const LEAVE: &str = "the trial is over";
-
-/// The smallest limit of frames that brokermark works with: a message and what is around it must fit.
-pub const LEAST_FRAME_BYTES: u64 = 1 << 10;
 
 /// Opens connections with the scenario's settings.
 pub struct Connector {
@@ -290,7 +287,7 @@ impl Session {
             self.transport.readable().await?;
             self.read_buffer.fill(&self.transport)?;
         }
-        let next = inbox::next(&mut self.read_buffer, &mut self.write_buffer, &self.transport)?;
+        let next = incoming::next(&mut self.read_buffer, &mut self.write_buffer, &self.transport)?;
         next.ok_or(Malformed::Short { what: "frame" }.into())
     }
 

@@ -17,7 +17,8 @@ use super::codec::code;
 use super::codec::command::Offset;
 use super::config::Body;
 use super::error::{ConnectError, Refusal};
-use super::regain::{Numbered, Place, Regained, Regainer};
+use super::regain::{Regained, Regainer};
+use super::stream_progress::{Numbered, StreamProgress};
 use super::subscriptions::{Subscriptions, other};
 use crate::broker::{BrokerError, Consumer, ReceiveError, Received};
 use crate::net::backoff::Backoff;
@@ -41,7 +42,7 @@ pub struct RabbitmqStreamConsumer {
 
 /// A stream, and how far it was read.
 struct Source {
-    place: Place,
+    place: StreamProgress,
     partition: u32,
 }
 
@@ -52,7 +53,7 @@ impl RabbitmqStreamConsumer {
         streams: Vec<(u32, String)>,
         from: Offset,
     ) -> Result<Self, BrokerError> {
-        let source = |(partition, stream)| Source { place: Place::new(stream, from), partition };
+        let source = |(partition, stream)| Source { place: StreamProgress::new(stream, from), partition };
         let sources: Vec<_> = streams.into_iter().map(source).collect();
         let mut consumer = RabbitmqStreamConsumer {
             lost: (0..sources.len()).collect(),
@@ -86,10 +87,10 @@ impl RabbitmqStreamConsumer {
     /// Takes over what was subscribed to. Returns why other sources could not be.
     fn add(&mut self, regained: Regained) -> Option<(String, ConnectError)> {
         for (source, place) in regained.subscribed {
-            self.sources[source].place = Place { attempts: 0, tried: BTreeSet::new(), ..place };
+            self.sources[source].place = StreamProgress { attempts: 0, tried: BTreeSet::new(), ..place };
         }
         for (source, place) in regained.failed {
-            self.sources[source].place = Place { attempts: place.attempts + 1, ..place };
+            self.sources[source].place = StreamProgress { attempts: place.attempts + 1, ..place };
             self.lost.push(source);
         }
         if !regained.connections.is_empty() {

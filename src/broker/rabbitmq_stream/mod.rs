@@ -3,11 +3,11 @@
 //! - `config`: the `[broker.rabbitmq-stream]` table.
 //! - `admin`, `nodes`: streams, created, found and removed; their leaders, and the addresses of nodes.
 //! - `connection`, `pending`, `pool`: publishing connections, their messages in flight, and the routes to streams.
-//! - `producer`, `lanes`, `sub_entries`: producers, the publishers they share, and messages that are one entry.
-//! - `consumer`, `subscriptions`, `regain`, `tail`: a member of a group, its connections, how it gets them back, and the offsets it
+//! - `producer`, `topic_publishers`, `sub_entries`: producers, the publishers they share, and messages that are one entry.
+//! - `consumer`, `subscriptions`, `regain`, `stream_progress`, `tail`: a member of a group, its connections, how it gets them back, how far it has read, and the offsets it
 //!   begins at.
 //! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], `body`: the content of a message.
-//! - `connect`, `inbox`: opens connections, and reads them.
+//! - `connect`, `incoming`: opens connections, and reads them.
 //! - `error`: the protocol's errors and their classes; `routing`: the stream of a key.
 //!
 //! A topic of one partition is a stream, one of several a super stream. Publishing connections go to the nodes that lead
@@ -23,17 +23,18 @@ mod connect;
 mod connection;
 mod consumer;
 mod error;
-mod inbox;
-mod lanes;
+mod incoming;
 mod nodes;
 mod pending;
 mod pool;
 mod producer;
 mod regain;
 mod routing;
+mod stream_progress;
 mod sub_entries;
 mod subscriptions;
 mod tail;
+mod topic_publishers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -14,10 +14,10 @@ use super::codec::code;
 use super::codec::command::{MESSAGE_BYTES, PUBLISH_BYTES, Publish, SUB_ENTRY_BYTES};
 use super::config::Compression;
 use super::connection::{PublisherLost, State, Writing};
-use super::lanes::Lanes;
 use super::pending::Settled;
 use super::pool::Route;
 use super::sub_entries::SubEntries;
+use super::topic_publishers::TopicPublishers;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 use crate::net::session::{Offer, Protocol};
 
@@ -26,7 +26,7 @@ const REFUSAL: Duration = Duration::from_millis(5);
 
 /// A sender to one topic, over connections it shares with others.
 pub struct RabbitmqStreamProducer {
-    lanes: Lanes,
+    topic: TopicPublishers,
     writer: Arc<Writer>,
     sub_entries: Option<SubEntries>,
     reconnect: Duration,
@@ -43,8 +43,8 @@ impl RabbitmqStreamProducer {
         producer_index: usize,
     ) -> Self {
         let sub_entries = sub_entries.map(|(most, compression)| SubEntries::new(most, compression));
-        let lanes = Lanes::new(routes, producer_index);
-        RabbitmqStreamProducer { lanes, writer, sub_entries, reconnect, targets: Vec::new() }
+        let topic = TopicPublishers::new(routes, producer_index);
+        RabbitmqStreamProducer { topic, writer, sub_entries, reconnect, targets: Vec::new() }
     }
 
     fn target(&self, number: usize) -> usize {
@@ -53,7 +53,7 @@ impl RabbitmqStreamProducer {
 
     /// Most bytes that a message may have.
     fn most_bytes(&self) -> usize {
-        let frame_max = self.lanes.frame_max();
+        let frame_max = self.topic.frame_max();
         match self.sub_entries {
             // What does not compress becomes a little longer.
             Some(_) => (frame_max - frame_max / 16).saturating_sub(PUBLISH_BYTES + SUB_ENTRY_BYTES + 64 + 4),
@@ -84,7 +84,7 @@ impl RabbitmqStreamProducer {
             message: format!("a sub-entry cannot be compressed: {error}"),
         };
         sub_entries.clear();
-        for stream in 0..self.lanes.streams() {
+        for stream in 0..self.topic.streams() {
             for (number, outgoing) in batch.iter().enumerate() {
                 if self.targets.get(number).copied().unwrap_or(0) == stream {
                     sub_entries.add(stream, outgoing, &self.writer, most).map_err(failed)?;
@@ -98,7 +98,7 @@ impl RabbitmqStreamProducer {
     /// The number of the connection of a message.
     #[inline]
     fn connection_of(&self, number: usize) -> usize {
-        self.lanes.connection_of(self.target(number))
+        self.topic.connection_of(self.target(number))
     }
 
     /// Why the first message whose publisher is lost cannot be published, of those that go over a connection, and its number.
@@ -106,7 +106,7 @@ impl RabbitmqStreamProducer {
         // If all go to the same stream, the first message's publisher is that of all.
         let decisive = if self.targets.is_empty() { messages.min(1) } else { messages };
         (0..decisive).filter(|number| self.connection_of(*number) == connection).find_map(|number| {
-            let lost = state.lost(self.lanes.publisher(self.target(number)))?;
+            let lost = state.lost(self.topic.publisher(self.target(number)))?;
             Some((number, lost.clone()))
         })
     }
@@ -114,8 +114,8 @@ impl RabbitmqStreamProducer {
     /// Hands over a batch, or says how much of it can be handed over. Waits for the connection of the first message only.
     async fn hand_over(&self, batch: &[Outgoing<'_>]) -> Result<Handed, SubmitError> {
         let first = self.connection_of(0);
-        let connection = self.lanes.connection(first);
-        let is_redirected = || self.lanes.is_redirected();
+        let connection = self.topic.connection(first);
+        let is_redirected = || self.topic.is_redirected();
         if (0..self.targets.len().min(batch.len())).all(|number| self.connection_of(number) == first) {
             let offer = |_: &_, state: &mut State, out: &mut Vec<u8>| match self.find_lost(first, batch.len(), state) {
                 Some((0, lost)) => Offer::Lost(lost),
@@ -138,9 +138,9 @@ impl RabbitmqStreamProducer {
     /// How many messages there are before the first that its connection cannot take now.
     fn published(&self, batch: &[Outgoing<'_>]) -> usize {
         let mut taken = batch.len();
-        for connection in 0..self.lanes.connections() {
+        for connection in 0..self.topic.connections() {
             let Some(first) = (0..taken).find(|number| self.connection_of(*number) == connection) else { continue };
-            let offer = self.lanes.connection(connection).offer_now(|state| self.find_lost(connection, taken, state));
+            let offer = self.topic.connection(connection).offer_now(|state| self.find_lost(connection, taken, state));
             match offer {
                 Offer::Taken(lost) => taken = lost.map_or(taken, |(number, _)| number),
                 Offer::Full | Offer::Lost(_) => taken = first,
@@ -152,7 +152,7 @@ impl RabbitmqStreamProducer {
     /// Writes a batch to the connections of its messages, however much is unwritten there. Messages of a connection that has
     /// been lost in between fail with it.
     fn write_to_all(&self, batch: &[Outgoing<'_>]) -> Handed {
-        for connection in 0..self.lanes.connections() {
+        for connection in 0..self.topic.connections() {
             let own = || (0..batch.len()).filter(|number| self.connection_of(*number) == connection);
             if own().next().is_none() {
                 continue;
@@ -160,7 +160,7 @@ impl RabbitmqStreamProducer {
             let write = |_: &_, state: &mut State, out: &mut Vec<u8>| {
                 self.write(connection, batch, &mut Writing { out, state })
             };
-            let session = self.lanes.connection(connection).session();
+            let session = self.topic.connection(connection).session();
             if let Err(lost) = session.append(write) {
                 let settled = |number: usize| Settled {
                     send_tag: batch[number].send_tag,
@@ -176,22 +176,22 @@ impl RabbitmqStreamProducer {
     /// Writes those messages of a batch that go over a connection.
     fn write(&self, connection: usize, batch: &[Outgoing<'_>], writing: &mut Writing<'_>) {
         if let Some(sub_entries) = &self.sub_entries {
-            sub_entries.write(&self.lanes, connection, writing);
+            sub_entries.write(&self.topic, connection, writing);
             return;
         }
         let writer = &*self.writer;
         if self.targets.is_empty() {
-            write_frames(writer, self.lanes.publisher(0), batch.iter(), writing);
+            write_frames(writer, self.topic.publisher(0), batch.iter(), writing);
             writing.taken(batch.len());
             return;
         }
         let targets = &self.targets[..batch.len()];
         let mut taken = 0;
-        for stream in (0..self.lanes.streams()).filter(|stream| self.lanes.connection_of(*stream) == connection) {
+        for stream in (0..self.topic.streams()).filter(|stream| self.topic.connection_of(*stream) == connection) {
             let of_stream = || batch.iter().zip(targets).filter(|(_, target)| **target == stream);
             let count = of_stream().count();
             if count > 0 {
-                write_frames(writer, self.lanes.publisher(stream), of_stream().map(|(one, _)| one), writing);
+                write_frames(writer, self.topic.publisher(stream), of_stream().map(|(one, _)| one), writing);
                 taken += count;
             }
         }
@@ -237,7 +237,7 @@ impl Producer for RabbitmqStreamProducer {
                            of 32 bytes or more, or set `broker.rabbitmq-stream.body` to \"amqp\"";
             return Err(SubmitError { class: FailureClass::Other, message: message.to_owned() });
         }
-        self.lanes.assign(batch, &mut self.targets);
+        self.topic.assign(batch, &mut self.targets);
         let mut batch = batch;
         loop {
             batch = &batch[..self.fitting(batch)?];
@@ -245,7 +245,7 @@ impl Producer for RabbitmqStreamProducer {
             match self.hand_over(batch).await {
                 Ok(Handed::Taken) => return Ok(batch.len()),
                 Ok(Handed::Cut(messages)) => batch = &batch[..messages],
-                Err(_) if self.lanes.is_redirected() => self.lanes.redirect(),
+                Err(_) if self.topic.is_redirected() => self.topic.redirect(),
                 Err(error) => {
                     sleep(REFUSAL).await;
                     return Err(error);

@@ -13,33 +13,13 @@ use super::config::RabbitmqStreamOptions;
 use super::connect::Connector;
 use super::error::{ConnectError, Refusal};
 use super::nodes::{Nodes, untried};
+use super::stream_progress::Numbered;
 use super::subscriptions::Subscriptions;
 use super::tail;
 use crate::net::connect::within;
 
 /// The protocol numbers subscriptions in one byte.
 const MOST_SUBSCRIPTIONS: usize = 256;
-
-/// Where a stream is read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    pub stream: String,
-    pub from: Offset,
-    /// The offset of the next message, once that is known: from then on, new subscriptions begin there.
-    pub next: Option<u64>,
-    /// Attempts to subscribe that have failed since the last success, and the nodes of those in the current round.
-    pub attempts: usize,
-    pub tried: BTreeSet<String>,
-}
-
-impl Place {
-    pub fn new(stream: String, from: Offset) -> Self {
-        Place { stream, from, next: None, attempts: 0, tried: BTreeSet::new() }
-    }
-}
-
-/// A place with the number of its source.
-pub type Numbered = (usize, Place);
 
 /// The result of an attempt to subscribe.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use super::body::Writer;
 use super::codec::command::{Publish, SUB_ENTRY_BYTES, record};
 use super::config::Compression;
 use super::connection::Writing;
-use super::lanes::Lanes;
+use super::topic_publishers::TopicPublishers;
 use crate::broker::Outgoing;
 use crate::measure::SendTag;
 
@@ -90,20 +90,20 @@ impl SubEntries {
     }
 
     /// Writes those for one connection.
-    pub fn write(&self, lanes: &Lanes, connection: usize, writing: &mut Writing<'_>) {
-        let own = self.entries.iter().filter(|entry| lanes.connection_of(entry.stream) == connection);
+    pub fn write(&self, topic: &TopicPublishers, connection: usize, writing: &mut Writing<'_>) {
+        let own = self.entries.iter().filter(|entry| topic.connection_of(entry.stream) == connection);
         let total = own.map(|entry| usize::from(entry.messages)).sum();
         let frame_max = writing.frame_max();
         let (mut members, mut content) = (&self.members[..], &self.content[..]);
         let mut entries = self.entries.iter().peekable();
         while let Some(&&SubEntry { stream, messages, compressed, .. }) = entries.peek() {
-            if lanes.connection_of(stream) != connection {
+            if topic.connection_of(stream) != connection {
                 entries.next();
                 (members, content) = (&members[usize::from(messages)..], &content[compressed..]);
                 continue;
             }
-            let (out, pending) = writing.parts(lanes.publisher(stream));
-            let mut publish = Publish::begin(out, lanes.publisher(stream));
+            let (out, pending) = writing.parts(topic.publisher(stream));
+            let mut publish = Publish::begin(out, topic.publisher(stream));
             let mut empty = true;
             while let Some(entry) = entries.next_if(|entry| {
                 entry.stream == stream

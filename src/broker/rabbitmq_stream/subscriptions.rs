@@ -9,7 +9,7 @@ use super::codec::command;
 use super::codec::frame::{Frame, decode};
 use super::connect::Session;
 use super::error::{ConnectError, class_of};
-use super::inbox;
+use super::incoming;
 use crate::broker::{FailureClass, ReceiveError};
 
 /// A connection to one node, with the streams that are read from it.
@@ -101,7 +101,7 @@ impl Subscriptions {
         }
         let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
         let failed = |error: ConnectError| ReceiveError { class: error.class(), message: error.to_string() };
-        while let Some(frame) = inbox::next(read_buffer, write_buffer, transport).map_err(failed)? {
+        while let Some(frame) = incoming::next(read_buffer, write_buffer, transport).map_err(failed)? {
             match frame {
                 Frame::Deliver { subscription, chunk } => {
                     let Some(source) = self.sources.get(usize::from(subscription)) else { continue };

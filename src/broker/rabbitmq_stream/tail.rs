@@ -10,7 +10,7 @@ use super::codec::command::{self, Offset, Request, read_numbers};
 use super::codec::frame::Frame;
 use super::connect::Session;
 use super::error::ConnectError;
-use super::regain::Numbered;
+use super::stream_progress::Numbered;
 use crate::net::connect::within;
 
 /// How long the last chunks may take to arrive, all together.

@@ -7,8 +7,8 @@ use super::pool::Route;
 use super::routing;
 use crate::broker::Outgoing;
 
-/// One lane for each stream of a topic.
-pub struct Lanes {
+/// For each stream of a topic, the publisher and its connection.
+pub struct TopicPublishers {
     routes: Vec<Arc<Route>>,
     publishers: Vec<StreamPublisher>,
     /// Each connection once.
@@ -21,13 +21,13 @@ pub struct Lanes {
     turn: usize,
 }
 
-impl Lanes {
+impl TopicPublishers {
     pub fn new(routes: Vec<Arc<Route>>, producer_index: usize) -> Self {
         let turn = producer_index % routes.len().max(1);
         let (publishers, connections, connection_of) = (Vec::new(), Vec::new(), Vec::new());
-        let mut lanes = Lanes { routes, publishers, connections, connection_of, frame_max: 0, turn };
-        lanes.redirect();
-        lanes
+        let mut topic = TopicPublishers { routes, publishers, connections, connection_of, frame_max: 0, turn };
+        topic.redirect();
+        topic
     }
 
     /// Whether a stream is published to over another connection now.
