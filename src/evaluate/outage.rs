@@ -286,7 +286,7 @@ mod tests {
         // For 2 s after the gap every fourth message is dropped.
         let slow = |sent_ms: u64| match sent_ms {
             3000..4000 => None,
-            4000..6000 if sent_ms % 4 == 0 => None,
+            4000..6000 if sent_ms.is_multiple_of(4) => None,
             _ => Some(sent_ms + 2),
         };
         let [(begin_ms, gap_ms, Some(first_ms), Some(recovered_ms))] = found(Some(&CONSTANT), slow)[..] else {
