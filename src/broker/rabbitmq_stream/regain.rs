@@ -1,6 +1,5 @@
 //! Opens a consumer's connections, when it begins and after a loss.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
