@@ -288,7 +288,7 @@ fn real_server_that_dies_ends_the_run_with_a_balanced_ledger() {
     let server = pulsar::server("pulsar-dies", 16750);
     let tables = "[topology]\npartitions = 2\n[producers]\ncount = 4\nbatch = 10\n[load]\nrate = \"2k/s\"\n[consumers]\n\
                   [run]\nduration = \"8s\"\ndrain_deadline = \"10s\"\n[sweep]\ntrials = 2";
-    let bench = Bench::new(&scenario_at(&server.address(), &admin_of(&server), "send_timeout = \"2s\"", tables));
+    let bench = Bench::new(&scenario_at(&server.address(), &admin_of(&server), "send_timeout = \"6s\"", tables));
     let mut running = bench.start(&[]);
     running.await_stderr(" p99 ");
     server.kill();
@@ -317,7 +317,9 @@ fn real_server_that_comes_back_is_used_again_and_nothing_acknowledged_is_lost() 
     // Only what was under way when it was killed: that may have arrived, and is not sent again.
     let counts = &record.counts;
     assert_eq!((counts.unresolved, failed(&record, FailureClass::ConnectionLost)), (0, counts.failed));
-    assert!(counts.failed < 1000 && counts.acknowledged > 140_000, "{counts:?}");
+    assert!(counts.failed < 1000, "{counts:?}");
+    // Some 4,000 were before it was killed. How many are due after it is back depends on how long its start takes.
+    assert!(counts.acknowledged > 20_000, "{counts:?}");
     // The outage is in the response time: it counts from when a message was due.
     assert!(record.latency.response.as_ref().unwrap().max_ns > 1_000_000_000);
 }

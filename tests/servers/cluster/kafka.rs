@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Load, Replicated, lose_leader, restart_all};
+use super::{Load, Replicated, assert_interrupted, lose_leader, restart_all};
 use crate::harness::cluster::Cluster;
 use crate::harness::kafka;
 use brokermark::record::Record;
@@ -69,17 +69,17 @@ impl Replicated for Topic {
 
 #[test]
 fn real_leader_that_is_killed_is_succeeded_and_nothing_acknowledged_is_lost() {
-    lose_leader(&Topic::new("killed"), "leader-killed", Cluster::kill, Cluster::restart, SESSION);
+    assert_interrupted(&lose_leader(&Topic::new("killed"), "leader-killed", Cluster::kill, Cluster::restart), SESSION);
 }
 
 #[test]
 fn real_leader_that_is_cut_off_is_succeeded_and_nothing_acknowledged_is_lost() {
-    lose_leader(&Topic::new("cut-off"), "leader-cut-off", Cluster::cut, Cluster::mend, SESSION);
+    assert_interrupted(&lose_leader(&Topic::new("cut-off"), "leader-cut-off", Cluster::cut, Cluster::mend), SESSION);
 }
 
 #[test]
 fn real_leader_that_is_frozen_is_succeeded_and_nothing_acknowledged_is_lost() {
-    lose_leader(&Topic::new("frozen"), "leader-frozen", Cluster::freeze, Cluster::thaw, SESSION);
+    assert_interrupted(&lose_leader(&Topic::new("frozen"), "leader-frozen", Cluster::freeze, Cluster::thaw), SESSION);
 }
 
 #[test]

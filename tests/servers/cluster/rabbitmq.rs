@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::{Load, Replicated, lose_leader, restart_all};
+use super::{Load, Replicated, assert_interrupted, lose_leader, restart_all};
 use crate::harness::PATIENCE;
 use crate::harness::cluster::Cluster;
 use crate::harness::rabbitmq::Stranger;
@@ -79,12 +79,14 @@ impl Replicated for Stream {
 
 #[test]
 fn real_leader_of_a_stream_that_is_killed_is_succeeded_and_nothing_confirmed_is_lost() {
-    lose_leader(&Stream::new("killed"), "leader-killed", Cluster::kill, Cluster::restart, Duration::from_millis(200));
+    // The nodes notice the closed connection at once: another one may lead before the gap counts as an outage.
+    let record = lose_leader(&Stream::new("killed"), "leader-killed", Cluster::kill, Cluster::restart);
+    assert!(record.counts.failed > 0 || record.throughput.longest_gap_ns.is_some(), "{record:?}");
 }
 
 #[test]
 fn real_leader_of_a_stream_that_is_cut_off_is_succeeded_and_nothing_confirmed_is_lost() {
-    lose_leader(&Stream::new("cut-off"), "leader-cut-off", Cluster::cut, Cluster::mend, UNHEARD);
+    assert_interrupted(&lose_leader(&Stream::new("cut-off"), "leader-cut-off", Cluster::cut, Cluster::mend), UNHEARD);
 }
 
 #[test]
@@ -94,7 +96,7 @@ fn real_leader_of_a_stream_that_is_frozen_is_succeeded_and_nothing_confirmed_is_
         cluster.thaw(node);
         cluster.restart(node);
     };
-    lose_leader(&Stream::new("frozen"), "leader-frozen", Cluster::freeze, wake, UNHEARD);
+    assert_interrupted(&lose_leader(&Stream::new("frozen"), "leader-frozen", Cluster::freeze, wake), UNHEARD);
 }
 
 #[test]

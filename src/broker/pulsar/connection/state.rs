@@ -160,7 +160,8 @@ impl State {
         let mut expired = Expired::default();
         for place in &mut self.producers {
             let Some(sent) = place else { continue };
-            sent.expire(&mut expired.late, |sent| now.saturating_duration_since(sent) >= send_timeout);
+            let due = if sent.closed.is_some() { &mut expired.closed } else { &mut expired.late };
+            sent.expire(due, |sent| now.saturating_duration_since(sent) >= send_timeout);
             if sent.closed.is_some_and(|closed| now.saturating_duration_since(closed) >= CLOSING) {
                 expired.closed.extend(sent.messages.drain(..));
                 *place = None;
@@ -274,6 +275,14 @@ mod tests {
         assert_eq!(state.readiness(first), Readiness::Closed);
     }
 
+    /// Adds a producer that is closed with a message without a receipt.
+    fn add_closed(state: &mut State) -> Unanswered {
+        let producer = state.add_producer();
+        send(state, producer, 0, 7..8);
+        state.close_producer(producer);
+        send_tag(7)
+    }
+
     /// `SendError` names the highest sequence id of a batch (`Producer.java`: `send.getHighestSequenceId`).
     #[test]
     fn any_message_of_a_batch_names_it() {
@@ -304,9 +313,14 @@ mod tests {
         let (now, timeout) = (Instant::now(), Duration::from_secs(30));
         let expired = state.expire(now, timeout);
         assert_eq!((expired.late.len(), expired.closed.len()), (0, 0));
-        assert_eq!(state.expire(now + CLOSING, timeout).closed, [send_tag(4)]);
-        assert_eq!(state.expire(now + timeout, timeout).late, [send_tag(0), send_tag(1)]);
-        assert!(!state.answer(silent, 0, &mut answered), "too late");
+        // Whatever comes first: the producer was closed, which is the cause.
+        let hasty = state.expire(now + Duration::from_millis(100), Duration::from_millis(50));
+        assert_eq!((hasty.late, hasty.closed), (vec![send_tag(0), send_tag(1)], vec![send_tag(4)]));
+        send(&mut state, silent, 2, 0..2);
+        let late = add_closed(&mut state);
+        assert_eq!(state.expire(now + 2 * CLOSING, timeout).closed, [late]);
+        assert_eq!(state.expire(now + 2 * timeout, timeout).late, [send_tag(0), send_tag(1)]);
+        assert!(!state.answer(silent, 2, &mut answered), "too late");
         assert_eq!(state.readiness(silent), Readiness::Ready);
     }
 
