@@ -123,7 +123,7 @@ impl Consumer for KafkaConsumer {
         match taken.error {
             None => Ok(taken.messages),
             Some(code) => {
-                // What is fatal has another name.
+                // A fatal error has another code.
                 let code = self.queue.fatal_error().unwrap_or(code);
                 Err(ReceiveError { class: class_of(code), message: name_of(code) })
             }

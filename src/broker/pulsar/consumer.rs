@@ -269,7 +269,7 @@ async fn open(
         .await;
     if let Err(failure) = subscribed {
         if failure.class == FailureClass::Timeout {
-            // The broker may still subscribe it, and it would take messages that nobody reads.
+            // The broker may still subscribe it, and it would take messages away from other consumers.
             let _ = connection.send(&close_consumer(consumer, connection.next_request()));
         }
         return Err(failure);

@@ -1,4 +1,4 @@
-//! The next frame of a connection, for everyone who reads one: the server's `Close` is answered and ends the connection.
+//! Takes the next frame from a connection's read buffer. The server's `Close` is answered and ends the connection.
 
 use std::io;
 

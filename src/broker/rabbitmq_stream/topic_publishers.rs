@@ -35,7 +35,7 @@ impl TopicPublishers {
         self.routes.iter().zip(&self.publishers).any(|(route, publisher)| route.has_left(publisher))
     }
 
-    /// Goes over to the connections that streams are published to now.
+    /// Uses the connections over which streams are published to now.
     pub fn redirect(&mut self) {
         self.publishers = self.routes.iter().map(|route| route.current()).collect();
         self.connections.clear();
