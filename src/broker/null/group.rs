@@ -115,6 +115,7 @@ impl Group {
     }
 
     pub fn revoke(&mut self, member: &Arc<Member>) {
+        member.discard();
         for (one, revoked) in &mut self.members {
             *revoked |= Arc::ptr_eq(one, member);
         }

@@ -90,10 +90,15 @@ impl Member {
         self.arrived.notify_one();
     }
 
-    /// Discards the queue: the member begins at the offsets `next`.
-    pub fn restart(&self, next: &[u64]) {
+    /// Discards the queue: what is in it was not taken, and goes to whichever member has the partition next.
+    pub fn discard(&self) {
         let discarded = std::mem::take(&mut *self.queue.lock()).len();
         self.backlog.shrink(discarded);
+    }
+
+    /// The member begins at the offsets `next`, with an empty queue.
+    pub fn restart(&self, next: &[u64]) {
+        self.discard();
         self.next.lock().copy_from_slice(next);
     }
 

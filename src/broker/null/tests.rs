@@ -72,12 +72,13 @@ fn members_exchange_their_partitions_once_all_have_revoked_them() {
     std::thread::sleep(Duration::from_millis(2));
     assert!(members.iter().all(Membership::is_revocation_requested));
     members[0].commit(&[(0, 1)]);
+    publish(&log, 2);
     members[0].revoke();
     assert_eq!((members[0].assigned(), members[0].is_revocation_requested()), (None, false));
     publish(&log, 2);
-    assert_eq!(take(&members[0]), [], "its partition is revoked");
+    assert_eq!(take(&members[0]), [], "its partition is revoked, with what was on the way to it");
     members[1].revoke();
     assert_eq!(members[0].assigned(), Some(vec![(1, Some(0))]));
-    assert_eq!(take(&members[0]), [(1, 0), (1, 1), (1, 2)]);
-    assert_eq!(take(&members[1]), [(0, 1), (0, 2)]);
+    assert_eq!(take(&members[0]), [(1, 0), (1, 1), (1, 2), (1, 3)]);
+    assert_eq!(take(&members[1]), [(0, 1), (0, 2), (0, 3)]);
 }
