@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::harness::kafka;
 use crate::harness::server::variable;
-use crate::harness::{Bench, assert_balanced};
+use crate::harness::{Bench, assert_balanced, sums};
+use crate::load::Load;
 use brokermark::broker::FailureClass;
 use brokermark::record::{Record, Status};
 
@@ -20,6 +21,7 @@ fn scenario(address: &str, more: &str) -> String {
         "message.timeout.ms" = 4000
         "socket.timeout.ms" = 2000
         "reconnect.backoff.max.ms" = 500
+        "topic.metadata.refresh.interval.ms" = 1000
         [broker.kafka]
         acks = "all"
         [topology]
@@ -85,21 +87,32 @@ fn real_server_that_dies_ends_the_run_with_a_balanced_ledger() {
 #[test]
 fn real_server_that_comes_back_is_used_again_and_nothing_acknowledged_is_lost() {
     let server = kafka::server("returns", 19492);
-    let more = "[consumers]\nverify = true\n[run]\nduration = \"30s\"\ndrain_deadline = \"40s\"";
     // Long enough for the server to come back, so that nothing fails for good.
-    let text = scenario(&server.address(), more).replace("= 4000", "= 90000");
-    let text = text.replace("[topology]", "[topology]\nname = \"returns\"\nkeep = true");
-    let bench = Bench::new(&text.replace("[broker.kafka]", "[broker.kafka]\nidempotence = true"));
-    let mut running = bench.start(&[]);
-    // A line with percentiles: messages have been acknowledged.
-    running.await_stderr(" p99 ");
+    let broker = format!(
+        r#"
+        [broker]
+        kind = "kafka"
+        addresses = ["{}"]
+        [broker.properties]
+        "message.timeout.ms" = 120000
+        "socket.timeout.ms" = 2000
+        "reconnect.backoff.max.ms" = 500
+        "topic.metadata.refresh.interval.ms" = 1000
+        [broker.kafka]
+        acks = "all"
+        idempotence = true
+        [topology]
+        name = "returns"
+        partitions = 2
+        keep = true
+        "#,
+        server.address()
+    );
+    let load = Load::begin("returns", &broker, 200_000);
     server.kill();
     server.restart();
-    let record = running.finish(Duration::from_secs(180)).expect(0).record();
-    assert_balanced(&record);
-    // What consumers did not find in time is not the server's loss, and a member that joins anew reads nothing twice.
-    let found = record.verification.as_ref().unwrap();
-    assert_eq!((found.lost, found.duplicated, found.corrupt), (0, 0, 0), "{found:?}");
+    let record = load.end();
+    assert_eq!(sums(&record).duplicated, 0, "a member that joins anew reads nothing twice");
     assert_eq!(record.counts.attempted, record.counts.acknowledged, "{:?}", record.errors);
     // The server is asked, not our consumer: librdkafka's may take longer than the drain to find its partitions again.
     assert_eq!(kafka::messages(&server.address(), "returns"), record.counts.acknowledged);
@@ -174,7 +187,7 @@ fn real_topic_deleted_in_the_middle_fails_what_follows_by_class() {
     let topic = format!("faults-deleted-{}", std::process::id());
     let text = scenario(&kafka::address(), "[run]\nduration = \"15s\"\ndrain_deadline = \"10s\"\n");
     let text = text.replace("partitions = 2", &format!("partitions = 2\nname = \"{topic}\"\nkeep = true"));
-    let bench = Bench::new(&text.replace("\"socket", "\"topic.metadata.refresh.interval.ms\" = 1000\n\"socket"));
+    let bench = Bench::new(&text);
     let mut running = bench.start(&[]);
     running.await_stderr("measuring");
     kafka::remove_topic(&kafka::address(), &topic);

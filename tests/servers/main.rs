@@ -10,6 +10,7 @@ mod conformance;
 mod faults;
 mod interchange;
 mod kafka;
+mod load;
 mod nsq;
 mod pipeline;
 mod pulsar;

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::{Load, Replicated, assert_interrupted, lose_leader, restart_all};
+use super::{IN_FLIGHT, Load, Replicated, assert_interrupted, lose_leader, restart_all};
 use crate::harness::cluster::Cluster;
 use crate::harness::kafka;
 use brokermark::record::Record;
 
-/// The session of a node whose last heartbeat is as old as it gets.
-const SESSION: Duration = Duration::from_millis(1_500);
+/// Half of the session: on a busy machine the last heartbeat of the node may be as old as that.
+const SESSION: Duration = Duration::from_secs(1);
 
 struct Topic {
     cluster: Cluster,
@@ -49,7 +49,7 @@ impl Replicated for Topic {
             keep = true
             "#
         );
-        Load::begin(&format!("kafka-{fault}"), &broker)
+        Load::begin(&format!("kafka-{fault}"), &broker, IN_FLIGHT)
     }
 
     fn leader(&self, addresses: &[String]) -> Option<(usize, usize)> {

@@ -6,18 +6,20 @@
 
 #[cfg(feature = "kafka")]
 mod kafka;
-mod load;
 mod rabbitmq;
 
 use std::time::Duration;
 
-use self::load::Load;
 use crate::harness::cluster::Cluster;
-use crate::harness::eventually;
+use crate::harness::{eventually, sums};
+use crate::load::{self, Load};
 use brokermark::record::Record;
 
 /// Nodes that have a copy of every message.
 const COPIES: usize = 3;
+
+/// More than becomes due while a node is missing.
+const IN_FLIGHT: usize = 100_000;
 
 /// A topic with one partition, of which each node has a copy.
 trait Replicated {
@@ -59,6 +61,8 @@ trait Replicated {
     fn end(&self, load: Load) -> Record {
         self.await_copies();
         let record = load.end();
+        let found = sums(&record);
+        assert_eq!((found.unread, found.duplicated), (0, 0), "{found:?}");
         self.check(&record);
         self.remove();
         record

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::{Load, Replicated, assert_interrupted, lose_leader, restart_all};
+use super::{IN_FLIGHT, Load, Replicated, assert_interrupted, lose_leader, restart_all};
 use crate::harness::PATIENCE;
 use crate::harness::cluster::Cluster;
 use crate::harness::rabbitmq::Stranger;
@@ -58,7 +58,7 @@ impl Replicated for Stream {
             keep = true
             "#
         );
-        Load::begin(&format!("rabbitmq-{fault}"), &broker)
+        Load::begin(&format!("rabbitmq-{fault}"), &broker, IN_FLIGHT)
     }
 
     fn leader(&self, addresses: &[String]) -> Option<(usize, usize)> {

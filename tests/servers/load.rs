@@ -2,13 +2,17 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::time::Duration;
 
 use brokermark::record::{Record, SeriesRow, Status};
 
-use crate::harness::{Bench, PATIENCE, Running, assert_balanced, eventually, sums};
+use crate::harness::{Bench, Running, assert_balanced, eventually, sums};
 
 /// Messages per second.
 pub const RATE: u64 = 1_000;
+
+/// How long the drain, the wait for consumers and closing may take together on a busy machine.
+const ENDING: Duration = Duration::from_secs(400);
 
 pub struct Load {
     bench: Bench,
@@ -16,14 +20,14 @@ pub struct Load {
 }
 
 impl Load {
-    /// Returns when messages are acknowledged. The record will have this name.
-    pub fn begin(name: &str, broker: &str) -> Self {
+    /// Returns when the load is carried. The record will have this name.
+    pub fn begin(name: &str, broker: &str, in_flight: usize) -> Self {
         let bench = Bench::new(&format!(
             "name = {name:?}
             {broker}
             [producers]
             batch = 10
-            in_flight = 100_000
+            in_flight = {in_flight}
             [load]
             rate = \"{RATE}/s\"
             [payload]
@@ -33,8 +37,8 @@ impl Load {
             verify = true
             [run]
             duration = \"300s\"
-            drain_deadline = \"60s\"
-            catch_up_deadline = \"60s\"
+            drain_deadline = \"120s\"
+            catch_up_deadline = \"120s\"
             "
         ));
         let running = bench.start(&[]);
@@ -49,7 +53,7 @@ impl Load {
         eventually("the load is carried", || {
             let since: Vec<SeriesRow> = self.rows().split_off(before);
             // The row that was open when the wait began may hold what was due before.
-            since.iter().skip(1).filter(|row| row.acknowledged >= RATE * 9 / 10).count() >= 2
+            since.iter().skip(1).filter(|row| row.acknowledged >= RATE * 97 / 100).count() >= 2
         });
     }
 
@@ -59,16 +63,15 @@ impl Load {
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Ends the load once it is carried again: nothing that was acknowledged is lost, twice or damaged.
+    /// Ends the load once it is carried again: nothing that consumers have passed is lost or damaged.
     pub fn end(self) -> Record {
         self.await_rate();
         self.running.signal(libc::SIGINT);
-        let record = self.running.finish(PATIENCE).expect(130).record();
+        let record = self.running.finish(ENDING).expect(130).record();
         assert_eq!(record.status, Status::Interrupted);
         assert_balanced(&record);
         let found = sums(&record);
-        assert_eq!((found.lost, found.duplicated, found.corrupt), (0, 0, 0), "{found:?}");
-        assert_eq!(found.unread, 0, "{found:?}");
+        assert_eq!((found.lost, found.corrupt), (0, 0), "{found:?}");
         keep(&record);
         record
     }
