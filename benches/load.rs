@@ -11,7 +11,8 @@ use brokermark::scenario::{Content, Keys, Payload, Schedule, Size};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 fn pool(content: Content, pool: usize) -> PayloadPool {
-    PayloadPool::build(&Payload { content, pool, seed: 1 }, 32).expect("the benchmark's payloads are well-formed")
+    PayloadPool::build(&Payload { content, pool, seed: 1, tombstones: 0.0 }, 32)
+        .expect("the benchmark's payloads are well-formed")
 }
 
 fn payloads(criterion: &mut Criterion) {

@@ -9,6 +9,7 @@ use std::future::{Future, Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
 use crate::measure::{Acks, FailureClass, Received, SendTag};
 use crate::scenario::{BrokerConfig, Descriptor, StartFrom};
@@ -241,8 +242,23 @@ pub struct Outgoing<'a> {
     pub payload: &'a [u8],
     pub key: Option<&'a [u8]>,
     /// The engine's own header, where the payload cannot carry it (see [`crate::measure::TraceHeader`]).
-    pub trace_header: Option<&'a [u8]>,
+    pub trace_header: Option<&'a [u8; TRACE_HEADER_BYTES]>,
+    /// What few messages have: nothing of it costs the others anything.
+    pub attributes: Option<&'a Attributes>,
     pub send_tag: SendTag,
+}
+
+// A batch is an array of these: a longer one would be slower to make and to read.
+const _: () = assert!(size_of::<Outgoing<'_>>() <= 64);
+
+/// What a message has beside its payload and key. A broker is given only what its
+/// [`Capabilities`](crate::scenario::Capabilities) say that it honours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attributes {
+    /// The partition it is written to, whatever its key; `None`: the client's choice.
+    pub partition: Option<u32>,
+    /// It has no payload, not even an empty one: `payload` is empty and is not sent.
+    pub null_payload: bool,
 }
 
 /// Names and versions for the record.

@@ -48,4 +48,13 @@ impl TrialContext<'_> {
             Placement::RoundRobin => producer_index % self.topics.len(),
         }
     }
+
+    /// Which of the producers on its topic a producer is.
+    pub fn place_of(&self, producer_index: usize) -> usize {
+        let Producers { count, placement, .. } = self.scenario.producers;
+        match placement {
+            Placement::Blocks => producer_index % (count / self.topics.len()),
+            Placement::RoundRobin => producer_index / self.topics.len(),
+        }
+    }
 }

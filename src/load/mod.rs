@@ -5,7 +5,7 @@
 //!
 //! - [`PayloadPool`] holds ready-made payloads, one generator family per file in `payload`; [`LiveFields`] are the
 //!   parts of a template that only the moment of sending can fill in.
-//! - [`KeySource`] draws the keys of one producer.
+//! - [`KeySource`] draws the keys of one producer, and [`TombstoneSource`] its messages without a payload.
 //! - [`SendSchedule`] computes when one producer's messages are due, from the closed form of a
 //!   [`Schedule`](crate::scenario::Schedule).
 
@@ -21,6 +21,7 @@ mod pool;
 mod random;
 mod schedule;
 mod send_schedule;
+mod tombstones;
 
 pub use error::LoadError;
 pub use keys::KeySource;
@@ -28,3 +29,4 @@ pub use live::LiveFields;
 pub use part::{Part, PartKind};
 pub use pool::PayloadPool;
 pub use send_schedule::{SendSchedule, due_by};
+pub use tombstones::TombstoneSource;

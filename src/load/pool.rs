@@ -141,7 +141,7 @@ mod tests {
     use std::path::PathBuf;
 
     fn build(content: Content, pool: usize, seed: u64) -> PayloadPool {
-        PayloadPool::build(&Payload { content, pool, seed }, 32).unwrap()
+        PayloadPool::build(&Payload { content, pool, seed, tombstones: 0.0 }, 32).unwrap()
     }
 
     fn template(text: &str) -> Content {
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn errors_reach_the_caller() {
         let file = PathBuf::from("/no/such/file");
-        let payload = Payload { content: Content::Lines { file }, pool: 1, seed: 1 };
+        let payload = Payload { content: Content::Lines { file }, pool: 1, seed: 1, tombstones: 0.0 };
         assert!(matches!(PayloadPool::build(&payload, 32), Err(LoadError::Unreadable { .. })));
     }
 }

@@ -16,6 +16,7 @@ pub(super) enum Purpose {
     Content = 2,
     Keys = 3,
     Arrivals = 4,
+    Tombstones = 5,
 }
 
 /// The stream of `seed` for `purpose`, the `index`-th of its kind (the producer index).
@@ -40,7 +41,7 @@ mod tests {
     fn streams_differ_by_seed_purpose_and_index_and_repeat_themselves() {
         let mut first_words = HashSet::new();
         for seed in 0..8 {
-            for purpose in [Purpose::Sizes, Purpose::Content, Purpose::Keys, Purpose::Arrivals] {
+            for purpose in [Purpose::Sizes, Purpose::Content, Purpose::Keys, Purpose::Arrivals, Purpose::Tombstones] {
                 for index in 0..8 {
                     let word = generator(seed, purpose, index).next_u64();
                     assert_eq!(word, generator(seed, purpose, index).next_u64());

@@ -12,6 +12,8 @@ pub struct Payload {
     /// Ready-made payloads that the producers take in turn; at least 1.
     pub pool: usize,
     pub seed: u64,
+    /// The share (0 to below 1) of the messages that have a null payload.
+    pub tombstones: f64,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -40,6 +40,10 @@ pub struct Capabilities {
     pub replication: bool,
     pub keys: bool,
     pub headers: bool,
+    /// A message may go to a partition that the producer chooses: `producers.partitioning`.
+    pub own_partition: bool,
+    /// A message may have a null payload, and a header beside it: `payload.tombstones`.
+    pub null_payloads: bool,
     pub consumers: bool,
     /// More than one consumer group, each of which receives everything.
     pub groups: bool,

@@ -132,6 +132,7 @@ pub struct Producers {
     /// At least 1.
     pub count: usize,
     pub placement: Placement,
+    pub partitioning: Partitioning,
     /// The closed loop's window: messages of one producer that may await their outcome. In an open loop, the bound
     /// beyond which a producer falls behind its schedule. At least `batch`.
     pub in_flight: usize,
@@ -151,6 +152,17 @@ pub enum Placement {
     /// Topic 0 gets the first `count / topics` producers, then topic 1, …: the count is divisible by the topics.
     Blocks,
     /// Producer `i` writes to topic `i mod topics`.
+    RoundRobin,
+}
+
+/// Which partition of its topic a producer writes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Partitioning {
+    /// The client's choice, by key if there is one.
+    Client,
+    /// Each producer has one: of those on a topic, the first writes to partition 0, the second to 1, …
+    Own,
+    /// Each producer writes to all in turn.
     RoundRobin,
 }
 

@@ -77,6 +77,8 @@ impl Broker for KafkaBroker {
             replication: true,
             keys: true,
             headers: true,
+            own_partition: true,
+            null_payloads: true,
             consumers: true,
             groups: true,
             ordered: true,

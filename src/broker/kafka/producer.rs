@@ -64,14 +64,19 @@ impl Producer for KafkaProducer {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use rdkafka::bindings::rd_kafka_resp_err_t as Code;
+    use rdkafka::consumer::{BaseConsumer, Consumer};
+    use rdkafka::message::Message;
     use rdkafka::mocking::MockCluster;
     use rdkafka::types::RDKafkaApiKey;
+    use rdkafka::{Offset, TopicPartitionList};
 
     use super::*;
-    use crate::broker::FailureClass;
     use crate::broker::kafka::native::{Client, Role};
-    use crate::measure::{Acks, Clock, Interval, SendTag};
+    use crate::broker::{Attributes, FailureClass};
+    use crate::measure::{Acks, Clock, Interval, SendTag, TRACE_HEADER_BYTES};
 
     fn producer(acks: &Acks, properties: &[(&str, &str)]) -> KafkaProducer {
         let client = Client::new(Role::Producer, properties.iter().copied(), None).unwrap();
@@ -80,13 +85,14 @@ mod tests {
         KafkaProducer::new(connection, Arc::new(topic))
     }
 
-    fn outgoing(trace_header: Option<&'static [u8]>) -> Outgoing<'static> {
-        Outgoing { payload: b"message", key: None, trace_header, send_tag: SendTag::new(0, 0, 0, 0, true) }
+    fn outgoing(trace_header: Option<&'static [u8; TRACE_HEADER_BYTES]>) -> Outgoing<'static> {
+        let send_tag = SendTag::new(0, 0, 0, 0, true);
+        Outgoing { payload: b"message", key: None, trace_header, attributes: None, send_tag }
     }
 
     #[tokio::test]
     async fn after_a_fatal_error_messages_are_refused_with_its_reason() {
-        for trace_header in [None, Some(&b"header"[..])] {
+        for trace_header in [None, Some(&[0; TRACE_HEADER_BYTES])] {
             let acks = Acks::new(Clock::start(), 1, false);
             let mut producer = producer(&acks, &[("enable.idempotence", "true")]);
             assert_eq!(producer.fatal_error(), None);
@@ -125,5 +131,38 @@ mod tests {
         let mut outcomes = Interval::default();
         acks.close(&mut outcomes, &mut Interval::default());
         assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (1, 0));
+    }
+
+    /// Of messages handed over at once, and of those that go one by one for their headers.
+    #[tokio::test]
+    async fn a_message_has_its_own_partition_and_no_payload_if_it_asks_for_that() {
+        for trace_header in [None, Some(&[7; TRACE_HEADER_BYTES])] {
+            let cluster = MockCluster::new(1).unwrap();
+            cluster.create_topic("topic", 4, 1).unwrap();
+            let acks = Acks::new(Clock::start(), 1, false);
+            let mut producer = producer(&acks, &[("bootstrap.servers", &cluster.bootstrap_servers())]);
+            let own = |partition, null_payload| Attributes { partition, null_payload };
+            let (third, empty) = (own(Some(2), false), own(Some(3), true));
+            let message = |attributes| Outgoing { attributes, key: Some(b"key"), ..outgoing(trace_header) };
+            let batch = [message(None), message(Some(&third)), Outgoing { payload: &[], ..message(Some(&empty)) }];
+            acks.window(0).submit(3);
+            assert_eq!(producer.submit(&batch).await, Ok(3));
+            assert!(acks.window(0).resolved_reaches(3, acks.stopped()).await);
+            let found = |partition| first_message(&cluster.bootstrap_servers(), partition);
+            assert_eq!((found(2), found(3)), (Some(b"message".to_vec()), None), "{trace_header:?}");
+        }
+    }
+
+    /// The payload of the first message of a partition.
+    fn first_message(addresses: &str, partition: i32) -> Option<Vec<u8>> {
+        let mut config = rdkafka::ClientConfig::new();
+        let consumer: BaseConsumer =
+            config.set("bootstrap.servers", addresses).set("group.id", "group").create().unwrap();
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset("topic", partition, Offset::Beginning).unwrap();
+        consumer.assign(&list).unwrap();
+        let message = consumer.poll(Duration::from_secs(30)).unwrap().unwrap();
+        assert_eq!(message.key(), Some(&b"key"[..]));
+        message.payload().map(<[u8]>::to_vec)
     }
 }

@@ -89,6 +89,8 @@ impl Broker for NsqBroker {
             replication: false,
             keys: false,
             headers: false,
+            own_partition: false,
+            null_payloads: false,
             consumers: true,
             groups: true,
             ordered: false,

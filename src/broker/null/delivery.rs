@@ -8,7 +8,8 @@ use super::message::Message;
 use super::script::Fate;
 use super::topic::TopicLog;
 
-/// One producer's way to its topic. A producer writes to one partition, so that its order is defined.
+/// One producer's way to its topic. A producer writes to one partition, so that its order is defined, except for messages with
+/// a partition of their own.
 pub struct Delivery {
     log: Arc<TopicLog>,
     partition: u32,
@@ -42,18 +43,22 @@ impl Delivery {
             return;
         }
         if fate.duplicated {
-            self.log.publish(self.partition, message.clone());
+            self.publish(message.clone());
         }
-        self.log.publish(self.partition, message);
+        self.publish(message);
         if let Some(late) = held_back.take() {
-            self.log.publish(self.partition, late);
+            self.publish(late);
         }
+    }
+
+    fn publish(&self, message: Message) {
+        self.log.publish(message.partition.unwrap_or(self.partition), message);
     }
 
     /// Delivers the message that is still held back: no later message will come before it.
     pub fn end(&self) {
         if let Some(late) = self.held_back.lock().take() {
-            self.log.publish(self.partition, late);
+            self.publish(late);
         }
     }
 }

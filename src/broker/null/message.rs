@@ -10,14 +10,17 @@ pub struct Message {
     pub payload: Box<[u8]>,
     pub trace_header: Option<Box<[u8]>>,
     pub key: Option<Box<[u8]>>,
+    /// Where it has a partition of its own.
+    pub partition: Option<u32>,
 }
 
 impl Message {
     pub fn new(outgoing: &Outgoing<'_>) -> Self {
         Message {
             payload: outgoing.payload.into(),
-            trace_header: outgoing.trace_header.map(Into::into),
+            trace_header: outgoing.trace_header.map(|trace_header| trace_header.as_slice().into()),
             key: outgoing.key.map(Into::into),
+            partition: outgoing.attributes.and_then(|attributes| attributes.partition),
         }
     }
 

@@ -57,6 +57,8 @@ impl Broker for NullBroker {
             replication: false,
             keys: true,
             headers: true,
+            own_partition: true,
+            null_payloads: true,
             consumers: true,
             groups: true,
             ordered: true,

@@ -27,7 +27,10 @@ fn member(log: &Arc<TopicLog>, number: usize) -> Membership {
 
 fn publish(log: &Arc<TopicLog>, messages: usize) {
     for number in 0..messages {
-        log.publish(number as u32 % 2, Message { payload: Box::new([number as u8]), trace_header: None, key: None });
+        log.publish(
+            number as u32 % 2,
+            Message { payload: Box::new([number as u8]), trace_header: None, key: None, partition: None },
+        );
     }
 }
 
@@ -42,7 +45,10 @@ fn take(membership: &Membership) -> Vec<(u32, u64)> {
 fn a_receiver_that_asks_is_given_the_key() {
     let log = topic("");
     let membership = member(&log, 0);
-    log.publish(0, Message { payload: Box::new([1]), trace_header: None, key: Some(Box::new(*b"key")) });
+    log.publish(
+        0,
+        Message { payload: Box::new([1]), trace_header: None, key: Some(Box::new(*b"key")), partition: None },
+    );
     let mut keys = Vec::new();
     membership.member.take(|message| keys.push(message.details.key().map(|key| key.into_owned())));
     assert_eq!(keys, [Some(b"key".to_vec())]);

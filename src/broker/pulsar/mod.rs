@@ -73,6 +73,8 @@ impl Broker for PulsarBroker {
             replication: false,
             keys: true,
             headers: true,
+            own_partition: false,
+            null_payloads: false,
             consumers: true,
             groups: true,
             ordered: true,

@@ -201,6 +201,7 @@ mod tests {
             payload: b"0000001357",
             key: None,
             trace_header: None,
+            attributes: None,
             send_tag: SendTag::new(0, 0, 0, 0, true),
         };
         let mut out = Vec::new();
@@ -222,14 +223,14 @@ mod tests {
             trace_header: Option<[u8; TRACE_HEADER_BYTES]>,
             headers in proptest::collection::vec(("[a-z]{1,100}", ".{0,100}"), 0..4),
         ) {
-            let trace_header = trace_header.as_ref().map(|trace_header| &trace_header[..]);
-            let key = key.as_deref();
-            let outgoing = Outgoing { payload: &payload, key, trace_header, send_tag: SendTag::new(0, 0, 0, 0, true) };
+            let (key, trace_header) = (key.as_deref(), trace_header.as_ref());
+            let send_tag = SendTag::new(0, 0, 0, 0, true);
+            let outgoing = Outgoing { payload: &payload, key, trace_header, attributes: None, send_tag };
             let writer = Writer::new(Body::Amqp, &headers).unwrap();
             let mut out = Vec::new();
             writer.write(&outgoing, &mut out);
             prop_assert_eq!(out.len(), writer.length(&outgoing));
-            prop_assert_eq!(open(Body::Amqp, &out), Opened { payload: &payload, trace_header });
+            prop_assert_eq!(open(Body::Amqp, &out), Opened { payload: &payload, trace_header: trace_header.map(<[u8; TRACE_HEADER_BYTES]>::as_slice) });
             let message = Message::decode(&out).unwrap();
             prop_assert_eq!(message.body, AmqpBody::Data(vec![&payload]));
             prop_assert_eq!(message.properties.and_then(|found| found.message_id), key.map(Value::Binary));

@@ -81,6 +81,8 @@ impl Broker for RabbitmqStreamBroker {
             replication: true,
             keys: true,
             headers: true,
+            own_partition: false,
+            null_payloads: false,
             consumers: true,
             groups: true,
             ordered: true,

@@ -91,6 +91,8 @@ impl Broker for SlsBroker {
             replication: false,
             keys: true,
             headers: true,
+            own_partition: false,
+            null_payloads: false,
             consumers: true,
             groups: true,
             ordered: true,

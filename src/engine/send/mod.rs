@@ -1,5 +1,6 @@
 //! The sending side of a trial: makes producers and starts a task for each.
 
+mod attributes;
 mod closed;
 mod closing;
 mod offer;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::task::JoinSet;
 
+use self::attributes::AttributeSource;
 pub use self::closing::Closing;
 pub use self::pacer::Pacer;
 use self::quota::Quota;
@@ -29,7 +31,7 @@ use self::window_rule::WindowRule;
 use super::EngineError;
 use super::context::{AT_ONCE, TrialContext};
 use crate::broker::{Broker, Producer};
-use crate::load::{KeySource, SendSchedule};
+use crate::load::{KeySource, SendSchedule, TombstoneSource};
 use crate::scenario::{Load, ProducerMode};
 
 /// Makes all producers, in the order of their indices; none where the scenario only works off a backlog.
@@ -46,7 +48,8 @@ pub async fn producers<B: Broker>(context: &TrialContext<'_>, broker: &B) -> Res
 /// How much the scenario lets all producers send together.
 pub fn quota(context: &TrialContext<'_>) -> Quota {
     let (settings, payloads) = (&context.scenario.producers, &context.payloads);
-    let common_size = (payloads.smallest() == payloads.largest()).then(|| payloads.largest());
+    let has_common_size = payloads.smallest() == payloads.largest() && context.scenario.payload.tombstones == 0.0;
+    let common_size = has_common_size.then(|| payloads.largest());
     let quota = Quota::new(&context.scenario.run.stop, common_size);
     let round = (settings.count * settings.batch) as u64;
     if settings.round_barrier { quota.in_rounds_of(round) } else { quota }
@@ -77,7 +80,8 @@ pub fn start<P: Producer>(
     let (mut tasks, closing) = (JoinSet::new(), Closing::new());
     for (producer_index, producer) in producers.into_iter().enumerate() {
         let keys = KeySource::new(settings.keys, producer_index, settings.count, context.scenario.payload.seed);
-        let sender = Sender::new(producer, producer_index, shared.clone(), closing.clone(), keys);
+        let attributes = attributes(context, producer_index);
+        let sender = Sender::new(producer, producer_index, shared.clone(), closing.clone(), keys, attributes);
         match (&context.scenario.load, pacer) {
             (Load::Open(schedule), Some(pacer)) => {
                 let send_schedule = SendSchedule::new(schedule, producer_index, settings.count);
@@ -90,7 +94,20 @@ pub fn start<P: Producer>(
     (tasks, closing)
 }
 
-/// Messages carry a trace header only if consumers read it, and in the payload only where it replaces filler bytes.
+/// What messages of a producer have beside payload and key.
+fn attributes(context: &TrialContext<'_>, producer_index: usize) -> AttributeSource {
+    let payload = &context.scenario.payload;
+    let tombstones = || TombstoneSource::new(payload.tombstones, producer_index, payload.seed);
+    AttributeSource::new(
+        context.scenario.producers.partitioning,
+        context.place_of(producer_index),
+        context.topics[context.topic_of(producer_index)].partitions,
+        (payload.tombstones > 0.0).then(tombstones),
+    )
+}
+
+/// Messages carry a trace header only if consumers read it, and in the payload only where it replaces filler bytes. One without a
+/// payload has it beside.
 fn trace_header_mode(context: &TrialContext<'_>) -> TraceHeaderMode {
     match &context.scenario.consumers {
         None => TraceHeaderMode::None,

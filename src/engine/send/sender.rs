@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::attributes::{AttributeSource, Chosen};
 use super::closing::Closing;
 use super::offer::{Offered, Stopped, offer};
 use super::quota::Quota;
@@ -82,6 +83,7 @@ pub struct Sender<P> {
     shared: Arc<Shared>,
     closing: Closing<P>,
     keys: KeySource,
+    attributes: AttributeSource,
     next_payload: u64,
     sequence: u64,
     attempted: Attempted,
@@ -103,11 +105,20 @@ struct Parts {
     payload: Option<usize>,
     has_trace_header: bool,
     key: Option<u32>,
+    attributes: Option<Chosen>,
+    is_tombstone: bool,
     send_tag: SendTag,
 }
 
 impl<P: Producer> Sender<P> {
-    pub fn new(producer: P, producer_index: usize, shared: Arc<Shared>, closing: Closing<P>, keys: KeySource) -> Self {
+    pub fn new(
+        producer: P,
+        producer_index: usize,
+        shared: Arc<Shared>,
+        closing: Closing<P>,
+        keys: KeySource,
+        attributes: AttributeSource,
+    ) -> Self {
         Sender {
             producer,
             producer_index,
@@ -117,6 +128,7 @@ impl<P: Producer> Sender<P> {
             shared,
             closing,
             keys,
+            attributes,
             sequence: 0,
             attempted: Attempted::default(),
             scratch: Vec::new(),
@@ -186,8 +198,13 @@ impl<P: Producer> Sender<P> {
             SendTag::new(self.producer_index, self.sequence, sent_ns, sent_ns.saturating_sub(intended_ns), measured);
         let pooled = self.next_payload;
         self.next_payload = self.next_payload.wrapping_add(1);
-        let mut parts = Parts { pooled, payload: None, has_trace_header: false, key: None, send_tag };
-        if let Some(live) = self.shared.payloads.live(pooled) {
+        let attributes = self.attributes.choose();
+        let is_tombstone = attributes.is_some_and(|chosen| self.attributes.get(chosen).null_payload);
+        let mut parts =
+            Parts { pooled, payload: None, has_trace_header: false, key: None, attributes, is_tombstone, send_tag };
+        if is_tombstone {
+            parts.payload = Some(0);
+        } else if let Some(live) = self.shared.payloads.live(pooled) {
             let begin = self.scratch.len();
             let unix_ns = self.shared.acks.clock().epoch_unix_ns() + intended_ns;
             // Producers count in turn, so that no number comes twice.
@@ -219,12 +236,12 @@ impl<P: Producer> Sender<P> {
         let begin = self.scratch.len();
         match shared.trace_header {
             TraceHeaderMode::None => {}
-            TraceHeaderMode::InPayload => {
+            TraceHeaderMode::InPayload if !parts.is_tombstone => {
                 self.scratch.extend_from_slice(shared.payloads.get(parts.pooled));
                 trace_header.seal(&mut self.scratch[begin..], shared.payloads.checksum(parts.pooled));
                 parts.payload = Some(self.scratch.len() - begin);
             }
-            TraceHeaderMode::Beside => {
+            TraceHeaderMode::InPayload | TraceHeaderMode::Beside => {
                 let checksum = match parts.payload {
                     Some(live) => crc32fast::hash(&self.scratch[begin - live..]),
                     None => shared.payloads.checksum(parts.pooled),
@@ -246,10 +263,11 @@ impl<P: Producer> Sender<P> {
         for parts in &self.parts {
             let mut next = |length: usize| scratch.split_off(..length).expect("parts were appended in this order");
             let payload = parts.payload.map(&mut next).unwrap_or_else(|| shared.payloads.get(parts.pooled));
-            let trace_header = parts.has_trace_header.then(|| next(TRACE_HEADER_BYTES));
+            let trace_header = parts.has_trace_header.then(|| next(TRACE_HEADER_BYTES)).and_then(<[u8]>::first_chunk);
             let key = parts.key.map(|length| next(length as usize));
             payload_bytes += payload.len() as u64;
-            outgoing.push(Outgoing { payload, key, trace_header, send_tag: parts.send_tag });
+            let attributes = parts.attributes.map(|chosen| self.attributes.get(chosen));
+            outgoing.push(Outgoing { payload, key, trace_header, attributes, send_tag: parts.send_tag });
         }
         let measured = self.measured_in_batch;
         self.attempted.measured += measured;

@@ -14,7 +14,7 @@ use crate::scenario::{Content, Payload};
 
 /// At least one payload; for the lines of a file at most, for all else exactly, as many as the pool asks for.
 pub(super) fn generate(payload: &Payload) -> Result<Draft, LoadError> {
-    let Payload { content, pool, seed } = payload;
+    let Payload { content, pool, seed, tombstones: _ } = payload;
     let (count, seed) = ((*pool).max(1), *seed);
     match content {
         Content::Zeros { size } => zeros_random::zeros(size, count, seed),

@@ -7,8 +7,8 @@ use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::Problems;
 use crate::scenario::{
-    CommitPolicy, Content, Keys, LatencyKind, Load, Metric, Parse, Payload, Placement, ProducerMode, Scenario,
-    Schedule, Threshold,
+    CommitPolicy, Content, Keys, LatencyKind, Load, Metric, Parse, Partitioning, Payload, Placement, ProducerMode,
+    Scenario, Schedule, Threshold,
 };
 
 /// Windows are chosen so that all producers together have this many messages in flight, …
@@ -29,6 +29,7 @@ pub(super) fn settle(
     producers_and_topics(&scenario, root);
     windows(&mut scenario, window, problems);
     capabilities(&scenario, descriptor, problems);
+    tombstones(&scenario, problems);
     stop(&scenario, root);
     pipeline(&scenario, root, descriptor);
     if scenario.consumers.is_some() {
@@ -90,7 +91,7 @@ fn windows(scenario: &mut Scenario, window: Option<usize>, problems: &Problems) 
 fn capabilities(scenario: &Scenario, descriptor: &Descriptor, problems: &Problems) {
     let can = descriptor.capabilities;
     let consumers = scenario.consumers.as_ref();
-    let asked: [(bool, bool, &[&str], &str); 9] = [
+    let asked: [(bool, bool, &[&str], &str); 11] = [
         (
             scenario.topology.partitions > 1,
             can.partitions,
@@ -117,6 +118,18 @@ fn capabilities(scenario: &Scenario, descriptor: &Descriptor, problems: &Problem
             &["producers", "headers"],
             "its messages have no headers",
         ),
+        (
+            scenario.producers.partitioning != Partitioning::Client,
+            can.own_partition,
+            &["producers", "partitioning"],
+            "brokermark cannot choose the partition of a message",
+        ),
+        (
+            scenario.payload.tombstones > 0.0,
+            can.null_payloads,
+            &["payload", "tombstones"],
+            "its messages have no null payload",
+        ),
         (consumers.is_some(), can.consumers, &["consumers"], "nothing can be consumed from it"),
         (consumers.is_some_and(|c| c.groups > 1), can.groups, &["consumers", "groups"], "it has no groups"),
         (
@@ -132,6 +145,22 @@ fn capabilities(scenario: &Scenario, descriptor: &Descriptor, problems: &Problem
             let message = format!("`{path}` is not possible with a broker of kind `{}`: {reason}", descriptor.kind);
             problems.value(path.clone(), message, format!("remove `{path}`"));
         }
+    }
+}
+
+/// A message without a payload says that its key has no value any more.
+fn tombstones(scenario: &Scenario, problems: &Problems) {
+    if scenario.payload.tombstones == 0.0 {
+        return;
+    }
+    let path = KeyPath::of(&["payload", "tombstones"]);
+    if scenario.producers.keys == Keys::None {
+        let message = "a message without a payload and without a key says nothing";
+        problems.value(path.clone(), message, "give messages keys: `producers.keys`");
+    }
+    if scenario.pipeline.is_some() {
+        let message = "a pipeline has nothing to write of a message without a payload";
+        problems.value(path, message, "remove it, or the pipeline");
     }
 }
 

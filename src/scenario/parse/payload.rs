@@ -11,7 +11,7 @@ use crate::scenario::template::Template;
 use crate::scenario::{Content, Payload, Size, units};
 
 pub(super) const KEYS: &[&str] =
-    &["kind", "size", "compressibility", "file", "text", "dimension", "range", "pool", "seed"];
+    &["kind", "size", "compressibility", "file", "text", "dimension", "range", "pool", "seed", "tombstones"];
 
 /// No broker takes messages beyond this.
 const LARGEST: u64 = 1 << 30;
@@ -73,7 +73,7 @@ const SPECIAL_KEYS: [(&str, &[Kind], &str); 6] = [
 ];
 
 pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> (Payload, Sizes) {
-    let default = Payload { content: Content::Zeros { size: DEFAULT_SIZE }, pool: 1, seed: 1 };
+    let default = Payload { content: Content::Zeros { size: DEFAULT_SIZE }, pool: 1, seed: 1, tombstones: 0.0 };
     let default_sizes = Sizes { mean: Some(DEFAULT_SIZE.mean()), largest: Some(DEFAULT_SIZE.largest()) };
     let Some(fields) = root.get("payload").and_then(|field| field.fields(KEYS)) else {
         return (default, default_sizes);
@@ -93,7 +93,12 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> (Payload, Sizes)
     let Some((content, sizes, pool)) = content(kind, &fields, context) else { return (default, default_sizes) };
     let pool = fields.get("pool").map_or(Some(pool), |field| explicit_pool(&field, sizes));
     let seed = fields.get("seed").and_then(|field| field.seed()).unwrap_or(default.seed);
-    (Payload { content, pool: pool.unwrap_or(1), seed }, sizes)
+    let tombstones = fields
+        .get("tombstones")
+        .and_then(|field| field.number(|share| (0.0..1.0).contains(&share), "it is a share from 0 to below 1"))
+        .unwrap_or(default.tombstones);
+    let sizes = Sizes { mean: sizes.mean.map(|mean| mean * (1.0 - tombstones)), ..sizes };
+    (Payload { content, pool: pool.unwrap_or(1), seed, tombstones }, sizes)
 }
 
 /// The content, its sizes, and how many payloads the pool holds by default.

@@ -6,10 +6,10 @@ use super::properties;
 use crate::limits::MAX_PRODUCERS;
 use crate::limits::TRACE_HEADER_NAME;
 use crate::scenario::fields::{Field, Fields};
-use crate::scenario::{Confirm, Keys, Placement, Producers};
+use crate::scenario::{Confirm, Keys, Partitioning, Placement, Producers};
 
 pub(super) const KEYS: &[&str] =
-    &["count", "placement", "in_flight", "batch", "confirm", "round_barrier", "keys", "headers"];
+    &["count", "placement", "partitioning", "in_flight", "batch", "confirm", "round_barrier", "keys", "headers"];
 
 const MOST_IN_FLIGHT: usize = 100_000_000;
 
@@ -18,6 +18,7 @@ pub(super) fn read(root: &Fields<'_>) -> (Producers, Option<usize>) {
     let mut producers = Producers {
         count: 1,
         placement: Placement::RoundRobin,
+        partitioning: Partitioning::Client,
         in_flight: 1,
         batch: 1,
         confirm: Confirm::Message,
@@ -34,6 +35,11 @@ pub(super) fn read(root: &Fields<'_>) -> (Producers, Option<usize>) {
     let placements = [("blocks", Placement::Blocks), ("round-robin", Placement::RoundRobin)];
     if let Some(placement) = fields.get("placement").and_then(|field| field.one_of(&placements)) {
         producers.placement = placement;
+    }
+    let partitionings =
+        [("client", Partitioning::Client), ("own", Partitioning::Own), ("round-robin", Partitioning::RoundRobin)];
+    if let Some(partitioning) = fields.get("partitioning").and_then(|field| field.one_of(&partitionings)) {
+        producers.partitioning = partitioning;
     }
     if let Some(batch) = fields.get("batch").and_then(|field| field.amount(1, MOST_IN_FLIGHT)) {
         producers.batch = batch;

@@ -123,3 +123,44 @@ pub fn headers_beside_every_message(broker: &Broker) {
         assert_delivered(record, 300, 1);
     }
 }
+
+/// The verifier finds each of them by the header beside it.
+pub fn messages_without_a_payload(broker: &Broker) {
+    let tables = "producers.keys = { kind = \"random\", distinct = 100 }
+        [payload]
+        kind = \"random\"
+        tombstones = 0.2
+        [consumers]
+        [run]
+        messages = 1000
+        [sweep.over]
+        \"payload.size\" = [\"100B\", \"8B\"]";
+    if !broker.can().null_payloads {
+        return broker.refuses(tables, "its messages have no null payload");
+    }
+    for (record, size) in records_of(&broker.scenario(tables)).iter().zip([100, 8]) {
+        assert_delivered(record, 1000, 1);
+        // The same seed draws the same ones.
+        let with_payload = record.counts.payload_bytes_acknowledged / size;
+        assert!((740..=860).contains(&with_payload), "{with_payload}");
+    }
+}
+
+pub fn a_partition_that_the_producer_chooses(broker: &Broker) {
+    let tables = "topology.partitions = 3
+        [producers]
+        count = 2
+        keys = { kind = \"random\", distinct = 100 }
+        [consumers]
+        [run]
+        messages = 300
+        [sweep.over]
+        \"producers.partitioning\" = [\"own\", \"round-robin\"]";
+    if !broker.can().own_partition {
+        let tables = tables.replace("[consumers]\n", "").replace("keys = {", "# {");
+        return broker.refuses(&tables, "brokermark cannot choose the partition of a message");
+    }
+    for record in &records_of(&broker.scenario(tables)) {
+        assert_delivered(record, 300, 1);
+    }
+}

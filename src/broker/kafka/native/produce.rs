@@ -89,7 +89,7 @@ impl TopicHandle {
     ) -> Handed {
         messages.clear();
         messages.extend(batch.iter().map(message));
-        let flags = self.flags(batch);
+        let flags = self.flags(batch) | own_partitions(batch);
         // SAFETY: the topic is alive; `messages` has as many entries as it says, whose payloads and keys are valid for the
         // call. Those that are not copied live as long as the client. Keys are always
         // copied by librdkafka.
@@ -151,6 +151,8 @@ impl TopicHandle {
                 self.topic.as_ptr(),
                 RD_KAFKA_VTYPE_MSGFLAGS,
                 self.flags(std::slice::from_ref(outgoing)),
+                RD_KAFKA_VTYPE_PARTITION,
+                message.partition,
                 RD_KAFKA_VTYPE_VALUE,
                 message.payload,
                 message.len,
@@ -202,13 +204,22 @@ fn refuses_all(code: Code) -> bool {
     )
 }
 
+/// The flag by which librdkafka reads each message's own partition, where one has any. Of the others the partitioner chooses it
+/// (rdkafka_msg.c, `rd_kafka_produce_batch`).
+fn own_partitions(batch: &[Outgoing<'_>]) -> i32 {
+    let any = batch.iter().any(|outgoing| outgoing.attributes.is_some());
+    if any { rd::RD_KAFKA_MSG_F_PARTITION } else { 0 }
+}
+
 fn message(outgoing: &Outgoing<'_>) -> rd::rd_kafka_message_t {
     let (key, key_len) = outgoing.key.map_or((ptr::null(), 0), |key| (key.as_ptr(), key.len()));
+    let attributes = outgoing.attributes.copied().unwrap_or_default();
+    let payload = if attributes.null_payload { ptr::null() } else { outgoing.payload.as_ptr() };
     rd::rd_kafka_message_t {
         err: RD_KAFKA_RESP_ERR_NO_ERROR,
         rkt: ptr::null_mut(),
-        partition: ANY_PARTITION,
-        payload: outgoing.payload.as_ptr().cast_mut().cast(),
+        partition: attributes.partition.map_or(ANY_PARTITION, |partition| partition as i32),
+        payload: payload.cast_mut().cast(),
         len: outgoing.payload.len(),
         key: key.cast_mut().cast(),
         key_len,

@@ -137,7 +137,7 @@ fn put_property(out: &mut Vec<u8>, field: u32, name: &str, value: &[u8]) {
     put_bytes(out, VALUE, value);
 }
 
-fn put_trace_header(out: &mut Vec<u8>, field: u32, trace_header: Option<&[u8]>) {
+fn put_trace_header(out: &mut Vec<u8>, field: u32, trace_header: Option<&[u8; TRACE_HEADER_BYTES]>) {
     let Some(trace_header) = trace_header else { return };
     let mut text = [0; TRACE_HEADER_TEXT];
     // A trace header always fits.
@@ -386,7 +386,8 @@ mod tests {
                 .map(|payload| Outgoing {
                     payload,
                     key: key.as_ref().map(String::as_bytes),
-                    trace_header: trace_header.as_ref().map(<[u8; TRACE_HEADER_BYTES]>::as_slice),
+                    trace_header: trace_header.as_ref(),
+                    attributes: None,
                     send_tag: STAMP(),
                 })
                 .collect();

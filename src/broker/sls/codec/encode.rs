@@ -1,7 +1,7 @@
 //! Writes logs into a batch's buffer, and what closes the group around them.
 
 use super::record::Record;
-use crate::limits::TRACE_HEADER_NAME;
+use crate::limits::{TRACE_HEADER_BYTES, TRACE_HEADER_NAME};
 
 /// A key and a value that all logs of a group share.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub fn write_log(
     into: &mut Vec<u8>,
     record: &Record,
     payload: &[u8],
-    trace_header: Option<&[u8]>,
+    trace_header: Option<&[u8; TRACE_HEADER_BYTES]>,
     unix_seconds: u32,
 ) -> usize {
     let (mut raw, mut length) = (4, 1 + varint_length(unix_seconds as usize));
@@ -105,7 +105,7 @@ fn write_varint(into: &mut Vec<u8>, mut value: usize) {
 
 /// The engine's own header as text, which is what the service keeps.
 #[inline]
-fn hex(trace_header: &[u8]) -> [u8; 64] {
+fn hex(trace_header: &[u8; TRACE_HEADER_BYTES]) -> [u8; 64] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [b'0'; 64];
     for (place, byte) in text.chunks_exact_mut(2).zip(trace_header) {
@@ -163,7 +163,7 @@ mod tests {
             let mut record = Record::default();
             for payload in &payloads {
                 record.read(payload);
-                let raw = write_log(&mut body, &record, payload, trace_header.as_ref().map(|bytes| &bytes[..]), time);
+                let raw = write_log(&mut body, &record, payload, trace_header.as_ref(), time);
                 let own = if trace_header.is_some() { TRACE_HEADER_NAME.len() + 64 } else { 0 };
                 prop_assert_eq!(raw, 4 + "content".len() + payload.len() + own);
             }

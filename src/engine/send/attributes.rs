@@ -1,0 +1,91 @@
+//! What some messages of a producer have beside payload and key: a partition of their own, or no payload.
+
+use crate::broker::Attributes;
+use crate::load::TombstoneSource;
+use crate::scenario::Partitioning;
+
+/// Decides message by message of one producer, by numbers that stand for the attributes, so that a batch's messages can borrow them.
+pub struct AttributeSource {
+    /// For each partition, of a message with a payload and of one without.
+    table: Box<[Attributes]>,
+    /// The partition's place in the table that the next message has.
+    next: usize,
+    in_turn: bool,
+    tombstones: TombstoneSource,
+    /// No message has attributes.
+    plain: bool,
+}
+
+/// A message's attributes, by their place in the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Chosen(u32);
+
+impl AttributeSource {
+    /// Of the producer that is the `place`-th of those on its topic, which has `partitions`. `tombstones`: which messages have no
+    /// payload, if any.
+    pub fn new(partitioning: Partitioning, place: usize, partitions: u32, tombstones: Option<TombstoneSource>) -> Self {
+        let own = place as u32 % partitions.max(1);
+        let (choice, next) = match partitioning {
+            Partitioning::Client => (vec![None], 0),
+            Partitioning::Own => (vec![Some(own)], 0),
+            // Producers begin at different ones.
+            Partitioning::RoundRobin => ((0..partitions.max(1)).map(Some).collect(), own as usize),
+        };
+        let both = |partition| [false, true].map(|null_payload| Attributes { partition, null_payload });
+        AttributeSource {
+            table: choice.into_iter().flat_map(both).collect(),
+            next,
+            in_turn: partitioning == Partitioning::RoundRobin,
+            plain: partitioning == Partitioning::Client && tombstones.is_none(),
+            tombstones: tombstones.unwrap_or_else(|| TombstoneSource::new(0.0, 0, 0)),
+        }
+    }
+
+    /// The next message's attributes, if it has any.
+    #[inline]
+    pub fn choose(&mut self) -> Option<Chosen> {
+        if self.plain { None } else { self.choose_any() }
+    }
+
+    fn choose_any(&mut self) -> Option<Chosen> {
+        let chosen = self.next * 2 + usize::from(self.tombstones.next_is_tombstone());
+        if self.in_turn {
+            self.next = (self.next + 1) % (self.table.len() / 2);
+        }
+        (self.table[chosen] != Attributes::default()).then_some(Chosen(chosen as u32))
+    }
+
+    pub fn get(&self, chosen: Chosen) -> &Attributes {
+        &self.table[chosen.0 as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(mut source: AttributeSource, messages: usize) -> Vec<Option<Attributes>> {
+        (0..messages).map(|_| source.choose().map(|chosen| *source.get(chosen))).collect()
+    }
+
+    fn partitions(partitioning: Partitioning, place: usize) -> Vec<Option<u32>> {
+        let chosen = chosen(AttributeSource::new(partitioning, place, 3, None), 4);
+        chosen.into_iter().map(|attributes| attributes.and_then(|attributes| attributes.partition)).collect()
+    }
+
+    #[test]
+    fn a_producer_has_one_partition_or_all_in_turn() {
+        assert_eq!(partitions(Partitioning::Client, 1), [None; 4]);
+        assert_eq!(partitions(Partitioning::Own, 1), [Some(1); 4]);
+        assert_eq!(partitions(Partitioning::Own, 5), [Some(2); 4]);
+        assert_eq!(partitions(Partitioning::RoundRobin, 4), [Some(1), Some(2), Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn messages_with_a_payload_and_without_a_partition_have_no_attributes() {
+        let tombstones = Some(TombstoneSource::new(0.5, 0, 1));
+        let all = chosen(AttributeSource::new(Partitioning::Client, 0, 3, tombstones), 100);
+        assert!(all.contains(&None) && all.contains(&Some(Attributes { partition: None, null_payload: true })));
+        assert!(!all.contains(&Some(Attributes::default())));
+    }
+}
