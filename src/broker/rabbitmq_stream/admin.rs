@@ -46,7 +46,7 @@ impl Admin {
     pub async fn reach(&self) -> Result<Server, BrokerError> {
         let mut held = self.session.lock().await;
         // A node that does not answer must not delay the others for long. A slow one is given time in the second round.
-        let hurried = self.connector.regain_limit(0);
+        let hurried = self.connector.recovery_limit(0);
         let made = match self.connect(hurried).await {
             Err((_, ConnectError::Timeout(_))) => self.connect(self.timeout).await,
             made => made,

@@ -27,8 +27,8 @@ const GUEST: &str = "guest";
 /// Larger than any chunk of a server, which ends a chunk at this size or at 4096 entries.
 const MOST_FRAME_BYTES: usize = 512 << 20;
 
-/// The time that the first attempts to regain a connection have.
-const SHORTEST_REGAIN: Duration = Duration::from_secs(2);
+/// The time that the first attempts to recover a connection have.
+const SHORTEST_RECOVERY: Duration = Duration::from_secs(2);
 
 /// Between attempts to reach a node through a load balancer.
 const BALANCER_PAUSE: Duration = Duration::from_millis(5);
@@ -147,10 +147,10 @@ impl Connector {
         self.timeout
     }
 
-    /// How long an attempt to regain a connection may take: so short at first that a node which does not answer delays the
+    /// How long an attempt to recover a connection may take: so short at first that a node which does not answer delays the
     /// others little, and longer each time, so that a slow one is reached in the end.
-    pub fn regain_limit(&self, attempt: usize) -> Duration {
-        SHORTEST_REGAIN.saturating_mul(1 << (attempt / 4).min(8)).min(self.timeout)
+    pub fn recovery_limit(&self, attempt: usize) -> Duration {
+        SHORTEST_RECOVERY.saturating_mul(1 << (attempt / 4).min(8)).min(self.timeout)
     }
 
     async fn open(&self, address: &str, heartbeat: Option<Duration>) -> Result<Session, ConnectError> {

@@ -17,7 +17,7 @@ use super::codec::code;
 use super::codec::command::Offset;
 use super::config::Body;
 use super::error::{ConnectError, Refusal};
-use super::regain::{Regained, Regainer};
+use super::recovery::{Recovered, Recovery};
 use super::stream_progress::{Numbered, StreamProgress};
 use super::subscriptions::{Subscriptions, other};
 use crate::broker::{BrokerError, Consumer, ReceiveError, Received};
@@ -28,13 +28,13 @@ const LONGEST_BEAT: Duration = Duration::from_secs(5);
 
 /// A member of a group on one topic.
 pub struct RabbitmqStreamConsumer {
-    regainer: Arc<Regainer>,
+    recovery: Arc<Recovery>,
     sources: Vec<Source>,
     connections: Vec<Subscriptions>,
     /// Sources without a subscription.
     lost: Vec<usize>,
     /// The attempt to subscribe to lost sources again. The other connections are read meanwhile.
-    regaining: Option<Pin<Box<dyn Future<Output = Regained> + Send>>>,
+    recovering: Option<Pin<Box<dyn Future<Output = Recovered> + Send>>>,
     pause: Backoff,
     beat: Interval,
     scratch: Vec<u8>,
@@ -49,7 +49,7 @@ struct Source {
 impl RabbitmqStreamConsumer {
     /// Subscribes to `streams`, each with its partition. What is sent once this has resolved will be received.
     pub(super) async fn subscribe(
-        regainer: Arc<Regainer>,
+        recovery: Arc<Recovery>,
         streams: Vec<(u32, String)>,
         from: Offset,
     ) -> Result<Self, BrokerError> {
@@ -59,17 +59,17 @@ impl RabbitmqStreamConsumer {
             lost: (0..sources.len()).collect(),
             sources,
             connections: Vec::new(),
-            regaining: None,
+            recovering: None,
             pause: Backoff::RECONNECT,
             beat: beat(LONGEST_BEAT),
             scratch: Vec::new(),
-            regainer,
+            recovery,
         };
-        let mut limits = consumer.regainer.first_limits().into_iter().peekable();
+        let mut limits = consumer.recovery.first_limits().into_iter().peekable();
         while let Some(limit) = limits.next().filter(|_| !consumer.lost.is_empty()) {
             let places = consumer.take_lost();
-            let regained = consumer.regainer.subscribe(places, limit).await;
-            if let Some((address, error)) = consumer.add(regained) {
+            let recovered = consumer.recovery.subscribe(places, limit).await;
+            if let Some((address, error)) = consumer.add(recovered) {
                 if limits.peek().is_none() || !is_of_one_node(&error) {
                     return Err(error.into_broker_error(&address));
                 }
@@ -85,46 +85,46 @@ impl RabbitmqStreamConsumer {
     }
 
     /// Takes over what was subscribed to. Returns why other sources could not be.
-    fn add(&mut self, regained: Regained) -> Option<(String, ConnectError)> {
-        for (source, place) in regained.subscribed {
+    fn add(&mut self, recovered: Recovered) -> Option<(String, ConnectError)> {
+        for (source, place) in recovered.subscribed {
             self.sources[source].place = StreamProgress { attempts: 0, tried: BTreeSet::new(), ..place };
         }
-        for (source, place) in regained.failed {
+        for (source, place) in recovered.failed {
             self.sources[source].place = StreamProgress { attempts: place.attempts + 1, ..place };
             self.lost.push(source);
         }
-        if !regained.connections.is_empty() {
-            self.connections.extend(regained.connections);
+        if !recovered.connections.is_empty() {
+            self.connections.extend(recovered.connections);
             let heartbeats = self.connections.iter().filter_map(Subscriptions::heartbeat);
             self.beat = beat(heartbeats.map(|heartbeat| heartbeat / 2).fold(LONGEST_BEAT, Duration::min));
         }
-        match regained.failure {
+        match recovered.failure {
             Some(_) => drop(self.pause.failed()),
             None => self.pause.succeeded(),
         }
-        regained.failure
+        recovered.failure
     }
 
     /// Begins to subscribe again to what was lost, unless that is under way.
-    fn regain(&mut self) {
-        if self.regaining.is_none() && !self.lost.is_empty() {
+    fn recover(&mut self) {
+        if self.recovering.is_none() && !self.lost.is_empty() {
             let places = self.take_lost();
             let attempt = places.iter().map(|(_, place)| place.attempts).max().unwrap_or(0);
-            let (regainer, pause) = (self.regainer.clone(), self.pause);
-            self.regaining = Some(Box::pin(async move {
+            let (recovery, pause) = (self.recovery.clone(), self.pause);
+            self.recovering = Some(Box::pin(async move {
                 pause.wait().await;
-                regainer.subscribe(places, regainer.limit(attempt)).await
+                recovery.subscribe(places, recovery.limit(attempt)).await
             }));
         }
     }
 
-    /// Resolves when a connection has something to take, or with the end of the attempt to regain others.
-    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Regained>> {
-        if let Some(regaining) = &mut self.regaining
-            && let Poll::Ready(regained) = regaining.as_mut().poll(context)
+    /// Resolves when a connection has something to take, or with the end of the attempt to recover others.
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Recovered>> {
+        if let Some(recovering) = &mut self.recovering
+            && let Poll::Ready(recovered) = recovering.as_mut().poll(context)
         {
-            self.regaining = None;
-            return Poll::Ready(Some(regained));
+            self.recovering = None;
+            return Poll::Ready(Some(recovered));
         }
         while self.beat.poll_tick(context).is_ready() {
             self.connections.iter_mut().for_each(Subscriptions::check_heartbeat);
@@ -195,9 +195,9 @@ impl Source {
 impl Consumer for RabbitmqStreamConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
         while !self.connections.iter().any(Subscriptions::is_filled) {
-            self.regain();
-            if let Some(regained) = poll_fn(|context| self.poll_event(context)).await
-                && let Some((address, error)) = self.add(regained)
+            self.recover();
+            if let Some(recovered) = poll_fn(|context| self.poll_event(context)).await
+                && let Some((address, error)) = self.add(recovered)
             {
                 return Err(ReceiveError { class: error.class(), message: format!("{address}: {error}") });
             }
@@ -206,7 +206,7 @@ impl Consumer for RabbitmqStreamConsumer {
     }
 
     fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        let body = self.regainer.options().body;
+        let body = self.recovery.options().body;
         let mut taken = 0;
         for number in 0..self.connections.len() {
             let (sources, scratch) = (&mut self.sources, &mut self.scratch);

@@ -4,7 +4,7 @@
 //! - `admin`, `nodes`: streams, created, found and removed; their leaders, and the addresses of nodes.
 //! - `connection`, `pending`, `pool`: publishing connections, their messages in flight, and the routes to streams.
 //! - `producer`, `topic_publishers`, `sub_entries`: producers, the publishers they share, and messages that are one entry.
-//! - `consumer`, `subscriptions`, `regain`, `stream_progress`, `tail`: a member of a group, its connections, how it gets them back, how far it has read, and the offsets it
+//! - `consumer`, `subscriptions`, `recovery`, `stream_progress`, `tail`: a member of a group, its connections, how it gets them back, how far it has read, and the offsets it
 //!   begins at.
 //! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], `body`: the content of a message.
 //! - `connect`, `incoming`: opens connections, and reads them.
@@ -28,7 +28,7 @@ mod nodes;
 mod pending;
 mod pool;
 mod producer;
-mod regain;
+mod recovery;
 mod routing;
 mod stream_progress;
 mod sub_entries;
@@ -52,7 +52,7 @@ use self::consumer::RabbitmqStreamConsumer;
 use self::nodes::{Nodes, StreamLocation};
 use self::pool::Pool;
 use self::producer::RabbitmqStreamProducer;
-use self::regain::Regainer;
+use self::recovery::Recovery;
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::scenario::{Capabilities, Descriptor, SaslMechanism, StartFrom};
 
@@ -147,8 +147,8 @@ impl Broker for RabbitmqStreamBroker {
             .filter(|(number, _)| number % subscription.members == subscription.member)
             .map(|(number, location)| (number as u32, location.stream.clone()));
         let streams = streams.collect();
-        let regainer = Regainer::new(self.connector.clone(), self.admin.clone(), self.nodes.clone());
-        RabbitmqStreamConsumer::subscribe(regainer, streams, from).await
+        let recovery = Recovery::new(self.connector.clone(), self.admin.clone(), self.nodes.clone());
+        RabbitmqStreamConsumer::subscribe(recovery, streams, from).await
     }
 
     fn identity(&self) -> BrokerInfo {

@@ -1,7 +1,8 @@
 //! The nodes of a cluster, by the addresses that connections use.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::config::{ConnectTo, ConsumeFrom};
 
@@ -44,21 +45,17 @@ impl Nodes {
         Nodes { given, connect_to, consume_from, known: Mutex::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The node at one of the scenario's addresses advertises another one.
     pub fn advertises(&self, address: &str, advertised: &str) {
         // Behind a load balancer it may be another node next time.
         if self.connect_to != ConnectTo::LoadBalancer && self.given.iter().any(|given| given == address) {
-            self.known().aliases.insert(advertised.to_owned(), address.to_owned());
+            self.known.lock().aliases.insert(advertised.to_owned(), address.to_owned());
         }
     }
 
     /// Metadata named a node.
     pub fn learn(&self, advertised: &str) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let address = known.alias_of(advertised);
         if !self.given.contains(&address) && !known.learned.contains(&address) {
             known.learned.push(address);
@@ -69,7 +66,7 @@ impl Nodes {
     pub fn all(&self) -> Vec<String> {
         match self.connect_to {
             ConnectTo::Addresses | ConnectTo::LoadBalancer => self.given.clone(),
-            ConnectTo::Leader => self.given.iter().cloned().chain(self.known().learned.iter().cloned()).collect(),
+            ConnectTo::Leader => self.given.iter().cloned().chain(self.known.lock().learned.iter().cloned()).collect(),
         }
     }
 
@@ -81,7 +78,7 @@ impl Nodes {
         addresses.rotate_left(first);
         let leader = location.and_then(|location| location.leader.as_ref());
         if let Some(leader) = leader.filter(|_| self.connect_to != ConnectTo::Addresses) {
-            let leader = self.known().alias_of(leader);
+            let leader = self.known.lock().alias_of(leader);
             addresses.retain(|address| *address != leader);
             addresses.insert(0, leader);
         }
@@ -92,7 +89,7 @@ impl Nodes {
     /// is the scenario's choice; replicas take turns. Any node, where no member is known.
     pub fn for_consuming(&self, location: &StreamLocation, turn: usize) -> Vec<String> {
         if self.connect_to != ConnectTo::Addresses {
-            let known = self.known();
+            let known = self.known.lock();
             let mut members: Vec<&String> = location.replicas.iter().collect();
             let first = turn % members.len().max(1);
             members.rotate_left(first);

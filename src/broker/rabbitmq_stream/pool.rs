@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::admin::Admin;
@@ -51,17 +52,13 @@ pub struct Route {
 
 impl Route {
     pub fn current(&self) -> StreamPublisher {
-        self.lock().clone()
+        self.current.lock().clone()
     }
 
     /// Whether messages are published over another connection than `known` now.
     pub fn has_left(&self, known: &StreamPublisher) -> bool {
-        let current = self.lock();
+        let current = self.current.lock();
         current.publisher != known.publisher || !Arc::ptr_eq(&current.connection, &known.connection)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StreamPublisher> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,7 +99,7 @@ impl Pool {
     async fn first_publisher(&self, location: &StreamLocation, number: usize) -> Result<StreamPublisher, BrokerError> {
         let addresses = self.nodes.for_publishing(Some(location), number);
         // A node that does not answer must not delay the others for long. A slow one is given time in the second round.
-        let hurried = self.connector.regain_limit(0);
+        let hurried = self.connector.recovery_limit(0);
         let mut failure = BrokerError::Configuration { broker: super::KIND, reason: "no address".to_owned() };
         for limit in [hurried, self.connector.timeout()] {
             let mut is_late = false;
@@ -132,7 +129,7 @@ impl Pool {
 
     /// The connection of that number to a node, opened within `limit` if there is none.
     async fn connection(&self, address: &str, number: usize, limit: Duration) -> Result<Arc<Connection>, ConnectError> {
-        let slot = self.slots().entry((address.to_owned(), number)).or_default().clone();
+        let slot = self.slots.lock().entry((address.to_owned(), number)).or_default().clone();
         let mut slot = slot.lock().await;
         if let Some(connection) = slot.as_ref().filter(|connection| !connection.is_lost()) {
             return Ok(connection.clone());
@@ -160,14 +157,10 @@ impl Pool {
         Ok(connection)
     }
 
-    fn slots(&self) -> MutexGuard<'_, BTreeMap<(String, usize), Arc<Slot>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The connections that are not being opened at this moment.
     pub fn connections(&self) -> Vec<Arc<Connection>> {
         let open = |slot: &Arc<Slot>| slot.try_lock().ok().and_then(|slot| slot.clone());
-        self.slots().values().filter_map(open).collect()
+        self.slots.lock().values().filter_map(open).collect()
     }
 
     /// Closes all connections, and opens no more.
@@ -225,7 +218,7 @@ impl Pool {
         }
         let connection = self.connection(address, route.number, limit).await?;
         let publisher = connection.publisher(&route.stream, Some(&old), limit).await?;
-        *route.lock() = StreamPublisher { connection, publisher };
+        *route.current.lock() = StreamPublisher { connection, publisher };
         // Producers that wait there look for the new one.
         old.connection.session().notify_capacity();
         Ok(())
@@ -245,7 +238,7 @@ async fn restore_until_done(pool: Weak<Pool>, number: usize, mut streams: Vec<St
     while !streams.is_empty() {
         backoff.pause().await;
         let Some(pool) = pool.upgrade().filter(|pool| !pool.ended.load(Ordering::Acquire)) else { return };
-        streams = pool.restore(number, streams, pool.connector.regain_limit(attempt), &mut tried).await;
+        streams = pool.restore(number, streams, pool.connector.recovery_limit(attempt), &mut tried).await;
         attempt += 1;
     }
 }

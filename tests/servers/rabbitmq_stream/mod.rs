@@ -2,10 +2,10 @@
 #![cfg(feature = "rabbitmq-stream")]
 
 mod clients;
+mod connections;
 mod faults;
 mod leaders;
-mod manners;
-mod places;
+mod start_offsets;
 
 use crate::harness::rabbitmq;
 use crate::harness::scripted_rabbitmq::frames::confirm_of;

@@ -1,4 +1,4 @@
-//! What a server may expect of a client, whatever the connection is for: answers, farewells, heartbeats.
+//! What a server may expect of every connection: answers, its end, heartbeats.
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,7 @@ const MOST_SUBSCRIPTIONS: usize = 256;
 
 /// The result of an attempt to subscribe.
 #[derive(Default)]
-pub struct Regained {
+pub struct Recovered {
     pub connections: Vec<Subscriptions>,
     pub subscribed: Vec<Numbered>,
     pub failed: Vec<Numbered>,
@@ -31,15 +31,15 @@ pub struct Regained {
 }
 
 /// Opens connections for consumers.
-pub struct Regainer {
+pub struct Recovery {
     connector: Arc<Connector>,
     admin: Arc<Admin>,
     nodes: Arc<Nodes>,
 }
 
-impl Regainer {
+impl Recovery {
     pub fn new(connector: Arc<Connector>, admin: Arc<Admin>, nodes: Arc<Nodes>) -> Arc<Self> {
-        Arc::new(Regainer { connector, admin, nodes })
+        Arc::new(Recovery { connector, admin, nodes })
     }
 
     pub fn options(&self) -> &RabbitmqStreamOptions {
@@ -50,21 +50,21 @@ impl Regainer {
     /// little, then long ones, for a slow node.
     pub fn first_limits(&self) -> Vec<Duration> {
         let nodes = self.nodes.all().len();
-        [vec![self.connector.regain_limit(0); nodes], vec![self.connector.timeout(); nodes]].concat()
+        [vec![self.connector.recovery_limit(0); nodes], vec![self.connector.timeout(); nodes]].concat()
     }
 
     /// The time of each step of a later attempt.
     pub fn limit(&self, attempt: usize) -> Duration {
-        self.connector.regain_limit(attempt)
+        self.connector.recovery_limit(attempt)
     }
 
     /// Connects to the nodes that lead the streams, or after failed attempts to their replicas, and subscribes.
-    pub async fn subscribe(&self, places: Vec<Numbered>, limit: Duration) -> Regained {
-        let mut regained = Regained::default();
+    pub async fn subscribe(&self, places: Vec<Numbered>, limit: Duration) -> Recovered {
+        let mut recovered = Recovered::default();
         let names: Vec<&str> = places.iter().map(|(_, place)| place.stream.as_str()).collect();
         let locations = match self.admin.locations_within(limit, &names).await {
             Ok(locations) => locations,
-            Err(failure) => return Regained { failed: places, failure: Some(failure), ..Regained::default() },
+            Err(failure) => return Recovered { failed: places, failure: Some(failure), ..Recovered::default() },
         };
         let mut groups: Vec<(String, Vec<Numbered>)> = Vec::new();
         for (source, mut place) in places {
@@ -72,8 +72,8 @@ impl Regainer {
             let address = location.and_then(|found| untried(self.nodes.for_consuming(found, source), &mut place.tried));
             let Some(address) = address else {
                 let missing = Refusal { what: "the subscription", code: code::STREAM_DOES_NOT_EXIST };
-                regained.failure = Some((place.stream.clone(), ConnectError::Refused(missing)));
-                regained.failed.push((source, place));
+                recovered.failure = Some((place.stream.clone(), ConnectError::Refused(missing)));
+                recovered.failed.push((source, place));
                 continue;
             };
             match groups.iter_mut().find(|(known, group)| *known == address && group.len() < MOST_SUBSCRIPTIONS) {
@@ -88,19 +88,19 @@ impl Regainer {
         for (address, mut group, subscribed) in join_all(opened).await {
             match subscribed {
                 Ok(connection) => {
-                    regained.connections.push(connection);
-                    regained.subscribed.extend(group);
+                    recovered.connections.push(connection);
+                    recovered.subscribed.extend(group);
                 }
                 Err(error) => {
                     for (_, place) in &mut group {
                         place.tried.insert(address.clone());
                     }
-                    regained.failed.extend(group);
-                    regained.failure = Some((address, error));
+                    recovered.failed.extend(group);
+                    recovered.failure = Some((address, error));
                 }
             }
         }
-        regained
+        recovered
     }
 
     async fn subscribe_over(
