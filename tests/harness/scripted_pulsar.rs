@@ -36,13 +36,20 @@ pub enum Request {
     Subscribe {
         request: u64,
     },
-    /// The sequence ids of an entry's first and last message.
+    /// The sequence ids of an entry's first and last message, and the bytes of its metadata and payload.
     Send {
         producer: u64,
         first: u64,
         last: u64,
+        size: usize,
+    },
+    CloseProducer {
+        producer: u64,
     },
 }
+
+/// Most bytes of an entry's metadata and payload that the server greets with.
+pub const MAX_MESSAGE: usize = 64 << 10;
 
 /// Listens until the test ends.
 pub struct Scripted {
@@ -94,6 +101,17 @@ pub fn send_error(producer: u64, last: u64, error: u64) -> Vec<u8> {
     command(kind::SEND_ERROR, &fields.concat())
 }
 
+/// The producer must wait for others to give up their exclusive access.
+pub fn queued(request: u64) -> Vec<u8> {
+    command(kind::PRODUCER_SUCCESS, &[number(1, request), bytes(2, b"scripted"), number(6, 0)].concat())
+}
+
+/// The producer is open.
+pub fn opened(request: u64) -> Vec<u8> {
+    let none_before = number(3, u64::MAX);
+    command(kind::PRODUCER_SUCCESS, &[number(1, request), bytes(2, b"scripted"), none_before].concat())
+}
+
 pub fn close_producer(producer: u64) -> Vec<u8> {
     command(kind::CLOSE_PRODUCER, &[number(1, producer), number(2, 0)].concat())
 }
@@ -119,7 +137,12 @@ fn serve(mut stream: TcpStream, address: &str, react: &dyn Fn(Request) -> Option
         let request = match kind {
             kind::PRODUCER => Some(Request::OpenProducer { request: field(3) }),
             kind::SUBSCRIBE => Some(Request::Subscribe { request: field(5) }),
-            kind::SEND => Some(Request::Send { producer: field(1), first: field(2), last: field(6).max(field(2)) }),
+            // Behind the command: magic number and checksum, six bytes, and the metadata's size.
+            kind::SEND => {
+                let size = frame.len() - 4 - length - 10;
+                Some(Request::Send { producer: field(1), first: field(2), last: field(6).max(field(2)), size })
+            }
+            kind::CLOSE_PRODUCER => Some(Request::CloseProducer { producer: field(1) }),
             _ => None,
         };
         let frames = match request.and_then(react) {
@@ -135,13 +158,13 @@ fn serve(mut stream: TcpStream, address: &str, react: &dyn Fn(Request) -> Option
 /// What a server answers that behaves. `lookup` is the number of the request in a lookup.
 fn answer(kind: u64, request: Option<Request>, lookup: u64, address: &str) -> Option<Vec<u8>> {
     Some(match (kind, request) {
-        (_, Some(Request::OpenProducer { request })) => {
-            let none_before = number(3, u64::MAX);
-            command(kind::PRODUCER_SUCCESS, &[number(1, request), bytes(2, b"scripted"), none_before].concat())
-        }
+        (_, Some(Request::OpenProducer { request })) => opened(request),
         (_, Some(Request::Subscribe { request })) => command(kind::SUCCESS, &number(1, request)),
         (_, Some(Request::Send { producer, first, .. })) => receipt(producer, first),
-        (kind::CONNECT, None) => command(kind::CONNECTED, &[bytes(1, b"scripted"), number(2, 19)].concat()),
+        (kind::CONNECT, None) => {
+            let fields = [bytes(1, b"scripted"), number(2, 19), number(3, MAX_MESSAGE as u64)];
+            command(kind::CONNECTED, &fields.concat())
+        }
         (kind::LOOKUP, None) => {
             let url = format!("pulsar://{address}");
             // `LookupType.Connect`, authoritative.

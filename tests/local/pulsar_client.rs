@@ -1,10 +1,12 @@
 //! Pulsar's client on a scripted server: what a real one does rarely.
 #![cfg(feature = "pulsar")]
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use crate::harness::scripted_pulsar::{Request, Scripted, close_producer, error, receipt, send_error};
+use crate::harness::scripted_pulsar::{
+    MAX_MESSAGE, Request, Scripted, close_producer, error, opened, queued, receipt, send_error,
+};
 use crate::harness::{Bench, assert_acknowledged, record_of};
 use brokermark::broker::FailureClass;
 use brokermark::record::Record;
@@ -94,7 +96,7 @@ fn a_broker_that_is_not_ready_yet_is_asked_again() {
         let (place, request) = match request {
             Request::OpenProducer { request } => (0, request),
             Request::Subscribe { request } => (1, request),
-            Request::Send { .. } => return None,
+            Request::Send { .. } | Request::CloseProducer { .. } => return None,
         };
         let left = &mut refusals.lock().unwrap()[place];
         *left = i32::max(*left - 1, -1);
@@ -104,4 +106,70 @@ fn a_broker_that_is_not_ready_yet_is_asked_again() {
     // Its messages go nowhere: only that the run took place is of interest.
     let record = record_of(&text);
     assert_eq!(record.counts.acknowledged, 100);
+}
+
+/// Refuses what a broker would close the connection for.
+fn with_limit() -> Scripted {
+    Scripted::start(|request| match request {
+        Request::Send { producer, last, size, .. } if size > MAX_MESSAGE => {
+            Some(vec![send_error(producer, last, PERSISTENCE_ERROR)])
+        }
+        _ => None,
+    })
+}
+
+/// The payload alone is within the limit, and its metadata is not.
+#[test]
+fn a_message_whose_metadata_makes_it_too_large_fails_as_such() {
+    let payload = format!("[payload]\nsize = \"{}B\"\n[run]\nmessages = 5", MAX_MESSAGE - 5);
+    let record = ended_without_a_receipt(&format!("{}{payload}", with_limit().broker("")));
+    assert_eq!((failed(&record, FailureClass::TooLarge), record.counts.failed), (5, 5), "{:?}", record.errors);
+    let fitting = payload.replace(&(MAX_MESSAGE - 5).to_string(), &(MAX_MESSAGE - 200).to_string());
+    assert_acknowledged(&record_of(&format!("{}{fitting}", with_limit().broker(""))), 5);
+}
+
+#[test]
+fn a_batch_whose_metadata_makes_it_too_large_is_divided() {
+    let tables = format!(
+        "[producers]\nbatch = 1000\nin_flight = 1000\nheaders = {{ long = \"{}\" }}\n[payload]\nsize = \"1B\"\n\
+         [run]\nmessages = 5000",
+        "x".repeat(200)
+    );
+    assert_acknowledged(&record_of(&format!("{}{tables}", with_limit().broker(""))), 5000);
+}
+
+#[test]
+fn a_message_that_is_small_enough_once_compressed_is_sent() {
+    let tables = "[payload]\nkind = \"zeros\"\nsize = \"1MiB\"\n[run]\nmessages = 5";
+    let record = record_of(&format!("{}{tables}", with_limit().broker("compression = \"zstd\"")));
+    assert_acknowledged(&record, 5);
+}
+
+#[test]
+fn a_producer_that_waits_for_exclusive_access_begins_when_it_has_it() {
+    let server = Scripted::start(|request| match request {
+        Request::OpenProducer { request } => Some(vec![queued(request), opened(request)]),
+        _ => None,
+    });
+    let scenario = format!("{}{BATCHES}messages = 100", server.broker("access_mode = \"wait-for-exclusive\""));
+    assert_acknowledged(&record_of(&scenario), 100);
+}
+
+/// The wait has an end of its own, and the broker is told that it is over.
+#[test]
+fn a_wait_for_exclusive_access_ends_after_its_own_time() {
+    let closed = Arc::new(AtomicBool::new(false));
+    let seen = closed.clone();
+    let server = Scripted::start(move |request| match request {
+        Request::OpenProducer { request } if !seen.load(Ordering::SeqCst) => Some(vec![queued(request)]),
+        Request::CloseProducer { .. } => {
+            seen.store(true, Ordering::SeqCst);
+            None
+        }
+        _ => None,
+    });
+    let options = "access_mode = \"wait-for-exclusive\"\nexclusive_timeout = \"100ms\"";
+    let record = record_of(&format!("{}{BATCHES}messages = 100", server.broker(options)));
+    assert!(closed.load(Ordering::SeqCst));
+    assert_acknowledged(&record, 100);
 }

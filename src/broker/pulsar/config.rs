@@ -31,6 +31,9 @@ pub struct PulsarOptions {
     pub batch_by_key: bool,
     pub compression: Compression,
     pub access_mode: AccessMode,
+    /// How long a producer with `wait-for-exclusive` waits for its turn.
+    #[serde(deserialize_with = "duration")]
+    pub exclusive_timeout: Duration,
     /// How a message with a key finds its partition. One without goes to the partitions in turn, a batch at a time.
     pub hashing: Hashing,
     /// Left out: exclusive for the only member of a group, failover for several.
@@ -58,6 +61,7 @@ impl Default for PulsarOptions {
             batch_by_key: false,
             compression: Compression::None,
             access_mode: AccessMode::Shared,
+            exclusive_timeout: Duration::from_secs(300),
             hashing: Hashing::Java,
             subscription: None,
             receiver_queue: 1000,
@@ -169,6 +173,9 @@ impl PulsarOptions {
                 return Err(format!("`{name}` is at least 1"));
             }
         }
+        if self.exclusive_timeout.is_zero() {
+            return Err("`exclusive_timeout` is longer than 0s".to_owned());
+        }
         if self.keep_alive.is_zero() {
             return Err("`keep_alive` is longer than 0s".to_owned());
         }
@@ -220,7 +227,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_without_repeating_a_token() {
-        for wrong in ["namespace = 'public'", "batch_messages = 0", "keep_alive = '0s'", "tokn = 'x'"] {
+        for wrong in [
+            "namespace = 'public'",
+            "batch_messages = 0",
+            "keep_alive = '0s'",
+            "exclusive_timeout = '0s'",
+            "tokn = 'x'",
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
         let refusal = read("token = { enc = 'eyJhbGciOi' }").unwrap_err();

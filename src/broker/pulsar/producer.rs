@@ -122,13 +122,6 @@ impl Producer for PulsarProducer {
         if let Some(failure) = self.failure() {
             return Err(failure.submitting());
         }
-        let largest = self.partition_producers[self.turn].max_message();
-        let fitting = batch.iter().take_while(|outgoing| outgoing.payload.len() <= largest).count();
-        if fitting == 0 {
-            let message = format!("a message of {} bytes, but the broker takes {largest}", first.payload.len());
-            return Err(SubmitError { class: FailureClass::TooLarge, message });
-        }
-        let batch = &batch[..fitting];
         let keys_matter = self.partition_producers.len() > 1 || self.shared.options.batch_by_key;
         if batch.len() > 1 && keys_matter && batch.iter().any(|outgoing| outgoing.key.is_some()) {
             self.submit_by_key(batch).await

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, futures::Notified, oneshot};
+use tokio::sync::{Notify, futures::Notified, mpsc};
 use tokio::time::timeout;
 
 pub use self::state::{ConsumerId, DeliveryQueue, Entry, ProducerId, Readiness};
@@ -103,18 +103,34 @@ impl Connection {
         within: Duration,
         build: impl FnOnce(u64) -> ToBroker,
     ) -> Result<FromBroker, RequestError> {
-        let (answer, answered) = oneshot::channel();
+        self.request_queued(within, within, build).await
+    }
+
+    /// As [`Connection::request`], where the broker may respond first that a producer must wait for exclusive access. Its turn may
+    /// then take until `queued`.
+    ///
+    /// # Errors
+    /// Also when its turn did not come in time.
+    pub async fn request_queued(
+        &self,
+        within: Duration,
+        queued: Duration,
+        build: impl FnOnce(u64) -> ToBroker,
+    ) -> Result<FromBroker, RequestError> {
+        let (answer, mut answers) = mpsc::unbounded_channel();
         let request = self.tell(|state| {
             let request = state.next_request();
             state.requests.insert(request, answer);
             put_command(&mut state.write_buffer, &build(request));
             request
         })?;
-        let Ok(answered) = timeout(within, answered).await else {
-            self.shared.lock().requests.remove(&request);
-            return Err(RequestError::late(format!("the broker did not respond within {within:?}")));
+        let answer = match await_answer(&mut answers, within, queued).await {
+            Ok(answer) => answer.ok_or_else(|| self.failure())?,
+            Err(late) => {
+                self.shared.lock().requests.remove(&request);
+                return Err(late);
+            }
         };
-        let answer = answered.map_err(|_| self.failure())?;
         match &answer.error {
             Some(error) => Err(RequestError::refused(error.error, &error.message)),
             None => Ok(answer),
@@ -203,6 +219,25 @@ impl Connection {
         self.shared.outgoing.notify_one();
         Ok(told)
     }
+}
+
+/// Waits for the response to a request; `None`: the connection broke. A first response that the producer must wait for its turn is
+/// no end: the wait for that has a time of its own, `queued`.
+async fn await_answer(
+    answers: &mut mpsc::UnboundedReceiver<FromBroker>,
+    within: Duration,
+    queued: Duration,
+) -> Result<Option<FromBroker>, RequestError> {
+    let late = |_| RequestError::late(format!("the broker did not respond within {within:?}"));
+    let first = timeout(within, answers.recv()).await.map_err(late)?;
+    if !first.as_ref().is_some_and(FromBroker::is_queued) {
+        return Ok(first);
+    }
+    timeout(queued, answers.recv()).await.map_err(|_| {
+        RequestError::late(format!(
+            "another producer has had exclusive access for {queued:?} (`broker.pulsar.exclusive_timeout`)"
+        ))
+    })
 }
 
 impl Drop for Connection {

@@ -151,17 +151,16 @@ impl Reader {
 
 /// Returns a response to its request.
 fn answer_request(state: &mut State, answer: FromBroker) {
-    // A producer that waits for exclusive access gets a second response when it has it.
-    if answer.producer_success.as_ref().is_some_and(|success| success.producer_ready == Some(false)) {
-        return;
-    }
     let request = None
         .or(answer.success.as_ref().map(|success| success.request_id))
         .or(answer.error.as_ref().map(|error| error.request_id))
         .or(answer.producer_success.as_ref().map(|success| success.request_id))
         .or(answer.lookup_response.as_ref().map(|response| response.request_id));
-    if let Some(waiting) = request.and_then(|request| state.requests.remove(&request)) {
-        // The request may have been cancelled.
+    let Some(request) = request else { return };
+    // The request may have been cancelled. A producer that waits for exclusive access gets a second response when it has it.
+    if answer.is_queued() {
+        let _ = state.requests.get(&request).map(|waiting| waiting.send(answer));
+    } else if let Some(waiting) = state.requests.remove(&request) {
         let _ = waiting.send(answer);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc};
 
 use super::WRITE_BUFFER_BYTES;
 use crate::broker::pulsar::codec::proto::FromBroker;
@@ -39,7 +39,7 @@ pub struct State {
     pub write_buffer: Vec<u8>,
     /// Set once, when the connection breaks.
     pub lost: Option<RequestError>,
-    pub requests: HashMap<u64, oneshot::Sender<FromBroker>>,
+    pub requests: HashMap<u64, mpsc::UnboundedSender<FromBroker>>,
     next_request: u64,
     /// By their numbers, which count up; `None` for those that are gone.
     producers: Vec<Option<Sent>>,
