@@ -205,17 +205,17 @@ impl Build {
             }
             // Only as it will be sent can an entry be judged: compressed, and with its metadata.
             let before = self.frames.len();
-            let mut size = self.put_entry(lane, sequence_id, end - begin, |index| at(begin + index));
+            let (mut size, mut entry) = self.put_entry(lane, sequence_id, end - begin, |index| at(begin + index));
             while size > lane.max_message && end - begin > 1 {
                 self.frames.truncate(before);
                 end = begin + (end - begin) / 2;
-                size = self.put_entry(lane, sequence_id, end - begin, |index| at(begin + index));
+                (size, entry) = self.put_entry(lane, sequence_id, end - begin, |index| at(begin + index));
             }
             if size > lane.max_message {
                 self.frames.truncate(before);
                 self.too_large.push((begin, size));
             } else {
-                self.entries.push((sequence_id, (end - begin) as u32));
+                self.entries.push(entry);
                 sequence_id += (end - begin) as u64;
             }
             begin = end;
@@ -238,14 +238,14 @@ impl Build {
         }
     }
 
-    /// Appends one entry, a message of its own or a batch, and returns the bytes of its metadata and payload.
+    /// Appends one entry, a message of its own or a batch, and returns it with the bytes of its metadata and payload.
     fn put_entry<'a>(
         &mut self,
         lane: &Lane<'_>,
         sequence_id: u64,
         count: usize,
         at: impl Fn(usize) -> &'a Outgoing<'a>,
-    ) -> usize {
+    ) -> (usize, Entry) {
         let Build { compressor, plain, frames, .. } = self;
         let &Lane { producer, producer_name, manner, publish_time_ms, .. } = lane;
         let mut heading = Heading { producer_name, sequence_id, publish_time_ms, uncompressed_size: None };
@@ -261,7 +261,8 @@ impl Build {
             put_payload(plain);
             heading.uncompressed_size = Some(plain.len());
         }
-        put_message(
+        let (before, mut compressed) = (frames.len(), 0);
+        let size = put_message(
             frames,
             &send(producer, sequence_id, count),
             |out| match count {
@@ -270,9 +271,22 @@ impl Build {
             },
             |out| match heading.uncompressed_size {
                 None => put_payload(out),
-                Some(_) => compressor.compress(plain, out),
+                Some(_) => {
+                    let begin = out.len();
+                    compressor.compress(plain, out);
+                    compressed = out.len() - begin;
+                }
             },
-        )
+        );
+        let sent_bytes = frames.len() - before;
+        let entry = Entry {
+            sequence_id,
+            messages: count as u32,
+            payload_bytes: (0..count).map(|index| at(index).payload.len()).sum(),
+            body_bytes: sent_bytes - compressed + heading.uncompressed_size.unwrap_or(0),
+            sent_bytes,
+        };
+        (size, entry)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -12,6 +11,7 @@ use super::codec::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
 use super::connect::{Greeting, SocketSettings};
 use super::connection::{Connection, Outcomes};
 use super::error::RequestError;
+use super::traffic::Traffic;
 use crate::broker::FailureClass;
 use crate::measure::AckRecorder;
 
@@ -36,6 +36,7 @@ pub struct Pool {
     addresses: Vec<String>,
     /// One for each of the scenario's connections: a connection that replaces a broken one continues its recorder.
     outcomes: Vec<Outcomes>,
+    traffic: Arc<Traffic>,
     slots: Mutex<Slots>,
 }
 
@@ -51,10 +52,10 @@ struct Slot {
 
 impl Pool {
     pub fn new(settings: SocketSettings, addresses: Vec<String>, recorders: Vec<AckRecorder>) -> Self {
-        let unmatched = Arc::<AtomicU64>::default();
-        let outcomes = |recorder| Outcomes { recorder: Arc::new(recorder), unmatched: unmatched.clone() };
+        let traffic = Arc::<Traffic>::default();
+        let outcomes = |recorder| Outcomes { recorder: Arc::new(recorder), traffic: traffic.clone() };
         let outcomes = recorders.into_iter().map(outcomes).collect();
-        Pool { settings, addresses, outcomes, slots: Mutex::default() }
+        Pool { settings, addresses, outcomes, traffic, slots: Mutex::default() }
     }
 
     /// How long the broker may take to respond.
@@ -62,10 +63,9 @@ impl Pool {
         self.settings.timeout
     }
 
-    /// How many answers to messages that awaited none came since the last call.
-    pub fn unmatched_answers(&self) -> u64 {
-        let count = |outcomes: &Outcomes| outcomes.unmatched.swap(0, Ordering::Relaxed);
-        self.outcomes.first().map_or(0, count)
+    /// What all connections have sent.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// Opens connection number `index` to the first of the scenario's addresses that responds, and returns its greeting.

@@ -12,7 +12,6 @@ mod state;
 mod writing;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -25,6 +24,7 @@ use super::codec::frame::put_command;
 use super::codec::proto::{FromBroker, ToBroker};
 use super::connect::{self, Greeting, SocketSettings};
 use super::error::RequestError;
+use super::traffic::Traffic;
 use crate::measure::AckRecorder;
 
 /// With more unwritten bytes than this, producers wait: enough for 2048 messages of 2 KiB, so that even
@@ -35,8 +35,7 @@ const WRITE_BUFFER_BYTES: usize = 4 << 20;
 #[derive(Clone)]
 pub struct Outcomes {
     pub recorder: Arc<AckRecorder>,
-    /// Counts answers to messages that await none any more.
-    pub unmatched: Arc<AtomicU64>,
+    pub traffic: Arc<Traffic>,
 }
 
 /// A connection and its tasks, which end with it.
@@ -198,6 +197,9 @@ impl Connection {
         let idle = state.write_buffer.is_empty();
         let added = state.add(producer, frames, entries, messages);
         drop(state);
+        if added {
+            self.shared.outcomes.traffic.count_sent(entries.len());
+        }
         if idle && added {
             self.shared.outgoing.notify_one();
         }
@@ -281,10 +283,5 @@ impl Shared {
         for (send_tag, _) in messages {
             acks.failed(send_tag, failure.class, || failure.message.clone());
         }
-    }
-
-    /// Counts answers that match no message.
-    fn count_unmatched(&self, answers: u64) {
-        self.outcomes.unmatched.fetch_add(answers, Ordering::Relaxed);
     }
 }
