@@ -25,6 +25,8 @@ mod kind {
     pub const PONG: u64 = 19;
     pub const LOOKUP: u64 = 23;
     pub const LOOKUP_RESPONSE: u64 = 24;
+    pub const AUTH_CHALLENGE: u64 = 36;
+    pub const AUTH_RESPONSE: u64 = 37;
 }
 
 /// What a client asks for.
@@ -36,13 +38,24 @@ pub enum Request {
     Subscribe {
         request: u64,
     },
-    /// The sequence ids of an entry's first and last message.
+    /// The sequence ids of an entry's first and last message, and the bytes of its metadata and payload.
     Send {
         producer: u64,
         first: u64,
         last: u64,
+        size: usize,
+    },
+    CloseProducer {
+        producer: u64,
+    },
+    /// Logs in, when it connects or when it is asked to. Tokens are numbers here; 0: none.
+    Authenticate {
+        token: u64,
     },
 }
+
+/// Most bytes of an entry's metadata and payload that the server greets with.
+pub const MAX_MESSAGE: usize = 64 << 10;
 
 /// Listens until the test ends.
 pub struct Scripted {
@@ -94,6 +107,23 @@ pub fn send_error(producer: u64, last: u64, error: u64) -> Vec<u8> {
     command(kind::SEND_ERROR, &fields.concat())
 }
 
+/// The producer must wait for others to give up their exclusive access.
+pub fn queued(request: u64) -> Vec<u8> {
+    command(kind::PRODUCER_SUCCESS, &[number(1, request), bytes(2, b"scripted"), number(6, 0)].concat())
+}
+
+/// The producer is open.
+pub fn opened(request: u64) -> Vec<u8> {
+    let none_before = number(3, u64::MAX);
+    command(kind::PRODUCER_SUCCESS, &[number(1, request), bytes(2, b"scripted"), none_before].concat())
+}
+
+/// Asks the client to log in again.
+pub fn challenge() -> Vec<u8> {
+    let data = [bytes(1, b"token"), bytes(2, b"")].concat();
+    command(kind::AUTH_CHALLENGE, &[bytes(1, b"scripted"), bytes(2, &data), number(3, 19)].concat())
+}
+
 pub fn close_producer(producer: u64) -> Vec<u8> {
     command(kind::CLOSE_PRODUCER, &[number(1, producer), number(2, 0)].concat())
 }
@@ -119,7 +149,17 @@ fn serve(mut stream: TcpStream, address: &str, react: &dyn Fn(Request) -> Option
         let request = match kind {
             kind::PRODUCER => Some(Request::OpenProducer { request: field(3) }),
             kind::SUBSCRIBE => Some(Request::Subscribe { request: field(5) }),
-            kind::SEND => Some(Request::Send { producer: field(1), first: field(2), last: field(6).max(field(2)) }),
+            // Behind the command: magic number and checksum, six bytes, and the metadata's size.
+            kind::SEND => {
+                let size = frame.len() - 4 - length - 10;
+                Some(Request::Send { producer: field(1), first: field(2), last: field(6).max(field(2)), size })
+            }
+            kind::CONNECT => Some(Request::Authenticate { token: text_number(&body, 3) }),
+            kind::AUTH_RESPONSE => {
+                let data = body.iter().find(|(field, _)| *field == 2).map(|(_, value)| fields(value.bytes()));
+                Some(Request::Authenticate { token: text_number(&data.unwrap_or_default(), 2) })
+            }
+            kind::CLOSE_PRODUCER => Some(Request::CloseProducer { producer: field(1) }),
             _ => None,
         };
         let frames = match request.and_then(react) {
@@ -135,13 +175,13 @@ fn serve(mut stream: TcpStream, address: &str, react: &dyn Fn(Request) -> Option
 /// What a server answers that behaves. `lookup` is the number of the request in a lookup.
 fn answer(kind: u64, request: Option<Request>, lookup: u64, address: &str) -> Option<Vec<u8>> {
     Some(match (kind, request) {
-        (_, Some(Request::OpenProducer { request })) => {
-            let none_before = number(3, u64::MAX);
-            command(kind::PRODUCER_SUCCESS, &[number(1, request), bytes(2, b"scripted"), none_before].concat())
-        }
+        (_, Some(Request::OpenProducer { request })) => opened(request),
         (_, Some(Request::Subscribe { request })) => command(kind::SUCCESS, &number(1, request)),
         (_, Some(Request::Send { producer, first, .. })) => receipt(producer, first),
-        (kind::CONNECT, None) => command(kind::CONNECTED, &[bytes(1, b"scripted"), number(2, 19)].concat()),
+        (kind::CONNECT, _) => {
+            let fields = [bytes(1, b"scripted"), number(2, 19), number(3, MAX_MESSAGE as u64)];
+            command(kind::CONNECTED, &fields.concat())
+        }
         (kind::LOOKUP, None) => {
             let url = format!("pulsar://{address}");
             // `LookupType.Connect`, authoritative.
@@ -174,6 +214,12 @@ fn permit(stream: TcpStream) -> io::Result<()> {
         io::copy(&mut (&mut reader).take(length), &mut io::sink())?;
         writer.write_all(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n")?;
     }
+}
+
+/// The number that a field has as text, or 0.
+fn text_number(fields: &[(u64, Value<'_>)], wanted: u64) -> u64 {
+    let text = fields.iter().find(|(field, _)| *field == wanted).map(|(_, value)| value.bytes());
+    text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok()).unwrap_or(0)
 }
 
 enum Value<'a> {

@@ -1,10 +1,12 @@
 //! Pulsar's client on a scripted server: what a real one does rarely.
 #![cfg(feature = "pulsar")]
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use crate::harness::scripted_pulsar::{Request, Scripted, close_producer, error, receipt, send_error};
+use crate::harness::scripted_pulsar::{
+    MAX_MESSAGE, Request, Scripted, challenge, close_producer, error, opened, queued, receipt, send_error,
+};
 use crate::harness::{Bench, assert_acknowledged, record_of};
 use brokermark::broker::FailureClass;
 use brokermark::record::Record;
@@ -94,7 +96,7 @@ fn a_broker_that_is_not_ready_yet_is_asked_again() {
         let (place, request) = match request {
             Request::OpenProducer { request } => (0, request),
             Request::Subscribe { request } => (1, request),
-            Request::Send { .. } => return None,
+            _ => return None,
         };
         let left = &mut refusals.lock().unwrap()[place];
         *left = i32::max(*left - 1, -1);
@@ -104,4 +106,129 @@ fn a_broker_that_is_not_ready_yet_is_asked_again() {
     // Its messages go nowhere: only that the run took place is of interest.
     let record = record_of(&text);
     assert_eq!(record.counts.acknowledged, 100);
+}
+
+/// Refuses what a broker would close the connection for.
+fn with_limit() -> Scripted {
+    Scripted::start(|request| match request {
+        Request::Send { producer, last, size, .. } if size > MAX_MESSAGE => {
+            Some(vec![send_error(producer, last, PERSISTENCE_ERROR)])
+        }
+        _ => None,
+    })
+}
+
+/// The payload alone is within the limit, and its metadata is not.
+#[test]
+fn a_message_whose_metadata_makes_it_too_large_fails_as_such() {
+    let payload = format!("[payload]\nsize = \"{}B\"\n[run]\nmessages = 5", MAX_MESSAGE - 5);
+    let record = ended_without_a_receipt(&format!("{}{payload}", with_limit().broker("")));
+    assert_eq!((failed(&record, FailureClass::TooLarge), record.counts.failed), (5, 5), "{:?}", record.errors);
+    let fitting = payload.replace(&(MAX_MESSAGE - 5).to_string(), &(MAX_MESSAGE - 200).to_string());
+    assert_acknowledged(&record_of(&format!("{}{fitting}", with_limit().broker(""))), 5);
+}
+
+#[test]
+fn a_batch_whose_metadata_makes_it_too_large_is_divided() {
+    let tables = format!(
+        "[producers]\nbatch = 1000\nin_flight = 1000\nheaders = {{ long = \"{}\" }}\n[payload]\nsize = \"1B\"\n\
+         [run]\nmessages = 5000",
+        "x".repeat(200)
+    );
+    assert_acknowledged(&record_of(&format!("{}{tables}", with_limit().broker(""))), 5000);
+}
+
+#[test]
+fn a_message_that_is_small_enough_once_compressed_is_sent() {
+    let tables = "[payload]\nkind = \"zeros\"\nsize = \"1MiB\"\n[run]\nmessages = 5";
+    let record = record_of(&format!("{}{tables}", with_limit().broker("compression = \"zstd\"")));
+    assert_acknowledged(&record, 5);
+}
+
+#[test]
+fn a_producer_that_waits_for_exclusive_access_begins_when_it_has_it() {
+    let server = Scripted::start(|request| match request {
+        Request::OpenProducer { request } => Some(vec![queued(request), opened(request)]),
+        _ => None,
+    });
+    let scenario = format!("{}{BATCHES}messages = 100", server.broker("access_mode = \"wait-for-exclusive\""));
+    assert_acknowledged(&record_of(&scenario), 100);
+}
+
+/// The wait has an end of its own, and the broker is told that it is over.
+#[test]
+fn a_wait_for_exclusive_access_ends_after_its_own_time() {
+    let closed = Arc::new(AtomicBool::new(false));
+    let seen = closed.clone();
+    let server = Scripted::start(move |request| match request {
+        Request::OpenProducer { request } if !seen.load(Ordering::SeqCst) => Some(vec![queued(request)]),
+        Request::CloseProducer { .. } => {
+            seen.store(true, Ordering::SeqCst);
+            None
+        }
+        _ => None,
+    });
+    let options = "access_mode = \"wait-for-exclusive\"\nexclusive_timeout = \"100ms\"";
+    let record = record_of(&format!("{}{BATCHES}messages = 100", server.broker(options)));
+    assert!(closed.load(Ordering::SeqCst));
+    assert_acknowledged(&record, 100);
+}
+
+/// In an open loop with one message a submission, only `linger` makes batches.
+#[test]
+fn messages_wait_for_others_as_long_as_linger_says() {
+    let largest_entry = |options: &str| {
+        let largest = Arc::new(AtomicUsize::new(0));
+        let seen = largest.clone();
+        let server = Scripted::start(move |request| {
+            if let Request::Send { first, last, .. } = request {
+                seen.fetch_max((last - first) as usize + 1, Ordering::SeqCst);
+            }
+            None
+        });
+        let tables = "[load]\nrate = \"1k/s\"\n[run]\nmessages = 300";
+        let record = record_of(&format!("{}{tables}", server.broker(options)));
+        assert_acknowledged(&record, 300);
+        largest.load(Ordering::SeqCst)
+    };
+    assert_eq!(largest_entry(""), 1);
+    let lingered = largest_entry("linger = \"50ms\"\nbatch_messages = 20");
+    assert!((2..=20).contains(&lingered), "{lingered}");
+}
+
+/// A token expires during a run, and by then its file holds another.
+#[test]
+fn a_token_is_read_again_when_the_broker_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, "1").unwrap();
+    let (seen, renewed) = (Arc::new(Mutex::new(Vec::new())), file.clone());
+    let tokens = seen.clone();
+    let server = Scripted::start(move |request| match request {
+        Request::Authenticate { token } => {
+            tokens.lock().unwrap().push(token);
+            None
+        }
+        Request::Send { producer, first, .. } if first == 0 => {
+            std::fs::write(&renewed, "2").unwrap();
+            Some(vec![challenge(), receipt(producer, first)])
+        }
+        _ => None,
+    });
+    let options = format!("token = {{ file = \"{}\" }}", file.display());
+    assert_acknowledged(&record_of(&format!("{}{BATCHES}messages = 100", server.broker(&options))), 100);
+    assert_eq!(*seen.lock().unwrap(), [1, 2]);
+}
+
+#[test]
+fn what_crossed_the_wire_is_counted() {
+    let server = Scripted::start(|_| None);
+    let tables =
+        "[producers]\nbatch = 10\nin_flight = 20\n[payload]\nkind = \"zeros\"\nsize = \"1KiB\"\n[run]\nmessages = 200";
+    let record = record_of(&format!("{}{tables}", server.broker("compression = \"lz4\"")));
+    assert_acknowledged(&record, 200);
+    let wire = record.wire.unwrap();
+    assert_eq!((wire.requests, wire.raw_bytes), (20, 200 << 10));
+    assert!(wire.body_bytes > wire.raw_bytes && wire.compression_ratio.unwrap() > 5.0, "{wire:?}");
+    assert!(wire.sent_bytes > 0 && record.client.broker_round_trip_p50_ns.unwrap() > 0, "{wire:?}");
 }

@@ -377,3 +377,18 @@ fn real_throughput_test_can_be_repeated_and_printed_in_its_own_format() {
     let refused = bench.run(&indivisible).expect(2);
     refused.complains_of(&["16 producers cannot be placed on 5 topics in equal blocks"]);
 }
+
+/// Without storage, messages are lost that a consumer has no permits for: verification counts them, and they are no surprise.
+#[test]
+fn real_non_persistent_topics_pass_messages_on() {
+    for partitions in [1, 2] {
+        let tables = format!(
+            "[topology]\npartitions = {partitions}\n[load]\nrate = \"200/s\"\n[consumers]\n[run]\nmessages = 400"
+        );
+        let record = record_of(&scenario("persistent = false", &tables));
+        assert_acknowledged(&record, 400);
+        let found = record.verification.as_ref().unwrap();
+        assert!(found.received > 0 && found.received + found.lost + found.unread == 400, "{found:?}");
+        assert_eq!((found.duplicated, found.corrupt, found.foreign), (0, 0, 0), "{found:?}");
+    }
+}

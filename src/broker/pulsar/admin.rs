@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use rustls::ClientConfig;
 
 use super::name::TopicName;
+use super::token::Token;
 use crate::broker::{BrokerError, Topic};
 use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
 
@@ -23,17 +24,13 @@ pub struct Admin {
     http: HttpClient,
     /// Without a slash at its end.
     url: String,
-    authorization: Option<String>,
+    token: Option<Arc<Token>>,
 }
 
 impl Admin {
     /// For the interface at `url`, authenticated by `token`. `tls` is for a URL that begins with `https`.
-    pub fn new(url: &str, token: Option<&str>, tls: Option<Arc<ClientConfig>>, timeout: Duration) -> Self {
-        Admin {
-            http: HttpClient::new(tls, timeout),
-            url: url.trim_end_matches('/').to_owned(),
-            authorization: token.map(|token| format!("Bearer {token}")),
-        }
+    pub fn new(url: &str, token: Option<Arc<Token>>, tls: Option<Arc<ClientConfig>>, timeout: Duration) -> Self {
+        Admin { http: HttpClient::new(tls, timeout), url: url.trim_end_matches('/').to_owned(), token }
     }
 
     /// Makes those of `topics` that do not exist. Returns, in their order, how many partitions each has (0: it is not
@@ -152,7 +149,8 @@ impl Admin {
 
     async fn call_at(&self, method: &'static str, url: &str, body: Option<&str>) -> Result<HttpResponse, BrokerError> {
         let mut headers = vec![("Content-Type", "application/json")];
-        headers.extend(self.authorization.as_deref().map(|authorization| ("Authorization", authorization)));
+        let authorization = self.token.as_ref().map(|token| format!("Bearer {}", token.current()));
+        headers.extend(authorization.as_deref().map(|authorization| ("Authorization", authorization)));
         let body = body.unwrap_or_default().to_owned();
         let request = HttpRequest { method, url, headers: &headers, body };
         self.http.send(&request).await.map_err(|reason| self.unreachable(reason))
@@ -213,6 +211,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::secrets::Secret;
 
     /// Answers requests one by one, and returns the first line and the authorization of each.
     fn answering(answers: Vec<String>) -> (String, thread::JoinHandle<Vec<(String, bool)>>) {
@@ -239,8 +238,9 @@ mod tests {
         let (owner, at_owner) = answering(vec!["204 No Content".to_owned()]);
         let (entrance, at_entrance) =
             answering(vec![format!("307 Temporary Redirect\r\nLocation: {owner}/admin/v2/persistent/a/b/c")]);
-        let admin = Admin::new(&entrance, Some("good"), None, Duration::from_secs(10));
-        let name = TopicName::new("a/b", "c");
+        let token = Token::read(Secret::Inline("good".to_owned())).unwrap();
+        let admin = Admin::new(&entrance, Some(Arc::new(token)), None, Duration::from_secs(10));
+        let name = TopicName::new("a/b", "c", true);
         let topic = Topic { name: "c".to_owned(), partitions: 1, replication: 1 };
         assert_eq!(admin.prepare(&[(name, topic)]).await, Ok(vec![(0, true)]));
         let expected = vec![("PUT /admin/v2/persistent/a/b/c HTTP/1.1".to_owned(), true)];

@@ -15,6 +15,8 @@ use crate::scenario::{BrokerConfig, Secret};
 pub struct PulsarOptions {
     /// `tenant/namespace` of the topics.
     pub namespace: String,
+    /// Whether the broker stores messages; otherwise it only passes them on to the consumers that are there.
+    pub persistent: bool,
     /// The admin interface, where topics are created and removed. Default: the first address's host, port 8080, or 8443 with TLS.
     pub admin: Option<String>,
     /// A JSON Web Token.
@@ -22,6 +24,9 @@ pub struct PulsarOptions {
     pub token: Option<Secret>,
     /// Whether the messages of one submission go out as one entry.
     pub batching: bool,
+    /// How long a message may wait for others that go out in the same entry; left out: only what is submitted together does.
+    #[serde(deserialize_with = "duration")]
+    pub linger: Option<Duration>,
     /// Most messages of an entry.
     pub batch_messages: usize,
     /// Most payload bytes of an entry.
@@ -31,6 +36,9 @@ pub struct PulsarOptions {
     pub batch_by_key: bool,
     pub compression: Compression,
     pub access_mode: AccessMode,
+    /// How long a producer with `wait-for-exclusive` waits for its turn.
+    #[serde(deserialize_with = "duration")]
+    pub exclusive_timeout: Duration,
     /// How a message with a key finds its partition. One without goes to the partitions in turn, a batch at a time.
     pub hashing: Hashing,
     /// Left out: exclusive for the only member of a group, failover for several.
@@ -50,14 +58,17 @@ impl Default for PulsarOptions {
     fn default() -> Self {
         PulsarOptions {
             namespace: "public/default".to_owned(),
+            persistent: true,
             admin: None,
             token: None,
             batching: true,
+            linger: None,
             batch_messages: 1000,
             batch_bytes: 128 << 10,
             batch_by_key: false,
             compression: Compression::None,
             access_mode: AccessMode::Shared,
+            exclusive_timeout: Duration::from_secs(300),
             hashing: Hashing::Java,
             subscription: None,
             receiver_queue: 1000,
@@ -169,6 +180,15 @@ impl PulsarOptions {
                 return Err(format!("`{name}` is at least 1"));
             }
         }
+        if self.linger.is_some_and(|linger| linger.is_zero()) {
+            return Err("`linger` is longer than 0s: leave it out, so that messages do not wait".to_owned());
+        }
+        if self.linger.is_some() && !self.batching {
+            return Err("`linger` is for batches, but `batching` is false: leave one of them out".to_owned());
+        }
+        if self.exclusive_timeout.is_zero() {
+            return Err("`exclusive_timeout` is longer than 0s".to_owned());
+        }
         if self.keep_alive.is_zero() {
             return Err("`keep_alive` is longer than 0s".to_owned());
         }
@@ -220,7 +240,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_without_repeating_a_token() {
-        for wrong in ["namespace = 'public'", "batch_messages = 0", "keep_alive = '0s'", "tokn = 'x'"] {
+        for wrong in [
+            "namespace = 'public'",
+            "batch_messages = 0",
+            "keep_alive = '0s'",
+            "exclusive_timeout = '0s'",
+            "linger = '0s'",
+            "linger = '1ms'\nbatching = false",
+            "tokn = 'x'",
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
         let refusal = read("token = { enc = 'eyJhbGciOi' }").unwrap_err();

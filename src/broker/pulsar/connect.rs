@@ -12,6 +12,7 @@ use crate::broker::pulsar::codec::proto::{
     AuthData, AuthResponse, Connect, FeatureFlags, FromBroker, Kind, ServerError, ToBroker,
 };
 use crate::broker::pulsar::error::RequestError;
+use crate::broker::pulsar::token::Token;
 use crate::net::connect::{encrypt, tcp};
 
 /// `ProtocolVersion` v19: what is used here has been there since v15.
@@ -23,7 +24,7 @@ const MAX_MESSAGE: usize = 5 << 20;
 /// How connections are made.
 pub struct SocketSettings {
     pub tls: Option<Arc<ClientConfig>>,
-    pub token: Option<Arc<str>>,
+    pub token: Option<Arc<Token>>,
     /// Whether the client's certificate identifies it.
     pub certified: bool,
     /// For connecting and greeting.
@@ -88,7 +89,7 @@ fn connect(settings: &SocketSettings, proxy_to: Option<&str>) -> ToBroker {
     };
     let connect = Connect {
         client_version: client_version(),
-        auth_data: settings.token.as_ref().map(|token| token.as_bytes().to_vec()),
+        auth_data: settings.token.as_ref().map(|token| token.current().as_bytes().to_vec()),
         auth_method_name: method.map(str::to_owned),
         protocol_version: Some(PROTOCOL_VERSION),
         proxy_to_broker_url: proxy_to.map(str::to_owned),

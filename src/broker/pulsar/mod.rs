@@ -2,9 +2,11 @@
 //!
 //! - `config`: the `[broker.pulsar]` table; `name`: names of topics.
 //! - `admin`: topics, created and removed over HTTP.
-//! - `connect`: opens a connection; `connection`: its tasks; `pool`: all connections, and which serves a topic.
+//! - `connect`: opens a connection; `connection`: its tasks; `pool`: all connections, and which serves a topic; `traffic`: what
+//!   they have sent; `token`: what they log in with.
 //! - `codec`: the binary protocol.
 //! - `producer`: a producer of a topic; it has one `partition_producer` for each partition, chosen by `routing`.
+//! - `lingering`: collects a producer's messages for a while before they are sent.
 //! - `consumer`: a member of a subscription.
 //! - `retry`: opens producers and consumers again.
 //! - `error`: what goes wrong, by class.
@@ -18,12 +20,15 @@ mod connect;
 mod connection;
 mod consumer;
 mod error;
+mod lingering;
 mod name;
 mod partition_producer;
 mod pool;
 mod producer;
 mod retry;
 mod routing;
+mod token;
+mod traffic;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,15 +43,16 @@ use self::codec::entry::Manner;
 use self::config::{PulsarOptions, SubscriptionType};
 use self::connect::SocketSettings;
 use self::consumer::{Membership, PulsarConsumer};
+use self::lingering::LingeringProducer;
 use self::name::TopicName;
 use self::partition_producer::{Client, PartitionProducer};
 use self::pool::Pool;
-use self::producer::PulsarProducer;
+use self::producer::{PulsarProducer, TopicProducer};
+use self::token::Token;
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
 use crate::net::tls::{Tls, TlsIdentity};
 use crate::scenario::{Capabilities, Descriptor};
-use crate::secrets::Secret;
 
 /// A Pulsar cluster.
 pub struct PulsarBroker {
@@ -96,17 +102,17 @@ impl Broker for PulsarBroker {
         let Setup { config, acks, timeout, .. } = &setup;
         let options = PulsarOptions::read(config)?;
         let identity = config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(refused)?;
-        let token = options.token.as_ref().map(Secret::reveal).transpose().map_err(refused)?;
+        let token = options.token.clone().map(Token::read).transpose().map_err(refused)?.map(Arc::new);
         let admin_url = options.admin.clone().unwrap_or_else(|| admin_url(&config.addresses, identity.is_some()));
         let tls = identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(refused)?;
         let admin_tls = match &tls {
             None if admin_url.starts_with("https://") => Some(system_tls().map_err(refused)?),
             tls => tls.clone(),
         };
-        let admin = Admin::new(&admin_url, token.as_deref(), admin_tls, *timeout);
+        let admin = Admin::new(&admin_url, token.clone(), admin_tls, *timeout);
         let settings = SocketSettings {
             tls,
-            token: token.map(Arc::from),
+            token,
             certified: identity.as_ref().is_some_and(|identity| identity.own.is_some()),
             timeout: *timeout,
             keep_alive: options.keep_alive,
@@ -159,7 +165,11 @@ impl Broker for PulsarBroker {
             try_join_all(parts.map(|part| PartitionProducer::open(self.shared.clone(), part, index)));
         let partition_producers =
             partition_producers.await.map_err(|failure| failure.of_topic(&topic.name, "written to"))?;
-        Ok(PulsarProducer::new(self.shared.clone(), partition_producers, producer_index))
+        let producer = TopicProducer::new(self.shared.clone(), partition_producers, producer_index);
+        Ok(match self.shared.options.linger {
+            None => PulsarProducer::AtOnce(producer),
+            Some(linger) => PulsarProducer::Lingering(LingeringProducer::start(producer, self.shared.clone(), linger)),
+        })
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<PulsarConsumer, BrokerError> {
@@ -188,8 +198,7 @@ impl Broker for PulsarBroker {
     fn telemetry(&self) -> Telemetry {
         Telemetry {
             queue_full_ns: self.shared.waited_ns.swap(0, Ordering::Relaxed),
-            unmatched_answers: self.shared.pool.unmatched_answers(),
-            ..Telemetry::default()
+            ..self.shared.pool.traffic().take()
         }
     }
 
@@ -209,7 +218,7 @@ impl Broker for PulsarBroker {
 
 impl PulsarBroker {
     fn name(&self, topic: &str) -> TopicName {
-        TopicName::new(&self.shared.options.namespace, topic)
+        TopicName::new(&self.shared.options.namespace, topic, self.shared.options.persistent)
     }
 
     fn parts(&self, topic: &str) -> Vec<Arc<str>> {

@@ -35,8 +35,6 @@ pub struct PartitionProducer {
     /// Number of the connection among those to the same broker.
     index: usize,
     state: State,
-    /// Largest message that its broker takes.
-    max_message: usize,
     build: Build,
 }
 
@@ -47,6 +45,19 @@ struct Build {
     plain: Vec<u8>,
     frames: Vec<u8>,
     entries: Vec<Entry>,
+    /// Messages that are larger than the broker takes, by their place in the call, and the bytes of their entries.
+    too_large: Vec<(usize, usize)>,
+}
+
+/// What the entries of one call have in common.
+struct Lane<'a> {
+    producer: ProducerId,
+    producer_name: &'a str,
+    manner: &'a Manner,
+    options: &'a PulsarOptions,
+    /// Most bytes of an entry's metadata and payload.
+    max_message: usize,
+    publish_time_ms: u64,
 }
 
 enum State {
@@ -73,15 +84,10 @@ impl PartitionProducer {
     pub async fn open(shared: Arc<Client>, topic: Arc<str>, index: usize) -> Result<PartitionProducer, RequestError> {
         let compressor = Compressor::new(shared.manner.compression);
         let compressor = compressor.map_err(|error| RequestError::lost(format!("compression: {error}")))?;
-        let build = Build { compressor, plain: Vec::new(), frames: Vec::new(), entries: Vec::new() };
+        let build =
+            Build { compressor, plain: Vec::new(), frames: Vec::new(), entries: Vec::new(), too_large: Vec::new() };
         let open = persist(shared.pool.timeout(), || open(&shared, &topic, index, None)).await?;
-        let max_message = open.connection.greeting.max_message;
-        Ok(PartitionProducer { shared, topic, index, state: State::Open(open), max_message, build })
-    }
-
-    /// Largest message that its broker takes, or took when the partition producer was open.
-    pub fn max_message(&self) -> usize {
-        self.max_message
+        Ok(PartitionProducer { shared, topic, index, state: State::Open(open), build })
     }
 
     /// Why it is closed for good, if it is.
@@ -115,10 +121,7 @@ impl PartitionProducer {
                     }
                 }
                 State::Opening(retry) => match retry.within(self.shared.options.send_timeout).await {
-                    Some(Ok(open)) => {
-                        self.max_message = open.connection.greeting.max_message;
-                        self.state = State::Open(open);
-                    }
+                    Some(Ok(open)) => self.state = State::Open(open),
                     Some(Err(failure)) => self.state = State::Dead(failure),
                     None => {
                         // Where everything fails at once, others must still get their turn.
@@ -148,20 +151,49 @@ impl PartitionProducer {
         })
     }
 
-    /// Adds `count` messages, of which `at` gives each, in as few entries as the options allow. False, and none is
-    /// taken, if the partition producer is closed.
+    /// Adds `count` messages, of which `at` gives each, in as few entries as the options allow. Those that are too large fail. False,
+    /// and none is taken, if the partition producer is closed.
     pub fn add<'a>(&mut self, count: usize, at: impl Fn(usize) -> &'a Outgoing<'a>) -> bool {
         let State::Open(open) = &mut self.state else { return false };
-        let Open { connection, producer, name, next_sequence, .. } = open;
-        let Client { options, manner, .. } = &*self.shared;
-        let most = if options.batching { options.batch_messages } else { 1 };
-        // Half of the maximum leaves space for the metadata of each message.
-        let most_bytes = options.batch_bytes.min(connection.greeting.max_message / 2);
-        let publish_time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let lane = Lane {
+            producer: open.producer,
+            producer_name: &open.name,
+            manner: &self.shared.manner,
+            options: &self.shared.options,
+            max_message: open.connection.greeting.max_message,
+            publish_time_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
+        };
         let build = &mut self.build;
-        build.frames.clear();
-        build.entries.clear();
-        let (mut begin, mut sequence_id) = (0, *next_sequence);
+        let next_sequence = build.put_entries(&lane, open.next_sequence, count, &at);
+        let too_large = &build.too_large;
+        let messages = (0..count)
+            .filter(|index| too_large.is_empty() || too_large.iter().all(|(refused, _)| refused != index))
+            .map(|index| (at(index).send_tag, at(index).payload.len() as u32));
+        let added = open.connection.add(open.producer, &mut build.frames, &build.entries, messages);
+        if added {
+            open.next_sequence = next_sequence;
+            let limit = open.connection.greeting.max_message;
+            build.refuse(limit, &self.shared.recorder, &at);
+        }
+        added
+    }
+}
+
+impl Build {
+    /// Builds the entries of `count` messages, the first of which has the number `sequence_id`. Returns the next message's.
+    fn put_entries<'a>(
+        &mut self,
+        lane: &Lane<'_>,
+        mut sequence_id: u64,
+        count: usize,
+        at: &impl Fn(usize) -> &'a Outgoing<'a>,
+    ) -> u64 {
+        self.frames.clear();
+        self.entries.clear();
+        self.too_large.clear();
+        let most = if lane.options.batching { lane.options.batch_messages } else { 1 };
+        let most_bytes = lane.options.batch_bytes.min(lane.max_message);
+        let mut begin = 0;
         while begin < count {
             let (mut end, mut bytes) = (begin, 0);
             while end < count && end - begin < most {
@@ -171,42 +203,52 @@ impl PartitionProducer {
                 }
                 end += 1;
             }
-            let heading = Heading { producer_name: name, sequence_id, publish_time_ms, uncompressed_size: None };
-            build.put_entry(*producer, manner, heading, end - begin, |index| at(begin + index));
-            sequence_id += (end - begin) as u64;
+            // Only as it will be sent can an entry be judged: compressed, and with its metadata.
+            let before = self.frames.len();
+            let (mut size, mut entry) = self.put_entry(lane, sequence_id, end - begin, |index| at(begin + index));
+            while size > lane.max_message && end - begin > 1 {
+                self.frames.truncate(before);
+                end = begin + (end - begin) / 2;
+                (size, entry) = self.put_entry(lane, sequence_id, end - begin, |index| at(begin + index));
+            }
+            if size > lane.max_message {
+                self.frames.truncate(before);
+                self.too_large.push((begin, size));
+            } else {
+                self.entries.push(entry);
+                sequence_id += (end - begin) as u64;
+            }
             begin = end;
         }
-        let messages = (0..count).map(|index| (at(index).send_tag, at(index).payload.len() as u32));
-        let added = connection.add(*producer, &mut build.frames, &build.entries, messages);
-        if added {
-            *next_sequence = sequence_id;
-        }
-        added
+        sequence_id
     }
-}
 
-impl Build {
-    /// Appends one entry: a message of its own, or a batch.
+    /// Fails the messages that were too large.
+    fn refuse<'a>(&self, limit: usize, recorder: &AckRecorder, at: &impl Fn(usize) -> &'a Outgoing<'a>) {
+        if self.too_large.is_empty() {
+            return;
+        }
+        let mut acks = recorder.batch();
+        for (index, size) in &self.too_large {
+            acks.failed(at(*index).send_tag, FailureClass::TooLarge, || {
+                format!(
+                    "a message makes {size} bytes with its metadata, but the broker takes {limit} (`maxMessageSize`)"
+                )
+            });
+        }
+    }
+
+    /// Appends one entry, a message of its own or a batch, and returns it with the bytes of its metadata and payload.
     fn put_entry<'a>(
         &mut self,
-        producer_id: u64,
-        manner: &Manner,
-        mut heading: Heading<'_>,
+        lane: &Lane<'_>,
+        sequence_id: u64,
         count: usize,
         at: impl Fn(usize) -> &'a Outgoing<'a>,
-    ) {
-        let Build { compressor, plain, frames, entries } = self;
-        let sequence_id = heading.sequence_id;
-        let command = ToBroker {
-            kind: Kind::Send.into(),
-            send: Some(proto::Send {
-                producer_id,
-                sequence_id,
-                num_messages: (count > 1).then_some(count as i32),
-                highest_sequence_id: (count > 1).then(|| sequence_id + count as u64 - 1),
-            }),
-            ..ToBroker::default()
-        };
+    ) -> (usize, Entry) {
+        let Build { compressor, plain, frames, .. } = self;
+        let &Lane { producer, producer_name, manner, publish_time_ms, .. } = lane;
+        let mut heading = Heading { producer_name, sequence_id, publish_time_ms, uncompressed_size: None };
         let put_payload = |out: &mut Vec<u8>| {
             if count == 1 {
                 out.extend_from_slice(at(0).payload);
@@ -219,27 +261,50 @@ impl Build {
             put_payload(plain);
             heading.uncompressed_size = Some(plain.len());
         }
-        put_message(
+        let (before, mut compressed) = (frames.len(), 0);
+        let size = put_message(
             frames,
-            &command,
+            &send(producer, sequence_id, count),
             |out| match count {
                 1 => put_one(out, manner, heading, at(0)),
                 _ => put_batch(out, manner, heading, count, at(0).key),
             },
             |out| match heading.uncompressed_size {
                 None => put_payload(out),
-                Some(_) => compressor.compress(plain, out),
+                Some(_) => {
+                    let begin = out.len();
+                    compressor.compress(plain, out);
+                    compressed = out.len() - begin;
+                }
             },
         );
-        entries.push((sequence_id, count as u32));
+        let sent_bytes = frames.len() - before;
+        let entry = Entry {
+            sequence_id,
+            messages: count as u32,
+            payload_bytes: (0..count).map(|index| at(index).payload.len()).sum(),
+            body_bytes: sent_bytes - compressed + heading.uncompressed_size.unwrap_or(0),
+            sent_bytes,
+        };
+        (size, entry)
     }
+}
+
+fn send(producer_id: ProducerId, sequence_id: u64, count: usize) -> ToBroker {
+    let send = proto::Send {
+        producer_id,
+        sequence_id,
+        num_messages: (count > 1).then_some(count as i32),
+        highest_sequence_id: (count > 1).then(|| sequence_id + count as u64 - 1),
+    };
+    ToBroker { kind: Kind::Send.into(), send: Some(send), ..ToBroker::default() }
 }
 
 async fn open(shared: &Client, topic: &str, index: usize, topic_epoch: Option<u64>) -> Result<Open, RequestError> {
     let connection = shared.pool.connection_for(topic, index).await?;
     let producer_id = connection.add_producer();
     let answer = connection
-        .request(shared.pool.timeout(), |request_id| {
+        .request_queued(shared.pool.timeout(), shared.options.exclusive_timeout, |request_id| {
             let producer = proto::Producer {
                 topic: topic.to_owned(),
                 producer_id,

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -12,6 +11,8 @@ use super::codec::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
 use super::connect::{Greeting, SocketSettings};
 use super::connection::{Connection, Outcomes};
 use super::error::RequestError;
+use super::traffic::Traffic;
+use crate::broker::FailureClass;
 use crate::measure::AckRecorder;
 
 /// A connection that failed less than this ago is not tried again: all who wait for it get the same error.
@@ -35,6 +36,7 @@ pub struct Pool {
     addresses: Vec<String>,
     /// One for each of the scenario's connections: a connection that replaces a broken one continues its recorder.
     outcomes: Vec<Outcomes>,
+    traffic: Arc<Traffic>,
     slots: Mutex<Slots>,
 }
 
@@ -50,10 +52,10 @@ struct Slot {
 
 impl Pool {
     pub fn new(settings: SocketSettings, addresses: Vec<String>, recorders: Vec<AckRecorder>) -> Self {
-        let unmatched = Arc::<AtomicU64>::default();
-        let outcomes = |recorder| Outcomes { recorder: Arc::new(recorder), unmatched: unmatched.clone() };
+        let traffic = Arc::<Traffic>::default();
+        let outcomes = |recorder| Outcomes { recorder: Arc::new(recorder), traffic: traffic.clone() };
         let outcomes = recorders.into_iter().map(outcomes).collect();
-        Pool { settings, addresses, outcomes, slots: Mutex::default() }
+        Pool { settings, addresses, outcomes, traffic, slots: Mutex::default() }
     }
 
     /// How long the broker may take to respond.
@@ -61,10 +63,9 @@ impl Pool {
         self.settings.timeout
     }
 
-    /// How many answers to messages that awaited none came since the last call.
-    pub fn unmatched_answers(&self) -> u64 {
-        let count = |outcomes: &Outcomes| outcomes.unmatched.swap(0, Ordering::Relaxed);
-        self.outcomes.first().map_or(0, count)
+    /// What all connections have sent.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// Opens connection number `index` to the first of the scenario's addresses that responds, and returns its greeting.
@@ -84,12 +85,16 @@ impl Pool {
         let mut authoritative = false;
         for _ in 0..MOST_REDIRECTS {
             let answer = self.look_up(&via, topic, authoritative).await?;
-            let refusal =
-                || RequestError::refused(answer.error.unwrap_or(0), answer.message.as_deref().unwrap_or_default());
             if answer.response() == LookupType::Failed {
-                return Err(refusal());
+                let words = answer.message.as_deref().unwrap_or_default();
+                return Err(RequestError::refused(answer.error.unwrap_or(0), words));
             }
-            let target = self.target_of(&entrance, &answer).ok_or_else(refusal)?;
+            let broker = service_address(topic, &answer, self.settings.tls.is_some())?;
+            let target = if answer.proxy_through_service_url() {
+                TopicConnection { address: entrance.clone(), proxy_to: Some(broker) }
+            } else {
+                TopicConnection { address: broker, proxy_to: None }
+            };
             via = self.get(&target, index).await?;
             if answer.response() == LookupType::Connect {
                 return Ok(via);
@@ -158,18 +163,54 @@ impl Pool {
             .ok_or_else(|| RequestError::lost("the broker sent an unexpected response to a lookup"))?;
         Ok(*answer)
     }
+}
 
-    /// The broker that a lookup's response names.
-    fn target_of(&self, entrance: &str, answer: &LookupResponse) -> Option<TopicConnection> {
-        let url = match &self.settings.tls {
-            Some(_) => answer.broker_service_url_tls.as_ref(),
-            None => answer.broker_service_url.as_ref(),
+/// `host:port` of the broker that a lookup's response names.
+///
+/// # Errors
+/// When the broker states none for connections with TLS, or without: another lookup would give the same.
+fn service_address(topic: &str, answer: &LookupResponse, tls: bool) -> Result<String, RequestError> {
+    let address = |url: &Option<String>| {
+        let (_, rest) = url.as_ref()?.split_once("://")?;
+        Some(rest.trim_end_matches('/').to_owned()).filter(|address| !address.is_empty())
+    };
+    let (encrypted, plain) = (address(&answer.broker_service_url_tls), address(&answer.broker_service_url));
+    let (wanted, other) = if tls { (encrypted, plain) } else { (plain, encrypted) };
+    let advice = match (tls, &other) {
+        (true, Some(_)) => "no address for TLS: set `brokerServicePortTls` there, or leave out `broker.security.tls`",
+        (false, Some(_)) => "an address for TLS only: set `broker.security.tls`",
+        (_, None) => "no address",
+    };
+    wanted.ok_or_else(|| RequestError {
+        class: FailureClass::Refused,
+        message: format!("the broker that serves {topic} states {advice}"),
+        lasting: true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_without_an_address_for_tls_is_named_as_such() {
+        let plain = Some("pulsar://one:6650".to_owned());
+        let encrypted = Some("pulsar+ssl://one:6651/".to_owned());
+        let found = |broker_service_url: &Option<String>, broker_service_url_tls: &Option<String>, tls| {
+            let (broker_service_url, broker_service_url_tls) =
+                (broker_service_url.clone(), broker_service_url_tls.clone());
+            let answer = LookupResponse { broker_service_url, broker_service_url_tls, ..LookupResponse::default() };
+            service_address("orders", &answer, tls).map_err(|failure| (failure.message, failure.lasting))
         };
-        let broker = url?.split_once("://").map(|(_, rest)| rest.trim_end_matches('/').to_owned())?;
-        Some(if answer.proxy_through_service_url() {
-            TopicConnection { address: entrance.to_owned(), proxy_to: Some(broker) }
-        } else {
-            TopicConnection { address: broker, proxy_to: None }
-        })
+        assert_eq!(found(&plain, &encrypted, false), Ok("one:6650".to_owned()));
+        assert_eq!(found(&plain, &encrypted, true), Ok("one:6651".to_owned()));
+        for (plain, encrypted, tls, words) in [
+            (&plain, &None, true, &["orders", "no address for TLS", "brokerServicePortTls"][..]),
+            (&None, &encrypted, false, &["orders", "for TLS only", "broker.security.tls"]),
+            (&None, &None, true, &["orders", "no address"]),
+        ] {
+            let (message, lasting) = found(plain, encrypted, tls).unwrap_err();
+            assert!(lasting && words.iter().all(|word| message.contains(word)), "{message}");
+        }
     }
 }

@@ -7,12 +7,21 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::error::RequestError;
+use super::lingering::LingeringProducer;
 use super::partition_producer::{Client, PartitionProducer};
 use super::routing::partition;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 
+/// What the engine sends to one topic with.
+pub enum PulsarProducer {
+    /// What is submitted together goes out at once.
+    AtOnce(TopicProducer),
+    /// With `linger`.
+    Lingering(LingeringProducer),
+}
+
 /// A sender to one topic.
-pub struct PulsarProducer {
+pub struct TopicProducer {
     shared: Arc<Client>,
     /// One for each partition; one for a topic that has none.
     partition_producers: Vec<PartitionProducer>,
@@ -30,12 +39,12 @@ struct Group {
     refused: Option<SubmitError>,
 }
 
-impl PulsarProducer {
+impl TopicProducer {
     /// `producer_index` is the producer's number among all of the trial.
     pub(super) fn new(shared: Arc<Client>, partition_producers: Vec<PartitionProducer>, producer_index: usize) -> Self {
         // Producers begin at different partitions, so that these fill evenly.
         let turn = producer_index % partition_producers.len();
-        PulsarProducer { shared, partition_producers, turn, groups: Vec::new() }
+        TopicProducer { shared, partition_producers, turn, groups: Vec::new() }
     }
 
     /// Why all partition producers are closed for good, if they are.
@@ -118,17 +127,26 @@ impl PulsarProducer {
 
 impl Producer for PulsarProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
+        match self {
+            PulsarProducer::AtOnce(producer) => producer.submit(batch).await,
+            PulsarProducer::Lingering(producer) => producer.submit(batch).await,
+        }
+    }
+
+    fn fatal_error(&self) -> Option<String> {
+        match self {
+            PulsarProducer::AtOnce(producer) => producer.fatal_error(),
+            PulsarProducer::Lingering(producer) => producer.fatal_error(),
+        }
+    }
+}
+
+impl Producer for TopicProducer {
+    async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         let Some(first) = batch.first() else { return Ok(0) };
         if let Some(failure) = self.failure() {
             return Err(failure.submitting());
         }
-        let largest = self.partition_producers[self.turn].max_message();
-        let fitting = batch.iter().take_while(|outgoing| outgoing.payload.len() <= largest).count();
-        if fitting == 0 {
-            let message = format!("a message of {} bytes, but the broker takes {largest}", first.payload.len());
-            return Err(SubmitError { class: FailureClass::TooLarge, message });
-        }
-        let batch = &batch[..fitting];
         let keys_matter = self.partition_producers.len() > 1 || self.shared.options.batch_by_key;
         if batch.len() > 1 && keys_matter && batch.iter().any(|outgoing| outgoing.key.is_some()) {
             self.submit_by_key(batch).await

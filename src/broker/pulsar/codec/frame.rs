@@ -73,13 +73,15 @@ pub fn put_command(out: &mut Vec<u8>, command: &ToBroker) {
     encode(command, out);
 }
 
-/// Appends a command and the message that belongs to it: `metadata` and `payload` append theirs.
+/// Appends a command and the message that belongs to it: `metadata` and `payload` append theirs. Returns the bytes of both, which
+/// a broker's `maxMessageSize` limits (`OpSendMsg.getMessageHeaderAndPayloadSize` of the Java client's `ProducerImpl`, which leaves
+/// out the checksum and the metadata's size; the broker's frames may be 10 KiB larger: `Commands.MESSAGE_SIZE_FRAME_PADDING`).
 pub fn put_message(
     out: &mut Vec<u8>,
     command: &ToBroker,
     metadata: impl FnOnce(&mut Vec<u8>),
     payload: impl FnOnce(&mut Vec<u8>),
-) {
+) -> usize {
     let begin = out.len();
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&(command.encoded_len() as u32).to_be_bytes());
@@ -93,6 +95,7 @@ pub fn put_message(
     out[checksum..checksum + 4].copy_from_slice(&sum.to_be_bytes());
     let total = out.len() - begin - 4;
     out[begin..begin + 4].copy_from_slice(&(total as u32).to_be_bytes());
+    out.len() - checksum - 8
 }
 
 /// Appends what `content` appends, with its size before it.

@@ -64,6 +64,13 @@ pub struct FromBroker {
     pub lookup_response: Option<Box<LookupResponse>>,
 }
 
+impl FromBroker {
+    /// Whether it says that a producer must wait until others give up their exclusive access. Another response follows.
+    pub fn is_queued(&self) -> bool {
+        self.producer_success.as_ref().is_some_and(|success| success.producer_ready == Some(false))
+    }
+}
+
 /// `BaseCommand.Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]

@@ -12,11 +12,10 @@ mod state;
 mod writing;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, futures::Notified, oneshot};
+use tokio::sync::{Notify, futures::Notified, mpsc};
 use tokio::time::timeout;
 
 pub use self::state::{ConsumerId, DeliveryQueue, Entry, ProducerId, Readiness};
@@ -25,6 +24,7 @@ use super::codec::frame::put_command;
 use super::codec::proto::{FromBroker, ToBroker};
 use super::connect::{self, Greeting, SocketSettings};
 use super::error::RequestError;
+use super::traffic::Traffic;
 use crate::measure::AckRecorder;
 
 /// With more unwritten bytes than this, producers wait: enough for 2048 messages of 2 KiB, so that even
@@ -35,8 +35,7 @@ const WRITE_BUFFER_BYTES: usize = 4 << 20;
 #[derive(Clone)]
 pub struct Outcomes {
     pub recorder: Arc<AckRecorder>,
-    /// Counts answers to messages that await none any more.
-    pub unmatched: Arc<AtomicU64>,
+    pub traffic: Arc<Traffic>,
 }
 
 /// A connection and its tasks, which end with it.
@@ -103,18 +102,34 @@ impl Connection {
         within: Duration,
         build: impl FnOnce(u64) -> ToBroker,
     ) -> Result<FromBroker, RequestError> {
-        let (answer, answered) = oneshot::channel();
+        self.request_queued(within, within, build).await
+    }
+
+    /// As [`Connection::request`], where the broker may respond first that a producer must wait for exclusive access. Its turn may
+    /// then take until `queued`.
+    ///
+    /// # Errors
+    /// Also when its turn did not come in time.
+    pub async fn request_queued(
+        &self,
+        within: Duration,
+        queued: Duration,
+        build: impl FnOnce(u64) -> ToBroker,
+    ) -> Result<FromBroker, RequestError> {
+        let (answer, mut answers) = mpsc::unbounded_channel();
         let request = self.tell(|state| {
             let request = state.next_request();
             state.requests.insert(request, answer);
             put_command(&mut state.write_buffer, &build(request));
             request
         })?;
-        let Ok(answered) = timeout(within, answered).await else {
-            self.shared.lock().requests.remove(&request);
-            return Err(RequestError::late(format!("the broker did not respond within {within:?}")));
+        let answer = match await_answer(&mut answers, within, queued).await {
+            Ok(answer) => answer.ok_or_else(|| self.failure())?,
+            Err(late) => {
+                self.shared.lock().requests.remove(&request);
+                return Err(late);
+            }
         };
-        let answer = answered.map_err(|_| self.failure())?;
         match &answer.error {
             Some(error) => Err(RequestError::refused(error.error, &error.message)),
             None => Ok(answer),
@@ -182,6 +197,9 @@ impl Connection {
         let idle = state.write_buffer.is_empty();
         let added = state.add(producer, frames, entries, messages);
         drop(state);
+        if added {
+            self.shared.outcomes.traffic.count_sent(entries.len());
+        }
         if idle && added {
             self.shared.outgoing.notify_one();
         }
@@ -203,6 +221,25 @@ impl Connection {
         self.shared.outgoing.notify_one();
         Ok(told)
     }
+}
+
+/// Waits for the response to a request; `None`: the connection broke. A first response that the producer must wait for its turn is
+/// no end: the wait for that has a time of its own, `queued`.
+async fn await_answer(
+    answers: &mut mpsc::UnboundedReceiver<FromBroker>,
+    within: Duration,
+    queued: Duration,
+) -> Result<Option<FromBroker>, RequestError> {
+    let late = |_| RequestError::late(format!("the broker did not respond within {within:?}"));
+    let first = timeout(within, answers.recv()).await.map_err(late)?;
+    if !first.as_ref().is_some_and(FromBroker::is_queued) {
+        return Ok(first);
+    }
+    timeout(queued, answers.recv()).await.map_err(|_| {
+        RequestError::late(format!(
+            "another producer has had exclusive access for {queued:?} (`broker.pulsar.exclusive_timeout`)"
+        ))
+    })
 }
 
 impl Drop for Connection {
@@ -246,10 +283,5 @@ impl Shared {
         for (send_tag, _) in messages {
             acks.failed(send_tag, failure.class, || failure.message.clone());
         }
-    }
-
-    /// Counts answers that match no message.
-    fn count_unmatched(&self, answers: u64) {
-        self.outcomes.unmatched.fetch_add(answers, Ordering::Relaxed);
     }
 }

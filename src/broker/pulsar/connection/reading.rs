@@ -1,18 +1,19 @@
 //! The reading task: settles receipts in bulk, queues deliveries, and obeys the broker's commands.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::Shared;
-use super::state::{DeliveryQueue, State, Unanswered};
+use super::state::{DeliveryQueue, Entry, State, Unanswered};
 use crate::broker::pulsar::codec::frame::{Frame, FrameError, put_command};
 use crate::broker::pulsar::codec::proto::{FromBroker, Kind, Nothing, ToBroker};
 use crate::broker::pulsar::connect::auth_response;
 use crate::broker::pulsar::error::RequestError;
+use crate::broker::pulsar::token::Token;
 
 /// Bytes asked for at a time.
 const READ: usize = 256 << 10;
@@ -21,13 +22,15 @@ pub struct Reader {
     pub shared: Arc<Shared>,
     pub keep_alive: Duration,
     pub max_message: usize,
-    pub token: Option<Arc<str>>,
+    pub token: Option<Arc<Token>>,
 }
 
 /// What a bunch of frames came to, recorded once they are all read and the state is free again.
 #[derive(Default)]
 struct Findings {
     acknowledged: Vec<Unanswered>,
+    /// The entries that held them, and when they were handed over.
+    taken: Vec<(Entry, Instant)>,
     failed: Vec<(Unanswered, RequestError)>,
     /// Inboxes to be announced.
     delivered: Vec<Arc<DeliveryQueue>>,
@@ -58,7 +61,7 @@ impl Reader {
     async fn read_more(&self, reader: &mut (impl AsyncRead + Unpin), received: &mut Vec<u8>) -> Result<(), String> {
         let mut asked = false;
         loop {
-            match timeout_at(Instant::now() + self.keep_alive, reader.read_buf(received)).await {
+            match timeout_at((Instant::now() + self.keep_alive).into(), reader.read_buf(received)).await {
                 Ok(Ok(0)) => return Err("the broker closed the connection".to_owned()),
                 Ok(Ok(_)) => return Ok(()),
                 Ok(Err(error)) => return Err(format!("the connection broke: {error}")),
@@ -91,8 +94,10 @@ impl Reader {
         match (kind, &command) {
             (Kind::SendReceipt, FromBroker { send_receipt: Some(receipt), .. }) => {
                 let acknowledged = &mut findings.acknowledged;
-                let matched = state.answer(receipt.producer_id, receipt.sequence_id, acknowledged);
-                findings.unmatched += u64::from(!matched);
+                match state.answer(receipt.producer_id, receipt.sequence_id, acknowledged) {
+                    Some(entry) => findings.taken.push(entry),
+                    None => findings.unmatched += 1,
+                }
             }
             (Kind::Message, FromBroker { message: Some(message), .. }) => {
                 if let Some(delivery_queue) = state.consumers.get(&message.consumer_id) {
@@ -105,7 +110,7 @@ impl Reader {
             (Kind::SendError, FromBroker { send_error: Some(error), .. }) => {
                 let mut refused = Vec::new();
                 let matched = state.answer(error.producer_id, error.sequence_id, &mut refused);
-                findings.unmatched += u64::from(!matched);
+                findings.unmatched += u64::from(matched.is_none());
                 let failure = RequestError::refused(error.error, &error.message);
                 findings.failed.extend(refused.into_iter().map(|message| (message, failure.clone())));
             }
@@ -121,7 +126,7 @@ impl Reader {
             (Kind::Ping, _) => self.reply(state, &signal(Kind::Pong)),
             (Kind::AuthChallenge, _) => {
                 if let Some(token) = &self.token {
-                    self.reply(state, &auth_response(token));
+                    self.reply(state, &auth_response(&token.current()));
                 }
             }
             _ => answer_request(state, command),
@@ -144,24 +149,27 @@ impl Reader {
                 acks.failed(send_tag, failure.class, || failure.message);
             }
         }
-        self.shared.count_unmatched(std::mem::take(&mut findings.unmatched));
+        let traffic = &self.shared.outcomes.traffic;
+        if !findings.taken.is_empty() {
+            traffic.count_taken(findings.taken.drain(..));
+        }
+        traffic.count_unmatched(std::mem::take(&mut findings.unmatched));
         findings.delivered.drain(..).for_each(|delivery_queue| delivery_queue.announce());
     }
 }
 
 /// Returns a response to its request.
 fn answer_request(state: &mut State, answer: FromBroker) {
-    // A producer that waits for exclusive access gets a second response when it has it.
-    if answer.producer_success.as_ref().is_some_and(|success| success.producer_ready == Some(false)) {
-        return;
-    }
     let request = None
         .or(answer.success.as_ref().map(|success| success.request_id))
         .or(answer.error.as_ref().map(|error| error.request_id))
         .or(answer.producer_success.as_ref().map(|success| success.request_id))
         .or(answer.lookup_response.as_ref().map(|response| response.request_id));
-    if let Some(waiting) = request.and_then(|request| state.requests.remove(&request)) {
-        // The request may have been cancelled.
+    let Some(request) = request else { return };
+    // The request may have been cancelled. A producer that waits for exclusive access gets a second response when it has it.
+    if answer.is_queued() {
+        let _ = state.requests.get(&request).map(|waiting| waiting.send(answer));
+    } else if let Some(waiting) = state.requests.remove(&request) {
         let _ = waiting.send(answer);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc};
 
 use super::WRITE_BUFFER_BYTES;
 use crate::broker::pulsar::codec::proto::FromBroker;
@@ -39,7 +39,7 @@ pub struct State {
     pub write_buffer: Vec<u8>,
     /// Set once, when the connection breaks.
     pub lost: Option<RequestError>,
-    pub requests: HashMap<u64, oneshot::Sender<FromBroker>>,
+    pub requests: HashMap<u64, mpsc::UnboundedSender<FromBroker>>,
     next_request: u64,
     /// By their numbers, which count up; `None` for those that are gone.
     producers: Vec<Option<Sent>>,
@@ -47,8 +47,18 @@ pub struct State {
     next_consumer: ConsumerId,
 }
 
-/// An entry that was sent: the sequence id of its first message, and how many messages it holds.
-pub type Entry = (u64, u32);
+/// An entry that was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Entry {
+    /// Of its first message.
+    pub sequence_id: u64,
+    pub messages: u32,
+    /// Of its messages.
+    pub payload_bytes: usize,
+    /// As it would be without compression, and as it is.
+    pub body_bytes: usize,
+    pub sent_bytes: usize,
+}
 
 /// A producer's messages without a receipt, oldest first.
 #[derive(Default)]
@@ -63,10 +73,10 @@ struct Sent {
 impl Sent {
     /// Removes the oldest entries for which `is_due` holds, and appends their messages to `due`.
     fn expire(&mut self, due: &mut Vec<Unanswered>, is_due: impl Fn(Instant) -> bool) {
-        while let Some(((_, count), sent)) = self.entries.front()
+        while let Some((entry, sent)) = self.entries.front()
             && is_due(*sent)
         {
-            due.extend(self.messages.drain(..*count as usize));
+            due.extend(self.messages.drain(..entry.messages as usize));
             self.entries.pop_front();
         }
     }
@@ -132,19 +142,24 @@ impl State {
     }
 
     /// The broker has answered the entry that holds the message `sequence_id`: a receipt names the first message of a batch, a
-    /// refusal the last one. The entry's messages are appended to `answered`. False: no such entry awaits an answer.
-    pub fn answer(&mut self, producer: ProducerId, sequence_id: u64, answered: &mut Vec<Unanswered>) -> bool {
-        let Some(Some(sent)) = self.producers.get_mut(producer as usize) else { return false };
+    /// refusal the last one. The entry's messages are appended to `answered`. Returns the entry and when it was handed over, if such
+    /// an entry awaits an answer.
+    pub fn answer(
+        &mut self,
+        producer: ProducerId,
+        sequence_id: u64,
+        answered: &mut Vec<Unanswered>,
+    ) -> Option<(Entry, Instant)> {
+        let sent = self.producers.get_mut(producer as usize)?.as_mut()?;
         // Receipts arrive in order; only a refusal may be earlier.
-        let holds = |((first, count), _): &(Entry, Instant)| {
-            sequence_id.checked_sub(*first).is_some_and(|index| index < u64::from(*count))
+        let holds = |(entry, _): &(Entry, Instant)| {
+            sequence_id.checked_sub(entry.sequence_id).is_some_and(|index| index < u64::from(entry.messages))
         };
-        let Some(index) = sent.entries.iter().position(holds) else { return false };
-        let before: usize = sent.entries.range(..index).map(|((_, count), _)| *count as usize).sum();
-        if let Some(((_, count), _)) = sent.entries.remove(index) {
-            answered.extend(sent.messages.drain(before..before + count as usize));
-        }
-        true
+        let index = sent.entries.iter().position(holds)?;
+        let before: usize = sent.entries.range(..index).map(|(entry, _)| entry.messages as usize).sum();
+        let (entry, at) = sent.entries.remove(index)?;
+        answered.extend(sent.messages.drain(before..before + entry.messages as usize));
+        Some((entry, at))
     }
 
     /// The broker has closed a producer. Receipts of what it had read before may still follow.
@@ -252,7 +267,7 @@ mod tests {
     }
 
     fn send(state: &mut State, producer: ProducerId, sequence_id: u64, slots: std::ops::Range<usize>) {
-        let entry = (sequence_id, slots.len() as u32);
+        let entry = Entry { sequence_id, messages: slots.len() as u32, ..Entry::default() };
         assert!(state.add(producer, &mut vec![0], &[entry], slots.map(send_tag)));
     }
 
@@ -264,12 +279,12 @@ mod tests {
         send(&mut state, first, 3, 3..4);
         send(&mut state, second, 0, 4..5);
         let mut answered = Vec::new();
-        assert!(state.answer(first, 3, &mut answered));
+        assert!(state.answer(first, 3, &mut answered).is_some());
         assert_eq!(answered, [send_tag(3)]);
-        assert!(!state.answer(first, 3, &mut answered), "it was answered before");
-        assert!(!state.answer(9, 3, &mut answered), "there is no such producer");
+        assert!(state.answer(first, 3, &mut answered).is_none(), "it was answered before");
+        assert!(state.answer(9, 3, &mut answered).is_none(), "there is no such producer");
         assert_eq!(answered.len(), 1);
-        assert!(state.answer(first, 0, &mut answered));
+        assert!(state.answer(first, 0, &mut answered).is_some());
         assert_eq!(answered[1..], [send_tag(0), send_tag(1), send_tag(2)]);
         assert_eq!(state.lose(RequestError::lost("gone")), [send_tag(4)]);
         assert_eq!(state.readiness(first), Readiness::Closed);
@@ -292,9 +307,12 @@ mod tests {
             send(&mut state, producer, 4, 0..1);
             send(&mut state, producer, 5, 1..4);
             let mut answered = Vec::new();
-            assert!(state.answer(producer, sequence_id, &mut answered));
+            assert!(state.answer(producer, sequence_id, &mut answered).is_some());
             assert_eq!(answered, [send_tag(1), send_tag(2), send_tag(3)]);
-            assert!(!state.answer(producer, 8, &mut answered) && !state.answer(producer, 3, &mut answered));
+            assert!(
+                state.answer(producer, 8, &mut answered).is_none()
+                    && state.answer(producer, 3, &mut answered).is_none()
+            );
         }
     }
 
@@ -307,9 +325,14 @@ mod tests {
         send(&mut state, closed, 2, 4..5);
         state.close_producer(closed);
         assert_eq!(state.readiness(closed), Readiness::Closed);
-        assert!(!state.add(closed, &mut vec![0], &[(3, 1)], std::iter::once(send_tag(9))));
+        assert!(!state.add(
+            closed,
+            &mut vec![0],
+            &[Entry { sequence_id: 3, messages: 1, ..Entry::default() }],
+            std::iter::once(send_tag(9))
+        ));
         let mut answered = Vec::new();
-        assert!(state.answer(closed, 0, &mut answered), "a receipt that follows on the notice is taken");
+        assert!(state.answer(closed, 0, &mut answered).is_some(), "a receipt that follows on the notice is taken");
         let (now, timeout) = (Instant::now(), Duration::from_secs(30));
         let expired = state.expire(now, timeout);
         assert_eq!((expired.late.len(), expired.closed.len()), (0, 0));
@@ -320,7 +343,7 @@ mod tests {
         let late = add_closed(&mut state);
         assert_eq!(state.expire(now + 2 * CLOSING, timeout).closed, [late]);
         assert_eq!(state.expire(now + 2 * timeout, timeout).late, [send_tag(0), send_tag(1)]);
-        assert!(!state.answer(silent, 2, &mut answered), "too late");
+        assert!(state.answer(silent, 2, &mut answered).is_none(), "too late");
         assert_eq!(state.readiness(silent), Readiness::Ready);
     }
 

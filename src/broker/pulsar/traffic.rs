@@ -1,0 +1,67 @@
+//! What all connections have sent, and how long the broker took to answer.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::connection::Entry;
+use crate::broker::{Telemetry, Wire};
+use crate::measure::Distribution;
+
+/// Counts since the last look.
+#[derive(Default)]
+pub struct Traffic {
+    /// Entries sent.
+    requests: AtomicU64,
+    answered: Mutex<Answered>,
+    /// Answers to messages that await none any more.
+    unmatched: AtomicU64,
+}
+
+#[derive(Default)]
+struct Answered {
+    wire: Wire,
+    round_trips: Distribution,
+}
+
+impl Traffic {
+    pub fn count_sent(&self, entries: usize) {
+        self.requests.fetch_add(entries as u64, Ordering::Relaxed);
+    }
+
+    pub fn count_unmatched(&self, answers: u64) {
+        self.unmatched.fetch_add(answers, Ordering::Relaxed);
+    }
+
+    /// Counts entries that the broker has taken, each with the time at which it was handed over.
+    pub fn count_taken(&self, entries: impl Iterator<Item = (Entry, Instant)>) {
+        let now = Instant::now();
+        let mut answered = self.answered.lock();
+        let Answered { wire, round_trips } = &mut *answered;
+        for (entry, sent) in entries {
+            wire.raw_bytes += entry.payload_bytes as u64;
+            wire.body_bytes += entry.body_bytes as u64;
+            wire.sent_bytes += entry.sent_bytes as u64;
+            round_trips.record(now.saturating_duration_since(sent).as_nanos() as u64);
+        }
+    }
+
+    /// What was counted since the last call.
+    pub fn take(&self) -> Telemetry {
+        let mut answered = self.answered.lock();
+        let requests = self.requests.swap(0, Ordering::Relaxed);
+        let wire = Wire { requests, ..std::mem::take(&mut answered.wire) };
+        let round_trips = &mut answered.round_trips;
+        let at = |quantile| (!round_trips.is_empty()).then(|| round_trips.histogram().value_at_quantile(quantile));
+        let (round_trip_p50_ns, round_trip_p99_ns) = (at(0.5), at(0.99));
+        round_trips.clear();
+        Telemetry {
+            round_trip_p50_ns,
+            round_trip_p99_ns,
+            unmatched_answers: self.unmatched.swap(0, Ordering::Relaxed),
+            wire: Some(wire),
+            ..Telemetry::default()
+        }
+    }
+}
