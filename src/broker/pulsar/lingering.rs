@@ -13,6 +13,7 @@ use tokio::time::timeout_at;
 use super::partition_producer::Client;
 use super::producer::TopicProducer;
 use crate::broker::{Outgoing, Producer, SubmitError};
+use crate::limits::TRACE_HEADER_BYTES;
 use crate::measure::SendTag;
 
 /// A sender to one topic, whose messages wait for others.
@@ -51,11 +52,11 @@ struct Batch {
     payload_bytes: usize,
 }
 
-/// The lengths of a message's parts.
+/// The lengths of a message's parts, and its trace header.
 struct Copied {
     payload: usize,
     key: Option<usize>,
-    trace_header: Option<usize>,
+    trace_header: Option<[u8; TRACE_HEADER_BYTES]>,
     send_tag: SendTag,
 }
 
@@ -173,12 +174,11 @@ impl Batch {
     fn push(&mut self, message: &Outgoing<'_>) {
         self.bytes.extend_from_slice(message.payload);
         self.bytes.extend_from_slice(message.key.unwrap_or_default());
-        self.bytes.extend_from_slice(message.trace_header.unwrap_or_default());
         self.payload_bytes += message.payload.len();
         self.messages.push(Copied {
             payload: message.payload.len(),
             key: message.key.map(<[u8]>::len),
-            trace_header: message.trace_header.map(<[u8]>::len),
+            trace_header: message.trace_header.copied(),
             send_tag: message.send_tag,
         });
     }
@@ -190,13 +190,17 @@ impl Batch {
             rest = behind;
             part
         };
-        let message = |copied: &Copied| Outgoing {
-            payload: next(copied.payload),
-            key: copied.key.map(&mut next),
-            trace_header: copied.trace_header.map(&mut next),
-            send_tag: copied.send_tag,
-        };
-        self.messages.iter().map(message).collect()
+        let mut messages = Vec::with_capacity(self.messages.len());
+        for copied in &self.messages {
+            messages.push(Outgoing {
+                payload: next(copied.payload),
+                key: copied.key.map(&mut next),
+                trace_header: copied.trace_header.as_ref(),
+                attributes: None,
+                send_tag: copied.send_tag,
+            });
+        }
+        messages
     }
 
     fn clear(&mut self) {
@@ -210,13 +214,16 @@ impl Batch {
 mod tests {
     use super::*;
 
+    const TRACE: [u8; TRACE_HEADER_BYTES] = [7; TRACE_HEADER_BYTES];
+
     fn queue(linger: Duration) -> Queue {
         let (changed, taken) = (Notify::new(), Notify::new());
         Queue { waiting: Mutex::default(), changed, taken, linger, most_messages: 3, most_bytes: 100 }
     }
 
     fn message<'a>(payload: &'a [u8], key: Option<&'a [u8]>) -> Outgoing<'a> {
-        Outgoing { payload, key, trace_header: key.map(|_| &b"trace"[..]), send_tag: SendTag::new(0, 0, 0, 0, true) }
+        let trace_header = key.map(|_| &TRACE);
+        Outgoing { payload, key, trace_header, attributes: None, send_tag: SendTag::new(0, 0, 0, 0, true) }
     }
 
     #[tokio::test]
@@ -229,10 +236,7 @@ mod tests {
         queue.take(&mut batch).await;
         let parts: Vec<_> =
             batch.messages().iter().map(|message| (message.payload, message.key, message.trace_header)).collect();
-        assert_eq!(
-            parts,
-            [(&b"one"[..], None, None), (b"", Some(&b"key"[..]), Some(&b"trace"[..])), (b"three", None, None)]
-        );
+        assert_eq!(parts, [(&b"one"[..], None, None), (b"", Some(&b"key"[..]), Some(&TRACE)), (b"three", None, None)]);
         assert_eq!(queue.add(&[message(&[0; 150], None), message(b"x", None)]).unwrap(), 1, "full by its bytes");
     }
 
