@@ -197,8 +197,6 @@ pub struct Setup {
     pub topic_config: Vec<(String, String)>,
     /// Producers of the trial.
     pub producers: usize,
-    /// Most messages that all producers together may have in flight.
-    pub in_flight: usize,
     /// How long to wait for an answer while connecting, preparing and closing.
     pub timeout: Duration,
 }

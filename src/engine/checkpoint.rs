@@ -64,7 +64,6 @@ impl<'a> Checkpoints<'a> {
             end: End::Running,
             started_at: trial.started_at,
             topics: trial.topics.clone(),
-            open_loop: trial.is_open_loop(),
             ledger: Ledger::so_far(attempted, &totals.outcomes),
             sent,
             times: Times {

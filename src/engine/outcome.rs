@@ -42,7 +42,6 @@ pub struct Outcome {
     pub started_at: SystemTime,
     /// As the scenario describes them, or as they were found.
     pub topics: Vec<Topic>,
-    pub open_loop: bool,
     pub ledger: Ledger,
     pub totals: Totals,
     pub times: Times,

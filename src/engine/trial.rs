@@ -103,7 +103,6 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         end,
         started_at: context.started_at,
         topics: context.topics.clone(),
-        open_loop: context.is_open_loop(),
         ledger: Ledger::settle(&loaded.sent, &received.totals.outcomes, &context.acks),
         sent: loaded.sent,
         times: Times {

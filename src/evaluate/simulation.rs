@@ -230,7 +230,6 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         end: End::Completed,
         started_at: SystemTime::UNIX_EPOCH,
         topics: Vec::new(),
-        open_loop: true,
         ledger: Ledger::settle(&sent, &totals.outcomes, &acks),
         totals,
         times: Times {

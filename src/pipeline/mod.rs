@@ -79,7 +79,6 @@ pub struct Pipeline {
     orders: watch::Sender<Order>,
     row_counts_before: Vec<Result<RowCount, String>>,
     usage: ProcessUsage,
-    begin_ns: u64,
 }
 
 /// The outcome of a trial's pipeline.
@@ -87,13 +86,10 @@ pub struct Outcome {
     pub figures: Figures,
     /// Of each instance: messages received, when the last one was, and its latest.
     pub instances: Vec<(u64, u64, Latest)>,
-    pub columns: Vec<String>,
     /// The row counts of each sink's database, before and after.
     pub row_counts: Vec<(Result<RowCount, String>, Result<RowCount, String>)>,
     /// Of this process while the pipeline worked.
     pub usage: ProcessUsage,
-    /// When it began, in nanoseconds since the trial's epoch.
-    pub begin_ns: u64,
     /// Messages it was behind at the end.
     pub consumer_lag: Option<u64>,
     /// When the load ended: messages that had been acknowledged, and those that were done.
@@ -131,7 +127,6 @@ impl Pipeline {
             orders: watch::Sender::new(Order::Work),
             row_counts_before: Vec::new(),
             usage: ProcessUsage::now(),
-            begin_ns: 0,
         };
         pipeline.row_counts_before = pipeline.row_counts().await;
         Ok(pipeline)
@@ -140,7 +135,6 @@ impl Pipeline {
     /// The clock of rates and of CPU time starts.
     pub fn start(&mut self) {
         self.usage = ProcessUsage::now();
-        self.begin_ns = self.shared.clock.now_ns();
     }
 
     /// The work of one instance, until [`Pipeline::finish`]; returns the errors of receiving.
@@ -258,10 +252,8 @@ impl Pipeline {
         Outcome {
             figures,
             instances,
-            columns: self.shared.columns.clone(),
             row_counts: self.row_counts_before.iter().cloned().zip(after).collect(),
             usage,
-            begin_ns: self.begin_ns,
             consumer_lag,
             at_load_end,
         }
