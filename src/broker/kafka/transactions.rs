@@ -1,0 +1,414 @@
+//! One producing client's transactions: a thread ends each and begins the next, because librdkafka's calls wait for the broker.
+//!
+//! A message that the broker has written is acknowledged once its transaction is committed, since no consumer is owed it before.
+//! Until then its delivery report waits here. If the transaction is aborted, the message has failed.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::Notify;
+
+use super::native::{Client, Handed, Remedy, TransactionError, class_of};
+use super::transaction_options::TransactionOptions;
+use crate::measure::{AckRecorder, FailureClass, SendTag};
+
+/// How long the thread waits for delivery reports before it checks whether to end.
+const FLUSH: Duration = Duration::from_millis(500);
+
+/// How long closing waits for a transaction that is being ended.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// Messages that the broker has written and whose transaction has not ended, each with its payload's size.
+#[derive(Default)]
+pub struct Written(pub Mutex<Vec<(SendTag, usize)>>);
+
+/// The transactions of a client with one producer.
+pub struct Transactions {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    client: Arc<Client>,
+    recorder: Arc<AckRecorder>,
+    written: Arc<Written>,
+    options: TransactionOptions,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Wakes the producer when a transaction has begun.
+    begun: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    stage: Stage,
+    /// Messages of the open transaction.
+    messages: usize,
+    /// When the open transaction is ended, if it has a message.
+    due: Option<Instant>,
+    /// Why no transaction can be begun any more.
+    failure: Option<String>,
+    closing: bool,
+    thread_ended: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Stage {
+    #[default]
+    Open,
+    /// The thread is to end it, or does so.
+    Ending,
+    /// It ended, and no other begins.
+    Over,
+}
+
+/// How a transaction ended.
+enum Ended {
+    Committed(Duration),
+    Aborted(FailureClass, String),
+}
+
+impl Transactions {
+    /// Begins the first transaction of `client`, whose messages' delivery reports go to `written`.
+    ///
+    /// # Errors
+    /// When it cannot begin, or the thread cannot be started.
+    pub fn start(
+        client: Arc<Client>,
+        recorder: Arc<AckRecorder>,
+        written: Arc<Written>,
+        options: TransactionOptions,
+    ) -> Result<Self, String> {
+        client.begin_transaction().map_err(|error| error.reason)?;
+        let shared = Arc::new(Shared {
+            client,
+            recorder,
+            written,
+            options,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            begun: Notify::new(),
+        });
+        let worker = shared.clone();
+        let thread = thread::Builder::new().name("brokermark-txn".into()).spawn(move || worker.run());
+        Ok(Transactions { thread: Some(thread.map_err(|error| error.to_string())?), shared })
+    }
+
+    /// Resolves when a transaction has begun after this call.
+    pub fn begun(&self) -> impl Future<Output = ()> {
+        self.shared.begun.notified()
+    }
+
+    /// Hands over messages of the open transaction: `hand_over` is told how many it may still have. `None`: it is being ended.
+    pub fn enter(&self, hand_over: impl FnOnce(usize) -> Handed) -> Option<Handed> {
+        let mut state = self.shared.state.lock();
+        let room = match state.stage {
+            Stage::Open => self.shared.options.messages - state.messages,
+            Stage::Ending => return None,
+            // The client refuses them.
+            Stage::Over => usize::MAX,
+        };
+        let handed = hand_over(room);
+        match handed {
+            Handed::Taken(taken) if state.stage == Stage::Open => {
+                state.messages += taken;
+                if state.due.is_none() {
+                    state.due = Some(Instant::now() + self.shared.options.interval);
+                    self.shared.changed.notify_one();
+                }
+                if state.messages >= self.shared.options.messages {
+                    self.end(&mut state);
+                }
+            }
+            // A message of this transaction has failed: the next one takes others.
+            Handed::Refused(_) if state.stage == Stage::Open && state.messages > 0 => {
+                self.end(&mut state);
+                return None;
+            }
+            _ => {}
+        }
+        Some(handed)
+    }
+
+    /// Ends the open transaction, which gets no more messages.
+    pub fn finish(&self) {
+        let mut state = self.shared.state.lock();
+        if state.stage == Stage::Open && state.messages > 0 {
+            self.end(&mut state);
+        }
+    }
+
+    /// Why no transaction can be begun any more, if that is so.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.state.lock().failure.clone()
+    }
+
+    fn end(&self, state: &mut State) {
+        state.stage = Stage::Ending;
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Drop for Transactions {
+    /// Aborts the open transaction. A thread that waits for a broker which does not answer ends by itself, later.
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        state.closing = true;
+        self.shared.changed.notify_all();
+        let deadline = Instant::now() + CLOSE;
+        while !state.thread_ended && !self.shared.changed.wait_until(&mut state, deadline).timed_out() {}
+        let ended = state.thread_ended;
+        drop(state);
+        if let Some(thread) = self.thread.take().filter(|_| ended) {
+            // A thread that panicked has nothing left to clean up.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        let mut number = 0;
+        while self.wait_until_due() {
+            let ended = if self.options.aborts(number) { self.abort_on_purpose() } else { self.commit() };
+            number += 1;
+            self.settle(ended);
+            self.begin_next();
+        }
+        let is_open = self.state.lock().messages > 0;
+        if is_open {
+            // The broker does it by itself when the transaction has been open for too long.
+            let _ = self.client.abort_transaction();
+        }
+        self.state.lock().thread_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether a transaction is to be ended; `false`: the client is being closed.
+    fn wait_until_due(&self) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            match (state.stage, state.due) {
+                _ if state.closing => return false,
+                (Stage::Ending, _) => return true,
+                (Stage::Open, Some(due)) if Instant::now() >= due => {
+                    state.stage = Stage::Ending;
+                    return true;
+                }
+                (Stage::Open, Some(due)) => {
+                    self.changed.wait_until(&mut state, due);
+                }
+                (Stage::Open | Stage::Over, _) => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// Waits until each message of the transaction is written or has failed. A client that is done fails them by itself.
+    fn flush(&self) {
+        while !self.client.flush(FLUSH) && !self.state.lock().closing {}
+    }
+
+    /// What is to be aborted is written before, as where a producer finds out at the end that its work is void.
+    fn abort_on_purpose(&self) -> Ended {
+        self.flush();
+        match self.patiently(Client::abort_transaction) {
+            Ok(()) => {
+                Ended::Aborted(FailureClass::Aborted, "the scenario aborts a share of the transactions".to_owned())
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn commit(&self) -> Ended {
+        self.flush();
+        let begin = Instant::now();
+        match self.patiently(Client::commit_transaction) {
+            Ok(()) => Ended::Committed(begin.elapsed()),
+            Err(error) if error.remedy == Remedy::Abort => match self.patiently(Client::abort_transaction) {
+                Ok(()) => Ended::Aborted(class_of(error.code), why_aborted(&error)),
+                Err(error) => self.fail(error),
+            },
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Makes a call again for as long as that may help.
+    fn patiently(&self, call: impl Fn(&Client) -> Result<(), TransactionError>) -> Result<(), TransactionError> {
+        loop {
+            match call(&self.client) {
+                Err(error) if error.remedy == Remedy::Again && !self.state.lock().closing => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// No other transaction can begin.
+    fn fail(&self, error: TransactionError) -> Ended {
+        self.state.lock().failure.get_or_insert_with(|| format!("a transaction could not be ended: {}", error.reason));
+        Ended::Aborted(class_of(error.code), why_aborted(&error))
+    }
+
+    /// The outcome of each message that was written.
+    fn settle(&self, ended: Ended) {
+        let written = std::mem::take(&mut *self.written.0.lock());
+        let is_measured = written.iter().any(|(send_tag, _)| send_tag.measured());
+        let mut acks = self.recorder.batch();
+        let committed = match ended {
+            Ended::Committed(took) => {
+                written.iter().for_each(|(send_tag, bytes)| acks.acknowledged(*send_tag, *bytes));
+                Some(took)
+            }
+            Ended::Aborted(class, reason) => {
+                written.iter().for_each(|(send_tag, _)| acks.failed(*send_tag, class, || reason.clone()));
+                None
+            }
+        };
+        if is_measured {
+            acks.transaction_ended(committed);
+        }
+    }
+
+    fn begin_next(&self) {
+        let begun = match self.state.lock().failure.is_some() {
+            true => Ok(()),
+            false => self.client.begin_transaction(),
+        };
+        let mut state = self.state.lock();
+        if let Err(error) = begun {
+            state.failure = Some(format!("a transaction could not be begun: {}", error.reason));
+        }
+        state.stage = if state.failure.is_some() { Stage::Over } else { Stage::Open };
+        (state.messages, state.due) = (0, None);
+        drop(state);
+        self.begun.notify_waiters();
+    }
+}
+
+fn why_aborted(error: &TransactionError) -> String {
+    format!("its transaction was aborted: {}", error.reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::bindings::rd_kafka_resp_err_t as Code;
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::DefaultProducerContext;
+    use rdkafka::types::RDKafkaApiKey;
+
+    use super::super::connection::Connection;
+    use super::super::native::{Role, TopicHandle};
+    use super::super::producer::KafkaProducer;
+    use super::*;
+    use crate::broker::{Outgoing, Producer};
+    use crate::measure::{Acks, Clock, Interval};
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    struct Bench {
+        cluster: MockCluster<'static, DefaultProducerContext>,
+        acks: Acks,
+        producer: KafkaProducer,
+    }
+
+    impl Bench {
+        fn new(options: TransactionOptions) -> Self {
+            let cluster = MockCluster::new(1).unwrap();
+            cluster.create_topic("topic", 1, 1).unwrap();
+            let addresses = cluster.bootstrap_servers();
+            let properties = [("bootstrap.servers", addresses.as_str()), ("transactional.id", "transactions")];
+            let client = Client::new(Role::Producer, properties, None).unwrap();
+            let acks = Acks::new(Clock::start(), 1, false);
+            let connection = Arc::new(Connection::start(client, acks.recorder(), true).unwrap());
+            connection.begin_transactions(options, Duration::from_secs(60)).unwrap();
+            let topic = Arc::new(TopicHandle::new(connection.client.clone(), "topic", &[]).unwrap());
+            Bench { cluster, acks, producer: KafkaProducer::new(connection, topic) }
+        }
+
+        async fn send(&mut self, messages: usize) -> usize {
+            let send_tag = SendTag::new(0, 0, 0, 0, true);
+            let message = Outgoing { payload: b"message", key: None, trace_header: None, attributes: None, send_tag };
+            let taken = self.producer.submit(&vec![message; messages]).await.unwrap();
+            self.acks.window(0).submit(taken as u64);
+            taken
+        }
+
+        async fn resolved(&self, messages: u64) {
+            assert!(self.acks.window(0).resolved_reaches(messages, self.acks.stopped()).await);
+        }
+
+        fn outcomes(&self) -> Interval {
+            let mut outcomes = Interval::default();
+            self.acks.close(&mut outcomes, &mut Interval::default());
+            outcomes
+        }
+    }
+
+    fn options(messages: usize, interval: Duration) -> TransactionOptions {
+        TransactionOptions { messages, interval, abort_share: 0.0 }
+    }
+
+    /// Committed and aborted transactions, and acknowledged and failed messages.
+    fn counts(outcomes: &Interval) -> (u64, u64, u64, u64) {
+        let found = outcomes.transactions.as_ref().unwrap();
+        (found.committed, found.aborted, outcomes.measured.acknowledged, outcomes.measured.failed)
+    }
+
+    #[tokio::test]
+    async fn a_transaction_has_so_many_messages_and_a_share_of_them_is_aborted() {
+        let mut bench = Bench::new(TransactionOptions { abort_share: 0.5, ..options(3, LONG) });
+        assert_eq!(bench.send(5).await, 3, "the rest belongs to the next one");
+        assert_eq!((bench.send(2).await, bench.send(2).await), (2, 1));
+        bench.resolved(6).await;
+        assert_eq!(bench.send(1).await, 1);
+        bench.producer.finish();
+        bench.resolved(7).await;
+        let outcomes = bench.outcomes();
+        assert_eq!(counts(&outcomes), (2, 1, 4, 3));
+        assert_eq!(outcomes.transactions.unwrap().commit.histogram().len(), 2);
+        assert!(outcomes.errors.iter().all(|(class, _)| class == FailureClass::Aborted));
+    }
+
+    #[tokio::test]
+    async fn a_transaction_that_stays_small_is_ended_by_its_interval() {
+        let mut bench = Bench::new(options(1000, Duration::from_millis(1)));
+        bench.send(2).await;
+        bench.resolved(2).await;
+        let (_, aborted, acknowledged, failed) = counts(&bench.outcomes());
+        assert_eq!((aborted, acknowledged, failed), (0, 2, 0));
+    }
+
+    /// librdkafka finds in the next one that the failed message's sequence number is missing, aborts it, too, and takes a new epoch.
+    #[tokio::test]
+    async fn a_transaction_with_a_message_that_failed_is_aborted_and_a_later_one_is_committed() {
+        let mut bench = Bench::new(options(2, LONG));
+        bench.cluster.request_errors(RDKafkaApiKey::Produce, &[Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
+        for transaction in 1..=3 {
+            bench.send(2).await;
+            bench.resolved(2 * transaction).await;
+        }
+        let outcomes = bench.outcomes();
+        let errors = &outcomes.errors;
+        assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (2, 4), "{errors:?}");
+        let classes: Vec<_> = errors.iter().map(|(class, tally)| (class, tally.count)).collect();
+        assert_eq!(classes, [(FailureClass::TooLarge, 2), (FailureClass::Refused, 2)]);
+        assert_eq!(bench.producer.fatal_error(), None);
+    }
+
+    #[tokio::test]
+    async fn a_producer_whose_place_another_has_taken_can_send_nothing_more() {
+        let mut bench = Bench::new(options(2, LONG));
+        bench.cluster.request_errors(RDKafkaApiKey::EndTxn, &[Code::RD_KAFKA_RESP_ERR_PRODUCER_FENCED]);
+        bench.send(2).await;
+        bench.resolved(2).await;
+        let outcomes = bench.outcomes();
+        assert_eq!(counts(&outcomes), (0, 1, 0, 2));
+        assert!(outcomes.errors.iter().all(|(class, _)| class == FailureClass::Fenced));
+        let send_tag = SendTag::new(0, 0, 0, 0, true);
+        let message = Outgoing { payload: b"message", key: None, trace_header: None, attributes: None, send_tag };
+        bench.producer.submit(&[message]).await.unwrap_err();
+        let reason = bench.producer.fatal_error().unwrap();
+        assert!(reason.to_lowercase().contains("fenced"), "{reason}");
+    }
+}
