@@ -3,10 +3,11 @@
 #![cfg(feature = "kafka")]
 
 use brokermark::broker::FailureClass;
-use brokermark::record::{FoundTopic, ReasonKind, Record, Verification};
+use brokermark::record::{FoundTopic, ReasonKind, Record, Status, Verification};
 
 use crate::harness::kafka::{address, make_topic, remove_topic, topic_setting, topics};
-use crate::harness::{Bench, assert_balanced, assert_delivered, reasons, record_of, sums};
+use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, reasons, record_of, sums};
+use crate::rebalance::run_with;
 
 /// A thousand messages that are verified, with these tables besides.
 fn scenario(tables: &str) -> String {
@@ -101,6 +102,35 @@ fn real_kafka_delivers_what_was_aborted_to_those_who_ask_for_it() {
     }
 }
 
+/// The run's only producer has the id of a producer that begins later.
+#[test]
+fn real_kafka_producer_whose_place_another_has_taken_ends_the_load_with_the_reason() {
+    use rdkafka::producer::{BaseProducer, Producer};
+
+    let address = address();
+    let bench = Bench::new(&format!(
+        "broker = {{ kind = \"kafka\", address = \"{address}\", kafka.transactions.messages = 10 }}
+        topology.partitions = 19
+        load.rate = \"200/s\"
+        consumers = {{}}
+        run.duration = \"10min\""
+    ));
+    let mut run = bench.start(&[]);
+    run.await_stderr("measuring");
+    let id = format!("{}-0", run_with(&address, 19));
+    let mut config = rdkafka::ClientConfig::new();
+    let other: BaseProducer = config.set("bootstrap.servers", &address).set("transactional.id", &id).create().unwrap();
+    other.init_transactions(PATIENCE).unwrap();
+    let record = run.finish(PATIENCE).expect(1).record();
+    assert_balanced(&record);
+    assert_eq!(record.status, Status::Failed);
+    let error = record.error.as_deref().unwrap().to_lowercase();
+    assert!(error.contains("could send nothing more") && error.contains("fenced"), "{error}");
+    assert!(record.errors.iter().any(|error| error.class == FailureClass::Fenced), "{:?}", record.errors);
+    let received = record.counts.acknowledged;
+    assert_eq!(sums(&record), Verification { received, ..Verification::default() });
+}
+
 #[test]
 fn real_kafka_partitions_are_read_without_a_group() {
     let assigned = "kafka.assignment = \"manual\"\n[topology]\npartitions = 5";
@@ -116,8 +146,8 @@ mod authorities {
     use std::process::Command;
 
     use super::*;
+    use crate::harness::Running;
     use crate::harness::server::variable;
-    use crate::harness::{PATIENCE, Running};
 
     fn bench() -> Bench {
         let address = variable("BROKERMARK_KAFKA_TLS");

@@ -5,7 +5,7 @@
 //! - `transactions`, `transaction_options`: the transactions of a client, and the `[broker.kafka.transactions]` table.
 //! - `producer`, `consumer`: what the engine's tasks hold.
 //! - `topics`: created, found, removed.
-//! - `token`: of SASL OAUTHBEARER.
+//! - `security`, `token`: TLS and credentials, and the token of SASL OAUTHBEARER.
 //! - `statistics`: librdkafka's view of its queues and of the broker.
 //! - `native`: the bindings below rdkafka's safe types.
 
@@ -15,6 +15,7 @@ mod consumer;
 mod native;
 mod producer;
 mod producer_only;
+mod security;
 mod statistics;
 mod token;
 mod topics;
@@ -91,7 +92,7 @@ impl Broker for KafkaBroker {
             groups: true,
             ordered: true,
             tls: cfg!(feature = "kafka-tls"),
-            sasl: config::SASL_MECHANISMS,
+            sasl: security::SASL_MECHANISMS,
             properties: true,
             topic_config: true,
             existing_topics: true,

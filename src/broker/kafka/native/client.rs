@@ -84,23 +84,7 @@ impl Client {
         // reason's buffer is as long as it says. Without a log callback librdkafka keeps its log to itself; errors come
         // as events.
         unsafe {
-            rd::rd_kafka_conf_set_log_cb(configuration, None);
-            rd::rd_kafka_conf_set_opaque(configuration, Arc::as_ptr(&callbacks).cast_mut().cast());
-            if callbacks.token.is_some() {
-                rd::rd_kafka_conf_set_oauthbearer_token_refresh_cb(configuration, Some(super::oauthbearer::refresh));
-                rd::rd_kafka_conf_enable_sasl_queue(configuration, 1);
-            }
-            let kind = match &callbacks.membership {
-                None => {
-                    let events = rd::RD_KAFKA_EVENT_DR | rd::RD_KAFKA_EVENT_ERROR | rd::RD_KAFKA_EVENT_STATS;
-                    rd::rd_kafka_conf_set_events(configuration, events);
-                    rd::rd_kafka_type_t::RD_KAFKA_PRODUCER
-                }
-                Some(_) => {
-                    rd::rd_kafka_conf_set_rebalance_cb(configuration, Some(super::membership::rebalance));
-                    rd::rd_kafka_type_t::RD_KAFKA_CONSUMER
-                }
-            };
+            let kind = configure(configuration, &callbacks);
             let client = rd::rd_kafka_new(kind, configuration, reason.as_mut_ptr(), reason.len());
             match NonNull::new(client) {
                 Some(client) => {
@@ -250,6 +234,33 @@ impl Drop for Client {
     fn drop(&mut self) {
         // SAFETY: this is the only owner; queues and topics of the client hold a reference to its owner and are gone.
         unsafe { rd::rd_kafka_destroy(self.as_ptr()) };
+    }
+}
+
+/// Sets what librdkafka calls back for, and what comes as events.
+///
+/// # Safety
+/// `configuration` must be valid, and `callbacks` live as long as the client that is made with it.
+unsafe fn configure(configuration: *mut rd::rd_kafka_conf_t, callbacks: &Arc<Callbacks>) -> rd::rd_kafka_type_t {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        rd::rd_kafka_conf_set_log_cb(configuration, None);
+        rd::rd_kafka_conf_set_opaque(configuration, Arc::as_ptr(callbacks).cast_mut().cast());
+        if callbacks.token.is_some() {
+            rd::rd_kafka_conf_set_oauthbearer_token_refresh_cb(configuration, Some(super::oauthbearer::refresh));
+            rd::rd_kafka_conf_enable_sasl_queue(configuration, 1);
+        }
+        match &callbacks.membership {
+            None => {
+                let events = rd::RD_KAFKA_EVENT_DR | rd::RD_KAFKA_EVENT_ERROR | rd::RD_KAFKA_EVENT_STATS;
+                rd::rd_kafka_conf_set_events(configuration, events);
+                rd::rd_kafka_type_t::RD_KAFKA_PRODUCER
+            }
+            Some(_) => {
+                rd::rd_kafka_conf_set_rebalance_cb(configuration, Some(super::membership::rebalance));
+                rd::rd_kafka_type_t::RD_KAFKA_CONSUMER
+            }
+        }
     }
 }
 
