@@ -118,6 +118,14 @@ impl Connection {
         of_client.or_else(|| self.transactions()?.failure())
     }
 
+    /// Abandons messages in flight: the client is closed soon.
+    pub fn begin_closing(&self) {
+        self.client.purge();
+        if let Some(transactions) = self.transactions() {
+            transactions.begin_closing();
+        }
+    }
+
     /// Counts time for which a producer found the queue full.
     pub fn waited(&self, waited: Duration) {
         self.state.queue_full_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
@@ -183,7 +191,7 @@ impl Drop for Connection {
     /// Abandons messages in flight. Destroying the client, which happens with its last owner, waits for librdkafka's
     /// threads.
     fn drop(&mut self) {
-        self.client.purge();
+        self.begin_closing();
         // While delivery reports are still taken, which ending a transaction waits for.
         drop(self.transactions.take());
         self.state.ended.store(true, Ordering::Release);

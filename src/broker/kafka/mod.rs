@@ -250,6 +250,7 @@ impl Broker for KafkaBroker {
         // Both at once, so that the timeout of a broker that is gone passes only once.
         let (groups_removed, topics_removed) =
             futures_util::future::join(self.topics.remove_groups(&groups), self.topics.remove(&created)).await;
+        self.connections.iter().for_each(|connection| connection.begin_closing());
         tokio::task::block_in_place(|| drop(self));
         topics_removed.and(groups_removed)
     }

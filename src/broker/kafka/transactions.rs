@@ -50,7 +50,8 @@ struct State {
     due: Option<Instant>,
     /// Why no transaction can be begun any more.
     failure: Option<String>,
-    closing: bool,
+    /// Since when the client is being closed.
+    closing: Option<Instant>,
     thread_ended: bool,
 }
 
@@ -145,6 +146,13 @@ impl Transactions {
         self.shared.state.lock().failure.clone()
     }
 
+    /// From now on nothing more is committed. Clients that are closed together are told together, so that the time for that passes
+    /// only once.
+    pub fn begin_closing(&self) {
+        self.shared.state.lock().closing.get_or_insert_with(Instant::now);
+        self.shared.changed.notify_all();
+    }
+
     fn end(&self, state: &mut State) {
         state.stage = Stage::Ending;
         self.shared.changed.notify_one();
@@ -154,10 +162,9 @@ impl Transactions {
 impl Drop for Transactions {
     /// Aborts the open transaction. A thread that waits for a broker which does not answer ends by itself, later.
     fn drop(&mut self) {
+        self.begin_closing();
         let mut state = self.shared.state.lock();
-        state.closing = true;
-        self.shared.changed.notify_all();
-        let deadline = Instant::now() + CLOSE;
+        let deadline = state.closing.map_or_else(Instant::now, |since| since + CLOSE);
         while !state.thread_ended && !self.shared.changed.wait_until(&mut state, deadline).timed_out() {}
         let ended = state.thread_ended;
         drop(state);
@@ -191,7 +198,7 @@ impl Shared {
         let mut state = self.state.lock();
         loop {
             match (state.stage, state.due) {
-                _ if state.closing => return false,
+                _ if state.closing.is_some() => return false,
                 (Stage::Ending, _) => return true,
                 (Stage::Open, Some(due)) if Instant::now() >= due => {
                     state.stage = Stage::Ending;
@@ -205,9 +212,13 @@ impl Shared {
         }
     }
 
+    fn is_closing(&self) -> bool {
+        self.state.lock().closing.is_some()
+    }
+
     /// Waits until each message of the transaction is written or has failed. A client that is done fails them by itself.
     fn flush(&self) {
-        while !self.client.flush(FLUSH) && !self.state.lock().closing {}
+        while !self.client.flush(FLUSH) && !self.is_closing() {}
     }
 
     /// What is to be aborted is written before, as where a producer finds out at the end that its work is void.
@@ -238,7 +249,7 @@ impl Shared {
     fn patiently(&self, call: impl Fn(&Client) -> Result<(), TransactionError>) -> Result<(), TransactionError> {
         loop {
             match call(&self.client) {
-                Err(error) if error.remedy == Remedy::Again && !self.state.lock().closing => {}
+                Err(error) if error.remedy == Remedy::Again && !self.is_closing() => {}
                 result => return result,
             }
         }
