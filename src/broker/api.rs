@@ -95,6 +95,9 @@ pub trait Producer: Send + 'static {
         None
     }
 
+    /// No other message will be submitted: what is held back for more of them goes out now. The engine calls it before the drain.
+    fn finish(&mut self) {}
+
     /// Ends this producer. The engine calls it after the drain: each of its messages has its outcome, or is abandoned.
     fn close(self) -> impl Future<Output = ()> + Send
     where

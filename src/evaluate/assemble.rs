@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::environment::environment;
-use super::figures::{errors_by_class, independent, per_second};
+use super::figures::{errors_by_class, independent, latency, per_second};
 use super::outage::{longest_gap_ns, outages};
 use super::threshold::evaluate as thresholds;
 use super::verdict::{Evidence, LoadShape, judge};
@@ -15,7 +15,7 @@ use crate::measure::{Distribution, FailureClass};
 use crate::record::{
     Client, Completion, Counts, ErrorCount, FoundTopic, GroupVerification, HostLoad, Latencies, LoadModel, Pauses,
     Phase, ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow, Status, Throughput,
-    TimerLateness, Verdict, Verification, WarmUpCounts, Wire, point_values,
+    TimerLateness, Transactions, Verdict, Verification, WarmUpCounts, Wire, point_values,
 };
 use crate::scenario::{Load, Trial};
 
@@ -67,11 +67,17 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
     record.found_topics = found_topics(trial, outcome);
+    record.transactions = transactions(outcome);
     record.wire = wire(outcome, &record);
     record.host_load = host_load(&outcome.usage);
     record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));
     evaluate(&mut record, trial, &rows);
     record
+}
+
+fn transactions(outcome: &Outcome) -> Option<Transactions> {
+    let found = outcome.totals.outcomes.transactions.as_ref()?;
+    Some(Transactions { committed: found.committed, aborted: found.aborted, commit: latency(&found.commit) })
 }
 
 fn found_topics(trial: &Trial, outcome: &Outcome) -> Vec<FoundTopic> {
@@ -122,6 +128,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         receive_errors: Vec::new(),
         verification: None,
         found_topics: Vec::new(),
+        transactions: None,
         wire: None,
         pipeline: None,
         client: Client::default(),

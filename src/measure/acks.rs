@@ -3,6 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -275,6 +276,21 @@ impl<'a> AckBatch<'a> {
         if let Some(verification) = &self.shared.verification {
             verification.acknowledge(&mut self.shard.spans);
             self.shard.spans.clear();
+        }
+    }
+
+    /// A transaction of measured messages has ended: committed in so much time, or aborted.
+    pub fn transaction_ended(&mut self, committed: Option<Duration>) {
+        if self.closed {
+            return;
+        }
+        let transactions = self.shard.interval.transactions.get_or_insert_default();
+        match committed {
+            Some(took) => {
+                transactions.committed += 1;
+                transactions.commit.record(took.as_nanos() as u64);
+            }
+            None => transactions.aborted += 1,
         }
     }
 

@@ -24,6 +24,8 @@ pub enum FailureClass {
     Refused,
     /// Another producer has taken this one's place.
     Fenced,
+    /// Its transaction was aborted, as the scenario asks for.
+    Aborted,
     /// The server has no room left.
     Full,
     /// Failed on purpose, by the null broker's script.
@@ -35,7 +37,7 @@ pub enum FailureClass {
 }
 
 impl FailureClass {
-    pub const ALL: [FailureClass; 12] = [
+    pub const ALL: [FailureClass; 13] = [
         FailureClass::Timeout,
         FailureClass::QueueFull,
         FailureClass::TooLarge,
@@ -44,6 +46,7 @@ impl FailureClass {
         FailureClass::ConnectionLost,
         FailureClass::Refused,
         FailureClass::Fenced,
+        FailureClass::Aborted,
         FailureClass::Full,
         FailureClass::Injected,
         FailureClass::Crashed,

@@ -3,6 +3,7 @@
 use super::failure::FailureClass;
 use super::histogram::Distribution;
 use super::timeline::Timeline;
+use super::transactions::Transactions;
 
 /// How many messages came to which end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,6 +87,8 @@ pub struct Interval {
     pub last_acknowledged_ns: u64,
     /// When messages were acknowledged, warm-up included.
     pub timeline: Timeline,
+    /// Of producers that send in transactions.
+    pub transactions: Option<Box<Transactions>>,
 }
 
 impl Interval {
@@ -100,6 +103,9 @@ impl Interval {
         self.errors.merge(&other.errors);
         self.last_acknowledged_ns = self.last_acknowledged_ns.max(other.last_acknowledged_ns);
         self.timeline.merge(&other.timeline);
+        if let Some(transactions) = &other.transactions {
+            self.transactions.get_or_insert_default().merge(transactions);
+        }
     }
 
     /// Forgets everything, keeping the memory.
@@ -113,5 +119,8 @@ impl Interval {
         self.errors = Errors::default();
         self.last_acknowledged_ns = 0;
         self.timeline.clear();
+        if let Some(transactions) = &mut self.transactions {
+            transactions.clear();
+        }
     }
 }

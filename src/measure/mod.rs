@@ -21,6 +21,7 @@ mod send_tag;
 mod sequences;
 mod timeline;
 mod trace_header;
+mod transactions;
 mod verification;
 mod window;
 
@@ -39,5 +40,6 @@ pub use send_tag::{MAX_PRODUCERS, SendTag, TICK_NS, UNKNOWN_SEQUENCE};
 pub use sequences::Mark;
 pub use timeline::{BIN_NS, Bin, Timeline};
 pub use trace_header::{Opened, TRACE_HEADER_BYTES, TraceHeader};
+pub use transactions::Transactions;
 pub use verification::{GroupAccount, Span, Verification};
 pub use window::Window;

@@ -81,7 +81,10 @@ impl BrokerConfig {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Security {
     pub tls: Option<Tls>,
+    /// With a name and a password.
     pub sasl: Option<Sasl>,
+    /// SASL OAUTHBEARER, with this token; `sasl` is `None` then.
+    pub bearer: Option<Secret>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -96,6 +99,7 @@ pub enum SaslMechanism {
     Plain,
     ScramSha256,
     ScramSha512,
+    OauthBearer,
 }
 
 impl SaslMechanism {
@@ -105,6 +109,7 @@ impl SaslMechanism {
             SaslMechanism::Plain => "PLAIN",
             SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
             SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+            SaslMechanism::OauthBearer => "OAUTHBEARER",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Kafka's client on the embedded cluster: what needs no server of its own.
 
-use crate::harness::{Bench, assert_acknowledged, record_of};
+use crate::harness::{Bench, assert_acknowledged, assert_delivered, record_of, records_of};
 
 /// The queue has room again only when librdkafka has destroyed a delivery report: a producer that was woken before would find it
 /// full once more, and nothing would wake it again.
@@ -32,7 +32,7 @@ fn properties_that_brokermark_decides_are_refused_with_the_key_to_use() {
         );
         Bench::new(&scenario).run(&[]).expect(1)
     };
-    with("broker.properties", "transactional.id").complains_of(&["'transactional.id'", "idempotence = true"]);
+    with("broker.properties", "transactional.id").complains_of(&["'transactional.id'", "[broker.kafka.transactions]"]);
     with("broker.properties", "group.id").complains_of(&["'group.id'", "pipeline.group"]);
     with("consumers.properties", "group.id").complains_of(&["'group.id'", "pipeline.group"]);
 }
@@ -52,4 +52,73 @@ fn what_would_have_no_effect_is_refused() {
     refused("pipeline.instances = 1\nbroker.kafka.static_members = true").complains_of(&["pipeline", "static_members"]);
     refused("pipeline.instances = 1\nconsumers.properties = { \"enable.auto.commit\" = true }")
         .complains_of(&["enable.auto.commit", "members that commit"]);
+    let manual = "consumers = {}\nbroker.kafka.assignment = \"manual\"";
+    refused(&format!("{manual}\nbroker.kafka.static_members = true")).complains_of(&["manual", "`static_members`"]);
+    refused("broker.kafka.assignment = \"manual\"\nconsumers.properties = { \"group.protocol\" = \"consumer\" }")
+        .complains_of(&["manual", "'group.protocol'"]);
+}
+
+#[test]
+fn transactions_that_could_not_be_are_refused() {
+    let refused = |tables: &str| {
+        let scenario = format!(
+            "broker.kind = \"kafka\"
+            broker.address = \"embedded\"
+            run.messages = 1\n{tables}"
+        );
+        Bench::new(&scenario).run(&[]).expect(1)
+    };
+    refused("producers.count = 2\nbroker.kafka.transactions.messages = 10")
+        .complains_of(&["2 producers", "broker.connections = 2"]);
+    refused("producers.in_flight = 9\nbroker.kafka.transactions.messages = 10")
+        .complains_of(&["a transaction of 10 messages", "producers.in_flight"]);
+    refused("broker.kafka.transactions.abort_share = 0.5").complains_of(&["embedded", "abort_share"]);
+    refused("broker.kafka = { transactions = {}, idempotence = false }").complains_of(&["enable.idempotence"]);
+}
+
+/// The last transaction is ended by the load's end: its interval is longer than the test may take.
+#[test]
+fn every_message_of_a_committed_transaction_is_acknowledged_and_arrives() {
+    let record = record_of(
+        "[broker]
+        kind = \"kafka\"
+        address = \"embedded\"
+        connections = 2
+        kafka.transactions = { messages = 10, interval = \"30s\" }
+        [producers]
+        count = 2
+        in_flight = 25
+        batch = 4
+        [consumers.properties]
+        \"fetch.wait.max.ms\" = 5
+        [run]
+        messages = 204",
+    );
+    assert_delivered(&record, 204, 1);
+    let transactions = record.transactions.unwrap();
+    assert!((21..=22).contains(&transactions.committed), "{transactions:?}");
+    assert_eq!((transactions.aborted, transactions.commit.unwrap().count), (0, transactions.committed));
+}
+
+#[test]
+fn members_take_partitions_without_a_group() {
+    let records = records_of(
+        "[broker]
+        kind = \"kafka\"
+        address = \"embedded\"
+        kafka.assignment = \"manual\"
+        [topology]
+        partitions = 5
+        [consumers]
+        groups = 2
+        members = 2
+        properties = { \"fetch.wait.max.ms\" = 5 }
+        [run]
+        messages = 300
+        [sweep.over]
+        \"consumers.from\" = [\"earliest\", \"latest\"]",
+    );
+    for record in &records {
+        assert_delivered(record, 300, 2);
+    }
 }

@@ -54,7 +54,12 @@ const KINDS: [Descriptor; 2] = [
             groups: true,
             ordered: true,
             tls: true,
-            sasl: &[SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512],
+            sasl: &[
+                SaslMechanism::Plain,
+                SaslMechanism::ScramSha256,
+                SaslMechanism::ScramSha512,
+                SaslMechanism::OauthBearer,
+            ],
             properties: true,
             topic_config: true,
             existing_topics: true,

@@ -12,7 +12,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use crate::harness::{Bench, PATIENCE, assert_acknowledged, eventually, kafka, reasons, record_of, sums};
 
 /// The run whose only topic has so many partitions, as no other test's has.
-fn run_with(address: &str, partitions: usize) -> String {
+pub fn run_with(address: &str, partitions: usize) -> String {
     let client: BaseConsumer = ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
     let mut run = None;
     eventually("the trial's topic is there", || {

@@ -1,21 +1,15 @@
 //! The `[broker.kafka]` table, and how a scenario becomes librdkafka properties.
 
-use std::env;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::producer_only::is_producer_only;
+use super::security::security;
+use super::transaction_options::TransactionOptions;
 use crate::broker::{BrokerError, Progress, Subscription};
+use crate::scenario::BrokerConfig;
 use crate::scenario::deserialize::{duration, size};
-use crate::scenario::{BrokerConfig, SaslMechanism};
-
-/// SCRAM is salted hashing, which librdkafka leaves to OpenSSL.
-pub const SASL_MECHANISMS: &[SaslMechanism] = if cfg!(feature = "kafka-tls") {
-    &[SaslMechanism::ScramSha512, SaslMechanism::ScramSha256, SaslMechanism::Plain]
-} else {
-    &[SaslMechanism::Plain]
-};
 
 /// The settings that have a name of their own; every other property of librdkafka goes to `[broker.properties]`, which
 /// also overrides these. What is left out stays as librdkafka has it.
@@ -37,6 +31,32 @@ pub struct KafkaOptions {
     pub batch_bytes: Option<u64>,
     /// Whether members of groups keep their partitions while they are away for less than a session.
     pub static_members: bool,
+    /// Who decides which member of a group reads which partitions.
+    pub assignment: Assignment,
+    /// What consumers receive of transactions; librdkafka's own default is `read-committed`.
+    pub isolation: Option<Isolation>,
+    /// Each producer sends in transactions.
+    pub transactions: Option<TransactionOptions>,
+}
+
+/// Who decides which member of a group reads which partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Assignment {
+    /// The group, which decides again whenever a member comes or goes.
+    #[default]
+    Group,
+    /// brokermark, once: members take partitions in turn, and the group knows no members.
+    Manual,
+}
+
+/// What consumers receive of transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Isolation {
+    /// Nothing of one that is open or was aborted.
+    ReadCommitted,
+    ReadUncommitted,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -63,12 +83,11 @@ pub enum Compression {
 const REFUSED: [(&str, &str); 3] = [
     ("group.instance.id", "every member needs one of its own: write `static_members = true` in `[broker.kafka]`"),
     ("group.id", "brokermark names the groups: a pipeline joins another one with `pipeline.group`"),
-    (
-        "transactional.id",
-        "messages are sent without transactions, and a transactional producer takes no message outside of one. \
-         Write `idempotence = true` in `[broker.kafka]` for batches without repetitions",
-    ),
+    ("transactional.id", "every producer needs one of its own: write `[broker.kafka.transactions]`"),
 ];
+
+/// Properties of the protocols by which groups assign partitions.
+const OF_GROUPS: [&str; 3] = ["group.protocol", "group.remote.assignor", "partition.assignment.strategy"];
 
 /// Properties for librdkafka, in order: a later one of the same name wins.
 #[derive(Clone)]
@@ -77,8 +96,10 @@ pub struct Properties {
     shared: Vec<(String, String)>,
     producer: Vec<(String, String)>,
     consumer: Vec<(String, String)>,
+    transactions: Option<TransactionOptions>,
     user: Vec<(String, String)>,
     static_members: bool,
+    assignment: Assignment,
 }
 
 impl Properties {
@@ -99,9 +120,11 @@ impl Properties {
         Ok(Properties {
             shared,
             producer: producer(&options),
-            consumer: Vec::new(),
+            consumer: isolation(&options).into_iter().collect(),
+            transactions: options.transactions,
             user: config.properties.clone(),
             static_members: options.static_members,
+            assignment: options.assignment,
         })
     }
 
@@ -109,6 +132,11 @@ impl Properties {
     pub fn for_producer(&self) -> impl Iterator<Item = (&str, &str)> {
         let statistics = [("statistics.interval.ms", "1000")];
         statistics.into_iter().chain(borrowed(&self.shared)).chain(borrowed(&self.producer)).chain(borrowed(&self.user))
+    }
+
+    /// How producers send in transactions, if they do.
+    pub fn transactions(&self) -> Option<TransactionOptions> {
+        self.transactions
     }
 
     /// For the client that makes and removes topics.
@@ -132,6 +160,26 @@ impl Properties {
             return Err(BrokerError::Configuration { broker: "kafka", reason });
         }
         Ok(self.static_members.then(|| format!("member-{}", subscription.member)))
+    }
+
+    /// Whether brokermark assigns partitions to members.
+    ///
+    /// # Errors
+    /// For what only a group's protocol has.
+    pub fn is_assignment_manual(&self, subscription: &Subscription) -> Result<bool, BrokerError> {
+        if self.assignment == Assignment::Group {
+            return Ok(false);
+        }
+        let set = self.user.iter().chain(&subscription.properties).map(|(key, _)| key.as_str());
+        let of_groups = set.filter(|key| OF_GROUPS.contains(key)).map(|key| format!("the property '{key}'"));
+        let named = self.static_members.then(|| "`static_members`".to_owned());
+        match named.into_iter().chain(of_groups).next() {
+            None => Ok(true),
+            Some(found) => {
+                let reason = format!("members with `assignment = \"manual\"` join no group: remove {found}");
+                Err(BrokerError::Configuration { broker: "kafka", reason })
+            }
+        }
     }
 
     /// What the user sets for every client: a property of producers means nothing to another client.
@@ -224,39 +272,14 @@ fn producer(options: &KafkaOptions) -> Vec<(String, String)> {
     set.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
-fn security(config: &BrokerConfig) -> Result<Vec<(String, String)>, String> {
-    let security = &config.security;
-    let protocol = match (&security.tls, &security.sasl) {
-        (None, None) => return Ok(Vec::new()),
-        (Some(_), None) => "ssl",
-        (None, Some(_)) => "sasl_plaintext",
-        (Some(_), Some(_)) => "sasl_ssl",
+/// Transactions without their effect on consumers would be pointless.
+fn isolation(options: &KafkaOptions) -> Option<(String, String)> {
+    let level = match options.isolation {
+        Some(Isolation::ReadUncommitted) => "read_uncommitted",
+        Some(Isolation::ReadCommitted) => "read_committed",
+        None => options.transactions.map(|_| "read_committed")?,
     };
-    let mut properties = vec![("security.protocol", protocol.to_owned())];
-    if let Some(tls) = &security.tls {
-        let authorities = tls.ca.as_ref().map_or_else(|| authorities(env::var), |file| file.display().to_string());
-        properties.push(("ssl.ca.location", authorities));
-        for (key, file) in [("ssl.certificate.location", &tls.certificate), ("ssl.key.location", &tls.key)] {
-            if let Some(file) = file {
-                properties.push((key, file.display().to_string()));
-            }
-        }
-        let identification = if tls.verify_host { "https" } else { "none" };
-        properties.push(("ssl.endpoint.identification.algorithm", identification.to_owned()));
-    }
-    if let Some(sasl) = &security.sasl {
-        properties.push(("sasl.mechanisms", sasl.mechanism.name().to_owned()));
-        properties.push(("sasl.username", sasl.username.clone()));
-        properties.push(("sasl.password", sasl.password.reveal()?));
-    }
-    Ok(properties.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
-}
-
-/// Where the authorities are that the system trusts: at the places that OpenSSL's two variables name, as for the brokers whose
-/// TLS is rustls, else wherever librdkafka finds them. An OpenSSL that was compiled in looks for them in a folder of its own.
-fn authorities(variable: impl Fn(&'static str) -> Result<String, env::VarError>) -> String {
-    let mut named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().filter_map(|name| variable(name).ok());
-    named.find(|path| !path.is_empty()).unwrap_or_else(|| "probe".to_owned())
+    Some(("isolation.level".to_owned(), level.to_owned()))
 }
 
 #[cfg(test)]
@@ -265,7 +288,9 @@ mod tests {
 
     fn given(user: &[(&str, &str)]) -> Properties {
         let user = user.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Properties { shared: Vec::new(), producer: Vec::new(), consumer: Vec::new(), user, static_members: false }
+        let (shared, producer, consumer) = (Vec::new(), Vec::new(), Vec::new());
+        let (transactions, static_members, assignment) = (None, false, Assignment::Group);
+        Properties { shared, producer, consumer, transactions, user, static_members, assignment }
     }
 
     #[test]
@@ -292,21 +317,9 @@ mod tests {
         let of = |key: &str| check(&[("linger.ms".to_owned(), "5".to_owned()), (key.to_owned(), "x".to_owned())]);
         assert!(of("client.rack").is_ok());
         let error = of("transactional.id").unwrap_err().to_string();
-        assert!(error.contains("'transactional.id'") && error.contains("idempotence = true"), "{error}");
+        assert!(error.contains("'transactional.id'") && error.contains("[broker.kafka.transactions]"), "{error}");
         assert!(of("group.id").unwrap_err().to_string().contains("pipeline.group"));
         assert!(of("group.instance.id").unwrap_err().to_string().contains("static_members"));
-    }
-
-    #[test]
-    fn the_systems_authorities_are_where_its_variables_say_or_are_looked_for() {
-        let with = |name: &'static str, value: &str| {
-            let value = value.to_owned();
-            authorities(move |asked| if asked == name { Ok(value.clone()) } else { Err(env::VarError::NotPresent) })
-        };
-        assert_eq!(with("SSL_CERT_FILE", "/ca.pem"), "/ca.pem");
-        assert_eq!(with("SSL_CERT_DIR", "/certs"), "/certs");
-        assert_eq!(with("SSL_CERT_FILE", ""), "probe");
-        assert_eq!(with("HOME", "/root"), "probe");
     }
 
     #[test]

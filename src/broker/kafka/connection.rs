@@ -1,15 +1,18 @@
 //! One producing client and the thread that takes its delivery reports.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use tokio::sync::Notify;
 
-use super::native::{Client, Deliveries, Event, class_of, name_of};
+use super::native::{Batch as Reports, Client, Deliveries, Event, class_of, name_of};
 use super::statistics;
+use super::transaction_options::TransactionOptions;
+use super::transactions::{Transactions, Written};
 use crate::broker::{SubmitError, Telemetry};
 use crate::measure::AckRecorder;
 
@@ -20,6 +23,8 @@ const POLL: Duration = Duration::from_millis(100);
 pub struct Connection {
     pub client: Arc<Client>,
     pub recorder: Arc<AckRecorder>,
+    /// Of a client that sends in transactions, once it may.
+    transactions: OnceLock<Transactions>,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
@@ -32,6 +37,8 @@ struct State {
     capacity: Notify,
     queue_full_ns: AtomicU64,
     telemetry: Mutex<Telemetry>,
+    /// Where messages wait for the end of their transaction; `None`: they are sent without.
+    written: Option<Arc<Written>>,
     errors: Mutex<ConnectionErrors>,
 }
 
@@ -45,12 +52,14 @@ pub struct ConnectionErrors {
 }
 
 impl Connection {
-    /// Starts the thread that polls `client`.
+    /// Starts the thread that polls `client`, which sends in transactions or not.
     ///
     /// # Errors
     /// When the client has no queue or the thread cannot be started.
-    pub fn start(client: Client, recorder: AckRecorder) -> Result<Self, String> {
-        let (client, recorder, state) = (Arc::new(client), Arc::new(recorder), Arc::new(State::default()));
+    pub fn start(client: Client, recorder: AckRecorder, transactional: bool) -> Result<Self, String> {
+        let written = transactional.then(Arc::default);
+        let state = Arc::new(State { written, ..State::default() });
+        let (client, recorder) = (Arc::new(client), Arc::new(recorder));
         let deliveries = Deliveries::new(client.clone()).ok_or("the client has no event queue")?;
         let thread = {
             let (recorder, state) = (recorder.clone(), state.clone());
@@ -65,12 +74,29 @@ impl Connection {
                 })
                 .map_err(|error| error.to_string())?
         };
-        Ok(Connection { client, recorder, state, thread: Some(thread) })
+        Ok(Connection { client, recorder, transactions: OnceLock::new(), state, thread: Some(thread) })
+    }
+
+    /// Begins the first transaction of a client that sends in them. Waits for the broker.
+    ///
+    /// # Errors
+    /// When the broker refuses, or does not answer within `timeout`.
+    pub fn begin_transactions(&self, options: TransactionOptions, timeout: Duration) -> Result<(), String> {
+        let Some(written) = self.state.written.clone() else { return Ok(()) };
+        self.client.init_transactions(timeout).map_err(|error| error.reason)?;
+        let begun = Transactions::start(self.client.clone(), self.recorder.clone(), written, options)?;
+        self.transactions.get_or_init(|| begun);
+        Ok(())
+    }
+
+    /// The client's transactions, if it sends in them.
+    pub fn transactions(&self) -> Option<&Transactions> {
+        self.transactions.get()
     }
 
     /// The client's errors so far.
     pub fn errors(&self) -> ConnectionErrors {
-        lock(&self.state.errors).clone()
+        self.state.errors.lock().clone()
     }
 
     /// Resolves when delivery reports have freed capacity after this call.
@@ -88,7 +114,16 @@ impl Connection {
 
     /// Why the client takes no message any more, if that is so.
     pub fn fatal_error(&self) -> Option<String> {
-        self.client.fatal_error().map(|(code, reason)| fatal_message(code, &reason))
+        let of_client = self.client.fatal_error().map(|(code, reason)| fatal_message(code, &reason));
+        of_client.or_else(|| self.transactions()?.failure())
+    }
+
+    /// Abandons messages in flight: the client is closed soon.
+    pub fn begin_closing(&self) {
+        self.client.purge();
+        if let Some(transactions) = self.transactions() {
+            transactions.begin_closing();
+        }
     }
 
     /// Counts time for which a producer found the queue full.
@@ -99,13 +134,14 @@ impl Connection {
     /// What was seen since the last call.
     pub fn telemetry(&self) -> Telemetry {
         let queue_full_ns = self.state.queue_full_ns.swap(0, Ordering::Relaxed);
-        Telemetry { queue_full_ns, ..std::mem::take(&mut *lock(&self.state.telemetry)) }
+        Telemetry { queue_full_ns, ..std::mem::take(&mut *self.state.telemetry.lock()) }
     }
 }
 
 impl State {
     fn take(&self, event: Event<'_>, recorder: &AckRecorder) {
         match event {
+            Event::Delivered(reports) if self.written.is_some() => self.keep(reports, recorder),
             Event::Delivered(reports) => {
                 let mut acks = recorder.batch();
                 reports.for_each(
@@ -117,11 +153,11 @@ impl State {
                     },
                 );
             }
-            Event::ConnectionError(Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, _) => lock(&self.errors).all_down = true,
-            Event::ConnectionError(code, reason) => lock(&self.errors).last = Some((code, reason)),
+            Event::ConnectionError(Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, _) => self.errors.lock().all_down = true,
+            Event::ConnectionError(code, reason) => self.errors.lock().last = Some((code, reason)),
             Event::Statistics(json) => {
                 if let Some(latest) = statistics::parse(json) {
-                    let mut telemetry = lock(&self.telemetry);
+                    let mut telemetry = self.telemetry.lock();
                     let queue_messages = telemetry.queue_messages.max(latest.queue_messages);
                     *telemetry = Telemetry { queue_messages, ..latest };
                 }
@@ -129,9 +165,22 @@ impl State {
         }
     }
 
+    /// Of a transaction's messages, those that are written wait for its end, and so do those that it has taken with it.
+    fn keep(&self, reports: Reports<'_>, recorder: &AckRecorder) {
+        let Some(written) = &self.written else { return };
+        let mut written = written.0.lock();
+        let mut acks = recorder.batch();
+        reports.for_each(acks.now_ns(), recorder.needs_sequences(), |send_tag, payload_bytes, error| match error {
+            None | Some(Code::RD_KAFKA_RESP_ERR__PURGE_QUEUE | Code::RD_KAFKA_RESP_ERR__PURGE_INFLIGHT) => {
+                written.push((send_tag, payload_bytes));
+            }
+            Some(code) => acks.failed(send_tag, class_of(code), || self.explain(code)),
+        });
+    }
+
     /// A message's error, with the client's last error: "timed out" alone does not explain it.
     fn explain(&self, code: Code) -> String {
-        match &lock(&self.errors).last {
+        match &self.errors.lock().last {
             Some((_, last)) => format!("{} (last error of the client: {last})", name_of(code)),
             None => name_of(code),
         }
@@ -142,7 +191,9 @@ impl Drop for Connection {
     /// Abandons messages in flight. Destroying the client, which happens with its last owner, waits for librdkafka's
     /// threads.
     fn drop(&mut self) {
-        self.client.purge();
+        self.begin_closing();
+        // While delivery reports are still taken, which ending a transaction waits for.
+        drop(self.transactions.take());
         self.state.ended.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has nothing left to clean up.
@@ -153,8 +204,4 @@ impl Drop for Connection {
 
 fn fatal_message(code: Code, reason: &str) -> String {
     format!("{}: {reason}", name_of(code))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

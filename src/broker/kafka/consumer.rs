@@ -7,9 +7,10 @@ use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::native::{Client, ConsumerQueue, Membership, Taken, class_of, is_unknown_topic, name_of};
+use super::native::{Begin, Client, ConsumerQueue, Membership, Taken, class_of, is_unknown_topic, name_of};
 use crate::broker::{BrokerError, Consumer, Offsets, Progress, ReceiveError, Received, Subscription};
 use crate::net::backoff::Backoff;
+use crate::scenario::StartFrom;
 
 /// The group's events are served at least so often, as `max.poll.interval.ms` demands of a living member.
 const SERVE: Duration = Duration::from_millis(500);
@@ -31,6 +32,25 @@ pub struct KafkaConsumer {
 }
 
 impl KafkaConsumer {
+    /// Takes its share of the partitions, without the group's consent: every so many-th, from its own number on.
+    pub(super) fn assign(client: Client, subscription: &Subscription) -> Result<Self, BrokerError> {
+        let Subscription { topic, members, member, .. } = subscription;
+        let reason = |code| BrokerError::Topic { topic: topic.name.clone(), action: "consumed", reason: name_of(code) };
+        // Where it begins at the latest message, its end has been committed.
+        let from_committed = subscription.progress != Progress::Uncommitted || subscription.from == StartFrom::Latest;
+        let begin = if from_committed { Begin::Committed } else { Begin::First };
+        let partitions = (*member..topic.partitions as usize).step_by(*members).map(|partition| partition as i32);
+        let queue = ConsumerQueue::assign(client, &topic.name, partitions, begin).map_err(reason)?;
+        Ok(KafkaConsumer::new(queue, subscription))
+    }
+
+    fn new(queue: ConsumerQueue, subscription: &Subscription) -> Self {
+        let arrived = queue.arrived();
+        let commits = subscription.progress != Progress::Uncommitted;
+        let topic = subscription.topic.name.clone();
+        KafkaConsumer { queue, arrived, unread: true, topic, commits, unknown: None }
+    }
+
     /// Joins the group and waits until its partitions are assigned, if there is one for every member.
     pub(super) async fn join(
         client: Client,
@@ -40,11 +60,8 @@ impl KafkaConsumer {
         let topic = &subscription.topic;
         let cannot = |reason: String| BrokerError::Topic { topic: topic.name.clone(), action: "consumed", reason };
         let queue = ConsumerQueue::subscribe(client, &topic.name).map_err(|code| cannot(name_of(code)))?;
-        let arrived = queue.arrived();
-        let commits = subscription.progress != Progress::Uncommitted;
-        let topic_name = topic.name.clone();
-        let mut consumer = KafkaConsumer { queue, arrived, unread: true, topic: topic_name, commits, unknown: None };
-        if commits {
+        let mut consumer = KafkaConsumer::new(queue, subscription);
+        if consumer.commits {
             // It begins at the group's offsets whenever partitions are assigned to it, and may not discard messages.
             return Ok(consumer);
         }
@@ -169,7 +186,6 @@ mod tests {
     use super::*;
     use crate::broker::Topic;
     use crate::broker::kafka::native::Role;
-    use crate::scenario::StartFrom;
 
     const TIMEOUT: Duration = Duration::from_secs(30);
 

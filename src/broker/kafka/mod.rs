@@ -2,8 +2,10 @@
 //!
 //! - `config`, `producer_only`: the `[broker.kafka]` table and how a scenario becomes librdkafka properties.
 //! - `connection`: one producing client and the thread that takes its delivery reports.
+//! - `transactions`, `transaction_options`: the transactions of a client, and the `[broker.kafka.transactions]` table.
 //! - `producer`, `consumer`: what the engine's tasks hold.
 //! - `topics`: created, found, removed.
+//! - `security`, `token`: TLS and credentials, and the token of SASL OAUTHBEARER.
 //! - `statistics`: librdkafka's view of its queues and of the broker.
 //! - `native`: the bindings below rdkafka's safe types.
 
@@ -13,13 +15,18 @@ mod consumer;
 mod native;
 mod producer;
 mod producer_only;
+mod security;
 mod statistics;
+mod token;
 mod topics;
+mod transaction_options;
+mod transactions;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use tokio::sync::OnceCell;
 
@@ -28,7 +35,9 @@ use self::connection::{Connection, ConnectionErrors};
 use self::consumer::{KafkaConsumer, begin_at_latest};
 use self::native::{Client, GroupOffsets, Membership, Role, TopicHandle, name_of};
 use self::producer::KafkaProducer;
+use self::token::Token;
 use self::topics::Topics;
+use self::transaction_options::TransactionOptions;
 use super::{Broker, BrokerError, BrokerInfo, Progress, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::scenario::{Capabilities, Descriptor, StartFrom};
@@ -83,7 +92,7 @@ impl Broker for KafkaBroker {
             groups: true,
             ordered: true,
             tls: cfg!(feature = "kafka-tls"),
-            sasl: config::SASL_MECHANISMS,
+            sasl: security::SASL_MECHANISMS,
             properties: true,
             topic_config: true,
             existing_topics: true,
@@ -97,6 +106,9 @@ impl Broker for KafkaBroker {
 
     async fn connect(setup: Setup) -> Result<Self, BrokerError> {
         let refused = |reason: String| BrokerError::Configuration { broker: "kafka", reason };
+        let bearer = setup.config.security.bearer.clone();
+        // A token that cannot be read is named before anything connects.
+        bearer.as_ref().map(Token::read).transpose().map_err(refused)?;
         let embedded = match setup.config.is_embedded() {
             true if !setup.topic_config.is_empty() => {
                 let reason = "the embedded cluster has no settings of topics: remove `topology.config`";
@@ -113,13 +125,13 @@ impl Broker for KafkaBroker {
         if embedded.is_some() {
             properties.shorten_sessions();
         }
-        let mut connections = Vec::with_capacity(setup.config.connections);
-        for _ in 0..setup.config.connections {
-            let client = Client::new(Role::Producer, properties.for_producer(), Some(setup.payloads.clone()));
-            let connection = Connection::start(client.map_err(refused)?, setup.acks.recorder()).map_err(refused)?;
-            connections.push(Arc::new(connection));
-        }
+        let transactions = check_transactions(&properties, &setup).map_err(refused)?;
+        let connections = (0..setup.config.connections).map(|index| connection(index, &properties, &setup));
+        let connections = connections.collect::<Result<Vec<_>, _>>().map_err(refused)?;
         let brokers = tokio::task::block_in_place(|| reach(&connections[0], &addresses, setup.timeout))?;
+        if let Some(options) = transactions {
+            begin_transactions(&connections, options, &addresses, setup.timeout).await?;
+        }
         let cluster = connections[0].client.cluster_id();
         let identity = BrokerInfo {
             client: format!("librdkafka {}", rdkafka::util::get_rdkafka_version().1),
@@ -128,7 +140,7 @@ impl Broker for KafkaBroker {
         };
         Ok(KafkaBroker {
             handles: Mutex::default(),
-            topics: Topics::new(&properties, connections[0].client.clone(), setup.topic_config, setup.timeout)?,
+            topics: Topics::new(&properties, connections[0].client.clone(), setup.topic_config, bearer, setup.timeout)?,
             connections,
             properties,
             headers: setup.headers,
@@ -157,7 +169,7 @@ impl Broker for KafkaBroker {
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<KafkaProducer, BrokerError> {
         let index = producer_index % self.connections.len();
         let connection = self.connections[index].clone();
-        let mut handles = lock(&self.handles);
+        let mut handles = self.handles.lock();
         let handle = match handles.get(&(index, topic.name.clone())) {
             Some(handle) => handle.clone(),
             None => {
@@ -176,9 +188,11 @@ impl Broker for KafkaBroker {
         let instance_id = self.properties.instance_id(subscription)?;
         let instance_id = instance_id.as_deref().map(|instance_id| ("group.instance.id", instance_id));
         let properties = self.properties.for_consumer(&subscription.group, &subscription.properties);
+        let is_manual = self.properties.is_assignment_manual(subscription)?;
         let (membership, own) = match subscription.progress {
+            Progress::Uncommitted if is_manual => (Membership::default(), &[][..]),
             Progress::Uncommitted => {
-                let offsets = lock(&self.offsets).entry(subscription.group.clone()).or_default().clone();
+                let offsets = self.offsets.lock().entry(subscription.group.clone()).or_default().clone();
                 (Membership::resuming(offsets), &[][..])
             }
             Progress::OfTheTrial | Progress::Kept => {
@@ -187,17 +201,20 @@ impl Broker for KafkaBroker {
             }
         };
         if subscription.progress == Progress::OfTheTrial {
-            lock(&self.committed_groups).entry(subscription.group.clone()).or_default();
+            self.committed_groups.lock().entry(subscription.group.clone()).or_default();
         }
         let own = own.iter().copied().chain(instance_id);
-        let client = Client::new(Role::Consumer(membership), properties.chain(own), None)
+        let client = Client::with_token(Role::Consumer(membership), properties.chain(own), None, self.topics.token())
             .map_err(|reason| BrokerError::Configuration { broker: "kafka", reason })?;
         // A group that is kept begins at its committed offsets.
         if subscription.from == StartFrom::Latest && subscription.progress != Progress::Kept {
-            let committed = lock(&self.committed_groups).entry(subscription.group.clone()).or_default().clone();
+            let committed = self.committed_groups.lock().entry(subscription.group.clone()).or_default().clone();
             committed.get_or_try_init(async || begin_at_latest(&client, subscription, self.timeout).await).await?;
         }
-        KafkaConsumer::join(client, subscription, self.timeout).await
+        match is_manual {
+            true => KafkaConsumer::assign(client, subscription),
+            false => KafkaConsumer::join(client, subscription, self.timeout).await,
+        }
     }
 
     fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
@@ -225,13 +242,75 @@ impl Broker for KafkaBroker {
     }
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
-        let groups: Vec<String> = std::mem::take(&mut *lock(&self.committed_groups)).into_keys().collect();
+        let mut groups: Vec<String> = std::mem::take(&mut *self.committed_groups.lock()).into_keys().collect();
+        if self.embedded.is_some() {
+            // They end with the cluster, which does not know how to remove them.
+            groups.clear();
+        }
         // Both at once, so that the timeout of a broker that is gone passes only once.
         let (groups_removed, topics_removed) =
             futures_util::future::join(self.topics.remove_groups(&groups), self.topics.remove(&created)).await;
+        self.connections.iter().for_each(|connection| connection.begin_closing());
         tokio::task::block_in_place(|| drop(self));
         topics_removed.and(groups_removed)
     }
+}
+
+/// A producing client, which has an id of its own if it sends in transactions.
+fn connection(index: usize, properties: &Properties, setup: &Setup) -> Result<Arc<Connection>, String> {
+    let is_transactional = properties.transactions().is_some();
+    let id = format!("{}-{index}", setup.run_id);
+    let id = is_transactional.then_some(("transactional.id", id.as_str()));
+    let token = setup.config.security.bearer.clone();
+    let settings = properties.for_producer().chain(id);
+    let client = Client::with_token(Role::Producer, settings, Some(setup.payloads.clone()), token)?;
+    Connection::start(client, setup.acks.recorder(), is_transactional).map(Arc::new)
+}
+
+/// How producers send in transactions, if they do.
+fn check_transactions(properties: &Properties, setup: &Setup) -> Result<Option<TransactionOptions>, String> {
+    let Some(options) = properties.transactions() else { return Ok(None) };
+    let (connections, producers) = (setup.config.connections, setup.producers);
+    if connections < producers {
+        return Err(format!(
+            "a transaction belongs to one client, so {producers} producers need as many connections, not {connections}: \
+             set `broker.connections = {producers}`"
+        ));
+    }
+    let in_flight = setup.in_flight / producers.max(1);
+    if in_flight < options.messages {
+        return Err(format!(
+            "a transaction of {} messages is more than the {in_flight} that a producer may have in flight: \
+             raise `producers.in_flight`, or lower `broker.kafka.transactions.messages`",
+            options.messages
+        ));
+    }
+    if setup.config.is_embedded() && options.abort_share > 0.0 {
+        let reason = "the embedded cluster delivers aborted messages, too: remove `abort_share`, or name a server";
+        return Err(reason.to_owned());
+    }
+    Ok(Some(options))
+}
+
+/// Begins the first transaction of each client.
+async fn begin_transactions(
+    connections: &[Arc<Connection>],
+    options: TransactionOptions,
+    addresses: &str,
+    timeout: Duration,
+) -> Result<(), BrokerError> {
+    let begin = |connection: &Arc<Connection>| {
+        let connection = connection.clone();
+        tokio::task::spawn_blocking(move || connection.begin_transactions(options, timeout))
+    };
+    for begun in futures_util::future::join_all(connections.iter().map(begin)).await {
+        let begun = begun.unwrap_or_else(|error| Err(error.to_string()));
+        begun.map_err(|reason| BrokerError::Client {
+            broker: "kafka",
+            reason: format!("transactions cannot be begun at {addresses}: {reason}"),
+        })?;
+    }
+    Ok(())
 }
 
 /// Waits until the cluster answers; how many brokers it has.
@@ -256,8 +335,4 @@ fn reach(connection: &Connection, addresses: &str, timeout: Duration) -> Result<
             _ => {}
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::connection::Connection;
 use super::native::{Handed, Space, TopicHandle, class_of, name_of};
+use super::transactions::Transactions;
 use crate::broker::{Outgoing, Producer, SubmitError};
 
 /// A sender to one topic, over a connection it shares with others.
@@ -37,7 +38,18 @@ impl Producer for KafkaProducer {
             // Created before the attempt, so that capacity freed in between is not missed.
             let connection = self.connection.clone();
             let capacity = connection.capacity();
-            match self.hand_over(batch) {
+            let begun = connection.transactions().map(Transactions::begun);
+            let handed = match connection.transactions() {
+                None => Some(self.hand_over(batch)),
+                Some(transactions) => transactions.enter(|room| self.hand_over(&batch[..batch.len().min(room)])),
+            };
+            let Some(handed) = handed else {
+                if let Some(begun) = begun {
+                    begun.await;
+                }
+                continue;
+            };
+            match handed {
                 Handed::Taken(taken) => {
                     if let Some(since) = full_since {
                         self.connection.waited(Instant::elapsed(&since));
@@ -60,6 +72,12 @@ impl Producer for KafkaProducer {
     fn fatal_error(&self) -> Option<String> {
         self.connection.fatal_error()
     }
+
+    fn finish(&mut self) {
+        if let Some(transactions) = self.connection.transactions() {
+            transactions.finish();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -80,7 +98,7 @@ mod tests {
 
     fn producer(acks: &Acks, properties: &[(&str, &str)]) -> KafkaProducer {
         let client = Client::new(Role::Producer, properties.iter().copied(), None).unwrap();
-        let connection = Arc::new(Connection::start(client, acks.recorder()).unwrap());
+        let connection = Arc::new(Connection::start(client, acks.recorder(), false).unwrap());
         let topic = TopicHandle::new(connection.client.clone(), "topic", &[]).unwrap();
         KafkaProducer::new(connection, Arc::new(topic))
     }

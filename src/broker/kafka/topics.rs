@@ -11,8 +11,10 @@ use rdkafka::error::KafkaError;
 use tokio::time::{Instant, sleep};
 
 use super::config::Properties;
-use super::native::{Client, create_topics};
+use super::native::{Client, create_topics, set_admin_token};
+use super::token::Token;
 use crate::broker::{BrokerError, Topic};
+use crate::scenario::Secret;
 
 /// How often to check whether new topics have leaders.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
@@ -24,6 +26,8 @@ pub struct Topics {
     client: Arc<Client>,
     /// Settings of topics that are created.
     config: Vec<(String, String)>,
+    /// With SASL OAUTHBEARER, where the token is.
+    token: Option<Secret>,
     timeout: Duration,
 }
 
@@ -34,6 +38,7 @@ impl Topics {
         properties: &Properties,
         client: Arc<Client>,
         config: Vec<(String, String)>,
+        token: Option<Secret>,
         timeout: Duration,
     ) -> Result<Self, BrokerError> {
         let mut client_config = ClientConfig::new();
@@ -43,7 +48,21 @@ impl Topics {
         let admin = client_config
             .create()
             .map_err(|error| BrokerError::Configuration { broker: "kafka", reason: error.to_string() })?;
-        Ok(Topics { admin: Arc::new(admin), client, config, timeout })
+        let topics = Topics { admin: Arc::new(admin), client, config, token, timeout };
+        topics.renew_token();
+        Ok(topics)
+    }
+
+    /// With SASL OAUTHBEARER, where the token is.
+    pub fn token(&self) -> Option<Secret> {
+        self.token.clone()
+    }
+
+    /// Before requests: rdkafka's administrator is not asked for a token by librdkafka. Without a valid one, the requests say so.
+    fn renew_token(&self) {
+        if let Some(Ok(token)) = self.token.as_ref().map(Token::read) {
+            set_admin_token(&self.admin, &token);
+        }
     }
 
     /// Creates those of `topics` that do not exist, adds them to `created`, and waits until all have leaders.
@@ -88,6 +107,7 @@ impl Topics {
     /// # Errors
     /// When the broker does not answer for one of them.
     pub fn end_offsets(&self, topic: &Topic) -> impl Future<Output = Result<Vec<u64>, KafkaError>> + Send + use<> {
+        self.renew_token();
         let (admin, timeout) = (self.admin.clone(), self.timeout);
         let (name, partitions) = (topic.name.clone(), topic.partitions);
         let end = move |partition| {
@@ -106,6 +126,7 @@ impl Topics {
         if names.is_empty() {
             return Ok(());
         }
+        self.renew_token();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let failed =
             |topic: &str, reason: String| BrokerError::Topic { topic: topic.to_owned(), action: "removed", reason };
@@ -130,6 +151,7 @@ impl Topics {
         if groups.is_empty() {
             return Ok(());
         }
+        self.renew_token();
         let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
         let failed = |reason: String| BrokerError::Client { broker: "kafka", reason };
         let results = self.admin.delete_groups(&groups, &self.options()).await;
@@ -186,6 +208,7 @@ impl Topics {
     /// Every topic of the cluster, and whether each of its partitions has a leader. Asking for one by name would create it
     /// on brokers that create topics on demand.
     fn existing(&self) -> Result<Vec<(Topic, bool)>, BrokerError> {
+        self.renew_token();
         let metadata = tokio::task::block_in_place(|| self.admin.inner().fetch_metadata(None, self.timeout))
             .map_err(|error: KafkaError| BrokerError::Client { broker: "kafka", reason: error.to_string() })?;
         let describe = |topic: &rdkafka::metadata::MetadataTopic| {

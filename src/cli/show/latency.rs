@@ -21,6 +21,7 @@ pub(super) fn table(page: &mut Page, record: &Record) {
         ("service", record.latency.service.as_ref(), record.headline == Headline::Service),
         ("schedule delay", record.latency.schedule_delay.as_ref(), false),
         ("end to end", record.latency.end_to_end.as_ref(), false),
+        ("commit", record.transactions.as_ref().and_then(|transactions| transactions.commit.as_ref()), false),
     ];
     let rows: Vec<(&str, &Latency, bool)> = all
         .into_iter()

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::evaluate::verdict::{Evidence, LoadShape, judge};
-use crate::record::{GroupVerification, Outage, sample};
+use crate::record::{GroupVerification, Outage, Transactions, sample};
 
 const PLAIN: View = View { width: 100, colour: false };
 
@@ -70,6 +70,16 @@ fn a_trial_with_outages_of_which_the_load_did_not_recover_from_the_last() {
     assert!(shown.contains("and 1 more") && !shown.contains("no acknowledgement followed"), "{shown}");
     record.outages = vec![outage, last];
     insta::assert_snapshot!(summary(&record, PLAIN));
+}
+
+#[test]
+fn transactions_and_the_time_of_a_commit() {
+    let mut record = sample::record();
+    assert!(!summary(&record, PLAIN).contains("commit"));
+    record.transactions = Some(Transactions { committed: 1_234, aborted: 5, commit: record.latency.service.clone() });
+    let shown = summary(&record, PLAIN);
+    assert!(shown.contains("1,234 committed, 5 aborted"), "{shown}");
+    assert!(shown.lines().any(|line| line.trim_start().starts_with("commit ")), "{shown}");
 }
 
 #[test]

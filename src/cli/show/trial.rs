@@ -8,7 +8,8 @@ use super::page::{LABEL_WIDTH, Page, Tone};
 use super::sparkline::{Fold, sparkline};
 use crate::record::readable::{bytes, count, duration, percent, rate};
 use crate::record::{
-    GroupVerification, HostLoad, LoadModel, Pauses, Phase, Reason, Record, SeriesRow, Status, Verification, Wire,
+    GroupVerification, HostLoad, LoadModel, Pauses, Phase, Reason, Record, SeriesRow, Status, Transactions,
+    Verification, Wire,
 };
 
 /// From this fairness index on, producers' shares are not worth a line.
@@ -95,6 +96,7 @@ fn figures(page: &mut Page, record: &Record) {
     }
     page.labelled("messages", &account);
     throughput(page, record);
+    transactions(page, record);
     super::outages::outages(page, record);
     page.blank();
     latency::table(page, record);
@@ -105,6 +107,12 @@ fn figures(page: &mut Page, record: &Record) {
     verification(page, record);
     super::pipeline::pipeline(page, record);
     thresholds(page, record);
+}
+
+fn transactions(page: &mut Page, record: &Record) {
+    if let Some(Transactions { committed, aborted, commit: _ }) = record.transactions {
+        page.labelled("transactions", &format!("{} committed, {} aborted", count(committed), count(aborted)));
+    }
 }
 
 fn throughput(page: &mut Page, record: &Record) {

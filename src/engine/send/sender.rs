@@ -148,7 +148,8 @@ impl<P: Producer> Sender<P> {
     }
 
     /// Ends the producer: what was handed over, of `due` measured messages.
-    pub fn end(self, due: Option<u64>) -> Sent {
+    pub fn end(mut self, due: Option<u64>) -> Sent {
+        self.producer.finish();
         self.closing.add(self.producer);
         Sent { producer_index: self.producer_index, attempted: self.attempted, due }
     }

@@ -103,6 +103,12 @@ fn status(evidence: &Evidence<'_>) -> Option<Finding> {
     }
 }
 
+/// Failed messages of transactions that the scenario has aborted: nobody waits for them.
+fn aborted_on_purpose(evidence: &Evidence<'_>) -> u64 {
+    let aborted = evidence.errors.iter().filter(|error| error.class == FailureClass::Aborted);
+    aborted.map(|error| error.count).sum()
+}
+
 /// Messages that are in no percentile, of every kind together: a note while they are few, else a reason.
 fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
     if evidence.status == Status::Running {
@@ -111,8 +117,9 @@ fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
     }
     let counts = evidence.counts;
     // Acknowledged messages that were lost are a reason of their own, however few.
-    let kinds = [("failed", counts.failed), ("unresolved", counts.unresolved), ("unsent", counts.unsent)];
-    let messages = counts.without_acknowledgement();
+    let failed = counts.failed.saturating_sub(aborted_on_purpose(evidence));
+    let kinds = [("failed", failed), ("unresolved", counts.unresolved), ("unsent", counts.unsent)];
+    let messages = kinds.iter().map(|(_, messages)| messages).sum::<u64>();
     if messages == 0 {
         return None;
     }
@@ -131,7 +138,7 @@ fn missing(evidence: &Evidence<'_>) -> Option<Finding> {
         percent(share),
         listed.join(", ")
     );
-    let advice = match (counts.failed > 0, counts.unresolved > 0, counts.unsent > 0) {
+    let advice = match (failed > 0, counts.unresolved > 0, counts.unsent > 0) {
         (true, false, false) => "`errors` has the failures by class, each with the client's first message.",
         (false, true, false) => "Lower the load, or raise `run.drain_deadline` if the broker answers later.",
         (false, false, true) => "Lower the rate, or raise `producers.in_flight` if the broker answers late.",
@@ -239,6 +246,24 @@ mod tests {
             shift(record, 0, 51);
         });
         assert_eq!(running, [Unfinished]);
+    }
+
+    #[test]
+    fn messages_of_transactions_that_the_scenario_aborts_are_not_missing() {
+        let aborted = |count| ErrorCount {
+            class: FailureClass::Aborted,
+            count,
+            first_message: "on purpose".to_owned(),
+            first_at_ns: 0,
+        };
+        let with = |failed, on_purpose| {
+            reasons(|record, _, _| {
+                shift(record, failed, 0);
+                record.errors = vec![aborted(on_purpose)];
+            })
+        };
+        assert_eq!(with(50_000, 50_000), []);
+        assert_eq!(with(50_000, 49_949), [MissingMessages]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod part;
 mod pipeline;
 mod series;
 mod throughput;
+mod transactions;
 mod verdict;
 mod verification;
 mod wire;
@@ -36,6 +37,7 @@ pub use pipeline::{
 };
 pub use series::{Phase, SeriesRow};
 pub use throughput::{Completion, ProducerShares, Throughput};
+pub use transactions::Transactions;
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};
 pub use verification::{GroupVerification, Verification};
 pub use wire::Wire;
@@ -96,6 +98,9 @@ pub struct Record {
     /// With `topology.existing`, the topics as they were found; left out otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found_topics: Vec<FoundTopic>,
+    /// The transactions in which messages were sent; left out where they were sent without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<Transactions>,
     /// What crossed the wire; absent where the client library does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<Wire>,

@@ -7,8 +7,8 @@ use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::Problems;
 use crate::scenario::{
-    CommitPolicy, Content, Keys, LatencyKind, Load, Metric, Parse, Partitioning, Payload, Placement, ProducerMode,
-    Scenario, Schedule, Threshold,
+    Capabilities, CommitPolicy, Content, Keys, LatencyKind, Load, Metric, Parse, Partitioning, Payload, Placement,
+    ProducerMode, Scenario, Schedule, Threshold,
 };
 
 /// Windows are chosen so that all producers together have this many messages in flight, …
@@ -90,8 +90,19 @@ fn windows(scenario: &mut Scenario, window: Option<usize>, problems: &Problems) 
 
 fn capabilities(scenario: &Scenario, descriptor: &Descriptor, problems: &Problems) {
     let can = descriptor.capabilities;
+    for (wanted, possible, path, reason) in asked(scenario, can) {
+        if wanted && !possible && (path[0] != "consumers" || path.len() == 1 || can.consumers) {
+            let path = KeyPath::of(path);
+            let message = format!("`{path}` is not possible with a broker of kind `{}`: {reason}", descriptor.kind);
+            problems.value(path.clone(), message, format!("remove `{path}`"));
+        }
+    }
+}
+
+/// What may be asked of a broker: whether it is asked, whether it is possible, the key, and why it would not be.
+fn asked(scenario: &Scenario, can: Capabilities) -> [(bool, bool, &'static [&'static str], &'static str); 11] {
     let consumers = scenario.consumers.as_ref();
-    let asked: [(bool, bool, &[&str], &str); 11] = [
+    [
         (
             scenario.topology.partitions > 1,
             can.partitions,
@@ -138,14 +149,7 @@ fn capabilities(scenario: &Scenario, descriptor: &Descriptor, problems: &Problem
             &["consumers", "properties"],
             "it has no client library to pass properties to",
         ),
-    ];
-    for (wanted, possible, path, reason) in asked {
-        if wanted && !possible && (path[0] != "consumers" || path.len() == 1 || can.consumers) {
-            let path = KeyPath::of(path);
-            let message = format!("`{path}` is not possible with a broker of kind `{}`: {reason}", descriptor.kind);
-            problems.value(path.clone(), message, format!("remove `{path}`"));
-        }
-    }
+    ]
 }
 
 /// A message without a payload says that its key has no value any more.

@@ -9,9 +9,16 @@ use crate::scenario::{Sasl, SaslMechanism, Secret, Security, Tls};
 
 pub(super) const KEYS: &[&str] = &["tls", "sasl"];
 pub(super) const TLS_KEYS: &[&str] = &["ca", "certificate", "key", "verify_host"];
-pub(super) const SASL_KEYS: &[&str] = &["mechanism", "username", "password"];
+pub(super) const SASL_KEYS: &[&str] = &["mechanism", "username", "password", "token"];
 
-const MECHANISMS: [SaslMechanism; 3] = [SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512];
+const MECHANISMS: [SaslMechanism; 4] =
+    [SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512, SaslMechanism::OauthBearer];
+
+/// How a client proves who it is.
+enum Credentials {
+    Password(Sasl),
+    Token(Secret),
+}
 
 pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Context<'_>) -> Security {
     let Some(fields) = broker.get("security").and_then(|field| field.fields(KEYS)) else {
@@ -28,18 +35,23 @@ pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Conte
         }
         Some(tls)
     });
-    let sasl = fields.get("sasl").and_then(|field| {
+    let credentials = fields.get("sasl").and_then(|field| {
         let known = descriptor.capabilities.sasl;
         if known.is_empty() {
             refuse(&field, "SASL");
         }
-        let sasl = sasl(&field, context)?;
-        if !known.is_empty() && !known.contains(&sasl.mechanism) {
-            refuse(&field, &format!("SASL {}", sasl.mechanism.name()));
+        let (mechanism, credentials) = sasl(&field, context)?;
+        if !known.is_empty() && !known.contains(&mechanism) {
+            refuse(&field, &format!("SASL {}", mechanism.name()));
         }
-        Some(sasl)
+        Some(credentials)
     });
-    Security { tls, sasl }
+    let (sasl, bearer) = match credentials {
+        Some(Credentials::Password(sasl)) => (Some(sasl), None),
+        Some(Credentials::Token(token)) => (None, Some(token)),
+        None => (None, None),
+    };
+    Security { tls, sasl, bearer }
 }
 
 fn tls(field: &Field<'_>, context: &Context<'_>) -> Option<Tls> {
@@ -64,20 +76,32 @@ fn tls(field: &Field<'_>, context: &Context<'_>) -> Option<Tls> {
     })
 }
 
-fn sasl(field: &Field<'_>, context: &Context<'_>) -> Option<Sasl> {
+fn sasl(field: &Field<'_>, context: &Context<'_>) -> Option<(SaslMechanism, Credentials)> {
     let fields = field.fields(SASL_KEYS)?;
     let mechanism = fields
-        .require("mechanism", "it is one of `PLAIN`, `SCRAM-SHA-256` and `SCRAM-SHA-512`")
+        .require("mechanism", "it is one of `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` and `OAUTHBEARER`")
         .and_then(|field| field.one_of(&MECHANISMS.map(|mechanism| (mechanism.name(), mechanism))));
+    if mechanism == Some(SaslMechanism::OauthBearer) {
+        for key in ["username", "password"] {
+            fields.forbid(key, "`OAUTHBEARER` has a `token` instead", "remove it");
+        }
+        let token = secret(&fields, context, "token", "best from a file: `token = { file = \"token\" }`")?;
+        return Some((SaslMechanism::OauthBearer, Credentials::Token(token)));
+    }
+    fields.forbid("token", "only `OAUTHBEARER` has a `token`", "remove it, or write `mechanism = \"OAUTHBEARER\"`");
     let username = fields.require("username", "write the name to log in with").and_then(|field| field.string());
-    let password = fields
-        .require("password", "best from the environment: `password = { env = \"KAFKA_PASSWORD\" }`")
-        .and_then(|field| {
-            let secret = properties::secret(&field, context)?;
-            if matches!(&secret, Secret::Inline(text) if text.is_empty()) {
-                field.refuse(format!("`{}` is empty", field.path), "write { env = \"NAME\" } or { file = \"path\" }");
-            }
-            Some(secret)
-        });
-    Some(Sasl { mechanism: mechanism?, username: username?.to_owned(), password: password? })
+    let advice = "best from the environment: `password = { env = \"KAFKA_PASSWORD\" }`";
+    let password = secret(&fields, context, "password", advice);
+    let (mechanism, username) = (mechanism?, username?.to_owned());
+    Some((mechanism, Credentials::Password(Sasl { mechanism, username, password: password? })))
+}
+
+/// A secret that must be there.
+fn secret(fields: &Fields<'_>, context: &Context<'_>, key: &str, advice: &str) -> Option<Secret> {
+    let field = fields.require(key, advice)?;
+    let secret = properties::secret(&field, context)?;
+    if matches!(&secret, Secret::Inline(text) if text.is_empty()) {
+        field.refuse(format!("`{}` is empty", field.path), "write { env = \"NAME\" } or { file = \"path\" }");
+    }
+    Some(secret)
 }

@@ -11,6 +11,7 @@ use rdkafka::types::RDKafkaConfRes;
 use super::membership::Membership;
 use super::partition_list::PartitionList;
 use crate::load::PayloadPool;
+use crate::scenario::Secret;
 
 /// What a client instance is for.
 pub enum Role {
@@ -25,8 +26,16 @@ pub struct Client {
     client: NonNull<rd::rd_kafka_t>,
     /// Messages may point into the pool as long as the client lives: fields are dropped after it is destroyed.
     payloads: Option<Arc<PayloadPool>>,
-    /// The argument of the group's callback, for as long as the client lives.
-    membership: Option<Arc<Membership>>,
+    /// The argument of the callbacks, for as long as the client lives.
+    callbacks: Arc<Callbacks>,
+}
+
+/// What librdkafka calls back for.
+pub(super) struct Callbacks {
+    /// Of a consumer, its state in its group.
+    pub membership: Option<Membership>,
+    /// With SASL OAUTHBEARER, where the token is.
+    pub token: Option<Secret>,
 }
 
 // SAFETY: librdkafka's client is thread-safe ("fully thread-safe", INTRODUCTION.md, "Threads and callbacks").
@@ -35,20 +44,32 @@ unsafe impl Send for Client {}
 unsafe impl Sync for Client {}
 
 impl Client {
-    /// Makes a client with `properties`, later ones overriding earlier ones. A producing one keeps `payloads` for as long
-    /// as it lives.
-    ///
-    /// # Errors
-    /// librdkafka's sentence on the property it does not know or cannot take.
+    /// A client without a token.
+    #[cfg(test)]
     pub fn new<'p>(
         role: Role,
         properties: impl IntoIterator<Item = (&'p str, &'p str)>,
         payloads: Option<Arc<PayloadPool>>,
     ) -> Result<Self, String> {
+        Self::with_token(role, properties, payloads, None)
+    }
+
+    /// Makes a client with `properties`, later ones overriding earlier ones. A producing one keeps `payloads` for as long
+    /// as it lives. `token`: with SASL OAUTHBEARER, where the token is, which is read whenever librdkafka needs it.
+    ///
+    /// # Errors
+    /// librdkafka's sentence on the property it does not know or cannot take.
+    pub fn with_token<'p>(
+        role: Role,
+        properties: impl IntoIterator<Item = (&'p str, &'p str)>,
+        payloads: Option<Arc<PayloadPool>>,
+        token: Option<Secret>,
+    ) -> Result<Self, String> {
         let membership = match role {
             Role::Producer => None,
-            Role::Consumer(membership) => Some(Arc::new(membership)),
+            Role::Consumer(membership) => Some(membership),
         };
+        let callbacks = Arc::new(Callbacks { membership, token });
         // SAFETY: has no preconditions.
         let configuration = unsafe { rd::rd_kafka_conf_new() };
         for (key, value) in properties {
@@ -63,22 +84,14 @@ impl Client {
         // reason's buffer is as long as it says. Without a log callback librdkafka keeps its log to itself; errors come
         // as events.
         unsafe {
-            rd::rd_kafka_conf_set_log_cb(configuration, None);
-            let kind = match &membership {
-                None => {
-                    let events = rd::RD_KAFKA_EVENT_DR | rd::RD_KAFKA_EVENT_ERROR | rd::RD_KAFKA_EVENT_STATS;
-                    rd::rd_kafka_conf_set_events(configuration, events);
-                    rd::rd_kafka_type_t::RD_KAFKA_PRODUCER
-                }
-                Some(membership) => {
-                    rd::rd_kafka_conf_set_opaque(configuration, Arc::as_ptr(membership).cast_mut().cast());
-                    rd::rd_kafka_conf_set_rebalance_cb(configuration, Some(super::membership::rebalance));
-                    rd::rd_kafka_type_t::RD_KAFKA_CONSUMER
-                }
-            };
+            let kind = configure(configuration, &callbacks);
             let client = rd::rd_kafka_new(kind, configuration, reason.as_mut_ptr(), reason.len());
             match NonNull::new(client) {
-                Some(client) => Ok(Client { client, payloads, membership }),
+                Some(client) => {
+                    let client = Client { client, payloads, callbacks };
+                    client.serve_tokens();
+                    Ok(client)
+                }
                 None => {
                     rd::rd_kafka_conf_destroy(configuration);
                     Err(text(&reason))
@@ -87,9 +100,22 @@ impl Client {
         }
     }
 
+    /// Lets a thread of librdkafka's ask for tokens, whether or not the client is polled.
+    fn serve_tokens(&self) {
+        if self.callbacks.token.is_some() {
+            // SAFETY: the client is alive; an error would mean that it has no queue for that, which `new` asked for.
+            unsafe {
+                let error = rd::rd_kafka_sasl_background_callbacks_enable(self.as_ptr());
+                if !error.is_null() {
+                    rd::rd_kafka_error_destroy(error);
+                }
+            }
+        }
+    }
+
     /// Of a consumer, its state in its group.
     pub fn membership(&self) -> Option<&Membership> {
-        self.membership.as_deref()
+        self.callbacks.membership.as_ref()
     }
 
     /// Of a consumer, the partitions that are assigned to it, each with the offset of the next message to take; negative: it is
@@ -107,7 +133,7 @@ impl Client {
 
     /// Of a consumer, returns the partitions that the group requests back.
     pub(super) fn revoke(&self) {
-        if let Some(membership) = &self.membership {
+        if let Some(membership) = self.membership() {
             // SAFETY: it is the membership of this client, which is alive.
             unsafe { membership.revoke(self.as_ptr()) };
         }
@@ -117,7 +143,7 @@ impl Client {
     pub(super) fn leave(&self) {
         // SAFETY: as above.
         unsafe {
-            if let Some(membership) = &self.membership {
+            if let Some(membership) = self.membership() {
                 membership.leave(self.as_ptr());
             }
             rd::rd_kafka_consumer_close(self.as_ptr());
@@ -208,6 +234,33 @@ impl Drop for Client {
     fn drop(&mut self) {
         // SAFETY: this is the only owner; queues and topics of the client hold a reference to its owner and are gone.
         unsafe { rd::rd_kafka_destroy(self.as_ptr()) };
+    }
+}
+
+/// Sets what librdkafka calls back for, and what comes as events.
+///
+/// # Safety
+/// `configuration` must be valid, and `callbacks` live as long as the client that is made with it.
+unsafe fn configure(configuration: *mut rd::rd_kafka_conf_t, callbacks: &Arc<Callbacks>) -> rd::rd_kafka_type_t {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        rd::rd_kafka_conf_set_log_cb(configuration, None);
+        rd::rd_kafka_conf_set_opaque(configuration, Arc::as_ptr(callbacks).cast_mut().cast());
+        if callbacks.token.is_some() {
+            rd::rd_kafka_conf_set_oauthbearer_token_refresh_cb(configuration, Some(super::oauthbearer::refresh));
+            rd::rd_kafka_conf_enable_sasl_queue(configuration, 1);
+        }
+        match &callbacks.membership {
+            None => {
+                let events = rd::RD_KAFKA_EVENT_DR | rd::RD_KAFKA_EVENT_ERROR | rd::RD_KAFKA_EVENT_STATS;
+                rd::rd_kafka_conf_set_events(configuration, events);
+                rd::rd_kafka_type_t::RD_KAFKA_PRODUCER
+            }
+            Some(_) => {
+                rd::rd_kafka_conf_set_rebalance_cb(configuration, Some(super::membership::rebalance));
+                rd::rd_kafka_type_t::RD_KAFKA_CONSUMER
+            }
+        }
     }
 }
 

@@ -22,6 +22,15 @@ const FETCH: usize = 1024;
 /// `RD_KAFKA_PARTITION_UA`.
 const ANY_PARTITION: i32 = -1;
 
+/// Where a member begins to which brokermark assigns partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// With the first message of each.
+    First,
+    /// Where its group has committed, else with the first.
+    Committed,
+}
+
 /// How long to wait for the answer to a commit.
 const CONFIRM: Duration = Duration::from_secs(5);
 
@@ -48,6 +57,34 @@ impl ConsumerQueue {
     /// librdkafka's code when it cannot subscribe.
     pub fn subscribe(client: Client, topic: &str) -> Result<Self, Code> {
         let list = PartitionList::new(topic, &[(ANY_PARTITION, 0)])?;
+        // SAFETY: the client is alive, as is the list.
+        Self::begin(client, |client| unsafe { rd::rd_kafka_subscribe(client.as_ptr(), list.as_ptr()) })
+    }
+
+    /// Assigns `partitions` of `topic` to `client`, which joins no group.
+    ///
+    /// # Errors
+    /// librdkafka's code when it cannot take them.
+    pub fn assign(
+        client: Client,
+        topic: &str,
+        partitions: impl Iterator<Item = i32>,
+        begin: Begin,
+    ) -> Result<Self, Code> {
+        let offset = match begin {
+            Begin::First => rd::RD_KAFKA_OFFSET_BEGINNING,
+            Begin::Committed => rd::RD_KAFKA_OFFSET_STORED,
+        };
+        let list =
+            PartitionList::new(topic, &partitions.map(|partition| (partition, offset.into())).collect::<Vec<_>>())?;
+        if let Some(membership) = client.membership() {
+            membership.decided();
+        }
+        // SAFETY: the client is alive, as is the list.
+        Self::begin(client, |client| unsafe { rd::rd_kafka_assign(client.as_ptr(), list.as_ptr()) })
+    }
+
+    fn begin(client: Client, begin: impl FnOnce(&Client) -> Code) -> Result<Self, Code> {
         let trace_header_name = CString::new(TRACE_HEADER_NAME).map_err(|_| Code::RD_KAFKA_RESP_ERR__INVALID_ARG)?;
         let arrived = Arc::new(Notify::new());
         // SAFETY: the client is alive, and this value owns it for longer than the queue. The callback's argument is the `Notify`, which the same value keeps alive until the callback has been
@@ -57,7 +94,7 @@ impl ConsumerQueue {
             let Some(queue) = NonNull::new(rd::rd_kafka_queue_get_consumer(client.as_ptr())) else {
                 return Err(Code::RD_KAFKA_RESP_ERR__UNKNOWN_GROUP);
             };
-            let code = rd::rd_kafka_subscribe(client.as_ptr(), list.as_ptr());
+            let code = begin(&client);
             let opaque = Arc::as_ptr(&arrived).cast_mut().cast();
             rd::rd_kafka_queue_cb_event_enable(queue.as_ptr(), Some(notify), opaque);
             let consumer = ConsumerQueue {

@@ -8,11 +8,13 @@
 //! duplicated or lost.
 
 use std::ffi::{CStr, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rdkafka::bindings as rd;
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 
+use super::client::Callbacks;
 use super::partition_list::PartitionList;
 
 /// Up to where the members of a group that does not commit have taken each partition of their topic.
@@ -25,7 +27,7 @@ pub struct GroupOffsets {
 impl GroupOffsets {
     /// All before these offsets was taken.
     pub(super) fn advance(&self, taken: &[(u32, i64)]) {
-        let mut next = lock(&self.next);
+        let mut next = self.next.lock();
         for (partition, offset) in taken {
             let partition = *partition as usize;
             if next.len() <= partition {
@@ -36,7 +38,7 @@ impl GroupOffsets {
     }
 
     fn of(&self, partition: i32) -> Option<i64> {
-        lock(&self.next).get(usize::try_from(partition).ok()?).copied().filter(|offset| *offset > 0)
+        self.next.lock().get(usize::try_from(partition).ok()?).copied().filter(|offset| *offset > 0)
     }
 }
 
@@ -71,23 +73,29 @@ impl Membership {
         self.offsets.as_deref()
     }
 
+    /// Partitions are assigned, by a group or without one.
+    pub(super) fn decided(&self) {
+        let mut state = self.state.lock();
+        (state.assigned, state.met) = (true, true);
+    }
+
     pub fn is_assigned(&self) -> bool {
-        lock(&self.state).assigned
+        self.state.lock().assigned
     }
 
     /// Whether the group has decided at least once.
     pub fn has_met(&self) -> bool {
-        lock(&self.state).met
+        self.state.lock().met
     }
 
     pub fn is_revocation_requested(&self) -> bool {
-        lock(&self.state).requested.is_some()
+        self.state.lock().requested.is_some()
     }
 
     /// # Safety
     /// `client` must be the valid client of this member.
     pub(super) unsafe fn revoke(&self, client: *mut rd::rd_kafka_t) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let Some(requested) = state.requested.take() {
             // Until the group assigns other partitions.
             state.assigned = false;
@@ -101,17 +109,13 @@ impl Membership {
     /// # Safety
     /// `client` must be the valid client of this member.
     pub(super) unsafe fn leave(&self, client: *mut rd::rd_kafka_t) {
-        lock(&self.state).leaving = true;
+        self.state.lock().leaving = true;
         // SAFETY: by the caller's promise.
         unsafe { self.revoke(client) };
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// librdkafka's callback of a client whose opaque pointer is its [`Membership`].
+/// librdkafka's callback of a client whose opaque pointer is its [`Callbacks`].
 pub(super) unsafe extern "C" fn rebalance(
     client: *mut rd::rd_kafka_t,
     code: Code,
@@ -121,8 +125,8 @@ pub(super) unsafe extern "C" fn rebalance(
     // SAFETY: `opaque` is what `Client::new` gave, which the client keeps for as long as it lives; the list is valid during
     // the call, and what outlives it is a copy.
     unsafe {
-        let membership = &*opaque.cast::<Membership>();
-        let mut state = lock(&membership.state);
+        let Some(membership) = &(*opaque.cast::<Callbacks>()).membership else { return };
+        let mut state = membership.state.lock();
         match code {
             Code::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
                 (state.assigned, state.met) = (true, true);

@@ -11,17 +11,21 @@ mod details;
 mod error;
 mod events;
 mod membership;
+mod oauthbearer;
 mod partition_list;
 mod produce;
 #[cfg(test)]
 mod property_table;
+mod transaction;
 
 pub use client::{Client, Role};
-pub use consume::{ConsumerQueue, Taken};
+pub use consume::{Begin, ConsumerQueue, Taken};
 pub use create_topics::create_topics;
 pub use error::{class_of, is_unknown_topic, name_of};
-pub use events::{Deliveries, Event};
+pub use events::{Batch, Deliveries, Event};
 pub use membership::{GroupOffsets, Membership};
+pub use oauthbearer::set_admin_token;
 pub use produce::{Handed, Space, TopicHandle};
 #[cfg(test)]
 pub use property_table::property_table;
+pub use transaction::{Remedy, TransactionError};

@@ -73,8 +73,16 @@ impl TopicHandle {
         space: &mut Space,
         mut refused: impl FnMut(&Outgoing<'_>, Code),
     ) -> Handed {
-        if self.headers.is_empty() && batch.iter().all(|outgoing| outgoing.trace_header.is_none()) {
-            self.hand_over_plain(batch, &mut space.0, &mut refused)
+        let (mut traced, mut own_partitions) = (false, false);
+        for outgoing in batch {
+            traced |= outgoing.trace_header.is_some();
+            own_partitions |= outgoing.attributes.is_some();
+        }
+        if self.headers.is_empty() && !traced {
+            // librdkafka then reads each message's own partition; of those without one the partitioner chooses it
+            // (rdkafka_msg.c, `rd_kafka_produce_batch`).
+            let flags = if own_partitions { rd::RD_KAFKA_MSG_F_PARTITION } else { 0 };
+            self.hand_over_plain(batch, flags, &mut space.0, &mut refused)
         } else {
             self.hand_over_with_headers(batch, &mut refused)
         }
@@ -84,12 +92,13 @@ impl TopicHandle {
     fn hand_over_plain(
         &self,
         batch: &[Outgoing<'_>],
+        flags: i32,
         messages: &mut Vec<rd::rd_kafka_message_t>,
         refused: &mut impl FnMut(&Outgoing<'_>, Code),
     ) -> Handed {
         messages.clear();
         messages.extend(batch.iter().map(message));
-        let flags = self.flags(batch) | own_partitions(batch);
+        let flags = self.flags(batch) | flags;
         // SAFETY: the topic is alive; `messages` has as many entries as it says, whose payloads and keys are valid for the
         // call. Those that are not copied live as long as the client. Keys are always
         // copied by librdkafka.
@@ -202,13 +211,6 @@ fn refuses_all(code: Code) -> bool {
         code,
         RD_KAFKA_RESP_ERR_NO_ERROR | RD_KAFKA_RESP_ERR__QUEUE_FULL | Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
     )
-}
-
-/// The flag by which librdkafka reads each message's own partition, where one has any. Of the others the partitioner chooses it
-/// (rdkafka_msg.c, `rd_kafka_produce_batch`).
-fn own_partitions(batch: &[Outgoing<'_>]) -> i32 {
-    let any = batch.iter().any(|outgoing| outgoing.attributes.is_some());
-    if any { rd::RD_KAFKA_MSG_F_PARTITION } else { 0 }
 }
 
 fn message(outgoing: &Outgoing<'_>) -> rd::rd_kafka_message_t {

@@ -1,0 +1,99 @@
+//! The `[broker.kafka.transactions]` table.
+
+use std::time::Duration;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use crate::scenario::deserialize::duration;
+
+/// The broker aborts a transaction that is open for a minute (`transaction.timeout.ms`), so it is ended well before.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(30);
+
+/// When a producer's transaction ends, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TransactionOptions {
+    /// It is ended when it has so many messages, …
+    #[serde(deserialize_with = "messages")]
+    pub messages: usize,
+    /// … or so long after its first one.
+    #[serde(deserialize_with = "interval")]
+    pub interval: Duration,
+    /// The share (0 to 1) of each producer's transactions that are aborted, evenly spread.
+    #[serde(deserialize_with = "share")]
+    pub abort_share: f64,
+}
+
+impl Default for TransactionOptions {
+    fn default() -> Self {
+        TransactionOptions { messages: 1000, interval: Duration::from_secs(1), abort_share: 0.0 }
+    }
+}
+
+impl TransactionOptions {
+    /// Whether to abort a producer's transaction of this number, from 0. Of `n` transactions, exactly `floor(n × share)` are.
+    pub fn aborts(&self, number: u64) -> bool {
+        ((number + 1) as f64 * self.abort_share).floor() > (number as f64 * self.abort_share).floor()
+    }
+}
+
+fn messages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let messages = i64::deserialize(deserializer)?;
+    match usize::try_from(messages) {
+        Ok(messages @ 1..=10_000_000) => Ok(messages),
+        _ => Err(D::Error::custom(format!("a transaction has 1 to 10,000,000 messages, not {messages}"))),
+    }
+}
+
+fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let interval: Duration = duration(deserializer)?;
+    if interval.is_zero() || interval > LONGEST_INTERVAL {
+        return Err(D::Error::custom(format!("a transaction ends after 1ms to 30s, not {interval:?}")));
+    }
+    Ok(interval)
+}
+
+fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let share = f64::deserialize(deserializer)?;
+    if (0.0..=1.0).contains(&share) {
+        Ok(share)
+    } else {
+        Err(D::Error::custom(format!("{share} is not a share: it must lie between 0 and 1")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<TransactionOptions, String> {
+        toml::from_str(text).map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn what_a_transaction_cannot_be_is_refused() {
+        for (text, words) in [
+            ("messages = 0", "1 to 10,000,000"),
+            ("interval = \"0s\"", "1ms to 30s"),
+            ("interval = \"1min\"", "1ms to 30s"),
+            ("abort_share = 1.1", "between 0 and 1"),
+            ("abort_shares = 0.1", "unknown field"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        assert_eq!(read(""), Ok(TransactionOptions::default()));
+    }
+
+    #[test]
+    fn the_share_of_aborted_transactions_is_exact_and_evenly_spread() {
+        let aborted = |share: &str| {
+            let options = read(&format!("abort_share = {share}")).unwrap();
+            (0..20).filter(|number| options.aborts(*number)).collect::<Vec<_>>()
+        };
+        assert_eq!(aborted("0.1"), [9, 19]);
+        assert!(aborted("0.0").is_empty());
+        assert_eq!(aborted("1.0").len(), 20);
+    }
+}
