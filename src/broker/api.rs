@@ -69,6 +69,11 @@ pub trait Broker: Sized + Send + Sync + 'static {
         None::<Ready<Option<Vec<u64>>>>
     }
 
+    /// Whether consumers are not sent all messages, as the scenario's own settings ask. Then nothing can be verified.
+    fn withholds_messages(&self) -> bool {
+        false
+    }
+
     /// What the client library has seen of its own queues and of the broker's answers since the last call.
     fn telemetry(&self) -> Telemetry {
         Telemetry::default()

@@ -87,6 +87,7 @@ pub struct Security {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sasl {
     pub mechanism: SaslMechanism,
+    /// It and the password are empty where the mechanism has none.
     pub username: String,
     pub password: Secret,
 }
@@ -96,6 +97,8 @@ pub enum SaslMechanism {
     Plain,
     ScramSha256,
     ScramSha512,
+    /// By the client's certificate: without a name and a password.
+    External,
 }
 
 impl SaslMechanism {
@@ -105,6 +108,7 @@ impl SaslMechanism {
             SaslMechanism::Plain => "PLAIN",
             SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
             SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+            SaslMechanism::External => "EXTERNAL",
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use self::frames::{close, framed, metadata_update, string, strings};
+use self::frames::{close, framed, metadata_update, offset_specification, pairs, store_offset, string, strings};
 
 /// The name of a super stream. Its partitions are led by the nodes in turn, two by each.
 pub const SUPER_STREAM: &str = "super";
@@ -20,6 +20,7 @@ const PARTITIONS_OF_A_NODE: usize = 2;
 pub const CLOSE: u16 = 22;
 pub const CLOSE_RESPONSE: u16 = 0x8016;
 pub const HEARTBEAT: u16 = 23;
+pub const CONSUMER_UPDATE_RESPONSE: u16 = 0x801a;
 
 /// A `Publish` frame that came to a node, on the connection with that number.
 pub struct Published {
@@ -52,6 +53,12 @@ pub struct Tuning {
     pub removes_first_subscription: bool,
     /// Its streams have chunks, from offset 7 on, and it delivers none.
     pub withholds_chunks: bool,
+    /// It has the offset 4 stored for every group.
+    pub has_stored: bool,
+    /// It refuses a command, from that number of times on, with a code.
+    pub refuses: Option<Refusing>,
+    /// It loses so many `StoreOffset` commands.
+    pub loses_stored: usize,
 }
 
 impl Default for Tuning {
@@ -62,8 +69,20 @@ impl Default for Tuning {
             closes_at_login: false,
             removes_first_subscription: false,
             withholds_chunks: false,
+            has_stored: false,
+            refuses: None,
+            loses_stored: 0,
         }
     }
+}
+
+/// A command that is refused.
+#[derive(Debug, Clone, Copy)]
+pub struct Refusing {
+    pub key: u16,
+    pub code: u16,
+    /// So many are answered before.
+    pub after: usize,
 }
 
 /// Listens until the test ends.
@@ -80,6 +99,21 @@ struct Seen {
     subscriptions: Mutex<Vec<(u16, u64)>>,
     subscribers: Mutex<Vec<TcpStream>>,
     frames: Mutex<Vec<(usize, u16)>>,
+    /// `StoreOffset` commands, by stream.
+    stored: Mutex<Vec<(String, u64)>>,
+    /// Properties of subscriptions.
+    properties: Mutex<Vec<String>>,
+    updates: Mutex<Vec<UpdateResponse>>,
+}
+
+/// A response to `ConsumerUpdate`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpdateResponse {
+    pub correlation: u32,
+    /// The protocol's number for the kind of place, and the offset.
+    pub from: (u16, u64),
+    /// The offset that was stored last, at that moment.
+    pub stored: Option<u64>,
 }
 
 /// What the nodes of a cluster share.
@@ -181,6 +215,21 @@ impl Scripted {
         self.seen.subscriptions.lock().unwrap().clone()
     }
 
+    /// The responses to `ConsumerUpdate` so far.
+    pub fn update_responses(&self) -> Vec<UpdateResponse> {
+        self.seen.updates.lock().unwrap().clone()
+    }
+
+    /// What `StoreOffset` commands have stored so far, lost ones included: streams and offsets.
+    pub fn stored(&self) -> Vec<(String, u64)> {
+        self.seen.stored.lock().unwrap().clone()
+    }
+
+    /// The properties of all subscriptions so far, keys and values in turn.
+    pub fn subscription_properties(&self) -> Vec<String> {
+        self.seen.properties.lock().unwrap().clone()
+    }
+
     /// Whether a consumer has subscribed and given credit.
     pub fn has_given_credit(&self) -> bool {
         self.frames().iter().any(|(_, key)| *key == 9)
@@ -249,6 +298,9 @@ impl Served {
                 }
                 // Credit, Tune, Heartbeat and responses do not ask for an answer.
                 9 | 20 | HEARTBEAT | CLOSE_RESPONSE => {}
+                // StoreOffset
+                10 => self.seen.stored.lock().unwrap().push(store_offset(&frame[4..])),
+                CONSUMER_UPDATE_RESPONSE => self.note_update(&frame[4..]),
                 _ => self.answer(key, &frame[4..])?,
             }
         }
@@ -276,14 +328,17 @@ impl Served {
             }
             // QueryPublisherSequence: there is none.
             5 => [&[0, 1][..], &[0; 8]].concat(),
+            // QueryOffset
+            11 => self.query_offset(),
             // Subscribe
             7 => {
                 let name = usize::from(u16::from_be_bytes([rest[5], rest[6]]));
                 let place = &rest[7 + name..];
-                let offset = place.get(2..10).filter(|_| place[1] > 3);
-                let offset = offset.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap()));
+                let (kind, offset) = offset_specification(place);
+                let properties = if kind > 3 { &place[12..] } else { &place[4..] };
+                self.seen.properties.lock().unwrap().extend(pairs(properties.to_vec()));
                 self.seen.subscribers.lock().unwrap().push(self.stream.try_clone()?);
-                self.seen.subscriptions.lock().unwrap().push((u16::from_be_bytes([place[0], place[1]]), offset));
+                self.seen.subscriptions.lock().unwrap().push((kind, offset));
                 vec![0, 1]
             }
             // Metadata
@@ -305,6 +360,8 @@ impl Served {
                 let names = (0..count).flat_map(|number| string(&format!("{SUPER_STREAM}-{number}")));
                 [0, 1].into_iter().chain((count as u32).to_be_bytes()).chain(names).collect()
             }
+            // ExchangeCommandVersions: the first version of Publish.
+            27 => vec![0, 1, 0, 0, 0, 1, 0, 2, 0, 1, 0, 1],
             // StreamStats: an empty stream's last chunk is -1.
             28 => {
                 let last: i64 = if self.tuning.withholds_chunks { 7 } else { -1 };
@@ -312,10 +369,16 @@ impl Served {
             }
             _ => vec![0, 1],
         };
+        let content = match self.tuning.refuses {
+            Some(refusing) if refusing.key == key && self.asked(key) > refusing.after => {
+                refusing.code.to_be_bytes().to_vec()
+            }
+            _ => content,
+        };
         let mut answer = framed(&[&(key | 0x8000).to_be_bytes(), &[0, 1][..], &rest[..4], &content].concat());
         match key {
             // Tune follows SaslAuthenticate.
-            19 => {
+            19 if content == [0, 1] => {
                 let Tuning { frame_max, heartbeat, .. } = self.tuning;
                 answer
                     .extend(framed(&[&[0, 20, 0, 1][..], &frame_max.to_be_bytes(), &heartbeat.to_be_bytes()].concat()));
@@ -333,6 +396,30 @@ impl Served {
             CLOSE => self.stream.shutdown(Shutdown::Both),
             _ => Ok(()),
         }
+    }
+
+    /// A response to `ConsumerUpdate`; `rest` begins with the correlation.
+    fn note_update(&self, rest: &[u8]) {
+        assert_eq!(rest[4..6], [0, 1]);
+        let from = offset_specification(&rest[6..]);
+        let correlation = u32::from_be_bytes(rest[..4].try_into().unwrap());
+        let stored = self.seen.stored.lock().unwrap().last().map(|(_, offset)| *offset);
+        self.seen.updates.lock().unwrap().push(UpdateResponse { correlation, from, stored });
+    }
+
+    /// What is stored: the last command that was not lost.
+    fn query_offset(&self) -> Vec<u8> {
+        let stored = self.seen.stored.lock().unwrap();
+        let stored = stored.iter().skip(self.tuning.loses_stored).last().map(|(_, offset)| *offset);
+        match stored.or(self.tuning.has_stored.then_some(4)) {
+            Some(offset) => [&[0, 1][..], &offset.to_be_bytes()].concat(),
+            None => [&[0, 0x13][..], &[0; 8]].concat(),
+        }
+    }
+
+    /// How often a command has come, this time included.
+    fn asked(&self, key: u16) -> usize {
+        self.seen.frames.lock().unwrap().iter().filter(|(_, asked)| *asked == key).count()
     }
 
     fn nodes(&self) -> usize {

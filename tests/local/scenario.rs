@@ -52,7 +52,12 @@ const KINDS: [Descriptor; 2] = [
             groups: true,
             ordered: true,
             tls: true,
-            sasl: &[SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512],
+            sasl: &[
+                SaslMechanism::Plain,
+                SaslMechanism::ScramSha256,
+                SaslMechanism::ScramSha512,
+                SaslMechanism::External,
+            ],
             properties: true,
             topic_config: true,
             existing_topics: true,

@@ -11,7 +11,8 @@ pub(super) const KEYS: &[&str] = &["tls", "sasl"];
 pub(super) const TLS_KEYS: &[&str] = &["ca", "certificate", "key", "verify_host"];
 pub(super) const SASL_KEYS: &[&str] = &["mechanism", "username", "password"];
 
-const MECHANISMS: [SaslMechanism; 3] = [SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512];
+const MECHANISMS: [SaslMechanism; 4] =
+    [SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512, SaslMechanism::External];
 
 pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Context<'_>) -> Security {
     let Some(fields) = broker.get("security").and_then(|field| field.fields(KEYS)) else {
@@ -36,6 +37,11 @@ pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Conte
         let sasl = sasl(&field, context)?;
         if !known.is_empty() && !known.contains(&sasl.mechanism) {
             refuse(&field, &format!("SASL {}", sasl.mechanism.name()));
+        }
+        let has_certificate = tls.as_ref().is_some_and(|tls| tls.certificate.is_some());
+        if sasl.mechanism == SaslMechanism::External && !has_certificate {
+            let message = "SASL EXTERNAL logs in by a client's certificate, and there is none";
+            field.refuse(message, "set `broker.security.tls.certificate` and its `key`");
         }
         Some(sasl)
     });
@@ -67,8 +73,19 @@ fn tls(field: &Field<'_>, context: &Context<'_>) -> Option<Tls> {
 fn sasl(field: &Field<'_>, context: &Context<'_>) -> Option<Sasl> {
     let fields = field.fields(SASL_KEYS)?;
     let mechanism = fields
-        .require("mechanism", "it is one of `PLAIN`, `SCRAM-SHA-256` and `SCRAM-SHA-512`")
+        .require("mechanism", "it is one of `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` and `EXTERNAL`")
         .and_then(|field| field.one_of(&MECHANISMS.map(|mechanism| (mechanism.name(), mechanism))));
+    if mechanism == Some(SaslMechanism::External) {
+        for key in ["username", "password"] {
+            if let Some(field) = fields.get(key) {
+                let message =
+                    format!("`{}` has no effect with SASL EXTERNAL: the certificate has the name", field.path);
+                field.refuse(message, "remove it");
+            }
+        }
+        let password = Secret::Inline(String::new());
+        return Some(Sasl { mechanism: SaslMechanism::External, username: String::new(), password });
+    }
     let username = fields.require("username", "write the name to log in with").and_then(|field| field.string());
     let password = fields
         .require("password", "best from the environment: `password = { env = \"KAFKA_PASSWORD\" }`")
