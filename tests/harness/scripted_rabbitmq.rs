@@ -55,6 +55,8 @@ pub struct Tuning {
     pub withholds_chunks: bool,
     /// It has the offset 4 stored for every group.
     pub has_stored: bool,
+    /// It has no single active consumers.
+    pub is_old: bool,
     /// It refuses a command, from that number of times on, with a code.
     pub refuses: Option<Refusing>,
     /// It loses so many `StoreOffset` commands.
@@ -70,6 +72,7 @@ impl Default for Tuning {
             removes_first_subscription: false,
             withholds_chunks: false,
             has_stored: false,
+            is_old: false,
             refuses: None,
             loses_stored: 0,
         }
@@ -360,8 +363,9 @@ impl Served {
                 let names = (0..count).flat_map(|number| string(&format!("{SUPER_STREAM}-{number}")));
                 [0, 1].into_iter().chain((count as u32).to_be_bytes()).chain(names).collect()
             }
-            // ExchangeCommandVersions: the first version of Publish.
-            27 => vec![0, 1, 0, 0, 0, 1, 0, 2, 0, 1, 0, 1],
+            // ExchangeCommandVersions: the first version of Publish and, but for an old server, of StreamStats.
+            27 if self.tuning.is_old => vec![0, 1, 0, 0, 0, 1, 0, 2, 0, 1, 0, 1],
+            27 => vec![0, 1, 0, 0, 0, 2, 0, 2, 0, 1, 0, 1, 0, 28, 0, 1, 0, 1],
             // StreamStats: an empty stream's last chunk is -1.
             28 => {
                 let last: i64 = if self.tuning.withholds_chunks { 7 } else { -1 };

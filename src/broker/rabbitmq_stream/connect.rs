@@ -8,7 +8,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::UnixStream;
 use tokio::time::sleep;
 
-use super::codec::command::{self, Request};
+use super::codec::command::{self, Request, VERSION};
 use super::codec::frame::{ConsumerUpdate, Frame, decode};
 use super::codec::publish::FILTERED;
 use super::codec::response::{read_highest_version, read_pairs, read_strings};
@@ -215,23 +215,30 @@ impl Connector {
         let properties = read_pairs(&response)?;
         let advertised = find(&properties, "advertised_host").zip(find(&properties, "advertised_port"));
         session.server.advertised = advertised.map(|(host, port)| format!("{host}:{port}"));
-        self.check_filters(&mut session).await?;
+        self.check_abilities(&mut session).await?;
         Ok(session)
     }
 
-    /// Whether the server can filter, where the scenario wants that.
-    async fn check_filters(&self, session: &mut Session) -> Result<(), ConnectError> {
-        if self.options.filter.is_none() && self.options.filters.is_empty() {
+    /// Whether the server has what the scenario wants of it.
+    async fn check_abilities(&self, session: &mut Session) -> Result<(), ConnectError> {
+        let RabbitmqStreamOptions { filter, filters, single_active_consumer, .. } = &self.options;
+        let filtering = "cannot filter messages: leave `filter` and `filters` out, or use RabbitMQ 3.13 or later";
+        let sharing = "has no single active consumers: leave them out, or use RabbitMQ 3.11 or later";
+        let wanted = [
+            (filter.is_some() || !filters.is_empty(), key::PUBLISH, FILTERED, filtering),
+            // The server does not list `ConsumerUpdate`, which it sends itself; `StreamStats` is of the same release.
+            (*single_active_consumer, key::STREAM_STATS, VERSION, sharing),
+        ];
+        if !wanted.iter().any(|(is_wanted, ..)| *is_wanted) {
             return Ok(());
         }
         let versions = session.request(&Request::exchange_command_versions(), "the exchange of versions").await?;
-        match read_highest_version(&versions, key::PUBLISH)? >= FILTERED {
-            true => Ok(()),
-            false => Err(ConnectError::Incompatible(
-                "the server cannot filter messages: leave `filter` and `filters` out, or use RabbitMQ 3.13 or later"
-                    .to_owned(),
-            )),
+        for (_, command, version, lack) in wanted.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
+            if read_highest_version(&versions, command)? < version {
+                return Err(ConnectError::Incompatible(format!("the server {lack}")));
+            }
         }
+        Ok(())
     }
 
     async fn transport(&self, address: &str) -> Result<Transport, ConnectError> {

@@ -34,8 +34,10 @@ fn real_filtered_messages_cannot_be_verified_and_need_keys() {
 }
 
 #[test]
-fn a_server_without_filters_is_refused() {
-    let server = Scripted::tuned(Tuning::default(), confirmed);
+fn a_server_without_filters_or_single_active_consumers_is_refused() {
+    let server = Scripted::tuned(Tuning { is_old: true, ..Tuning::default() }, confirmed);
     let error = refused(&format!("{}{KEYED}", broker(server.address(), "filter = \"key\"")));
     assert!(error.contains("cannot filter") && error.contains("3.13"), "{error}");
+    let error = refused(&format!("{}{KEYED}", broker(server.address(), "single_active_consumer = true")));
+    assert!(error.contains("single active") && error.contains("3.11"), "{error}");
 }

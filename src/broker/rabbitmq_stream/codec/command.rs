@@ -2,7 +2,8 @@
 
 use super::key;
 
-pub(super) const VERSION: u16 = 1;
+/// Of all commands but `Publish` with filters.
+pub const VERSION: u16 = 1;
 
 /// Where a subscription begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
