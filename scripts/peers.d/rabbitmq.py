@@ -3,7 +3,8 @@
 The workload `batch` (the default) awaits the confirmation of each 100 messages before the next, `single` that of each message,
 as in RbFly's performance report: beside RbFly, rstream and RabbitMQ's own Rust client. `pipelined` keeps at most 10,000
 messages without one: beside RabbitMQ's Rust client and its stream-perf-test. Messages are 10 bytes, in AMQP 1.0 format, on a
-new stream each time.
+new stream each time. `consume` reads streams of messages of 100 bytes from their beginning, beside RbFly: brokermark verifies
+each message, and its CPU time is of reading only.
 
 The clients' rates are of the publishing loop only; their CPU time is of the whole process, its start included.
 stream-perf-test runs for a time, not for a number of messages: each run's time is chosen by the rate of the one before, and
@@ -11,9 +12,11 @@ its CPU time is scaled to the number of messages.
 """
 
 import dataclasses
+import json
 import os
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 
 import measure
@@ -26,9 +29,11 @@ CACHE = Path(
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
 )
 PROGRAM = Path(__file__).with_name("rabbitmq_publish.py")
+CONSUMER = Path(__file__).with_name("rabbitmq_consume.py")
 RUST = Path(__file__).with_name("rabbitmq-rust")
 PERF_TEST = Path(__file__).with_name("rabbitmq_perf_test.xml")
-WORKLOADS = {"batch": 100, "single": 1, "pipelined": 10_000}  # messages that await their confirmation
+# Messages that await their confirmation.
+WORKLOADS = {"batch": 100, "single": 1, "pipelined": 10_000, "consume": 10_000}
 POLLING = {"broker.rabbitmq-stream.busy_poll": True}
 SUB_ENTRIES = {"broker.rabbitmq-stream.sub_entry": 100}
 # Where each answer is awaited, brokermark can sleep or poll, and write a batch as entries or as one sub-entry. The others sleep
@@ -50,7 +55,7 @@ def comparison(messages: int, server: dict[str, str], side: str = "batch") -> Co
         raise PeerError(f"no workload '{side}'; there are: {', '.join(WORKLOADS)}")
     workload = Workload(
         messages=messages,
-        payload_bytes=10,
+        payload_bytes=100 if side == "consume" else 10,
         partitions=1,
         acks="1",
         linger_ms=0,
@@ -58,7 +63,11 @@ def comparison(messages: int, server: dict[str, str], side: str = "batch") -> Co
         queue_messages=WORKLOADS[side],
     )
     address = server["BROKERMARK_RABBITMQ"]
-    if side == "pipelined":
+    if side == "consume":
+        ours = [Consume(address)]
+        peers = [RbflyConsumer(server["BROKERMARK_RABBITMQ_PYTHON"], address)]
+        setting = "100 B as AMQP 1.0, one stream read from its beginning by one consumer"
+    elif side == "pipelined":
         ours = [Brokermark("configs/examples/rabbitmq-throughput.toml", {"broker.address": address})]
         peers = [RustClient(side, address), StreamPerfTest(address)]
         setting = f"10 B as AMQP 1.0, batches of 100, at most {WORKLOADS[side]:,} messages in flight, one publisher"
@@ -83,6 +92,33 @@ def comparison(messages: int, server: dict[str, str], side: str = "batch") -> Co
     )
 
 
+class Consume(Brokermark):
+    rate = "the record's pipeline: messages consumed and verified / (first received to last received)"
+
+    def __init__(self, address: str):
+        super().__init__("configs/examples/rabbitmq-consume.toml", {"broker.address": address})
+
+    def fill(self, stream: str, messages: int) -> None:
+        """Publishes to a stream that is kept."""
+        settings = {"broker.address": self.settings["broker.address"], "run.messages": messages}
+        keep = {"topology.name": stream, "topology.keep": True}
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as scenario:
+            text = self.scenario.read_text()
+            scenario.write(re.sub(r"\n\[pipeline\]\n.*?\n\[run\]\n", "\n[run]\n", text, flags=re.DOTALL))
+            scenario.flush()
+            self.record(Path(scenario.name), settings | keep)
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        record, process = self.record(self.scenario, self.settings | {"run.messages": workload.messages})
+        pipeline, found = record["pipeline"], record["verification"]
+        if pipeline["consumed"] != workload.messages or found["lost"] + found["duplicated"] + found["corrupt"]:
+            raise PeerError(f"brokermark consumed {pipeline['consumed']} of {workload.messages}: {found}")
+        printed = json.dumps({part: pipeline[part] for part in ("consumed", "working_ns", "cpu_ns_per_message")})
+        cpu_seconds = pipeline["cpu_ns_per_message"] * workload.messages / 1e9
+        rate = workload.messages * 1e9 / pipeline["working_ns"]
+        return rate, printed, dataclasses.replace(process, cpu_seconds=cpu_seconds)
+
+
 class Client:
     """A program that publishes and prints how long it took."""
 
@@ -105,6 +141,27 @@ class PythonClient(Client):
 
     def install(self) -> None:
         pass  # comes with the server
+
+
+class RbflyConsumer(Client):
+    name = "rbfly"
+    rate = "messages / (first received to last received)"
+
+    def __init__(self, python: str, address: str):
+        self.python, self.address = python, address
+        self.filler = Consume(address)
+        self.runs = 0
+
+    def install(self) -> None:
+        pass  # comes with the server
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        self.runs += 1
+        stream = f"compare-{os.getpid()}-{self.runs}"
+        self.filler.fill(stream, workload.messages)
+        # It deletes the stream.
+        self.command = [self.python, str(CONSUMER), self.address, stream]
+        return super().run(workload)
 
 
 class RustClient(Client):

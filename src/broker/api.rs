@@ -70,6 +70,11 @@ pub trait Broker: Sized + Send + Sync + 'static {
         None::<Ready<Option<Vec<u64>>>>
     }
 
+    /// Whether consumers are not sent all messages, as the scenario's own settings ask. Then nothing can be verified.
+    fn withholds_messages(&self) -> bool {
+        false
+    }
+
     /// What the client library has seen of its own queues and of the broker's answers since the last call.
     fn telemetry(&self) -> Telemetry {
         Telemetry::default()
@@ -200,6 +205,8 @@ pub struct Setup {
     pub topic_config: Vec<(String, String)>,
     /// Producers of the trial.
     pub producers: usize,
+    /// Most messages that all producers together may have in flight.
+    pub in_flight: usize,
     /// How long to wait for an answer while connecting, preparing and closing.
     pub timeout: Duration,
 }

@@ -71,6 +71,7 @@ fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &
         headers: scenario.producers.headers.clone(),
         topic_config: scenario.topology.config.clone(),
         producers: scenario.producers.count,
+        in_flight: scenario.producers.in_flight.saturating_mul(scenario.producers.count),
         timeout: CONTROL_TIMEOUT,
     }
 }

@@ -90,6 +90,7 @@ pub struct Security {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sasl {
     pub mechanism: SaslMechanism,
+    /// It and the password are empty where the mechanism has none.
     pub username: String,
     pub password: Secret,
 }
@@ -100,6 +101,8 @@ pub enum SaslMechanism {
     ScramSha256,
     ScramSha512,
     OauthBearer,
+    /// By the client's certificate: without a name and a password.
+    External,
 }
 
 impl SaslMechanism {
@@ -110,6 +113,7 @@ impl SaslMechanism {
             SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
             SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
             SaslMechanism::OauthBearer => "OAUTHBEARER",
+            SaslMechanism::External => "EXTERNAL",
         }
     }
 }

@@ -65,6 +65,22 @@ impl Stranger {
         self.ask(0x0e, &string(name));
     }
 
+    /// Whether it was there is not checked: a test that failed may not have created it.
+    pub fn delete_super_stream(&mut self, name: &str) {
+        self.send(&[&[0, 0x1e, 0, 1, 0, 0, 0, 7], string(name).as_slice()].concat());
+        self.receive();
+    }
+
+    /// The offset that is stored for a group; `None`: there is none.
+    pub fn stored_offset(&mut self, group: &str, stream: &str) -> Option<u64> {
+        self.send(&[&[0, 0x0b, 0, 1, 0, 0, 0, 7], string(group).as_slice(), &string(stream)].concat());
+        let answer = self.receive();
+        match answer[8..10] {
+            [0, 1] => Some(u64::from_be_bytes(answer[10..].try_into().unwrap())),
+            _ => None,
+        }
+    }
+
     /// The last publishing id that the server has of a named publisher.
     pub fn publisher_sequence(&mut self, publisher: &str, stream: &str) -> u64 {
         let answer = self.ask(0x05, &[string(publisher), string(stream)].concat());

@@ -2,15 +2,18 @@
 //! the nodes of a cluster.
 
 pub mod frames;
+mod network;
+mod served;
 
 use std::collections::BTreeSet;
-use std::io::{self, Read, Write};
+use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use self::frames::{close, framed, metadata_update, string, strings};
+pub use self::network::{BlackHole, load_balancer};
+use self::served::Served;
 
 /// The name of a super stream. Its partitions are led by the nodes in turn, two by each.
 pub const SUPER_STREAM: &str = "super";
@@ -20,6 +23,7 @@ const PARTITIONS_OF_A_NODE: usize = 2;
 pub const CLOSE: u16 = 22;
 pub const CLOSE_RESPONSE: u16 = 0x8016;
 pub const HEARTBEAT: u16 = 23;
+pub const CONSUMER_UPDATE_RESPONSE: u16 = 0x801a;
 
 /// A `Publish` frame that came to a node, on the connection with that number.
 pub struct Published {
@@ -52,6 +56,14 @@ pub struct Tuning {
     pub removes_first_subscription: bool,
     /// Its streams have chunks, from offset 7 on, and it delivers none.
     pub withholds_chunks: bool,
+    /// It has the offset 4 stored for every group.
+    pub has_stored: bool,
+    /// It has no single active consumers.
+    pub is_old: bool,
+    /// It refuses a command, from that number of times on, with a code.
+    pub refuses: Option<Refusing>,
+    /// It loses so many `StoreOffset` commands.
+    pub loses_stored: usize,
 }
 
 impl Default for Tuning {
@@ -62,8 +74,21 @@ impl Default for Tuning {
             closes_at_login: false,
             removes_first_subscription: false,
             withholds_chunks: false,
+            has_stored: false,
+            is_old: false,
+            refuses: None,
+            loses_stored: 0,
         }
     }
+}
+
+/// A command that is refused.
+#[derive(Debug, Clone, Copy)]
+pub struct Refusing {
+    pub key: u16,
+    pub code: u16,
+    /// So many are answered before.
+    pub after: usize,
 }
 
 /// Listens until the test ends.
@@ -80,6 +105,21 @@ struct Seen {
     subscriptions: Mutex<Vec<(u16, u64)>>,
     subscribers: Mutex<Vec<TcpStream>>,
     frames: Mutex<Vec<(usize, u16)>>,
+    /// `StoreOffset` commands, by stream.
+    stored: Mutex<Vec<(String, u64)>>,
+    /// Properties of subscriptions.
+    properties: Mutex<Vec<String>>,
+    updates: Mutex<Vec<UpdateResponse>>,
+}
+
+/// A response to `ConsumerUpdate`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpdateResponse {
+    pub correlation: u32,
+    /// The protocol's number for the kind of place, and the offset.
+    pub from: (u16, u64),
+    /// The offset that was stored last, at that moment.
+    pub stored: Option<u64>,
 }
 
 /// What the nodes of a cluster share.
@@ -181,6 +221,21 @@ impl Scripted {
         self.seen.subscriptions.lock().unwrap().clone()
     }
 
+    /// The responses to `ConsumerUpdate` so far.
+    pub fn update_responses(&self) -> Vec<UpdateResponse> {
+        self.seen.updates.lock().unwrap().clone()
+    }
+
+    /// What `StoreOffset` commands have stored so far, lost ones included: streams and offsets.
+    pub fn stored(&self) -> Vec<(String, u64)> {
+        self.seen.stored.lock().unwrap().clone()
+    }
+
+    /// The properties of all subscriptions so far, keys and values in turn.
+    pub fn subscription_properties(&self) -> Vec<String> {
+        self.seen.properties.lock().unwrap().clone()
+    }
+
     /// Whether a consumer has subscribed and given credit.
     pub fn has_given_credit(&self) -> bool {
         self.frames().iter().any(|(_, key)| *key == 9)
@@ -204,195 +259,5 @@ impl Scripted {
     /// The commands that came, each with the number of its connection.
     pub fn frames(&self) -> Vec<(usize, u16)> {
         self.seen.frames.lock().unwrap().clone()
-    }
-}
-
-/// A connection as a node sees it.
-struct Served {
-    stream: TcpStream,
-    node: usize,
-    number: usize,
-    /// The number of the publisher that was declared last.
-    publisher: usize,
-    tuning: Tuning,
-    layout: Arc<Layout>,
-    seen: Arc<Seen>,
-}
-
-impl Served {
-    fn serve(&mut self, react: &dyn Fn(Published) -> Reaction) -> io::Result<()> {
-        loop {
-            let mut size = [0; 4];
-            self.stream.read_exact(&mut size)?;
-            let mut frame = vec![0; u32::from_be_bytes(size) as usize];
-            self.stream.read_exact(&mut frame)?;
-            while self.layout.silent.lock().unwrap().contains(&self.node) {
-                thread::park();
-            }
-            let key = u16::from_be_bytes([frame[0], frame[1]]);
-            self.seen.frames.lock().unwrap().push((self.number, key));
-            match key {
-                // Publish
-                2 => {
-                    let reaction = react(self.published(&frame[4..]));
-                    if let Some(leader) = reaction.leader {
-                        self.layout.leader.store(leader, Ordering::SeqCst);
-                    }
-                    for frame in reaction.frames {
-                        self.stream.write_all(&frame)?;
-                    }
-                    if reaction.hang_up {
-                        // Reads on to the end, so that what was written arrives and is not reset away.
-                        self.stream.shutdown(Shutdown::Write)?;
-                        return io::copy(&mut self.stream, &mut io::sink()).map(drop);
-                    }
-                }
-                // Credit, Tune, Heartbeat and responses do not ask for an answer.
-                9 | 20 | HEARTBEAT | CLOSE_RESPONSE => {}
-                _ => self.answer(key, &frame[4..])?,
-            }
-        }
-    }
-
-    fn published(&self, rest: &[u8]) -> Published {
-        let mut ids = Vec::new();
-        let mut at = 5;
-        while at < rest.len() {
-            ids.push(u64::from_be_bytes(rest[at..at + 8].try_into().unwrap()));
-            // A sub-entry has its compression, its count and its uncompressed size before its length.
-            at += if rest[at + 8] & 0x80 == 0 { 8 } else { 15 };
-            at += 4 + u32::from_be_bytes(rest[at..at + 4].try_into().unwrap()) as usize;
-        }
-        Published { node: self.node, connection: self.publisher, publisher: rest[0], ids }
-    }
-
-    /// `rest` begins with the correlation.
-    fn answer(&mut self, key: u16, rest: &[u8]) -> io::Result<()> {
-        let content = match key {
-            // DeclarePublisher
-            1 => {
-                self.publisher = self.seen.publishers.fetch_add(1, Ordering::SeqCst);
-                vec![0, 1]
-            }
-            // QueryPublisherSequence: there is none.
-            5 => [&[0, 1][..], &[0; 8]].concat(),
-            // Subscribe
-            7 => {
-                let name = usize::from(u16::from_be_bytes([rest[5], rest[6]]));
-                let place = &rest[7 + name..];
-                let offset = place.get(2..10).filter(|_| place[1] > 3);
-                let offset = offset.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap()));
-                self.seen.subscribers.lock().unwrap().push(self.stream.try_clone()?);
-                self.seen.subscriptions.lock().unwrap().push((u16::from_be_bytes([place[0], place[1]]), offset));
-                vec![0, 1]
-            }
-            // Metadata
-            15 => self.metadata(&strings(&rest[4..])),
-            // PeerProperties
-            17 => vec![0, 1, 0, 0, 0, 0],
-            // SaslHandshake
-            18 => b"\0\x01\0\0\0\x01\0\x05PLAIN".to_vec(),
-            // Open: the node's own address.
-            21 => {
-                let port = self.layout.ports.lock().unwrap()[self.node].to_string();
-                let pairs = [("advertised_host", "127.0.0.1"), ("advertised_port", &port)];
-                let pairs = pairs.into_iter().flat_map(|(key, value)| [string(key), string(value)].concat());
-                [0, 1, 0, 0, 0, 2].into_iter().chain(pairs).collect()
-            }
-            // Partitions
-            25 => {
-                let count = PARTITIONS_OF_A_NODE * self.nodes();
-                let names = (0..count).flat_map(|number| string(&format!("{SUPER_STREAM}-{number}")));
-                [0, 1].into_iter().chain((count as u32).to_be_bytes()).chain(names).collect()
-            }
-            // StreamStats: an empty stream's last chunk is -1.
-            28 => {
-                let last: i64 = if self.tuning.withholds_chunks { 7 } else { -1 };
-                [&[0, 1, 0, 0, 0, 1][..], b"\0\x12committed_chunk_id", &last.to_be_bytes()].concat()
-            }
-            _ => vec![0, 1],
-        };
-        let mut answer = framed(&[&(key | 0x8000).to_be_bytes(), &[0, 1][..], &rest[..4], &content].concat());
-        match key {
-            // Tune follows SaslAuthenticate.
-            19 => {
-                let Tuning { frame_max, heartbeat, .. } = self.tuning;
-                answer
-                    .extend(framed(&[&[0, 20, 0, 1][..], &frame_max.to_be_bytes(), &heartbeat.to_be_bytes()].concat()));
-            }
-            // Open
-            21 if self.tuning.closes_at_login => answer = close(1, "maintenance"),
-            7 if self.tuning.removes_first_subscription && self.seen.subscriptions.lock().unwrap().len() == 1 => {
-                let name = usize::from(u16::from_be_bytes([rest[5], rest[6]]));
-                answer.extend(metadata_update(6, std::str::from_utf8(&rest[7..7 + name]).unwrap()));
-            }
-            _ => {}
-        }
-        self.stream.write_all(&answer)?;
-        match key {
-            CLOSE => self.stream.shutdown(Shutdown::Both),
-            _ => Ok(()),
-        }
-    }
-
-    fn nodes(&self) -> usize {
-        self.layout.ports.lock().unwrap().len()
-    }
-
-    /// Every stream exists, and every node has it.
-    fn metadata(&self, streams: &[String]) -> Vec<u8> {
-        let ports = self.layout.ports.lock().unwrap();
-        let mut content = (ports.len() as u32).to_be_bytes().to_vec();
-        for (node, port) in ports.iter().enumerate() {
-            content.extend((node as u16).to_be_bytes());
-            content.extend(string("127.0.0.1"));
-            content.extend(u32::from(*port).to_be_bytes());
-        }
-        content.extend((streams.len() as u32).to_be_bytes());
-        for stream in streams {
-            let partition =
-                stream.strip_prefix(&format!("{SUPER_STREAM}-")).map(|number| number.parse::<usize>().unwrap());
-            let leader = partition.map_or(self.layout.leader.load(Ordering::SeqCst), |number| number % ports.len());
-            content.extend(string(stream));
-            content.extend([0, if stream == SUPER_STREAM { 2 } else { 1 }]);
-            content.extend((leader as u16).to_be_bytes());
-            content.extend((ports.len() as u32 - 1).to_be_bytes());
-            let replicas = (0..ports.len()).filter(|node| *node != leader);
-            replicas.for_each(|node| content.extend((node as u16).to_be_bytes()));
-        }
-        content
-    }
-}
-
-/// Starts a load balancer, which passes its connections on to the servers in turn. Returns its address.
-pub fn load_balancer(servers: &[&str]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let servers: Vec<String> = servers.iter().map(|&server| server.to_owned()).collect();
-    thread::spawn(move || {
-        for (client, server) in listener.incoming().map_while(Result::ok).zip(servers.iter().cycle()) {
-            let server = TcpStream::connect(server).unwrap();
-            for (from, to) in [(&client, &server), (&server, &client)] {
-                let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                thread::spawn(move || {
-                    let _ = io::copy(&mut from, &mut to);
-                    let _ = to.shutdown(Shutdown::Both);
-                });
-            }
-        }
-    });
-    address
-}
-
-/// An address whose connections are never answered, for as long as the value lives.
-pub struct BlackHole(TcpListener);
-
-impl BlackHole {
-    pub fn open() -> Self {
-        BlackHole(TcpListener::bind("127.0.0.1:0").unwrap())
-    }
-
-    pub fn address(&self) -> String {
-        self.0.local_addr().unwrap().to_string()
     }
 }

@@ -3,7 +3,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use brokermark::broker::rabbitmq_stream::amqp::decode;
+use brokermark::broker::rabbitmq_stream::amqp::{Message, decode};
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{Rng, RngExt, SeedableRng};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
@@ -43,8 +45,8 @@ fn count(bytes: isize) {
 fn peak_of_decoding(bytes: &[u8]) -> usize {
     let before = ALLOCATED.with(Cell::get);
     PEAK.with(|peak| peak.set(before));
-    let decoded = decode(bytes);
-    drop(decoded);
+    drop(decode(bytes));
+    drop(Message::decode(bytes));
     (PEAK.with(Cell::get) - before) as usize
 }
 
@@ -94,4 +96,38 @@ fn many_arrays_of_elements_without_bytes() {
     let array = compound(ARRAY_32, 4_000, &[NULL]);
     let arrays: Vec<u8> = std::iter::repeat_n(array, 5_000).flatten().collect();
     assert_in_proportion(&compound(LIST_32, 5_000, &arrays));
+}
+
+/// Bytes that are more like values than random ones are: compounds in each other, whose codes, sizes and counts are often wrong.
+fn random_value(random: &mut Xoshiro256PlusPlus, most_bytes: usize) -> Vec<u8> {
+    const CODES: [u8; 12] = [0x00, NULL, 0x45, 0x53, 0xa0, 0xa1, 0xb0, 0xc0, 0xc1, LIST_32, MAP_32, ARRAY_32];
+    let mut bytes = vec![0; random.random_range(0..most_bytes)];
+    match random.random_range(0..3) {
+        0 => random.fill_bytes(&mut bytes),
+        1 => bytes.fill(CODES[random.random_range(0..CODES.len())]),
+        _ => bytes.iter_mut().for_each(|byte| *byte = CODES[random.random_range(0..CODES.len())]),
+    }
+    for _ in 0..random.random_range(0..64) {
+        let count = match random.random_range(0..3) {
+            0 => bytes.len(),
+            1 => 1 << random.random_range(0..24),
+            _ => random.random_range(0..8),
+        };
+        bytes = compound([LIST_32, MAP_32, ARRAY_32][random.random_range(0..3)], count, &bytes);
+        if random.random_bool(0.3) {
+            // A described value, or an array whose elements have a descriptor.
+            bytes.splice(0..0, [0x00, 0x53, 0x75]);
+        }
+    }
+    bytes
+}
+
+/// What the fuzz target asserts of any bytes, on some that are always the same.
+#[test]
+fn random_compounds_of_any_size() {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+    for most_bytes in [64, 4 << 10, 64 << 10] {
+        (0..300).for_each(|_| assert_in_proportion(&random_value(&mut random, most_bytes)));
+    }
+    (0..5).for_each(|_| assert_in_proportion(&random_value(&mut random, 1 << 20)));
 }

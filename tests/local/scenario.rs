@@ -59,6 +59,7 @@ const KINDS: [Descriptor; 2] = [
                 SaslMechanism::ScramSha256,
                 SaslMechanism::ScramSha512,
                 SaslMechanism::OauthBearer,
+                SaslMechanism::External,
             ],
             properties: true,
             topic_config: true,

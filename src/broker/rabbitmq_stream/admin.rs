@@ -8,7 +8,8 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::codec::code;
-use super::codec::command::{Metadata, Request, read_strings};
+use super::codec::command::Request;
+use super::codec::response::{Metadata, read_strings};
 use super::connect::{Connector, Server, Session};
 use super::error::{ConnectError, Refusal};
 use super::nodes::{Nodes, StreamLocation};
@@ -32,7 +33,7 @@ pub struct Admin {
 }
 
 /// Why there is no answer, and of which node.
-type Failure = (String, ConnectError);
+pub type Failure = (String, ConnectError);
 
 impl Admin {
     pub fn new(connector: Arc<Connector>, nodes: Arc<Nodes>, timeout: Duration) -> Self {
@@ -82,7 +83,10 @@ impl Admin {
     }
 
     /// Sends a request, over a new connection if the old one has failed. Each step takes `limit` at most.
-    async fn request(
+    ///
+    /// # Errors
+    /// When no server responds. The inner one: the code with which a server refuses.
+    pub async fn request(
         &self,
         request: &Request,
         what: &'static str,
@@ -103,6 +107,34 @@ impl Admin {
                 Err(ConnectError::Refused(Refusal { code, .. })) => {
                     *held = Some((address, session));
                     return Ok(Err(code));
+                }
+                Err(error) => {
+                    self.turn.fetch_add(1, Ordering::Relaxed);
+                    if !(std::mem::take(&mut again) && matches!(error, ConnectError::Io(_))) {
+                        return Err((address, error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends commands that have no response, over a new connection if there is none. They may be lost with the connection.
+    ///
+    /// # Errors
+    /// When no server can be connected to or written to within `limit`.
+    pub async fn send(&self, write: impl Fn(&mut Vec<u8>), limit: Duration) -> Result<(), Failure> {
+        let mut held = self.session.lock().await;
+        let mut again = held.is_some();
+        loop {
+            let (address, mut session) = match held.take() {
+                Some(held) => held,
+                None => self.connect(limit).await?,
+            };
+            write(&mut session.write_buffer.bytes);
+            match within(limit, session.flush()).await {
+                Ok(()) => {
+                    *held = Some((address, session));
+                    return Ok(());
                 }
                 Err(error) => {
                     self.turn.fetch_add(1, Ordering::Relaxed);

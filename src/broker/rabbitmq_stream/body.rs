@@ -161,6 +161,16 @@ impl MessageDetails<'_> {
     }
 }
 
+impl MessageDetails<'_> {
+    /// Whether the key, by which messages are filtered, is one of `values`, or there is none and that `matches_unfiltered`.
+    pub fn has_one_of(&self, values: &[String], matches_unfiltered: bool) -> bool {
+        match self.key() {
+            Some(key) => values.iter().any(|value| value.as_bytes() == &*key),
+            None => matches_unfiltered,
+        }
+    }
+}
+
 impl Details for MessageDetails<'_> {
     /// The message's id, which carries the key (see [`write_key`]).
     fn key(&self) -> Option<Cow<'_, [u8]>> {

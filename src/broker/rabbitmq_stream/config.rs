@@ -32,6 +32,13 @@ pub struct RabbitmqStreamOptions {
     pub sub_entry: Option<u16>,
     /// Of sub-entries. Default: none.
     pub compression: Compression,
+    /// What the server filters messages by. Default: nothing.
+    pub filter: Option<Filter>,
+    /// Consumers receive messages with these values only. Default: all.
+    #[serde(deserialize_with = "filters")]
+    pub filters: Vec<String>,
+    /// With `filters`: also messages without a value. Default: no.
+    pub match_unfiltered: bool,
     /// Chunks that the server may send ahead of what a consumer has taken. Default: 10.
     #[serde(deserialize_with = "credit")]
     pub credit: u16,
@@ -42,6 +49,9 @@ pub struct RabbitmqStreamOptions {
     pub virtual_host: String,
     /// Default: the node that leads a stream, as the server's metadata names it.
     pub connect_to: ConnectTo,
+    /// The server decides which member of a group reads a stream, and moves streams when members come and go. Default: the streams
+    /// are shared out by number.
+    pub single_active_consumer: bool,
     /// Which members of a stream consumers read from first. Default: its leader.
     pub consume_from: ConsumeFrom,
     /// Of streams that are made: most bytes they keep.
@@ -80,10 +90,14 @@ impl Default for RabbitmqStreamOptions {
             resend: false,
             sub_entry: None,
             compression: Compression::None,
+            filter: None,
+            filters: Vec::new(),
+            match_unfiltered: false,
             credit: 10,
             start: None,
             virtual_host: "/".to_owned(),
             connect_to: ConnectTo::Leader,
+            single_active_consumer: false,
             consume_from: ConsumeFrom::Leader,
             max_length: None,
             max_age: None,
@@ -105,6 +119,13 @@ pub enum Body {
     Amqp,
     /// The payload alone. Such a message cannot carry headers.
     Binary,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Filter {
+    /// The message's key.
+    Key,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -148,10 +169,35 @@ impl RabbitmqStreamOptions {
             let reason = "`consume_from` has no effect with `connect_to = \"addresses\"`: leave one of them out";
             return Err(reason.to_owned());
         }
+        if self.filter.is_some() && self.sub_entry.is_some() {
+            return Err("a sub-entry has no value to filter by: leave `filter` or `sub_entry` out".to_owned());
+        }
+        if self.filters.is_empty() && self.match_unfiltered {
+            return Err("`match_unfiltered` has no effect without `filters`: set them as well".to_owned());
+        }
+        if !self.filters.is_empty() && self.body == Body::Binary {
+            let reason =
+                "`filters` need the key of each message, which binary bodies do not carry: set `body = \"amqp\"`";
+            return Err(reason.to_owned());
+        }
         if self.resend && self.publisher.is_none() {
             return Err("`resend` without a name would store messages twice: set `publisher` as well".to_owned());
         }
         Ok(())
+    }
+
+    /// What a subscription says of its filters.
+    pub fn filter_properties(&self) -> Vec<(String, String)> {
+        let mut properties: Vec<_> = self
+            .filters
+            .iter()
+            .enumerate()
+            .map(|(number, value)| (format!("filter.{number}"), value.clone()))
+            .collect();
+        if !properties.is_empty() {
+            properties.push(("match-unfiltered".to_owned(), self.match_unfiltered.to_string()));
+        }
+        properties
     }
 
     /// The arguments that streams of `replication` members are made with.
@@ -182,6 +228,16 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
     match (1..=MOST_NAME_BYTES).contains(&name.len()) {
         true => Ok(Some(name)),
         false => Err(serde::de::Error::custom(format!("a publisher's name has 1 to {MOST_NAME_BYTES} bytes"))),
+    }
+}
+
+fn filters<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let filters = Vec::<String>::deserialize(deserializer)?;
+    match filters.iter().all(|value| (1..=MOST_NAME_BYTES).contains(&value.len())) && !filters.is_empty() {
+        true => Ok(filters),
+        false => {
+            Err(serde::de::Error::custom(format!("write one value or more, each of 1 to {MOST_NAME_BYTES} bytes")))
+        }
     }
 }
 
@@ -280,6 +336,9 @@ mod tests {
             ("heartbeat = \"0s\"", "once in 1s"),
             ("credit = 0", "nothing would ever be received"),
             ("sub_entry = 0", "at least 1"),
+            ("filter = \"value\"", "key"),
+            ("filters = []", "one value or more"),
+            ("filters = [\"\"]", "1 to 200"),
             ("confirm_timeout = \"0s\"", "10ms"),
             ("publisher = \"\"", "1 to 200"),
             ("start = \"earliest\"", "\"first\""),
@@ -302,6 +361,10 @@ mod tests {
         assert_eq!(check("compression = \"none\""), Ok(()));
         assert!(check("consume_from = \"replica\"\nconnect_to = \"addresses\"").is_err());
         assert_eq!(check("consume_from = \"replica\"\nconnect_to = \"load-balancer\""), Ok(()));
+        assert!(check("filter = \"key\"\nsub_entry = 5").is_err_and(|error| error.contains("sub_entry")));
+        assert!(check("match_unfiltered = true").is_err_and(|error| error.contains("filters")));
+        assert!(check("filters = [\"a\"]\nbody = \"binary\"").is_err_and(|error| error.contains("amqp")));
+        assert_eq!(check("filters = [\"a\"]\nmatch_unfiltered = true\nfilter = \"key\""), Ok(()));
         assert!(check("resend = true").is_err_and(|error| error.contains("publisher")));
     }
 }

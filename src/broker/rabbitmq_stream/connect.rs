@@ -8,9 +8,11 @@ use tokio::io::copy_bidirectional;
 use tokio::net::UnixStream;
 use tokio::time::sleep;
 
-use super::codec::command::{self, Request, read_pairs, read_strings};
-use super::codec::frame::{Frame, decode};
-use super::codec::{Malformed, code};
+use super::codec::command::{self, Request, VERSION};
+use super::codec::frame::{ConsumerUpdate, Frame, decode};
+use super::codec::publish::FILTERED;
+use super::codec::response::{read_highest_version, read_pairs, read_strings};
+use super::codec::{Malformed, code, key};
 use super::config::{ConnectTo, LEAST_FRAME_BYTES, RabbitmqStreamOptions};
 use super::error::{ConnectError, Refusal};
 use super::incoming;
@@ -19,7 +21,7 @@ use crate::measure::host::polling;
 use crate::net::connect::{encrypt, tcp, within};
 use crate::net::tls;
 use crate::net::transport::{PolledStream, ReadBuffer, Transport, WriteBuffer};
-use crate::scenario::BrokerConfig;
+use crate::scenario::{BrokerConfig, Sasl, SaslMechanism};
 
 /// The user of a new server. It may connect from the server's own host only.
 const GUEST: &str = "guest";
@@ -45,10 +47,43 @@ pub struct Connector {
     tls: Option<Arc<ClientConfig>>,
     /// The scenario's.
     addresses: Vec<String>,
-    username: String,
-    password: String,
+    login: Login,
     client_id: String,
     timeout: Duration,
+}
+
+/// How the user logs in.
+enum Login {
+    Plain {
+        username: String,
+        password: String,
+    },
+    /// By the certificate of the connection.
+    External,
+}
+
+impl Login {
+    fn mechanism(&self) -> SaslMechanism {
+        match self {
+            Login::Plain { .. } => SaslMechanism::Plain,
+            Login::External => SaslMechanism::External,
+        }
+    }
+
+    fn request(&self) -> Request {
+        match self {
+            Login::Plain { username, password } => Request::sasl_plain(username, password),
+            Login::External => Request::sasl_external(),
+        }
+    }
+
+    /// Bytes of the name and the password.
+    fn bytes(&self) -> usize {
+        match self {
+            Login::Plain { username, password } => username.len() + password.len(),
+            Login::External => 0,
+        }
+    }
 }
 
 /// A connection that is ready for its work.
@@ -63,6 +98,8 @@ pub struct Session {
     pub server: Server,
     /// Streams whose publishers and subscriptions the server has removed, and why.
     pub removed: Vec<(String, u16)>,
+    /// What the server has said of subscriptions that share their streams.
+    pub updates: Vec<ConsumerUpdate>,
     correlation: u32,
 }
 
@@ -84,11 +121,14 @@ impl Connector {
         timeout: Duration,
     ) -> Result<Self, BrokerError> {
         let refused = |reason: String| BrokerError::Configuration { broker: "rabbitmq-stream", reason };
-        let (username, password) = match &config.security.sasl {
-            Some(sasl) => (sasl.username.clone(), sasl.password.reveal().map_err(refused)?),
-            None => (GUEST.to_owned(), GUEST.to_owned()),
+        let login = match &config.security.sasl {
+            Some(sasl) if sasl.mechanism == SaslMechanism::External => Login::External,
+            Some(Sasl { username, password, .. }) => {
+                Login::Plain { username: username.clone(), password: password.reveal().map_err(refused)? }
+            }
+            None => Login::Plain { username: GUEST.to_owned(), password: GUEST.to_owned() },
         };
-        if username.len() + password.len() > usize::from(u16::MAX) || options.virtual_host.len() > 255 {
+        if login.bytes() > usize::from(u16::MAX) || options.virtual_host.len() > 255 {
             return Err(refused("the user's name, the password or the virtual host is too long".to_owned()));
         }
         if options.busy_poll && config.security.tls.is_some() {
@@ -98,8 +138,7 @@ impl Connector {
             options: options.clone(),
             tls: tls::client_config(config.security.tls.as_ref()).map_err(refused)?,
             addresses: config.addresses.clone(),
-            username,
-            password,
+            login,
             client_id: client_id.to_owned(),
             timeout,
         })
@@ -163,19 +202,43 @@ impl Connector {
         let response = session.request(&Request::peer_properties(&properties), "the exchange of properties").await?;
         session.server.version = find(&read_pairs(&response)?, "version").unwrap_or_else(|| "?".to_owned());
         let mechanisms = read_strings(&session.request(&Request::sasl_handshake(), "the login").await?)?;
-        if !mechanisms.iter().any(|mechanism| mechanism == "PLAIN") {
+        let own = self.login.mechanism().name();
+        if !mechanisms.iter().any(|mechanism| mechanism == own) {
             let offered = mechanisms.join(", ");
             return Err(ConnectError::Incompatible(format!(
-                "the server offers the login by {offered}, but not by PLAIN"
+                "the server offers the login by {offered}, but not by {own}"
             )));
         }
-        session.request(&Request::sasl_plain(&self.username, &self.password), "the login").await?;
+        session.request(&self.login.request(), "the login").await?;
         self.tune(&mut session, heartbeat).await?;
         let response = session.request(&Request::open(&self.options.virtual_host), "the virtual host").await?;
         let properties = read_pairs(&response)?;
         let advertised = find(&properties, "advertised_host").zip(find(&properties, "advertised_port"));
         session.server.advertised = advertised.map(|(host, port)| format!("{host}:{port}"));
+        self.check_abilities(&mut session).await?;
         Ok(session)
+    }
+
+    /// Whether the server has what the scenario wants of it.
+    async fn check_abilities(&self, session: &mut Session) -> Result<(), ConnectError> {
+        let RabbitmqStreamOptions { filter, filters, single_active_consumer, .. } = &self.options;
+        let filtering = "cannot filter messages: leave `filter` and `filters` out, or use RabbitMQ 3.13 or later";
+        let sharing = "has no single active consumers: leave them out, or use RabbitMQ 3.11 or later";
+        let wanted = [
+            (filter.is_some() || !filters.is_empty(), key::PUBLISH, FILTERED, filtering),
+            // The server does not list `ConsumerUpdate`, which it sends itself; `StreamStats` is of the same release.
+            (*single_active_consumer, key::STREAM_STATS, VERSION, sharing),
+        ];
+        if !wanted.iter().any(|(is_wanted, ..)| *is_wanted) {
+            return Ok(());
+        }
+        let versions = session.request(&Request::exchange_command_versions(), "the exchange of versions").await?;
+        for (_, command, version, lack) in wanted.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
+            if read_highest_version(&versions, command)? < version {
+                return Err(ConnectError::Incompatible(format!("the server {lack}")));
+            }
+        }
+        Ok(())
     }
 
     async fn transport(&self, address: &str) -> Result<Transport, ConnectError> {
@@ -239,6 +302,7 @@ impl Session {
             heartbeat: None,
             server: Server::default(),
             removed: Vec::new(),
+            updates: Vec::new(),
             correlation: 0,
         }
     }
@@ -264,6 +328,7 @@ impl Session {
                     let removed = (stream.to_owned(), code);
                     self.removed.push(removed);
                 }
+                Frame::ConsumerUpdate(update) => self.updates.push(update),
                 _ => {}
             }
         }

@@ -15,12 +15,13 @@ use super::codec::Malformed;
 use super::codec::chunk::Chunk;
 use super::codec::code;
 use super::codec::command::Offset;
-use super::config::Body;
+use super::config::RabbitmqStreamOptions;
 use super::error::{ConnectError, Refusal};
+use super::membership::{Activated, Membership};
 use super::recovery::{Recovered, Recovery};
 use super::stream_progress::{Numbered, StreamProgress};
 use super::subscriptions::{Subscriptions, other};
-use crate::broker::{BrokerError, Consumer, ReceiveError, Received};
+use crate::broker::{BrokerError, Consumer, Offsets, ReceiveError, Received};
 use crate::net::backoff::Backoff;
 
 /// The longest interval between checks for silence.
@@ -29,10 +30,14 @@ const LONGEST_BEAT: Duration = Duration::from_secs(5);
 /// A member of a group on one topic.
 pub struct RabbitmqStreamConsumer {
     recovery: Arc<Recovery>,
-    sources: Vec<Source>,
-    connections: Vec<Subscriptions>,
+    pub(super) sources: Vec<Source>,
+    pub(super) connections: Vec<Subscriptions>,
+    /// Connections so far.
+    opened: u64,
     /// Sources without a subscription.
-    lost: Vec<usize>,
+    pub(super) lost: Vec<usize>,
+    /// `None`: the group neither commits nor shares its streams.
+    pub(super) membership: Option<Membership>,
     /// The attempt to subscribe to lost sources again. The other connections are read meanwhile.
     recovering: Option<Pin<Box<dyn Future<Output = Recovered> + Send>>>,
     pause: Backoff,
@@ -40,10 +45,22 @@ pub struct RabbitmqStreamConsumer {
     scratch: Vec<u8>,
 }
 
+/// What a consumer waits for.
+enum Event {
+    /// A connection has something to take.
+    Filled,
+    /// The end of the attempt to subscribe to lost sources again.
+    Recovered(Recovered),
+    /// The offsets of streams that are to be read.
+    Activated(Activated),
+}
+
 /// A stream, and how far it was read.
-struct Source {
-    place: StreamProgress,
-    partition: u32,
+pub(super) struct Source {
+    pub place: StreamProgress,
+    pub partition: u32,
+    /// Where the group goes on without this member.
+    pub committed: Option<u64>,
 }
 
 impl RabbitmqStreamConsumer {
@@ -52,19 +69,24 @@ impl RabbitmqStreamConsumer {
         recovery: Arc<Recovery>,
         streams: Vec<(u32, String)>,
         from: Offset,
+        membership: Option<Membership>,
     ) -> Result<Self, BrokerError> {
-        let source = |(partition, stream)| Source { place: StreamProgress::new(stream, from), partition };
+        let source =
+            |(partition, stream)| Source { place: StreamProgress::new(stream, from), partition, committed: None };
         let sources: Vec<_> = streams.into_iter().map(source).collect();
         let mut consumer = RabbitmqStreamConsumer {
             lost: (0..sources.len()).collect(),
             sources,
             connections: Vec::new(),
+            opened: 0,
+            membership,
             recovering: None,
             pause: Backoff::RECONNECT,
             beat: beat(LONGEST_BEAT),
             scratch: Vec::new(),
             recovery,
         };
+        consumer.find_stored().await?;
         let mut limits = consumer.recovery.first_limits().into_iter().peekable();
         while let Some(limit) = limits.next().filter(|_| !consumer.lost.is_empty()) {
             let places = consumer.take_lost();
@@ -80,13 +102,22 @@ impl RabbitmqStreamConsumer {
     }
 
     fn take_lost(&mut self) -> Vec<Numbered> {
-        let place = |source: usize| (source, self.sources[source].place.clone());
+        let shared = self.membership.as_ref().and_then(|membership| membership.sharing.as_ref());
+        let place = |source: usize| {
+            let mut place = self.sources[source].place.clone();
+            // Another member may have read on.
+            if let Some(sharing) = shared {
+                place.next = sharing.group.position(&place.stream);
+            }
+            (source, place)
+        };
         std::mem::take(&mut self.lost).into_iter().map(place).collect()
     }
 
     /// Takes over what was subscribed to. Returns why other sources could not be.
     fn add(&mut self, recovered: Recovered) -> Option<(String, ConnectError)> {
         for (source, place) in recovered.subscribed {
+            self.note_position(&place);
             self.sources[source].place = StreamProgress { attempts: 0, tried: BTreeSet::new(), ..place };
         }
         for (source, place) in recovered.failed {
@@ -94,7 +125,11 @@ impl RabbitmqStreamConsumer {
             self.lost.push(source);
         }
         if !recovered.connections.is_empty() {
-            self.connections.extend(recovered.connections);
+            for mut connection in recovered.connections {
+                self.opened += 1;
+                connection.number = self.opened;
+                self.connections.push(connection);
+            }
             let heartbeats = self.connections.iter().filter_map(Subscriptions::heartbeat);
             self.beat = beat(heartbeats.map(|heartbeat| heartbeat / 2).fold(LONGEST_BEAT, Duration::min));
         }
@@ -118,13 +153,17 @@ impl RabbitmqStreamConsumer {
         }
     }
 
-    /// Resolves when a connection has something to take, or with the end of the attempt to recover others.
-    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Recovered>> {
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         if let Some(recovering) = &mut self.recovering
             && let Poll::Ready(recovered) = recovering.as_mut().poll(context)
         {
             self.recovering = None;
-            return Poll::Ready(Some(recovered));
+            return Poll::Ready(Event::Recovered(recovered));
+        }
+        if let Some(sharing) = self.sharing()
+            && let Poll::Ready(activated) = sharing.poll_activated(context)
+        {
+            return Poll::Ready(Event::Activated(activated));
         }
         while self.beat.poll_tick(context).is_ready() {
             self.connections.iter_mut().for_each(Subscriptions::check_heartbeat);
@@ -134,7 +173,7 @@ impl RabbitmqStreamConsumer {
         for connection in &mut self.connections {
             filled |= connection.poll_fill(context).is_ready();
         }
-        if filled { Poll::Ready(None) } else { Poll::Pending }
+        if filled { Poll::Ready(Event::Filled) } else { Poll::Pending }
     }
 }
 
@@ -158,7 +197,7 @@ impl Source {
         &mut self,
         chunk: &[u8],
         scratch: &mut Vec<u8>,
-        body: Body,
+        options: &RabbitmqStreamOptions,
         taken: &mut usize,
         each: &mut impl FnMut(Received<'_>),
     ) -> Result<(), Malformed> {
@@ -176,14 +215,19 @@ impl Source {
             if offset < begin {
                 return;
             }
-            let opened = body::open(body, message);
+            let details = body::MessageDetails { body: options.body, message, timestamp_ms: chunk.timestamp };
+            // The server's filter is by chunk, and lets values pass that were not asked for.
+            if !options.filters.is_empty() && !details.has_one_of(&options.filters, options.match_unfiltered) {
+                return;
+            }
+            let opened = body::open(options.body, message);
             each(Received {
                 payload: opened.payload,
                 trace_header: opened.trace_header,
                 partition: self.partition,
-                offset: 0,
+                offset,
                 redelivered: false,
-                details: &body::MessageDetails { body, message, timestamp_ms: chunk.timestamp },
+                details: &details,
             });
             *taken += 1;
         })?;
@@ -196,34 +240,42 @@ impl Consumer for RabbitmqStreamConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
         while !self.connections.iter().any(Subscriptions::is_filled) {
             self.recover();
-            if let Some(recovered) = poll_fn(|context| self.poll_event(context)).await
-                && let Some((address, error)) = self.add(recovered)
-            {
-                return Err(ReceiveError { class: error.class(), message: format!("{address}: {error}") });
+            self.begin_activation();
+            let failure = match poll_fn(|context| self.poll_event(context)).await {
+                Event::Filled => None,
+                Event::Recovered(recovered) => self.add(recovered),
+                Event::Activated(activated) => self.activate(activated),
+            };
+            if let Some((place, error)) = failure {
+                return Err(ReceiveError { class: error.class(), message: format!("{place}: {error}") });
             }
         }
         Ok(())
     }
 
     fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        let body = self.recovery.options().body;
+        let recovery = self.recovery.clone();
+        let options = recovery.options();
         let mut taken = 0;
         for number in 0..self.connections.len() {
             let (sources, scratch) = (&mut self.sources, &mut self.scratch);
             let took = self.connections[number].take(|source, chunk| {
                 let source = &mut sources[source];
-                let delivered = source.deliver(chunk, scratch, body, &mut taken, &mut each);
+                let delivered = source.deliver(chunk, scratch, options, &mut taken, &mut each);
                 delivered.map_err(|error| other(format!("{}: {error}", source.place.stream)))
             });
             if let Err(error) = took {
-                let mut connection = self.connections.swap_remove(number);
-                self.lost.append(&mut connection.sources);
-                // It may still be alive: one of its streams may be lost only.
-                tokio::spawn(connection.close());
+                let connection = self.connections.swap_remove(number);
+                self.lose(connection);
                 return Err(error);
             }
+            self.note_updates(number);
         }
         Ok(taken)
+    }
+
+    fn offsets(&mut self) -> Option<&mut impl Offsets> {
+        self.membership.as_ref().is_some_and(|membership| membership.commits).then_some(self)
     }
 
     async fn close(self) {

@@ -54,6 +54,13 @@ impl ConnectError {
     }
 }
 
+/// Whether the server will refuse a publisher again and again: its stream is gone, or its user may not do it.
+pub fn is_final(refusal: u16) -> bool {
+    let is_refused = class_of(refusal) == FailureClass::Authorisation;
+    // A virtual host may be down for a while.
+    refusal == code::STREAM_DOES_NOT_EXIST || (is_refused && refusal != code::VIRTUAL_HOST_ACCESS_FAILURE)
+}
+
 /// The class of the code with which a message, a publisher or a subscription was refused.
 pub fn class_of(refusal: u16) -> FailureClass {
     match refusal {

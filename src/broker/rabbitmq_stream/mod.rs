@@ -4,8 +4,11 @@
 //! - `admin`, `nodes`: streams, created, found and removed; their leaders, and the addresses of nodes.
 //! - `connection`, `pending`, `pool`: publishing connections, their messages in flight, and the routes to streams.
 //! - `producer`, `topic_publishers`, `sub_entries`: producers, the publishers they share, and messages that are one entry.
-//! - `consumer`, `subscriptions`, `recovery`, `stream_progress`, `tail`: a member of a group, its connections, how it gets them back, how far it has read, and the offsets it
-//!   begins at.
+//! - `consumer`, `subscriptions`, `recovery`, `stream_progress`, `tail`: a member of a group, its connections, how it gets them
+//!   back, how far it has read, and the offsets it begins at.
+//! - `membership`, `group`, `member_offsets`, `offset_tracking`: its part in the group, what the members in this process share,
+//!   and the group's offsets, which the server stores.
+//! - `stream_ends`: where streams end.
 //! - [`codec`]: the protocol's commands, frames and chunks; [`amqp`], `body`: the content of a message.
 //! - `connect`, `incoming`: opens connections, and reads them.
 //! - `error`: the protocol's errors and their classes; `routing`: the stream of a key.
@@ -23,13 +26,18 @@ mod connect;
 mod connection;
 mod consumer;
 mod error;
+mod group;
 mod incoming;
+mod member_offsets;
+mod membership;
 mod nodes;
+mod offset_tracking;
 mod pending;
 mod pool;
 mod producer;
 mod recovery;
 mod routing;
+mod stream_ends;
 mod stream_progress;
 mod sub_entries;
 mod subscriptions;
@@ -49,14 +57,21 @@ use self::codec::command::Offset;
 pub use self::config::RabbitmqStreamOptions;
 use self::connect::Connector;
 use self::consumer::RabbitmqStreamConsumer;
+use self::group::Group;
+use self::membership::{Membership, Sharing};
 use self::nodes::{Nodes, StreamLocation};
+use self::offset_tracking::OffsetTracking;
 use self::pool::Pool;
 use self::producer::RabbitmqStreamProducer;
 use self::recovery::Recovery;
-use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
+use self::stream_ends::StreamEnds;
+use super::{Broker, BrokerError, BrokerInfo, Progress, Setup, Subscription, Telemetry, Topic};
 use crate::scenario::{Capabilities, Descriptor, SaslMechanism, StartFrom};
 
 const KIND: &str = "rabbitmq-stream";
+
+/// The longest name of a group (the server's `IS_INVALID_REF`).
+const MOST_GROUP_NAME_BYTES: usize = 255;
 
 /// A RabbitMQ node or cluster, reached over stream connections.
 pub struct RabbitmqStreamBroker {
@@ -66,6 +81,10 @@ pub struct RabbitmqStreamBroker {
     writer: Arc<Writer>,
     pool: Arc<Pool>,
     topics: Mutex<BTreeMap<String, Arc<Vec<StreamLocation>>>>,
+    tracking: Arc<OffsetTracking>,
+    ends: Arc<StreamEnds>,
+    /// By name, those whose members share streams.
+    groups: parking_lot::Mutex<BTreeMap<String, Arc<Group>>>,
     version: String,
     timeout: Duration,
 }
@@ -87,11 +106,11 @@ impl Broker for RabbitmqStreamBroker {
             groups: true,
             ordered: true,
             tls: true,
-            sasl: &[SaslMechanism::Plain],
+            sasl: &[SaslMechanism::Plain, SaslMechanism::External],
             properties: false,
             topic_config: false,
             existing_topics: false,
-            offsets: false,
+            offsets: true,
         },
         check_options: |options| options.try_into::<RabbitmqStreamOptions>()?.check().map_err(serde::de::Error::custom),
     };
@@ -109,7 +128,11 @@ impl Broker for RabbitmqStreamBroker {
         let admin = Arc::new(Admin::new(connector.clone(), nodes.clone(), setup.timeout));
         let server = admin.reach().await?;
         let pool = Pool::start(connector.clone(), admin.clone(), nodes.clone(), setup.acks, setup.config.connections);
+        let for_offsets = Admin::new(connector.clone(), nodes.clone(), setup.timeout);
         Ok(RabbitmqStreamBroker {
+            tracking: Arc::new(OffsetTracking::new(for_offsets, setup.timeout)),
+            ends: Arc::new(StreamEnds::new(connector.clone(), admin.clone(), nodes.clone())),
+            groups: parking_lot::Mutex::default(),
             connector,
             admin,
             nodes,
@@ -132,7 +155,10 @@ impl Broker for RabbitmqStreamBroker {
         }
         let options = self.connector.options();
         let sub_entries = options.sub_entry.map(|messages| (messages, options.compression));
-        Ok(RabbitmqStreamProducer::new(routes, self.writer.clone(), sub_entries, options.reconnect, producer_index))
+        let (writer, is_filtered) = (self.writer.clone(), options.filter.is_some());
+        let producer =
+            RabbitmqStreamProducer::new(routes, writer, sub_entries, options.reconnect, producer_index, is_filtered);
+        Ok(producer)
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<RabbitmqStreamConsumer, BrokerError> {
@@ -141,14 +167,35 @@ impl Broker for RabbitmqStreamBroker {
             StartFrom::Latest => Offset::Next,
         });
         let locations = self.locations(&subscription.topic).await?;
-        let streams = locations
+        let is_shared = self.connector.options().single_active_consumer;
+        let streams: Vec<(u32, String)> = locations
             .iter()
             .enumerate()
-            .filter(|(number, _)| number % subscription.members == subscription.member)
-            .map(|(number, location)| (number as u32, location.stream.clone()));
-        let streams = streams.collect();
-        let recovery = Recovery::new(self.connector.clone(), self.admin.clone(), self.nodes.clone());
-        RabbitmqStreamConsumer::subscribe(recovery, streams, from).await
+            .filter(|(number, _)| is_shared || number % subscription.members == subscription.member)
+            .map(|(number, location)| (number as u32, location.stream.clone()))
+            .collect();
+        let mut recovery = Recovery::new(self.connector.clone(), self.admin.clone(), self.nodes.clone());
+        let membership = self.membership(subscription, &streams)?;
+        if is_shared {
+            let topic = &subscription.topic;
+            recovery = recovery.shared(&subscription.group, (topic.partitions > 1).then_some(&topic.name));
+        }
+        RabbitmqStreamConsumer::subscribe(Arc::new(recovery), streams, from, membership).await
+    }
+
+    fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
+        let topic = topic.clone();
+        Some(async move {
+            let locations = self.locations(&topic).await.ok()?;
+            let streams: Vec<String> = locations.iter().map(|location| location.stream.clone()).collect();
+            // The engine polls the question now and then only, and it holds connections that others wait for.
+            let ends = self.ends.clone();
+            tokio::spawn(async move { ends.of(&streams).await }).await.ok().flatten()
+        })
+    }
+
+    fn withholds_messages(&self) -> bool {
+        !self.connector.options().filters.is_empty()
     }
 
     fn identity(&self) -> BrokerInfo {
@@ -171,6 +218,8 @@ impl Broker for RabbitmqStreamBroker {
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
         self.pool.close().await;
+        self.ends.close().await;
+        self.tracking.close().await;
         let removed = timeout(self.timeout, self.admin.remove(&created)).await.unwrap_or_else(|_| {
             let reason = format!("streams were not removed within {:?}", self.timeout);
             Err(BrokerError::Client { broker: KIND, reason })
@@ -181,6 +230,31 @@ impl Broker for RabbitmqStreamBroker {
 }
 
 impl RabbitmqStreamBroker {
+    /// The place of a consumer of `streams` in its group; `None`: the group neither commits nor shares its streams.
+    fn membership(
+        &self,
+        subscription: &Subscription,
+        streams: &[(u32, String)],
+    ) -> Result<Option<Membership>, BrokerError> {
+        let is_shared = self.connector.options().single_active_consumer;
+        let commits = subscription.progress != Progress::Uncommitted;
+        if !commits && !is_shared {
+            return Ok(None);
+        }
+        let name = subscription.group.clone();
+        if name.len() > MOST_GROUP_NAME_BYTES {
+            let reason =
+                format!("the name of a group has {MOST_GROUP_NAME_BYTES} bytes at most, and not {}", name.len());
+            return Err(BrokerError::Configuration { broker: KIND, reason });
+        }
+        let sharing = is_shared.then(|| {
+            let group = || Arc::new(Group::new(streams.iter().map(|(_, stream)| stream.clone())));
+            let group = self.groups.lock().entry(name.clone()).or_insert_with(group).clone();
+            Sharing::new(group, streams.len())
+        });
+        Ok(Some(Membership { name: name.into(), tracking: self.tracking.clone(), commits, sharing }))
+    }
+
     /// The streams of a topic and their locations, requested once.
     async fn locations(&self, topic: &Topic) -> Result<Arc<Vec<StreamLocation>>, BrokerError> {
         let mut topics = self.topics.lock().await;

@@ -6,21 +6,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::admin::Admin;
-use super::codec::code;
 use super::connect::Connector;
 use super::connection::{Connection, LostPublishers, Publishing, StreamPublisher};
-use super::error::{ConnectError, Refusal};
+use super::error::{ConnectError, Refusal, is_final};
 use super::nodes::{Nodes, StreamLocation, untried};
 use crate::broker::BrokerError;
 use crate::measure::Acks;
 use crate::net::backoff::Backoff;
+
+/// How long a server must refuse a publisher: while it starts, it may not know a stream for a moment.
+const FINAL_AFTER: Duration = Duration::from_secs(5);
 
 /// All publishing connections of a trial.
 pub struct Pool {
@@ -170,14 +172,13 @@ impl Pool {
         join_all(connections.iter().map(|connection| connection.close())).await;
     }
 
-    /// Tries to declare publishers again, and returns the streams of those for which it did not succeed. Nodes that did not
-    /// respond are added to `tried`, and others come first.
+    /// Tries to declare publishers again, and returns the streams of those for which it did not succeed.
     async fn restore(
         &self,
         number: usize,
         streams: Vec<String>,
         limit: Duration,
-        tried: &mut BTreeSet<String>,
+        attempts: &mut Attempts,
     ) -> Vec<String> {
         let names: Vec<&str> = streams.iter().map(String::as_str).collect();
         // Without metadata, any node may still pass on what is published.
@@ -188,17 +189,24 @@ impl Pool {
             let StreamPublisher { connection, publisher } = route.current();
             connection.give_up(publisher, self.connector.options().reconnect);
             let location = locations.iter().find(|location| location.stream == stream);
-            let Some(address) = untried(self.nodes.for_publishing(location, number), tried) else { continue };
+            let Some(address) = untried(self.nodes.for_publishing(location, number), &mut attempts.tried) else {
+                continue;
+            };
             if unreachable.contains(&address) {
                 failed.push(stream);
                 continue;
             }
-            match self.restore_over(&address, &route, limit).await {
+            let restored = self.restore_over(&address, &route, limit).await;
+            match restored {
                 Ok(()) => {}
-                Err(ConnectError::Refused(Refusal { code: code @ code::STREAM_DOES_NOT_EXIST, .. })) => {
-                    connection.abandon(publisher, code);
+                Err(ConnectError::Refused(Refusal { code, .. })) if is_final(code) => {
+                    match attempts.are_refused_for_good(&stream) {
+                        true => connection.abandon(publisher, code),
+                        false => failed.push(stream),
+                    }
                 }
                 Err(error) => {
+                    attempts.refused_since.remove(&stream);
                     failed.push(stream);
                     if matches!(error, ConnectError::Io(_) | ConnectError::Timeout(_)) {
                         unreachable.insert(address);
@@ -206,7 +214,7 @@ impl Pool {
                 }
             }
         }
-        tried.append(&mut unreachable);
+        attempts.tried.append(&mut unreachable);
         failed
     }
 
@@ -225,6 +233,21 @@ impl Pool {
     }
 }
 
+/// What is remembered from one attempt to restore publishers to the next.
+#[derive(Default)]
+struct Attempts {
+    /// Nodes that did not respond: others come first.
+    tried: BTreeSet<String>,
+    /// By stream, since when the server has refused its publisher each time.
+    refused_since: BTreeMap<String, Instant>,
+}
+
+impl Attempts {
+    fn are_refused_for_good(&mut self, stream: &str) -> bool {
+        self.refused_since.entry(stream.to_owned()).or_insert_with(Instant::now).elapsed() >= FINAL_AFTER
+    }
+}
+
 /// Restores what connections report, until the pool is gone.
 async fn restore_all(pool: Weak<Pool>, mut reports: UnboundedReceiver<LostPublishers>) {
     while let Some(LostPublishers { number, streams }) = reports.recv().await {
@@ -234,11 +257,11 @@ async fn restore_all(pool: Weak<Pool>, mut reports: UnboundedReceiver<LostPublis
 
 /// Restores publishers, with pauses in which their streams may get leaders.
 async fn restore_until_done(pool: Weak<Pool>, number: usize, mut streams: Vec<String>) {
-    let (mut backoff, mut attempt, mut tried) = (Backoff::RECONNECT, 0, BTreeSet::new());
+    let (mut backoff, mut attempt, mut attempts) = (Backoff::RECONNECT, 0, Attempts::default());
     while !streams.is_empty() {
         backoff.pause().await;
         let Some(pool) = pool.upgrade().filter(|pool| !pool.ended.load(Ordering::Acquire)) else { return };
-        streams = pool.restore(number, streams, pool.connector.recovery_limit(attempt), &mut tried).await;
+        streams = pool.restore(number, streams, pool.connector.recovery_limit(attempt), &mut attempts).await;
         attempt += 1;
     }
 }

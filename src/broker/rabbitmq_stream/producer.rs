@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::body::Writer;
 use super::codec::code;
-use super::codec::command::{MESSAGE_BYTES, PUBLISH_BYTES, Publish, SUB_ENTRY_BYTES};
+use super::codec::publish::{MESSAGE_BYTES, PUBLISH_BYTES, Publish, SUB_ENTRY_BYTES, filter_bytes};
 use super::config::Compression;
 use super::connection::{PublisherLost, State, Writing};
 use super::pending::Settled;
@@ -30,6 +30,8 @@ pub struct RabbitmqStreamProducer {
     writer: Arc<Writer>,
     sub_entries: Option<SubEntries>,
     reconnect: Duration,
+    /// Whether each message has its key as the value to filter by.
+    is_filtered: bool,
     /// Each message's stream; empty: all go to the only one.
     targets: Vec<usize>,
 }
@@ -41,10 +43,11 @@ impl RabbitmqStreamProducer {
         sub_entries: Option<(u16, Compression)>,
         reconnect: Duration,
         producer_index: usize,
+        is_filtered: bool,
     ) -> Self {
         let sub_entries = sub_entries.map(|(most, compression)| SubEntries::new(most, compression));
         let topic = TopicPublishers::new(routes, producer_index);
-        RabbitmqStreamProducer { topic, writer, sub_entries, reconnect, targets: Vec::new() }
+        RabbitmqStreamProducer { topic, writer, sub_entries, reconnect, is_filtered, targets: Vec::new() }
     }
 
     fn target(&self, number: usize) -> usize {
@@ -64,9 +67,13 @@ impl RabbitmqStreamProducer {
     /// How many messages there are before the first that is too large.
     fn fitting(&self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         let most = self.most_bytes();
-        match batch.iter().position(|outgoing| self.writer.length(outgoing) > most) {
+        let length = |outgoing: &Outgoing<'_>| match self.is_filtered {
+            true => self.writer.length(outgoing) + filter_bytes(outgoing.key),
+            false => self.writer.length(outgoing),
+        };
+        match batch.iter().position(|outgoing| length(outgoing) > most) {
             Some(0) => {
-                let bytes = batch.first().map_or(0, |first| self.writer.length(first));
+                let bytes = batch.first().map_or(0, length);
                 let message =
                     format!("a message of {bytes} bytes is larger than the {most} that fit into a frame of the server");
                 Err(SubmitError { class: FailureClass::TooLarge, message })
@@ -115,7 +122,7 @@ impl RabbitmqStreamProducer {
     async fn hand_over(&self, batch: &[Outgoing<'_>]) -> Result<Handed, SubmitError> {
         let first = self.connection_of(0);
         let connection = self.topic.connection(first);
-        let is_redirected = || self.topic.is_redirected();
+        let is_redirected = || self.topic.is_redirected() || self.topic.final_loss().is_some();
         if (0..self.targets.len().min(batch.len())).all(|number| self.connection_of(number) == first) {
             let offer = |_: &_, state: &mut State, out: &mut Vec<u8>| match self.find_lost(first, batch.len(), state) {
                 Some((0, lost)) => Offer::Lost(lost),
@@ -179,9 +186,8 @@ impl RabbitmqStreamProducer {
             sub_entries.write(&self.topic, connection, writing);
             return;
         }
-        let writer = &*self.writer;
         if self.targets.is_empty() {
-            write_frames(writer, self.topic.publisher(0), batch.iter(), writing);
+            self.write_frames(self.topic.publisher(0), batch.iter(), writing);
             writing.taken(batch.len());
             return;
         }
@@ -191,11 +197,24 @@ impl RabbitmqStreamProducer {
             let of_stream = || batch.iter().zip(targets).filter(|(_, target)| **target == stream);
             let count = of_stream().count();
             if count > 0 {
-                write_frames(writer, self.topic.publisher(stream), of_stream().map(|(one, _)| one), writing);
+                self.write_frames(self.topic.publisher(stream), of_stream().map(|(one, _)| one), writing);
                 taken += count;
             }
         }
         writing.taken(taken);
+    }
+
+    #[inline]
+    fn write_frames<'a>(
+        &self,
+        publisher: u8,
+        messages: impl Iterator<Item = &'a Outgoing<'a>>,
+        writing: &mut Writing<'_>,
+    ) {
+        match self.is_filtered {
+            true => write_filtered_frames(&self.writer, publisher, messages, writing),
+            false => write_frames(&self.writer, publisher, messages, writing),
+        }
     }
 }
 
@@ -229,12 +248,39 @@ fn write_frames<'a>(
     pending.keep(publish.end(out));
 }
 
+/// As [`write_frames`], with each message's key as the value to filter by.
+fn write_filtered_frames<'a>(
+    writer: &Writer,
+    publisher: u8,
+    messages: impl Iterator<Item = &'a Outgoing<'a>>,
+    writing: &mut Writing<'_>,
+) {
+    let frame_max = writing.frame_max();
+    let (out, pending) = writing.parts(publisher);
+    let mut publish = Publish::begin_filtered(out, publisher);
+    for outgoing in messages {
+        let (length, value) = (writer.length(outgoing), outgoing.key);
+        if publish.bytes(out) + MESSAGE_BYTES + filter_bytes(value) + length > frame_max {
+            pending.keep(publish.end(out));
+            publish = Publish::begin_filtered(out, publisher);
+        }
+        publish.filtered_message(out, pending.next_id(), value, length, |out| writer.write(outgoing, out));
+        pending.push(outgoing.send_tag, outgoing.payload.len(), false);
+    }
+    pending.keep(publish.end(out));
+}
+
 impl Producer for RabbitmqStreamProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
         let Some(first) = batch.first() else { return Ok(0) };
         if !self.writer.takes(first) {
             let message = "binary bodies cannot carry the trace header that consumers verify: leave `[consumers]` out, take payloads \
                            of 32 bytes or more, or set `broker.rabbitmq-stream.body` to \"amqp\"";
+            return Err(SubmitError { class: FailureClass::Other, message: message.to_owned() });
+        }
+        if self.is_filtered && first.key.is_none() {
+            let message = "messages without keys have no value to filter by: set `producers.keys`, or leave \
+                           `broker.rabbitmq-stream.filter` out";
             return Err(SubmitError { class: FailureClass::Other, message: message.to_owned() });
         }
         self.topic.assign(batch, &mut self.targets);
@@ -248,9 +294,13 @@ impl Producer for RabbitmqStreamProducer {
                 Err(_) if self.topic.is_redirected() => self.topic.redirect(),
                 Err(error) => {
                     sleep(REFUSAL).await;
-                    return Err(error);
+                    return Err(self.topic.final_loss().unwrap_or(error));
                 }
             }
         }
+    }
+
+    fn fatal_error(&self) -> Option<String> {
+        self.topic.final_loss().map(|error| error.message)
     }
 }

@@ -18,7 +18,7 @@ use super::tail;
 use crate::net::connect::within;
 
 /// The protocol numbers subscriptions in one byte.
-const MOST_SUBSCRIPTIONS: usize = 256;
+pub const MOST_SUBSCRIPTIONS: usize = 256;
 
 /// The result of an attempt to subscribe.
 #[derive(Default)]
@@ -35,11 +35,27 @@ pub struct Recovery {
     connector: Arc<Connector>,
     admin: Arc<Admin>,
     nodes: Arc<Nodes>,
+    /// Of all subscriptions.
+    properties: Vec<(String, String)>,
+    /// Whether the server decides which streams are read.
+    is_shared: bool,
 }
 
 impl Recovery {
-    pub fn new(connector: Arc<Connector>, admin: Arc<Admin>, nodes: Arc<Nodes>) -> Arc<Self> {
-        Arc::new(Recovery { connector, admin, nodes })
+    pub fn new(connector: Arc<Connector>, admin: Arc<Admin>, nodes: Arc<Nodes>) -> Self {
+        let properties = connector.options().filter_properties();
+        Recovery { connector, admin, nodes, properties, is_shared: false }
+    }
+
+    /// The consumer is one of `group`, of which the server has one read each stream.
+    pub fn shared(mut self, group: &str, super_stream: Option<&str>) -> Self {
+        let mut add = |key: &str, value: &str| self.properties.push((key.to_owned(), value.to_owned()));
+        add("single-active-consumer", "true");
+        add("name", group);
+        // The server spreads the streams of a super stream over the members.
+        super_stream.into_iter().for_each(|name| add("super-stream", name));
+        self.is_shared = true;
+        self
     }
 
     pub fn options(&self) -> &RabbitmqStreamOptions {
@@ -113,14 +129,15 @@ impl Recovery {
         tail::locate(&mut session, group, limit).await?;
         for (id, (_, place)) in group.iter().enumerate() {
             let from = place.next.map_or(place.from, Offset::Absolute);
-            // Without credit, no delivery arrives between the responses.
-            let subscribe = Request::subscribe(id as u8, &place.stream, from, 0);
+            // Without credit, no delivery arrives between the responses. A shared subscription is not active yet.
+            let credit = if self.is_shared { self.options().credit } else { 0 };
+            let subscribe = Request::subscribe(id as u8, &place.stream, from, credit, &self.properties);
             within(limit, session.request(&subscribe, "the subscription")).await?;
         }
-        for id in 0..group.len() {
+        for id in (0..group.len()).filter(|_| !self.is_shared) {
             command::credit(&mut session.write_buffer.bytes, id as u8, self.options().credit);
         }
         within(limit, session.flush()).await?;
-        Ok(Subscriptions::new(session, group.iter().map(|(source, _)| *source).collect()))
+        Ok(Subscriptions::new(session, group.iter().map(|(source, _)| *source).collect(), self.is_shared))
     }
 }

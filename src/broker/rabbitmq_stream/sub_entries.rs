@@ -3,7 +3,7 @@
 use std::io;
 
 use super::body::Writer;
-use super::codec::command::{Publish, SUB_ENTRY_BYTES, record};
+use super::codec::publish::{Publish, SUB_ENTRY_BYTES, record};
 use super::config::Compression;
 use super::connection::Writing;
 use super::topic_publishers::TopicPublishers;

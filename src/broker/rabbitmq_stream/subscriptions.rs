@@ -5,8 +5,8 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use super::codec::code;
-use super::codec::command;
-use super::codec::frame::{Frame, decode};
+use super::codec::command::{self, Offset};
+use super::codec::frame::{ConsumerUpdate, Frame, decode};
 use super::connect::Session;
 use super::error::{ConnectError, class_of};
 use super::incoming;
@@ -15,6 +15,10 @@ use crate::broker::{FailureClass, ReceiveError};
 /// A connection to one node, with the streams that are read from it.
 pub struct Subscriptions {
     session: Session,
+    /// Different for each connection of a consumer.
+    pub number: u64,
+    /// Whether the server decides if the streams are read over this connection.
+    is_shared: bool,
     /// By subscription id.
     pub sources: Vec<usize>,
     heard: Instant,
@@ -24,9 +28,9 @@ pub struct Subscriptions {
 }
 
 impl Subscriptions {
-    pub fn new(session: Session, sources: Vec<usize>) -> Self {
+    pub fn new(session: Session, sources: Vec<usize>, is_shared: bool) -> Self {
         let now = Instant::now();
-        Subscriptions { session, sources, heard: now, spoke: now, ended: None }
+        Subscriptions { session, number: 0, is_shared, sources, heard: now, spoke: now, ended: None }
     }
 
     /// The interval of heartbeats that both sides agreed on.
@@ -85,6 +89,7 @@ impl Subscriptions {
     pub fn is_filled(&self) -> bool {
         self.ended.is_some()
             || !self.session.removed.is_empty()
+            || !self.session.updates.is_empty()
             || !matches!(self.session.read_buffer.has_next(decode), Ok(false))
     }
 
@@ -99,7 +104,7 @@ impl Subscriptions {
         if let Some((stream, code)) = self.session.removed.first() {
             return Err(removed(stream, *code));
         }
-        let Session { transport, read_buffer, write_buffer, .. } = &mut self.session;
+        let Session { transport, read_buffer, write_buffer, updates, .. } = &mut self.session;
         let failed = |error: ConnectError| ReceiveError { class: error.class(), message: error.to_string() };
         while let Some(frame) = incoming::next(read_buffer, write_buffer, transport).map_err(failed)? {
             match frame {
@@ -108,7 +113,10 @@ impl Subscriptions {
                     command::credit(&mut write_buffer.bytes, subscription, 1);
                     deliver(*source, chunk)?;
                 }
+                Frame::ConsumerUpdate(update) => updates.push(update),
                 Frame::MetadataUpdate { code, stream } => return Err(removed(stream, code)),
+                // The server keeps it for the time when the subscription is active again (`rabbit_stream_reader.erl`).
+                Frame::Credit { code: code::PRECONDITION_FAILED, .. } if self.is_shared => {}
                 Frame::Credit { code, subscription } => {
                     let message = format!("credit for subscription {subscription}: {}", code::name(code));
                     return Err(ReceiveError { class: class_of(code), message });
@@ -124,6 +132,21 @@ impl Subscriptions {
             write_buffer.flush(transport).map_err(|error| lost(error.to_string()))?;
         }
         Ok(())
+    }
+
+    /// What the server has said of subscriptions since the last call.
+    pub fn take_updates(&mut self) -> Vec<ConsumerUpdate> {
+        std::mem::take(&mut self.session.updates)
+    }
+
+    /// Responds to an update: where an active subscription begins. An inactive one has no offset.
+    pub fn answer(&mut self, update: ConsumerUpdate, from: Option<Offset>) {
+        let Session { transport, write_buffer, .. } = &mut self.session;
+        command::consumer_update_response(&mut write_buffer.bytes, update.correlation, from);
+        self.spoke = Instant::now();
+        if let Err(error) = write_buffer.flush(transport) {
+            self.ended = Some(error);
+        }
     }
 }
 
@@ -160,7 +183,7 @@ mod tests {
         let length = bytes.len();
         let mut session = Session::over(Transport::Plain(ours.unwrap()));
         session.write_buffer.bytes = bytes;
-        let mut subscriptions = Subscriptions::new(session, Vec::new());
+        let mut subscriptions = Subscriptions::new(session, Vec::new(), false);
         tokio::select! {
             () = poll_fn(|context| subscriptions.poll_fill(context)) => panic!("nothing was sent to it"),
             read = async { theirs.read_exact(&mut vec![0; length]).await } => assert_eq!(read.unwrap(), length),

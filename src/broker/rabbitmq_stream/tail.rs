@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use super::codec::chunk::Chunk;
-use super::codec::command::{self, Offset, Request, read_numbers};
+use super::codec::command::{self, Offset, Request};
 use super::codec::frame::Frame;
+use super::codec::response::read_numbers;
 use super::connect::Session;
 use super::error::ConnectError;
 use super::stream_progress::Numbered;
@@ -37,7 +38,7 @@ pub async fn locate(session: &mut Session, group: &mut [Numbered], limit: Durati
             None => place.next = Some(0),
             // Only the chunk itself has the count of its messages, which gives the next offset.
             Some(committed) => {
-                let subscribe = Request::subscribe(id as u8, &place.stream, Offset::Last, 0);
+                let subscribe = Request::subscribe(id as u8, &place.stream, Offset::Last, 0, &[]);
                 within(limit, session.request(&subscribe, "the subscription")).await?;
                 awaited.push((id, committed));
             }

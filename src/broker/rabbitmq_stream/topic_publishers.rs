@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::connection::{Connection, StreamPublisher};
 use super::pool::Route;
 use super::routing;
-use crate::broker::Outgoing;
+use crate::broker::{Outgoing, SubmitError};
 
 /// For each stream of a topic, the publisher and its connection.
 pub struct TopicPublishers {
@@ -33,6 +33,13 @@ impl TopicPublishers {
     /// Whether a stream is published to over another connection now.
     pub fn is_redirected(&self) -> bool {
         self.routes.iter().zip(&self.publishers).any(|(route, publisher)| route.has_left(publisher))
+    }
+
+    /// Why no stream can be published to any more, if that is so.
+    pub fn final_loss(&self) -> Option<SubmitError> {
+        let mut losses = self.publishers.iter().map(StreamPublisher::final_loss);
+        let first = losses.next()??;
+        losses.all(|loss| loss.is_some()).then_some(first)
     }
 
     /// Uses the connections over which streams are published to now.

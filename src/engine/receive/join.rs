@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::consume::consume;
-use crate::broker::{Broker, Progress, Subscription};
+use crate::broker::{Broker, BrokerError, Progress, Subscription};
 use crate::engine::EngineError;
 use crate::engine::context::{AT_ONCE, CONTROL_TIMEOUT, TrialContext};
 use crate::engine::sampler::POLL;
@@ -23,6 +23,11 @@ pub async fn consumers<B: Broker>(
 ) -> Result<JoinSet<Errors>, EngineError> {
     let mut tasks = JoinSet::new();
     let (Some(consumers), Some(arrivals)) = (&context.scenario.consumers, &context.arrivals) else { return Ok(tasks) };
+    if broker.withholds_messages() && context.verification().is_some() {
+        let reason = "consumers that do not receive every message cannot be verified: set `consumers.verify = false`, or \
+                      leave the filters out";
+        return Err(BrokerError::Configuration { broker: B::DESCRIPTOR.kind, reason: reason.to_owned() }.into());
+    }
     let places = (0..consumers.groups).flat_map(|group| {
         let members = move |topic| (0..consumers.members).map(move |member| (group, topic, member));
         (0..context.topics.len()).flat_map(members)

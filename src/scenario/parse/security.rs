@@ -11,8 +11,13 @@ pub(super) const KEYS: &[&str] = &["tls", "sasl"];
 pub(super) const TLS_KEYS: &[&str] = &["ca", "certificate", "key", "verify_host"];
 pub(super) const SASL_KEYS: &[&str] = &["mechanism", "username", "password", "token"];
 
-const MECHANISMS: [SaslMechanism; 4] =
-    [SaslMechanism::Plain, SaslMechanism::ScramSha256, SaslMechanism::ScramSha512, SaslMechanism::OauthBearer];
+const MECHANISMS: [SaslMechanism; 5] = [
+    SaslMechanism::Plain,
+    SaslMechanism::ScramSha256,
+    SaslMechanism::ScramSha512,
+    SaslMechanism::OauthBearer,
+    SaslMechanism::External,
+];
 
 /// How a client proves who it is.
 enum Credentials {
@@ -43,6 +48,11 @@ pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Conte
         let (mechanism, credentials) = sasl(&field, context)?;
         if !known.is_empty() && !known.contains(&mechanism) {
             refuse(&field, &format!("SASL {}", mechanism.name()));
+        }
+        let has_certificate = tls.as_ref().is_some_and(|tls| tls.certificate.is_some());
+        if mechanism == SaslMechanism::External && !has_certificate {
+            let message = "SASL EXTERNAL logs in by a client's certificate, and there is none";
+            field.refuse(message, "set `broker.security.tls.certificate` and its `key`");
         }
         Some(credentials)
     });
@@ -79,7 +89,7 @@ fn tls(field: &Field<'_>, context: &Context<'_>) -> Option<Tls> {
 fn sasl(field: &Field<'_>, context: &Context<'_>) -> Option<(SaslMechanism, Credentials)> {
     let fields = field.fields(SASL_KEYS)?;
     let mechanism = fields
-        .require("mechanism", "it is one of `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` and `OAUTHBEARER`")
+        .require("mechanism", "it is one of `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER` and `EXTERNAL`")
         .and_then(|field| field.one_of(&MECHANISMS.map(|mechanism| (mechanism.name(), mechanism))));
     if mechanism == Some(SaslMechanism::OauthBearer) {
         for key in ["username", "password"] {
@@ -89,6 +99,14 @@ fn sasl(field: &Field<'_>, context: &Context<'_>) -> Option<(SaslMechanism, Cred
         return Some((SaslMechanism::OauthBearer, Credentials::Token(token)));
     }
     fields.forbid("token", "only `OAUTHBEARER` has a `token`", "remove it, or write `mechanism = \"OAUTHBEARER\"`");
+    if mechanism == Some(SaslMechanism::External) {
+        for key in ["username", "password"] {
+            fields.forbid(key, "SASL EXTERNAL takes the name from the certificate", "remove it");
+        }
+        let (username, password) = (String::new(), Secret::Inline(String::new()));
+        let external = Sasl { mechanism: SaslMechanism::External, username, password };
+        return Some((SaslMechanism::External, Credentials::Password(external)));
+    }
     let username = fields.require("username", "write the name to log in with").and_then(|field| field.string());
     let advice = "best from the environment: `password = { env = \"KAFKA_PASSWORD\" }`";
     let password = secret(&fields, context, "password", advice);

@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brokermark::broker::FailureClass;
+use brokermark::record::Status;
 
 use super::{BATCHES, broker, failed, real, refused};
 use crate::harness::rabbitmq::{self, Stranger};
 use crate::harness::scripted_rabbitmq::frames::{close, confirm, error, metadata_update};
-use crate::harness::scripted_rabbitmq::{Reaction, Scripted};
+use crate::harness::scripted_rabbitmq::{Reaction, Refusing, Scripted, Tuning};
 use crate::harness::{Bench, assert_acknowledged, assert_balanced, record_of};
 use crate::load::Load;
 
@@ -125,6 +126,26 @@ fn messages_that_cannot_be_sent_again_in_time_fail() {
     let record = bench.run(&[]).expect(1).record();
     assert_balanced(&record);
     assert_eq!(failed(&record, FailureClass::ConnectionLost), 20, "{:?}", record.errors);
+}
+
+#[test]
+fn a_load_ends_when_its_publishers_are_refused_for_good() {
+    // SaslAuthenticate, after the connection for administration and the first one for publishing; DeclarePublisher.
+    let refusals = [
+        (19, 0x08, 2, "authentication failure"),
+        (1, 0x10, 1, "access refused"),
+        (1, 0x02, 1, "stream does not exist"),
+    ];
+    for (key, code, after, words) in refusals {
+        let tuning = Tuning { refuses: Some(Refusing { key, code, after }), ..Tuning::default() };
+        let server = Scripted::tuned(tuning, |_| Reaction { hang_up: true, ..Reaction::default() });
+        let load = "[load]\nrate = \"1k/s\"\n[run]\nduration = \"60s\"\n";
+        let record = Bench::new(&format!("{}{load}", broker(server.address(), ""))).run(&[]).record();
+        assert_balanced(&record);
+        assert_eq!(record.status, Status::Failed, "{words}: {:?}", record.errors);
+        let error = record.error.as_deref().unwrap_or_default();
+        assert!(error.contains("could send nothing more") && error.contains(words), "{error}");
+    }
 }
 
 #[test]

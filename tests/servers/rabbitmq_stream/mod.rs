@@ -4,6 +4,8 @@
 mod clients;
 mod connections;
 mod faults;
+mod filters;
+mod groups;
 mod leaders;
 mod start_offsets;
 
@@ -62,6 +64,20 @@ fn real_tls_is_spoken_and_strangers_are_not_trusted() {
     assert!(error.contains("certificate"), "{error}");
     let error = refused(&format!("{}{tls}{load}", broker(&address, "busy_poll = true")));
     assert!(error.contains("without TLS"), "{error}");
+}
+
+#[test]
+fn real_client_logs_in_by_its_certificate() {
+    let address = variable("BROKERMARK_RABBITMQ_TLS");
+    let load = "[broker.security.sasl]\nmechanism = \"EXTERNAL\"\n[run]\nmessages = 100\n";
+    let files = ["CA", "CERTIFICATE", "KEY"].map(|name| variable(&format!("BROKERMARK_RABBITMQ_{name}")));
+    let [ca, certificate, key] = &files;
+    let tls = format!("[broker.security.tls]\nca = {ca:?}\ncertificate = {certificate:?}\nkey = {key:?}\n");
+    assert_acknowledged(&record_of(&format!("{}{tls}{load}", broker(&address, ""))), 100);
+    // Without a certificate of its own it cannot begin.
+    let tls = format!("[broker.security.tls]\nca = {ca:?}\n");
+    let ended = Bench::new(&format!("{}{tls}{load}", broker(&address, ""))).run(&[]).expect(2);
+    ended.complains_of(&["EXTERNAL", "broker.security.tls.certificate"]);
 }
 
 #[test]

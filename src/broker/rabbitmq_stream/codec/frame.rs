@@ -37,6 +37,7 @@ pub enum Frame<'a> {
         reason: &'a str,
     },
     Heartbeat,
+    ConsumerUpdate(ConsumerUpdate),
     /// `key` is the request's; `rest` is what follows the code.
     Response {
         key: u16,
@@ -48,6 +49,14 @@ pub enum Frame<'a> {
     Other {
         key: u16,
     },
+}
+
+/// Whether a subscription that shares its stream with others is the one that reads it. The server waits for the response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConsumerUpdate {
+    pub correlation: u32,
+    pub subscription: u8,
+    pub active: bool,
 }
 
 /// Publishing ids of a confirmation, in no particular order.
@@ -102,6 +111,11 @@ fn read(content: &[u8]) -> Result<Frame<'_>, Malformed> {
         key::DELIVER => Ok(Frame::Deliver { subscription: reader.u8()?, chunk: reader.rest() }),
         key::METADATA_UPDATE => Ok(Frame::MetadataUpdate { code: reader.u16()?, stream: reader.string()? }),
         key::HEARTBEAT => Ok(Frame::Heartbeat),
+        key::CONSUMER_UPDATE => Ok(Frame::ConsumerUpdate(ConsumerUpdate {
+            correlation: reader.u32()?,
+            subscription: reader.u8()?,
+            active: reader.u8()? != 0,
+        })),
         key::CLOSE => Ok(Frame::Close { correlation: reader.u32()?, code: reader.u16()?, reason: reader.string()? }),
         // It is a request, but some servers write it as a response.
         key::TUNE | key::TUNE_RESPONSE => Ok(Frame::Tune { frame_max: reader.u32()?, heartbeat: reader.u32()? }),

@@ -1,7 +1,8 @@
 //! RabbitMQ's stream protocol, version 1, as its reference describes it (`deps/rabbitmq_stream/docs/PROTOCOL.adoc` of the
 //! server). All numbers are big-endian; a frame is its size, a key, a version, and the content that the key defines.
 //!
-//! - [`command`]: what a client writes.
+//! - [`command`], [`publish`]: what a client writes.
+//! - [`response`]: what follows the code of a response.
 //! - [`frame`]: frames of the server, decoded in place.
 //! - [`chunk`]: the messages in a delivery.
 //! - [`compression`]: of sub-entries, as other clients read and write them.
@@ -10,7 +11,9 @@ pub mod chunk;
 pub mod command;
 pub mod compression;
 pub mod frame;
+pub mod publish;
 mod reader;
+pub mod response;
 
 pub use reader::Reader;
 
@@ -35,6 +38,8 @@ pub mod key {
     pub const SUBSCRIBE: u16 = 0x07;
     pub const DELIVER: u16 = 0x08;
     pub const CREDIT: u16 = 0x09;
+    pub const STORE_OFFSET: u16 = 0x0a;
+    pub const QUERY_OFFSET: u16 = 0x0b;
     pub const UNSUBSCRIBE: u16 = 0x0c;
     pub const CREATE: u16 = 0x0d;
     pub const DELETE: u16 = 0x0e;
@@ -48,6 +53,8 @@ pub mod key {
     pub const CLOSE: u16 = 0x16;
     pub const HEARTBEAT: u16 = 0x17;
     pub const PARTITIONS: u16 = 0x19;
+    pub const CONSUMER_UPDATE: u16 = 0x1a;
+    pub const EXCHANGE_COMMAND_VERSIONS: u16 = 0x1b;
     pub const STREAM_STATS: u16 = 0x1c;
     pub const CREATE_SUPER_STREAM: u16 = 0x1d;
     pub const DELETE_SUPER_STREAM: u16 = 0x1e;
@@ -71,6 +78,7 @@ pub mod code {
     pub const ACCESS_REFUSED: u16 = 0x10;
     pub const PRECONDITION_FAILED: u16 = 0x11;
     pub const PUBLISHER_DOES_NOT_EXIST: u16 = 0x12;
+    pub const NO_OFFSET: u16 = 0x13;
 
     /// In the words of the protocol's reference.
     pub fn name(code: u16) -> String {
@@ -95,7 +103,7 @@ pub mod code {
             ACCESS_REFUSED => "access refused",
             PRECONDITION_FAILED => "precondition failed",
             PUBLISHER_DOES_NOT_EXIST => "publisher does not exist",
-            0x13 => "no offset",
+            NO_OFFSET => "no offset",
             _ => return format!("code {code}"),
         };
         name.to_owned()

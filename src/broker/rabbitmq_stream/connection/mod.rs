@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use super::codec::command::{Request, publish_again};
+use super::codec::command::Request;
+use super::codec::publish::publish_again;
 use super::codec::{Reader, code};
 use super::connect::{FAREWELL, LEAVE};
 use super::error::{ConnectError, Refusal, class_of};
@@ -39,6 +40,15 @@ pub type PublisherLost = Lost<SubmitError>;
 pub struct StreamPublisher {
     pub connection: Arc<Connection>,
     pub publisher: u8,
+}
+
+impl StreamPublisher {
+    /// Why it cannot publish any more, if that is so.
+    pub fn final_loss(&self) -> Option<SubmitError> {
+        let state = self.connection.session().state();
+        let lost = state.protocol.lost(self.publisher).filter(|lost| lost.is_final);
+        lost.map(|lost| lost.error.clone())
+    }
 }
 
 /// What a publishing connection needs to know.

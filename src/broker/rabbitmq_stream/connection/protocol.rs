@@ -160,6 +160,7 @@ impl State {
             | Frame::Deliver { .. }
             | Frame::Credit { .. }
             | Frame::Tune { .. }
+            | Frame::ConsumerUpdate(_)
             | Frame::Other { .. } => {}
         }
     }
