@@ -398,3 +398,25 @@ fn real_non_persistent_topics_pass_messages_on() {
         assert_eq!((found.duplicated, found.corrupt, found.foreign), (0, 0, 0), "{found:?}");
     }
 }
+
+#[test]
+fn real_messages_acknowledged_negatively_are_delivered_again() {
+    let tables = "[load]\nrate = \"500/s\"\n[consumers]\n[run]\nmessages = 1500";
+    let record = record_of(&scenario("negative_acks = 0.1\nsubscription = \"shared\"", tables));
+    assert_acknowledged(&record, 1500);
+    let found = record.verification.as_ref().unwrap();
+    // The run ends when every message has arrived once.
+    assert!((1..=150).contains(&found.redelivered), "{found:?}");
+    assert_eq!((found.lost, found.unread, found.corrupt), (0, 0, 0), "{found:?}");
+}
+
+/// The broker may deliver a second too early, which is its tick (`delayedDeliveryTickTimeMillis`).
+#[test]
+fn real_delayed_messages_arrive_after_their_delay() {
+    let tables = "[load]\nrate = \"100/s\"\n[consumers]\n[run]\nmessages = 100\ndrain_deadline = \"30s\"";
+    let record = record_of(&scenario("deliver_after = \"4s\"\nsubscription = \"shared\"", tables));
+    assert_acknowledged(&record, 100);
+    assert_eq!(record.verification.as_ref().map(|found| (found.received, found.lost)), Some((100, 0)));
+    let earliest_ns = record.latency.end_to_end.as_ref().unwrap().min_ns;
+    assert!(earliest_ns >= 2_500_000_000, "{earliest_ns}");
+}

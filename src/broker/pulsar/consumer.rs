@@ -7,12 +7,15 @@ use tokio::sync::Notify;
 
 use super::codec::entry;
 use super::codec::frame::Frame;
-use super::codec::proto::{Ack, CloseConsumerRequest, Flow, FromBroker, Kind, MessageId, Subscribe, ToBroker};
+use super::codec::proto::{
+    Ack, CloseConsumerRequest, Flow, FromBroker, Kind, MessageId, Redeliver, Subscribe, ToBroker,
+};
 use super::config::SubscriptionType;
 use super::connection::{Connection, ConsumerId, DeliveryQueue};
 use super::error::RequestError;
 use super::partition_producer::Client;
 use super::retry::{Retry, persist};
+use crate::broker::share::Share;
 use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
 use crate::scenario::StartFrom;
 
@@ -51,6 +54,9 @@ struct Part {
     /// Memory that the delivery queue gets back.
     spare: Vec<u8>,
     acks: Vec<MessageId>,
+    /// Entries to be delivered again, and which they are.
+    negative_acks: Vec<MessageId>,
+    negative: Share,
 }
 
 enum State {
@@ -84,7 +90,15 @@ impl PulsarConsumer {
         for (partition, topic) in topics.into_iter().enumerate() {
             let open = persist(shared.pool.timeout(), || open(&shared, &membership, &topic, &arrived)).await?;
             let state = State::Open(open);
-            parts.push(Part { topic, partition: partition as u32, state, spare: Vec::new(), acks: Vec::new() });
+            parts.push(Part {
+                topic,
+                partition: partition as u32,
+                state,
+                spare: Vec::new(),
+                acks: Vec::new(),
+                negative_acks: Vec::new(),
+                negative: Share::new(shared.options.negative_acks),
+            });
         }
         Ok(PulsarConsumer { shared, membership, parts, turn: 0, arrived, unpacked: Vec::new() })
     }
@@ -188,9 +202,14 @@ impl Part {
                 }
             };
             permits = u32::saturating_add(permits, u32::try_from(held).unwrap_or(u32::MAX));
-            self.acks.push(message.message_id);
+            if !redelivered && self.negative.takes_next() {
+                self.negative_acks.push(message.message_id);
+            } else {
+                self.acks.push(message.message_id);
+            }
         }
-        open.give_back(permits, &mut self.acks, shared);
+        open.acknowledge(&mut self.acks, &mut self.negative_acks);
+        open.give_back(permits, shared);
         self.spare = contents.frames;
         self.spare.clear();
         match damaged {
@@ -201,10 +220,8 @@ impl Part {
 }
 
 impl Open {
-    /// Acknowledges what was taken, and lets the broker send as much again.
-    fn give_back(&mut self, permits: u32, acks: &mut Vec<MessageId>, shared: &Client) {
-        let Some(last) = acks.last().copied() else { return };
-        let options = &shared.options;
+    /// Acknowledges what was taken, and asks for the rest again.
+    fn acknowledge(&self, acks: &mut Vec<MessageId>, negative_acks: &mut Vec<MessageId>) {
         let cumulative = self.kind.is_cumulative();
         // A broken connection shows in the delivery_queue; the broker will deliver again what it has no acknowledgement for.
         let send = |command: ToBroker| drop(self.connection.send(&command));
@@ -212,15 +229,24 @@ impl Open {
             let ack = Ack { consumer_id: self.consumer, ack_type: cumulative.into(), message_id };
             ToBroker { kind: Kind::Ack.into(), ack: Some(Box::new(ack)), ..ToBroker::default() }
         };
-        if cumulative {
-            send(ack(vec![last]));
-        } else {
-            acks.chunks(ACKS).for_each(|some| send(ack(some.to_vec())));
+        match acks.last() {
+            Some(last) if cumulative => send(ack(vec![*last])),
+            _ => acks.chunks(ACKS).for_each(|some| send(ack(some.to_vec()))),
         }
         acks.clear();
+        if !negative_acks.is_empty() {
+            let redeliver = Redeliver { consumer_id: self.consumer, message_ids: std::mem::take(negative_acks) };
+            let redeliver = Some(Box::new(redeliver));
+            send(ToBroker { kind: Kind::Redeliver.into(), redeliver, ..ToBroker::default() });
+        }
+    }
+
+    /// Lets the broker send as many messages again as were taken.
+    fn give_back(&mut self, permits: u32, shared: &Client) {
         self.taken = self.taken.saturating_add(permits);
-        if self.taken >= options.receiver_queue.div_ceil(2) {
-            send(flow(self.consumer, self.taken));
+        if self.taken >= shared.options.receiver_queue.div_ceil(2) {
+            // As above.
+            drop(self.connection.send(&flow(self.consumer, self.taken)));
             self.taken = 0;
         }
     }

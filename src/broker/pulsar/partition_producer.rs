@@ -191,7 +191,8 @@ impl Build {
         self.frames.clear();
         self.entries.clear();
         self.too_large.clear();
-        let most = if lane.options.batching { lane.options.batch_messages } else { 1 };
+        let most =
+            if lane.options.batching && lane.options.deliver_after.is_none() { lane.options.batch_messages } else { 1 };
         let most_bytes = lane.options.batch_bytes.min(lane.max_message);
         let mut begin = 0;
         while begin < count {
@@ -248,7 +249,10 @@ impl Build {
     ) -> (usize, Entry) {
         let Build { compressor, plain, frames, .. } = self;
         let &Lane { producer, producer_name, manner, publish_time_ms, .. } = lane;
-        let mut heading = Heading { producer_name, sequence_id, publish_time_ms, uncompressed_size: None };
+        let deliver_after = lane.options.deliver_after;
+        let deliver_at_ms = deliver_after.map(|after| publish_time_ms + after.as_millis() as u64);
+        let mut heading =
+            Heading { producer_name, sequence_id, publish_time_ms, deliver_at_ms, uncompressed_size: None };
         let put_payload = |out: &mut Vec<u8>| {
             if count == 1 {
                 out.extend_from_slice(at(0).payload);

@@ -175,12 +175,13 @@ impl Broker for SlsBroker {
             action,
             reason,
         };
+        // All of them before anything is made.
+        if let Some(name) = refused_name(topics, &self.run_id) {
+            let reason = "a log store's name has 2 to 63 lower-case letters, digits, hyphens and underscores, and a letter or digit at both ends";
+            return Err(failed(name, "created", reason.to_owned()));
+        }
         for Topic { name, partitions, .. } in topics {
             let store = store_name(name, &self.run_id);
-            if !is_store_name(&store) {
-                let reason = "a log store's name has 2 to 63 lower-case letters, digits, hyphens and underscores, and a letter or digit at both ends";
-                return Err(failed(name, "created", reason.to_owned()));
-            }
             let found = admin.shards(&store).await.map_err(|error| failed(name, "looked at", error.to_string()))?;
             match found {
                 Some(shards) if shards.len() != *partitions as usize => {
@@ -316,6 +317,11 @@ fn store_name(topic: &str, run_id: &str) -> String {
     format!("b-{}-{digest}", kept.trim_matches('-'))
 }
 
+/// The first of the topics whose store's name the service does not accept.
+fn refused_name<'a>(topics: &'a [Topic], run_id: &str) -> Option<&'a str> {
+    topics.iter().map(|topic| topic.name.as_str()).find(|name| !is_store_name(&store_name(name, run_id)))
+}
+
 /// Whether the service accepts the name.
 fn is_store_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -339,5 +345,10 @@ mod tests {
         let names = [store_name(&format!("{long}-0"), &long), store_name(&format!("{long}-1"), &long)];
         assert!(names.iter().all(|name| is_store_name(name)) && names[0] != names[1], "{names:?}");
         assert_eq!(store_name("Mine", run), "Mine");
+        let topics = |names: &[&str]| -> Vec<Topic> {
+            names.iter().map(|name| Topic { name: (*name).to_owned(), partitions: 1, replication: 1 }).collect()
+        };
+        assert_eq!(refused_name(&topics(&["orders0", "Orders1", "o"]), run), Some("Orders1"));
+        assert_eq!(refused_name(&topics(&["orders0", &format!("{run}-0")]), run), None);
     }
 }
