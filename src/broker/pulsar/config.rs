@@ -52,6 +52,9 @@ pub struct PulsarOptions {
     pub negative_acks: f64,
     /// Messages that a consumer lets the broker send ahead.
     pub receiver_queue: u32,
+    /// Whether messages without a receipt are sent again, by a producer of the same name, when the broker has closed their producer or
+    /// the connection broke. Only a broker with deduplication does not store them twice then.
+    pub resend: bool,
     /// How long a producer tries to get its connection back; then its messages fail, until it has it again.
     #[serde(deserialize_with = "duration")]
     pub send_timeout: Duration,
@@ -81,6 +84,7 @@ impl Default for PulsarOptions {
             deliver_after: None,
             negative_acks: 0.0,
             receiver_queue: 1000,
+            resend: false,
             send_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(30),
         }

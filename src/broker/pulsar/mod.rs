@@ -14,7 +14,7 @@
 //! Why not the `pulsar` crate: docs/decisions/0006-pulsar-protocol.md.
 
 mod admin;
-mod codec;
+pub mod codec;
 mod config;
 mod connect;
 mod connection;
@@ -37,6 +37,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
+use tokio::sync::Notify;
 
 use self::admin::Admin;
 use self::codec::entry::Manner;
@@ -159,15 +160,21 @@ impl Broker for PulsarBroker {
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {
         let index = producer_index % self.connections;
         let parts = self.parts(&topic.name).into_iter();
-        let partition_producers =
-            try_join_all(parts.map(|part| PartitionProducer::open(self.shared.clone(), part, index)));
+        let returned = Arc::new(Notify::new());
+        let resend =
+            self.shared.options.resend.then(|| (format!("{}-{producer_index}", self.run_id), returned.clone()));
+        let open = |part| PartitionProducer::open(self.shared.clone(), part, index, resend.clone());
+        let partition_producers = try_join_all(parts.map(open));
         let partition_producers =
             partition_producers.await.map_err(|failure| failure.of_topic(&topic.name, "written to"))?;
         let producer = TopicProducer::new(self.shared.clone(), partition_producers, producer_index);
-        Ok(match self.shared.options.linger {
-            None => PulsarProducer::AtOnce(producer),
-            Some(linger) => PulsarProducer::Lingering(LingeringProducer::start(producer, self.shared.clone(), linger)),
-        })
+        let PulsarOptions { linger, resend, .. } = self.shared.options;
+        if linger.is_none() && !resend {
+            return Ok(PulsarProducer::AtOnce(producer));
+        }
+        let linger = linger.unwrap_or_default();
+        let producer = LingeringProducer::start(producer, self.shared.clone(), linger, returned);
+        Ok(PulsarProducer::Lingering(producer))
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<PulsarConsumer, BrokerError> {

@@ -4,7 +4,7 @@
 //!
 //! - `config`: the `[broker.sls]` table.
 //! - `admin`: log stores, their shards, and reading.
-//! - `connect`, `sign`: one HTTP request and its response; its signature.
+//! - `connect`, `sign`, `credentials`: one HTTP request and its response; its signature, and by whom.
 //! - `codec`: the protobuf of logs.
 //! - `producer`: encodes logs and takes their size from the budget.
 //! - `batch`, `accumulator`, `queue`, `worker`: batches, how they are collected, and the threads that send them.
@@ -21,6 +21,7 @@ mod compressor;
 mod config;
 mod connect;
 mod consumer;
+mod credentials;
 mod error;
 mod producer;
 mod queue;
@@ -42,6 +43,7 @@ use self::config::Credentials;
 pub use self::config::SlsOptions;
 use self::connect::{Client, Endpoint};
 use self::consumer::SlsConsumer;
+use self::credentials::CredentialSource;
 use self::error::ServiceError;
 use self::producer::SlsProducer;
 use self::sign::{Signer, hex};
@@ -122,6 +124,8 @@ impl Broker for SlsBroker {
         let endpoint = Endpoint::new(&address, options.endpoint.as_deref(), &options.project, tls).map_err(refused)?;
         let endpoint = Arc::new(endpoint);
         let region = options.region.clone().unwrap_or_default();
+        let (again, config) = (options.clone(), setup.config.clone());
+        let credentials = CredentialSource::new(credentials, Box::new(move || again.credentials(&config).ok()));
         let signer = Arc::new(Signer { credentials, version: options.signature, region });
         let mut admin = Admin::new(Client::new(endpoint.clone(), signer.clone(), setup.timeout));
         admin.check().await.map_err(|error| unusable(&error, &endpoint.address))?;

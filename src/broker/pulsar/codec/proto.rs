@@ -287,6 +287,17 @@ pub struct Send {
     pub highest_sequence_id: Option<u64>,
 }
 
+/// The command before an entry of `count` messages.
+pub fn send_command(producer_id: u64, sequence_id: u64, count: usize) -> ToBroker {
+    let send = Send {
+        producer_id,
+        sequence_id,
+        num_messages: (count > 1).then_some(count as i32),
+        highest_sequence_id: (count > 1).then(|| sequence_id + count as u64 - 1),
+    };
+    ToBroker { kind: Kind::Send.into(), send: Some(send), ..ToBroker::default() }
+}
+
 /// `CommandSendReceipt` without the message id, which is not used.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct SendReceipt {

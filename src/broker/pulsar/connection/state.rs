@@ -9,7 +9,9 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 
 use super::WRITE_BUFFER_BYTES;
-use crate::broker::pulsar::codec::proto::FromBroker;
+use super::kept::{Kept, KeptEntry};
+use crate::broker::pulsar::codec::frame::put_with_command;
+use crate::broker::pulsar::codec::proto::{FromBroker, send_command};
 use crate::broker::pulsar::error::RequestError;
 use crate::measure::SendTag;
 
@@ -68,6 +70,8 @@ struct Sent {
     messages: VecDeque<Unanswered>,
     /// When the broker closed the producer.
     closed: Option<Instant>,
+    /// Where its entries go when it is closed, and each entry's frame.
+    resend: Option<(Arc<Kept>, VecDeque<Box<[u8]>>)>,
 }
 
 impl Sent {
@@ -78,7 +82,33 @@ impl Sent {
         {
             due.extend(self.messages.drain(..entry.messages as usize));
             self.entries.pop_front();
+            if let Some((_, frames)) = &mut self.resend {
+                frames.pop_front();
+            }
         }
+    }
+
+    /// Copies the frames of `entries`, which are sent now.
+    fn keep(&mut self, mut frames: &[u8], entries: &[Entry]) {
+        let Some((_, kept)) = &mut self.resend else { return };
+        for entry in entries {
+            let (frame, behind) = frames.split_at(entry.sent_bytes);
+            kept.push_back(frame.into());
+            frames = behind;
+        }
+    }
+
+    /// Ends it. Returns the messages that fail: all without an answer, or none if they are to be sent again.
+    fn end(&mut self) -> Vec<Unanswered> {
+        let Some((kept, frames)) = &mut self.resend else { return self.messages.drain(..).collect() };
+        let messages = &mut self.messages;
+        kept.put(self.entries.drain(..).zip(frames.drain(..)).map(|((entry, since), frame)| KeptEntry {
+            entry,
+            since,
+            messages: messages.drain(..entry.messages as usize).collect(),
+            frame,
+        }));
+        Vec::new()
     }
 }
 
@@ -98,8 +128,9 @@ impl State {
         self.next_request - 1
     }
 
-    pub fn add_producer(&mut self) -> ProducerId {
-        self.producers.push(Some(Sent::default()));
+    /// `kept`: where its entries go when it is closed.
+    pub fn add_producer(&mut self, kept: Option<Arc<Kept>>) -> ProducerId {
+        self.producers.push(Some(Sent { resend: kept.map(|kept| (kept, VecDeque::new())), ..Sent::default() }));
         self.producers.len() as u64 - 1
     }
 
@@ -133,12 +164,32 @@ impl State {
         let now = Instant::now();
         sent.entries.extend(entries.iter().map(|entry| (*entry, now)));
         sent.messages.extend(messages);
+        sent.keep(frames, entries);
         if self.write_buffer.is_empty() {
             mem::swap(&mut self.write_buffer, frames);
         } else {
             self.write_buffer.append(frames);
         }
         true
+    }
+
+    /// Sends entries of another producer again, as this one's: they keep the time since which they have awaited an answer. Returns them
+    /// if the producer is closed.
+    pub fn send_again(&mut self, producer: ProducerId, entries: Vec<KeptEntry>) -> Result<(), Vec<KeptEntry>> {
+        let Some(Some(sent @ Sent { closed: None, .. })) = self.producers.get_mut(producer as usize) else {
+            return Err(entries);
+        };
+        for KeptEntry { mut entry, since, messages, frame } in entries {
+            let begin = self.write_buffer.len();
+            let command = send_command(producer, entry.sequence_id, entry.messages as usize);
+            put_with_command(&mut self.write_buffer, &command, &frame);
+            let frame = &self.write_buffer[begin..];
+            entry.sent_bytes = frame.len();
+            sent.keep(frame, &[entry]);
+            sent.entries.push_back((entry, since));
+            sent.messages.extend(messages);
+        }
+        Ok(())
     }
 
     /// The broker has answered the entry that holds the message `sequence_id`: a receipt names the first message of a batch, a
@@ -158,6 +209,9 @@ impl State {
         let index = sent.entries.iter().position(holds)?;
         let before: usize = sent.entries.range(..index).map(|(entry, _)| entry.messages as usize).sum();
         let (entry, at) = sent.entries.remove(index)?;
+        if let Some((_, frames)) = &mut sent.resend {
+            frames.remove(index);
+        }
         answered.extend(sent.messages.drain(before..before + entry.messages as usize));
         Some((entry, at))
     }
@@ -166,6 +220,9 @@ impl State {
     pub fn close_producer(&mut self, producer: ProducerId) {
         if let Some(Some(sent)) = self.producers.get_mut(producer as usize) {
             sent.closed.get_or_insert_with(Instant::now);
+            if sent.resend.is_some() {
+                sent.end();
+            }
         }
     }
 
@@ -196,8 +253,8 @@ impl State {
     /// Breaks the connection and fails every request. Returns all messages without a receipt.
     pub fn lose(&mut self, failure: RequestError) -> Vec<Unanswered> {
         let mut unanswered = Vec::new();
-        for sent in mem::take(&mut self.producers).into_iter().flatten() {
-            unanswered.extend(sent.messages);
+        for mut sent in mem::take(&mut self.producers).into_iter().flatten() {
+            unanswered.extend(sent.end());
         }
         for delivery_queue in mem::take(&mut self.consumers).into_values() {
             delivery_queue.close(failure.clone());
@@ -260,7 +317,11 @@ impl DeliveryQueue {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message as _;
+
     use super::*;
+    use crate::broker::pulsar::codec::frame::{Frame, put_message};
+    use crate::broker::pulsar::codec::proto::{self, ToBroker};
 
     fn send_tag(slot: usize) -> Unanswered {
         (SendTag::new(slot, 0, 0, 0, true), slot as u32)
@@ -274,7 +335,7 @@ mod tests {
     #[test]
     fn receipts_find_their_messages_in_and_out_of_order_and_only_once() {
         let mut state = State::default();
-        let (first, second) = (state.add_producer(), state.add_producer());
+        let (first, second) = (state.add_producer(None), state.add_producer(None));
         send(&mut state, first, 0, 0..3);
         send(&mut state, first, 3, 3..4);
         send(&mut state, second, 0, 4..5);
@@ -292,7 +353,7 @@ mod tests {
 
     /// Adds a producer that is closed with a message without a receipt.
     fn add_closed(state: &mut State) -> Unanswered {
-        let producer = state.add_producer();
+        let producer = state.add_producer(None);
         send(state, producer, 0, 7..8);
         state.close_producer(producer);
         send_tag(7)
@@ -303,7 +364,7 @@ mod tests {
     fn any_message_of_a_batch_names_it() {
         for sequence_id in 5..8 {
             let mut state = State::default();
-            let producer = state.add_producer();
+            let producer = state.add_producer(None);
             send(&mut state, producer, 4, 0..1);
             send(&mut state, producer, 5, 1..4);
             let mut answered = Vec::new();
@@ -319,7 +380,7 @@ mod tests {
     #[test]
     fn what_is_not_answered_in_time_expires() {
         let mut state = State::default();
-        let (silent, closed) = (state.add_producer(), state.add_producer());
+        let (silent, closed) = (state.add_producer(None), state.add_producer(None));
         send(&mut state, silent, 0, 0..2);
         send(&mut state, closed, 0, 2..4);
         send(&mut state, closed, 2, 4..5);
@@ -350,7 +411,7 @@ mod tests {
     #[test]
     fn a_removed_producer_gives_back_what_it_had_sent() {
         let mut state = State::default();
-        let producer = state.add_producer();
+        let producer = state.add_producer(None);
         send(&mut state, producer, 0, 0..2);
         assert_eq!(state.remove_producer(producer), [send_tag(0), send_tag(1)]);
         assert_eq!(state.readiness(producer), Readiness::Closed);
@@ -358,9 +419,56 @@ mod tests {
     }
 
     #[test]
+    fn what_a_closed_producer_had_sent_is_sent_again_by_another() {
+        let mut state = State::default();
+        let kept = Arc::new(Kept::new(Arc::default()));
+        let producer = state.add_producer(Some(kept.clone()));
+        for (sequence_id, slots) in [(5, 0..1), (6, 1..3)] {
+            let mut frames = Vec::new();
+            put_message(
+                &mut frames,
+                &send_command(producer, sequence_id, slots.len()),
+                |out| out.extend(b"metadata"),
+                |out| out.push(sequence_id as u8),
+            );
+            let messages = slots.len() as u32;
+            let entry = Entry { sequence_id, messages, sent_bytes: frames.len(), ..Entry::default() };
+            assert!(state.add(producer, &mut frames, &[entry], slots.map(send_tag)));
+        }
+        let first = mem::take(&mut state.write_buffer);
+        state.close_producer(producer);
+        assert!(!kept.is_empty());
+        let another = state.add_producer(Some(kept.clone()));
+        assert!(state.send_again(another, kept.take()).is_ok() && kept.is_empty());
+        let (old, new) = (frames_of(&first), frames_of(&state.write_buffer));
+        assert_eq!(
+            old.iter().map(|(_, rest)| rest).collect::<Vec<_>>(),
+            new.iter().map(|(_, rest)| rest).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            new.iter().map(|(send, _)| (send.producer_id, send.sequence_id)).collect::<Vec<_>>(),
+            [(another, 5), (another, 6)]
+        );
+        let mut answered = Vec::new();
+        assert!(state.answer(another, 6, &mut answered).is_some());
+        assert_eq!(answered, [send_tag(1), send_tag(2)]);
+        assert!(state.lose(RequestError::lost("gone")).is_empty(), "it is sent again");
+        assert_eq!(kept.take().iter().map(|entry| entry.entry.sequence_id).collect::<Vec<_>>(), [5]);
+    }
+
+    fn frames_of(mut bytes: &[u8]) -> Vec<(proto::Send, Vec<u8>)> {
+        let mut all = Vec::new();
+        while let Some((frame, size)) = Frame::first(bytes, 1 << 20).unwrap() {
+            all.push((ToBroker::decode(frame.command).unwrap().send.unwrap(), frame.rest.to_vec()));
+            bytes = &bytes[size..];
+        }
+        all
+    }
+
+    #[test]
     fn an_outbox_fills_up() {
         let mut state = State::default();
-        let producer = state.add_producer();
+        let producer = state.add_producer(None);
         assert_eq!(state.readiness(producer), Readiness::Ready);
         state.write_buffer.resize(WRITE_BUFFER_BYTES, 0);
         assert_eq!(state.readiness(producer), Readiness::Full);
