@@ -5,7 +5,8 @@
 //! - `connect`: opens a connection; `connection`: its tasks; `pool`: all connections, and which serves a topic; `traffic`: what
 //!   they have sent; `token`: what they log in with.
 //! - `codec`: the binary protocol.
-//! - `producer`: a producer of a topic; it has one `partition_producer` for each partition, chosen by `routing`.
+//! - `producer`: a producer of a topic; it has one `partition_producer` for each partition, chosen by `routing`;
+//!   `building` makes the entries.
 //! - `lingering`: collects a producer's messages for a while before they are sent.
 //! - `consumer`: a member of a subscription.
 //! - `retry`: opens producers and consumers again.
@@ -14,12 +15,15 @@
 //! Why not the `pulsar` crate: docs/decisions/0006-pulsar-protocol.md.
 
 mod admin;
+mod building;
 pub mod codec;
 mod config;
 mod connect;
 mod connection;
 mod consumer;
 mod error;
+#[cfg(test)]
+mod late_subscription;
 mod lingering;
 mod name;
 mod partition_producer;

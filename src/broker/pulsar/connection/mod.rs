@@ -1,15 +1,17 @@
 //! One connection to one broker, shared by producers or consumers.
 //!
 //! - [`state`]: bytes to write, requests without a response, and delivered messages.
-//! - [`kept`]: what is sent again.
+//! - [`sent`], [`kept`], [`delivery_queue`]: what awaits an answer, what is sent again, and what has arrived for a consumer.
 //! - [`reading`], [`writing`], [`expiry`]: the tasks of a connection.
 //!
 //! A connection that breaks stays broken: every request without a response fails at once, and the [pool](super::pool) opens
 //! another connection.
 
+mod delivery_queue;
 mod expiry;
 mod kept;
 mod reading;
+mod sent;
 mod state;
 mod writing;
 
@@ -20,9 +22,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, futures::Notified, mpsc};
 use tokio::time::timeout;
 
+pub use self::delivery_queue::DeliveryQueue;
 pub use self::kept::{Kept, KeptEntry};
+pub use self::sent::{Entry, Unanswered};
 use self::state::State;
-pub use self::state::{ConsumerId, DeliveryQueue, Entry, ProducerId, Readiness, Unanswered};
+pub use self::state::{ConsumerId, ProducerId, Readiness};
 use super::codec::frame::put_command;
 use super::codec::proto::{FromBroker, ToBroker};
 use super::connect::{self, Greeting, SocketSettings};

@@ -5,22 +5,19 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 
 use super::WRITE_BUFFER_BYTES;
+use super::delivery_queue::DeliveryQueue;
 use super::kept::{Kept, KeptEntry};
+use super::sent::{Entry, Sent, Unanswered};
 use crate::broker::pulsar::codec::frame::put_with_command;
 use crate::broker::pulsar::codec::proto::{FromBroker, send_command};
 use crate::broker::pulsar::error::RequestError;
-use crate::measure::SendTag;
 
 /// `producer_id` and `consumer_id` of the protocol: a connection's own numbers.
 pub type ProducerId = u64;
 pub type ConsumerId = u64;
-
-/// A message without a receipt: its send tag and payload size.
-pub type Unanswered = (SendTag, u32);
 
 /// How long receipts are taken for a producer that the broker has closed: those of messages that it had read before may follow.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -47,69 +44,6 @@ pub struct State {
     producers: Vec<Option<Sent>>,
     pub consumers: HashMap<ConsumerId, Arc<DeliveryQueue>>,
     next_consumer: ConsumerId,
-}
-
-/// An entry that was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Entry {
-    /// Of its first message.
-    pub sequence_id: u64,
-    pub messages: u32,
-    /// Of its messages.
-    pub payload_bytes: usize,
-    /// As it would be without compression, and as it is.
-    pub body_bytes: usize,
-    pub sent_bytes: usize,
-}
-
-/// A producer's messages without a receipt, oldest first.
-#[derive(Default)]
-struct Sent {
-    /// Each entry, and when it was handed over.
-    entries: VecDeque<(Entry, Instant)>,
-    messages: VecDeque<Unanswered>,
-    /// When the broker closed the producer.
-    closed: Option<Instant>,
-    /// Where its entries go when it is closed, and each entry's frame.
-    resend: Option<(Arc<Kept>, VecDeque<Box<[u8]>>)>,
-}
-
-impl Sent {
-    /// Removes the oldest entries for which `is_due` holds, and appends their messages to `due`.
-    fn expire(&mut self, due: &mut Vec<Unanswered>, is_due: impl Fn(Instant) -> bool) {
-        while let Some((entry, sent)) = self.entries.front()
-            && is_due(*sent)
-        {
-            due.extend(self.messages.drain(..entry.messages as usize));
-            self.entries.pop_front();
-            if let Some((_, frames)) = &mut self.resend {
-                frames.pop_front();
-            }
-        }
-    }
-
-    /// Copies the frames of `entries`, which are sent now.
-    fn keep(&mut self, mut frames: &[u8], entries: &[Entry]) {
-        let Some((_, kept)) = &mut self.resend else { return };
-        for entry in entries {
-            let (frame, behind) = frames.split_at(entry.sent_bytes);
-            kept.push_back(frame.into());
-            frames = behind;
-        }
-    }
-
-    /// Ends it. Returns the messages that fail: all without an answer, or none if they are to be sent again.
-    fn end(&mut self) -> Vec<Unanswered> {
-        let Some((kept, frames)) = &mut self.resend else { return self.messages.drain(..).collect() };
-        let messages = &mut self.messages;
-        kept.put(self.entries.drain(..).zip(frames.drain(..)).map(|((entry, since), frame)| KeptEntry {
-            entry,
-            since,
-            messages: messages.drain(..entry.messages as usize).collect(),
-            frame,
-        }));
-        Vec::new()
-    }
 }
 
 /// Messages that will have no receipt.
@@ -245,7 +179,7 @@ impl State {
     pub fn add_consumer(&mut self, arrived: Arc<Notify>) -> (ConsumerId, Arc<DeliveryQueue>) {
         let consumer = self.next_consumer;
         self.next_consumer += 1;
-        let delivery_queue = Arc::new(DeliveryQueue { contents: Mutex::default(), arrived });
+        let delivery_queue = Arc::new(DeliveryQueue::new(arrived));
         self.consumers.insert(consumer, delivery_queue.clone());
         (consumer, delivery_queue)
     }
@@ -267,54 +201,6 @@ impl State {
     }
 }
 
-/// The frames that have arrived for a consumer.
-pub struct DeliveryQueue {
-    contents: Mutex<Contents>,
-    arrived: Arc<Notify>,
-}
-
-/// What has arrived.
-#[derive(Default)]
-pub struct Contents {
-    /// Whole `Message` frames, one behind the other.
-    pub frames: Vec<u8>,
-    /// Why no more frames will arrive.
-    pub closed: Option<RequestError>,
-}
-
-impl DeliveryQueue {
-    /// Adds a frame. [`DeliveryQueue::announce`] wakes the consumer.
-    pub fn put(&self, frame: &[u8]) {
-        self.lock().frames.extend_from_slice(frame);
-    }
-
-    pub fn announce(&self) {
-        self.arrived.notify_one();
-    }
-
-    /// Closes the queue and drops its frames: the broker will deliver them again.
-    pub fn close(&self, failure: RequestError) {
-        *self.lock() = Contents { frames: Vec::new(), closed: Some(failure) };
-        self.arrived.notify_one();
-    }
-
-    /// Whether there are frames to take, or the queue was closed.
-    pub fn is_waiting(&self) -> bool {
-        let contents = self.lock();
-        !contents.frames.is_empty() || contents.closed.is_some()
-    }
-
-    /// Takes all frames and leaves the empty `spare` for the next ones. Also returns why the queue was closed, if it was.
-    pub fn take(&self, spare: Vec<u8>) -> Contents {
-        let mut contents = self.lock();
-        Contents { frames: mem::replace(&mut contents.frames, spare), closed: contents.closed.take() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Contents> {
-        self.contents.lock()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use prost::Message as _;
@@ -322,6 +208,7 @@ mod tests {
     use super::*;
     use crate::broker::pulsar::codec::frame::{Frame, put_message};
     use crate::broker::pulsar::codec::proto::{self, ToBroker};
+    use crate::measure::SendTag;
 
     fn send_tag(slot: usize) -> Unanswered {
         (SendTag::new(slot, 0, 0, 0, true), slot as u32)
