@@ -13,6 +13,8 @@ pub mod pulsar;
 #[cfg(feature = "rabbitmq-stream")]
 pub mod rabbitmq_stream;
 pub mod registry;
+#[cfg(any(feature = "nsq", feature = "pulsar"))]
+mod share;
 #[cfg(feature = "sls")]
 pub mod sls;
 

@@ -21,6 +21,10 @@ pub enum Endpoint {
 }
 
 /// Options of the emulated log service.
+/// The access key id and its secret, unless others are given.
+#[cfg(feature = "sls")]
+const DEFAULT_CREDENTIAL: &str = "brokermark";
+
 #[cfg(feature = "sls")]
 #[derive(Debug, Args)]
 pub struct SlsArguments {
@@ -52,10 +56,10 @@ pub struct SlsArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     pub threads: usize,
     /// The access key id that clients must use
-    #[arg(long, value_name = "ID", default_value = "brokermark")]
+    #[arg(long, value_name = "ID", default_value = DEFAULT_CREDENTIAL)]
     pub access_key_id: String,
     /// The secret of that access key
-    #[arg(long, value_name = "SECRET", default_value = "brokermark")]
+    #[arg(long, value_name = "SECRET", default_value = DEFAULT_CREDENTIAL)]
     pub access_key_secret: String,
     /// A security token that every request must carry, as with temporary credentials (STS)
     #[arg(long, value_name = "TOKEN")]
@@ -82,6 +86,13 @@ pub fn emulate(arguments: &EmulateArguments, out: &mut dyn Write) -> Result<(), 
         }
         #[cfg(feature = "sls")]
         Endpoint::Sls(given) => {
+            if given.access_key_secret == DEFAULT_CREDENTIAL && !is_loopback(&given.listen) {
+                return Err(format!(
+                    "{} can be reached from other machines, and everybody knows the default secret: give one with \
+                     `--access-key-secret`",
+                    given.listen
+                ));
+            }
             let options = crate::emulator::sls::EmulatorOptions {
                 shard_rate: given.shard_rate,
                 basis: given.basis,
@@ -106,6 +117,13 @@ pub fn emulate(arguments: &EmulateArguments, out: &mut dyn Write) -> Result<(), 
             wait()
         }
     }
+}
+
+/// Whether only this machine can connect to `listen`. An address that cannot be read is refused when it is listened at.
+#[cfg(feature = "sls")]
+fn is_loopback(listen: &str) -> bool {
+    use std::net::ToSocketAddrs;
+    listen.to_socket_addrs().is_ok_and(|mut addresses| addresses.all(|address| address.ip().is_loopback()))
 }
 
 fn announce(out: &mut dyn Write, address: &str) -> Result<(), String> {

@@ -64,7 +64,8 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// `react` gives the frames that answer a request, or `None` for what a server answers that behaves.
+    /// `react` gives the frames that answer a request, or `None` for what a server answers that behaves. An empty frame closes the
+    /// connection.
     pub fn start(react: impl Fn(Request) -> Option<Vec<Vec<u8>>> + Send + Sync + 'static) -> Self {
         let react = Arc::new(react);
         let address = listen(move |stream, address| serve(stream, address, &*react));
@@ -167,6 +168,9 @@ fn serve(mut stream: TcpStream, address: &str, react: &dyn Fn(Request) -> Option
             None => answer(kind, request, field(2), address).into_iter().collect(),
         };
         for frame in frames {
+            if frame.is_empty() {
+                return Ok(());
+            }
             stream.write_all(&frame)?;
         }
     }

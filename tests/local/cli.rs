@@ -272,3 +272,11 @@ fn an_emulated_endpoint_prints_its_address_answers_and_ends_by_signal() {
     assert_eq!(answer.unwrap(), addresses.split(',').count());
     assert!(status.success(), "{status}");
 }
+
+/// Everybody knows the default secret, and an address that is not loopback can be reached by everybody.
+#[cfg(feature = "sls")]
+#[test]
+fn an_emulated_endpoint_with_the_default_secret_is_only_for_this_machine() {
+    let ended = execute(&["emulate", "sls", "--listen", "0.0.0.0:0"]).expect(1);
+    ended.complains_of(&["0.0.0.0:0", "--access-key-secret"]);
+}

@@ -232,3 +232,23 @@ fn what_crossed_the_wire_is_counted() {
     assert!(wire.body_bytes > wire.raw_bytes && wire.compression_ratio.unwrap() > 5.0, "{wire:?}");
     assert!(wire.sent_bytes > 0 && record.client.broker_round_trip_p50_ns.unwrap() > 0, "{wire:?}");
 }
+
+/// Nothing is submitted after the last entry, so that the producer must be opened again of itself.
+#[test]
+fn what_awaits_a_receipt_is_sent_again_after_the_producer_was_closed_or_the_connection_broke() {
+    for entry in [1, 9] {
+        for disturb in [close_producer as fn(u64) -> Vec<u8>, |_| Vec::new()] {
+            let entries = AtomicUsize::new(0);
+            let server = Scripted::start(move |request| match request {
+                Request::Send { producer, .. } if entries.fetch_add(1, Ordering::SeqCst) == entry => {
+                    Some(vec![disturb(producer)])
+                }
+                _ => None,
+            });
+            let record =
+                record_of(&format!("{}{BATCHES}messages = 100", server.broker("resend = true\nbatch_messages = 10")));
+            assert_acknowledged(&record, 100);
+            assert!(record.wire.unwrap().retried >= 1);
+        }
+    }
+}

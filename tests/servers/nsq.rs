@@ -374,3 +374,29 @@ fn real_run_prints_the_lines_of_nsqs_own_benchmark() {
         assert!(line.starts_with(begin) && line.ends_with(end), "{line}");
     }
 }
+
+#[test]
+fn real_ephemeral_topics_and_channels_deliver_to_every_group_and_leave_nothing() {
+    // Fewer messages than nsqd keeps in memory.
+    let load = LOAD.replace("30k", "2k");
+    let name = format!("passing{}", std::process::id());
+    for channel in ["", "broker.nsq.channel = \"ch#ephemeral\"\n"] {
+        let options = format!("name = \"{name}\"\n{}broker.nsq.ephemeral_topics = true\n{channel}", three());
+        assert_delivered(&record_of(&format!("{options}{load}{CONSUMERS}")), 2000, 2);
+    }
+    for http in nsq::http_addresses() {
+        let left: Vec<String> = nsq::topics(&http).into_iter().filter(|topic| topic.contains(&name)).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn real_messages_that_a_reader_gives_back_are_delivered_again() {
+    let load = LOAD.replace("30k", "5k");
+    let options = format!("{}broker.nsq.requeue = 0.1\nbroker.nsq.touch = 0.5\nconsumers = {{}}\n", three());
+    let record = record_of(&format!("{options}{load}"));
+    let found = record.verification.as_ref().unwrap();
+    // The run ends when every message has arrived once.
+    assert!((1..=500).contains(&found.redelivered), "{found:?}");
+    assert_eq!((record.counts.acknowledged, found.lost, found.unread, found.corrupt), (5000, 0, 0, 0), "{found:?}");
+}

@@ -392,3 +392,52 @@ fn real_non_persistent_topics_pass_messages_on() {
         assert_eq!((found.duplicated, found.corrupt, found.foreign), (0, 0, 0), "{found:?}");
     }
 }
+
+#[test]
+fn real_messages_acknowledged_negatively_are_delivered_again() {
+    let tables = "[load]\nrate = \"500/s\"\n[consumers]\n[run]\nmessages = 1500";
+    let record = record_of(&scenario("negative_acks = 0.1\nsubscription = \"shared\"", tables));
+    assert_acknowledged(&record, 1500);
+    let found = record.verification.as_ref().unwrap();
+    // The run ends when every message has arrived once.
+    assert!((1..=150).contains(&found.redelivered), "{found:?}");
+    assert_eq!((found.lost, found.unread, found.corrupt), (0, 0, 0), "{found:?}");
+}
+
+/// The broker may deliver a second too early, which is its tick (`delayedDeliveryTickTimeMillis`).
+#[test]
+fn real_delayed_messages_arrive_after_their_delay() {
+    let tables = "[load]\nrate = \"100/s\"\n[consumers]\n[run]\nmessages = 100\ndrain_deadline = \"30s\"";
+    let record = record_of(&scenario("deliver_after = \"4s\"\nsubscription = \"shared\"", tables));
+    assert_acknowledged(&record, 100);
+    assert_eq!(record.verification.as_ref().map(|found| (found.received, found.lost)), Some((100, 0)));
+    let earliest_ns = record.latency.end_to_end.as_ref().unwrap().min_ns;
+    assert!(earliest_ns >= 2_500_000_000, "{earliest_ns}");
+}
+
+/// A topic is unloaded several times while messages are under way. Each is stored, and with the broker's deduplication only once.
+#[test]
+fn real_messages_are_sent_again_and_deduplicated() {
+    let topic = named("resent");
+    make_topic(&topic);
+    let policy = format!("{}/admin/v2/persistent/public/default/{topic}/deduplicationEnabled", pulsar::admin());
+    let arguments = ["-sf", "-X", "POST", "-H", "Content-Type: application/json", "-d", "true", &policy];
+    assert!(Command::new("curl").args(arguments).status().unwrap().success(), "{policy}");
+    let tables = format!(
+        "[topology]\nname = \"{topic}\"\n[load]\nrate = \"2k/s\"\n[producers]\nbatch = 10\n[consumers]\n\
+         [run]\nmessages = 20000\ndrain_deadline = \"30s\""
+    );
+    let bench = Bench::new(&scenario("resend = true", &tables));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    for _ in 0..3 {
+        assert!(call("PUT", &format!("{topic}/unload")).is_some());
+    }
+    let record = running.finish(Duration::from_secs(120)).record();
+    remove_topic(&topic);
+    assert_balanced(&record);
+    assert_eq!(record.counts.acknowledged, record.counts.attempted, "{:?}", record.errors);
+    let found = record.verification.as_ref().unwrap();
+    assert_eq!((found.lost, found.duplicated, found.corrupt), (0, 0, 0), "{found:?}");
+    assert!(record.wire.unwrap().retried > 0, "nothing was under way");
+}

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::broker::BrokerError;
 use crate::net::address;
-use crate::net::http::{HttpClient, HttpRequest};
+use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
 
 /// A client of the HTTP interfaces.
 #[derive(Clone)]
@@ -106,23 +106,39 @@ impl Admin {
     /// # Errors
     /// nsqd's words, when it refuses.
     pub async fn delete_topic(&self, http_address: &str, topic: &str) -> Result<(), String> {
-        self.call(http_address, "POST", &format!("/topic/delete?topic={}", escape(topic))).await.map(drop)
+        self.delete(http_address, &format!("/topic/delete?topic={}", escape(topic))).await
     }
 
     /// # Errors
     /// nsqd's words, when it refuses.
     pub async fn delete_channel(&self, http_address: &str, topic: &str, channel: &str) -> Result<(), String> {
         let path = format!("/channel/delete?topic={}&channel={}", escape(topic), escape(channel));
-        self.call(http_address, "POST", &path).await.map(drop)
+        self.delete(http_address, &path).await
+    }
+
+    /// nsqd removes ephemeral topics and channels itself when they are left: what is gone need not be removed.
+    async fn delete(&self, address: &str, path: &str) -> Result<(), String> {
+        match self.ask(address, "POST", path).await? {
+            HttpResponse { status: 404, .. } => Ok(()),
+            response => answered(response).map(drop),
+        }
     }
 
     async fn call(&self, address: &str, method: &'static str, path: &str) -> Result<String, String> {
+        answered(self.ask(address, method, path).await?)
+    }
+
+    async fn ask(&self, address: &str, method: &'static str, path: &str) -> Result<HttpResponse, String> {
         let url = format!("http://{address}{path}");
-        let response = self.http.send(&HttpRequest { method, url: &url, ..HttpRequest::default() }).await?;
-        match response.status {
-            200 => Ok(response.text),
-            status => Err(format!("HTTP status {status}: {}", response.text.chars().take(500).collect::<String>())),
-        }
+        self.http.send(&HttpRequest { method, url: &url, ..HttpRequest::default() }).await
+    }
+}
+
+/// The text of a response, or nsqd's words for a refusal.
+fn answered(response: HttpResponse) -> Result<String, String> {
+    match response.status {
+        200 => Ok(response.text),
+        status => Err(format!("HTTP status {status}: {}", response.text.chars().take(500).collect::<String>())),
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::broker::share::share;
 use crate::scenario::Secret;
 use crate::scenario::deserialize::{duration, secret, size};
 
@@ -26,6 +27,14 @@ pub struct NsqOptions {
     /// How long nsqd keeps a message before it delivers it: each is published by a command of its own.
     #[serde(deserialize_with = "duration")]
     pub defer: Option<Duration>,
+    /// Whether topics are ephemeral: nsqd stores none of their messages, and removes them with their last channel.
+    pub ephemeral_topics: bool,
+    /// Share of the messages that a reader gives back (`REQ`) when they are delivered for the first time.
+    #[serde(deserialize_with = "share")]
+    pub requeue: f64,
+    /// Share of the messages that a reader asks more time for (`TOUCH`) before it finishes them.
+    #[serde(deserialize_with = "share")]
+    pub touch: f64,
     /// How long nsqd waits for a message to be finished before it delivers it again.
     #[serde(deserialize_with = "duration")]
     pub message_timeout: Option<Duration>,
@@ -65,6 +74,9 @@ impl Default for NsqOptions {
             rdy: None,
             single: Single::Pub,
             defer: None,
+            ephemeral_topics: false,
+            requeue: 0.0,
+            touch: 0.0,
             message_timeout: None,
             heartbeat: Duration::from_secs(30),
             output_buffer: None,

@@ -14,9 +14,10 @@ use std::time::Instant;
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::codec::{Frame, HEARTBEAT, Message, OK, command, decode};
+use super::codec::{Frame, HEARTBEAT, ID_BYTES, Message, OK, command, decode};
 use super::connect::{Connector, Role, Session};
 use super::error::{class_of, is_about_a_delivery, text};
+use crate::broker::share::Share;
 use crate::broker::{Consumer, Details, FailureClass, ReceiveError, Received, UNORDERED_PARTITION};
 use crate::net::backoff::Backoff;
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
@@ -29,6 +30,13 @@ pub struct NsqConsumer {
     silence: Interval,
     /// Errors that the engine has not received yet.
     errors: VecDeque<ReceiveError>,
+    answers: Answers,
+}
+
+/// How messages are answered, other than by finishing them at once.
+struct Answers {
+    requeue: Share,
+    touch: Share,
 }
 
 /// A connection to one nsqd.
@@ -110,7 +118,9 @@ impl NsqConsumer {
         silence.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let source = |(address, session)| Source { address, line: Line::Up(Up::new(session)) };
         let sources = sessions.into_iter().map(source).collect();
-        NsqConsumer { sources, connector, role, silence, errors: VecDeque::new() }
+        let options = connector.options();
+        let answers = Answers { requeue: Share::new(options.requeue), touch: Share::new(options.touch) };
+        NsqConsumer { sources, connector, role, silence, errors: VecDeque::new(), answers }
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -192,7 +202,7 @@ impl Consumer for NsqConsumer {
         let mut taken = 0;
         for index in 0..self.sources.len() {
             let Line::Up(up) = &mut self.sources[index].line else { continue };
-            if let Err(broken) = up.take(&mut taken, &mut each) {
+            if let Err(broken) = up.take(&mut taken, &mut self.answers, &mut each) {
                 self.lose(index, broken);
             }
         }
@@ -216,17 +226,27 @@ impl Details for MessageDetails {
 }
 
 impl Up {
-    /// Hands over and finishes every message that was read.
-    fn take(&mut self, taken: &mut usize, each: &mut impl FnMut(Received<'_>)) -> Result<(), ConnectionError> {
+    /// Hands over and answers every message that was read.
+    fn take(
+        &mut self,
+        taken: &mut usize,
+        answers: &mut Answers,
+        each: &mut impl FnMut(Received<'_>),
+    ) -> Result<(), ConnectionError> {
         if std::mem::take(&mut self.unread) {
-            self.decode(taken, each)?;
+            self.decode(taken, answers, each)?;
             // The rest is written when the socket is writable.
             self.write_buffer.flush(&self.transport)?;
         }
         self.end.take().map_or(Ok(()), |end| Err(end.into()))
     }
 
-    fn decode(&mut self, taken: &mut usize, each: &mut impl FnMut(Received<'_>)) -> Result<(), ConnectionError> {
+    fn decode(
+        &mut self,
+        taken: &mut usize,
+        answers: &mut Answers,
+        each: &mut impl FnMut(Received<'_>),
+    ) -> Result<(), ConnectionError> {
         let malformed = |error: super::codec::Malformed| ConnectionError::from(io::Error::other(error));
         while let Some(frame) = self.read_buffer.next(decode).map_err(malformed)? {
             match frame {
@@ -239,7 +259,7 @@ impl Up {
                         redelivered: attempts > 1,
                         details: &MessageDetails { timestamp_ns },
                     });
-                    command::finish(&mut self.write_buffer.bytes, id);
+                    answers.put(&mut self.write_buffer.bytes, id, attempts);
                     *taken += 1;
                 }
                 Frame::Response(HEARTBEAT) => command::nothing(&mut self.write_buffer.bytes),
@@ -255,6 +275,20 @@ impl Up {
             }
         }
         Ok(())
+    }
+}
+
+impl Answers {
+    /// Finishes the message, or gives it back. One that was given back before is finished.
+    fn put(&mut self, out: &mut Vec<u8>, id: &[u8; ID_BYTES], attempts: u16) {
+        if self.touch.takes_next() {
+            command::touch(out, id);
+        }
+        if attempts == 1 && self.requeue.takes_next() {
+            command::requeue(out, id, 0);
+        } else {
+            command::finish(out, id);
+        }
     }
 }
 

@@ -208,7 +208,11 @@ impl NsqBroker {
 
     /// The topic's name in nsqd, which may shorten the engine's names. A name of the scenario is never changed.
     fn topic_name(&self, name: &str) -> String {
-        if name.starts_with(&self.run_id) { names::shorten(name) } else { name.to_owned() }
+        match name.starts_with(&self.run_id) {
+            _ if self.options.ephemeral_topics => names::ephemeral(name),
+            true => names::shorten(name),
+            false => name.to_owned(),
+        }
     }
 
     fn http_addresses(&self) -> impl Iterator<Item = &str> {

@@ -3,15 +3,22 @@
 /// nsqd's limit for topics and channels (`internal/protocol/names.go`).
 const MOST: usize = 64;
 
+/// The end of the names of topics and channels that nsqd does not store (`internal/protocol/names.go`).
+pub const EPHEMERAL: &str = "#ephemeral";
+
 /// Hexadecimal digits of a name's hash.
 const HASH_DIGITS: usize = 16;
 
 /// `name` if it is short enough, else its beginning and a hash of all of it: the same for the same name, everywhere.
 pub fn shorten(name: &str) -> String {
-    if name.len() <= MOST {
+    shorten_to(name, MOST)
+}
+
+fn shorten_to(name: &str, most: usize) -> String {
+    if name.len() <= most {
         return name.to_owned();
     }
-    let mut cut = MOST - HASH_DIGITS - 1;
+    let mut cut = most - HASH_DIGITS - 1;
     while !name.is_char_boundary(cut) {
         cut -= 1;
     }
@@ -23,12 +30,24 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
+/// The topic of that name which nsqd does not store.
+pub fn ephemeral(name: &str) -> String {
+    match name.strip_suffix(EPHEMERAL) {
+        Some(_) => name.to_owned(),
+        None => format!("{}{EPHEMERAL}", shorten_to(name, MOST - EPHEMERAL.len())),
+    }
+}
+
 /// The channel of group `number`.
 pub fn channel(wanted: Option<&str>, group: &str, number: usize) -> String {
     match (wanted, number) {
         (None, _) => shorten(group),
         (Some(name), 0) => name.to_owned(),
-        (Some(name), number) => format!("{name}{number}"),
+        // nsqd knows an ephemeral channel by the end of its name.
+        (Some(name), number) => match name.strip_suffix(EPHEMERAL) {
+            Some(name) => format!("{name}{number}{EPHEMERAL}"),
+            None => format!("{name}{number}"),
+        },
     }
 }
 
@@ -51,5 +70,10 @@ mod tests {
         assert_eq!(channel(Some("ch"), "run-0", 0), "ch");
         assert_eq!(channel(Some("ch"), "run-2", 2), "ch2");
         assert_eq!(channel(None, "run-2", 2), "run-2");
+        assert_eq!(channel(Some("ch#ephemeral"), "run-0", 0), "ch#ephemeral");
+        assert_eq!(channel(Some("ch#ephemeral"), "run-1", 1), "ch1#ephemeral");
+        assert_eq!(ephemeral("orders"), "orders#ephemeral");
+        assert_eq!(ephemeral("orders#ephemeral"), "orders#ephemeral");
+        assert_eq!(ephemeral(&"x".repeat(64)).len(), 64);
     }
 }

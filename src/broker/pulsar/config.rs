@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::codec::compression::Compression;
 use crate::broker::BrokerError;
+use crate::broker::share::share;
 use crate::scenario::deserialize::{duration, secret, size};
 use crate::scenario::{BrokerConfig, Secret};
 
@@ -43,8 +44,17 @@ pub struct PulsarOptions {
     pub hashing: Hashing,
     /// Left out: exclusive for the only member of a group, failover for several.
     pub subscription: Option<SubscriptionType>,
+    /// How long after it was sent a message is delivered. Then each message is an entry of its own, as with the Java client.
+    #[serde(deserialize_with = "duration")]
+    pub deliver_after: Option<Duration>,
+    /// Share of the entries that a consumer acknowledges negatively when they are delivered for the first time.
+    #[serde(deserialize_with = "share")]
+    pub negative_acks: f64,
     /// Messages that a consumer lets the broker send ahead.
     pub receiver_queue: u32,
+    /// Whether messages without a receipt are sent again, by a producer of the same name, when the broker has closed their producer or
+    /// the connection broke. Only a broker with deduplication does not store them twice then.
+    pub resend: bool,
     /// How long a producer tries to get its connection back; then its messages fail, until it has it again.
     #[serde(deserialize_with = "duration")]
     pub send_timeout: Duration,
@@ -71,7 +81,10 @@ impl Default for PulsarOptions {
             exclusive_timeout: Duration::from_secs(300),
             hashing: Hashing::Java,
             subscription: None,
+            deliver_after: None,
+            negative_acks: 0.0,
             receiver_queue: 1000,
+            resend: false,
             send_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(30),
         }
@@ -136,7 +149,7 @@ impl SubscriptionType {
     /// # Errors
     /// When it does not let them in.
     pub fn of_group(options: &PulsarOptions, members: usize) -> Result<Self, String> {
-        match options.subscription {
+        let kind = match options.subscription {
             None if members > 1 => Ok(SubscriptionType::Failover),
             None => Ok(SubscriptionType::Exclusive),
             Some(SubscriptionType::Exclusive) if members > 1 => Err(format!(
@@ -144,6 +157,18 @@ impl SubscriptionType {
                  `broker.pulsar.subscription` be \"failover\", \"shared\" or \"key-shared\", or leave it out"
             )),
             Some(asked_for) => Ok(asked_for),
+        }?;
+        let key = match options {
+            PulsarOptions { deliver_after: Some(_), .. } => "deliver_after",
+            PulsarOptions { negative_acks, .. } if *negative_acks > 0.0 => "negative_acks",
+            _ => return Ok(kind),
+        };
+        match kind {
+            SubscriptionType::Shared | SubscriptionType::KeyShared => Ok(kind),
+            SubscriptionType::Exclusive | SubscriptionType::Failover => Err(format!(
+                "`broker.pulsar.{key}` has an effect on shared subscriptions only: let `broker.pulsar.subscription` be \
+                 \"shared\" or \"key-shared\""
+            )),
         }
     }
 
@@ -182,6 +207,10 @@ impl PulsarOptions {
         }
         if self.linger.is_some_and(|linger| linger.is_zero()) {
             return Err("`linger` is longer than 0s: leave it out, so that messages do not wait".to_owned());
+        }
+        if self.linger.is_some() && self.deliver_after.is_some() {
+            return Err("`linger` is for batches, but messages with `deliver_after` go out one by one: leave one out"
+                .to_owned());
         }
         if self.linger.is_some() && !self.batching {
             return Err("`linger` is for batches, but `batching` is false: leave one of them out".to_owned());
@@ -235,6 +264,11 @@ mod tests {
         assert_eq!(of_group("", 2), Ok(SubscriptionType::Failover));
         assert_eq!(of_group("subscription = 'exclusive'", 1), Ok(SubscriptionType::Exclusive));
         assert_eq!(of_group("subscription = 'shared'", 1), Ok(SubscriptionType::Shared));
+        for key in ["deliver_after = '1s'", "negative_acks = 0.1"] {
+            let refused = of_group(&format!("{key}\nsubscription = 'failover'"), 1).unwrap_err();
+            assert!(refused.contains("key-shared") && of_group(key, 1).is_err(), "{refused}");
+            assert_eq!(of_group(&format!("{key}\nsubscription = 'shared'"), 1), Ok(SubscriptionType::Shared));
+        }
         assert!(of_group("subscription = 'exclusive'", 2).unwrap_err().contains("`consumers.members` is 2"));
     }
 
@@ -246,6 +280,9 @@ mod tests {
             "keep_alive = '0s'",
             "exclusive_timeout = '0s'",
             "linger = '0s'",
+            "linger = '1ms'\ndeliver_after = '1s'",
+            "negative_acks = 1.5",
+            "negative_acks = -0.1",
             "linger = '1ms'\nbatching = false",
             "tokn = 'x'",
         ] {

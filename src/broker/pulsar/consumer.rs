@@ -7,12 +7,15 @@ use tokio::sync::Notify;
 
 use super::codec::entry;
 use super::codec::frame::Frame;
-use super::codec::proto::{Ack, CloseConsumerRequest, Flow, FromBroker, Kind, MessageId, Subscribe, ToBroker};
+use super::codec::proto::{
+    Ack, CloseConsumerRequest, Flow, FromBroker, Kind, MessageId, Redeliver, Subscribe, ToBroker,
+};
 use super::config::SubscriptionType;
 use super::connection::{Connection, ConsumerId, DeliveryQueue};
 use super::error::RequestError;
 use super::partition_producer::Client;
 use super::retry::{Retry, persist};
+use crate::broker::share::Share;
 use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
 use crate::scenario::StartFrom;
 
@@ -51,6 +54,9 @@ struct Part {
     /// Memory that the delivery queue gets back.
     spare: Vec<u8>,
     acks: Vec<MessageId>,
+    /// Entries to be delivered again, and which they are.
+    negative_acks: Vec<MessageId>,
+    negative: Share,
 }
 
 enum State {
@@ -60,7 +66,7 @@ enum State {
     Dead,
 }
 
-struct Open {
+pub(super) struct Open {
     connection: Arc<Connection>,
     consumer: ConsumerId,
     delivery_queue: Arc<DeliveryQueue>,
@@ -84,7 +90,15 @@ impl PulsarConsumer {
         for (partition, topic) in topics.into_iter().enumerate() {
             let open = persist(shared.pool.timeout(), || open(&shared, &membership, &topic, &arrived)).await?;
             let state = State::Open(open);
-            parts.push(Part { topic, partition: partition as u32, state, spare: Vec::new(), acks: Vec::new() });
+            parts.push(Part {
+                topic,
+                partition: partition as u32,
+                state,
+                spare: Vec::new(),
+                acks: Vec::new(),
+                negative_acks: Vec::new(),
+                negative: Share::new(shared.options.negative_acks),
+            });
         }
         Ok(PulsarConsumer { shared, membership, parts, turn: 0, arrived, unpacked: Vec::new() })
     }
@@ -188,9 +202,14 @@ impl Part {
                 }
             };
             permits = u32::saturating_add(permits, u32::try_from(held).unwrap_or(u32::MAX));
-            self.acks.push(message.message_id);
+            if !redelivered && self.negative.takes_next() {
+                self.negative_acks.push(message.message_id);
+            } else {
+                self.acks.push(message.message_id);
+            }
         }
-        open.give_back(permits, &mut self.acks, shared);
+        open.acknowledge(&mut self.acks, &mut self.negative_acks);
+        open.give_back(permits, shared);
         self.spare = contents.frames;
         self.spare.clear();
         match damaged {
@@ -201,10 +220,8 @@ impl Part {
 }
 
 impl Open {
-    /// Acknowledges what was taken, and lets the broker send as much again.
-    fn give_back(&mut self, permits: u32, acks: &mut Vec<MessageId>, shared: &Client) {
-        let Some(last) = acks.last().copied() else { return };
-        let options = &shared.options;
+    /// Acknowledges what was taken, and asks for the rest again.
+    fn acknowledge(&self, acks: &mut Vec<MessageId>, negative_acks: &mut Vec<MessageId>) {
         let cumulative = self.kind.is_cumulative();
         // A broken connection shows in the delivery_queue; the broker will deliver again what it has no acknowledgement for.
         let send = |command: ToBroker| drop(self.connection.send(&command));
@@ -212,15 +229,24 @@ impl Open {
             let ack = Ack { consumer_id: self.consumer, ack_type: cumulative.into(), message_id };
             ToBroker { kind: Kind::Ack.into(), ack: Some(Box::new(ack)), ..ToBroker::default() }
         };
-        if cumulative {
-            send(ack(vec![last]));
-        } else {
-            acks.chunks(ACKS).for_each(|some| send(ack(some.to_vec())));
+        match acks.last() {
+            Some(last) if cumulative => send(ack(vec![*last])),
+            _ => acks.chunks(ACKS).for_each(|some| send(ack(some.to_vec()))),
         }
         acks.clear();
+        if !negative_acks.is_empty() {
+            let redeliver = Redeliver { consumer_id: self.consumer, message_ids: std::mem::take(negative_acks) };
+            let redeliver = Some(Box::new(redeliver));
+            send(ToBroker { kind: Kind::Redeliver.into(), redeliver, ..ToBroker::default() });
+        }
+    }
+
+    /// Lets the broker send as many messages again as were taken.
+    fn give_back(&mut self, permits: u32, shared: &Client) {
         self.taken = self.taken.saturating_add(permits);
-        if self.taken >= options.receiver_queue.div_ceil(2) {
-            send(flow(self.consumer, self.taken));
+        if self.taken >= shared.options.receiver_queue.div_ceil(2) {
+            // As above.
+            drop(self.connection.send(&flow(self.consumer, self.taken)));
             self.taken = 0;
         }
     }
@@ -242,7 +268,8 @@ fn close_consumer(consumer_id: ConsumerId, request_id: u64) -> ToBroker {
     ToBroker { kind: Kind::CloseConsumer.into(), close_consumer: Some(close), ..ToBroker::default() }
 }
 
-async fn open(
+/// Subscribes to one topic.
+pub(super) async fn open(
     shared: &Client,
     membership: &Membership,
     topic: &str,
@@ -276,109 +303,4 @@ async fn open(
     }
     connection.send(&flow(consumer, shared.options.receiver_queue))?;
     Ok(open)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicU64;
-    use std::time::Duration;
-
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::{TcpListener, TcpStream};
-    use tokio::sync::mpsc;
-
-    use super::*;
-    use crate::broker::pulsar::codec::entry::Manner;
-    use crate::broker::pulsar::codec::proto::{Connected, LookupResponse};
-    use crate::broker::pulsar::config::PulsarOptions;
-    use crate::broker::pulsar::connect::SocketSettings;
-    use crate::broker::pulsar::pool::Pool;
-    use crate::measure::{Acks, Clock};
-
-    /// Answers all but `Subscribe`, and tells which consumers were subscribed, and then which were closed.
-    async fn serve(mut stream: TcpStream, address: String, told: mpsc::UnboundedSender<(Kind, ConsumerId)>) {
-        let mut received = Vec::new();
-        while stream.read_buf(&mut received).await.is_ok_and(|count| count > 0) {
-            while let Ok(Some((frame, size))) = Frame::first(&received, 1 << 20) {
-                let command = ToBroker::decode(frame.command).unwrap();
-                received.drain(..size);
-                let mut answer = FromBroker::default();
-                if command.connect.is_some() {
-                    answer.kind = Kind::Connected.into();
-                    answer.connected =
-                        Some(Box::new(Connected { server_version: "test".into(), ..Default::default() }));
-                } else if let Some(lookup) = command.lookup {
-                    answer.kind = Kind::LookupResponse.into();
-                    answer.lookup_response = Some(Box::new(LookupResponse {
-                        broker_service_url: Some(format!("pulsar://{address}")),
-                        response: Some(1),
-                        request_id: lookup.request_id,
-                        ..LookupResponse::default()
-                    }));
-                } else {
-                    let subscribed = command.subscribe.map(|subscribe| (Kind::Subscribe, subscribe.consumer_id));
-                    let closed = command.close_consumer.map(|close| (Kind::CloseConsumer, close.consumer_id));
-                    subscribed.or(closed).into_iter().for_each(|found| told.send(found).unwrap());
-                    continue;
-                }
-                let bytes = answer.encode_to_vec();
-                stream.write_u32(bytes.len() as u32 + 4).await.unwrap();
-                stream.write_u32(bytes.len() as u32).await.unwrap();
-                stream.write_all(&bytes).await.unwrap();
-            }
-        }
-    }
-
-    fn client(address: &str) -> Client {
-        let settings = SocketSettings {
-            tls: None,
-            token: None,
-            certified: false,
-            timeout: Duration::from_millis(500),
-            keep_alive: Duration::from_secs(60),
-            send_timeout: Duration::from_secs(60),
-        };
-        let acks = Acks::new(Clock::start(), 1, false);
-        Client {
-            pool: Arc::new(Pool::new(settings, vec![address.to_owned()], vec![acks.recorder()])),
-            options: PulsarOptions::default(),
-            manner: Manner::default(),
-            recorder: acks.recorder(),
-            waited_ns: AtomicU64::new(0),
-        }
-    }
-
-    /// The broker may subscribe it yet, and a consumer without a reader would keep messages from others.
-    #[tokio::test]
-    async fn a_consumer_whose_subscription_was_not_answered_in_time_is_closed() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let (told, mut seen) = mpsc::unbounded_channel();
-        let own = address.clone();
-        let serving = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, own.clone(), told.clone()));
-            }
-        });
-        let (client, arrived) = (client(&address), Arc::default());
-        let membership = Membership {
-            subscription: "group".to_owned(),
-            kind: SubscriptionType::Shared,
-            consumer_name: "member".to_owned(),
-            from: StartFrom::Latest,
-            index: 0,
-        };
-        // On a machine that is too busy even to connect in time, another attempt gets as far as that.
-        let subscribed = loop {
-            let failure = open(&client, &membership, "persistent://a/b/c", &arrived).await.err().unwrap();
-            if failure.class == FailureClass::Timeout
-                && let Ok(subscribed) = seen.try_recv()
-            {
-                break subscribed;
-            }
-        };
-        assert_eq!(subscribed.0, Kind::Subscribe);
-        assert_eq!(seen.recv().await, Some((Kind::CloseConsumer, subscribed.1)));
-        serving.abort();
-    }
 }

@@ -1,5 +1,6 @@
-//! A producer with `linger`: messages wait for others, and go out together when there are enough of them or the first has waited
-//! long enough, as in the batching delay of Pulsar's own clients.
+//! A producer with a task of its own. With `linger`, messages wait for others, and go out together when there are enough of them or the
+//! first has waited long enough, as in the batching delay of Pulsar's own clients. With `resend`, the task sends again what the
+//! broker may not have, also when no later message comes.
 
 use std::mem;
 use std::sync::Arc;
@@ -62,7 +63,8 @@ struct Copied {
 
 impl LingeringProducer {
     /// Sends through `producer`.
-    pub(super) fn start(producer: TopicProducer, shared: Arc<Client>, linger: Duration) -> Self {
+    /// `returned`: told when entries are to be sent again.
+    pub(super) fn start(producer: TopicProducer, shared: Arc<Client>, linger: Duration, returned: Arc<Notify>) -> Self {
         let queue = Arc::new(Queue {
             waiting: Mutex::default(),
             changed: Notify::new(),
@@ -71,7 +73,7 @@ impl LingeringProducer {
             most_messages: shared.options.batch_messages,
             most_bytes: shared.options.batch_bytes,
         });
-        let task = tokio::spawn(send(queue.clone(), producer, shared)).abort_handle();
+        let task = tokio::spawn(send(queue.clone(), producer, shared, returned)).abort_handle();
         LingeringProducer { queue, task }
     }
 
@@ -98,10 +100,17 @@ impl Drop for LingeringProducer {
 }
 
 /// Hands batches over as they become due. Never returns.
-async fn send(queue: Arc<Queue>, mut producer: TopicProducer, shared: Arc<Client>) {
+async fn send(queue: Arc<Queue>, mut producer: TopicProducer, shared: Arc<Client>, returned: Arc<Notify>) {
     let mut batch = Batch::default();
     loop {
-        queue.take(&mut batch).await;
+        tokio::select! {
+            biased;
+            () = returned.notified() => {
+                producer.restore().await;
+                continue;
+            }
+            () = queue.take(&mut batch) => {}
+        }
         let messages = batch.messages();
         let mut rest = &messages[..];
         while let Some(first) = rest.first() {

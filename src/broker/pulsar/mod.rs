@@ -5,7 +5,8 @@
 //! - `connect`: opens a connection; `connection`: its tasks; `pool`: all connections, and which serves a topic; `traffic`: what
 //!   they have sent; `token`: what they log in with.
 //! - `codec`: the binary protocol.
-//! - `producer`: a producer of a topic; it has one `partition_producer` for each partition, chosen by `routing`.
+//! - `producer`: a producer of a topic; it has one `partition_producer` for each partition, chosen by `routing`;
+//!   `building` makes the entries.
 //! - `lingering`: collects a producer's messages for a while before they are sent.
 //! - `consumer`: a member of a subscription.
 //! - `retry`: opens producers and consumers again.
@@ -14,12 +15,15 @@
 //! Why not the `pulsar` crate: docs/decisions/0006-pulsar-protocol.md.
 
 mod admin;
-mod codec;
+mod building;
+pub mod codec;
 mod config;
 mod connect;
 mod connection;
 mod consumer;
 mod error;
+#[cfg(test)]
+mod late_subscription;
 mod lingering;
 mod name;
 mod partition_producer;
@@ -37,6 +41,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
+use tokio::sync::Notify;
 
 use self::admin::Admin;
 use self::codec::entry::Manner;
@@ -161,15 +166,21 @@ impl Broker for PulsarBroker {
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {
         let index = producer_index % self.connections;
         let parts = self.parts(&topic.name).into_iter();
-        let partition_producers =
-            try_join_all(parts.map(|part| PartitionProducer::open(self.shared.clone(), part, index)));
+        let returned = Arc::new(Notify::new());
+        let resend =
+            self.shared.options.resend.then(|| (format!("{}-{producer_index}", self.run_id), returned.clone()));
+        let open = |part| PartitionProducer::open(self.shared.clone(), part, index, resend.clone());
+        let partition_producers = try_join_all(parts.map(open));
         let partition_producers =
             partition_producers.await.map_err(|failure| failure.of_topic(&topic.name, "written to"))?;
         let producer = TopicProducer::new(self.shared.clone(), partition_producers, producer_index);
-        Ok(match self.shared.options.linger {
-            None => PulsarProducer::AtOnce(producer),
-            Some(linger) => PulsarProducer::Lingering(LingeringProducer::start(producer, self.shared.clone(), linger)),
-        })
+        let PulsarOptions { linger, resend, .. } = self.shared.options;
+        if linger.is_none() && !resend {
+            return Ok(PulsarProducer::AtOnce(producer));
+        }
+        let linger = linger.unwrap_or_default();
+        let producer = LingeringProducer::start(producer, self.shared.clone(), linger, returned);
+        Ok(PulsarProducer::Lingering(producer))
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<PulsarConsumer, BrokerError> {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::codec::compression::{Compression, Compressor};
-use super::codec::entry::{Heading, Manner, put_batch, put_one, put_single};
-use super::codec::frame::put_message;
+use tokio::sync::Notify;
+
+use super::building::{Build, Lane};
+use super::codec::compression::Compressor;
+use super::codec::entry::Manner;
 use super::codec::proto::{self, CloseProducer, Kind, ToBroker};
 use super::config::PulsarOptions;
-use super::connection::{Connection, Entry, ProducerId, Readiness};
+use super::connection::{Connection, Kept, ProducerId, Readiness};
 use super::error::RequestError;
 use super::pool::Pool;
 use super::retry::{Retry, persist};
@@ -36,28 +38,16 @@ pub struct PartitionProducer {
     index: usize,
     state: State,
     build: Build,
+    resend: Option<Resend>,
 }
 
-/// Memory and a compressor for the frames of one call, which are built before the connection is locked.
-struct Build {
-    compressor: Compressor,
-    /// A batch before its compression.
-    plain: Vec<u8>,
-    frames: Vec<u8>,
-    entries: Vec<Entry>,
-    /// Messages that are larger than the broker takes, by their place in the call, and the bytes of their entries.
-    too_large: Vec<(usize, usize)>,
-}
-
-/// What the entries of one call have in common.
-struct Lane<'a> {
-    producer: ProducerId,
-    producer_name: &'a str,
-    manner: &'a Manner,
-    options: &'a PulsarOptions,
-    /// Most bytes of an entry's metadata and payload.
-    max_message: usize,
-    publish_time_ms: u64,
+/// What a partition producer keeps while it is opened again, with `resend`.
+#[derive(Clone)]
+struct Resend {
+    /// The same each time, so that the broker knows messages that it has stored before.
+    name: String,
+    kept: Arc<Kept>,
+    next_sequence: u64,
 }
 
 enum State {
@@ -81,13 +71,21 @@ impl PartitionProducer {
     ///
     /// # Errors
     /// When the broker does not want it.
-    pub async fn open(shared: Arc<Client>, topic: Arc<str>, index: usize) -> Result<PartitionProducer, RequestError> {
+    ///
+    /// With `resend`, its name, and who is told that entries are to be sent again.
+    pub async fn open(
+        shared: Arc<Client>,
+        topic: Arc<str>,
+        index: usize,
+        resend: Option<(String, Arc<Notify>)>,
+    ) -> Result<PartitionProducer, RequestError> {
         let compressor = Compressor::new(shared.manner.compression);
         let compressor = compressor.map_err(|error| RequestError::lost(format!("compression: {error}")))?;
-        let build =
-            Build { compressor, plain: Vec::new(), frames: Vec::new(), entries: Vec::new(), too_large: Vec::new() };
-        let open = persist(shared.pool.timeout(), || open(&shared, &topic, index, None)).await?;
-        Ok(PartitionProducer { shared, topic, index, state: State::Open(open), build })
+        let build = Build::new(compressor);
+        let kept = |(name, returned)| Resend { name, kept: Arc::new(Kept::new(returned)), next_sequence: 0 };
+        let resend = resend.map(kept);
+        let open = persist(shared.pool.timeout(), || open(&shared, &topic, index, None, resend.as_ref())).await?;
+        Ok(PartitionProducer { shared, topic, index, state: State::Open(open), build, resend })
     }
 
     /// Why it is closed for good, if it is.
@@ -121,7 +119,10 @@ impl PartitionProducer {
                     }
                 }
                 State::Opening(retry) => match retry.within(self.shared.options.send_timeout).await {
-                    Some(Ok(open)) => self.state = State::Open(open),
+                    Some(Ok(open)) => {
+                        self.send_again(&open);
+                        self.state = State::Open(open);
+                    }
                     Some(Err(failure)) => self.state = State::Dead(failure),
                     None => {
                         // Where everything fails at once, others must still get their turn.
@@ -138,7 +139,34 @@ impl PartitionProducer {
         }
     }
 
+    /// Hands what the broker may not have over to the producer that was opened again.
+    fn send_again(&self, open: &Open) {
+        let Some(Resend { kept, .. }) = &self.resend else { return };
+        let entries = kept.take();
+        let count = entries.len();
+        match open.connection.send_again(open.producer, entries) {
+            Ok(()) => self.shared.pool.traffic().count_retried(count),
+            // It is closed again, and they are kept for the next.
+            Err(entries) => kept.put(entries.into_iter()),
+        }
+    }
+
+    /// Opens the partition producer again if entries are to be sent again, which then are; they fail if it cannot be opened in time.
+    pub async fn restore(&mut self) {
+        let Some(kept) = self.resend.as_ref().map(|resend| resend.kept.clone()) else { return };
+        if kept.is_empty() {
+            return;
+        }
+        if let Err(failure) = self.ready().await {
+            let mut acks = self.shared.recorder.batch();
+            for (send_tag, _) in kept.take().into_iter().flat_map(|entry| entry.messages) {
+                acks.failed(send_tag, failure.class, || failure.message.clone());
+            }
+        }
+    }
+
     fn reopen(&self) -> Retry<Open> {
+        let resend = self.resend.clone();
         let (shared, topic, index) = (self.shared.clone(), self.topic.clone(), self.index);
         let (reason, topic_epoch) = match &self.state {
             State::Open(open) if !open.connection.is_open() => (open.connection.failure(), open.topic_epoch),
@@ -146,8 +174,8 @@ impl PartitionProducer {
             _ => (RequestError::lost("the producer is closed"), None),
         };
         Retry::start(reason, Arc::default(), move || {
-            let (shared, topic) = (shared.clone(), topic.clone());
-            async move { open(&shared, &topic, index, topic_epoch).await }
+            let (shared, topic, resend) = (shared.clone(), topic.clone(), resend.clone());
+            async move { open(&shared, &topic, index, topic_epoch, resend.as_ref()).await }
         })
     }
 
@@ -172,6 +200,9 @@ impl PartitionProducer {
         let added = open.connection.add(open.producer, &mut build.frames, &build.entries, messages);
         if added {
             open.next_sequence = next_sequence;
+            if let Some(resend) = &mut self.resend {
+                resend.next_sequence = next_sequence;
+            }
             let limit = open.connection.greeting.max_message;
             build.refuse(limit, &self.shared.recorder, &at);
         }
@@ -179,140 +210,25 @@ impl PartitionProducer {
     }
 }
 
-impl Build {
-    /// Builds the entries of `count` messages, the first of which has the number `sequence_id`. Returns the next message's.
-    fn put_entries<'a>(
-        &mut self,
-        lane: &Lane<'_>,
-        mut sequence_id: u64,
-        count: usize,
-        at: &impl Fn(usize) -> &'a Outgoing<'a>,
-    ) -> u64 {
-        self.frames.clear();
-        self.entries.clear();
-        self.too_large.clear();
-        let most = if lane.options.batching { lane.options.batch_messages } else { 1 };
-        let most_bytes = lane.options.batch_bytes.min(lane.max_message);
-        let mut begin = 0;
-        while begin < count {
-            let (mut end, mut bytes) = (begin, 0);
-            while end < count && end - begin < most {
-                bytes += at(end).payload.len();
-                if end > begin && bytes > most_bytes {
-                    break;
-                }
-                end += 1;
-            }
-            // Only as it will be sent can an entry be judged: compressed, and with its metadata.
-            let before = self.frames.len();
-            let (mut size, mut entry) = self.put_entry(lane, sequence_id, end - begin, |index| at(begin + index));
-            while size > lane.max_message && end - begin > 1 {
-                self.frames.truncate(before);
-                end = begin + (end - begin) / 2;
-                (size, entry) = self.put_entry(lane, sequence_id, end - begin, |index| at(begin + index));
-            }
-            if size > lane.max_message {
-                self.frames.truncate(before);
-                self.too_large.push((begin, size));
-            } else {
-                self.entries.push(entry);
-                sequence_id += (end - begin) as u64;
-            }
-            begin = end;
-        }
-        sequence_id
-    }
-
-    /// Fails the messages that were too large.
-    fn refuse<'a>(&self, limit: usize, recorder: &AckRecorder, at: &impl Fn(usize) -> &'a Outgoing<'a>) {
-        if self.too_large.is_empty() {
-            return;
-        }
-        let mut acks = recorder.batch();
-        for (index, size) in &self.too_large {
-            acks.failed(at(*index).send_tag, FailureClass::TooLarge, || {
-                format!(
-                    "a message makes {size} bytes with its metadata, but the broker takes {limit} (`maxMessageSize`)"
-                )
-            });
-        }
-    }
-
-    /// Appends one entry, a message of its own or a batch, and returns it with the bytes of its metadata and payload.
-    fn put_entry<'a>(
-        &mut self,
-        lane: &Lane<'_>,
-        sequence_id: u64,
-        count: usize,
-        at: impl Fn(usize) -> &'a Outgoing<'a>,
-    ) -> (usize, Entry) {
-        let Build { compressor, plain, frames, .. } = self;
-        let &Lane { producer, producer_name, manner, publish_time_ms, .. } = lane;
-        let mut heading = Heading { producer_name, sequence_id, publish_time_ms, uncompressed_size: None };
-        let put_payload = |out: &mut Vec<u8>| {
-            if count == 1 {
-                out.extend_from_slice(at(0).payload);
-            } else {
-                (0..count).for_each(|index| put_single(out, manner, sequence_id + index as u64, at(index)));
-            }
-        };
-        if manner.compression != Compression::None {
-            plain.clear();
-            put_payload(plain);
-            heading.uncompressed_size = Some(plain.len());
-        }
-        let (before, mut compressed) = (frames.len(), 0);
-        let size = put_message(
-            frames,
-            &send(producer, sequence_id, count),
-            |out| match count {
-                1 => put_one(out, manner, heading, at(0)),
-                _ => put_batch(out, manner, heading, count, at(0).key),
-            },
-            |out| match heading.uncompressed_size {
-                None => put_payload(out),
-                Some(_) => {
-                    let begin = out.len();
-                    compressor.compress(plain, out);
-                    compressed = out.len() - begin;
-                }
-            },
-        );
-        let sent_bytes = frames.len() - before;
-        let entry = Entry {
-            sequence_id,
-            messages: count as u32,
-            payload_bytes: (0..count).map(|index| at(index).payload.len()).sum(),
-            body_bytes: sent_bytes - compressed + heading.uncompressed_size.unwrap_or(0),
-            sent_bytes,
-        };
-        (size, entry)
-    }
-}
-
-fn send(producer_id: ProducerId, sequence_id: u64, count: usize) -> ToBroker {
-    let send = proto::Send {
-        producer_id,
-        sequence_id,
-        num_messages: (count > 1).then_some(count as i32),
-        highest_sequence_id: (count > 1).then(|| sequence_id + count as u64 - 1),
-    };
-    ToBroker { kind: Kind::Send.into(), send: Some(send), ..ToBroker::default() }
-}
-
-async fn open(shared: &Client, topic: &str, index: usize, topic_epoch: Option<u64>) -> Result<Open, RequestError> {
+async fn open(
+    shared: &Client,
+    topic: &str,
+    index: usize,
+    topic_epoch: Option<u64>,
+    resend: Option<&Resend>,
+) -> Result<Open, RequestError> {
     let connection = shared.pool.connection_for(topic, index).await?;
-    let producer_id = connection.add_producer();
+    let producer_id = connection.add_producer(resend.map(|resend| resend.kept.clone()));
     let answer = connection
         .request_queued(shared.pool.timeout(), shared.options.exclusive_timeout, |request_id| {
             let producer = proto::Producer {
                 topic: topic.to_owned(),
                 producer_id,
                 request_id,
-                // The broker finds a new name each time, so that what is left of a broken connection is not in the way.
-                producer_name: None,
+                // Otherwise the broker finds a new name each time, so that what is left of a broken connection is not in the way.
+                producer_name: resend.map(|resend| resend.name.clone()),
                 epoch: None,
-                user_provided_producer_name: Some(false),
+                user_provided_producer_name: Some(resend.is_some()),
                 producer_access_mode: Some(shared.options.access_mode.number()),
                 topic_epoch,
             };
@@ -330,7 +246,11 @@ async fn open(shared: &Client, topic: &str, index: usize, topic_epoch: Option<u6
             producer: producer_id,
             name: success.producer_name,
             topic_epoch: success.topic_epoch,
-            next_sequence: success.last_sequence_id.map_or(0, |last| (last + 1).max(0) as u64),
+            // A broker without deduplication does not know what was sent under this name.
+            next_sequence: success
+                .last_sequence_id
+                .map_or(0, |last| (last + 1).max(0) as u64)
+                .max(resend.map_or(0, |resend| resend.next_sequence)),
         }),
         Err(failure) => {
             connection.remove_producer(producer_id);

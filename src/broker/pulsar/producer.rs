@@ -54,6 +54,13 @@ impl TopicProducer {
         failures.all(|failure| failure.is_some()).then_some(first)
     }
 
+    /// Sends again what the broker may not have.
+    pub(super) async fn restore(&mut self) {
+        for producer in &mut self.partition_producers {
+            producer.restore().await;
+        }
+    }
+
     async fn ready(&mut self, partition: usize) -> Result<(), SubmitError> {
         let begin = Instant::now();
         if self.partition_producers[partition].ready().await? {

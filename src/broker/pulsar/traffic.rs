@@ -14,6 +14,8 @@ use crate::measure::Distribution;
 pub struct Traffic {
     /// Entries sent.
     requests: AtomicU64,
+    /// Entries sent again.
+    retried: AtomicU64,
     answered: Mutex<Answered>,
     /// Answers to messages that await none any more.
     unmatched: AtomicU64,
@@ -28,6 +30,11 @@ struct Answered {
 impl Traffic {
     pub fn count_sent(&self, entries: usize) {
         self.requests.fetch_add(entries as u64, Ordering::Relaxed);
+    }
+
+    pub fn count_retried(&self, entries: usize) {
+        self.retried.fetch_add(entries as u64, Ordering::Relaxed);
+        self.count_sent(entries);
     }
 
     pub fn count_unmatched(&self, answers: u64) {
@@ -51,7 +58,8 @@ impl Traffic {
     pub fn take(&self) -> Telemetry {
         let mut answered = self.answered.lock();
         let requests = self.requests.swap(0, Ordering::Relaxed);
-        let wire = Wire { requests, ..std::mem::take(&mut answered.wire) };
+        let retried = self.retried.swap(0, Ordering::Relaxed);
+        let wire = Wire { requests, retried, ..std::mem::take(&mut answered.wire) };
         let round_trips = &mut answered.round_trips;
         let at = |quantile| (!round_trips.is_empty()).then(|| round_trips.histogram().value_at_quantile(quantile));
         let (round_trip_p50_ns, round_trip_p99_ns) = (at(0.5), at(0.99));

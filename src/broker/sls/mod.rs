@@ -4,7 +4,7 @@
 //!
 //! - `config`: the `[broker.sls]` table.
 //! - `admin`: log stores, their shards, and reading.
-//! - `connect`, `sign`: one HTTP request and its response; its signature.
+//! - `connect`, `sign`, `credentials`: one HTTP request and its response; its signature, and by whom.
 //! - `codec`: the protobuf of logs.
 //! - `producer`: encodes logs and takes their size from the budget.
 //! - `batch`, `accumulator`, `queue`, `worker`: batches, how they are collected, and the threads that send them.
@@ -21,6 +21,7 @@ mod compressor;
 mod config;
 mod connect;
 mod consumer;
+mod credentials;
 mod error;
 mod producer;
 mod queue;
@@ -42,6 +43,7 @@ use self::config::Credentials;
 pub use self::config::SlsOptions;
 use self::connect::{Client, Endpoint};
 use self::consumer::SlsConsumer;
+use self::credentials::CredentialSource;
 use self::error::ServiceError;
 use self::producer::SlsProducer;
 use self::sign::{Signer, hex};
@@ -124,6 +126,8 @@ impl Broker for SlsBroker {
         let endpoint = Endpoint::new(&address, options.endpoint.as_deref(), &options.project, tls).map_err(refused)?;
         let endpoint = Arc::new(endpoint);
         let region = options.region.clone().unwrap_or_default();
+        let (again, config) = (options.clone(), setup.config.clone());
+        let credentials = CredentialSource::new(credentials, Box::new(move || again.credentials(&config).ok()));
         let signer = Arc::new(Signer { credentials, version: options.signature, region });
         let mut admin = Admin::new(Client::new(endpoint.clone(), signer.clone(), setup.timeout));
         admin.check().await.map_err(|error| unusable(&error, &endpoint.address))?;
@@ -177,12 +181,13 @@ impl Broker for SlsBroker {
             action,
             reason,
         };
+        // All of them before anything is made.
+        if let Some(name) = refused_name(topics, &self.run_id) {
+            let reason = "a log store's name has 2 to 63 lower-case letters, digits, hyphens and underscores, and a letter or digit at both ends";
+            return Err(failed(name, "created", reason.to_owned()));
+        }
         for Topic { name, partitions, .. } in topics {
             let store = store_name(name, &self.run_id);
-            if !is_store_name(&store) {
-                let reason = "a log store's name has 2 to 63 lower-case letters, digits, hyphens and underscores, and a letter or digit at both ends";
-                return Err(failed(name, "created", reason.to_owned()));
-            }
             let found = admin.shards(&store).await.map_err(|error| failed(name, "looked at", error.to_string()))?;
             match found {
                 Some(shards) if shards.len() != *partitions as usize => {
@@ -318,6 +323,11 @@ fn store_name(topic: &str, run_id: &str) -> String {
     format!("b-{}-{digest}", kept.trim_matches('-'))
 }
 
+/// The first of the topics whose store's name the service does not accept.
+fn refused_name<'a>(topics: &'a [Topic], run_id: &str) -> Option<&'a str> {
+    topics.iter().map(|topic| topic.name.as_str()).find(|name| !is_store_name(&store_name(name, run_id)))
+}
+
 /// Whether the service accepts the name.
 fn is_store_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -341,5 +351,10 @@ mod tests {
         let names = [store_name(&format!("{long}-0"), &long), store_name(&format!("{long}-1"), &long)];
         assert!(names.iter().all(|name| is_store_name(name)) && names[0] != names[1], "{names:?}");
         assert_eq!(store_name("Mine", run), "Mine");
+        let topics = |names: &[&str]| -> Vec<Topic> {
+            names.iter().map(|name| Topic { name: (*name).to_owned(), partitions: 1, replication: 1 }).collect()
+        };
+        assert_eq!(refused_name(&topics(&["orders0", "Orders1", "o"]), run), Some("Orders1"));
+        assert_eq!(refused_name(&topics(&["orders0", &format!("{run}-0")]), run), None);
     }
 }

@@ -64,15 +64,22 @@ impl Queue {
     }
 
     /// A job, or the time of the next one.
+    ///
+    /// Several pushes that no worker waits for leave one permit. So a worker that takes a job and leaves another one wakes the next.
     fn pop(&self) -> Result<Job, Option<Instant>> {
         let mut waiting = self.lock();
         let due = waiting.again.peek().map(|Reverse(due)| due.at);
-        if due.is_some_and(|at| at <= Instant::now())
+        let job = if due.is_some_and(|at| at <= Instant::now())
             && let Some(Reverse(due)) = waiting.again.pop()
         {
-            return Ok(Job::Again(due.sealed));
+            Job::Again(due.sealed)
+        } else {
+            waiting.fresh.pop_front().map(Job::Fresh).ok_or(due)?
+        };
+        if !waiting.fresh.is_empty() || !waiting.again.is_empty() {
+            self.changed.notify_one();
         }
-        waiting.fresh.pop_front().map(Job::Fresh).ok_or(due)
+        Ok(job)
     }
 
     #[cfg(test)]
@@ -102,5 +109,43 @@ impl PartialOrd for Due {
 impl Ord for Due {
     fn cmp(&self, other: &Self) -> Ordering {
         self.at.cmp(&other.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::broker::sls::batch::{Group, LogDestination};
+    use crate::broker::sls::chunks::Chunks;
+
+    fn batch() -> Batch {
+        let destination =
+            LogDestination { store: "store".into(), topic: Vec::new(), source: Vec::new(), shard_hash: None };
+        Batch {
+            group: Arc::new(Group::new(destination, "pack".to_owned())),
+            body: Chunks::default(),
+            logs: Vec::new(),
+            raw_bytes: 0,
+            taken_bytes: 0,
+            opened: Instant::now(),
+        }
+    }
+
+    /// Two workers have looked and found nothing, and have not begun to wait, when two batches come.
+    #[tokio::test]
+    async fn each_worker_gets_a_batch_though_none_waits_yet() {
+        let queue = Queue::default();
+        assert!(queue.pop().is_err() && queue.pop().is_err());
+        queue.push(batch());
+        queue.push(batch());
+        assert!(queue.changed.notified().now_or_never().is_some(), "the first worker");
+        assert!(matches!(queue.pop(), Ok(Job::Fresh(_))));
+        assert!(queue.changed.notified().now_or_never().is_some(), "the second worker");
+        assert!(matches!(queue.pop(), Ok(Job::Fresh(_))));
+        assert!(queue.changed.notified().now_or_never().is_none(), "nothing is left");
     }
 }

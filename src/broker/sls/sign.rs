@@ -13,11 +13,11 @@ use sha1::Sha1;
 use sha2::Sha256;
 
 use super::config::{Credentials, SignatureVersion};
+use super::credentials::CredentialSource;
 
 /// Signs all requests of a broker.
-#[derive(Clone)]
 pub struct Signer {
-    pub credentials: Credentials,
+    pub credentials: CredentialSource,
     pub version: SignatureVersion,
     pub region: String,
 }
@@ -35,18 +35,19 @@ pub struct Unsigned<'a> {
 impl Signer {
     /// Adds the headers that identify the sender and the time, and the signature.
     pub fn sign(&self, request: &mut Unsigned<'_>, now: SystemTime) {
-        if let Some(token) = &self.credentials.security_token {
+        let credentials = &*self.credentials.current();
+        if let Some(token) = &credentials.security_token {
             request.headers.push(("x-acs-security-token", token.clone()));
         }
         request.headers.push(("x-log-apiversion", "0.6.0".to_owned()));
         let authorization = match self.version {
-            SignatureVersion::V1 => self.version_1(request, now),
-            SignatureVersion::V4 => self.version_4(request, now),
+            SignatureVersion::V1 => Self::version_1(credentials, request, now),
+            SignatureVersion::V4 => self.version_4(credentials, request, now),
         };
         request.headers.push(("authorization", authorization));
     }
 
-    fn version_1(&self, request: &mut Unsigned<'_>, now: SystemTime) -> String {
+    fn version_1(credentials: &Credentials, request: &mut Unsigned<'_>, now: SystemTime) -> String {
         let date = rfc_1123(now);
         request.headers.push(("x-log-signaturemethod", "hmac-sha1".to_owned()));
         let md5 = if request.body.is_empty() { String::new() } else { hex(&Md5::digest(request.body)).to_uppercase() };
@@ -63,13 +64,12 @@ impl Signer {
             request.headers.push(("content-md5", md5));
         }
         request.headers.push(("date", date));
-        let mut mac =
-            Hmac::<Sha1>::new_from_slice(self.credentials.key_secret.as_bytes()).expect("any length is a key");
+        let mut mac = Hmac::<Sha1>::new_from_slice(credentials.key_secret.as_bytes()).expect("any length is a key");
         mac.update(text.as_bytes());
-        format!("LOG {}:{}", self.credentials.key_id, STANDARD.encode(mac.finalize().into_bytes()))
+        format!("LOG {}:{}", credentials.key_id, STANDARD.encode(mac.finalize().into_bytes()))
     }
 
-    fn version_4(&self, request: &mut Unsigned<'_>, now: SystemTime) -> String {
+    fn version_4(&self, credentials: &Credentials, request: &mut Unsigned<'_>, now: SystemTime) -> String {
         let time = iso_8601_basic(now);
         let date = &time[..8];
         let hash = hex(&Sha256::digest(request.body));
@@ -95,11 +95,11 @@ impl Signer {
         let _ = write!(canonical, "\n{}\n{hash}", names.join(";"));
         let scope = format!("{date}/{}/sls/aliyun_v4_request", self.region);
         let text = format!("SLS4-HMAC-SHA256\n{time}\n{scope}\n{}", hex(&Sha256::digest(canonical.as_bytes())));
-        let mut key = format!("aliyun_v4{}", self.credentials.key_secret).into_bytes();
+        let mut key = format!("aliyun_v4{}", credentials.key_secret).into_bytes();
         for part in [date, &self.region, "sls", "aliyun_v4_request", &text] {
             key = sha256_mac(&key, part);
         }
-        format!("SLS4-HMAC-SHA256 Credential={}/{scope},Signature={}", self.credentials.key_id, hex(&key))
+        format!("SLS4-HMAC-SHA256 Credential={}/{scope},Signature={}", credentials.key_id, hex(&key))
     }
 }
 
@@ -165,6 +165,7 @@ mod tests {
             key_secret: key.1.to_owned(),
             security_token: token.map(str::to_owned),
         };
+        let credentials = CredentialSource::new(credentials, Box::new(|| None));
         Signer { credentials, version, region: region.to_owned() }
     }
 
@@ -241,7 +242,7 @@ mod tests {
             let mut request = Unsigned { method, path: "/logstores", query, headers, body };
             let scope = format!("20220808/{region}/sls/aliyun_v4_request");
             let expected = format!("SLS4-HMAC-SHA256 Credential=acsddda21dsd/{scope},Signature={expected}");
-            assert_eq!(signer.version_4(&mut request, now), expected);
+            assert_eq!(signer.version_4(&signer.credentials.current(), &mut request, now), expected);
         }
     }
 

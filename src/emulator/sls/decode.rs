@@ -181,6 +181,8 @@ mod tests {
     use proptest::prelude::*;
     use prost::Message;
 
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
 
     #[derive(Message)]
@@ -235,6 +237,34 @@ mod tests {
                 let _ = unfold(&bytes, kind, size);
             }
         }
+    }
+
+    /// What `tests/fuzz/fuzz_targets/sls_body.rs` does, of the inputs that are kept for it, whole and with some bytes changed.
+    #[test]
+    fn every_input_that_is_kept_for_fuzzing_is_read_or_refused_whatever_is_changed_in_it() {
+        let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus/sls_body");
+        let mut random = rand::rngs::Xoshiro256PlusPlus::seed_from_u64(17);
+        let (mut inputs, mut whole) = (0, 0);
+        for file in std::fs::read_dir(corpus).unwrap() {
+            let input = std::fs::read(file.unwrap().path()).unwrap();
+            inputs += 1;
+            for round in 0..500 {
+                let mut changed = input.clone();
+                for _ in 0..round.min(3) {
+                    let place = random.random_range(4..changed.len().max(5));
+                    if let Some(byte) = changed.get_mut(place) {
+                        *byte = random.random();
+                    }
+                }
+                let kind = ["", "lz4", "zstd", "deflate"][usize::from(changed[0] % 4)];
+                let size = u32::from_be_bytes([0, changed[1], changed[2], changed[3]]) as usize;
+                if let Ok(group) = unfold(&changed[4..], kind, size) {
+                    assert_eq!(group.len(), size);
+                    whole += usize::from(examine(&group).is_ok());
+                }
+            }
+        }
+        assert!(inputs >= 4 && whole >= 3, "{inputs} {whole}");
     }
 
     #[test]

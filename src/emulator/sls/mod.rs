@@ -6,6 +6,7 @@
 //!
 //! - `options`: its settings.
 //! - `server`: connections, with bounds on all that a client may cost.
+//! - `patient`: a connection whose client must take what it is sent.
 //! - `request`: the response to a request.
 //! - `signature`: signatures.
 //! - `decode`: bodies of logs.
@@ -14,9 +15,10 @@
 //! - `account`: what happened, to be read over HTTP.
 
 mod account;
-mod decode;
+pub mod decode;
 mod faults;
 mod options;
+mod patient;
 mod request;
 mod server;
 mod signature;

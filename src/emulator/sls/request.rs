@@ -197,6 +197,7 @@ impl Endpoint {
             Err(NotMade::Limit) => {
                 Err(invalid(format!("a store has 1 to {MOST_SHARDS} shards, and there are not too many stores")))
             }
+            Err(NotMade::Name) => Err(invalid("this is not the name of a log store".to_owned())),
         }
     }
 

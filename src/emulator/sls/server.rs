@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
+use super::patient::Patient;
 use super::request::Endpoint;
 
 /// Connections at the same time; more wait to be accepted.
@@ -18,7 +19,8 @@ const MOST_CONNECTIONS: usize = 4096;
 /// After an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts connections for ever. `patience` is for a handshake, for the head of a request, and between two requests.
+/// Accepts connections for ever. `patience` is for a handshake, for the head of a request, between two
+/// requests, and for a response that the client does not take.
 pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, endpoint: Arc<Endpoint>, patience: Duration) {
     let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
@@ -65,6 +67,6 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(patience)
         .max_buf_size(64 << 10)
-        .serve_connection(io, answer);
+        .serve_connection(Patient::new(io, patience), answer);
     let _ = served.await;
 }

@@ -13,6 +13,15 @@ use super::options::{Basis, EmulatorOptions};
 pub const MOST_SHARDS: u32 = 256;
 const MOST_STORES: usize = 10_000;
 
+/// Most shards of all stores: each costs memory even without logs.
+const MOST_SHARDS_OF_ALL: usize = 16_384;
+
+/// Letters of a store's name.
+const MOST_NAME_LETTERS: usize = 63;
+
+/// What keeping a body costs beside its bytes.
+const KEEPING_BYTES: u64 = size_of::<Written>() as u64 + 32;
+
 /// A body as it was written.
 #[derive(Debug, Clone)]
 pub struct Written {
@@ -22,6 +31,23 @@ pub struct Written {
     pub raw_size: usize,
     pub logs: u64,
     pub counted_bytes: u64,
+}
+
+impl Written {
+    /// An empty body takes memory, too.
+    fn kept_bytes(&self) -> u64 {
+        self.body.len() as u64 + KEEPING_BYTES
+    }
+}
+
+/// 2 to 63 lower-case letters, digits, hyphens and underscores, with a letter or digit at both ends.
+fn is_name(name: &str) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    (2..=MOST_NAME_LETTERS).contains(&bytes.len())
+        && bytes.iter().all(|byte| plain(byte) || b"-_".contains(byte))
+        && bytes.first().is_some_and(plain)
+        && bytes.last().is_some_and(plain)
 }
 
 /// What a shard has taken.
@@ -67,6 +93,8 @@ pub struct Stores {
 pub enum NotMade {
     Exists,
     Limit,
+    /// Its name is not one of a log store.
+    Name,
 }
 
 impl Stores {
@@ -93,7 +121,12 @@ impl Stores {
         if stores.contains_key(name) {
             return Err(NotMade::Exists);
         }
-        if stores.len() >= MOST_STORES || shards == 0 || shards > MOST_SHARDS {
+        if !is_name(name) {
+            return Err(NotMade::Name);
+        }
+        let of_all: usize = stores.values().map(|store| store.shards.len()).sum();
+        let is_too_many = stores.len() >= MOST_STORES || of_all + shards as usize > MOST_SHARDS_OF_ALL;
+        if is_too_many || shards == 0 || shards > MOST_SHARDS {
             return Err(NotMade::Limit);
         }
         stores.insert(name.to_owned(), Arc::new(Store::new(shards)));
@@ -127,12 +160,12 @@ impl Stores {
         shard.taken.counted_bytes += written.counted_bytes;
         shard.taken.raw_bytes += written.raw_size as u64;
         shard.taken.compressed_bytes += written.body.len() as u64;
-        shard.kept_bytes += written.body.len() as u64;
+        shard.kept_bytes += written.kept_bytes();
         shard.kept.push_back(written);
         while shard.kept_bytes > self.keep
             && let Some(oldest) = shard.kept.pop_front()
         {
-            shard.kept_bytes -= oldest.body.len() as u64;
+            shard.kept_bytes -= oldest.kept_bytes();
             shard.first += 1;
         }
         true
@@ -219,8 +252,8 @@ mod tests {
     fn a_shard_takes_its_rate_and_no_more() {
         let options = EmulatorOptions { shard_rate: Some(1000.0), ..EmulatorOptions::default() };
         let stores = Stores::new(&options);
-        stores.make("s", 1).ok().unwrap();
-        let store = stores.find("s").unwrap();
+        stores.make("store", 1).ok().unwrap();
+        let store = stores.find("store").unwrap();
         let begin = Instant::now();
         let mut taken = 0;
         while begin.elapsed().as_millis() < 500 {
@@ -233,9 +266,9 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded_and_read_in_order() {
-        let stores = Stores::new(&EmulatorOptions { keep: 1000, ..EmulatorOptions::default() });
-        stores.make("s", 2).ok().unwrap();
-        let store = stores.find("s").unwrap();
+        let stores = Stores::new(&EmulatorOptions { keep: 1200, ..EmulatorOptions::default() });
+        stores.make("store", 2).ok().unwrap();
+        let store = stores.find("store").unwrap();
         for size in [400, 400, 400] {
             assert!(stores.write(&store, 0, written(size)));
         }
@@ -246,5 +279,31 @@ mod tests {
         assert_eq!((read.len(), next), (1, 3));
         assert_eq!(store.read(0, next, 1000, usize::MAX).0.len(), 0);
         assert_eq!((store.shard_of(0), store.shard_of(u32::MAX)), (0, 1));
+    }
+
+    #[test]
+    fn empty_bodies_are_bounded_too() {
+        let stores = Stores::new(&EmulatorOptions { keep: 1000, ..EmulatorOptions::default() });
+        stores.make("store", 1).ok().unwrap();
+        let store = stores.find("store").unwrap();
+        for _ in 0..1000 {
+            assert!(stores.write(&store, 0, written(0)));
+        }
+        let (first, end) = store.ends(0);
+        assert!(end == 1000 && (1..=10).contains(&(end - first)), "{first}");
+    }
+
+    #[test]
+    fn names_and_the_shards_of_all_stores_are_bounded() {
+        let stores = Stores::new(&EmulatorOptions::default());
+        for name in ["", "s", "Store", "-store", "store_", "a store", &"x".repeat(64)] {
+            assert!(matches!(stores.make(name, 1), Err(NotMade::Name)), "{name}");
+        }
+        let most = MOST_SHARDS_OF_ALL / MOST_SHARDS as usize;
+        for number in 0..most {
+            assert!(stores.make(&format!("store-{number}"), MOST_SHARDS).is_ok());
+        }
+        assert!(matches!(stores.make("one-more", 1), Err(NotMade::Limit)));
+        assert!(stores.remove("store-0") && stores.make("one-more", 1).is_ok());
     }
 }

@@ -2,6 +2,7 @@
 //! are those of `pulsar-client produce` (the first) and of `pulsar-perf produce -bm 3`, with each kind of compression.
 
 use prost::Message as _;
+use rand::{RngExt, SeedableRng};
 
 use super::entry;
 use super::frame::Frame;
@@ -115,4 +116,33 @@ fn messages_of_the_java_client_are_read() {
     for batch in [BATCH, LZ4, ZLIB, ZSTD, SNAPPY] {
         assert_eq!(payloads(batch), [TEXT; 3], "{batch}");
     }
+}
+
+/// What `tests/fuzz/fuzz_targets/pulsar_frames.rs` does, of the inputs that are kept for it, whole and with some bytes changed.
+#[test]
+fn every_input_that_is_kept_for_fuzzing_is_read_or_refused_whatever_is_changed_in_it() {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus/pulsar_frames");
+    let mut random = rand::rngs::Xoshiro256PlusPlus::seed_from_u64(17);
+    let (mut inputs, mut messages) = (0, 0);
+    for file in std::fs::read_dir(corpus).unwrap() {
+        let input = std::fs::read(file.unwrap().path()).unwrap();
+        inputs += 1;
+        for round in 0..500 {
+            let mut changed = input.clone();
+            for _ in 0..round.min(4) {
+                let place = random.random_range(0..changed.len());
+                changed[place] = random.random();
+            }
+            let Ok(Some((frame, _))) = Frame::first(&changed, 1 << 16) else { continue };
+            let _ = FromBroker::decode(frame.command);
+            let mut handed_over = 0;
+            let read = entry::read(frame.rest, 0, false, &mut Vec::new(), &mut |message| {
+                handed_over += 1;
+                let _ = (message.details.key(), message.details.headers(), message.details.timestamp_unix_ns());
+            });
+            assert!(read.is_err() || read == Ok(handed_over));
+            messages += handed_over;
+        }
+    }
+    assert!(inputs >= 10 && messages > 1000, "{inputs} {messages}");
 }

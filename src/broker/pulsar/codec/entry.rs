@@ -29,6 +29,7 @@ mod metadata {
     pub const COMPRESSION: u32 = 8;
     pub const UNCOMPRESSED_SIZE: u32 = 9;
     pub const NUM_MESSAGES_IN_BATCH: u32 = 11;
+    pub const DELIVER_AT_TIME: u32 = 19;
     pub const HIGHEST_SEQUENCE_ID: u32 = 24;
 }
 
@@ -73,6 +74,8 @@ pub struct Heading<'a> {
     pub producer_name: &'a str,
     pub sequence_id: u64,
     pub publish_time_ms: u64,
+    /// When the message is to be delivered, if not at once.
+    pub deliver_at_ms: Option<u64>,
     /// `Some` where the payload is compressed.
     pub uncompressed_size: Option<usize>,
 }
@@ -111,6 +114,9 @@ fn put_heading(out: &mut Vec<u8>, manner: &Manner, heading: Heading<'_>, key: Op
     put_number(out, metadata::PUBLISH_TIME, heading.publish_time_ms);
     if let Some(key) = key {
         put_bytes(out, metadata::PARTITION_KEY, key);
+    }
+    if let Some(deliver_at_ms) = heading.deliver_at_ms {
+        put_number(out, metadata::DELIVER_AT_TIME, deliver_at_ms);
     }
     if let Some(size) = heading.uncompressed_size {
         put_number(out, metadata::COMPRESSION, manner.compression.number() as u64);
@@ -351,6 +357,7 @@ mod tests {
             producer_name: "standalone-0-1",
             sequence_id: 300,
             publish_time_ms: 1_700_000_000_000,
+            deliver_at_ms: None,
             uncompressed_size,
         }
     }

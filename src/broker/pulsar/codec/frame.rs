@@ -73,6 +73,17 @@ pub fn put_command(out: &mut Vec<u8>, command: &ToBroker) {
     encode(command, out);
 }
 
+/// Appends a message as it was in `frame`, with another command.
+pub fn put_with_command(out: &mut Vec<u8>, command: &ToBroker, frame: &[u8]) {
+    let old = number(frame.get(4..).unwrap_or_default()).unwrap_or(0);
+    let message = frame.get(8 + old..).unwrap_or_default();
+    let size = command.encoded_len();
+    out.extend_from_slice(&((4 + size + message.len()) as u32).to_be_bytes());
+    out.extend_from_slice(&(size as u32).to_be_bytes());
+    encode(command, out);
+    out.extend_from_slice(message);
+}
+
 /// Appends a command and the message that belongs to it: `metadata` and `payload` append theirs. Returns the bytes of both, which
 /// a broker's `maxMessageSize` limits (`OpSendMsg.getMessageHeaderAndPayloadSize` of the Java client's `ProducerImpl`, which leaves
 /// out the checksum and the metadata's size; the broker's frames may be 10 KiB larger: `Commands.MESSAGE_SIZE_FRAME_PADDING`).

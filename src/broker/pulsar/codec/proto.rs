@@ -30,6 +30,8 @@ pub struct ToBroker {
     pub ping: Option<Nothing>,
     #[prost(message, optional, tag = "19")]
     pub pong: Option<Nothing>,
+    #[prost(message, optional, boxed, tag = "20")]
+    pub redeliver: Option<Box<Redeliver>>,
     #[prost(message, optional, boxed, tag = "23")]
     pub lookup: Option<Box<Lookup>>,
     #[prost(message, optional, boxed, tag = "37")]
@@ -92,6 +94,7 @@ pub enum Kind {
     ProducerSuccess = 17,
     Ping = 18,
     Pong = 19,
+    Redeliver = 20,
     Lookup = 23,
     LookupResponse = 24,
     AuthChallenge = 36,
@@ -284,6 +287,17 @@ pub struct Send {
     pub highest_sequence_id: Option<u64>,
 }
 
+/// The command before an entry of `count` messages.
+pub fn send_command(producer_id: u64, sequence_id: u64, count: usize) -> ToBroker {
+    let send = Send {
+        producer_id,
+        sequence_id,
+        num_messages: (count > 1).then_some(count as i32),
+        highest_sequence_id: (count > 1).then(|| sequence_id + count as u64 - 1),
+    };
+    ToBroker { kind: Kind::Send.into(), send: Some(send), ..ToBroker::default() }
+}
+
 /// `CommandSendReceipt` without the message id, which is not used.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct SendReceipt {
@@ -359,6 +373,15 @@ pub struct Ack {
     pub ack_type: i32,
     #[prost(message, repeated, tag = "3")]
     pub message_id: Vec<MessageId>,
+}
+
+/// `CommandRedeliverUnacknowledgedMessages`, which is how clients acknowledge negatively.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Redeliver {
+    #[prost(uint64, required, tag = "1")]
+    pub consumer_id: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub message_ids: Vec<MessageId>,
 }
 
 /// `CommandFlow`.

@@ -1,13 +1,17 @@
 //! One connection to one broker, shared by producers or consumers.
 //!
 //! - [`state`]: bytes to write, requests without a response, and delivered messages.
+//! - [`sent`], [`kept`], [`delivery_queue`]: what awaits an answer, what is sent again, and what has arrived for a consumer.
 //! - [`reading`], [`writing`], [`expiry`]: the tasks of a connection.
 //!
 //! A connection that breaks stays broken: every request without a response fails at once, and the [pool](super::pool) opens
 //! another connection.
 
+mod delivery_queue;
 mod expiry;
+mod kept;
 mod reading;
+mod sent;
 mod state;
 mod writing;
 
@@ -18,8 +22,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, futures::Notified, mpsc};
 use tokio::time::timeout;
 
-pub use self::state::{ConsumerId, DeliveryQueue, Entry, ProducerId, Readiness};
-use self::state::{State, Unanswered};
+pub use self::delivery_queue::DeliveryQueue;
+pub use self::kept::{Kept, KeptEntry};
+pub use self::sent::{Entry, Unanswered};
+use self::state::State;
+pub use self::state::{ConsumerId, ProducerId, Readiness};
 use super::codec::frame::put_command;
 use super::codec::proto::{FromBroker, ToBroker};
 use super::connect::{self, Greeting, SocketSettings};
@@ -154,9 +161,19 @@ impl Connection {
         self.shared.lock().lost.clone().unwrap_or_else(|| RequestError::lost("the connection was closed"))
     }
 
-    /// Adds a producer.
-    pub fn add_producer(&self) -> ProducerId {
-        self.shared.lock().add_producer()
+    /// Adds a producer. `kept`: where its entries without an answer go when it is closed; otherwise they fail.
+    pub fn add_producer(&self, kept: Option<Arc<Kept>>) -> ProducerId {
+        self.shared.lock().add_producer(kept)
+    }
+
+    /// Sends entries again as those of `producer`.
+    ///
+    /// # Errors
+    /// The entries, if the producer is closed.
+    pub fn send_again(&self, producer: ProducerId, entries: Vec<KeptEntry>) -> Result<(), Vec<KeptEntry>> {
+        self.shared.lock().send_again(producer, entries)?;
+        self.shared.outgoing.notify_one();
+        Ok(())
     }
 
     /// The broker has not accepted the producer after all.

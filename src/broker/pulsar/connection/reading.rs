@@ -8,7 +8,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout_at;
 
 use super::Shared;
-use super::state::{DeliveryQueue, Entry, State, Unanswered};
+use super::delivery_queue::DeliveryQueue;
+use super::sent::{Entry, Unanswered};
+use super::state::State;
 use crate::broker::pulsar::codec::frame::{Frame, FrameError, put_command};
 use crate::broker::pulsar::codec::proto::{FromBroker, Kind, Nothing, ToBroker};
 use crate::broker::pulsar::connect::auth_response;
@@ -168,7 +170,9 @@ fn answer_request(state: &mut State, answer: FromBroker) {
     let Some(request) = request else { return };
     // The request may have been cancelled. A producer that waits for exclusive access gets a second response when it has it.
     if answer.is_queued() {
-        let _ = state.requests.get(&request).map(|waiting| waiting.send(answer));
+        if let Some(waiting) = state.requests.get(&request) {
+            let _ = waiting.send(answer);
+        }
     } else if let Some(waiting) = state.requests.remove(&request) {
         let _ = waiting.send(answer);
     }

@@ -5,20 +5,19 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 
 use super::WRITE_BUFFER_BYTES;
-use crate::broker::pulsar::codec::proto::FromBroker;
+use super::delivery_queue::DeliveryQueue;
+use super::kept::{Kept, KeptEntry};
+use super::sent::{Entry, Sent, Unanswered};
+use crate::broker::pulsar::codec::frame::put_with_command;
+use crate::broker::pulsar::codec::proto::{FromBroker, send_command};
 use crate::broker::pulsar::error::RequestError;
-use crate::measure::SendTag;
 
 /// `producer_id` and `consumer_id` of the protocol: a connection's own numbers.
 pub type ProducerId = u64;
 pub type ConsumerId = u64;
-
-/// A message without a receipt: its send tag and payload size.
-pub type Unanswered = (SendTag, u32);
 
 /// How long receipts are taken for a producer that the broker has closed: those of messages that it had read before may follow.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -47,41 +46,6 @@ pub struct State {
     next_consumer: ConsumerId,
 }
 
-/// An entry that was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Entry {
-    /// Of its first message.
-    pub sequence_id: u64,
-    pub messages: u32,
-    /// Of its messages.
-    pub payload_bytes: usize,
-    /// As it would be without compression, and as it is.
-    pub body_bytes: usize,
-    pub sent_bytes: usize,
-}
-
-/// A producer's messages without a receipt, oldest first.
-#[derive(Default)]
-struct Sent {
-    /// Each entry, and when it was handed over.
-    entries: VecDeque<(Entry, Instant)>,
-    messages: VecDeque<Unanswered>,
-    /// When the broker closed the producer.
-    closed: Option<Instant>,
-}
-
-impl Sent {
-    /// Removes the oldest entries for which `is_due` holds, and appends their messages to `due`.
-    fn expire(&mut self, due: &mut Vec<Unanswered>, is_due: impl Fn(Instant) -> bool) {
-        while let Some((entry, sent)) = self.entries.front()
-            && is_due(*sent)
-        {
-            due.extend(self.messages.drain(..entry.messages as usize));
-            self.entries.pop_front();
-        }
-    }
-}
-
 /// Messages that will have no receipt.
 #[derive(Default)]
 pub struct Expired {
@@ -98,8 +62,9 @@ impl State {
         self.next_request - 1
     }
 
-    pub fn add_producer(&mut self) -> ProducerId {
-        self.producers.push(Some(Sent::default()));
+    /// `kept`: where its entries go when it is closed.
+    pub fn add_producer(&mut self, kept: Option<Arc<Kept>>) -> ProducerId {
+        self.producers.push(Some(Sent { resend: kept.map(|kept| (kept, VecDeque::new())), ..Sent::default() }));
         self.producers.len() as u64 - 1
     }
 
@@ -133,12 +98,32 @@ impl State {
         let now = Instant::now();
         sent.entries.extend(entries.iter().map(|entry| (*entry, now)));
         sent.messages.extend(messages);
+        sent.keep(frames, entries);
         if self.write_buffer.is_empty() {
             mem::swap(&mut self.write_buffer, frames);
         } else {
             self.write_buffer.append(frames);
         }
         true
+    }
+
+    /// Sends entries of another producer again, as this one's: they keep the time since which they have awaited an answer. Returns them
+    /// if the producer is closed.
+    pub fn send_again(&mut self, producer: ProducerId, entries: Vec<KeptEntry>) -> Result<(), Vec<KeptEntry>> {
+        let Some(Some(sent @ Sent { closed: None, .. })) = self.producers.get_mut(producer as usize) else {
+            return Err(entries);
+        };
+        for KeptEntry { mut entry, since, messages, frame } in entries {
+            let begin = self.write_buffer.len();
+            let command = send_command(producer, entry.sequence_id, entry.messages as usize);
+            put_with_command(&mut self.write_buffer, &command, &frame);
+            let frame = &self.write_buffer[begin..];
+            entry.sent_bytes = frame.len();
+            sent.keep(frame, &[entry]);
+            sent.entries.push_back((entry, since));
+            sent.messages.extend(messages);
+        }
+        Ok(())
     }
 
     /// The broker has answered the entry that holds the message `sequence_id`: a receipt names the first message of a batch, a
@@ -158,6 +143,9 @@ impl State {
         let index = sent.entries.iter().position(holds)?;
         let before: usize = sent.entries.range(..index).map(|(entry, _)| entry.messages as usize).sum();
         let (entry, at) = sent.entries.remove(index)?;
+        if let Some((_, frames)) = &mut sent.resend {
+            frames.remove(index);
+        }
         answered.extend(sent.messages.drain(before..before + entry.messages as usize));
         Some((entry, at))
     }
@@ -166,6 +154,9 @@ impl State {
     pub fn close_producer(&mut self, producer: ProducerId) {
         if let Some(Some(sent)) = self.producers.get_mut(producer as usize) {
             sent.closed.get_or_insert_with(Instant::now);
+            if sent.resend.is_some() {
+                sent.end();
+            }
         }
     }
 
@@ -188,7 +179,7 @@ impl State {
     pub fn add_consumer(&mut self, arrived: Arc<Notify>) -> (ConsumerId, Arc<DeliveryQueue>) {
         let consumer = self.next_consumer;
         self.next_consumer += 1;
-        let delivery_queue = Arc::new(DeliveryQueue { contents: Mutex::default(), arrived });
+        let delivery_queue = Arc::new(DeliveryQueue::new(arrived));
         self.consumers.insert(consumer, delivery_queue.clone());
         (consumer, delivery_queue)
     }
@@ -196,8 +187,8 @@ impl State {
     /// Breaks the connection and fails every request. Returns all messages without a receipt.
     pub fn lose(&mut self, failure: RequestError) -> Vec<Unanswered> {
         let mut unanswered = Vec::new();
-        for sent in mem::take(&mut self.producers).into_iter().flatten() {
-            unanswered.extend(sent.messages);
+        for mut sent in mem::take(&mut self.producers).into_iter().flatten() {
+            unanswered.extend(sent.end());
         }
         for delivery_queue in mem::take(&mut self.consumers).into_values() {
             delivery_queue.close(failure.clone());
@@ -210,57 +201,14 @@ impl State {
     }
 }
 
-/// The frames that have arrived for a consumer.
-pub struct DeliveryQueue {
-    contents: Mutex<Contents>,
-    arrived: Arc<Notify>,
-}
-
-/// What has arrived.
-#[derive(Default)]
-pub struct Contents {
-    /// Whole `Message` frames, one behind the other.
-    pub frames: Vec<u8>,
-    /// Why no more frames will arrive.
-    pub closed: Option<RequestError>,
-}
-
-impl DeliveryQueue {
-    /// Adds a frame. [`DeliveryQueue::announce`] wakes the consumer.
-    pub fn put(&self, frame: &[u8]) {
-        self.lock().frames.extend_from_slice(frame);
-    }
-
-    pub fn announce(&self) {
-        self.arrived.notify_one();
-    }
-
-    /// Closes the queue and drops its frames: the broker will deliver them again.
-    pub fn close(&self, failure: RequestError) {
-        *self.lock() = Contents { frames: Vec::new(), closed: Some(failure) };
-        self.arrived.notify_one();
-    }
-
-    /// Whether there are frames to take, or the queue was closed.
-    pub fn is_waiting(&self) -> bool {
-        let contents = self.lock();
-        !contents.frames.is_empty() || contents.closed.is_some()
-    }
-
-    /// Takes all frames and leaves the empty `spare` for the next ones. Also returns why the queue was closed, if it was.
-    pub fn take(&self, spare: Vec<u8>) -> Contents {
-        let mut contents = self.lock();
-        Contents { frames: mem::replace(&mut contents.frames, spare), closed: contents.closed.take() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Contents> {
-        self.contents.lock()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use prost::Message as _;
+
     use super::*;
+    use crate::broker::pulsar::codec::frame::{Frame, put_message};
+    use crate::broker::pulsar::codec::proto::{self, ToBroker};
+    use crate::measure::SendTag;
 
     fn send_tag(slot: usize) -> Unanswered {
         (SendTag::new(slot, 0, 0, 0, true), slot as u32)
@@ -274,7 +222,7 @@ mod tests {
     #[test]
     fn receipts_find_their_messages_in_and_out_of_order_and_only_once() {
         let mut state = State::default();
-        let (first, second) = (state.add_producer(), state.add_producer());
+        let (first, second) = (state.add_producer(None), state.add_producer(None));
         send(&mut state, first, 0, 0..3);
         send(&mut state, first, 3, 3..4);
         send(&mut state, second, 0, 4..5);
@@ -292,7 +240,7 @@ mod tests {
 
     /// Adds a producer that is closed with a message without a receipt.
     fn add_closed(state: &mut State) -> Unanswered {
-        let producer = state.add_producer();
+        let producer = state.add_producer(None);
         send(state, producer, 0, 7..8);
         state.close_producer(producer);
         send_tag(7)
@@ -303,7 +251,7 @@ mod tests {
     fn any_message_of_a_batch_names_it() {
         for sequence_id in 5..8 {
             let mut state = State::default();
-            let producer = state.add_producer();
+            let producer = state.add_producer(None);
             send(&mut state, producer, 4, 0..1);
             send(&mut state, producer, 5, 1..4);
             let mut answered = Vec::new();
@@ -319,7 +267,7 @@ mod tests {
     #[test]
     fn what_is_not_answered_in_time_expires() {
         let mut state = State::default();
-        let (silent, closed) = (state.add_producer(), state.add_producer());
+        let (silent, closed) = (state.add_producer(None), state.add_producer(None));
         send(&mut state, silent, 0, 0..2);
         send(&mut state, closed, 0, 2..4);
         send(&mut state, closed, 2, 4..5);
@@ -350,7 +298,7 @@ mod tests {
     #[test]
     fn a_removed_producer_gives_back_what_it_had_sent() {
         let mut state = State::default();
-        let producer = state.add_producer();
+        let producer = state.add_producer(None);
         send(&mut state, producer, 0, 0..2);
         assert_eq!(state.remove_producer(producer), [send_tag(0), send_tag(1)]);
         assert_eq!(state.readiness(producer), Readiness::Closed);
@@ -358,9 +306,56 @@ mod tests {
     }
 
     #[test]
+    fn what_a_closed_producer_had_sent_is_sent_again_by_another() {
+        let mut state = State::default();
+        let kept = Arc::new(Kept::new(Arc::default()));
+        let producer = state.add_producer(Some(kept.clone()));
+        for (sequence_id, slots) in [(5, 0..1), (6, 1..3)] {
+            let mut frames = Vec::new();
+            put_message(
+                &mut frames,
+                &send_command(producer, sequence_id, slots.len()),
+                |out| out.extend(b"metadata"),
+                |out| out.push(sequence_id as u8),
+            );
+            let messages = slots.len() as u32;
+            let entry = Entry { sequence_id, messages, sent_bytes: frames.len(), ..Entry::default() };
+            assert!(state.add(producer, &mut frames, &[entry], slots.map(send_tag)));
+        }
+        let first = mem::take(&mut state.write_buffer);
+        state.close_producer(producer);
+        assert!(!kept.is_empty());
+        let another = state.add_producer(Some(kept.clone()));
+        assert!(state.send_again(another, kept.take()).is_ok() && kept.is_empty());
+        let (old, new) = (frames_of(&first), frames_of(&state.write_buffer));
+        assert_eq!(
+            old.iter().map(|(_, rest)| rest).collect::<Vec<_>>(),
+            new.iter().map(|(_, rest)| rest).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            new.iter().map(|(send, _)| (send.producer_id, send.sequence_id)).collect::<Vec<_>>(),
+            [(another, 5), (another, 6)]
+        );
+        let mut answered = Vec::new();
+        assert!(state.answer(another, 6, &mut answered).is_some());
+        assert_eq!(answered, [send_tag(1), send_tag(2)]);
+        assert!(state.lose(RequestError::lost("gone")).is_empty(), "it is sent again");
+        assert_eq!(kept.take().iter().map(|entry| entry.entry.sequence_id).collect::<Vec<_>>(), [5]);
+    }
+
+    fn frames_of(mut bytes: &[u8]) -> Vec<(proto::Send, Vec<u8>)> {
+        let mut all = Vec::new();
+        while let Some((frame, size)) = Frame::first(bytes, 1 << 20).unwrap() {
+            all.push((ToBroker::decode(frame.command).unwrap().send.unwrap(), frame.rest.to_vec()));
+            bytes = &bytes[size..];
+        }
+        all
+    }
+
+    #[test]
     fn an_outbox_fills_up() {
         let mut state = State::default();
-        let producer = state.add_producer();
+        let producer = state.add_producer(None);
         assert_eq!(state.readiness(producer), Readiness::Ready);
         state.write_buffer.resize(WRITE_BUFFER_BYTES, 0);
         assert_eq!(state.readiness(producer), Readiness::Full);
