@@ -2,7 +2,7 @@
 //! the nodes of a cluster.
 
 pub mod frames;
-mod network;
+pub mod network;
 mod served;
 
 use std::collections::BTreeSet;
@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-pub use self::network::{BlackHole, load_balancer};
 use self::served::Served;
 
 /// The name of a super stream. Its partitions are led by the nodes in turn, two by each.

@@ -6,7 +6,8 @@ use brokermark::broker::FailureClass;
 
 use super::{BATCHES, broker, confirmed, failed};
 use crate::harness::scripted_rabbitmq::frames::metadata_update;
-use crate::harness::scripted_rabbitmq::{BlackHole, Cluster, Reaction, SUPER_STREAM, Scripted, load_balancer};
+use crate::harness::scripted_rabbitmq::network::{BlackHole, load_balancer};
+use crate::harness::scripted_rabbitmq::{Cluster, Reaction, SUPER_STREAM, Scripted};
 use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_balanced, eventually, record_of};
 
 const TOPOLOGY: &str = "[topology]\nname = \"moving\"\nkeep = true\n";
