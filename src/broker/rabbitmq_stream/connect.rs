@@ -8,10 +8,10 @@ use tokio::io::copy_bidirectional;
 use tokio::net::UnixStream;
 use tokio::time::sleep;
 
-use super::codec::command::{self, Request, VERSION};
+use super::codec::command::{self, Request};
 use super::codec::frame::{ConsumerUpdate, Frame, decode};
-use super::codec::publish::FILTERED;
 use super::codec::response::{read_highest_version, read_pairs, read_strings};
+use super::codec::{FILTERED, VERSION};
 use super::codec::{Malformed, code, key};
 use super::config::{ConnectTo, LEAST_FRAME_BYTES, RabbitmqStreamOptions};
 use super::error::{ConnectError, Refusal};

@@ -8,6 +8,8 @@ use std::time::Duration;
 use rdkafka::bindings as rd;
 use rdkafka::types::RDKafkaConfRes;
 
+use super::callbacks::{self, Callbacks};
+use super::error::text;
 use super::membership::Membership;
 use super::partition_list::PartitionList;
 use crate::load::PayloadPool;
@@ -28,14 +30,6 @@ pub struct Client {
     payloads: Option<Arc<PayloadPool>>,
     /// The argument of the callbacks, for as long as the client lives.
     callbacks: Arc<Callbacks>,
-}
-
-/// What librdkafka calls back for.
-pub(super) struct Callbacks {
-    /// Of a consumer, its state in its group.
-    pub membership: Option<Membership>,
-    /// With SASL OAUTHBEARER, where the token is.
-    pub token: Option<Secret>,
 }
 
 // SAFETY: librdkafka's client is thread-safe ("fully thread-safe", INTRODUCTION.md, "Threads and callbacks").
@@ -247,7 +241,7 @@ unsafe fn configure(configuration: *mut rd::rd_kafka_conf_t, callbacks: &Arc<Cal
         rd::rd_kafka_conf_set_log_cb(configuration, None);
         rd::rd_kafka_conf_set_opaque(configuration, Arc::as_ptr(callbacks).cast_mut().cast());
         if callbacks.token.is_some() {
-            rd::rd_kafka_conf_set_oauthbearer_token_refresh_cb(configuration, Some(super::oauthbearer::refresh));
+            rd::rd_kafka_conf_set_oauthbearer_token_refresh_cb(configuration, Some(callbacks::refresh));
             rd::rd_kafka_conf_enable_sasl_queue(configuration, 1);
         }
         match &callbacks.membership {
@@ -257,7 +251,7 @@ unsafe fn configure(configuration: *mut rd::rd_kafka_conf_t, callbacks: &Arc<Cal
                 rd::rd_kafka_type_t::RD_KAFKA_PRODUCER
             }
             Some(_) => {
-                rd::rd_kafka_conf_set_rebalance_cb(configuration, Some(super::membership::rebalance));
+                rd::rd_kafka_conf_set_rebalance_cb(configuration, Some(callbacks::rebalance));
                 rd::rd_kafka_type_t::RD_KAFKA_CONSUMER
             }
         }
@@ -285,12 +279,6 @@ fn set(configuration: *mut rd::rd_kafka_conf_t, key: &str, value: &str) -> Resul
 fn without(value: &str, reason: String) -> String {
     let hidden = reason.replace(&format!("\"{value}\""), "\"…\"");
     if value.len() < SHORTEST_SECRET { hidden } else { hidden.replace(value, "…") }
-}
-
-/// The text that librdkafka has written into a buffer.
-pub(super) fn text(buffer: &[c_char]) -> String {
-    let bytes: Vec<u8> = buffer.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use std::time::Duration;
 use rdkafka::bindings as rd;
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 
-use super::client::{Client, text};
+use super::client::Client;
 use super::error::name_of;
+use super::error::text;
 use crate::broker::Topic;
 
 /// How long the answer may take beyond the broker's own time limit.

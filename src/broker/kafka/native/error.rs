@@ -1,6 +1,6 @@
 //! librdkafka's error codes as text and as the classes that are common to all brokers.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 
 use rdkafka::bindings::{rd_kafka_err2str, rd_kafka_resp_err_t};
 
@@ -10,6 +10,12 @@ use crate::broker::FailureClass;
 pub fn name_of(code: rd_kafka_resp_err_t) -> String {
     // SAFETY: takes any code and returns a static, terminated string.
     unsafe { CStr::from_ptr(rd_kafka_err2str(code)) }.to_string_lossy().into_owned()
+}
+
+/// The text that librdkafka has written into a buffer.
+pub(super) fn text(buffer: &[c_char]) -> String {
+    let bytes: Vec<u8> = buffer.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The class of a message's error. Which codes exist: librdkafka's `rdkafka.h`, `rd_kafka_resp_err_t`.

@@ -7,14 +7,13 @@
 //! members have stopped, by [`GroupOffsets`]: from the broker's begin or end of the partition, messages would seem to be
 //! duplicated or lost.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rdkafka::bindings as rd;
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 
-use super::client::Callbacks;
 use super::partition_list::PartitionList;
 
 /// Up to where the members of a group that does not commit have taken each partition of their topic.
@@ -115,18 +114,19 @@ impl Membership {
     }
 }
 
-/// librdkafka's callback of a client whose opaque pointer is its [`Callbacks`].
-pub(super) unsafe extern "C" fn rebalance(
+/// Does what the group has decided.
+///
+/// # Safety
+/// `client` and the list must be valid.
+pub(super) unsafe fn rebalance(
+    membership: &Membership,
     client: *mut rd::rd_kafka_t,
     code: Code,
     partitions: *mut rd::rd_kafka_topic_partition_list_t,
-    opaque: *mut c_void,
 ) {
-    // SAFETY: `opaque` is what `Client::new` gave, which the client keeps for as long as it lives; the list is valid during
-    // the call, and what outlives it is a copy.
+    let mut state = membership.state.lock();
+    // SAFETY: by the caller's promise; what outlives the call is a copy of the list.
     unsafe {
-        let Some(membership) = &(*opaque.cast::<Callbacks>()).membership else { return };
-        let mut state = membership.state.lock();
         match code {
             Code::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
                 (state.assigned, state.met) = (true, true);

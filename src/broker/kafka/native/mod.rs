@@ -4,6 +4,7 @@
 //! Against rdkafka's `FutureProducer` this takes a half to a third of the processor time per message: there is no future,
 //! box or lock per message, and one event carries the delivery reports of a whole produce request.
 
+mod callbacks;
 mod client;
 mod consume;
 mod create_topics;

@@ -1,21 +1,22 @@
 //! The tokens of clients that use SASL OAUTHBEARER: librdkafka asks for one at first, and again before it expires.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CString, c_char};
 
 use rdkafka::admin::AdminClient;
 use rdkafka::bindings as rd;
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use rdkafka::client::DefaultClientContext;
 
-use super::client::{Callbacks, text};
+use super::error::text;
 use crate::broker::kafka::token::Token;
+use crate::scenario::Secret;
 
-/// librdkafka's callback of a client whose opaque pointer is its [`Callbacks`].
-pub(super) unsafe extern "C" fn refresh(client: *mut rd::rd_kafka_t, _config: *const c_char, opaque: *mut c_void) {
-    // SAFETY: `opaque` is what `Client::new` gave, which the client keeps for as long as it lives.
-    let callbacks = unsafe { &*opaque.cast::<Callbacks>() };
-    let Some(secret) = &callbacks.token else { return };
-    // SAFETY: librdkafka calls with a valid client.
+/// Reads the token of `client` and gives it to it; librdkafka asks again after a failure.
+///
+/// # Safety
+/// `client` must be valid.
+pub(super) unsafe fn refresh(client: *mut rd::rd_kafka_t, secret: &Secret) {
+    // SAFETY: by the caller's promise.
     let set = Token::read(secret).and_then(|token| unsafe { set_token(client, &token) });
     if let Err(reason) = set
         && let Ok(reason) = CString::new(reason)

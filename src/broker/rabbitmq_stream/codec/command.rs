@@ -1,9 +1,6 @@
 //! Commands a client writes, appended to bytes on their way out.
 
-use super::key;
-
-/// Of all commands but `Publish` with filters.
-pub const VERSION: u16 = 1;
+use super::{FILTERED, VERSION, key};
 
 /// Where a subscription begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,9 +121,7 @@ impl Request {
     pub fn exchange_command_versions() -> Self {
         Request::new(key::EXCHANGE_COMMAND_VERSIONS, |out| {
             out.extend_from_slice(&1u32.to_be_bytes());
-            [key::PUBLISH, VERSION, super::publish::FILTERED]
-                .iter()
-                .for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
+            [key::PUBLISH, VERSION, FILTERED].iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
         })
     }
 

@@ -28,6 +28,12 @@ pub enum Malformed {
     Senseless { what: &'static str },
 }
 
+/// The version of all commands but `Publish` with filters.
+pub const VERSION: u16 = 1;
+
+/// The version of `Publish` frames whose messages have values to filter by (RabbitMQ 3.13).
+pub const FILTERED: u16 = 2;
+
 /// Keys of commands. A response has that of its request with [`key::RESPONSE`] set.
 pub mod key {
     pub const DECLARE_PUBLISHER: u16 = 0x01;

@@ -1,7 +1,6 @@
 //! `Publish` frames, and the messages and sub-entries in them.
 
-use super::command::VERSION;
-use super::key;
+use super::{FILTERED, VERSION, key};
 
 /// Bytes of a `Publish` frame besides its entries, and of an entry besides its content.
 pub const PUBLISH_BYTES: usize = 4 + 2 + 2 + 1 + 4;
@@ -15,8 +14,6 @@ pub struct Publish {
     entries: u32,
 }
 
-/// The version of frames whose messages have values to filter by (RabbitMQ 3.13).
-pub const FILTERED: u16 = 2;
 const VERSION_AT: usize = 4 + 2;
 
 /// Bytes of a message's value to filter by.
