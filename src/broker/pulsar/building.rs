@@ -6,6 +6,7 @@ use super::codec::frame::put_message;
 use super::codec::proto::send_command;
 use super::config::PulsarOptions;
 use super::connection::{Entry, ProducerId};
+use super::traffic::EntrySizes;
 use crate::broker::{FailureClass, Outgoing};
 use crate::measure::AckRecorder;
 
@@ -144,13 +145,11 @@ impl Build {
             },
         );
         let sent_bytes = frames.len() - before;
-        let entry = Entry {
-            sequence_id,
-            messages: count as u32,
+        let sizes = EntrySizes {
             payload_bytes: (0..count).map(|index| at(index).payload.len()).sum(),
             body_bytes: sent_bytes - compressed + heading.uncompressed_size.unwrap_or(0),
             sent_bytes,
         };
-        (size, entry)
+        (size, Entry { sequence_id, messages: count as u32, sizes })
     }
 }

@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout_at;
 
 use super::partition_producer::Client;
-use super::producer::TopicProducer;
+use super::topic_producer::TopicProducer;
 use crate::broker::{Outgoing, Producer, SubmitError};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::measure::SendTag;

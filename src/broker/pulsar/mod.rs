@@ -32,6 +32,7 @@ mod producer;
 mod retry;
 mod routing;
 mod token;
+mod topic_producer;
 mod traffic;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,8 +53,9 @@ use self::lingering::LingeringProducer;
 use self::name::TopicName;
 use self::partition_producer::{Client, PartitionProducer};
 use self::pool::Pool;
-use self::producer::{PulsarProducer, TopicProducer};
+use self::producer::PulsarProducer;
 use self::token::Token;
+use self::topic_producer::TopicProducer;
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
 use crate::net::tls::{Tls, TlsIdentity};

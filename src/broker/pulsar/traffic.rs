@@ -5,9 +5,18 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::connection::Entry;
 use crate::broker::{Telemetry, Wire};
 use crate::measure::Distribution;
+
+/// The sizes of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EntrySizes {
+    /// Of the payloads of its messages.
+    pub payload_bytes: usize,
+    /// As it would be without compression, and as it is.
+    pub body_bytes: usize,
+    pub sent_bytes: usize,
+}
 
 /// Counts since the last look.
 #[derive(Default)]
@@ -42,14 +51,14 @@ impl Traffic {
     }
 
     /// Counts entries that the broker has taken, each with the time at which it was handed over.
-    pub fn count_taken(&self, entries: impl Iterator<Item = (Entry, Instant)>) {
+    pub fn count_taken(&self, entries: impl Iterator<Item = (EntrySizes, Instant)>) {
         let now = Instant::now();
         let mut answered = self.answered.lock();
         let Answered { wire, round_trips } = &mut *answered;
-        for (entry, sent) in entries {
-            wire.raw_bytes += entry.payload_bytes as u64;
-            wire.body_bytes += entry.body_bytes as u64;
-            wire.sent_bytes += entry.sent_bytes as u64;
+        for (sizes, sent) in entries {
+            wire.raw_bytes += sizes.payload_bytes as u64;
+            wire.body_bytes += sizes.body_bytes as u64;
+            wire.sent_bytes += sizes.sent_bytes as u64;
             round_trips.record(now.saturating_duration_since(sent).as_nanos() as u64);
         }
     }

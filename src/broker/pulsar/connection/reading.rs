@@ -153,7 +153,7 @@ impl Reader {
         }
         let traffic = &self.shared.outcomes.traffic;
         if !findings.taken.is_empty() {
-            traffic.count_taken(findings.taken.drain(..));
+            traffic.count_taken(findings.taken.drain(..).map(|(entry, sent)| (entry.sizes, sent)));
         }
         traffic.count_unmatched(std::mem::take(&mut findings.unmatched));
         findings.delivered.drain(..).for_each(|delivery_queue| delivery_queue.announce());

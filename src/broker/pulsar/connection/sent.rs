@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::kept::{Kept, KeptEntry};
+use crate::broker::pulsar::traffic::EntrySizes;
 use crate::measure::SendTag;
 
 /// A message without a receipt: its send tag and payload size.
@@ -19,11 +20,7 @@ pub struct Entry {
     /// Of its first message.
     pub sequence_id: u64,
     pub messages: u32,
-    /// Of its messages.
-    pub payload_bytes: usize,
-    /// As it would be without compression, and as it is.
-    pub body_bytes: usize,
-    pub sent_bytes: usize,
+    pub sizes: EntrySizes,
 }
 
 /// A producer's messages without a receipt, oldest first.
@@ -56,7 +53,7 @@ impl Sent {
     pub fn keep(&mut self, mut frames: &[u8], entries: &[Entry]) {
         let Some((_, kept)) = &mut self.resend else { return };
         for entry in entries {
-            let (frame, behind) = frames.split_at(entry.sent_bytes);
+            let (frame, behind) = frames.split_at(entry.sizes.sent_bytes);
             kept.push_back(frame.into());
             frames = behind;
         }

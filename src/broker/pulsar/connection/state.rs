@@ -118,7 +118,7 @@ impl State {
             let command = send_command(producer, entry.sequence_id, entry.messages as usize);
             put_with_command(&mut self.write_buffer, &command, &frame);
             let frame = &self.write_buffer[begin..];
-            entry.sent_bytes = frame.len();
+            entry.sizes.sent_bytes = frame.len();
             sent.keep(frame, &[entry]);
             sent.entries.push_back((entry, since));
             sent.messages.extend(messages);
@@ -208,6 +208,7 @@ mod tests {
     use super::*;
     use crate::broker::pulsar::codec::frame::{Frame, put_message};
     use crate::broker::pulsar::codec::proto::{self, ToBroker};
+    use crate::broker::pulsar::traffic::EntrySizes;
     use crate::measure::SendTag;
 
     fn send_tag(slot: usize) -> Unanswered {
@@ -319,7 +320,8 @@ mod tests {
                 |out| out.push(sequence_id as u8),
             );
             let messages = slots.len() as u32;
-            let entry = Entry { sequence_id, messages, sent_bytes: frames.len(), ..Entry::default() };
+            let sizes = EntrySizes { sent_bytes: frames.len(), ..EntrySizes::default() };
+            let entry = Entry { sequence_id, messages, sizes };
             assert!(state.add(producer, &mut frames, &[entry], slots.map(send_tag)));
         }
         let first = mem::take(&mut state.write_buffer);
