@@ -1,5 +1,6 @@
 """brokermark as one of the tools: runs an example scenario and reads the record it leaves."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -51,3 +52,19 @@ class Brokermark:
         if len(records) != 1:
             raise PeerError(f"brokermark left {len(records)} records instead of one")
         return records[0], process
+
+
+class BrokermarkConsumer(Brokermark):
+    """Reads what the same run has sent before. The CPU time is of reading only."""
+
+    rate = "the record's pipeline: messages consumed and verified / (first received to last received)"
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        record, process = self.record(self.scenario, self.settings | {"run.messages": workload.messages})
+        pipeline, found = record["pipeline"], record["verification"]
+        if pipeline["consumed"] != workload.messages or found["lost"] + found["duplicated"] + found["corrupt"]:
+            raise PeerError(f"brokermark consumed {pipeline['consumed']} of {workload.messages}: {found}")
+        printed = json.dumps({part: pipeline[part] for part in ("consumed", "working_ns", "cpu_ns_per_message")})
+        cpu_seconds = pipeline["cpu_ns_per_message"] * workload.messages / 1e9
+        rate = workload.messages * 1e9 / pipeline["working_ns"]
+        return rate, printed, dataclasses.replace(process, cpu_seconds=cpu_seconds)

@@ -3,7 +3,9 @@
 The workload `throughput` (the default) is for brokermark, librdkafka's rdkafka_performance and Kafka's
 kafka-producer-perf-test. `batch` and `single` are the Kafka side of RbFly's performance report: brokermark beside aiokafka,
 messages of 12 bytes, which are 10 in MessagePack, the acknowledgement of each 100 messages or of each one awaited before the
-next.
+next. `consume` reads a topic of messages of 100 bytes from its beginning as the only member of a group, beside
+rdkafka_performance: brokermark verifies each message, and its CPU time is of reading only; rdkafka_performance's is of the whole
+process.
 """
 
 import json
@@ -18,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import measure
-from brokermark import REPOSITORY, Brokermark
+from brokermark import REPOSITORY, Brokermark, BrokermarkConsumer
 from comparison import Comparison, Workload
 from measure import PeerError, Process
 
@@ -28,13 +30,13 @@ CACHE = Path(
 )
 AIOKAFKA = ["aiokafka==0.14.0", "msgpack==1.2.4", "uvloop==0.23.0"]
 REPORTED = {"batch": 100, "single": 1}  # messages acknowledged together
-WORKLOADS = ["throughput", *REPORTED]
+WORKLOADS = ["throughput", "consume", *REPORTED]
 
 
 def comparison(messages: int, server: dict[str, str], name: str = "throughput") -> Comparison:
     if name in REPORTED:
         return reported(messages, server, name)
-    if name != "throughput":
+    if name not in WORKLOADS:
         raise PeerError(f"no workload '{name}'; there are: {', '.join(WORKLOADS)}")
     workload = Workload(
         messages=messages,
@@ -48,6 +50,8 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
     address = server["BROKERMARK_KAFKA"]
     topics = Topics(address, server["BROKERMARK_KAFKA_LIBS"])
     rdkafka_performance = RdkafkaPerformance(address, topics)
+    if name == "consume":
+        return consuming(workload, address, rdkafka_performance)
     setting = (
         f"{workload.payload_bytes} B, {workload.partitions} partitions, acks={workload.acks}, "
         f"linger {workload.linger_ms} ms, batch {workload.batch_bytes // 1024} KiB, no compression"
@@ -68,6 +72,17 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
             ProducerPerformance(address, topics),
         ],
         warm_up=warm_up,
+    )
+
+
+def consuming(workload: Workload, address: str, filler: "RdkafkaPerformance") -> Comparison:
+    ours = BrokermarkConsumer("configs/examples/kafka-consume.toml", {"broker.addresses": [address]})
+    return Comparison(
+        broker="kafka",
+        setting=f"{workload.payload_bytes} B, {workload.partitions} partitions read from their beginning by a group's only member",
+        workload=workload,
+        peers=[ours, RdkafkaConsumer(filler)],
+        warm_up=lambda: ours.run(workload) and None,
     )
 
 
@@ -169,17 +184,8 @@ class RdkafkaPerformance:
                 build(source, self.program)
 
     def run(self, workload: Workload) -> tuple[float, str, Process]:
-        properties = {
-            "linger.ms": workload.linger_ms,
-            "batch.size": workload.batch_bytes,
-            "queue.buffering.max.messages": workload.queue_messages,
-        }
         with self.topics.new(workload) as topic:
-            command = [str(self.program), "-P", "-t", topic, "-b", self.address, "-a", workload.acks]
-            command += ["-s", str(workload.payload_bytes), "-c", str(workload.messages)]
-            for name, value in properties.items():
-                command += ["-X", f"{name}={value}"]
-            process = measure.run(command)
+            process = self.fill(workload, topic)
         # Without -q the summary is also printed every second while it runs: the last one counts.
         summaries = re.findall(r"^% \d+ messages produced .*$", process.output, re.MULTILINE)
         numbers = re.search(r" (\d+) delivered .* (\d+) failed\) in (\d+)ms: (\d+) msgs/s", (summaries or [""])[-1])
@@ -189,6 +195,43 @@ class RdkafkaPerformance:
         if delivered != workload.messages or failed:
             raise PeerError(f"{self.name} delivered {delivered} of {workload.messages} messages, {failed} failed")
         return float(rate), summaries[-1], process
+
+    def fill(self, workload: Workload, topic: str) -> Process:
+        """Sends the messages to a topic that is there."""
+        properties = {
+            "linger.ms": workload.linger_ms,
+            "batch.size": workload.batch_bytes,
+            "queue.buffering.max.messages": workload.queue_messages,
+        }
+        command = [str(self.program), "-P", "-t", topic, "-b", self.address, "-a", workload.acks]
+        command += ["-s", str(workload.payload_bytes), "-c", str(workload.messages)]
+        for name, value in properties.items():
+            command += ["-X", f"{name}={value}"]
+        return measure.run(command)
+
+
+class RdkafkaConsumer:
+    name = "rdkafka_performance -G"
+    # Read in its source: `t_start` is taken when the first message comes, and the rate is the messages since then over the time.
+    rate = "its summary line: messages / (first received to last received)"
+
+    def __init__(self, filler: RdkafkaPerformance):
+        self.filler = filler
+
+    def install(self) -> None:
+        self.filler.install()
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        with self.filler.topics.new(workload) as topic:
+            self.filler.fill(workload, topic)
+            command = [str(self.filler.program), "-G", topic, "-t", topic, "-b", self.filler.address]
+            command += ["-c", str(workload.messages), "-X", "auto.offset.reset=earliest"]
+            process = measure.run(command)
+        summaries = re.findall(r"^% (\d+) messages .* consumed in \d+ms: (\d+) msgs/s.*$", process.output, re.MULTILINE)
+        consumed, rate = map(int, (summaries or [("0", "0")])[-1])
+        if consumed < workload.messages:
+            raise PeerError(f"{self.name} consumed {consumed} of {workload.messages} messages:\n{process.output[-2000:]}")
+        return float(rate), f"{consumed} messages consumed: {rate} msgs/s", process
 
 
 def librdkafka() -> tuple[Path, str]:

@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 
 import measure
-from brokermark import Brokermark
+from brokermark import Brokermark, BrokermarkConsumer
 from comparison import Comparison, Workload
 from measure import PeerError, Process
 
@@ -92,9 +92,7 @@ def comparison(messages: int, server: dict[str, str], side: str = "batch") -> Co
     )
 
 
-class Consume(Brokermark):
-    rate = "the record's pipeline: messages consumed and verified / (first received to last received)"
-
+class Consume(BrokermarkConsumer):
     def __init__(self, address: str):
         super().__init__("configs/examples/rabbitmq-consume.toml", {"broker.address": address})
 
@@ -107,16 +105,6 @@ class Consume(Brokermark):
             scenario.write(re.sub(r"\n\[pipeline\]\n.*?\n\[run\]\n", "\n[run]\n", text, flags=re.DOTALL))
             scenario.flush()
             self.record(Path(scenario.name), settings | keep)
-
-    def run(self, workload: Workload) -> tuple[float, str, Process]:
-        record, process = self.record(self.scenario, self.settings | {"run.messages": workload.messages})
-        pipeline, found = record["pipeline"], record["verification"]
-        if pipeline["consumed"] != workload.messages or found["lost"] + found["duplicated"] + found["corrupt"]:
-            raise PeerError(f"brokermark consumed {pipeline['consumed']} of {workload.messages}: {found}")
-        printed = json.dumps({part: pipeline[part] for part in ("consumed", "working_ns", "cpu_ns_per_message")})
-        cpu_seconds = pipeline["cpu_ns_per_message"] * workload.messages / 1e9
-        rate = workload.messages * 1e9 / pipeline["working_ns"]
-        return rate, printed, dataclasses.replace(process, cpu_seconds=cpu_seconds)
 
 
 class Client:
