@@ -199,8 +199,8 @@ pub struct Setup {
     pub payloads: Arc<PayloadPool>,
     /// Names of client ids and groups begin with it; unique to the trial.
     pub run_id: String,
-    /// Attached to every message, the same for all.
-    pub headers: Vec<(String, String)>,
+    /// The headers of a message: those of the first list, unless its attributes name another one. There is at least one.
+    pub header_sets: Vec<Vec<(String, String)>>,
     /// Settings of topics that are created.
     pub topic_config: Vec<(String, String)>,
     /// Producers of the trial.
@@ -209,6 +209,13 @@ pub struct Setup {
     pub in_flight: usize,
     /// How long to wait for an answer while connecting, preparing and closing.
     pub timeout: Duration,
+}
+
+impl Setup {
+    /// What every message has beside its own headers, on brokers that give all messages the same.
+    pub fn headers(&self) -> &[(String, String)] {
+        &self.header_sets[0]
+    }
 }
 
 /// A topic as the scenario describes it.
@@ -263,6 +270,8 @@ const _: () = assert!(size_of::<Outgoing<'_>>() <= 64);
 /// [`Capabilities`](crate::scenario::Capabilities) say that it honours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Attributes {
+    /// Which of [`Setup::header_sets`] it has.
+    pub header_set: u32,
     /// The partition it is written to, whatever its key; `None`: the client's choice.
     pub partition: Option<u32>,
     /// It has no payload, not even an empty one: `payload` is empty and is not sent.

@@ -68,7 +68,7 @@ fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &
         acks: acks.clone(),
         payloads: payloads.clone(),
         run_id: identity.run_id.clone(),
-        headers: scenario.producers.headers.clone(),
+        header_sets: scenario.producers.header_sets.clone(),
         topic_config: scenario.topology.config.clone(),
         producers: scenario.producers.count,
         in_flight: scenario.producers.in_flight.saturating_mul(scenario.producers.count),

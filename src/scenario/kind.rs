@@ -40,6 +40,8 @@ pub struct Capabilities {
     pub replication: bool,
     pub keys: bool,
     pub headers: bool,
+    /// Messages may have different headers: lists of values in `producers.headers`.
+    pub own_headers: bool,
     /// A message may go to a partition that the producer chooses: `producers.partitioning`.
     pub own_partition: bool,
     /// A message may have a null payload, and a header beside it: `payload.tombstones`.

@@ -151,8 +151,8 @@ pub struct Producers {
     /// Every producer sends one batch and waits for all others' acknowledgements before the next.
     pub round_barrier: bool,
     pub keys: Keys,
-    /// Attached to every message.
-    pub headers: Vec<(String, String)>,
+    /// The headers of a message: those of the first list, or in turn those of each list. There is at least one.
+    pub header_sets: Vec<Vec<(String, String)>>,
 }
 
 /// Which topic a producer writes to.

@@ -48,6 +48,7 @@ const KINDS: [Descriptor; 2] = [
             replication: true,
             keys: true,
             headers: true,
+            own_headers: true,
             own_partition: true,
             null_payloads: true,
             consumers: true,
@@ -78,6 +79,7 @@ const KINDS: [Descriptor; 2] = [
             replication: false,
             keys: false,
             headers: false,
+            own_headers: false,
             own_partition: false,
             null_payloads: false,
             consumers: false,
@@ -208,7 +210,7 @@ require = ["p99 < 10ms", "lost = 0"]
     assert_eq!(scenario.broker.security.sasl.unwrap().password, Secret::Env("PASSWORD".to_owned()));
     assert!(scenario.broker.security.tls.unwrap().verify_host);
     assert_eq!(scenario.producers.keys, Keys::Zipf { distinct: 1000, exponent: 1.1 });
-    assert_eq!(scenario.producers.headers, [pair("trace", "abc"), pair("version", "2")]);
+    assert_eq!(scenario.producers.header_sets, [[pair("trace", "abc"), pair("version", "2")]]);
     assert_eq!(scenario.load, Load::Open(Schedule::Constant { rate: 512.0 }), "1 MiB/s of 2 KiB on average");
     assert_eq!((scenario.payload.pool, scenario.payload.seed), (7, 3));
     let consumers = scenario.consumers.unwrap();

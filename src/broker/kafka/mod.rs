@@ -64,7 +64,7 @@ pub struct KafkaBroker {
     handles: Mutex<BTreeMap<(usize, String), Arc<TopicHandle>>>,
     topics: Topics,
     properties: Properties,
-    headers: Vec<(String, String)>,
+    header_sets: Vec<Vec<(String, String)>>,
     /// Groups that leave a committed offset on the broker, and whether it has been committed.
     committed_groups: Mutex<BTreeMap<String, Arc<OnceCell<()>>>>,
     /// The offsets of groups that do not commit.
@@ -86,6 +86,7 @@ impl Broker for KafkaBroker {
             replication: true,
             keys: true,
             headers: true,
+            own_headers: true,
             own_partition: true,
             null_payloads: true,
             consumers: true,
@@ -143,7 +144,7 @@ impl Broker for KafkaBroker {
             topics: Topics::new(&properties, connections[0].client.clone(), setup.topic_config, bearer, setup.timeout)?,
             connections,
             properties,
-            headers: setup.headers,
+            header_sets: setup.header_sets,
             committed_groups: Mutex::default(),
             offsets: Mutex::default(),
             identity,
@@ -173,7 +174,7 @@ impl Broker for KafkaBroker {
         let handle = match handles.get(&(index, topic.name.clone())) {
             Some(handle) => handle.clone(),
             None => {
-                let handle = TopicHandle::new(connection.client.clone(), &topic.name, &self.headers)
+                let handle = TopicHandle::new(connection.client.clone(), &topic.name, &self.header_sets)
                     .map_err(|reason| BrokerError::Configuration { broker: "kafka", reason })?;
                 let handle = Arc::new(handle);
                 handles.insert((index, topic.name.clone()), handle.clone());

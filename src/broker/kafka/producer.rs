@@ -86,7 +86,7 @@ mod tests {
 
     use rdkafka::bindings::rd_kafka_resp_err_t as Code;
     use rdkafka::consumer::{BaseConsumer, Consumer};
-    use rdkafka::message::Message;
+    use rdkafka::message::{Headers, Message, OwnedMessage};
     use rdkafka::mocking::MockCluster;
     use rdkafka::types::RDKafkaApiKey;
     use rdkafka::{Offset, TopicPartitionList};
@@ -97,9 +97,13 @@ mod tests {
     use crate::measure::{Acks, Clock, Interval, SendTag, TRACE_HEADER_BYTES};
 
     fn producer(acks: &Acks, properties: &[(&str, &str)]) -> KafkaProducer {
+        producer_with(&[Vec::new()], acks, properties)
+    }
+
+    fn producer_with(header_sets: &[Vec<(String, String)>], acks: &Acks, properties: &[(&str, &str)]) -> KafkaProducer {
         let client = Client::new(Role::Producer, properties.iter().copied(), None).unwrap();
         let connection = Arc::new(Connection::start(client, acks.recorder(), false).unwrap());
-        let topic = TopicHandle::new(connection.client.clone(), "topic", &[]).unwrap();
+        let topic = TopicHandle::new(connection.client.clone(), "topic", header_sets).unwrap();
         KafkaProducer::new(connection, Arc::new(topic))
     }
 
@@ -159,20 +163,45 @@ mod tests {
             cluster.create_topic("topic", 4, 1).unwrap();
             let acks = Acks::new(Clock::start(), 1, false);
             let mut producer = producer(&acks, &[("bootstrap.servers", &cluster.bootstrap_servers())]);
-            let own = |partition, null_payload| Attributes { partition, null_payload };
+            let own = |partition, null_payload| Attributes { partition, null_payload, header_set: 0 };
             let (third, empty) = (own(Some(2), false), own(Some(3), true));
             let message = |attributes| Outgoing { attributes, key: Some(b"key"), ..outgoing(trace_header) };
             let batch = [message(None), message(Some(&third)), Outgoing { payload: &[], ..message(Some(&empty)) }];
             acks.window(0).submit(3);
             assert_eq!(producer.submit(&batch).await, Ok(3));
             assert!(acks.window(0).resolved_reaches(3, acks.stopped()).await);
-            let found = |partition| first_message(&cluster.bootstrap_servers(), partition);
+            let found = |partition| {
+                let message = first_message(&cluster.bootstrap_servers(), partition);
+                message.payload().map(<[u8]>::to_vec)
+            };
             assert_eq!((found(2), found(3)), (Some(b"message".to_vec()), None), "{trace_header:?}");
         }
     }
 
-    /// The payload of the first message of a partition.
-    fn first_message(addresses: &str, partition: i32) -> Option<Vec<u8>> {
+    #[tokio::test]
+    async fn a_message_has_the_headers_that_it_asks_for() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("topic", 2, 1).unwrap();
+        let acks = Acks::new(Clock::start(), 1, false);
+        let set = |tenant: &str| vec![("tenant".to_owned(), tenant.to_owned()), ("same".to_owned(), "x".to_owned())];
+        let servers = cluster.bootstrap_servers();
+        let mut producer = producer_with(&[set("first"), set("second")], &acks, &[("bootstrap.servers", &servers)]);
+        let own = |partition, header_set| Attributes { partition: Some(partition), null_payload: false, header_set };
+        let (first, second) = (own(0, 0), own(1, 1));
+        let message = |attributes| Outgoing { attributes, key: Some(b"key"), ..outgoing(None) };
+        acks.window(0).submit(2);
+        assert_eq!(producer.submit(&[message(Some(&first)), message(Some(&second))]).await, Ok(2));
+        assert!(acks.window(0).resolved_reaches(2, acks.stopped()).await);
+        for (partition, tenant) in [(0, "first"), (1, "second")] {
+            let message = first_message(&servers, partition);
+            let headers = message.headers().unwrap();
+            let found: Vec<_> = headers.iter().map(|header| (header.key, header.value.unwrap())).collect();
+            assert_eq!(found, [("tenant", tenant.as_bytes()), ("same", b"x")]);
+        }
+    }
+
+    /// The first message of a partition.
+    fn first_message(addresses: &str, partition: i32) -> OwnedMessage {
         let mut config = rdkafka::ClientConfig::new();
         let consumer: BaseConsumer =
             config.set("bootstrap.servers", addresses).set("group.id", "group").create().unwrap();
@@ -181,6 +210,6 @@ mod tests {
         consumer.assign(&list).unwrap();
         let message = consumer.poll(Duration::from_secs(30)).unwrap().unwrap();
         assert_eq!(message.key(), Some(&b"key"[..]));
-        message.payload().map(<[u8]>::to_vec)
+        message.detach()
     }
 }

@@ -89,6 +89,7 @@ impl Broker for NsqBroker {
             replication: false,
             keys: false,
             headers: false,
+            own_headers: false,
             own_partition: false,
             null_payloads: false,
             consumers: true,

@@ -57,6 +57,7 @@ impl Broker for NullBroker {
             replication: false,
             keys: true,
             headers: true,
+            own_headers: false,
             own_partition: true,
             null_payloads: true,
             consumers: true,

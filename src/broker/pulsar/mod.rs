@@ -86,6 +86,7 @@ impl Broker for PulsarBroker {
             replication: false,
             keys: true,
             headers: true,
+            own_headers: false,
             own_partition: false,
             null_payloads: false,
             consumers: true,
@@ -137,7 +138,7 @@ impl Broker for PulsarBroker {
             broker: Some(server_version),
             embedded: false,
         };
-        let manner = Manner::new(options.compression, &setup.headers);
+        let manner = Manner::new(options.compression, setup.headers());
         let recorder = acks.recorder();
         let shared = Client { pool: Arc::new(pool), options, manner, recorder, waited_ns: AtomicU64::new(0) };
         Ok(PulsarBroker {

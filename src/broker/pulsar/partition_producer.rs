@@ -219,22 +219,22 @@ async fn open(
 ) -> Result<Open, RequestError> {
     let connection = shared.pool.connection_for(topic, index).await?;
     let producer_id = connection.add_producer(resend.map(|resend| resend.kept.clone()));
-    let answer = connection
-        .request_queued(shared.pool.timeout(), shared.options.exclusive_timeout, |request_id| {
-            let producer = proto::Producer {
-                topic: topic.to_owned(),
-                producer_id,
-                request_id,
-                // Otherwise the broker finds a new name each time, so that what is left of a broken connection is not in the way.
-                producer_name: resend.map(|resend| resend.name.clone()),
-                epoch: None,
-                user_provided_producer_name: Some(resend.is_some()),
-                producer_access_mode: Some(shared.options.access_mode.number()),
-                topic_epoch,
-            };
-            ToBroker { kind: Kind::Producer.into(), producer: Some(Box::new(producer)), ..ToBroker::default() }
-        })
-        .await;
+    let create = |request_id| {
+        let producer = proto::Producer {
+            topic: topic.to_owned(),
+            producer_id,
+            request_id,
+            // Otherwise the broker finds a new name each time, so that what is left of a broken connection is not in the way.
+            producer_name: resend.map(|resend| resend.name.clone()),
+            epoch: None,
+            user_provided_producer_name: Some(resend.is_some()),
+            producer_access_mode: Some(shared.options.access_mode.number()),
+            topic_epoch,
+        };
+        ToBroker { kind: Kind::Producer.into(), producer: Some(Box::new(producer)), ..ToBroker::default() }
+    };
+    let (timeout, queued) = (shared.pool.timeout(), shared.options.exclusive_timeout);
+    let answer = connection.request_queued(timeout, queued, create).await;
     let success = answer.and_then(|answer| {
         answer
             .producer_success

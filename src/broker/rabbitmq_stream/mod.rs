@@ -100,6 +100,7 @@ impl Broker for RabbitmqStreamBroker {
             replication: true,
             keys: true,
             headers: true,
+            own_headers: false,
             own_partition: false,
             null_payloads: false,
             consumers: true,
@@ -122,7 +123,7 @@ impl Broker for RabbitmqStreamBroker {
         let refused = |reason: String| BrokerError::Configuration { broker: KIND, reason };
         let options: RabbitmqStreamOptions =
             setup.config.options.clone().try_into().map_err(|error: toml::de::Error| refused(error.to_string()))?;
-        let writer = Arc::new(Writer::new(options.body, &setup.headers).map_err(refused)?);
+        let writer = Arc::new(Writer::new(options.body, setup.headers()).map_err(refused)?);
         let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
         let nodes = Arc::new(Nodes::new(setup.config.addresses.clone(), options.connect_to, options.consume_from));
         let admin = Arc::new(Admin::new(connector.clone(), nodes.clone(), setup.timeout));

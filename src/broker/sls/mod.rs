@@ -93,6 +93,7 @@ impl Broker for SlsBroker {
             replication: false,
             keys: true,
             headers: true,
+            own_headers: false,
             own_partition: false,
             null_payloads: false,
             consumers: true,
@@ -114,26 +115,12 @@ impl Broker for SlsBroker {
     async fn connect(setup: Setup) -> Result<Self, BrokerError> {
         let refused = |reason: String| BrokerError::Configuration { broker: "sls", reason };
         let options = SlsOptions::read(setup.config.options.clone()).map_err(|error| refused(error.to_string()))?;
-        let credentials = options.credentials(&setup.config)?;
-        let embedded = setup.config.is_embedded().then(|| start_emulator(&options, &credentials));
-        let embedded = embedded.transpose().map_err(refused)?;
-        let address = match (&embedded, setup.config.addresses.first()) {
-            (Some(embedded), _) => embedded.address().to_string(),
-            (None, Some(address)) => address.clone(),
-            (None, None) => return Err(refused("`broker.address` is missing".to_owned())),
-        };
-        let tls = setup.config.security.tls.as_ref();
-        let endpoint = Endpoint::new(&address, options.endpoint.as_deref(), &options.project, tls).map_err(refused)?;
-        let endpoint = Arc::new(endpoint);
-        let region = options.region.clone().unwrap_or_default();
-        let (again, config) = (options.clone(), setup.config.clone());
-        let credentials = CredentialSource::new(credentials, Box::new(move || again.credentials(&config).ok()));
-        let signer = Arc::new(Signer { credentials, version: options.signature, region });
+        let Project { embedded, endpoint, signer } = reach(&setup, &options)?;
         let mut admin = Admin::new(Client::new(endpoint.clone(), signer.clone(), setup.timeout));
         admin.check().await.map_err(|error| unusable(&error, &endpoint.address))?;
         let limits = Limits { bytes: options.batch_size, logs: options.batch_count, linger: options.linger };
         let tags =
-            setup.headers.iter().map(|(key, value)| Tag { key: key.clone().into(), value: value.clone().into() });
+            setup.headers().iter().map(|(key, value)| Tag { key: key.clone().into(), value: value.clone().into() });
         let accumulator = Arc::new(Accumulator::new(options.total_size, limits, tags.collect(), setup.run_id.clone()));
         let traffic = Arc::new(Traffic::default());
         let (stop, stopped) = watch::channel(false);
@@ -281,6 +268,33 @@ impl Broker for SlsBroker {
         }
         result
     }
+}
+
+/// Where a project is, and who signs requests to it.
+struct Project {
+    embedded: Option<Emulator>,
+    endpoint: Arc<Endpoint>,
+    signer: Arc<Signer>,
+}
+
+/// Finds the project of the scenario. An embedded endpoint is started.
+fn reach(setup: &Setup, options: &SlsOptions) -> Result<Project, BrokerError> {
+    let refused = |reason: String| BrokerError::Configuration { broker: "sls", reason };
+    let credentials = options.credentials(&setup.config)?;
+    let embedded = setup.config.is_embedded().then(|| start_emulator(options, &credentials));
+    let embedded = embedded.transpose().map_err(refused)?;
+    let address = match (&embedded, setup.config.addresses.first()) {
+        (Some(embedded), _) => embedded.address().to_string(),
+        (None, Some(address)) => address.clone(),
+        (None, None) => return Err(refused("`broker.address` is missing".to_owned())),
+    };
+    let tls = setup.config.security.tls.as_ref();
+    let endpoint = Endpoint::new(&address, options.endpoint.as_deref(), &options.project, tls).map_err(refused)?;
+    let region = options.region.clone().unwrap_or_default();
+    let (again, config) = (options.clone(), setup.config.clone());
+    let credentials = CredentialSource::new(credentials, Box::new(move || again.credentials(&config).ok()));
+    let signer = Signer { credentials, version: options.signature, region };
+    Ok(Project { embedded, endpoint: Arc::new(endpoint), signer: Arc::new(signer) })
 }
 
 /// The endpoint that runs in this process, with the scenario's credentials.

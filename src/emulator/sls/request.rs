@@ -225,18 +225,7 @@ impl Endpoint {
         let from = from.and_then(|text| text.parse().ok()).ok_or_else(invalid)?;
         let most = parameter("count").parse().unwrap_or(MOST_GROUPS).min(MOST_GROUPS);
         let (read, next) = found.read(shard, from, most, MOST_READ_BYTES);
-        let mut list = Vec::new();
-        for written in &read {
-            let group = unfold(&written.body, &written.compression, written.raw_size)?;
-            list.push(0x0a);
-            let mut length = group.len();
-            while length >= 0x80 {
-                list.push((length % 0x80 + 0x80) as u8);
-                length /= 0x80;
-            }
-            list.push(length as u8);
-            list.extend_from_slice(&group);
-        }
+        let list = group_list(&read)?;
         let raw_size = list.len();
         let compressed = !list.is_empty() && asked.header("accept-encoding").contains("lz4");
         let body = if compressed { lz4_flex::block::compress(&list) } else { list };
@@ -310,6 +299,23 @@ fn too_large() -> Refusal {
 
 fn unknown_store(name: &str) -> Refusal {
     ("LogStoreNotExist", format!("logstore {} does not exist", name.escape_default()))
+}
+
+/// A `LogGroupList`: the groups as its field 1.
+fn group_list(groups: &[Written]) -> Result<Vec<u8>, Refusal> {
+    let mut list = Vec::new();
+    for written in groups {
+        let group = unfold(&written.body, &written.compression, written.raw_size)?;
+        list.push(0x0a);
+        let mut length = group.len();
+        while length >= 0x80 {
+            list.push((length % 0x80 + 0x80) as u8);
+            length /= 0x80;
+        }
+        list.push(length as u8);
+        list.extend_from_slice(&group);
+    }
+    Ok(list)
 }
 
 fn cursor(position: u64) -> String {

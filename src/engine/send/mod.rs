@@ -102,6 +102,7 @@ fn attributes(context: &TrialContext<'_>, producer_index: usize) -> AttributeSou
         context.scenario.producers.partitioning,
         context.place_of(producer_index),
         context.topics[context.topic_of(producer_index)].partitions,
+        context.scenario.producers.header_sets.len(),
         (payload.tombstones > 0.0).then(tombstones),
     )
 }

@@ -103,7 +103,7 @@ fn status(evidence: &Evidence<'_>) -> Option<Finding> {
     }
 }
 
-/// Failed messages of transactions that the scenario has aborted: nobody waits for them.
+/// Failed messages of transactions that the scenario has aborted: no consumer waits for them.
 fn aborted_on_purpose(evidence: &Evidence<'_>) -> u64 {
     let aborted = evidence.errors.iter().filter(|error| error.class == FailureClass::Aborted);
     aborted.map(|error| error.count).sum()

@@ -100,7 +100,7 @@ fn capabilities(scenario: &Scenario, descriptor: &Descriptor, problems: &Problem
 }
 
 /// What may be asked of a broker: whether it is asked, whether it is possible, the key, and why it would not be.
-fn asked(scenario: &Scenario, can: Capabilities) -> [(bool, bool, &'static [&'static str], &'static str); 11] {
+fn asked(scenario: &Scenario, can: Capabilities) -> [(bool, bool, &'static [&'static str], &'static str); 12] {
     let consumers = scenario.consumers.as_ref();
     [
         (
@@ -124,10 +124,16 @@ fn asked(scenario: &Scenario, can: Capabilities) -> [(bool, bool, &'static [&'st
         ),
         (scenario.producers.keys != Keys::None, can.keys, &["producers", "keys"], "its messages have no keys"),
         (
-            !scenario.producers.headers.is_empty(),
+            !scenario.producers.header_sets[0].is_empty(),
             can.headers,
             &["producers", "headers"],
             "its messages have no headers",
+        ),
+        (
+            scenario.producers.header_sets.len() > 1 && can.headers,
+            can.own_headers,
+            &["producers", "headers"],
+            "brokermark gives all of its messages the same headers",
         ),
         (
             scenario.producers.partitioning != Partitioning::Client,

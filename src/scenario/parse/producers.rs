@@ -13,6 +13,9 @@ pub(super) const KEYS: &[&str] =
 
 const MOST_IN_FLIGHT: usize = 100_000_000;
 
+/// Different lists of headers. Each is prepared before the load.
+const MOST_HEADER_SETS: usize = 1000;
+
 /// The producers, and their window where the scenario gives one: its default depends on other tables.
 pub(super) fn read(root: &Fields<'_>) -> (Producers, Option<usize>) {
     let mut producers = Producers {
@@ -24,7 +27,7 @@ pub(super) fn read(root: &Fields<'_>) -> (Producers, Option<usize>) {
         confirm: Confirm::Message,
         round_barrier: false,
         keys: Keys::None,
-        headers: Vec::new(),
+        header_sets: vec![Vec::new()],
     };
     let Some(fields) = root.get("producers").and_then(|field| field.fields(KEYS)) else {
         return (producers, None);
@@ -54,7 +57,9 @@ pub(super) fn read(root: &Fields<'_>) -> (Producers, Option<usize>) {
     if let Some(keys) = fields.get("keys").and_then(|field| message_keys(&field)) {
         producers.keys = keys;
     }
-    producers.headers = fields.get("headers").map(|field| headers(&field)).unwrap_or_default();
+    if let Some(field) = fields.get("headers") {
+        producers.header_sets = header_sets(&field, headers(&field));
+    }
     (producers, fields.get("in_flight").and_then(|field| field.amount(1, MOST_IN_FLIGHT)))
 }
 
@@ -105,7 +110,8 @@ fn message_keys(field: &Field<'_>) -> Option<Keys> {
     })
 }
 
-fn headers(field: &Field<'_>) -> Vec<(String, String)> {
+/// Each header with its values, of which there is at least one.
+fn headers(field: &Field<'_>) -> Vec<(String, Vec<String>)> {
     let Value::Table(table) = field.value else {
         field.refuse(format!("`{}` should be a table", field.path), "write it as in { trace = \"abc\" }");
         return Vec::new();
@@ -117,12 +123,41 @@ fn headers(field: &Field<'_>) -> Vec<(String, String)> {
             field.problems.key(path, message, "give yours another name");
             return None;
         }
-        if value.is_array() || value.is_table() {
-            let message = format!("`{path}` should be one value");
+        let values = match value {
+            Value::Array(values) => &values[..],
+            value => std::slice::from_ref(value),
+        };
+        if values.is_empty() || values.iter().any(|value| value.is_array() || value.is_table()) {
+            let message = format!("`{path}` should be one value, or a list of values");
             field.problems.value(path, message, "headers are strings, numbers or booleans");
             return None;
         }
-        Some((name.clone(), properties::plain(value)))
+        Some((name.clone(), values.iter().map(properties::plain).collect()))
     });
     each.collect()
+}
+
+/// What the messages have in turn, until all headers are at their first values again.
+fn header_sets(field: &Field<'_>, headers: Vec<(String, Vec<String>)>) -> Vec<Vec<(String, String)>> {
+    let length = headers.iter().try_fold(1, |length, (_, values)| {
+        let common = least_common_multiple(length, values.len());
+        (common <= MOST_HEADER_SETS).then_some(common)
+    });
+    let Some(length) = length else {
+        let message = format!("the lists in `{}` combine to more than {MOST_HEADER_SETS} sets of headers", field.path);
+        field.refuse(message, "give lists the same length, or lengths that divide each other");
+        return vec![Vec::new()];
+    };
+    let set = |index: usize| {
+        headers.iter().map(move |(name, values)| (name.clone(), values[index % values.len()].clone())).collect()
+    };
+    (0..length).map(set).collect()
+}
+
+fn least_common_multiple(one: usize, other: usize) -> usize {
+    let (mut divisor, mut rest) = (one, other);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    one / divisor * other
 }

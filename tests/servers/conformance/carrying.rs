@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::Broker;
-use crate::harness::{Bench, assert_delivered, records_of};
+use crate::harness::{Bench, assert_delivered, record_of, records_of};
 
 pub fn keys_of_every_kind(broker: &Broker) {
     let tables = "topology.partitions = 3
@@ -121,6 +121,22 @@ pub fn headers_beside_every_message(broker: &Broker) {
     }
     for record in &records_of(&broker.scenario(tables)) {
         assert_delivered(record, 300, 1);
+    }
+}
+
+pub fn headers_of_their_own(broker: &Broker) {
+    let tables = "[producers]
+        count = 2
+        headers = { trace = \"abc\", tenant = [\"a\", \"b\", \"c\"], region = [1, 2] }
+        [payload]
+        kind = \"zeros\"
+        [consumers]
+        [run]
+        messages = 300";
+    match (broker.can().headers, broker.can().own_headers) {
+        (false, _) => broker.refuses(tables, "its messages have no headers"),
+        (true, false) => broker.refuses(tables, "the same headers"),
+        (true, true) => assert_delivered(&record_of(&broker.scenario(tables)), 300, 1),
     }
 }
 

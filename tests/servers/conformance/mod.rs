@@ -123,6 +123,7 @@ macro_rules! conformance {
                 carrying::payloads_of_every_kind,
                 carrying::sizes_of_every_distribution,
                 carrying::headers_beside_every_message,
+                carrying::headers_of_their_own,
                 carrying::messages_without_a_payload,
                 carrying::a_partition_that_the_producer_chooses,
                 ending::after_exactly_the_messages_asked_for,

@@ -17,7 +17,7 @@ const ANY_PARTITION: i32 = -1;
 pub struct TopicHandle {
     topic: NonNull<rd::rd_kafka_topic_t>,
     client: Arc<Client>,
-    headers: Vec<(CString, Vec<u8>)>,
+    header_sets: Vec<Vec<(CString, Vec<u8>)>>,
     trace_header_name: CString,
 }
 
@@ -44,23 +44,24 @@ impl Handed {
 }
 
 impl TopicHandle {
-    /// `headers` go with every message. Payloads that the client keeps are not copied.
+    /// `header_sets`: what messages have as headers; there is at least one list. Payloads that the client keeps are not copied.
     ///
     /// # Errors
     /// When the name cannot be a topic's.
-    pub fn new(client: Arc<Client>, name: &str, headers: &[(String, String)]) -> Result<Self, String> {
+    pub fn new(client: Arc<Client>, name: &str, header_sets: &[Vec<(String, String)>]) -> Result<Self, String> {
         let nul = |_| format!("'{name}' or one of the headers contains a NUL byte");
         let terminated = CString::new(name).map_err(nul)?;
         let trace_header_name = CString::new(TRACE_HEADER_NAME).map_err(nul)?;
-        let headers = headers
+        let header = |(name, value): &(String, String)| Ok((CString::new(name.as_str())?, value.clone().into_bytes()));
+        let header_sets = header_sets
             .iter()
-            .map(|(name, value)| Ok((CString::new(name.as_str())?, value.clone().into_bytes())))
+            .map(|headers| headers.iter().map(header).collect())
             .collect::<Result<_, std::ffi::NulError>>()
             .map_err(nul)?;
         // SAFETY: the client is alive, the name terminated; no configuration means the client's default one.
         let topic = unsafe { rd::rd_kafka_topic_new(client.as_ptr(), terminated.as_ptr(), ptr::null_mut()) };
         match NonNull::new(topic) {
-            Some(topic) => Ok(TopicHandle { topic, client, headers, trace_header_name }),
+            Some(topic) => Ok(TopicHandle { topic, client, header_sets, trace_header_name }),
             None => Err(format!("'{name}' cannot be the name of a topic")),
         }
     }
@@ -78,7 +79,7 @@ impl TopicHandle {
             traced |= outgoing.trace_header.is_some();
             own_partitions |= outgoing.attributes.is_some();
         }
-        if self.headers.is_empty() && !traced {
+        if self.header_sets[0].is_empty() && !traced {
             // librdkafka then reads each message's own partition; of those without one the partitioner chooses it
             // (rdkafka_msg.c, `rd_kafka_produce_batch`).
             let flags = if own_partitions { rd::RD_KAFKA_MSG_F_PARTITION } else { 0 };
@@ -143,11 +144,13 @@ impl TopicHandle {
 
     fn hand_over_one(&self, outgoing: &Outgoing<'_>) -> Code {
         let message = message(outgoing);
+        let own = outgoing.attributes.map_or(0, |attributes| attributes.header_set);
+        let headers_of_message = &self.header_sets[own as usize];
         // SAFETY: the client and topic are alive. The list is what rdkafka.h documents for each tag and ends with
         // `RD_KAFKA_VTYPE_END`. `rd_kafka_producev` takes over the headers only if it succeeds.
         unsafe {
-            let headers = rd::rd_kafka_headers_new(self.headers.len() + 1);
-            for (name, value) in &self.headers {
+            let headers = rd::rd_kafka_headers_new(headers_of_message.len() + 1);
+            for (name, value) in headers_of_message {
                 add_header(headers, name, value);
             }
             if let Some(trace_header) = outgoing.trace_header {
