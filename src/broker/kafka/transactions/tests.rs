@@ -30,7 +30,7 @@ impl Bench {
         let acks = Acks::new(Clock::start(), 1, false);
         let connection = Arc::new(Connection::start(client, acks.recorder(), true).unwrap());
         connection.begin_transactions(options, Duration::from_secs(60)).unwrap();
-        let topic = Arc::new(TopicHandle::new(connection.client.clone(), "topic", &[]).unwrap());
+        let topic = Arc::new(TopicHandle::new(connection.client.clone(), "topic", &[Vec::new()]).unwrap());
         Bench { cluster, acks, producer: KafkaProducer::new(connection, topic) }
     }
 
