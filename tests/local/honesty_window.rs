@@ -75,7 +75,7 @@ fn a_rate_that_is_not_reached_is_missed_with_a_bound_in_messages_too() {
     let throughput = &record.throughput;
     assert!(near(throughput.target_per_second.unwrap(), 2_000.0, 3.0), "{throughput:?}");
     assert!(throughput.sent_per_second < 600.0, "{throughput:?}");
-    assert!(near(throughput.window_ns as f64, SECOND as f64, 3.0), "the last message is due after 1 s: {throughput:?}");
+    assert!(near(throughput.window_ns as f64, SECOND as f64, 10.0), "the last message is due after 1 s: {throughput:?}");
     assert!(reasons(&record).contains(&ReasonKind::RateMissed), "{:?}", record.verdict);
 }
 
@@ -169,9 +169,9 @@ fn every_step_of_a_schedule_has_a_result_of_its_own() {
     ));
     let [first, second] = &record.parts[..] else { panic!("{:?}", record.parts) };
     assert!(near(first.duration_ns as f64, 1.5e9, 3.0) && near(second.duration_ns as f64, 1.5e9, 3.0));
-    assert!(near(first.target_per_second, 1_000.0, 3.0) && near(first.messages_per_second, 1_000.0, 5.0), "{first:?}");
+    assert!(near(first.target_per_second, 1_000.0, 3.0) && near(first.messages_per_second, 1_000.0, 10.0), "{first:?}");
     assert!(
-        near(second.target_per_second, 3_000.0, 3.0) && near(second.messages_per_second, 3_000.0, 5.0),
+        near(second.target_per_second, 3_000.0, 3.0) && near(second.messages_per_second, 3_000.0, 10.0),
         "{second:?}"
     );
     let counted = |part: &SchedulePart| part.response.as_ref().map_or(0, |response| response.count);
