@@ -75,7 +75,10 @@ fn a_rate_that_is_not_reached_is_missed_with_a_bound_in_messages_too() {
     let throughput = &record.throughput;
     assert!(near(throughput.target_per_second.unwrap(), 2_000.0, 3.0), "{throughput:?}");
     assert!(throughput.sent_per_second < 600.0, "{throughput:?}");
-    assert!(near(throughput.window_ns as f64, SECOND as f64, 10.0), "the last message is due after 1 s: {throughput:?}");
+    assert!(
+        near(throughput.window_ns as f64, SECOND as f64, 10.0),
+        "the last message is due after 1 s: {throughput:?}"
+    );
     assert!(reasons(&record).contains(&ReasonKind::RateMissed), "{:?}", record.verdict);
 }
 
