@@ -72,6 +72,11 @@ impl KeySource {
         KeySource { key, length, draw }
     }
 
+    /// Whether messages have no keys.
+    pub fn is_none(&self) -> bool {
+        matches!(self.draw, Draw::None)
+    }
+
     /// The next message's key, valid until the one after is asked for; `None` when messages have none.
     #[inline]
     pub fn next_key(&mut self) -> Option<&[u8]> {

@@ -1,5 +1,7 @@
 //! What some messages of a producer have beside payload and key: a partition or headers of their own, or no payload.
 
+use std::num::NonZeroU32;
+
 use crate::broker::Attributes;
 use crate::load::TombstoneSource;
 use crate::scenario::Partitioning;
@@ -30,9 +32,9 @@ impl InTurn {
     }
 }
 
-/// A message's attributes, by their place in the table.
+/// A message's attributes, by their place in the table counted from 1, so that having none takes no room.
 #[derive(Debug, Clone, Copy)]
-pub struct Chosen(u32);
+pub struct Chosen(NonZeroU32);
 
 impl AttributeSource {
     /// Of the producer that is the `place`-th of those on its topic, which has `partitions`. `header_sets`: how many different
@@ -76,11 +78,16 @@ impl AttributeSource {
     fn choose_any(&mut self) -> Option<Chosen> {
         let pair = self.header_set.advance() * self.partition.places + self.partition.advance();
         let chosen = pair * 2 + usize::from(self.tombstones.next_is_tombstone());
-        (self.table[chosen] != Attributes::default()).then_some(Chosen(chosen as u32))
+        if self.table[chosen] == Attributes::default() { None } else { NonZeroU32::new(chosen as u32 + 1).map(Chosen) }
     }
 
     pub fn get(&self, chosen: Chosen) -> &Attributes {
-        &self.table[chosen.0 as usize]
+        &self.table[chosen.0.get() as usize - 1]
+    }
+
+    /// Whether no message has attributes.
+    pub fn is_none(&self) -> bool {
+        self.plain
     }
 }
 

@@ -3,6 +3,7 @@
 mod attributes;
 mod closed;
 mod closing;
+mod message_source;
 mod offer;
 mod open;
 mod pacer;
@@ -20,11 +21,12 @@ use tokio::task::JoinSet;
 
 use self::attributes::AttributeSource;
 pub use self::closing::Closing;
+use self::message_source::{MessageSettings, MessageSource, TraceHeaderMode};
 pub use self::pacer::Pacer;
 use self::quota::Quota;
 use self::rounds::Rounds;
 pub use self::sender::{Attempted, Sent};
-use self::sender::{Sender, Shared, TraceHeaderMode};
+use self::sender::{Sender, Shared};
 pub use self::stall::StallWatch;
 pub use self::trial_window::TrialWindow;
 use self::window_rule::WindowRule;
@@ -66,22 +68,13 @@ pub fn start<P: Producer>(
     let settings = &context.scenario.producers;
     let quota = Arc::new(quota);
     let rounds = Arc::new(Rounds::new(settings.count, settings.batch, quota.clone(), trial_window.clone()));
-    let shared = Arc::new(Shared {
-        acks: context.acks.clone(),
-        trial_window: trial_window.clone(),
-        quota,
-        payloads: context.payloads.clone(),
-        trace_header: trace_header_mode(context),
-        run_tag: context.identity.tag,
-        producers: settings.count as u64,
-    });
+    let shared = Arc::new(Shared { acks: context.acks.clone(), trial_window: trial_window.clone(), quota });
     let rule =
         WindowRule { in_flight: settings.in_flight as u64, batch: settings.batch as u64, confirm: settings.confirm };
     let (mut tasks, closing) = (JoinSet::new(), Closing::new());
     for (producer_index, producer) in producers.into_iter().enumerate() {
-        let keys = KeySource::new(settings.keys, producer_index, settings.count, context.scenario.payload.seed);
-        let attributes = attributes(context, producer_index);
-        let sender = Sender::new(producer, producer_index, shared.clone(), closing.clone(), keys, attributes);
+        let messages = messages(context, producer_index);
+        let sender = Sender::new(producer, producer_index, shared.clone(), closing.clone(), messages);
         match (&context.scenario.load, pacer) {
             (Load::Open(schedule), Some(pacer)) => {
                 let send_schedule = SendSchedule::new(schedule, producer_index, settings.count);
@@ -92,6 +85,20 @@ pub fn start<P: Producer>(
         };
     }
     (tasks, closing)
+}
+
+/// Makes the messages of a producer.
+fn messages(context: &TrialContext<'_>, producer_index: usize) -> MessageSource {
+    let settings = MessageSettings {
+        payloads: context.payloads.clone(),
+        trace_header: trace_header_mode(context),
+        run_tag: context.identity.tag,
+        producers: context.scenario.producers.count as u64,
+        clock: context.acks.clock(),
+    };
+    let keys = context.scenario.producers.keys;
+    let keys = KeySource::new(keys, producer_index, settings.producers as usize, context.scenario.payload.seed);
+    MessageSource::new(settings, producer_index, keys, attributes(context, producer_index))
 }
 
 /// What messages of a producer have beside payload and key.

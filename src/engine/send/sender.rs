@@ -1,38 +1,21 @@
-//! Makes a batch of payloads, keys and trace headers, hands it to the client, and counts it.
+//! Hands the messages of one producer to its client, and counts them.
 
 use std::sync::Arc;
 
-use super::attributes::{AttributeSource, Chosen};
 use super::closing::Closing;
+use super::message_source::{BatchSize, MessageSource};
 use super::offer::{Offered, Stopped, offer};
 use super::quota::Quota;
 use super::trial_window::TrialWindow;
 use crate::broker::{Outgoing, Producer};
-use crate::load::{KeySource, PayloadPool};
-use crate::measure::{Acks, SendTag, TRACE_HEADER_BYTES, TraceHeader, Window};
+use crate::measure::{Acks, Window};
 use crate::net::backoff::Backoff;
-
-/// How messages carry their trace header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TraceHeaderMode {
-    /// Without one: no consumer reads it.
-    None,
-    /// Over the payload's first bytes.
-    InPayload,
-    /// As a message header.
-    Beside,
-}
 
 /// What all producers of a trial have in common.
 pub struct Shared {
     pub acks: Acks,
     pub trial_window: Arc<TrialWindow>,
     pub quota: Arc<Quota>,
-    pub payloads: Arc<PayloadPool>,
-    pub trace_header: TraceHeaderMode,
-    pub run_tag: u32,
-    /// Producers of the trial.
-    pub producers: u64,
 }
 
 /// What one producer has handed to the client, by whether it counts.
@@ -82,32 +65,12 @@ pub struct Sender<P> {
     producer_index: usize,
     shared: Arc<Shared>,
     closing: Closing<P>,
-    keys: KeySource,
-    attributes: AttributeSource,
-    next_payload: u64,
-    sequence: u64,
+    messages: MessageSource,
     attempted: Attempted,
-    /// Bytes that this batch's messages carry beside or instead of pooled ones.
-    scratch: Vec<u8>,
-    parts: Vec<Parts>,
-    /// Of them, those that count.
-    measured_in_batch: u64,
     /// The pause of a closed loop after a batch of which everything was refused.
     refusals: Backoff,
     /// Kept for its memory only: empty between batches.
     outgoing: Vec<Outgoing<'static>>,
-}
-
-/// Where one message's bytes lie: its payload in the pool, or everything in the scratch, in this order: payload, trace header, key.
-struct Parts {
-    pooled: u64,
-    /// The payload's bytes in the scratch; `None` where the pooled payload is sent as it is.
-    payload: Option<usize>,
-    has_trace_header: bool,
-    key: Option<u32>,
-    attributes: Option<Chosen>,
-    is_tombstone: bool,
-    send_tag: SendTag,
 }
 
 impl<P: Producer> Sender<P> {
@@ -116,24 +79,15 @@ impl<P: Producer> Sender<P> {
         producer_index: usize,
         shared: Arc<Shared>,
         closing: Closing<P>,
-        keys: KeySource,
-        attributes: AttributeSource,
+        messages: MessageSource,
     ) -> Self {
         Sender {
             producer,
             producer_index,
-            // Producers begin far from each other, so that a topic sees payloads mixed, and the same one again, which would
-            // compress to nothing, only after all others.
-            next_payload: producer_index as u64 * (shared.payloads.len() as u64 / shared.producers).max(1),
             shared,
             closing,
-            keys,
-            attributes,
-            sequence: 0,
+            messages,
             attempted: Attempted::default(),
-            scratch: Vec::new(),
-            parts: Vec::new(),
-            measured_in_batch: 0,
             refusals: Backoff::REFUSED,
             outgoing: Vec::new(),
         }
@@ -160,11 +114,7 @@ impl<P: Producer> Sender<P> {
     /// # Errors
     /// When the load was stopped before the client had taken all of them.
     pub async fn send_now(&mut self, count: usize, now_ns: u64, measured: bool) -> Result<(), Stopped> {
-        self.clear_batch();
-        for _ in 0..count {
-            self.add(now_ns, now_ns, measured);
-        }
-        if self.hand_over().await? == Offered::Refused {
+        if self.send(std::iter::repeat_n((now_ns, measured), count), now_ns).await? == Offered::Refused {
             tokio::select! {
                 () = self.refusals.pause() => {}
                 () = self.shared.trial_window.stopped() => {}
@@ -180,99 +130,17 @@ impl<P: Producer> Sender<P> {
     /// # Errors
     /// When the load was stopped before the client had taken all of them.
     pub async fn send_due(&mut self, intended: &[(u64, bool)], now_ns: u64) -> Result<(), Stopped> {
-        self.clear_batch();
-        for &(intended_ns, measured) in intended {
-            self.add(intended_ns, now_ns, measured);
-        }
-        self.hand_over().await.map(drop)
+        self.send(intended.iter().copied(), now_ns).await.map(drop)
     }
 
-    fn clear_batch(&mut self) {
-        self.parts.clear();
-        self.scratch.clear();
-        self.measured_in_batch = 0;
-    }
-
-    #[inline]
-    fn add(&mut self, intended_ns: u64, sent_ns: u64, measured: bool) {
-        let send_tag =
-            SendTag::new(self.producer_index, self.sequence, sent_ns, sent_ns.saturating_sub(intended_ns), measured);
-        let pooled = self.next_payload;
-        self.next_payload = self.next_payload.wrapping_add(1);
-        let attributes = self.attributes.choose();
-        let is_tombstone = attributes.is_some_and(|chosen| self.attributes.get(chosen).null_payload);
-        let mut parts =
-            Parts { pooled, payload: None, has_trace_header: false, key: None, attributes, is_tombstone, send_tag };
-        if is_tombstone {
-            parts.payload = Some(0);
-        } else if let Some(live) = self.shared.payloads.live(pooled) {
-            let begin = self.scratch.len();
-            let unix_ns = self.shared.acks.clock().epoch_unix_ns() + intended_ns;
-            // Producers count in turn, so that no number comes twice.
-            let counter = self.sequence * self.shared.producers + self.producer_index as u64;
-            live.render(&mut self.scratch, counter, unix_ns);
-            parts.payload = Some(self.scratch.len() - begin);
-        }
-        if self.shared.trace_header != TraceHeaderMode::None {
-            self.add_trace_header(&mut parts, intended_ns, measured);
-        }
-        if let Some(key) = self.keys.next_key() {
-            self.scratch.extend_from_slice(key);
-            parts.key = Some(key.len() as u32);
-        }
-        self.sequence += 1;
-        self.measured_in_batch += u64::from(measured);
-        self.parts.push(parts);
-    }
-
-    fn add_trace_header(&mut self, parts: &mut Parts, intended_ns: u64, measured: bool) {
-        let shared = &self.shared;
-        let trace_header = TraceHeader {
-            run_tag: shared.run_tag,
-            producer: self.producer_index as u32,
-            measured,
-            sequence: self.sequence,
-            intended_ns,
-        };
-        let begin = self.scratch.len();
-        match shared.trace_header {
-            TraceHeaderMode::None => {}
-            TraceHeaderMode::InPayload if !parts.is_tombstone => {
-                self.scratch.extend_from_slice(shared.payloads.get(parts.pooled));
-                trace_header.seal(&mut self.scratch[begin..], shared.payloads.checksum(parts.pooled));
-                parts.payload = Some(self.scratch.len() - begin);
-            }
-            TraceHeaderMode::InPayload | TraceHeaderMode::Beside => {
-                let checksum = match parts.payload {
-                    Some(live) => crc32fast::hash(&self.scratch[begin - live..]),
-                    None => shared.payloads.checksum(parts.pooled),
-                };
-                self.scratch.resize(begin + TRACE_HEADER_BYTES, 0);
-                trace_header.seal(&mut self.scratch[begin..], checksum);
-                parts.has_trace_header = true;
-            }
-        }
-    }
-
-    /// Hands everything prepared to the client, in as many pieces as it wants.
-    async fn hand_over(&mut self) -> Result<Offered, Stopped> {
+    /// Makes a batch, counts it and hands it to the client, in as many pieces as it wants.
+    async fn send(&mut self, intended: impl Iterator<Item = (u64, bool)>, now_ns: u64) -> Result<Offered, Stopped> {
         let shared = &self.shared;
         let window = shared.acks.window(self.producer_index);
         let mut outgoing = recycle(std::mem::take(&mut self.outgoing));
-        let mut payload_bytes = 0;
-        let mut scratch = &self.scratch[..];
-        for parts in &self.parts {
-            let mut next = |length: usize| scratch.split_off(..length).expect("parts were appended in this order");
-            let payload = parts.payload.map(&mut next).unwrap_or_else(|| shared.payloads.get(parts.pooled));
-            let trace_header = parts.has_trace_header.then(|| next(TRACE_HEADER_BYTES)).and_then(<[u8]>::first_chunk);
-            let key = parts.key.map(|length| next(length as usize));
-            payload_bytes += payload.len() as u64;
-            let attributes = parts.attributes.map(|chosen| self.attributes.get(chosen));
-            outgoing.push(Outgoing { payload, key, trace_header, attributes, send_tag: parts.send_tag });
-        }
-        let measured = self.measured_in_batch;
+        let BatchSize { measured, payload_bytes } = self.messages.make(intended, now_ns, &mut outgoing);
         self.attempted.measured += measured;
-        let of_warm_up = self.parts.len() as u64 - measured;
+        let of_warm_up = outgoing.len() as u64 - measured;
         if of_warm_up > 0 {
             self.attempted.warm_up += of_warm_up;
             // Before they count as handed over, so that a checkpoint never takes them for measured ones.

@@ -1,0 +1,214 @@
+//! Makes the messages of one producer: payload, trace header, key, attributes and send tag.
+
+use std::sync::Arc;
+
+use super::attributes::{AttributeSource, Chosen};
+use crate::broker::Outgoing;
+use crate::load::{KeySource, PayloadPool};
+use crate::measure::{Clock, SendTag, TRACE_HEADER_BYTES, TraceHeader};
+
+/// How messages carry their trace header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TraceHeaderMode {
+    /// Without one: no consumer reads it.
+    None,
+    /// Over the payload's first bytes.
+    InPayload,
+    /// As a message header.
+    Beside,
+}
+
+/// What the messages of all producers of a trial have in common.
+#[derive(Debug, Clone)]
+pub struct MessageSettings {
+    pub payloads: Arc<PayloadPool>,
+    pub trace_header: TraceHeaderMode,
+    pub run_tag: u32,
+    /// Producers of the trial.
+    pub producers: u64,
+    pub clock: Clock,
+}
+
+/// Makes one producer's messages, batch by batch.
+pub struct MessageSource {
+    settings: MessageSettings,
+    producer_index: usize,
+    keys: KeySource,
+    attributes: AttributeSource,
+    /// Every message is a payload of the pool as it is, and nothing else.
+    is_plain: bool,
+    next_payload: u64,
+    sequence: u64,
+    /// Bytes that this batch's messages carry beside or instead of pooled ones.
+    scratch: Vec<u8>,
+    parts: Vec<Parts>,
+}
+
+/// What a batch of messages is in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BatchSize {
+    /// Messages that count.
+    pub measured: u64,
+    /// Bytes of all payloads.
+    pub payload_bytes: u64,
+}
+
+/// Where one message's bytes lie: its payload in the pool, or everything in the scratch, in this order: payload, trace header, key.
+struct Parts {
+    pooled: u64,
+    send_tag: SendTag,
+    /// The payload's bytes in the scratch; `None` where the pooled payload is sent as it is.
+    payload: Option<u32>,
+    key: Option<u32>,
+    attributes: Option<Chosen>,
+    has_trace_header: bool,
+}
+
+// A batch is an array of these: a longer one would be slower to make and to read.
+const _: () = assert!(size_of::<Parts>() <= 48);
+
+impl MessageSource {
+    pub fn new(settings: MessageSettings, producer_index: usize, keys: KeySource, attributes: AttributeSource) -> Self {
+        MessageSource {
+            producer_index,
+            is_plain: settings.trace_header == TraceHeaderMode::None
+                && settings.payloads.live(0).is_none()
+                && keys.is_none()
+                && attributes.is_none(),
+            keys,
+            attributes,
+            // Producers begin far from each other, so that a topic sees payloads mixed, and the same one again, which would
+            // compress to nothing, only after all others.
+            next_payload: producer_index as u64 * (settings.payloads.len() as u64 / settings.producers).max(1),
+            settings,
+            sequence: 0,
+            scratch: Vec::new(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// Appends to `outgoing` a message for each of `intended`: its time in nanoseconds since the trial's epoch, and whether it
+    /// counts. All are sent at `sent_ns`.
+    #[inline]
+    pub fn make<'a>(
+        &'a mut self,
+        intended: impl Iterator<Item = (u64, bool)>,
+        sent_ns: u64,
+        outgoing: &mut Vec<Outgoing<'a>>,
+    ) -> BatchSize {
+        if self.is_plain {
+            return self.make_plain(intended, sent_ns, outgoing);
+        }
+        self.parts.clear();
+        self.scratch.clear();
+        let mut size = BatchSize::default();
+        for (intended_ns, measured) in intended {
+            self.add(intended_ns, sent_ns, measured);
+            size.measured += u64::from(measured);
+        }
+        size.payload_bytes = self.assemble(outgoing);
+        size
+    }
+
+    /// Messages that need no more than a payload of the pool: nothing is remembered between choosing and assembling.
+    #[inline]
+    fn make_plain<'a>(
+        &'a mut self,
+        intended: impl Iterator<Item = (u64, bool)>,
+        sent_ns: u64,
+        outgoing: &mut Vec<Outgoing<'a>>,
+    ) -> BatchSize {
+        let mut size = BatchSize::default();
+        for (intended_ns, measured) in intended {
+            let send_tag = send_tag(self.producer_index, self.sequence, intended_ns, sent_ns, measured);
+            let payload = self.settings.payloads.get(self.next_payload);
+            self.next_payload = self.next_payload.wrapping_add(1);
+            self.sequence += 1;
+            size.measured += u64::from(measured);
+            size.payload_bytes += payload.len() as u64;
+            outgoing.push(Outgoing { payload, key: None, trace_header: None, attributes: None, send_tag });
+        }
+        size
+    }
+
+    #[inline]
+    fn add(&mut self, intended_ns: u64, sent_ns: u64, measured: bool) {
+        let send_tag = send_tag(self.producer_index, self.sequence, intended_ns, sent_ns, measured);
+        let pooled = self.next_payload;
+        self.next_payload = self.next_payload.wrapping_add(1);
+        let attributes = self.attributes.choose();
+        let is_tombstone = attributes.is_some_and(|chosen| self.attributes.get(chosen).null_payload);
+        let mut parts = Parts { pooled, send_tag, payload: None, key: None, attributes, has_trace_header: false };
+        if is_tombstone {
+            parts.payload = Some(0);
+        } else if let Some(live) = self.settings.payloads.live(pooled) {
+            let begin = self.scratch.len();
+            let unix_ns = self.settings.clock.epoch_unix_ns() + intended_ns;
+            // Producers count in turn, so that no number comes twice.
+            let counter = self.sequence * self.settings.producers + self.producer_index as u64;
+            live.render(&mut self.scratch, counter, unix_ns);
+            parts.payload = Some((self.scratch.len() - begin) as u32);
+        }
+        if self.settings.trace_header != TraceHeaderMode::None {
+            self.add_trace_header(&mut parts, is_tombstone, intended_ns, measured);
+        }
+        if let Some(key) = self.keys.next_key() {
+            self.scratch.extend_from_slice(key);
+            parts.key = Some(key.len() as u32);
+        }
+        self.sequence += 1;
+        self.parts.push(parts);
+    }
+
+    fn add_trace_header(&mut self, parts: &mut Parts, is_tombstone: bool, intended_ns: u64, measured: bool) {
+        let settings = &self.settings;
+        let trace_header = TraceHeader {
+            run_tag: settings.run_tag,
+            producer: self.producer_index as u32,
+            measured,
+            sequence: self.sequence,
+            intended_ns,
+        };
+        let begin = self.scratch.len();
+        match settings.trace_header {
+            TraceHeaderMode::None => {}
+            TraceHeaderMode::InPayload if !is_tombstone => {
+                self.scratch.extend_from_slice(settings.payloads.get(parts.pooled));
+                trace_header.seal(&mut self.scratch[begin..], settings.payloads.checksum(parts.pooled));
+                parts.payload = Some((self.scratch.len() - begin) as u32);
+            }
+            TraceHeaderMode::InPayload | TraceHeaderMode::Beside => {
+                let checksum = match parts.payload {
+                    Some(live) => crc32fast::hash(&self.scratch[begin - live as usize..]),
+                    None => settings.payloads.checksum(parts.pooled),
+                };
+                self.scratch.resize(begin + TRACE_HEADER_BYTES, 0);
+                trace_header.seal(&mut self.scratch[begin..], checksum);
+                parts.has_trace_header = true;
+            }
+        }
+    }
+
+    /// Appends the batch's messages to `outgoing` and returns the bytes of their payloads.
+    fn assemble<'a>(&'a self, outgoing: &mut Vec<Outgoing<'a>>) -> u64 {
+        let mut payload_bytes = 0;
+        let mut scratch = &self.scratch[..];
+        for parts in &self.parts {
+            let mut next =
+                |length: u32| scratch.split_off(..length as usize).expect("parts were appended in this order");
+            let payload = parts.payload.map(&mut next).unwrap_or_else(|| self.settings.payloads.get(parts.pooled));
+            let trace_header =
+                parts.has_trace_header.then(|| next(TRACE_HEADER_BYTES as u32)).and_then(<[u8]>::first_chunk);
+            let key = parts.key.map(&mut next);
+            payload_bytes += payload.len() as u64;
+            let attributes = parts.attributes.map(|chosen| self.attributes.get(chosen));
+            outgoing.push(Outgoing { payload, key, trace_header, attributes, send_tag: parts.send_tag });
+        }
+        payload_bytes
+    }
+}
+
+#[inline]
+fn send_tag(producer_index: usize, sequence: u64, intended_ns: u64, sent_ns: u64, measured: bool) -> SendTag {
+    SendTag::new(producer_index, sequence, sent_ns, sent_ns.saturating_sub(intended_ns), measured)
+}
