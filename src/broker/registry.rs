@@ -45,6 +45,20 @@ brokers! {
     super::null::NullBroker,
 }
 
+/// The kinds that this build does not have, each with the cargo feature that adds it.
+pub const ABSENT: &[(&str, &str)] = &[
+    #[cfg(not(feature = "kafka"))]
+    ("kafka", "kafka"),
+    #[cfg(not(feature = "nsq"))]
+    ("nsq", "nsq"),
+    #[cfg(not(feature = "pulsar"))]
+    ("pulsar", "pulsar"),
+    #[cfg(not(feature = "rabbitmq-stream"))]
+    ("rabbitmq-stream", "rabbitmq-stream"),
+    #[cfg(not(feature = "sls"))]
+    ("sls", "sls"),
+];
+
 /// The kind of that name, if this build has it.
 pub fn find(kind: &str) -> Option<&'static Descriptor> {
     descriptors().iter().find(|descriptor| descriptor.kind == kind)

@@ -1,24 +1,19 @@
 //! `brokermark check`: validates a scenario and prints its plan. It connects to nothing.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
-use clap::{Args, ValueHint};
+use clap::Args;
 use serde_json::json;
 
 use super::Exit;
-use crate::engine;
+use super::scenario_source::ScenarioSource;
 use crate::record::point_values;
-use crate::scenario::{self, Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun};
+use crate::scenario::{Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun};
 
 #[derive(Debug, Args)]
 pub struct CheckArguments {
-    /// The scenario, a TOML file
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub scenario: PathBuf,
-    /// Override a key: `producers.count=512`
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub overrides: Vec<String>,
+    #[command(flatten)]
+    pub source: ScenarioSource,
     /// Print the plan as JSON
     #[arg(long)]
     pub json: bool,
@@ -26,7 +21,7 @@ pub struct CheckArguments {
 
 /// Validates the scenario and prints its plan.
 pub fn check(arguments: &CheckArguments, out: &mut dyn Write) -> Exit {
-    match scenario::load(&arguments.scenario, &arguments.overrides, engine::kinds()) {
+    match arguments.source.load() {
         Ok(plan) => Exit::from_result(if arguments.json { as_json(&plan, out) } else { as_text(&plan, out) }),
         Err(error) => {
             eprintln!("{error}");

@@ -6,7 +6,9 @@ mod completions;
 #[cfg(any(feature = "kafka", feature = "sls"))]
 mod emulate;
 mod exit;
+mod new;
 mod run;
+mod scenario_source;
 pub mod schema;
 mod show;
 
@@ -38,6 +40,11 @@ pub enum Verb {
     Run(run::RunArguments),
     /// Validate a scenario and print its plan, connecting to nothing
     Check(check::CheckArguments),
+    /// Write a commented scenario for a kind of broker, to start from
+    New {
+        /// `kafka`, `pulsar`, `nsq`, …: see `brokermark brokers`
+        kind: String,
+    },
     /// Show records
     Show {
         /// A run directory, or a file of records
@@ -78,6 +85,7 @@ pub fn execute(arguments: Arguments) -> ExitCode {
     let exit = match arguments.verb {
         Verb::Run(arguments) => run::run(&arguments, &mut out),
         Verb::Check(arguments) => check::check(&arguments, &mut out),
+        Verb::New { kind } => new::new(&kind, &mut out),
         Verb::Show { path, format: Some(format), .. } => Exit::from_result(show::export(&path, format, &mut out)),
         Verb::Show { path, json, format: None } => {
             Exit::from_result(show::show(&path, json, show::View::of_stdout(), &mut out))

@@ -11,7 +11,7 @@ use crate::scenario::{Kinds, Scenario};
 
 /// The kinds of brokers and sinks of this build.
 pub fn kinds() -> Kinds<'static> {
-    Kinds { brokers: registry::descriptors(), sinks: sink::descriptors() }
+    Kinds { brokers: registry::descriptors(), sinks: sink::descriptors(), absent: registry::ABSENT }
 }
 
 struct Trial<'a> {

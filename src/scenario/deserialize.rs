@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use toml::Value;
 
 use super::Secret;
 use super::units::{parse_duration, parse_size};
@@ -15,7 +16,19 @@ use super::units::{parse_duration, parse_size};
 /// # Errors
 /// When it is not a duration with its unit.
 pub fn duration<'de, D: Deserializer<'de>, T: From<Duration>>(deserializer: D) -> Result<T, D::Error> {
-    parse_duration(&String::deserialize(deserializer)?).map(T::from).map_err(Error::custom)
+    let text = match Value::deserialize(deserializer)? {
+        Value::String(text) => text,
+        Value::Integer(number) => {
+            return Err(Error::custom(format!("{number} has no unit: write \"{number}ms\" or \"{number}s\"")));
+        }
+        other => {
+            return Err(Error::custom(format!(
+                "a duration is text with its unit, as in \"5ms\", not {}",
+                other.type_str()
+            )));
+        }
+    };
+    parse_duration(&text).map(T::from).map_err(Error::custom)
 }
 
 /// `"64KiB"`, for a number of bytes or an [`Option`] of one.

@@ -2,15 +2,35 @@
 //! connects. The caller gives the kinds: this module does not know which exist.
 
 use super::SaslMechanism;
+use super::suggestion::{closest, list};
 
 /// The kinds that a scenario may name.
 #[derive(Debug, Clone, Copy)]
 pub struct Kinds<'a> {
     pub brokers: &'a [Descriptor],
     pub sinks: &'a [SinkDescriptor],
+    /// The kinds of brokers that this build does not have, each with the cargo feature that adds it.
+    pub absent: &'a [(&'static str, &'static str)],
 }
 
 impl<'a> Kinds<'a> {
+    /// The kind of broker of that name or alias.
+    pub fn broker(self, name: &str) -> Option<&'a Descriptor> {
+        self.brokers.iter().find(|descriptor| descriptor.kind == name || descriptor.aliases.contains(&name))
+    }
+
+    /// What to do about a kind of broker that this build does not know.
+    pub fn hint(self, written: &str) -> String {
+        if let Some((kind, feature)) = self.absent.iter().find(|(kind, _)| *kind == written) {
+            return format!("this build has no `{kind}`: build it with `cargo install --path . --features {feature}`");
+        }
+        let known = || self.brokers.iter().map(|descriptor| descriptor.kind);
+        match closest(written, known()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("this build knows {}", list(known())),
+        }
+    }
+
     pub fn sink(self, kind: &str) -> Option<&'a SinkDescriptor> {
         self.sinks.iter().find(|descriptor| descriptor.kind == kind)
     }
@@ -21,6 +41,12 @@ impl<'a> Kinds<'a> {
 pub struct Descriptor {
     /// As in `broker.kind`.
     pub kind: &'static str,
+    /// Other words by which users call it: products that speak its protocol, shorter names. A URL's scheme may be one of them.
+    pub aliases: &'static [&'static str],
+    /// The port of a URL without one.
+    pub default_port: Option<u16>,
+    /// The `[broker]` table of a scenario to start from, with comments.
+    pub example: &'static str,
     /// One line for people.
     pub summary: &'static str,
     pub capabilities: Capabilities,

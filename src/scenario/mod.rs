@@ -28,6 +28,7 @@ mod sweep;
 pub mod template;
 mod threshold;
 pub mod units;
+mod url;
 
 pub use content::{Content, Payload, Size};
 pub use error::ScenarioError;
@@ -36,6 +37,7 @@ pub use model::*;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::parse_for;
 pub use threshold::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid};
+pub use url::{UrlScenario, is_url, parse_url};
 
 pub use crate::secrets::Secret;
 
@@ -47,8 +49,11 @@ pub use crate::secrets::Secret;
 /// # Errors
 /// When the file cannot be read, and for everything in it that is not right.
 pub fn load(path: &Path, overrides: &[String], kinds: Kinds<'_>) -> Result<Plan, ScenarioError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| ScenarioError::single(format!("{}: the scenario cannot be read: {error}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let advice =
+            "a scenario is a TOML file (`brokermark new` writes one) or a broker's URL, as in `kafka://10.0.0.5:9092`";
+        ScenarioError::single(format!("{}: the scenario cannot be read: {error}\n   = {advice}\n", path.display()))
+    })?;
     let directory = path.parent().unwrap_or(Path::new(""));
     parse_for(kinds, &text, &path.display().to_string(), overrides, directory)
 }

@@ -6,6 +6,8 @@ pub(super) fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
     let written = written.to_lowercase().replace('-', "_");
     known
         .into_iter()
+        // Between single characters everything is near.
+        .filter(|word| word.len() > 1)
         .map(|word| (strsim::damerau_levenshtein(&written, &word.to_lowercase().replace('-', "_")), word))
         .filter(|(distance, word)| *distance <= (word.chars().count().max(3)) / 3)
         .min_by_key(|(distance, _)| *distance)

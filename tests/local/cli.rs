@@ -46,7 +46,7 @@ fn with_scenario(verb: &str, text: &str, arguments: &[&str]) -> (Bench, Finished
 #[cfg(feature = "kafka")]
 fn help_of_every_verb() {
     let mut shown = String::new();
-    for verb in ["", "run", "check", "show", "brokers", "schema", "emulate", "completions", "man"] {
+    for verb in ["", "run", "check", "new", "show", "brokers", "schema", "emulate", "completions", "man"] {
         let arguments: Vec<&str> = [verb, "--help"].into_iter().filter(|argument| !argument.is_empty()).collect();
         let help = execute(&arguments).expect(0);
         assert_eq!(help.stderr, "");
@@ -200,13 +200,6 @@ fn what_goes_where() {
     let quiet = bench.run(&[]).expect(0);
     assert_eq!(quiet.stderr, "");
     assert_eq!(quiet.stdout.lines().count(), 1);
-    // Without --json, standard output stays empty: everything for people goes to standard error.
-    let mut command = brokermark();
-    command.arg("run").arg(bench.scenario()).arg("--output").arg(bench.results());
-    let plain = Running::start(&mut command).finish(PATIENCE).expect(0);
-    assert_eq!(plain.stdout, "");
-    plain.complains_of(&["1,000 attempted = 1,000 acknowledged", "records: ", "closed loop"]);
-    assert!(!plain.stderr.contains('\u{1b}'), "no colours outside a terminal");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod harness;
 mod amqp_memory;
 mod cli;
 mod durability;
+mod first_steps;
 mod honesty;
 mod honesty_verdict;
 mod honesty_verification;

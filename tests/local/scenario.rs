@@ -40,6 +40,9 @@ struct PlainOptions {}
 const KINDS: [Descriptor; 2] = [
     Descriptor {
         kind: "rich",
+        aliases: &[],
+        default_port: None,
+        example: "",
         summary: "can do everything",
         capabilities: Capabilities {
             addresses: true,
@@ -71,6 +74,9 @@ const KINDS: [Descriptor; 2] = [
     },
     Descriptor {
         kind: "plain",
+        aliases: &[],
+        default_port: None,
+        example: "",
         summary: "only sends",
         capabilities: Capabilities {
             addresses: false,

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use super::producer_only::is_producer_only;
 use super::security::security;
@@ -59,14 +60,23 @@ pub enum Isolation {
     ReadUncommitted,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+/// Written as text or as a number: `"all"`, `"1"`, `1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequiredAcks {
-    #[serde(rename = "0")]
     None,
-    #[serde(rename = "1")]
     Leader,
-    #[serde(rename = "all", alias = "-1")]
     All,
+}
+
+impl<'de> Deserialize<'de> for RequiredAcks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(deserializer)?.to_string().trim_matches('"') {
+            "0" => Ok(RequiredAcks::None),
+            "1" => Ok(RequiredAcks::Leader),
+            "all" | "-1" => Ok(RequiredAcks::All),
+            other => Err(D::Error::unknown_variant(other, &["0", "1", "all"])),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -343,5 +353,7 @@ mod tests {
         let error = toml::from_str::<KafkaOptions>("ack = \"1\"").unwrap_err();
         assert!(error.message().contains("unknown field `ack`") && error.message().contains("`acks`"), "{error}");
         assert!(toml::from_str::<KafkaOptions>("acks = \"2\"").is_err());
+        assert_eq!(toml::from_str::<KafkaOptions>("acks = 1").unwrap().acks, Some(RequiredAcks::Leader));
+        assert_eq!(toml::from_str::<KafkaOptions>("acks = -1").unwrap().acks, Some(RequiredAcks::All));
     }
 }

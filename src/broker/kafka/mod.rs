@@ -78,6 +78,9 @@ pub struct KafkaBroker {
 impl Broker for KafkaBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "kafka",
+        aliases: &["redpanda", "confluent", "msk", "event-hubs"],
+        default_port: Some(9092),
+        example: include_str!("example.toml"),
         summary: "Apache Kafka and what speaks its protocol, through librdkafka",
         capabilities: Capabilities {
             addresses: true,

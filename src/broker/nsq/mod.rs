@@ -81,6 +81,9 @@ struct TopicLocation {
 impl Broker for NsqBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "nsq",
+        aliases: &["nsqd"],
+        default_port: Some(4150),
+        example: include_str!("example.toml"),
         summary: "NSQ's nsqd, named or found through nsqlookupd, over its TCP protocol V2",
         capabilities: Capabilities {
             addresses: true,

@@ -49,6 +49,9 @@ impl NullBroker {
 impl Broker for NullBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "null",
+        aliases: &[],
+        default_port: None,
+        example: include_str!("example.toml"),
         summary: "in this process, scripted: proves the measurements and shows the client's own ceiling",
         capabilities: Capabilities {
             addresses: false,

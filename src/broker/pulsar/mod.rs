@@ -78,6 +78,9 @@ pub struct PulsarBroker {
 impl Broker for PulsarBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "pulsar",
+        aliases: &[],
+        default_port: Some(6650),
+        example: include_str!("example.toml"),
         summary: "Apache Pulsar, by its binary protocol",
         capabilities: Capabilities {
             addresses: true,

@@ -92,6 +92,9 @@ pub struct RabbitmqStreamBroker {
 impl Broker for RabbitmqStreamBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: KIND,
+        aliases: &["rabbitmq", "rabbitmq-streams"],
+        default_port: Some(5552),
+        example: include_str!("example.toml"),
         summary: "RabbitMQ's streams and super streams, over their binary protocol",
         capabilities: Capabilities {
             addresses: true,

@@ -85,6 +85,9 @@ impl SlsBroker {
 impl Broker for SlsBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "sls",
+        aliases: &["aliyun-log", "aliyun", "log-service"],
+        default_port: None,
+        example: include_str!("example.toml"),
         summary: "Aliyun's log service, through a producer of brokermark's own over HTTP",
         capabilities: Capabilities {
             addresses: true,

@@ -6,7 +6,7 @@ mod recording;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueHint};
@@ -15,21 +15,21 @@ use jiff::Timestamp;
 use self::progress::Progress;
 use self::recording::{Recording, Run};
 use super::Exit;
-use super::show::{View, summary};
-use crate::engine::{self, Interruption, TrialIdentity, run_scenario};
+use super::scenario_source::ScenarioSource;
+use super::show::{View, show, summary};
+use crate::engine::{Interruption, TrialIdentity, run_scenario};
 use crate::evaluate::{assemble_failed, environment};
 use crate::record::{CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, probe};
-use crate::scenario::{self, Plan, Trial, WhenInvalid, units};
+use crate::scenario::{Plan, Trial, WhenInvalid, units};
 use crate::secrets::mask_arguments;
 
 #[derive(Debug, Args)]
 pub struct RunArguments {
-    /// The scenario, a TOML file
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub scenario: PathBuf,
-    /// Override a key: `producers.count=512`
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub overrides: Vec<String>,
+    #[command(flatten)]
+    pub source: ScenarioSource,
+    /// Print the scenario as TOML, with everything that options set, and run nothing
+    #[arg(long)]
+    pub print_scenario: bool,
     /// Create the run directory below this one [default: the scenario's `output.directory`, `results`]
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, conflicts_with = "resume")]
     pub output: Option<PathBuf>,
@@ -39,7 +39,10 @@ pub struct RunArguments {
     /// Continue even with another build of brokermark, or with changed payload files
     #[arg(long, requires = "resume")]
     pub resume_anyway: bool,
-    /// Print no progress and no summary
+    /// End with exit code 3 also if a record is not valid, whether or not the scenario has thresholds
+    #[arg(long)]
+    pub strict: bool,
+    /// Print no progress and no result, only errors
     #[arg(long, short)]
     pub quiet: bool,
     /// Print each record as a line of JSON on standard output
@@ -52,13 +55,16 @@ pub struct RunArguments {
 
 /// Runs the scenario.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
-    let plan = match scenario::load(&arguments.scenario, &arguments.overrides, engine::kinds()) {
+    let plan = match arguments.source.load() {
         Ok(plan) => plan,
         Err(error) => {
             eprintln!("{error}");
             return Exit::Usage;
         }
     };
+    if arguments.print_scenario {
+        return Exit::from_result(out.write_all(plan.text.as_bytes()));
+    }
     let session = match Session::open(arguments, &plan) {
         Ok(session) => session,
         Err(error) => {
@@ -130,7 +136,7 @@ impl<'a> Session<'a> {
         // Records of earlier sessions count for the exit code as well.
         let kept = plan.trials.iter().filter_map(|trial| {
             let record = self.complete.get(&(trial.point_index, trial.trial))?;
-            Some(exit_of(record, trial.scenario.when_invalid))
+            Some(exit_of(record, trial.scenario.when_invalid, self.arguments.strict))
         });
         let mut exit = kept.fold(Exit::Success, worse);
         let mut pause = Duration::ZERO;
@@ -153,10 +159,27 @@ impl<'a> Session<'a> {
                 }
             }
         }
-        if !self.arguments.quiet {
-            eprintln!("records: {}", self.directory.path().display());
-        }
+        self.conclude(plan, out);
         exit
+    }
+
+    /// Prints what concerns the whole run: the table of its trials, where its records are, and what to do next.
+    fn conclude(&self, plan: &Plan, out: &mut dyn Write) {
+        if self.arguments.quiet {
+            return;
+        }
+        let directory = self.directory.path();
+        if plan.trials.len() > 1 && !self.arguments.json {
+            let _ = writeln!(out);
+            if let Err(error) = show(directory, false, View::of_stdout(), out) {
+                eprintln!("warning: the table of the trials cannot be shown: {error}");
+            }
+        }
+        eprintln!("records: {}", directory.display());
+        let embedded = plan.trials.iter().map(|trial| &trial.scenario.broker).find(|broker| broker.is_embedded());
+        if let Some(broker) = embedded {
+            eprintln!("{}", next_steps(&broker.kind, directory));
+        }
     }
 
     /// Runs one trial and brings its record to disk.
@@ -197,17 +220,32 @@ impl<'a> Session<'a> {
             eprintln!("warning: {warning}");
         }
         if !self.arguments.quiet && record.status != Status::Failed {
-            eprint!("{}", summary(&record, View::of_stderr()));
+            self.show(&record, out);
         }
-        let exit = exit_of(&record, trial.scenario.when_invalid);
+        let exit = exit_of(&record, trial.scenario.when_invalid, self.arguments.strict);
         if exit == Exit::ThresholdMissed && !record.missed_a_threshold() {
             eprintln!("error: {}", untrusted(&record));
+        } else if self.arguments.quiet {
+            for missed in record.thresholds.iter().filter(|outcome| !outcome.held) {
+                let point = if record.point.is_empty() { "" } else { &format!(" of point {}", record.point_index) };
+                eprintln!("error: trial {}{point}: {} did not hold: {}", record.trial, missed.text, missed.explanation);
+            }
         }
         Ok(exit)
     }
 }
 
 impl Session<'_> {
+    /// Prints the result: on standard output, unless that has the records themselves.
+    fn show(&self, record: &Record, out: &mut dyn Write) {
+        if self.arguments.json {
+            eprint!("{}", summary(record, View::of_stderr()));
+        } else {
+            // A reader that has gone does not end the run.
+            let _ = write!(out, "{}", summary(record, View::of_stdout())).and_then(|()| out.flush());
+        }
+    }
+
     /// Says so where a trial that was kept met another broker, or used another client, than `record`'s did.
     fn other_broker(&self, record: &Record) -> Option<String> {
         let met = |record: &Record| {
@@ -221,7 +259,17 @@ impl Session<'_> {
     }
 }
 
-fn exit_of(record: &Record, when_invalid: WhenInvalid) -> Exit {
+/// What a user who tried a scenario on an embedded broker may want to do now.
+fn next_steps(kind: &str, directory: &Path) -> String {
+    format!(
+        "next:\n  brokermark run {kind}://HOST --rate 10k/s --size 1KiB --for 30s --verify   # a broker of your own\n  \
+         brokermark new {kind} > my.toml                                      # a scenario to edit\n  \
+         brokermark show {}   # this result again, with its course",
+        directory.display()
+    )
+}
+
+fn exit_of(record: &Record, when_invalid: WhenInvalid, strict: bool) -> Exit {
     let nothing_arrived = record.counts.attempted > 0 && record.counts.acknowledged == 0;
     match record.status {
         Status::Interrupted => Exit::Interrupted,
@@ -229,6 +277,7 @@ fn exit_of(record: &Record, when_invalid: WhenInvalid) -> Exit {
         Status::Failed | Status::Stalled | Status::Running => Exit::Failure,
         Status::Completed if nothing_arrived || !record.counts.balances() => Exit::Failure,
         Status::Completed if record.missed_a_threshold() => Exit::ThresholdMissed,
+        Status::Completed if strict && !record.verdict.valid => Exit::ThresholdMissed,
         Status::Completed if when_invalid == WhenInvalid::Fail && cannot_be_trusted(record) => Exit::ThresholdMissed,
         Status::Completed => Exit::Success,
     }
@@ -245,11 +294,11 @@ fn untrusted(record: &Record) -> String {
     let reasons = &record.verdict.reasons;
     let kinds: Vec<String> = reasons.iter().map(|reason| reason.kind.to_string()).collect();
     let evidence = reasons.first().map_or("", |reason| &reason.evidence);
-    format!(
-        "trial {} is not valid ({}), so its thresholds prove nothing. {evidence} Set `thresholds.when_invalid = \"ignore\"` to go by the thresholds alone.",
-        record.trial,
-        kinds.join(", ")
-    )
+    let advice = match record.thresholds.is_empty() {
+        true => "",
+        false => " Its thresholds prove nothing; set `thresholds.when_invalid = \"ignore\"` to go by them alone.",
+    };
+    format!("trial {} is not valid ({}). {evidence}{advice}", record.trial, kinds.join(", "))
 }
 
 /// Waits before a trial, unless a signal comes.

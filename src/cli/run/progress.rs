@@ -18,8 +18,11 @@ pub struct Progress {
     /// `2/9` for the second trial of nine; empty for a single one.
     position: String,
     limits: RunLimits,
-    begun: Instant,
+    /// What the trials after this one take at least, as far as their durations are set.
+    rest: Duration,
     phase: Phase,
+    /// Since when the trial is in its phase.
+    since: Instant,
     measured: Measured,
     failed: u64,
 }
@@ -27,7 +30,6 @@ pub struct Progress {
 /// What has been measured so far: the remaining time is estimated from it.
 #[derive(Default)]
 struct Measured {
-    since: Option<Instant>,
     messages: u64,
     payload_bytes: u64,
 }
@@ -58,8 +60,9 @@ impl Progress {
             display,
             position: if trials > 1 { format!("{}/{trials} ", position + 1) } else { String::new() },
             limits: plan.trials[position].scenario.run.clone(),
-            begun: Instant::now(),
+            rest: plan.trials[position + 1..].iter().map(|trial| plan.pause + length(&trial.scenario.run)).sum(),
             phase: Phase::Prepare,
+            since: Instant::now(),
             measured: Measured::default(),
             failed: 0,
         }
@@ -67,9 +70,7 @@ impl Progress {
 
     pub fn phase(&mut self, phase: Phase) {
         self.phase = phase;
-        if phase == Phase::Measure {
-            self.measured.since = Some(Instant::now());
-        }
+        self.since = Instant::now();
         if let Display::Terminal(bar) = &self.display {
             bar.set_message(format!("{}{}", self.position, name(phase)));
             bar.tick();
@@ -138,13 +139,10 @@ impl Progress {
     fn line(&self, second: &Second) -> String {
         let seconds = (second.end_ns - second.begin_ns) as f64 / 1e9;
         let mut parts = vec![
-            format!("{}{} {}", self.position, name(self.phase), short(self.begun.elapsed())),
+            format!("{}{}", self.position, self.elapsed()),
             format!("{} msg/s", readable::rate(second.acknowledged as f64 / seconds)),
             format!("{}/s", readable::bytes(second.payload_bytes as f64 / seconds)),
         ];
-        if let Some(remaining) = self.remaining() {
-            parts.insert(1, format!("{} left", short(remaining)));
-        }
         if let (Some(p50), Some(p99)) = (second.p50_ns, second.p99_ns) {
             parts.push(format!("p50 {} p99 {}", readable::duration(p50 as f64), readable::duration(p99 as f64)));
         }
@@ -153,16 +151,37 @@ impl Progress {
             parts.push(format!("{} failed", readable::count(self.failed)));
         }
         parts.push(format!("CPU {:.2}", second.cpu_cores));
+        if !self.rest.is_zero() {
+            let left = self.remaining().unwrap_or_default() + self.rest;
+            parts.push(format!("{} left of the run", short(left)));
+        }
         parts.join(" · ")
     }
 
-    /// Until the first of the trial's limits is reached at the pace so far.
-    fn remaining(&self) -> Option<Duration> {
-        let stop = self.limits.stop;
-        let Some(since) = self.measured.since else {
-            return stop.duration.map(|duration| (self.limits.warm_up + duration).saturating_sub(self.begun.elapsed()));
+    /// The phase, with how long the trial has been in it, and how long it takes if that is known.
+    fn elapsed(&self) -> String {
+        let elapsed = self.since.elapsed();
+        let whole = match self.phase {
+            Phase::WarmUp => Some(self.limits.warm_up),
+            Phase::Measure => self.remaining().map(|remaining| elapsed + remaining),
+            Phase::Prepare | Phase::Drain | Phase::Verify => None,
         };
-        let elapsed = since.elapsed();
+        let of = whole.map(|whole| format!(" of {}", short(whole))).unwrap_or_default();
+        format!("{} {}{of}", name(self.phase), short(elapsed))
+    }
+
+    /// Until the first of the trial's limits is reached, at the pace so far.
+    fn remaining(&self) -> Option<Duration> {
+        let (stop, elapsed) = (self.limits.stop, self.since.elapsed());
+        match self.phase {
+            Phase::Prepare | Phase::WarmUp => {
+                let warm_up = self.limits.warm_up;
+                let warmed_up = if self.phase == Phase::WarmUp { elapsed } else { Duration::ZERO };
+                return stop.duration.map(|duration| (warm_up + duration).saturating_sub(warmed_up));
+            }
+            Phase::Measure => {}
+            Phase::Drain | Phase::Verify => return None,
+        }
         let by_pace = |limit: u64, done: u64| {
             (done > 0).then(|| elapsed.mul_f64((limit.saturating_sub(done)) as f64 / done as f64))
         };
@@ -177,6 +196,11 @@ impl Progress {
     }
 }
 
+/// How long a trial loads, where its duration is set.
+fn length(limits: &RunLimits) -> Duration {
+    limits.stop.duration.map_or(Duration::ZERO, |duration| limits.warm_up + duration)
+}
+
 fn name(phase: Phase) -> &'static str {
     match phase {
         Phase::Prepare => "preparing",
@@ -188,6 +212,7 @@ fn name(phase: Phase) -> &'static str {
 }
 
 fn short(duration: Duration) -> String {
-    let seconds = duration.as_secs();
+    // Rounded: a phase of 10 s that has 9.99 s left has not gone on for a second.
+    let seconds = duration.as_secs_f64().round() as u64;
     if seconds < 60 { format!("{seconds}s") } else { format!("{}m{:02}s", seconds / 60, seconds % 60) }
 }

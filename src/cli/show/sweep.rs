@@ -8,7 +8,7 @@ use super::sparkline::{Fold, sparkline};
 use super::table::{self, Align, Column};
 use super::trial::plain;
 use crate::record::readable::{bytes, count, duration, percent, rate};
-use crate::record::{Latency, Phase, Record, SeriesRow, Status, current_series};
+use crate::record::{Latency, LoadModel, Phase, Reason, Record, SeriesRow, Status, current_series};
 
 /// Columns of a sparkline in a row.
 const SPARKLINE_WIDTH: usize = 16;
@@ -112,7 +112,7 @@ fn trials(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
 fn verdict(record: &Record) -> (Tone, String) {
     match (record.status, record.verdict.valid) {
         (Status::Failed, _) => (Tone::Bad, "failed".to_owned()),
-        (_, true) if record.missed_a_threshold() => (Tone::Doubtful, "valid, missed".to_owned()),
+        (_, true) if record.missed_a_threshold() => (Tone::Doubtful, "threshold missed".to_owned()),
         (_, true) => (Tone::Good, "valid".to_owned()),
         (_, false) => (
             Tone::Bad,
@@ -197,14 +197,20 @@ fn points(page: &mut Page, records: &[&Record]) {
             format!("{} … {}", rate(spread.lower_quartile), rate(spread.upper_quartile))
         }));
     }
-    columns.push(column("lowest … highest", 5, &throughput, &|spread| {
-        format!("{} … {}", rate(spread.lowest), rate(spread.highest))
-    }));
-    columns.push(column("spread", 6, &throughput, &|spread| percent(spread.share())));
+    // At a rate that is wanted, how much was carried differs little between trials, and says nothing.
+    if firsts.iter().any(|record| record.load_model == LoadModel::Closed) {
+        columns.push(column("lowest … highest", 5, &throughput, &|spread| {
+            format!("{} … {}", rate(spread.lowest), rate(spread.highest))
+        }));
+        columns.push(column("spread", 6, &throughput, &|spread| percent(spread.share())));
+    }
     columns.push(column(&format!("median {headline} p99"), 7, &slowest, &|spread| duration(spread.median)));
     columns.push(column("lowest … highest", 4, &slowest, &|spread| {
         format!("{} … {}", duration(spread.lowest), duration(spread.highest))
     }));
+    columns.push(column("spread", 4, &slowest, &|spread| percent(spread.share())));
+    let cpu = spreads(&|record| record.client.cpu_ns_per_message);
+    columns.push(column("median CPU/msg", 3, &cpu, &|spread| duration(spread.median)));
     page.blank();
     table::print(page, columns);
     if points.iter().any(|point| point.valid == 0 && !point.trials.is_empty()) {
@@ -252,21 +258,25 @@ impl Spread {
     }
 }
 
-/// Every reason once, with how many trials it concerns and one of them in words.
+/// Every reason and every note once, with how many trials it concerns and one of them in words.
 fn doubts(page: &mut Page, records: &[&Record]) {
+    findings(page, records, Tone::Bad, "✗", |record| &record.verdict.reasons);
+    findings(page, records, Tone::Doubtful, "!", |record| &record.verdict.notes);
+}
+
+fn findings(page: &mut Page, records: &[&Record], tone: Tone, mark: &str, of: fn(&Record) -> &[Reason]) {
     let mut found = BTreeMap::new();
     for record in records {
-        for reason in &record.verdict.reasons {
+        for reason in of(record) {
             found.entry(reason.kind).or_insert_with(|| (0usize, reason)).0 += 1;
         }
     }
-    if found.is_empty() {
-        return;
+    if !found.is_empty() {
+        page.blank();
     }
-    page.blank();
     for (kind, (trials, reason)) in found {
         let trials = if trials == 1 { "1 trial".to_owned() } else { format!("{trials} trials") };
-        page.led(&format!("{} ({trials})  ", kind), Tone::Bad, &reason.evidence);
+        page.led(&format!("{mark} {kind} ({trials})  "), tone, &reason.evidence);
         page.led("  → ", Tone::Faint, &reason.advice);
     }
 }

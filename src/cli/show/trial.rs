@@ -8,7 +8,7 @@ use super::page::{LABEL_WIDTH, Page, Tone};
 use super::sparkline::{Fold, sparkline};
 use crate::record::readable::{bytes, count, duration, percent, rate};
 use crate::record::{
-    GroupVerification, HostLoad, LoadModel, Pauses, Phase, Reason, Record, SeriesRow, Status, Transactions,
+    GroupVerification, HostLoad, LoadModel, Pauses, Phase, Reason, ReasonKind, Record, SeriesRow, Status, Transactions,
     Verification, Wire,
 };
 
@@ -50,6 +50,14 @@ fn heading(page: &mut Page, record: &Record) {
 
 fn verdict(page: &mut Page, record: &Record) {
     let limit = &record.verdict.limited_by;
+    if is_demonstration(record) {
+        page.led(
+            "◦ demonstration  ",
+            Tone::Doubtful,
+            "The broker runs inside this process, so its figures describe no real broker.",
+        );
+        return notes(page, record);
+    }
     let (lead, tone, word) = match (record.status, record.verdict.valid) {
         (Status::Failed, _) => ("✗ failed  ", Tone::Bad, record.error.as_deref().unwrap_or_default()),
         (_, true) => ("✓ valid  ", Tone::Good, ""),
@@ -66,6 +74,18 @@ fn verdict(page: &mut Page, record: &Record) {
     for reason in record.verdict.reasons.iter().filter(|_| record.status != Status::Failed) {
         finding(page, "✗", reason, Tone::Bad);
     }
+    notes(page, record);
+}
+
+/// Nothing is wrong with the trial but that its broker is embedded, which is there to try things out.
+fn is_demonstration(record: &Record) -> bool {
+    let reasons = &record.verdict.reasons;
+    record.status == Status::Completed
+        && !reasons.is_empty()
+        && reasons.iter().all(|reason| reason.kind == ReasonKind::Embedded)
+}
+
+fn notes(page: &mut Page, record: &Record) {
     for note in &record.verdict.notes {
         finding(page, "!", note, Tone::Doubtful);
     }

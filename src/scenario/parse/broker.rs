@@ -5,7 +5,7 @@ use crate::net::address;
 use crate::scenario::BrokerConfig;
 use crate::scenario::Descriptor;
 use crate::scenario::fields::{Field, Fields};
-use crate::scenario::suggestion::{closest, list};
+use crate::scenario::suggestion::list;
 
 /// Without the broker's own table, which is named as its kind.
 pub(super) const KEYS: &[&str] = &["kind", "address", "addresses", "connections", "properties", "security"];
@@ -46,9 +46,9 @@ fn kind<'a>(fields: &Fields<'_>, context: &Context<'a>) -> Option<&'a Descriptor
     let written = field.string()?;
     let descriptor = context.kinds.brokers.iter().find(|descriptor| descriptor.kind == written);
     if descriptor.is_none() {
-        let advice = match closest(written, kinds()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("this build knows {}", list(kinds())),
+        let advice = match context.kinds.broker(written) {
+            Some(alias) => format!("write `kind = \"{}\"`", alias.kind),
+            None => context.kinds.hint(written),
         };
         field.refuse(format!("unknown kind of broker \"{written}\""), advice);
     }
@@ -85,6 +85,13 @@ fn address(field: &Field<'_>, descriptor: &Descriptor, alone: bool) -> Option<St
         }
     } else if !capabilities.addresses {
         field.refuse(format!("a broker of kind `{}` has no address", descriptor.kind), "remove the address");
+    } else if text.contains(',') {
+        let each: Vec<String> = text.split(',').map(|one| format!("{:?}", one.trim())).collect();
+        field.refuse("an address is one `host:port`", format!("write `addresses = [{}]`", each.join(", ")));
+    } else if let Some((scheme, rest)) = text.split_once("://") {
+        let advice = format!("remove `{scheme}://`");
+        let advice = if rest.contains('@') { advice } else { format!("{advice}: write \"{rest}\"") };
+        field.refuse("an address has no scheme", advice);
     } else if let Err(reason) = address::check(text) {
         // The text may hold a password (`user:password@host`), so it is not repeated here.
         field.refuse(reason, "write `host:port`, as in \"127.0.0.1:9092\"");

@@ -65,7 +65,7 @@ pub(super) fn refuse(
         _ if advice.is_some() => (found, advice),
         _ => (message, None),
     };
-    let message = format!("`{place}`: {}", shown.trim_end());
+    let message = format!("`{place}`: {}", shown.trim_end().replacen("unknown variant", "unknown value", 1));
     problems.add(crate::scenario::problem::SourcePosition::Value(place), message, advice);
 }
 

@@ -1,0 +1,186 @@
+//! The scenario of a command line: a file or a broker's URL, with the keys that options set.
+
+use std::path::Path;
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+
+use crate::engine;
+use crate::scenario::{self, Plan, ScenarioError};
+
+/// An option that stands for `--set` with a key of the scenario language.
+struct Shorthand {
+    option: &'static str,
+    key: &'static str,
+    /// The name of its value in the help; for an option without one, the value that it sets.
+    value: Value,
+    help: &'static str,
+}
+
+enum Value {
+    Named(&'static str),
+    Fixed(&'static str),
+}
+
+/// The keys that most runs set. The scenario language checks the values: nothing of it is repeated here.
+const SHORTHANDS: &[Shorthand] = &[
+    Shorthand {
+        option: "rate",
+        key: "load.rate",
+        value: Value::Named("RATE"),
+        help: "Send at this rate, as in 10k/s or 10MiB/s, whatever the broker does [default: as fast as answers come]",
+    },
+    Shorthand {
+        option: "size",
+        key: "payload.size",
+        value: Value::Named("SIZE"),
+        help: "Size of a payload, as in 1KiB",
+    },
+    Shorthand {
+        option: "for",
+        key: "run.duration",
+        value: Value::Named("DURATION"),
+        help: "Measure for so long, as in 30s",
+    },
+    Shorthand {
+        option: "messages",
+        key: "run.messages",
+        value: Value::Named("COUNT"),
+        help: "Measure so many messages, as in 1M",
+    },
+    Shorthand {
+        option: "warm-up",
+        key: "run.warm_up",
+        value: Value::Named("DURATION"),
+        help: "Load for so long before measuring",
+    },
+    Shorthand { option: "producers", key: "producers.count", value: Value::Named("COUNT"), help: "Producers at work" },
+    Shorthand {
+        option: "batch",
+        key: "producers.batch",
+        value: Value::Named("COUNT"),
+        help: "Messages that a producer sends at once",
+    },
+    Shorthand { option: "topics", key: "topology.topics", value: Value::Named("COUNT"), help: "Topics" },
+    Shorthand {
+        option: "partitions",
+        key: "topology.partitions",
+        value: Value::Named("COUNT"),
+        help: "Partitions of each topic",
+    },
+    Shorthand {
+        option: "verify",
+        key: "consumers.verify",
+        value: Value::Fixed("true"),
+        help: "Consume, and check that every message arrives once",
+    },
+    Shorthand {
+        option: "end-to-end",
+        key: "consumers.end_to_end",
+        value: Value::Fixed("true"),
+        help: "Consume, and measure latency to the consumer",
+    },
+    Shorthand {
+        option: "trials",
+        key: "sweep.trials",
+        value: Value::Named("COUNT"),
+        help: "Repeat the measurement so often",
+    },
+];
+
+/// What holds for a URL, which has no file that says it.
+struct Default {
+    set: &'static str,
+    /// The keys of `run` beside which it does not hold.
+    unless: &'static [&'static str],
+}
+
+const DEFAULTS: &[Default] = &[
+    Default { set: "run.duration=30s", unless: &["duration", "messages", "payload_bytes"] },
+    Default { set: "run.warm_up=5s", unless: &["warm_up", "messages", "payload_bytes"] },
+];
+
+/// The scenario that a command is about.
+#[derive(Debug, Clone)]
+pub struct ScenarioSource {
+    /// A file, or a broker's URL.
+    scenario: String,
+    /// In the order of their weight: a later one wins.
+    overrides: Vec<String>,
+}
+
+impl ScenarioSource {
+    /// Reads and checks the scenario.
+    ///
+    /// # Errors
+    /// When the file cannot be read, and for everything that is not right.
+    pub fn load(&self) -> Result<Plan, ScenarioError> {
+        let kinds = engine::kinds();
+        if !scenario::is_url(&self.scenario) {
+            return scenario::load(Path::new(&self.scenario), &self.overrides, kinds);
+        }
+        let url = scenario::parse_url(&self.scenario, kinds)?;
+        let mut overrides: Vec<String> = url.overrides.into_iter().chain(self.overrides.iter().cloned()).collect();
+        let sets = |table: &str, keys: &[&str]| {
+            overrides.iter().any(|one| {
+                let key = one.split('=').next().unwrap_or_default().trim();
+                key == table || keys.iter().any(|end| key == format!("{table}.{end}"))
+            })
+        };
+        let defaults = DEFAULTS.iter().filter(|default| !sets("run", default.unless));
+        let defaults: Vec<String> = defaults.map(|default| default.set.to_owned()).collect();
+        overrides.splice(0..0, defaults);
+        scenario::parse_for(kinds, &url.text, "the URL", &overrides, Path::new(""))
+    }
+}
+
+impl Args for ScenarioSource {
+    fn augment_args(command: Command) -> Command {
+        let scenario = Arg::new("scenario")
+            .required(true)
+            .value_name("SCENARIO")
+            .value_hint(ValueHint::FilePath)
+            .help("The scenario: a TOML file, or a broker's URL as in kafka://10.0.0.5:9092");
+        let overrides = Arg::new("set")
+            .long("set")
+            .value_name("KEY=VALUE")
+            .action(ArgAction::Append)
+            .help("Override a key: `producers.count=512`");
+        SHORTHANDS.iter().fold(command.arg(scenario).arg(overrides), |command, shorthand| {
+            let arg = Arg::new(shorthand.option).long(shorthand.option).help_heading("Keys of the scenario");
+            command.arg(match shorthand.value {
+                Value::Named(name) => arg.value_name(name).help(format!("{} ({})", shorthand.help, shorthand.key)),
+                Value::Fixed(value) => {
+                    arg.action(ArgAction::SetTrue).help(format!("{} ({} = {value})", shorthand.help, shorthand.key))
+                }
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ScenarioSource {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let scenario = matches.get_one::<String>("scenario").cloned();
+        let shorthands = SHORTHANDS.iter().filter_map(|shorthand| {
+            let value = match shorthand.value {
+                Value::Named(_) => matches.get_one::<String>(shorthand.option)?.clone(),
+                Value::Fixed(value) => matches.get_flag(shorthand.option).then(|| value.to_owned())?,
+            };
+            Some(format!("{}={value}", shorthand.key))
+        });
+        let written = matches.get_many::<String>("set").into_iter().flatten().cloned();
+        Ok(ScenarioSource {
+            scenario: scenario.ok_or_else(|| clap::Error::new(ErrorKind::MissingRequiredArgument))?,
+            overrides: shorthands.chain(written).collect(),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
