@@ -18,8 +18,8 @@ use super::Exit;
 use super::show::{View, summary};
 use crate::engine::{self, Interruption, TrialIdentity, run_scenario};
 use crate::evaluate::{assemble_failed, environment};
-use crate::record::{CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, probe};
-use crate::scenario::{self, Plan, Trial, WhenInvalid, units};
+use crate::record::{CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, SinkRecord, Status, probe};
+use crate::scenario::{self, Plan, ProducerMode, Scenario, Trial, WhenInvalid, units};
 use crate::secrets::mask_arguments;
 
 #[derive(Debug, Args)]
@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
         // Records of earlier sessions count for the exit code as well.
         let kept = plan.trials.iter().filter_map(|trial| {
             let record = self.complete.get(&(trial.point_index, trial.trial))?;
-            Some(exit_of(record, trial.scenario.when_invalid))
+            Some(exit_of(record, &trial.scenario))
         });
         let mut exit = kept.fold(Exit::Success, worse);
         let mut pause = Duration::ZERO;
@@ -199,7 +199,10 @@ impl<'a> Session<'a> {
         if !self.arguments.quiet && record.status != Status::Failed {
             eprint!("{}", summary(&record, View::of_stderr()));
         }
-        let exit = exit_of(&record, trial.scenario.when_invalid);
+        let exit = exit_of(&record, &trial.scenario);
+        if let Some(sink) = sink_without_rows(&record, &trial.scenario) {
+            eprintln!("error: {}", nothing_written(sink));
+        }
         if exit == Exit::ThresholdMissed && !record.missed_a_threshold() {
             eprintln!("error: {}", untrusted(&record));
         }
@@ -221,17 +224,37 @@ impl Session<'_> {
     }
 }
 
-fn exit_of(record: &Record, when_invalid: WhenInvalid) -> Exit {
+fn exit_of(record: &Record, scenario: &Scenario) -> Exit {
     let nothing_arrived = record.counts.attempted > 0 && record.counts.acknowledged == 0;
+    let nothing_written = sink_without_rows(record, scenario).is_some();
     match record.status {
         Status::Interrupted => Exit::Interrupted,
         // A checkpoint does not end a trial.
         Status::Failed | Status::Stalled | Status::Running => Exit::Failure,
-        Status::Completed if nothing_arrived || !record.counts.balances() => Exit::Failure,
+        Status::Completed if nothing_arrived || nothing_written || !record.counts.balances() => Exit::Failure,
         Status::Completed if record.missed_a_threshold() => Exit::ThresholdMissed,
-        Status::Completed if when_invalid == WhenInvalid::Fail && cannot_be_trusted(record) => Exit::ThresholdMissed,
+        Status::Completed if scenario.when_invalid == WhenInvalid::Fail && cannot_be_trusted(record) => {
+            Exit::ThresholdMissed
+        }
         Status::Completed => Exit::Success,
     }
+}
+
+/// A sink of the pipeline that has none of the rows. A member of a shared group that received nothing had nothing to write: the
+/// other members may have received all of it.
+fn sink_without_rows<'a>(record: &'a Record, scenario: &Scenario) -> Option<&'a SinkRecord> {
+    let (pipeline, config) = (record.pipeline.as_ref()?, scenario.pipeline.as_ref()?);
+    let may_be_idle = config.group.is_some() && config.producer_mode == ProducerMode::None && pipeline.consumed == 0;
+    let mut sinks = pipeline.sinks.iter().filter(|_| !may_be_idle);
+    sinks.find(|sink| sink.written + sink.duplicates == 0)
+}
+
+/// Why a pipeline that wrote nothing has failed.
+fn nothing_written(sink: &SinkRecord) -> String {
+    let mut errors = sink.errors.iter().chain(&sink.refused_by_class);
+    let reason = errors.next().map(|error| error.first_message.as_str());
+    let reason = reason.unwrap_or("the pipeline received no message that could be written");
+    format!("the pipeline wrote nothing to {}: {reason}", sink.name)
 }
 
 /// Whether thresholds were set, and the figures that they were judged by cannot be trusted. An embedded broker is exempt: it is
