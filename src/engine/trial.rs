@@ -46,10 +46,13 @@ pub async fn run<B: Broker>(
     let left = remove.join(", ");
     let closed = interruption.finish(broker.close(remove), LAST_REMOVAL).await;
     let mut outcome = result?;
-    outcome.close_error = match closed {
+    let of_broker = match closed {
         Some(closed) => closed.err().map(|error| error.to_string()),
         None => Some(format!("the run was ended before the broker had removed its topics: {left}")),
     };
+    let of_sinks = outcome.pipeline.iter().flat_map(|pipeline| pipeline.removal_errors.iter().cloned());
+    outcome.close_error = Some(of_broker.into_iter().chain(of_sinks).collect::<Vec<_>>().join("; "));
+    outcome.close_error = outcome.close_error.filter(|errors| !errors.is_empty());
     Ok(outcome)
 }
 

@@ -6,10 +6,11 @@ use super::figures::{errors_by_class, independent, latency, per_second};
 use crate::engine::Outcome;
 use crate::measure::Errors;
 use crate::measure::host::ProcessUsage;
-use crate::pipeline::{self, Figures, SinkFigures, Stage, Unparsable};
+use crate::pipeline::{self, Counted, Figures, SinkFigures, Stage, Unparsable};
 use crate::record::readable::{count, duration, percent};
 use crate::record::{
-    Bottleneck, KeptUp, Pipeline, PublishedFigures, Reconciliation, RowCount, SinkRecord, StageTime, UnparsableCount,
+    Bottleneck, KeptUp, Pipeline, PublishedFigures, ReadBack, Reconciliation, RowCount, SinkRecord, StageTime,
+    UnparsableCount,
 };
 use crate::scenario::{self, ProducerMode, SinksRun, Trial};
 
@@ -32,14 +33,25 @@ pub(super) fn pipeline(trial: &Trial, outcome: &Outcome) -> Option<Pipeline> {
     let figures = &measured.figures;
     let names = names(config);
     let begin_ns = figures.first_received_ns;
-    let last_written = figures.sinks.iter().map(|sink| sink.last_written_ns).max().unwrap_or(0);
+    let last_tried = figures.sinks.iter().map(|sink| sink.last_tried_ns).max().unwrap_or(0);
     let consuming_ns = figures.last_received_ns.saturating_sub(begin_ns);
-    let working_ns = figures.last_received_ns.max(last_written).saturating_sub(begin_ns);
+    let working_ns = figures.last_received_ns.max(last_tried).saturating_sub(begin_ns);
     let load_ns = outcome.times.load_ended_ns.saturating_sub(outcome.times.load_start_ns);
     let stages = stages(config, figures, &names, working_ns);
-    let sinks = names.iter().zip(&figures.sinks).zip(&measured.row_counts);
-    let sinks: Vec<SinkRecord> =
-        sinks.map(|((name, sink), held)| self::sink(name, sink, held, figures, outcome)).collect();
+    let asked = measured.row_counts.iter().zip(&measured.read_back);
+    let sinks = names.iter().zip(&figures.sinks).zip(asked);
+    let sinks: Vec<SinkRecord> = sinks
+        .map(|((name, sink), (row_counts, read_back))| SinkRecord {
+            row_count: row_count(row_counts),
+            read_back: read_back
+                .as_ref()
+                .ok()
+                .copied()
+                .flatten()
+                .map(|sample| ReadBack { keys: sample.keys, found: sample.found }),
+            ..self::sink(name, sink, figures, outcome)
+        })
+        .collect();
     Some(Pipeline {
         instances: config.instances,
         consumed: figures.consumed,
@@ -140,17 +152,19 @@ fn bottleneck(
             SinksRun::InOrder => "one sink after the other",
             SinksRun::InParallel => "all sinks at once",
         };
-        let each = sink.per_batch.as_ref().map_or(0, |latency| latency.p50_ns);
+        let each = match &sink.per_batch {
+            Some(latency) => format!("half of the batches took {} or longer", duration(latency.p50_ns as f64)),
+            None => "no batch had an outcome".to_owned(),
+        };
         return Bottleneck {
             stage: Some(sink.stage.clone()),
             evidence: format!(
-                "Instances were blocked for {} of their time because every writer was busy, and only writers worked during the last {} of the time. The {} writers ({order}) spent {} of their time in {}, where half of the batches took {} or longer.",
+                "Instances were blocked for {} of their time because every writer was busy, and only writers worked during the last {} of the time. The {} writers ({order}) spent {} of their time in {}, where {each}.",
                 percent(share("blocked")),
                 percent(trailing),
                 count((config.instances * config.writers) as u64),
                 percent(sink.share),
                 sink.stage,
-                duration(each as f64)
             ),
         };
     }
@@ -174,16 +188,14 @@ fn kept_up(acknowledged: u64, finished: u64, load_ns: u64) -> KeptUp {
     KeptUp { held: share >= KEPT_UP_SHARE.min(1.0 - in_hand), acknowledged, finished, share }
 }
 
-fn sink(
-    name: &str,
-    sink: &SinkFigures,
-    row_count: &(Result<pipeline::sink::RowCount, String>, Result<pipeline::sink::RowCount, String>),
-    figures: &Figures,
-    outcome: &Outcome,
-) -> SinkRecord {
+/// Without what the database itself tells.
+fn sink(name: &str, sink: &SinkFigures, figures: &Figures, outcome: &Outcome) -> SinkRecord {
     let refused = sink.refused();
     let rows = figures.consumed.saturating_sub(figures.unparsable_messages() + figures.abandoned);
-    let working_ns = sink.last_written_ns.saturating_sub(figures.first_received_ns);
+    let not_written = (rows + sink.repeated).saturating_sub(sink.written + sink.duplicates + refused);
+    // What is not written was tried until the end.
+    let ended_ns = if not_written > 0 { sink.last_tried_ns } else { sink.last_written_ns };
+    let working_ns = ended_ns.saturating_sub(figures.first_received_ns);
     SinkRecord {
         name: name.to_owned(),
         written: sink.written,
@@ -191,33 +203,35 @@ fn sink(
         duplicates: sink.duplicates,
         refused,
         refused_by_class: by_class(&sink.refused, outcome),
-        not_written: rows.saturating_sub(sink.written + sink.duplicates + refused),
+        repeated: sink.repeated,
+        not_written,
         errors: by_class(&sink.errors, outcome),
         retries: sink.retries,
         // The rows of a batch are acknowledged together.
         latency: independent(&sink.latency, sink.time.per_batch.histogram().len()),
-        row_count: self::row_count(row_count),
+        row_count: RowCount::default(),
+        read_back: None,
     }
 }
 
-fn row_count(
-    (before, after): &(Result<pipeline::sink::RowCount, String>, Result<pipeline::sink::RowCount, String>),
-) -> RowCount {
-    let known = after.as_ref().or(before.as_ref()).ok();
-    let delta = match (before, after) {
-        (Ok(before), Ok(after)) if before.life == after.life => after.count.checked_sub(before.count),
-        _ => None,
-    };
+fn row_count((before, after): &(Counted, Counted)) -> RowCount {
     let error = match (before, after) {
         (Err(error), _) => Some(format!("before: {error}")),
         (_, Err(error)) => Some(format!("after: {error}")),
-        (Ok(before), Ok(after)) if before.life != after.life => Some("the database was restarted meanwhile".to_owned()),
+        (Ok(Some(before)), Ok(Some(after))) if before.life != after.life => {
+            Some("the database was restarted meanwhile".to_owned())
+        }
+        _ => None,
+    };
+    let (before, after) = (before.as_ref().ok().and_then(Option::as_ref), after.as_ref().ok().and_then(Option::as_ref));
+    let delta = match (before, after) {
+        (Some(before), Some(after)) if before.life == after.life => after.count.checked_sub(before.count),
         _ => None,
     };
     RowCount {
-        of: known.map(|held| held.of.clone()).unwrap_or_default(),
-        before: before.as_ref().ok().map(|held| held.count),
-        after: after.as_ref().ok().map(|held| held.count),
+        of: after.or(before).map(|held| held.of.clone()).unwrap_or_default(),
+        before: before.map(|held| held.count),
+        after: after.map(|held| held.count),
         delta,
         error,
     }
@@ -244,11 +258,13 @@ fn reconciliation(
     }
 }
 
-/// A row that was there already may be one whose first answer was lost, or another's: the count of the database decides.
+/// A row that was there already may be one whose first answer was lost, or another's: the count of the database decides. A row
+/// that was read again has two outcomes, and is there once or twice.
 fn is_complete(sink: &SinkRecord, rows: u64) -> bool {
-    sink.written + sink.duplicates == rows
+    sink.written + sink.duplicates == rows + sink.repeated
+        && sink.read_back.is_none_or(|sample| sample.found == sample.keys)
         && match sink.row_count.delta {
-            Some(delta) => delta == rows,
+            Some(delta) => (rows..=rows + sink.repeated).contains(&delta),
             None => sink.duplicates == 0,
         }
 }
@@ -289,6 +305,8 @@ mod tests {
             sinks_run: SinksRun::InOrder,
             commit: CommitPolicy::AfterWrite,
             producer_mode: ProducerMode::Concurrent,
+            wait_for_sinks: false,
+            remove_rows: false,
             sinks: vec![sink("redis"), sink("mongodb"), sink("redis")],
         }
     }
@@ -329,25 +347,57 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_was_there_already_is_accounted_for_if_the_database_counts_it_once() {
-        let sink = |written, duplicates, delta| SinkRecord {
+    fn a_sink_that_took_nothing_is_the_limit() {
+        let config = config();
+        let mut figures = figures(0, [10, 10, 10]);
+        figures.sinks[1].time = Stage { total_ns: 1900, ..Stage::default() };
+        let stages = stages(&config, &figures, &names(&config), 1000);
+        let bottleneck = bottleneck(&config, &figures, &stages, &names(&config), trailing(100, 1000));
+        assert_eq!(bottleneck.stage.as_deref(), Some("mongodb"));
+        assert!(bottleneck.evidence.ends_with("in mongodb, where no batch had an outcome."), "{bottleneck:?}");
+    }
+
+    fn record(written: u64, duplicates: u64, delta: Option<u64>) -> SinkRecord {
+        SinkRecord {
             name: String::new(),
             written,
             written_per_second: 0.0,
             duplicates,
             refused: 0,
             refused_by_class: Vec::new(),
+            repeated: 0,
             not_written: 0,
             errors: Vec::new(),
             retries: 0,
             latency: None,
             row_count: RowCount { delta, ..RowCount::default() },
-        };
-        assert!(is_complete(&sink(10, 0, None), 10));
-        assert!(is_complete(&sink(7, 3, Some(10)), 10), "an answer was lost");
-        assert!(!is_complete(&sink(7, 3, None), 10), "they may be rows of another program");
-        assert!(!is_complete(&sink(7, 3, Some(7)), 10), "they are another's");
-        assert!(!is_complete(&sink(9, 0, None), 10));
-        assert!(!is_complete(&sink(10, 0, Some(11)), 10));
+            read_back: None,
+        }
+    }
+
+    #[test]
+    fn a_row_that_was_there_already_is_accounted_for_if_the_database_counts_it_once() {
+        assert!(is_complete(&record(10, 0, None), 10));
+        assert!(is_complete(&record(7, 3, Some(10)), 10), "an answer was lost");
+        assert!(!is_complete(&record(7, 3, None), 10), "they may be rows of another program");
+        assert!(!is_complete(&record(7, 3, Some(7)), 10), "they are another's");
+        assert!(!is_complete(&record(9, 0, None), 10));
+        assert!(!is_complete(&record(10, 0, Some(11)), 10));
+    }
+
+    #[test]
+    fn a_row_that_was_written_after_its_partition_was_revoked_is_a_duplicate_and_no_mismatch() {
+        let repeated = |sink: SinkRecord| SinkRecord { repeated: 2, ..sink };
+        assert!(is_complete(&repeated(record(10, 2, Some(10))), 10), "the database has ids of its own");
+        assert!(is_complete(&repeated(record(12, 0, None)), 10), "the same value was written again");
+        assert!(is_complete(&repeated(record(12, 0, Some(12))), 10), "the same entry was appended again");
+        assert!(!is_complete(&repeated(record(10, 0, None)), 10), "two are missing");
+        assert!(!is_complete(&repeated(record(12, 0, Some(13))), 10));
+    }
+
+    #[test]
+    fn a_key_that_lost_its_value_is_a_mismatch() {
+        let with = |found| SinkRecord { read_back: Some(ReadBack { keys: 3, found }), ..record(10, 0, None) };
+        assert!(is_complete(&with(3), 10) && !is_complete(&with(2), 10));
     }
 }

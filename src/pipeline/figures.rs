@@ -55,11 +55,16 @@ pub struct SinkFigures {
     /// Errors of batches; each batch was tried again.
     pub errors: Errors,
     pub retries: u64,
-    /// From the first attempt to the acknowledgement.
+    /// Rows with an outcome whose partitions were revoked before it could be committed: the group reads them again, so that each
+    /// has a second outcome.
+    pub repeated: u64,
+    /// From the first attempt to the acknowledgement, or until the batch was given up.
     pub time: Stage,
     /// Acknowledged − intended.
     pub latency: Distribution,
     pub last_written_ns: u64,
+    /// When the last attempt ended, however it did.
+    pub last_tried_ns: u64,
 }
 
 /// The published benchmark's window: the latest messages' latencies, in nanoseconds.
@@ -172,7 +177,9 @@ impl SinkFigures {
         self.retries += other.retries;
         self.time.merge(&other.time);
         self.latency.merge(&other.latency);
+        self.repeated += other.repeated;
         self.last_written_ns = self.last_written_ns.max(other.last_written_ns);
+        self.last_tried_ns = self.last_tried_ns.max(other.last_tried_ns);
     }
 
     pub fn refused(&self) -> u64 {

@@ -230,7 +230,7 @@ impl<C: Consumer> Instance<C> {
             self.commits.finish(batch.number);
         }
         if self.shared.config.sinks.is_empty() || batch.rows.is_empty() {
-            self.settle(Done { batch, written: true });
+            self.settle(Done { batch, written: true, accounted: Vec::new() });
         } else {
             self.writers.push(batch);
         }
@@ -260,14 +260,18 @@ impl<C: Consumer> Instance<C> {
     }
 
     /// Nothing more is done with the batch.
-    fn settle(&mut self, Done { mut batch, written }: Done) {
+    fn settle(&mut self, Done { mut batch, written, accounted }: Done) {
         let rows = batch.rows.len() as u64;
         self.shared.finished.fetch_add(rows, Ordering::Release);
         if written && batch.generation == self.delivery.generation.current() {
             self.commits.finish(batch.number);
-        }
-        if !written {
-            self.delivery.lock().abandoned += rows;
+        } else {
+            // Its partitions were revoked before it could be committed: the group reads it again, also where it was written.
+            let mut figures = self.delivery.lock();
+            figures.abandoned += rows;
+            for (sink, accounted) in figures.sinks.iter_mut().zip(accounted) {
+                sink.repeated += accounted;
+            }
         }
         if self.spare.len() <= self.shared.config.writers {
             batch.clear();

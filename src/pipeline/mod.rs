@@ -33,7 +33,7 @@ pub use batch::{Batch, Field, Row};
 pub use figures::{Figures, Latest, SinkFigures, Stage};
 pub use parse::{Parser, Unparsable};
 use retry::Outlet;
-use sink::{Database, RowCount};
+use sink::{Database, ReadBack, RowCount, Sink, SinkError};
 
 use crate::broker::Consumer;
 use crate::measure::host::ProcessUsage;
@@ -42,6 +42,12 @@ use crate::scenario;
 
 /// How long to wait for the databases' own counts, all at the same time.
 const ASK: Duration = Duration::from_secs(60);
+
+/// How long a sink may take to prove that it can be written to.
+const PROVE: Duration = Duration::from_secs(15);
+
+/// The row count of a sink's database, if it can count the rows, or why it is not known.
+pub type Counted = Result<Option<RowCount>, String>;
 
 /// What the instances are to do.
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +83,7 @@ struct PipelineProgress {
 pub struct Pipeline {
     shared: Arc<Shared>,
     orders: watch::Sender<Order>,
-    row_counts_before: Vec<Result<RowCount, String>>,
+    row_counts_before: Vec<Counted>,
     usage: ProcessUsage,
 }
 
@@ -87,7 +93,11 @@ pub struct Outcome {
     /// Of each instance: messages received, when the last one was, and its latest.
     pub instances: Vec<(u64, u64, Latest)>,
     /// The row counts of each sink's database, before and after.
-    pub row_counts: Vec<(Result<RowCount, String>, Result<RowCount, String>)>,
+    pub row_counts: Vec<(Counted, Counted)>,
+    /// Of each sink, rows that were read after the last was written.
+    pub read_back: Vec<Result<Option<ReadBack>, String>>,
+    /// Why rows are left that were to be removed.
+    pub removal_errors: Vec<String>,
     /// Of this process while the pipeline worked.
     pub usage: ProcessUsage,
     /// Messages it was behind at the end.
@@ -97,10 +107,10 @@ pub struct Outcome {
 }
 
 impl Pipeline {
-    /// Opens the sinks for messages of `topic`, without connecting, and asks their databases for their row counts.
+    /// Opens the sinks for messages of `topic`, proves that they can be written to, and asks their databases for their row counts.
     ///
     /// # Errors
-    /// When a secret or a file cannot be read.
+    /// When a secret or a file cannot be read, and, unless the scenario waits for sinks, when one cannot be written to.
     pub async fn begin(config: &scenario::Pipeline, topic: &str, clock: Clock) -> Result<Self, String> {
         let mut columns: Vec<String> = Vec::new();
         for field in config.sinks.iter().flat_map(|sink| &sink.needs.fields) {
@@ -128,8 +138,38 @@ impl Pipeline {
             row_counts_before: Vec::new(),
             usage: ProcessUsage::now(),
         };
+        if !config.wait_for_sinks {
+            pipeline.prove().await?;
+        }
         pipeline.row_counts_before = pipeline.row_counts().await;
         Ok(pipeline)
+    }
+
+    /// Proves that every sink can be written to, and that it holds nothing where its rows will be removed.
+    async fn prove(&self) -> Result<(), String> {
+        let removes = self.shared.config.remove_rows;
+        let proofs = self.shared.databases.iter().map(|database| async move {
+            let proof = async {
+                let mut sink = database.connection();
+                sink.connect().await?;
+                sink.prove().await?;
+                Ok::<_, SinkError>(!removes || sink.is_empty().await?)
+            };
+            let reason = match timeout(PROVE, proof).await {
+                Ok(Ok(true)) => return Ok(()),
+                Ok(Ok(false)) => {
+                    let place = database.place();
+                    return Err(format!(
+                        "{place} holds rows already, and brokermark removes only its own: remove them, write elsewhere, or remove `pipeline.remove_rows`"
+                    ));
+                }
+                Ok(Err(error)) => error.message,
+                Err(_) => format!("no answer within {PROVE:?}"),
+            };
+            let advice = "correct the sink, or set `pipeline.wait_for_sinks = true` to begin without it";
+            Err(format!("{} cannot be written to: {}; {advice}", database.place(), reason.trim_end_matches('.')))
+        });
+        join_all(proofs).await.into_iter().collect()
     }
 
     /// The clock of rates and of CPU time starts.
@@ -151,23 +191,55 @@ impl Pipeline {
     }
 
     fn outlets(&self) -> Vec<Outlet> {
-        let connections = self.shared.databases.iter().map(|database| database.connection());
-        connections.map(|sink| Outlet { sink, connected: false }).collect()
+        self.sinks().map(|sink| Outlet { sink, connected: false }).collect()
     }
 
     /// The row count of each sink's database.
-    async fn row_counts(&self) -> Vec<Result<RowCount, String>> {
-        let ask = |Outlet { mut sink, .. }: Outlet| async move {
-            let held = async {
+    async fn row_counts(&self) -> Vec<Counted> {
+        let ask = |mut sink: Box<dyn Sink>| async move {
+            within_limit(async {
                 sink.connect().await?;
                 sink.row_count().await
-            };
-            match timeout(ASK, held).await {
-                Ok(held) => held.map_err(|error| error.message),
-                Err(_) => Err(format!("no answer within {ASK:?}")),
+            })
+            .await
+        };
+        join_all(self.sinks().map(ask)).await
+    }
+
+    /// A sample of each sink's rows.
+    async fn read_back(&self) -> Vec<Result<Option<ReadBack>, String>> {
+        let ask = |mut sink: Box<dyn Sink>| async move {
+            within_limit(async {
+                sink.connect().await?;
+                sink.read_back().await
+            })
+            .await
+        };
+        join_all(self.sinks().map(ask)).await
+    }
+
+    /// Removes the rows, if the scenario wants it; returns why some are left.
+    async fn remove_rows(&self) -> Vec<String> {
+        if !self.shared.config.remove_rows {
+            return Vec::new();
+        }
+        let remove = |database: &dyn Database| {
+            let (place, mut sink) = (database.place(), database.connection());
+            async move {
+                let removed = within_limit(async {
+                    sink.connect().await?;
+                    sink.remove_rows().await
+                });
+                removed.await.err().map(|error| format!("the rows in {place} are not removed: {error}"))
             }
         };
-        join_all(self.outlets().into_iter().map(ask)).await
+        let each = self.shared.databases.iter().map(|database| remove(&**database));
+        join_all(each).await.into_iter().flatten().collect()
+    }
+
+    /// A connection to each sink, not established.
+    fn sinks(&self) -> impl Iterator<Item = Box<dyn Sink>> {
+        self.shared.databases.iter().map(|database| database.connection())
     }
 
     /// Whether the group has assigned every instance its partitions, or none of them.
@@ -213,9 +285,13 @@ impl Pipeline {
         given_up: impl Future<Output = ()>,
     ) -> Outcome {
         let usage = ProcessUsage::now().since(self.usage);
+        let asked = async {
+            let (after, read_back) = (self.row_counts().await, self.read_back().await);
+            DatabasesAfter { row_counts: after, read_back, removal_errors: self.remove_rows().await }
+        };
         let after = tokio::select! {
-            after = self.row_counts() => after,
-            () = given_up => self.no_row_counts("the run was ended before it answered"),
+            after = asked => after,
+            () = given_up => self.not_asked("the run was ended before it answered"),
         };
         self.outcome_with(usage, after, consumer_lag, at_load_end)
     }
@@ -224,21 +300,27 @@ impl Pipeline {
     pub fn so_far(&self, consumer_lag: Option<u64>) -> Outcome {
         self.outcome_with(
             ProcessUsage::now().since(self.usage),
-            self.no_row_counts("it is asked when the trial has ended"),
+            self.not_asked("it is asked when the trial has ended"),
             consumer_lag,
             None,
         )
     }
 
-    /// For each sink, why the count of its database is not known.
-    fn no_row_counts(&self, reason: &str) -> Vec<Result<RowCount, String>> {
-        self.shared.databases.iter().map(|_| Err(reason.to_owned())).collect()
+    /// For each sink, why nothing is known of its database.
+    fn not_asked(&self, reason: &str) -> DatabasesAfter {
+        let databases = &self.shared.databases;
+        let left = |database: &Box<dyn Database>| format!("the rows in {} are not removed: {reason}", database.place());
+        DatabasesAfter {
+            row_counts: databases.iter().map(|_| Err(reason.to_owned())).collect(),
+            read_back: databases.iter().map(|_| Err(reason.to_owned())).collect(),
+            removal_errors: databases.iter().filter(|_| self.shared.config.remove_rows).map(left).collect(),
+        }
     }
 
     fn outcome_with(
         &self,
         usage: ProcessUsage,
-        after: Vec<Result<RowCount, String>>,
+        after: DatabasesAfter,
         consumer_lag: Option<u64>,
         at_load_end: Option<(u64, u64)>,
     ) -> Outcome {
@@ -252,10 +334,27 @@ impl Pipeline {
         Outcome {
             figures,
             instances,
-            row_counts: self.row_counts_before.iter().cloned().zip(after).collect(),
+            row_counts: self.row_counts_before.iter().cloned().zip(after.row_counts).collect(),
+            read_back: after.read_back,
+            removal_errors: after.removal_errors,
             usage,
             consumer_lag,
             at_load_end,
         }
+    }
+}
+
+/// What the databases were asked when the last row was written.
+struct DatabasesAfter {
+    row_counts: Vec<Counted>,
+    read_back: Vec<Result<Option<ReadBack>, String>>,
+    removal_errors: Vec<String>,
+}
+
+/// What a database answers, or why there is no answer.
+async fn within_limit<T>(asked: impl Future<Output = Result<T, SinkError>>) -> Result<T, String> {
+    match timeout(ASK, asked).await {
+        Ok(answer) => answer.map_err(|error| error.message),
+        Err(_) => Err(format!("no answer within {ASK:?}")),
     }
 }

@@ -16,6 +16,8 @@ pub struct Done {
     pub batch: Batch,
     /// Every sink has it; otherwise it was abandoned.
     pub written: bool,
+    /// How many of its rows have an outcome, sink by sink.
+    pub accounted: Vec<u64>,
 }
 
 /// The writers of one instance, and the batches that are on their way to the sinks.
@@ -99,21 +101,23 @@ async fn work(
         let Some(batch) = next else { return };
         let waited_ns = delivery.clock.now_ns().saturating_sub(batch.closed_ns);
         delivery.lock().wait.record(waited_ns);
-        let written = match order {
+        let each: Vec<Option<u64>> = match order {
             SinksRun::InOrder => {
-                let mut written = true;
+                let mut each = Vec::with_capacity(outlets.len());
                 for (index, outlet) in outlets.iter_mut().enumerate() {
-                    written = written && delivery.deliver(index, outlet, &batch).await;
+                    let is_abandoned = each.contains(&None);
+                    each.push(if is_abandoned { None } else { delivery.deliver(index, outlet, &batch).await });
                 }
-                written
+                each
             }
             SinksRun::InParallel => {
                 let all = outlets.iter_mut().enumerate();
-                let each = all.map(|(index, outlet)| delivery.deliver(index, outlet, &batch));
-                join_all(each).await.into_iter().all(|written| written)
+                join_all(all.map(|(index, outlet)| delivery.deliver(index, outlet, &batch))).await
             }
         };
-        if done.send(Done { batch, written }).is_err() {
+        let written = each.iter().all(Option::is_some);
+        let accounted = each.into_iter().map(Option::unwrap_or_default).collect();
+        if done.send(Done { batch, written, accounted }).is_err() {
             return;
         }
     }

@@ -98,6 +98,8 @@ pub struct SinkDescriptor {
     /// Checks the sink's own keys without connecting. The error is serde's, so that it names the unknown key and those
     /// that exist.
     pub check_options: fn(toml::Table) -> Result<SinkNeeds, toml::de::Error>,
+    /// Keys that are paths: relative ones start at the scenario's folder.
+    pub files: &'static [&'static str],
 }
 
 /// What a sink needs of messages.
@@ -107,4 +109,6 @@ pub struct SinkNeeds {
     pub fields: Vec<String>,
     /// Whether every message must have an offset in its partition.
     pub offsets: bool,
+    /// Why its rows cannot be removed after the run; `None`: they can.
+    pub not_removable: Option<&'static str>,
 }

@@ -2,7 +2,7 @@
 
 use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-use super::path::KeyPath;
+use super::path::{KeyPath, Step};
 use crate::secrets::mask_override;
 
 /// One override of the command line.
@@ -39,30 +39,61 @@ impl Override {
     }
 
     /// # Errors
-    /// A report, ready to be shown, when the path leads through something that is not a table.
+    /// A report, ready to be shown, when the path leads through something that is not a table, or to an element that is not
+    /// there.
     pub(super) fn apply(&self, document: &mut DocumentMut) -> Result<(), String> {
         for path in self.displaced() {
             let parent = path.parent();
-            if let (Some(table), Some(key)) = (find(document.as_table_mut(), &parent.keys()), path.keys().last()) {
+            if let (Some(table), Some(Step::Key(key))) =
+                (find(document.as_table_mut(), parent.steps()), path.steps().last())
+            {
                 table.remove(key);
             }
         }
         self.pin(document);
-        let keys = self.path.keys();
-        let Some((last, tables)) = keys.split_last() else { return Ok(()) };
+        let Some((last, tables)) = self.path.steps().split_last() else { return Ok(()) };
         let mut table: &mut dyn TableLike = document.as_table_mut();
         // A table with a header of its own cannot stand inside an inline one.
         let mut inline = false;
-        for (depth, key) in tables.iter().enumerate() {
-            let new = || if inline { Item::Value(InlineTable::new().into()) } else { Item::Table(implicit()) };
-            let item = table.entry(key).or_insert_with(new);
-            inline |= item.is_inline_table();
-            let Some(inner) = item.as_table_like_mut() else {
-                let message = format!("`{}` is not a table in the scenario", KeyPath::of(&keys[..=depth]));
-                return Err(report(&self.text, &message, "override the value itself"));
+        let mut depth = 0;
+        while let Some(Step::Key(key)) = tables.get(depth) {
+            depth += 1;
+            let index = match self.path.steps().get(depth) {
+                Some(Step::Index(index)) => Some(*index),
+                _ => None,
             };
-            table = inner;
+            let lead = KeyPath::from_steps(&self.path.steps()[..depth]);
+            let Some(index) = index else {
+                let new = || if inline { Item::Value(InlineTable::new().into()) } else { Item::Table(implicit()) };
+                let item = table.entry(key).or_insert_with(new);
+                inline |= item.is_inline_table();
+                let refuse = || self.refuse(&format!("`{lead}` is not a table in the scenario"));
+                table = item.as_table_like_mut().ok_or_else(refuse)?;
+                continue;
+            };
+            let elements = table.get_mut(key).map(Element::count).unwrap_or_default();
+            let element = table.get_mut(key).and_then(|item| Element::of(item, index));
+            let missing = || {
+                let message = format!("`{lead}` has {elements} element(s) in the scenario");
+                report(&self.text, &message, "their numbers begin with 0")
+            };
+            inline |= matches!(element, Some(Element::Value(_)));
+            let element = element.ok_or_else(missing)?;
+            depth += 1;
+            if depth > tables.len() {
+                return element.replace(self.value.clone()).map_err(|reason| self.refuse(reason));
+            }
+            let refuse = || self.refuse(&format!("`{lead}[{index}]` is not a table in the scenario"));
+            table = element.table().ok_or_else(refuse)?;
         }
+        if let Step::Key(last) = last {
+            self.set(table, last);
+        }
+        Ok(())
+    }
+
+    /// Gives the key of this table the value.
+    fn set(&self, table: &mut dyn TableLike, last: &str) {
         if self.path.parent().is_foreign_table() && !table.contains_key(last) {
             remove_dotted(table, last);
         }
@@ -77,11 +108,20 @@ impl Override {
                 table.insert(last, Item::Value(value));
             }
         }
-        Ok(())
+    }
+
+    fn refuse(&self, message: &str) -> String {
+        report(&self.text, message, "override the value itself")
     }
 
     /// Keys that contradict this one: an override is a decision, so they go.
     fn displaced(&self) -> Vec<KeyPath> {
+        if let [Step::Key(pipeline), Step::Key(sinks), Step::Index(_), Step::Key(key)] = self.path.steps()
+            && (pipeline.as_str(), sinks.as_str()) == ("pipeline", "sinks")
+        {
+            let other = [("address", "addresses"), ("addresses", "address")].into_iter().find(|(own, _)| own == key);
+            return other.map(|(_, other)| self.path.parent().key(other)).into_iter().collect();
+        }
         let all: &[[&str; 2]] = match self.path.keys().as_slice() {
             ["broker", "address"] => &[["broker", "addresses"]],
             ["broker", "addresses"] => &[["broker", "address"]],
@@ -90,6 +130,10 @@ impl Override {
             ["load", "model"] if self.value.as_str() == Some("closed") => {
                 &[["load", "rate"], ["load", "schedule"], ["load", "pacing"]]
             }
+            // The topic is taken as it is.
+            ["pipeline", "producer_mode"] if self.value.as_str() == Some("none") => {
+                &[["topology", "partitions"], ["topology", "replication"], ["topology", "keep"], ["topology", "config"]]
+            }
             _ => &[],
         };
         all.iter().map(|keys| KeyPath::of(keys)).collect()
@@ -97,7 +141,7 @@ impl Override {
 
     /// A swept key that is overridden is swept no longer.
     fn pin(&self, document: &mut DocumentMut) {
-        let Some(over) = find(document.as_table_mut(), &["sweep", "over"]) else { return };
+        let Some(over) = find(document.as_table_mut(), KeyPath::of(&["sweep", "over"]).steps()) else { return };
         let swept: Vec<String> = over.iter().map(|(key, _)| key.to_owned()).collect();
         for key in swept {
             if KeyPath::parse(&key).is_ok_and(|path| path == self.path) {
@@ -118,12 +162,57 @@ fn implicit() -> Table {
     table
 }
 
-fn find<'a>(root: &'a mut Table, keys: &[&str]) -> Option<&'a mut dyn TableLike> {
+fn find<'a>(root: &'a mut Table, steps: &[Step]) -> Option<&'a mut dyn TableLike> {
     let mut table: &mut dyn TableLike = root;
-    for key in keys {
-        table = table.get_mut(key)?.as_table_like_mut()?;
+    let mut steps = steps.iter().peekable();
+    while let Some(Step::Key(key)) = steps.next() {
+        let item = table.get_mut(key)?;
+        table = match steps.next_if(|step| matches!(step, Step::Index(_))) {
+            Some(Step::Index(index)) => Element::of(item, *index)?.table()?,
+            _ => item.as_table_like_mut()?,
+        };
     }
     Some(table)
+}
+
+/// An element of an array, however the array was written.
+enum Element<'a> {
+    Table(&'a mut Table),
+    Value(&'a mut Value),
+}
+
+impl<'a> Element<'a> {
+    fn count(item: &mut Item) -> usize {
+        match item {
+            Item::ArrayOfTables(tables) => tables.len(),
+            item => item.as_array().map_or(0, toml_edit::Array::len),
+        }
+    }
+
+    fn of(item: &'a mut Item, index: usize) -> Option<Self> {
+        match item {
+            Item::ArrayOfTables(tables) => tables.get_mut(index).map(Element::Table),
+            item => item.as_array_mut().and_then(|array| array.get_mut(index)).map(Element::Value),
+        }
+    }
+
+    fn table(self) -> Option<&'a mut dyn TableLike> {
+        match self {
+            Element::Table(table) => Some(table),
+            Element::Value(value) => value.as_inline_table_mut().map(|table| table as &mut dyn TableLike),
+        }
+    }
+
+    fn replace(self, mut value: Value) -> Result<(), &'static str> {
+        match self {
+            Element::Table(_) => Err("this is a whole table"),
+            Element::Value(old) => {
+                *value.decor_mut() = old.decor().clone();
+                *old = value;
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Removes `a.b.c`, however its dots were written.

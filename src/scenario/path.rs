@@ -17,24 +17,41 @@ pub(super) const FOREIGN_TABLES: [[&str; 2]; 4] =
     [["broker", "properties"], ["consumers", "properties"], ["producers", "headers"], ["topology", "config"]];
 
 impl KeyPath {
-    /// A path as written by people: TOML's dotted key.
+    /// A path as written by people: TOML's dotted key, where the number of an element stands behind its array (`sinks[0]`).
     ///
     /// # Errors
     /// A sentence on why the text is not a path.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let keys = toml_edit::Key::parse(text.trim()).map_err(|_| format!("`{text}` is not a key"))?;
-        let keys: Vec<String> = keys.iter().map(|key| key.get().to_owned()).collect();
-        let foreign = keys.len() > 3 && FOREIGN_TABLES.iter().any(|table| keys[..2] == table[..]);
-        Ok(KeyPath(if foreign {
+        let refused = || format!("`{text}` is not a key");
+        let mut rest = text.trim();
+        let mut steps = Vec::new();
+        while let Some((keys, after)) = before_an_index(rest) {
+            let (number, after) = after.split_once(']').ok_or_else(refused)?;
+            steps.extend(dotted(keys).map_err(|()| refused())?.into_iter().map(Step::Key));
+            steps.push(Step::Index(number.trim().parse().map_err(|_| refused())?));
+            rest = match after.strip_prefix('.') {
+                Some(after) => after,
+                None if after.is_empty() => return Ok(KeyPath(steps)),
+                None => return Err(refused()),
+            };
+        }
+        let keys = dotted(rest).map_err(|()| refused())?;
+        let foreign = steps.is_empty() && keys.len() > 3 && FOREIGN_TABLES.iter().any(|table| keys[..2] == table[..]);
+        if foreign {
             let joined = keys[2..].join(".");
-            keys.into_iter().take(2).chain([joined]).map(Step::Key).collect()
+            steps.extend(keys.into_iter().take(2).chain([joined]).map(Step::Key));
         } else {
-            keys.into_iter().map(Step::Key).collect()
-        }))
+            steps.extend(keys.into_iter().map(Step::Key));
+        }
+        Ok(KeyPath(steps))
     }
 
     pub(super) fn of(keys: &[&str]) -> Self {
         KeyPath(keys.iter().map(|key| Step::Key((*key).to_owned())).collect())
+    }
+
+    pub(super) fn from_steps(steps: &[Step]) -> Self {
+        KeyPath(steps.to_vec())
     }
 
     pub(super) fn key(&self, key: &str) -> Self {
@@ -85,6 +102,26 @@ impl KeyPath {
     }
 }
 
+/// The keys before the first `[` outside of quotes, and what follows it.
+fn before_an_index(text: &str) -> Option<(&str, &str)> {
+    let mut quote = None;
+    let position = text.find(|character: char| {
+        match quote {
+            Some(open) if character == open => quote = None,
+            None if ['"', '\''].contains(&character) => quote = Some(character),
+            _ => {}
+        }
+        quote.is_none() && character == '['
+    })?;
+    Some((&text[..position], &text[position + 1..]))
+}
+
+/// The keys of TOML's dotted key.
+fn dotted(text: &str) -> Result<Vec<String>, ()> {
+    let keys = toml_edit::Key::parse(text.trim()).map_err(drop)?;
+    Ok(keys.iter().map(|key| key.get().to_owned()).collect())
+}
+
 impl fmt::Display for KeyPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, step) in self.0.iter().enumerate() {
@@ -106,11 +143,14 @@ mod tests {
 
     #[test]
     fn paths_read_and_print() {
-        for text in ["producers.count", "broker.properties.\"linger.ms\"", "load"] {
+        let indexed = ["pipeline.sinks[0].address", "load.schedule.steps[12]", "a[0].\"b[1]\".c"];
+        for text in ["producers.count", "broker.properties.\"linger.ms\"", "load"].into_iter().chain(indexed) {
             assert_eq!(KeyPath::parse(text).unwrap().to_string(), text);
         }
         assert_eq!(KeyPath::of(&["steps"]).index(1).key("rate").to_string(), "steps[1].rate");
-        assert!(KeyPath::parse("a..b").is_err());
+        for text in ["a..b", "a[0]b", "a[0", "a[-1]", "[0]", "a[0].", "a[x]", "a[0][1]"] {
+            assert!(KeyPath::parse(text).is_err(), "{text}");
+        }
     }
 
     #[test]

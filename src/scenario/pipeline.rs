@@ -25,6 +25,10 @@ pub struct Pipeline {
     pub sinks_run: SinksRun,
     pub commit: CommitPolicy,
     pub producer_mode: ProducerMode,
+    /// Begin although a sink cannot be written to yet.
+    pub wait_for_sinks: bool,
+    /// Remove what was written when the trial has ended.
+    pub remove_rows: bool,
     /// Where every batch is written to; empty: nowhere.
     pub sinks: Vec<Sink>,
 }

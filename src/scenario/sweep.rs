@@ -323,23 +323,42 @@ impl Sweep {
 /// Puts a swept value into a scenario.
 ///
 /// # Errors
-/// When the path leads through something that is not a table.
+/// When the path leads through something that is not a table, or to an element that is not there.
 pub(super) fn substitute(scenario: &mut Table, path: &KeyPath, value: Value) -> Result<(), Problem> {
-    let mut table = scenario;
-    let steps = path.steps();
-    for (depth, step) in steps.iter().enumerate() {
-        let Step::Key(key) = step else { continue };
-        if depth + 1 == steps.len() {
-            table.insert(key.clone(), value);
-            return Ok(());
-        }
-        let inner = table.entry(key.clone()).or_insert_with(|| Value::Table(Table::new()));
-        let Value::Table(inner) = inner else {
-            let message = format!("`{path}` leads through `{key}`, which is not a table in this scenario");
-            let advice = Some("sweep the value itself".to_owned());
-            return Err(Problem { place: SourcePosition::Key(path.clone()), message, advice });
+    let refuse = |message: String, advice: &str| {
+        Err(Problem { place: SourcePosition::Key(path.clone()), message, advice: Some(advice.to_owned()) })
+    };
+    let itself = "sweep the value itself";
+    let mut steps = path.steps().iter();
+    let Some(Step::Key(first)) = steps.next() else { return Ok(()) };
+    let mut lead = KeyPath::of(&[first]);
+    let mut place = scenario.entry(first.clone()).or_insert_with(|| Value::Table(Table::new()));
+    for step in steps {
+        place = match (step, place) {
+            (Step::Key(key), Value::Table(table)) => {
+                table.entry(key.clone()).or_insert_with(|| Value::Table(Table::new()))
+            }
+            (Step::Key(_), _) => {
+                return refuse(
+                    format!("`{path}` leads through `{lead}`, which is not a table in this scenario"),
+                    itself,
+                );
+            }
+            (Step::Index(index), Value::Array(array)) => {
+                let elements = array.len();
+                let Some(element) = array.get_mut(*index) else {
+                    let message = format!("`{lead}` has {elements} element(s) in this scenario");
+                    return refuse(message, "their numbers begin with 0");
+                };
+                element
+            }
+            (Step::Index(_), _) => return refuse(format!("`{lead}` is not an array in this scenario"), itself),
         };
-        table = inner;
+        lead = match step {
+            Step::Key(key) => lead.key(key),
+            Step::Index(index) => lead.index(*index),
+        };
     }
+    *place = value;
     Ok(())
 }

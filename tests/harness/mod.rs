@@ -17,6 +17,7 @@ pub mod rabbitmq;
 #[cfg(feature = "pulsar")]
 pub mod scripted_pulsar;
 pub mod scripted_rabbitmq;
+pub mod scripted_redis;
 pub mod server;
 pub mod socks;
 

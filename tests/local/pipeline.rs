@@ -1,10 +1,14 @@
-//! Pipelines and commits on the null broker, without a server.
+//! Pipelines and commits on the null broker, without a server but for scripted ones.
 
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "redis")]
+use brokermark::record::{ReasonKind, SinkRecord, Status};
 use brokermark::record::{Record, Verification};
 
 use crate::harness::{Bench, assert_acknowledged, record_of, sums};
+#[cfg(feature = "redis")]
+use crate::harness::{Finished, finding, reasons, scripted_redis::ScriptedRedis};
 
 /// 2,000 messages in one second, through a pipeline that writes nowhere.
 fn pipeline(broker: &str, pipeline: &str) -> Record {
@@ -77,4 +81,107 @@ fn topics_that_were_created_before_a_refused_one_are_removed() {
     let (none, one) = (time(0), time(1));
     assert!(one >= Duration::from_millis(700), "{one:?}");
     assert!(none < one, "{none:?}: there was nothing to remove");
+}
+
+/// 500 messages in a quarter of a second, through a pipeline with these keys to this sink, which has so long for the last of them.
+#[cfg(feature = "redis")]
+fn to_sink(broker: &str, pipeline: &str, sink: &str, drain_deadline: &str) -> Finished {
+    Bench::new(&format!(
+        "broker.kind = \"null\"
+        broker.null = {{ {broker} }}
+        topology.partitions = 2
+        producers.count = 2
+        load.rate = \"2k/s\"
+        [payload]
+        kind = \"template\"
+        text = '{{\"id\": ${{counter}}}}'
+        [pipeline]
+        batch = 50
+        linger = \"10ms\"
+        {pipeline}
+        [[pipeline.sinks]]
+        {sink}
+        [run]
+        messages = 500
+        drain_deadline = \"{drain_deadline}\""
+    ))
+    .run(&[])
+}
+
+/// The address of a server that is gone.
+#[cfg(feature = "redis")]
+fn nowhere() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+#[cfg(feature = "redis")]
+fn redis(address: &str) -> String {
+    format!("kind = \"redis\"\naddress = \"{address}\"\nkey = \"id\"")
+}
+
+#[cfg(feature = "redis")]
+fn sink(record: &Record) -> &SinkRecord {
+    &record.pipeline.as_ref().unwrap().sinks[0]
+}
+
+#[cfg(all(feature = "redis", feature = "mongodb"))]
+#[test]
+fn a_sink_that_is_not_there_ends_the_run_before_the_load() {
+    let address = nowhere();
+    let mongodb = format!(
+        "kind = \"mongodb\"\naddress = \"{address}\"\ndatabase = \"d\"\ncollection = \"c\"\nfields = [\"id\"]\ntimeout = \"100ms\""
+    );
+    for sink in [redis(&address), mongodb] {
+        let ended = to_sink("", "", &sink, "20s");
+        let ended = ended.expect(1);
+        let words = [&address, "cannot be written to", "pipeline.wait_for_sinks = true"];
+        assert!(words.iter().all(|word| ended.stderr.contains(*word)), "{}", ended.stderr);
+        let record = ended.record();
+        assert_eq!((record.status, record.counts.attempted), (Status::Failed, 0));
+    }
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn a_pipeline_that_wrote_nothing_fails_and_its_dead_sink_is_the_bottleneck() {
+    let ended = to_sink("", "wait_for_sinks = true", &redis(&nowhere()), "1s").expect(1);
+    assert!(ended.stderr.contains("the pipeline wrote nothing to redis"), "{}", ended.stderr);
+    let record = ended.record();
+    assert_eq!(record.status, Status::Completed);
+    let (found, pipeline) = (sink(&record), record.pipeline.as_ref().unwrap());
+    assert_eq!((found.written, found.written_per_second), (0, 0.0));
+    assert!(found.not_written > 0 && found.latency.is_none(), "{found:?}");
+    assert_eq!(pipeline.bottleneck.stage.as_deref(), Some("redis"), "{:?}", pipeline.bottleneck);
+    assert!(pipeline.working_ns > pipeline.consuming_ns, "it was tried until the end: {pipeline:?}");
+    // What the instances could not take is unread: nothing is lost.
+    let sums = sums(&record);
+    assert!(sums.lost == 0 && sums.received + sums.unread == 500, "{sums:?}");
+    let found = reasons(&record);
+    assert!(found.contains(&ReasonKind::NotReconciled) && !found.contains(&ReasonKind::Losses), "{found:?}");
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn rows_that_were_written_after_their_partitions_were_revoked_are_duplicates_and_no_mismatch() {
+    let server = ScriptedRedis::that_holds();
+    let broker = "rebalance_every = \"150ms\"";
+    let record = to_sink(broker, "instances = 2\nwriters = 1", &redis(&server.address()), "30s").expect(0).record();
+    let (found, pipeline) = (sink(&record), record.pipeline.as_ref().unwrap());
+    assert!(found.repeated > 0, "{pipeline:#?}");
+    assert_eq!(found.written + found.duplicates, 500 + found.repeated);
+    assert_eq!((found.not_written, pipeline.reconciliation.balanced), (0, Some(true)), "{pipeline:#?}");
+    assert!(finding(&record, ReasonKind::WrittenTwice).is_some());
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn keys_that_do_not_hold_what_was_written_are_a_mismatch() {
+    let server = ScriptedRedis::that_forgets();
+    let record = to_sink("", "", &redis(&server.address()), "20s").expect(0).record();
+    let (found, pipeline) = (sink(&record), record.pipeline.as_ref().unwrap());
+    let sample = found.read_back.unwrap();
+    assert!(sample.keys > 0 && sample.found == 0, "{sample:?}");
+    assert_eq!(pipeline.reconciliation.balanced, Some(false));
+    let mismatch = finding(&record, ReasonKind::NotReconciled).unwrap();
+    assert!(mismatch.evidence.contains("did not hold"), "{mismatch:?}");
 }

@@ -529,6 +529,59 @@ fn a_sink_checks_its_own_keys_and_its_secrets_are_masked() {
     assert!(!format!("{:?}", plan.trials[0].scenario).contains("hunter2"));
 }
 
+#[cfg(feature = "redis")]
+#[test]
+fn sinks_are_overridden_and_swept_by_their_numbers() {
+    let sinks = "[[pipeline.sinks]]\nkind = \"redis\"\naddress = \"a:1\"\nkey = \"a\"\n";
+    let text = format!("{RICH}{JSON}[run]\nmessages = 1\n{sinks}{sinks}");
+    let sinks_of = |plan: &Plan, trial: usize| plan.trials[trial].scenario.pipeline.clone().unwrap().sinks;
+    let option = |plan: &Plan, trial: usize, sink: usize, key: &str| {
+        sinks_of(plan, trial)[sink].options.get(key).map(|value| value.to_string())
+    };
+    let plan = plan_with(&text, &["pipeline.sinks[1].address=b:2", "pipeline.sinks[1].transaction=false"]).unwrap();
+    assert_eq!(option(&plan, 0, 0, "address").as_deref(), Some("\"a:1\""));
+    assert_eq!(option(&plan, 0, 1, "address").as_deref(), Some("\"b:2\""));
+    assert_eq!(option(&plan, 0, 1, "transaction").as_deref(), Some("false"));
+    assert!(plan.text.contains("b:2"));
+
+    let inline = format!(
+        "{RICH}{JSON}[run]\nmessages = 1\n[pipeline]\nsinks = [{{ kind = \"redis\", address = \"a:1\", key = \"a\" }}]\n"
+    );
+    let plan = plan_with(&inline, &["pipeline.sinks[0].prefix=p"]).unwrap();
+    assert_eq!(option(&plan, 0, 0, "prefix").as_deref(), Some("\"p\""));
+
+    let swept = format!("{text}[sweep.over]\n\"pipeline.sinks[0].address\" = [\"c:3\", \"d:4\"]\n");
+    let plan = plan_with(&swept, &[]).unwrap();
+    assert_eq!([0, 1].map(|trial| option(&plan, trial, 0, "address").unwrap()), ["\"c:3\"", "\"d:4\""]);
+    assert_eq!(plan.trials[0].point["pipeline.sinks[0].address"].as_str(), Some("c:3"));
+    let pinned = plan_with(&swept, &["pipeline.sinks[0].address=e:5"]).unwrap();
+    assert_eq!((pinned.trials.len(), option(&pinned, 0, 0, "address").as_deref()), (1, Some("\"e:5\"")));
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn a_sinks_authorities_lie_beside_the_scenario() {
+    let sink = "[[pipeline.sinks]]\nkind = \"redis\"\naddress = \"a:1\"\nkey = \"a\"\ntls = true\nca = \"ca.pem\"\n";
+    let text = format!("{RICH}{JSON}[run]\nmessages = 1\n{sink}");
+    let kinds = [KINDS[0]];
+    let plan = parse_for(with_sinks(&kinds), &text, "try.toml", &[], Path::new("/elsewhere")).unwrap();
+    let sinks = &plan.trials[0].scenario.pipeline.as_ref().unwrap().sinks;
+    assert_eq!(sinks[0].options["ca"].as_str(), Some("/elsewhere/ca.pem"));
+}
+
+#[test]
+fn a_pipeline_without_producers_takes_its_topic_as_it_is() {
+    let text = format!(
+        "{RICH}{JSON}[topology]\nname = \"t\"\npartitions = 4\nkeep = true\n[pipeline]\nparse = \"none\"\n[run]\nduration = \"1s\"\n"
+    );
+    let refused = plan_with(&text.replace("[pipeline]\n", "[pipeline]\nproducer_mode = \"none\"\n"), &[]);
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("`partitions` has no effect") && refused.contains("`keep` has no effect"), "{refused}");
+    // An override is a decision.
+    let plan = plan_with(&text, &["pipeline.producer_mode=none"]).unwrap();
+    assert!(plan.trials[0].scenario.topology.existing);
+}
+
 #[test]
 fn the_table_of_a_missing_file() {
     let error = brokermark::scenario::load(Path::new("nowhere.toml"), &[], engine::kinds()).unwrap_err().to_string();

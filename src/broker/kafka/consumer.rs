@@ -222,6 +222,22 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_commit_that_was_not_waited_for_reports_its_refusal_later() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("topic", 2, 1).unwrap();
+        let subscription = Subscription { progress: Progress::OfTheTrial, ..subscription() };
+        let mut consumer = KafkaConsumer::assign(member(&cluster), &subscription).unwrap();
+        consumer.commit(&[(0, 1)], true).await.unwrap();
+        cluster.request_errors(RDKafkaApiKey::OffsetCommit, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_GROUP_ID]);
+        // Its answer cannot be there yet, or this call reports it.
+        let begun = consumer.commit(&[(0, 2)], false).await;
+        let confirmed = consumer.commit(&[(0, 3)], true).await;
+        let refusals: Vec<String> = [begun, confirmed].into_iter().filter_map(|one| Some(one.err()?.message)).collect();
+        assert_eq!(refusals.len(), 1, "{refusals:?}");
+        assert!(refusals[0].contains("group"), "{refusals:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_member_waits_until_its_node_has_heard_of_the_topic() {
         let cluster = MockCluster::new(1).unwrap();
         cluster.create_topic("topic", 2, 1).unwrap();

@@ -225,6 +225,23 @@ impl Admin {
         Ok(())
     }
 
+    /// The topics of these names, as they are.
+    ///
+    /// # Errors
+    /// When one does not exist.
+    pub async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        let mut found = Vec::with_capacity(topics.len());
+        for topic in topics {
+            let partitions = self.streams(&topic.name).await?.len() as u32;
+            if partitions == 0 {
+                let reason = "it does not exist: create it first".to_owned();
+                return Err(failed(&topic.name, "taken as it is", reason));
+            }
+            found.push(Topic { partitions, ..topic.clone() });
+        }
+        Ok(found)
+    }
+
     async fn make(&self, topic: &Topic) -> Result<(), BrokerError> {
         let name = &topic.name;
         let arguments = self.connector.options().arguments(topic.replication);

@@ -113,7 +113,7 @@ impl Broker for RabbitmqStreamBroker {
             sasl: &[SaslMechanism::Plain, SaslMechanism::External],
             properties: false,
             topic_config: false,
-            existing_topics: false,
+            existing_topics: true,
             offsets: true,
         },
         check_options: |options| options.try_into::<RabbitmqStreamOptions>()?.check().map_err(serde::de::Error::custom),
@@ -150,6 +150,10 @@ impl Broker for RabbitmqStreamBroker {
 
     async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
         self.admin.prepare(topics, created).await
+    }
+
+    async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        self.admin.find(topics).await
     }
 
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<RabbitmqStreamProducer, BrokerError> {

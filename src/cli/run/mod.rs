@@ -1,5 +1,6 @@
 //! `brokermark run`: runs the trials of a plan in order. Each trial is on disk before the next begins.
 
+mod ending;
 pub(super) mod interrupt;
 mod progress;
 mod recording;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
 
+use self::ending::{exit_of, nothing_written, sink_without_rows, untrusted, worse};
 use self::progress::Progress;
 use self::recording::{Recording, Run};
 use super::Exit;
@@ -20,7 +22,7 @@ use super::show::{View, show, summary};
 use crate::engine::{Interruption, TrialIdentity, run_scenario};
 use crate::evaluate::{assemble_failed, environment};
 use crate::record::{CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, probe};
-use crate::scenario::{Plan, Trial, WhenInvalid, units};
+use crate::scenario::{Plan, Trial, units};
 use crate::secrets::mask_arguments;
 
 #[derive(Debug, Args)]
@@ -136,7 +138,7 @@ impl<'a> Session<'a> {
         // Records of earlier sessions count for the exit code as well.
         let kept = plan.trials.iter().filter_map(|trial| {
             let record = self.complete.get(&(trial.point_index, trial.trial))?;
-            Some(exit_of(record, trial.scenario.when_invalid, self.arguments.strict))
+            Some(exit_of(record, &trial.scenario, self.arguments.strict))
         });
         let mut exit = kept.fold(Exit::Success, worse);
         let mut pause = Duration::ZERO;
@@ -222,7 +224,10 @@ impl<'a> Session<'a> {
         if !self.arguments.quiet && record.status != Status::Failed {
             self.show(&record, out);
         }
-        let exit = exit_of(&record, trial.scenario.when_invalid, self.arguments.strict);
+        let exit = exit_of(&record, &trial.scenario, self.arguments.strict);
+        if let Some(sink) = sink_without_rows(&record, &trial.scenario) {
+            eprintln!("error: {}", nothing_written(sink));
+        }
         if exit == Exit::ThresholdMissed && !record.missed_a_threshold() {
             eprintln!("error: {}", untrusted(&record));
         } else if self.arguments.quiet {
@@ -269,38 +274,6 @@ fn next_steps(kind: &str, directory: &Path) -> String {
     )
 }
 
-fn exit_of(record: &Record, when_invalid: WhenInvalid, strict: bool) -> Exit {
-    let nothing_arrived = record.counts.attempted > 0 && record.counts.acknowledged == 0;
-    match record.status {
-        Status::Interrupted => Exit::Interrupted,
-        // A checkpoint does not end a trial.
-        Status::Failed | Status::Stalled | Status::Running => Exit::Failure,
-        Status::Completed if nothing_arrived || !record.counts.balances() => Exit::Failure,
-        Status::Completed if record.missed_a_threshold() => Exit::ThresholdMissed,
-        Status::Completed if strict && !record.verdict.valid => Exit::ThresholdMissed,
-        Status::Completed if when_invalid == WhenInvalid::Fail && cannot_be_trusted(record) => Exit::ThresholdMissed,
-        Status::Completed => Exit::Success,
-    }
-}
-
-/// Whether thresholds were set, and the figures that they were judged by cannot be trusted. An embedded broker is exempt: it is
-/// there to try a scenario out, and no record of it is ever valid.
-fn cannot_be_trusted(record: &Record) -> bool {
-    !record.thresholds.is_empty() && !record.verdict.valid && !record.environment.embedded
-}
-
-/// Why a record that is not valid holds no threshold.
-fn untrusted(record: &Record) -> String {
-    let reasons = &record.verdict.reasons;
-    let kinds: Vec<String> = reasons.iter().map(|reason| reason.kind.to_string()).collect();
-    let evidence = reasons.first().map_or("", |reason| &reason.evidence);
-    let advice = match record.thresholds.is_empty() {
-        true => "",
-        false => " Its thresholds prove nothing; set `thresholds.when_invalid = \"ignore\"` to go by them alone.",
-    };
-    format!("trial {} is not valid ({}). {evidence}{advice}", record.trial, kinds.join(", "))
-}
-
 /// Waits before a trial, unless a signal comes.
 async fn rest(pause: Duration, mut progress: Progress, interruption: &Interruption) {
     let (ends, signal) = (Instant::now() + pause, interruption.phase());
@@ -316,17 +289,6 @@ async fn rest(pause: Duration, mut progress: Progress, interruption: &Interrupti
         }
     }
     progress.finish();
-}
-
-/// Of several trials' ends the one that a script most needs to know.
-fn worse(one: Exit, other: Exit) -> Exit {
-    let rank = |exit| match exit {
-        Exit::Success => 0,
-        Exit::ThresholdMissed => 1,
-        Exit::Usage | Exit::Failure => 2,
-        Exit::Interrupted => 3,
-    };
-    if rank(other) > rank(one) { other } else { one }
 }
 
 /// Unique to the run, and short enough for the names of topics.

@@ -102,6 +102,7 @@ fn sink(page: &mut Page, sink: &SinkRecord) {
     let more = [
         ("duplicates", sink.duplicates),
         ("refused", sink.refused),
+        ("written again after a revocation", sink.repeated),
         ("not written", sink.not_written),
         ("retries", sink.retries),
     ];
@@ -110,11 +111,15 @@ fn sink(page: &mut Page, sink: &SinkRecord) {
         .filter(|(_, number)| *number > 0)
         .map(|(name, number)| format!(", {} {name}", count(*number)))
         .collect();
-    let held = match (sink.row_count.delta, &sink.row_count.error) {
+    let mut held = match (sink.row_count.delta, &sink.row_count.error) {
         (Some(delta), _) => format!("; the database counts {} more ({})", count(delta), sink.row_count.of),
         (None, Some(error)) => format!("; the count of the database is unknown: {error}"),
         (None, None) => String::new(),
     };
+    if let Some(sample) = &sink.read_back {
+        let (found, keys) = (count(sample.found), count(sample.keys));
+        held.push_str(&format!("; {found} of {keys} keys read back hold what was written to them last"));
+    }
     let text = format!(
         "{} rows, {}/s{more}; {}{held}",
         count(sink.written),

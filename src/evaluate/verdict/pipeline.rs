@@ -2,9 +2,9 @@
 
 use super::Evidence;
 use super::finding::{Finding, against, note};
-use crate::record::Pipeline;
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, percent};
+use crate::record::{Pipeline, ReadBack};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let Some(pipeline) = evidence.pipeline else { return Vec::new() };
@@ -26,9 +26,16 @@ fn not_written(pipeline: &Pipeline) -> Option<Finding> {
     let produced = pipeline.reconciliation.produced.unwrap_or(pipeline.consumed);
     if found.is_empty() && pipeline.reconciliation.balanced == Some(false) {
         found.push(format!("{} messages were produced and {} consumed", count(produced), count(pipeline.consumed)));
-        found.extend(pipeline.sinks.iter().map(|sink| match sink.row_count.delta {
-            Some(delta) => format!("{} wrote {} rows and counts {}", sink.name, count(sink.written), count(delta)),
-            None => format!("{} wrote {}", sink.name, count(sink.written)),
+        found.extend(pipeline.sinks.iter().map(|sink| match (sink.row_count.delta, sink.read_back) {
+            (Some(delta), _) => format!("{} wrote {} rows and counts {}", sink.name, count(sink.written), count(delta)),
+            (None, Some(ReadBack { keys, found })) if found < keys => format!(
+                "{} wrote {} rows, and {} of {} keys that were read back did not hold the last value that was written",
+                sink.name,
+                count(sink.written),
+                count(keys - found),
+                count(keys)
+            ),
+            _ => format!("{} wrote {}", sink.name, count(sink.written)),
         }));
     }
     if found.is_empty() {
@@ -45,12 +52,14 @@ fn not_written(pipeline: &Pipeline) -> Option<Finding> {
 
 fn written_twice(pipeline: &Pipeline) -> Option<Finding> {
     let duplicates: u64 = pipeline.sinks.iter().map(|sink| sink.duplicates).sum();
-    (duplicates > 0).then(|| {
+    let repeated: u64 = pipeline.sinks.iter().map(|sink| sink.repeated).sum();
+    let all = duplicates.max(repeated);
+    (all > 0).then(|| {
         note(
             WrittenTwice,
-            format!("Databases had {} rows already when they were written.", count(duplicates)),
-            "After a crash, messages that were written and not yet committed are read again. A batch whose answer was lost is written again. The pipeline delivers at least once, not exactly once.",
-            &[("duplicates", duplicates as f64)],
+            format!("{} rows were written twice, or were there already when they were written.", count(all)),
+            "After a crash, and when partitions were revoked before a write ended, messages that were written and not yet committed are read again. A batch whose answer was lost is written again. The pipeline delivers at least once, not exactly once.",
+            &[("duplicates", duplicates as f64), ("repeated", repeated as f64)],
         )
     })
 }

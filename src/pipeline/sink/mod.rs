@@ -5,7 +5,8 @@ mod mongodb;
 #[cfg(feature = "redis")]
 mod redis;
 
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
 
 use super::batch::Batch;
 use crate::measure::{Clock, FailureClass};
@@ -17,6 +18,9 @@ const CONNECT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A database, not yet connected to.
 pub trait Database: Send + Sync {
+    /// Its kind and address, for messages.
+    fn place(&self) -> String;
+
     /// A connection that is not established yet.
     fn connection(&self) -> Box<dyn Sink>;
 }
@@ -30,8 +34,31 @@ pub trait Sink: Send {
     /// or as refused.
     fn write<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Written, SinkError>>;
 
-    /// The database's own count. It is asked for before the first row and after the last.
-    fn row_count(&mut self) -> BoxFuture<'_, Result<RowCount, SinkError>>;
+    /// Proves, without writing a row, that rows may be written.
+    fn prove(&mut self) -> BoxFuture<'_, Result<(), SinkError>>;
+
+    /// The database's own count of the rows. It is asked for before the first row and after the last. `None`: it cannot count
+    /// them.
+    fn row_count(&mut self) -> BoxFuture<'_, Result<Option<RowCount>, SinkError>>;
+
+    /// Reads a sample of the rows after the last was written. `None`: it has none, or does not know what they should be.
+    fn read_back(&mut self) -> BoxFuture<'_, Result<Option<ReadBack>, SinkError>> {
+        ready(Ok(None)).boxed()
+    }
+
+    /// Whether there are no rows where this sink writes.
+    fn is_empty(&mut self) -> BoxFuture<'_, Result<bool, SinkError>>;
+
+    /// Removes all rows from where this sink writes.
+    fn remove_rows(&mut self) -> BoxFuture<'_, Result<(), SinkError>>;
+}
+
+/// A sample of rows that were read after the last was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadBack {
+    /// Keys that were read, and those that held what was written to them last.
+    pub keys: u64,
+    pub found: u64,
 }
 
 /// The results of a batch's rows.
@@ -99,7 +126,7 @@ const KINDS: &[Kind] = &[
 ];
 
 const DESCRIPTORS: [SinkDescriptor; KINDS.len()] = {
-    let mut all = [SinkDescriptor { kind: "", check_options: nothing }; KINDS.len()];
+    let mut all = [SinkDescriptor { kind: "", check_options: nothing, files: &[] }; KINDS.len()];
     let mut index = 0;
     while index < KINDS.len() {
         all[index] = KINDS[index].descriptor;

@@ -33,7 +33,8 @@ pub use latency::{HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, indepen
 pub use outage::Outage;
 pub use part::{SchedulePart, SchedulePartKind};
 pub use pipeline::{
-    Bottleneck, KeptUp, Pipeline, PublishedFigures, Reconciliation, RowCount, SinkRecord, StageTime, UnparsableCount,
+    Bottleneck, KeptUp, Pipeline, PublishedFigures, ReadBack, Reconciliation, RowCount, SinkRecord, StageTime,
+    UnparsableCount,
 };
 pub use series::{Phase, SeriesRow};
 pub use throughput::{Completion, ProducerShares, Throughput};

@@ -17,8 +17,8 @@ pub struct Pipeline {
     pub consuming_ns: u64,
     /// Messages received per second.
     pub consumed_per_second: f64,
-    /// From the first message received to the last row acknowledged by the last sink, in nanoseconds; without sinks, to the
-    /// last message received.
+    /// From the first message received to the end of the last attempt to write rows, in nanoseconds; without sinks, to the last
+    /// message received.
     pub working_ns: u64,
     /// Batches that were filled.
     pub batches: u64,
@@ -111,7 +111,8 @@ pub struct SinkRecord {
     pub name: String,
     /// Rows that the database acknowledged.
     pub written: u64,
-    /// From the first message received to the last row acknowledged: rows per second.
+    /// Rows per second, from the first message received to the last row acknowledged, or, where rows were not written, to the
+    /// end of the last attempt.
     pub written_per_second: f64,
     /// Rows that the database had already: messages that were read again, or a batch whose first answer was lost.
     pub duplicates: u64,
@@ -119,6 +120,10 @@ pub struct SinkRecord {
     pub refused: u64,
     /// They by class.
     pub refused_by_class: Vec<ErrorCount>,
+    /// Rows that were written, found or refused after their partitions had been revoked, or before it and not committed. The group
+    /// reads their messages again, so each of them has a second outcome. A database without ids of its own has them twice.
+    #[serde(default)]
+    pub repeated: u64,
     /// Rows without outcome at the end: their messages are not committed.
     pub not_written: u64,
     /// What went wrong with whole batches, by class; each was tried again.
@@ -129,13 +134,28 @@ pub struct SinkRecord {
     pub latency: Option<Latency>,
     /// The database's own count.
     pub row_count: RowCount,
+    /// A sample that was read when the last row was written; `null` where the database counts its rows, or the value of no key
+    /// is known.
+    #[serde(default)]
+    pub read_back: Option<ReadBack>,
+}
+
+/// A sample of keys that were read when the last row was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct ReadBack {
+    /// Keys that were read.
+    pub keys: u64,
+    /// Of them, those that held the value that this process wrote to them last.
+    pub found: u64,
 }
 
 /// A database's own count.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RowCount {
-    /// What is counted; empty when the database was never there to be asked.
+    /// What is counted; empty when the database was never there to be asked, and when it cannot count the rows of a run, as Redis
+    /// where rows overwrite each other.
     pub of: String,
     /// Before the first row; `null` when the database was not there to be asked.
     pub before: Option<u64>,
@@ -161,7 +181,8 @@ pub struct Reconciliation {
     pub abandoned: u64,
     /// Whether nothing is lost or doubled as far as this process can tell: all that was produced was consumed once, every
     /// sink has written each parsable one of them (or found it there, when an answer had been lost), and its database
-    /// counts each once where it can be compared; `null` when others may have sent or received as well.
+    /// counts each once, or holds the last value of every key of the sample, where it can be compared; `null` when others may have
+    /// sent or received as well.
     pub balanced: Option<bool>,
 }
 

@@ -7,8 +7,8 @@ use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::Problems;
 use crate::scenario::{
-    Capabilities, CommitPolicy, Content, Keys, LatencyKind, Load, Metric, Parse, Partitioning, Payload, Placement,
-    ProducerMode, Scenario, Schedule, Threshold,
+    Capabilities, CommitPolicy, Content, Keys, LatencyKind, Load, Metric, Parse, Partitioning, Payload, Pipeline,
+    Placement, ProducerMode, Scenario, Schedule, Threshold,
 };
 
 /// Windows are chosen so that all producers together have this many messages in flight, …
@@ -29,6 +29,9 @@ pub(super) fn settle(
     producers_and_topics(&scenario, root);
     windows(&mut scenario, window, problems);
     capabilities(&scenario, descriptor, problems);
+    // A pipeline without producers would find nothing in a topic that was created for it.
+    scenario.topology.existing |=
+        scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.producer_mode == ProducerMode::None);
     tombstones(&scenario, problems);
     stop(&scenario, root);
     pipeline(&scenario, root, descriptor);
@@ -208,13 +211,49 @@ fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
         problems.value(KeyPath::of(&["payload"]), message, advice);
     }
     if pipeline.producer_mode == ProducerMode::None {
-        without_producers(scenario, problems, descriptor);
+        without_producers(scenario, root, descriptor);
+    }
+    sinks(pipeline, problems);
+}
+
+/// What a pipeline asks of all its sinks.
+fn sinks(pipeline: &Pipeline, problems: &Problems) {
+    for (key, wanted) in [("wait_for_sinks", pipeline.wait_for_sinks), ("remove_rows", pipeline.remove_rows)] {
+        if wanted && pipeline.sinks.is_empty() {
+            problems.value(KeyPath::of(&["pipeline", key]), "the pipeline has no sinks", "remove it");
+        }
+    }
+    if !pipeline.remove_rows {
+        return;
+    }
+    let path = KeyPath::of(&["pipeline", "remove_rows"]);
+    if pipeline.group.is_some() {
+        let message = "other processes of the group may write to the same sinks: their rows would be removed as well";
+        problems.value(path.clone(), message, "remove it, or `pipeline.group`");
+    }
+    if pipeline.wait_for_sinks {
+        let message =
+            "a sink that is not available at the start may hold rows of others, which would be removed as well";
+        problems.value(path, message, "remove it, or `wait_for_sinks`");
+    }
+    for (index, sink) in pipeline.sinks.iter().enumerate() {
+        if let Some(reason) = sink.needs.not_removable {
+            let message = format!("the rows of this sink cannot be removed: {reason}");
+            let advice = "add what is missing, or remove `pipeline.remove_rows`";
+            problems.value(KeyPath::of(&["pipeline", "sinks"]).index(index), message, advice);
+        }
     }
 }
 
-/// What a pipeline needs when its topic has no producers.
-fn without_producers(scenario: &Scenario, problems: &Problems, descriptor: &Descriptor) {
-    let kind = descriptor.kind;
+/// What a pipeline needs when its topic has no producers. The topic is taken as it is.
+fn without_producers(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
+    let (kind, problems) = (descriptor.kind, root.problems);
+    for key in ["partitions", "replication", "keep", "config"] {
+        if root.get("topology").is_some_and(|field| field.value.get(key).is_some()) {
+            let message = format!("without producers, the topic is taken as it is: `{key}` has no effect");
+            problems.key(KeyPath::of(&["topology", key]), message, "remove it");
+        }
+    }
     let mode = KeyPath::of(&["pipeline", "producer_mode"]);
     if scenario.topology.name.is_none() {
         let message = "without producers, a topic that belongs to the run is empty";
@@ -230,6 +269,9 @@ fn without_producers(scenario: &Scenario, problems: &Problems, descriptor: &Desc
     }
     if !descriptor.capabilities.offsets {
         let message = format!("a broker of kind `{kind}` has no end offsets, so the end of the messages is unknown");
+        problems.value(mode.clone(), message, "set `producer_mode = \"concurrent\"` or `\"backlog\"`");
+    } else if !descriptor.capabilities.existing_topics {
+        let message = format!("brokermark does not ask a broker of kind `{kind}` what its topics look like");
         problems.value(mode.clone(), message, "set `producer_mode = \"concurrent\"` or `\"backlog\"`");
     }
 }

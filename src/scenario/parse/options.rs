@@ -20,11 +20,17 @@ pub(super) fn read(fields: &Fields<'_>, descriptor: &Descriptor, context: &Conte
     if let Err(error) = check(table.clone()) {
         refuse(table, &field.path, fields.problems, &check, &error);
     }
-    with_files_found(table.clone(), context)
+    with_files_found(table.clone(), &[], context)
 }
 
-/// Lets the `{ file = "path" }` of a secret start at the scenario's own folder, as every path does.
-pub(super) fn with_files_found(mut table: Table, context: &Context<'_>) -> Table {
+/// Lets the paths of the keys `files`, and the `{ file = "path" }` of a secret, start at the scenario's own folder, as every path
+/// does.
+pub(super) fn with_files_found(mut table: Table, files: &[&str], context: &Context<'_>) -> Table {
+    for key in files {
+        if let Some(Value::String(path)) = table.get_mut(*key) {
+            *path = context.resolve(path).display().to_string();
+        }
+    }
     for (_, value) in table.iter_mut().filter(|(key, _)| is_secret_name(key)) {
         if let Some(Value::String(path)) = value.as_table_mut().and_then(|secret| secret.get_mut("file")) {
             *path = context.resolve(path).display().to_string();

@@ -22,6 +22,8 @@ pub(super) const KEYS: &[&str] = &[
     "sinks_run",
     "commit",
     "producer_mode",
+    "wait_for_sinks",
+    "remove_rows",
     "sinks",
 ];
 
@@ -35,6 +37,7 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline>
     let amount = |key: &str, most: usize, default: usize| {
         fields.get(key).and_then(|field| field.amount(1, most)).unwrap_or(default)
     };
+    let flag = |key: &str| fields.get(key).and_then(|field| field.boolean()).unwrap_or(false);
     let parse = [("json", Parse::Json), ("none", Parse::None)];
     let parse = fields.get("parse").and_then(|field| field.one_of(&parse)).unwrap_or(Parse::Json);
     let order = [("in-order", SinksRun::InOrder), ("in-parallel", SinksRun::InParallel)];
@@ -78,6 +81,8 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline>
             .get("producer_mode")
             .and_then(|field| field.one_of(&feeds))
             .unwrap_or(ProducerMode::Concurrent),
+        wait_for_sinks: flag("wait_for_sinks"),
+        remove_rows: flag("remove_rows"),
         sinks: sinks(&fields, parse, context),
     })
 }
@@ -116,7 +121,7 @@ fn one(field: &Field<'_>, parse: Parse, context: &Context<'_>) -> Option<Sink> {
     };
     let mut own = table.clone();
     own.remove("kind");
-    let own = options::with_files_found(own, context);
+    let own = options::with_files_found(own, descriptor.files, context);
     let needs = (descriptor.check_options)(own.clone()).unwrap_or_else(|error| {
         let check = |table: Table| (descriptor.check_options)(table).map(drop);
         options::refuse(&own, &field.path, field.problems, &check, &error);

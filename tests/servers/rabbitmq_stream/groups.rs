@@ -29,7 +29,11 @@ impl SuperStream {
     /// A pipeline of the group, without databases.
     fn pipeline(&self, options: &str, keys: &str, run: &str) -> String {
         let group = format!("[pipeline]\nparse = \"none\"\nbatch = 50\ngroup = \"{}\"\n{keys}\n", self.name);
-        format!("{}{}{group}{run}", real(options), self.topology())
+        let topology = match keys.contains("producer_mode = \"none\"") {
+            true => format!("[topology]\nname = \"{}\"\n", self.name),
+            false => self.topology(),
+        };
+        format!("{}{topology}{group}{run}", real(options))
     }
 
     /// How many offsets are done. The server's own entries have offsets, too, so it is at least the number of messages.

@@ -11,6 +11,7 @@ use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use tokio::sync::Notify;
 
 use super::client::Client;
+use super::commits::Commits;
 use super::details::{MessageDetails, bytes};
 use super::membership::Membership;
 use super::partition_list::PartitionList;
@@ -31,13 +32,11 @@ pub enum Begin {
     Committed,
 }
 
-/// How long to wait for the answer to a commit.
-const CONFIRM: Duration = Duration::from_secs(5);
-
 /// The queue of a member of a group.
 pub struct ConsumerQueue {
     queue: NonNull<rd::rd_kafka_queue_t>,
     client: Arc<Client>,
+    commits: Arc<Commits>,
     arrived: Arc<Notify>,
     trace_header_name: CString,
     messages: Vec<*mut rd::rd_kafka_message_t>,
@@ -94,12 +93,15 @@ impl ConsumerQueue {
             let Some(queue) = NonNull::new(rd::rd_kafka_queue_get_consumer(client.as_ptr())) else {
                 return Err(Code::RD_KAFKA_RESP_ERR__UNKNOWN_GROUP);
             };
+            let client = Arc::new(client);
+            let commits = Commits::new(client.clone()).ok_or(Code::RD_KAFKA_RESP_ERR__FAIL)?;
             let code = begin(&client);
             let opaque = Arc::as_ptr(&arrived).cast_mut().cast();
             rd::rd_kafka_queue_cb_event_enable(queue.as_ptr(), Some(notify), opaque);
             let consumer = ConsumerQueue {
                 queue,
-                client: Arc::new(client),
+                client,
+                commits: Arc::new(commits),
                 arrived,
                 trace_header_name,
                 messages: Vec::with_capacity(FETCH),
@@ -188,18 +190,17 @@ impl ConsumerQueue {
     /// answer.
     ///
     /// # Errors
-    /// librdkafka's code when the commit fails.
+    /// librdkafka's code when the commit fails, or an earlier one was refused.
     pub async fn commit(&mut self, topic: &str, next: &[(u32, u64)], confirmed: bool) -> Result<(), Code> {
         let next: Vec<(i32, i64)> =
             next.iter().map(|(partition, offset)| (*partition as i32, *offset as i64)).collect();
         let list = PartitionList::new(topic, &next)?;
         if !confirmed {
-            // SAFETY: client and list are alive; librdkafka copies the list.
-            return check(unsafe { rd::rd_kafka_commit(self.client.as_ptr(), list.as_ptr(), 1) });
+            return self.commits.commit(&list);
         }
-        let client = self.client.clone();
-        let commit = move || commit_confirmed(&client, &list);
-        check(tokio::task::spawn_blocking(commit).await.unwrap_or(Code::RD_KAFKA_RESP_ERR__FAIL))
+        let commits = self.commits.clone();
+        let commit = move || commits.confirm(&list);
+        tokio::task::spawn_blocking(commit).await.unwrap_or(Err(Code::RD_KAFKA_RESP_ERR__FAIL))
     }
 
     /// The error after which nothing can be received any more.
@@ -239,25 +240,6 @@ impl Drop for ConsumerQueue {
         };
         // Other tasks run on meanwhile.
         tokio::task::block_in_place(leave);
-    }
-}
-
-/// Commits and waits for the answer, but no longer than [`CONFIRM`].
-fn commit_confirmed(client: &Client, list: &PartitionList) -> Code {
-    // SAFETY: client and list are alive; queue and event are made here and destroyed after their last use. An answer that
-    // comes later finds its queue destroyed, for which librdkafka keeps a reference of its own.
-    unsafe {
-        let queue = rd::rd_kafka_queue_new(client.as_ptr());
-        let mut code = rd::rd_kafka_commit_queue(client.as_ptr(), list.as_ptr(), queue, None, ptr::null_mut());
-        if code == Code::RD_KAFKA_RESP_ERR_NO_ERROR {
-            let event = rd::rd_kafka_queue_poll(queue, CONFIRM.as_millis() as i32);
-            code = if event.is_null() { Code::RD_KAFKA_RESP_ERR__TIMED_OUT } else { rd::rd_kafka_event_error(event) };
-            if !event.is_null() {
-                rd::rd_kafka_event_destroy(event);
-            }
-        }
-        rd::rd_kafka_queue_destroy(queue);
-        code
     }
 }
 

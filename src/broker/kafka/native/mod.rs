@@ -6,6 +6,7 @@
 
 mod callbacks;
 mod client;
+mod commits;
 mod consume;
 mod create_topics;
 mod details;

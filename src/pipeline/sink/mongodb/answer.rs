@@ -57,9 +57,32 @@ fn is_of_id(error: &Document) -> bool {
 
 /// What `$collStats` counted: a sharded collection has a document of each shard.
 pub(super) fn counted(answer: &Document) -> u64 {
-    let batch = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
-    let shards = batch.map(Vec::as_slice).unwrap_or_default().iter().filter_map(Bson::as_document);
+    let shards = first_batch(answer).iter().filter_map(Bson::as_document);
     shards.map(|shard| number(shard.get("count")).unsigned_abs()).sum()
+}
+
+/// The documents of the first batch of a cursor.
+pub(super) fn first_batch(answer: &Document) -> &[Bson] {
+    let batch = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    batch.map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Whether the server would have inserted a document whose `_id` it cannot take. It refuses the document with BadValue or
+/// InvalidIdField; another error is one that every document would meet.
+pub(super) fn proven(answer: &Document) -> Result<(), SinkError> {
+    let Some((code, message)) = first_error(answer) else { return Ok(()) };
+    if [2, 53].contains(&code) { Ok(()) } else { Err(of_server(code, message)) }
+}
+
+/// Whether the server has removed all that was asked for.
+pub(super) fn removed(answer: &Document) -> Result<(), SinkError> {
+    first_error(answer).map_or(Ok(()), |(code, message)| Err(of_server(code, message)))
+}
+
+/// The code and the message of the first row's error.
+fn first_error(answer: &Document) -> Option<(i64, &str)> {
+    let error = answer.get_array("writeErrors").ok()?.first()?.as_document()?;
+    Some((number(error.get("code")), error.get_str("errmsg").unwrap_or_default()))
 }
 
 /// NamespaceNotFound: nothing has been written to it.
@@ -143,6 +166,15 @@ mod tests {
         assert_eq!(written.refused.last().unwrap().0, FailureClass::TooLarge);
         let away = doc! { "n": 0, "writeErrors": [error(0, 10_107)] };
         assert!(account(&away, 1, false, ids, &mut written).unwrap_err().retriable);
+    }
+
+    #[test]
+    fn a_refused_id_proves_that_rows_may_be_written_and_another_error_does_not() {
+        let answered = |code: i32| doc! { "n": 0, "writeErrors": [{ "index": 0, "code": code, "errmsg": "no" }] };
+        assert_eq!((proven(&answered(2)), proven(&answered(53))), (Ok(()), Ok(())));
+        assert_eq!(proven(&answered(13)).unwrap_err().class, FailureClass::Authorisation);
+        assert_eq!(removed(&answered(13)).unwrap_err().message, "no");
+        assert_eq!(removed(&doc! { "n": 3 }), Ok(()));
     }
 
     #[test]

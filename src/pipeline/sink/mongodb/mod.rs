@@ -6,25 +6,21 @@
 
 mod answer;
 mod bson;
+mod options;
 
 use std::io::Write;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use mongodb::bson::{Document, RawDocumentBuf, doc};
-use mongodb::error::Error;
-use mongodb::options::{ClientOptions, Credential, ServerAddress, Tls, TlsOptions};
 use mongodb::{Client, Database as Handle};
-use serde::Deserialize;
 
 use self::bson::{ARRAY, DOCUMENT, NULL, TEXT, Writer};
-use super::{CONNECT, Database, Opening, RowCount, Sink, SinkError, Written};
+use self::options::{DocumentId, Options, WriteConcern, client_options};
+use super::{Database, Opening, RowCount, Sink, SinkError, Written};
 use crate::measure::{Clock, FailureClass};
 use crate::pipeline::batch::{Batch, Field, Row};
-use crate::scenario::deserialize::{duration, secret};
-use crate::scenario::{Secret, SinkDescriptor, SinkNeeds};
+use crate::scenario::{SinkDescriptor, SinkNeeds};
 
 /// A command is a document, which is 16 MiB at most, and holds 100,000 rows at most.
 const MOST_BYTES: usize = 12 << 20;
@@ -34,113 +30,16 @@ pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
     kind: "mongodb",
     check_options: |options| {
         let options = Options::read(options)?;
-        Ok(SinkNeeds { fields: options.fields, offsets: options.document_id == DocumentId::Offset })
+        let offsets = options.document_id == DocumentId::Offset;
+        Ok(SinkNeeds { fields: options.fields, offsets, not_removable: None })
     },
+    files: &["ca"],
 };
-
-/// The keys of a sink of this kind.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Options {
-    /// `host:port` of one server, or of several of a replica set.
-    address: Option<String>,
-    #[serde(default)]
-    addresses: Vec<String>,
-    replica_set: Option<String>,
-    database: String,
-    collection: String,
-    /// The JSON fields that a document has.
-    fields: Vec<String>,
-    /// Whether it also has `producer_ts`, `consumer_ts` (seconds since 1970) and `latency` (seconds, at receipt).
-    #[serde(default = "yes")]
-    timestamps: bool,
-    #[serde(default = "yes")]
-    ordered: bool,
-    /// `"majority"`, or how many servers.
-    write_concern: Option<WriteConcern>,
-    #[serde(default)]
-    document_id: DocumentId,
-    username: Option<String>,
-    #[serde(default, deserialize_with = "secret")]
-    password: Option<Secret>,
-    #[serde(default)]
-    tls: bool,
-    /// PEM file of the authorities to trust; otherwise those of Mozilla.
-    ca: Option<PathBuf>,
-    #[serde(default = "a_minute", deserialize_with = "duration")]
-    timeout: Duration,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
-enum WriteConcern {
-    Servers(i32),
-    Named(String),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum DocumentId {
-    /// `topic/partition-offset`, so that a message that is written again is not a new row. The topic is its CRC-32, as eight
-    /// hexadecimal digits: with whole names, which are long, FerretDB took a fifth fewer rows.
-    #[default]
-    Offset,
-    /// The server's.
-    Generated,
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn a_minute() -> Duration {
-    Duration::from_secs(60)
-}
-
-impl Options {
-    fn read(table: toml::Table) -> Result<Self, toml::de::Error> {
-        use serde::de::Error;
-        let options: Options = table.try_into()?;
-        let hosts: Vec<&String> = options.hosts().collect();
-        if hosts.is_empty() || hosts.iter().any(|host| ServerAddress::parse(host).is_err() || host.contains('@')) {
-            return Err(Error::custom("a mongodb sink needs an `address` or `addresses`, each `host:port`"));
-        }
-        if matches!(options.write_concern, Some(WriteConcern::Servers(..=0))) {
-            return Err(Error::custom(
-                "with a `write_concern` of 0 the server does not report whether a row was written",
-            ));
-        }
-        if options.username.is_some() != options.password.is_some() {
-            return Err(Error::custom("a `username` and its `password` go together"));
-        }
-        Ok(options)
-    }
-
-    fn hosts(&self) -> impl Iterator<Item = &String> {
-        self.address.iter().chain(&self.addresses)
-    }
-}
 
 pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
     let options = Options::read(opening.options.clone()).map_err(|error| error.message().to_owned())?;
-    let failed = |error: Error| format!("mongodb: {error}");
-    let hosts = options.hosts().map(ServerAddress::parse).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    let mut client = ClientOptions::builder()
-        .direct_connection(options.replica_set.is_none().then_some(hosts.len() == 1))
-        .hosts(hosts)
-        .repl_set_name(options.replica_set.clone())
-        .connect_timeout(options.timeout.min(CONNECT))
-        .server_selection_timeout(options.timeout.min(Duration::from_secs(2)))
-        // One more for the row count.
-        .max_pool_size(u32::try_from(opening.connections).unwrap_or(u32::MAX).saturating_add(1))
-        .build();
-    if let (Some(username), Some(password)) = (&options.username, &options.password) {
-        client.credential = Some(Credential::builder().username(username.clone()).password(password.reveal()?).build());
-    }
-    if options.tls {
-        client.tls = Some(Tls::Enabled(TlsOptions::builder().ca_file_path(options.ca.clone()).build()));
-    }
-    let client = Client::with_options(client).map_err(failed)?;
+    let client = client_options(&options, opening.connections)?;
+    let client = Client::with_options(client).map_err(|error| format!("mongodb: {error}"))?;
     Ok(Box::new(MongoDb(Collection {
         database: client.database(&options.database),
         columns: opening.columns.to_vec(),
@@ -163,6 +62,11 @@ struct Collection {
 struct MongoDb(Collection);
 
 impl Database for MongoDb {
+    fn place(&self) -> String {
+        let hosts: Vec<&str> = self.0.options.hosts().map(String::as_str).collect();
+        format!("mongodb at {}", hosts.join(", "))
+    }
+
     fn connection(&self) -> Box<dyn Sink> {
         Box::new(self.0.clone())
     }
@@ -200,20 +104,52 @@ impl Sink for Collection {
         .boxed()
     }
 
-    fn row_count(&mut self) -> BoxFuture<'_, Result<RowCount, SinkError>> {
+    /// Tries to insert a document that every server refuses after it has checked the user's permission: an `_id` cannot be a list
+    /// (<https://www.mongodb.com/docs/manual/core/document/#the-_id-field>).
+    fn prove(&mut self) -> BoxFuture<'_, Result<(), SinkError>> {
+        async move {
+            let mut insert = doc! { "insert": &self.options.collection, "documents": [{ "_id": [0] }] };
+            match &self.options.write_concern {
+                None => {}
+                Some(WriteConcern::Servers(servers)) => drop(insert.insert("writeConcern", doc! { "w": servers })),
+                Some(WriteConcern::Named(name)) => drop(insert.insert("writeConcern", doc! { "w": name })),
+            }
+            answer::proven(&self.run(command(&insert)?).await?)
+        }
+        .boxed()
+    }
+
+    fn row_count(&mut self) -> BoxFuture<'_, Result<Option<RowCount>, SinkError>> {
         async move {
             let collection = &self.options.collection;
             // From what the server knows of the collection. `count` goes through all documents in some servers of the
             // protocol, which takes FerretDB minutes and gigabytes where there are millions.
             let ask = doc! { "aggregate": collection, "pipeline": [{ "$collStats": { "count": {} } }], "cursor": {} };
             let of = format!("documents of {}.{collection}", self.options.database);
-            let held = |count| RowCount { count, of, life: String::new() };
+            let held = |count| Some(RowCount { count, of, life: String::new() });
             let answer = match self.database.run_raw_command(command(&ask)?).await {
                 Ok(answer) => answer,
                 Err(error) if answer::is_of_no_collection(&error) => return Ok(held(0)),
                 Err(error) => return Err(answer::failure(&error)),
             };
             Ok(held(answer::counted(&answer)))
+        }
+        .boxed()
+    }
+
+    fn is_empty(&mut self) -> BoxFuture<'_, Result<bool, SinkError>> {
+        async move {
+            let find = doc! { "find": &self.options.collection, "limit": 1, "singleBatch": true };
+            Ok(answer::first_batch(&self.run(command(&find)?).await?).is_empty())
+        }
+        .boxed()
+    }
+
+    fn remove_rows(&mut self) -> BoxFuture<'_, Result<(), SinkError>> {
+        async move {
+            let all = doc! { "q": {}, "limit": 0 };
+            let delete = doc! { "delete": &self.options.collection, "deletes": [all] };
+            answer::removed(&self.run(command(&delete)?).await?)
         }
         .boxed()
     }
@@ -307,6 +243,7 @@ fn impossible(message: String) -> SinkError {
 mod tests {
     use super::*;
     use mongodb::bson::Bson;
+    use mongodb::options::{ClientOptions, ServerAddress};
 
     async fn collection(more: &str) -> Collection {
         let text = format!("address = '127.0.0.1:1'\ndatabase = 'd'\ncollection = 'c'\nfields = ['a', 'b']\n{more}");
@@ -336,17 +273,5 @@ mod tests {
         let (rest, _) = collection.insert(&batch, 1, false);
         let rest = Document::try_from(raw(rest).unwrap()).unwrap();
         assert_eq!(rest.get_array("documents").unwrap().len(), 1);
-    }
-
-    #[test]
-    fn what_is_wrong_is_said() {
-        let refused = |text: &str| {
-            let text = format!("database = 'd'\ncollection = 'c'\nfields = []\n{text}");
-            Options::read(text.parse().unwrap()).unwrap_err().message().to_owned()
-        };
-        assert!(refused("").contains("address"));
-        assert!(refused("address = 'u:p@h:1'").contains("host:port"));
-        assert!(refused("address = 'h:1'\nwrite_concern = 0").contains("write_concern"));
-        assert!(refused("address = 'h:1'\nusername = 'u'").contains("password"));
     }
 }

@@ -3,19 +3,27 @@
 //! Replies are read one by one: Redis may refuse single rows, or all of them for a while.
 //! Protocol: <https://redis.io/docs/latest/develop/interact/transactions/>.
 
+mod key_sample;
+mod place;
+mod reply;
+
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline, RedisConnectionInfo,
-    RedisError, TlsCertificates, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError,
+    TlsCertificates, Value,
 };
 use serde::Deserialize;
 
-use super::{CONNECT, Database, Opening, RowCount, Sink, SinkError, Written};
+use self::key_sample::{KeySample, Sent};
+use self::reply::lost;
+use super::{CONNECT, Database, Opening, ReadBack, RowCount, Sink, SinkError, Written};
 use crate::measure::FailureClass;
 use crate::net::address;
 use crate::pipeline::batch::{Batch, Field};
@@ -26,8 +34,11 @@ pub const DESCRIPTOR: SinkDescriptor = SinkDescriptor {
     kind: "redis",
     check_options: |options| {
         let options = Options::read(options)?;
-        Ok(SinkNeeds { fields: options.key.into_iter().collect(), offsets: false })
+        let is_anywhere = options.command == Command::Set && options.prefix.is_empty();
+        let not_removable = is_anywhere.then_some("without a `prefix`, its keys are not told from others");
+        Ok(SinkNeeds { fields: options.key.into_iter().collect(), offsets: false, not_removable })
     },
+    files: &["ca"],
 };
 
 /// The keys of a sink of this kind.
@@ -69,6 +80,16 @@ enum Command {
     Xadd,
 }
 
+impl Command {
+    fn name(self) -> &'static str {
+        match self {
+            Command::Set => "SET",
+            Command::Hset => "HSET",
+            Command::Xadd => "XADD",
+        }
+    }
+}
+
 impl Options {
     fn read(table: toml::Table) -> Result<Self, toml::de::Error> {
         use serde::de::Error;
@@ -98,7 +119,8 @@ fn a_minute() -> Duration {
 pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
     let options = Options::read(opening.options.clone()).map_err(|error| error.message().to_owned())?;
     let client = client(&options).map_err(|reason| format!("redis at {}: {reason}", options.address))?;
-    Ok(Box::new(Redis { client, options, column: opening.columns.first().copied() }))
+    let samples = Arc::default();
+    Ok(Box::new(Redis { client, options, column: opening.columns.first().copied(), samples }))
 }
 
 fn client(options: &Options) -> Result<Client, String> {
@@ -131,15 +153,24 @@ struct Redis {
     client: Client,
     options: Options,
     column: Option<usize>,
+    samples: Arc<Mutex<Vec<Arc<Mutex<KeySample>>>>>,
 }
 
 impl Database for Redis {
+    fn place(&self) -> String {
+        format!("redis at {}", self.options.address)
+    }
+
     fn connection(&self) -> Box<dyn Sink> {
+        let sample = Arc::<Mutex<KeySample>>::default();
+        self.samples.lock().push(sample.clone());
         Box::new(Connection {
             client: self.client.clone(),
             options: self.options.clone(),
             column: self.column,
             connection: None,
+            sample,
+            samples: self.samples.clone(),
         })
     }
 }
@@ -149,6 +180,10 @@ struct Connection {
     options: Options,
     column: Option<usize>,
     connection: Option<MultiplexedConnection>,
+    /// Locked once a batch, by this connection alone.
+    sample: Arc<Mutex<KeySample>>,
+    /// Of all connections to this sink.
+    samples: Arc<Mutex<Vec<Arc<Mutex<KeySample>>>>>,
 }
 
 impl Sink for Connection {
@@ -167,27 +202,54 @@ impl Sink for Connection {
 
     fn write<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Result<Written, SinkError>> {
         async move {
-            let pipeline = self.pipeline(batch);
-            let replies = self.connection()?.req_packed_commands(&pipeline, 0, pipeline.len()).await.map_err(lost)?;
-            self.account(replies)
+            let (pipeline, rows) = self.pipeline(batch);
+            self.sample.lock().begin();
+            let replies = match rows.is_empty() {
+                true => Vec::new(),
+                false => self.connection()?.req_packed_commands(&pipeline, 0, pipeline.len()).await.map_err(lost)?,
+            };
+            self.account(batch, &rows, replies)
         }
         .boxed()
     }
 
-    fn row_count(&mut self) -> BoxFuture<'_, Result<RowCount, SinkError>> {
+    fn prove(&mut self) -> BoxFuture<'_, Result<(), SinkError>> {
         async move {
-            let name = self.command_name();
-            let connection = self.connection()?;
-            let ask = |section: &'static str| {
-                let mut command = redis::cmd("INFO");
-                command.arg(section);
-                command
-            };
-            let commands: String = ask("commandstats").query_async(connection).await.map_err(lost)?;
-            let server: String = ask("server").query_async(connection).await.map_err(lost)?;
-            let life = server.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().to_owned();
-            let of = format!("{name} commands that succeeded, of all clients");
-            Ok(RowCount { count: succeeded(&commands, name), of, life })
+            let options = self.options.clone();
+            place::prove(self.connection()?, &options).await
+        }
+        .boxed()
+    }
+
+    fn row_count(&mut self) -> BoxFuture<'_, Result<Option<RowCount>, SinkError>> {
+        async move {
+            let options = self.options.clone();
+            place::count(self.connection()?, &options).await
+        }
+        .boxed()
+    }
+
+    fn read_back(&mut self) -> BoxFuture<'_, Result<Option<ReadBack>, SinkError>> {
+        async move {
+            let (options, samples) = (self.options.clone(), self.samples.lock().clone());
+            let samples: Vec<KeySample> = samples.iter().map(|sample| std::mem::take(&mut *sample.lock())).collect();
+            place::read_back(self.connection()?, &options, samples.iter()).await
+        }
+        .boxed()
+    }
+
+    fn is_empty(&mut self) -> BoxFuture<'_, Result<bool, SinkError>> {
+        async move {
+            let options = self.options.clone();
+            place::is_empty(self.connection()?, &options).await
+        }
+        .boxed()
+    }
+
+    fn remove_rows(&mut self) -> BoxFuture<'_, Result<(), SinkError>> {
+        async move {
+            let options = self.options.clone();
+            place::remove(self.connection()?, &options).await
         }
         .boxed()
     }
@@ -198,140 +260,60 @@ impl Connection {
         self.connection.as_mut().ok_or_else(|| SinkError::disconnected(FailureClass::ConnectionLost, "not connected"))
     }
 
-    fn command_name(&self) -> &'static str {
-        match self.options.command {
-            Command::Set => "SET",
-            Command::Hset => "HSET",
-            Command::Xadd => "XADD",
-        }
-    }
-
-    fn pipeline(&self, batch: &Batch) -> Pipeline {
+    /// The commands for the rows that have a key, and these rows.
+    fn pipeline(&self, batch: &Batch) -> (Pipeline, Vec<Sent>) {
         let mut pipeline = Pipeline::with_capacity(batch.rows.len() + 2);
+        let mut rows = Vec::with_capacity(batch.rows.len());
         if self.options.transaction {
             pipeline.cmd("MULTI");
         }
         let name = self.options.name.as_deref().unwrap_or_default();
-        let command = self.command_name();
         for (index, row) in batch.rows.iter().enumerate() {
             let payload = batch.payload(row);
-            let command = pipeline.cmd(command);
-            match self.options.command {
-                Command::Set => command.arg(&*self.key(batch, index)).arg(payload),
-                Command::Hset => command.arg(name).arg(&*self.key(batch, index)).arg(payload),
-                Command::Xadd => command.arg(name).arg("*").arg("payload").arg(payload),
-            };
+            let command = self.options.command;
+            if command == Command::Xadd {
+                pipeline.cmd(command.name()).arg(name).arg("*").arg("payload").arg(payload);
+                rows.push((index, 0));
+                continue;
+            }
+            let Some(key) = self.key(batch, index) else { continue };
+            let started = pipeline.cmd(command.name());
+            let started = if command == Command::Hset { started.arg(name) } else { started };
+            started.arg(&*key).arg(payload);
+            rows.push((index, key_sample::hash(&key)));
         }
         if self.options.transaction {
             pipeline.cmd("EXEC");
         }
-        pipeline
+        (pipeline, rows)
     }
 
-    fn key<'a>(&self, batch: &'a Batch, row: usize) -> Cow<'a, str> {
+    /// `None`: the message has none.
+    fn key<'a>(&self, batch: &'a Batch, row: usize) -> Option<Cow<'a, str>> {
         let text = match self.column.and_then(|column| batch.field(row, column)) {
             Some(Field::Text(text)) => Cow::Borrowed(text),
             Some(Field::Integer(number)) => Cow::Owned(number.to_string()),
             Some(Field::Float(number)) => Cow::Owned(number.to_string()),
             Some(Field::Boolean(value)) => Cow::Owned(value.to_string()),
-            Some(Field::Null) | None => Cow::Borrowed("null"),
+            Some(Field::Null) | None => return None,
         };
-        if self.options.prefix.is_empty() { text } else { Cow::Owned(format!("{}{text}", self.options.prefix)) }
+        Some(if self.options.prefix.is_empty() { text } else { Cow::Owned(format!("{}{text}", self.options.prefix)) })
     }
 
-    /// From one reply for each command to the result of each row.
-    fn account(&self, mut replies: Vec<Value>) -> Result<Written, SinkError> {
-        if self.options.transaction {
-            let executed = replies.pop();
-            match executed {
-                Some(Value::Array(each)) => replies = each,
-                // Nothing was executed; the reason is with the command that was not queued.
-                executed => {
-                    let refused = replies.into_iter().chain(executed).find_map(error);
-                    return Err(refused.map_or_else(malformed, |refused| refused.of_a_batch()));
-                }
-            }
-        }
+    /// The result of a batch of which `rows` have a key and were sent.
+    fn account(&self, batch: &Batch, rows: &[Sent], replies: Vec<Value>) -> Result<Written, SinkError> {
         let mut written = Written::default();
-        for reply in replies {
-            match error(reply) {
-                None => written.rows += 1,
-                Some(refusal) if refusal.of_a_batch().retriable => return Err(refusal.of_a_batch()),
-                Some(refusal) => written.refused.push((FailureClass::Refused, refusal.0)),
-            }
+        let mut stored = Vec::with_capacity(rows.len());
+        if !rows.is_empty() {
+            written = reply::account(replies, self.options.transaction, |number| stored.extend(rows.get(number)))?;
         }
+        let refusal = || (FailureClass::Refused, "the field that is the key is null".to_owned());
+        written.refused.extend(std::iter::repeat_with(refusal).take(batch.rows.len() - rows.len()));
+        let rows = if self.options.command == Command::Xadd { &[] } else { &stored[..] };
+        let key = |row| self.key(batch, row).map(Cow::into_owned);
+        self.sample.lock().settle(rows, key, |row| batch.payload(&batch.rows[row]));
         Ok(written)
     }
-}
-
-/// The errors with which Redis refuses all commands for a while.
-const AWAY: [&str; 7] = ["LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN"];
-
-/// An error of a command: a word in capitals, and a sentence.
-struct Refusal(String);
-
-fn error(reply: Value) -> Option<Refusal> {
-    match reply {
-        Value::ServerError(error) => {
-            Some(Refusal(format!("{} {}", error.code(), error.details().unwrap_or_default()).trim_end().to_owned()))
-        }
-        _ => None,
-    }
-}
-
-impl Refusal {
-    /// The error of a whole batch. The words: <https://redis.io/docs/latest/develop/reference/protocol-spec/>
-    /// and `src/server.c` of Redis 7.
-    fn of_a_batch(&self) -> SinkError {
-        let contains = |word: &str| self.0.contains(word);
-        let (class, retriable) = match () {
-            () if contains("OOM") || contains("maxmemory") => (FailureClass::Full, true),
-            () if contains("MISCONF") => (FailureClass::Full, true),
-            () if contains("NOAUTH") || contains("WRONGPASS") || contains("NOPERM") => {
-                (FailureClass::Authorisation, true)
-            }
-            () if AWAY.into_iter().any(contains) => (FailureClass::Refused, true),
-            () => (FailureClass::Refused, false),
-        };
-        SinkError { class, message: self.0.clone(), retriable, disconnected: false }
-    }
-}
-
-fn malformed() -> SinkError {
-    SinkError {
-        class: FailureClass::Other,
-        message: "Redis answered EXEC with something else than a list".to_owned(),
-        retriable: true,
-        disconnected: true,
-    }
-}
-
-fn lost(error: RedisError) -> SinkError {
-    let text = [error.code(), error.detail()].into_iter().flatten().collect::<Vec<_>>().join(" ");
-    let refusal = Refusal(if text.is_empty() { error.to_string() } else { text }).of_a_batch();
-    if error.is_timeout() {
-        return SinkError::disconnected(FailureClass::Timeout, error.to_string());
-    }
-    if error.is_io_error() || error.is_connection_dropped() || error.is_connection_refusal() {
-        return SinkError::disconnected(FailureClass::ConnectionLost, error.to_string());
-    }
-    let class = match error.kind() {
-        ErrorKind::AuthenticationFailed => FailureClass::Authorisation,
-        _ => refusal.class,
-    };
-    // The login is tried again: the account may be corrected meanwhile.
-    SinkError { class, retriable: true, disconnected: true, ..refusal }
-}
-
-/// How often a command was executed without an error: `cmdstat_set:calls=3,…,rejected_calls=0,failed_calls=1`.
-fn succeeded(statistics: &str, command: &str) -> u64 {
-    let prefix = format!("cmdstat_{}:", command.to_lowercase());
-    let Some(line) = statistics.lines().find_map(|line| line.strip_prefix(&prefix)) else { return 0 };
-    let figure = |name: &str| {
-        let value = line.trim_end().split(',').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-        value.and_then(|value| value.parse::<u64>().ok()).unwrap_or(0)
-    };
-    figure("calls").saturating_sub(figure("failed_calls"))
 }
 
 #[cfg(test)]
@@ -344,45 +326,65 @@ mod tests {
         open(&Opening { options: &options, columns: &[0], topic: "t", clock: Clock::start(), connections: 1 })
     }
 
+    fn to(options: &str) -> Connection {
+        let options: Options = toml::from_str(options).unwrap();
+        let client = client(&options).unwrap();
+        let (sample, samples) = (Arc::default(), Arc::default());
+        Connection { client, options, column: Some(0), connection: None, sample, samples }
+    }
+
+    fn words(pipeline: &Pipeline) -> Vec<String> {
+        let packed = String::from_utf8(pipeline.get_packed_pipeline()).unwrap();
+        packed.split("\r\n").filter(|word| !word.starts_with(['$', '*'])).map(str::to_owned).collect()
+    }
+
     #[test]
     fn a_batch_is_one_transaction() {
-        let options: Options = toml::from_str("address = 'h:1'\nkey = 'device_id'\nprefix = 'p:'").unwrap();
-        let client = client(&options).unwrap();
-        let connection = Connection { client, options, column: Some(0), connection: None };
+        let connection = to("address = 'h:1'\nkey = 'device_id'\nprefix = 'p:'");
         let batch = Batch::of(&[r#"{"device_id":"a"}"#, r#"{"device_id":7}"#], &["device_id"]);
-        let packed = String::from_utf8(connection.pipeline(&batch).get_packed_pipeline()).unwrap();
-        let words: Vec<&str> = packed.split("\r\n").filter(|word| !word.starts_with(['$', '*'])).collect();
         let expected = ["MULTI", "SET", "p:a", r#"{"device_id":"a"}"#, "SET", "p:7", r#"{"device_id":7}"#, "EXEC", ""];
-        assert_eq!(words, expected);
+        assert_eq!(words(&connection.pipeline(&batch).0), expected);
+    }
+
+    #[test]
+    fn a_row_whose_key_is_null_is_refused_and_not_written() {
+        for transaction in [true, false] {
+            let connection = to(&format!("address = 'h:1'\nkey = 'a'\ntransaction = {transaction}"));
+            let batch = Batch::of(&[r#"{"a":null}"#, r#"{"a":"b"}"#], &["a"]);
+            let (pipeline, rows) = connection.pipeline(&batch);
+            assert!(!words(&pipeline).iter().any(|word| word == "null"), "{:?}", words(&pipeline));
+            let reply = Value::Okay;
+            let replies = if transaction { vec![Value::Okay, Value::Array(vec![reply])] } else { vec![reply] };
+            let written = connection.account(&batch, &rows, replies).unwrap();
+            let reason = (FailureClass::Refused, "the field that is the key is null".to_owned());
+            assert_eq!((written.rows, written.refused), (1, vec![reason]));
+        }
     }
 
     #[test]
     fn a_server_that_cannot_take_anything_right_now_is_told_from_a_row_that_it_never_takes() {
+        let batch = Batch::of(&[r#"{"a":1}"#, r#"{"a":2}"#], &["a"]);
         let account = |transaction: bool, replies: &str| {
-            let text = format!("address = 'h:1'\nkey = 'a'\ntransaction = {transaction}");
-            let options: Options = toml::from_str(&text).unwrap();
-            let connection =
-                Connection { client: client(&options).unwrap(), options, column: Some(0), connection: None };
-            connection.account(
-                replies.split_inclusive("\r\n").map(|one| redis::parse_redis_value(one.as_bytes()).unwrap()).collect(),
-            )
+            let connection = to(&format!("address = 'h:1'\nkey = 'a'\ntransaction = {transaction}"));
+            let replies =
+                replies.split_inclusive("\r\n").map(|one| redis::parse_redis_value(one.as_bytes()).unwrap()).collect();
+            connection.account(&batch, &[(0, 0), (1, 1)], replies)
         };
-        for word in ["LOADING", "READONLY", "MASTERDOWN", "NOPERM", "OOM", "NOAUTH", "BUSY", "CLUSTERDOWN"] {
-            let error = account(false, &format!("+OK\r\n-{word} a reason\r\n")).unwrap_err();
-            assert!(error.retriable && error.message.contains(word), "{error:?}");
+        let refused = |word: &str| {
             let aborted = format!("+OK\r\n-{word} a reason\r\n-EXECABORT Transaction discarded\r\n");
-            let error = account(true, &aborted).unwrap_err();
-            assert!(error.retriable && error.message.contains(word), "{error:?}");
+            [account(false, &format!("+OK\r\n-{word} a reason\r\n")), account(true, &aborted)]
+        };
+        for word in ["LOADING", "READONLY", "MASTERDOWN", "NOPERM", "OOM", "NOAUTH", "BUSY"] {
+            for error in refused(word).map(Result::unwrap_err) {
+                assert!(error.retriable && error.message.contains(word), "{error:?}");
+            }
         }
+        let [_, in_transaction] = refused("MOVED 1 127.0.0.1:2");
+        let error = in_transaction.unwrap_err();
+        assert!(!error.retriable && error.message.contains("Redis Cluster"), "{error:?}");
         let written = account(false, "+OK\r\n-WRONGTYPE it is a list\r\n").unwrap();
         assert_eq!(written.rows, 1);
         assert_eq!(written.refused, [(FailureClass::Refused, "WRONGTYPE it is a list".to_owned())]);
-    }
-
-    #[test]
-    fn what_redis_counts_is_what_succeeded() {
-        let text = "# Commandstats\r\ncmdstat_set:calls=10,usec=5,rejected_calls=2,failed_calls=3\r\n";
-        assert_eq!((succeeded(text, "SET"), succeeded(text, "HSET")), (7, 0));
     }
 
     #[test]

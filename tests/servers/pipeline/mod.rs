@@ -2,10 +2,12 @@
 //! causes. Only written messages are committed.
 #![cfg(all(feature = "kafka", feature = "redis", feature = "mongodb"))]
 
+mod sinks;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::harness::databases::{ask_redis, documents, make_unique, mongodb, mongodb_server, redis, redis_server};
+use crate::harness::databases::{ask_redis, documents, mongodb, mongodb_server, redis, redis_server};
 use crate::harness::kafka;
 use crate::harness::{Bench, finding, reasons};
 use brokermark::broker::FailureClass;
@@ -47,6 +49,11 @@ fn topology(name: &str) -> String {
     format!("[topology]\npartitions = {PARTITIONS}\nname = \"{name}\"\nkeep = true")
 }
 
+/// The same topic for a pipeline without producers, which takes it as it is.
+fn found(name: &str) -> String {
+    format!("[topology]\nname = \"{name}\"")
+}
+
 fn to_redis(address: &str, more: &str) -> String {
     format!("[[pipeline.sinks]]\nkind = \"redis\"\naddress = \"{address}\"\nkey = \"device_id\"\n{more}\n")
 }
@@ -86,11 +93,10 @@ fn assert_balanced(record: &Record, messages: u64) {
 
 #[test]
 fn real_clean_run_reconciles_in_both_databases() {
-    // Redis counts the commands of all clients: this test has a server of its own.
-    let server = redis_server("pipeline-clean", 16580, "");
     let collection = unique("clean");
     for (run, order) in ["in-order", "in-parallel"].into_iter().enumerate() {
-        let sinks = [to_redis(&server.address(), ""), to_mongodb(&mongodb(), &format!("{collection}-{run}"), "")];
+        let prefix = format!("prefix = \"{collection}-{run}:\"");
+        let sinks = [to_redis(&redis(), &prefix), to_mongodb(&mongodb(), &format!("{collection}-{run}"), "")];
         let keys = format!("instances = 2\nsinks_run = \"{order}\"");
         let load = "[topology]\npartitions = 4\n[load]\nrate = \"5k/s\"";
         let text = scenario(
@@ -102,7 +108,11 @@ fn real_clean_run_reconciles_in_both_databases() {
         let record = Bench::new(&text).run(&[]).expect(0).record();
         assert_balanced(&record, 10_000);
         let pipeline = pipeline(&record);
-        assert!(pipeline.sinks.iter().all(|sink| sink.row_count.delta == Some(10_000)), "{:?}", pipeline.sinks);
+        let [keys, documents] = &pipeline.sinks[..] else { panic!("{pipeline:?}") };
+        // Ten devices, of which Redis holds the latest value; MongoDB counts the rows.
+        assert_eq!(keys.read_back.map(|sample| (sample.keys, sample.found)), Some((10, 10)), "{keys:?}");
+        assert_eq!((keys.row_count.delta, keys.row_count.error.as_ref()), (None, None), "{keys:?}");
+        assert_eq!((documents.row_count.delta, documents.read_back), (Some(10_000), None), "{documents:?}");
         assert_eq!(pipeline.consumer_lag_at_end, Some(0));
         // Receipt comes before any write, for every message.
         let receipt = pipeline.receipt.as_ref().unwrap();
@@ -177,8 +187,7 @@ fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
     assert!(done > 0 && done < end, "{done} of {end}");
 
     let keys = format!("{keys}\nproducer_mode = \"none\"");
-    // With a schedule that the broker cannot follow.
-    let text = scenario(&load, &keys, &sinks, "[run]\nduration = \"60s\"");
+    let text = scenario(&found(&topic), &keys, &sinks, "[run]\nduration = \"60s\"");
     let record = Bench::new(&text).run(&[]).expect(0).record();
     let rest = pipeline(&record);
     assert_eq!((rest.consumer_lag_at_end, rest.consumed), (Some(0), end - done));
@@ -204,7 +213,7 @@ fn real_eight_instances_in_two_processes_share_a_group() {
     Bench::new(&format!("{filled}{payload}[run]\nmessages = 60_000")).run(&[]).expect(0);
     let keys = format!("group = \"{topic}\"\ninstances = 4\nproducer_mode = \"none\"");
     let sinks = [to_mongodb(&mongodb(), &topic, "")];
-    let bench = Bench::new(&scenario(&topology(&topic), &keys, &sinks, "[run]\nduration = \"90s\""));
+    let bench = Bench::new(&scenario(&found(&topic), &keys, &sinks, "[run]\nduration = \"90s\""));
     let both = [bench.start(&[]), bench.start(&[])];
     let records = both.map(|running| running.finish(Duration::from_secs(120)).expect(0).record());
     let consumed: u64 = records.iter().map(|record| pipeline(record).consumed).sum();
@@ -222,7 +231,7 @@ fn real_databases_that_are_down_at_the_start_are_waited_for() {
     let sinks = [to_redis(&cache.address(), ""), to_mongodb(&store.address(), "late", "timeout = \"300ms\"")];
     cache.kill();
     store.kill();
-    let keys = "sinks_run = \"in-parallel\"";
+    let keys = "sinks_run = \"in-parallel\"\nwait_for_sinks = true";
     let text = scenario("[load]\nrate = \"2k/s\"", keys, &sinks, "[run]\nmessages = 6000\ndrain_deadline = \"60s\"");
     let bench = Bench::new(&text);
     let mut running = bench.start(&[]);
@@ -292,12 +301,13 @@ fn real_full_database_ends_the_run_in_time_and_commits_follow_the_policy() {
     for (policy, expected) in [("after-write", 0), ("on-receipt", 4000)] {
         let topic = unique(&format!("full-{policy}"));
         // The writers can hold every message.
-        let keys = format!("group = \"{topic}\"\ncommit = \"{policy}\"\nwriters = 16");
+        let keys = format!("group = \"{topic}\"\ncommit = \"{policy}\"\nwriters = 16\nwait_for_sinks = true");
         let load = format!("{}\n[load]\nrate = \"2k/s\"", topology(&topic));
         let sinks = [to_redis(&server.address(), "")];
         let text = scenario(&load, &keys, &sinks, "[run]\nmessages = 4000\ndrain_deadline = \"3s\"");
         let text = text.replace("batch = 500", "batch = 500\nlinger = \"1s\"");
-        let ended = Bench::new(&text).run(&[]).expect(0);
+        let ended = Bench::new(&text).run(&[]).expect(1);
+        assert!(ended.stderr.contains("the pipeline wrote nothing to redis"), "{}", ended.stderr);
         assert!(ended.took < Duration::from_secs(45), "{:?}", ended.took);
         let record = ended.record();
         let found = pipeline(&record);
@@ -312,87 +322,15 @@ fn real_full_database_ends_the_run_in_time_and_commits_follow_the_policy() {
 }
 
 #[test]
-fn real_redis_receives_the_configured_commands() {
-    let server = redis_server("pipeline-commands", 16584, "--requirepass sesame");
-    let options = "password = \"sesame\"\n";
-    let sinks = [
-        to_redis(&server.address(), &format!("{options}prefix = \"plain:\"\ntransaction = false")),
-        to_redis(&server.address(), &format!("{options}command = \"hset\"\nname = \"hash\"\ndatabase = 1")),
-        to_redis(&server.address(), &format!("{options}command = \"xadd\"\nname = \"stream\"")),
-    ];
-    let record = Bench::new(&scenario("", "", &sinks, "[run]\nmessages = 2000")).run(&[]).expect(0).record();
-    assert_balanced(&record, 2000);
-    // Ten devices; each has its own key, or its field of the hash.
-    let ask = |select: u8, command: &str| {
-        ask_redis(&server.address(), &format!("AUTH sesame\r\nSELECT {select}\r\n{command}"))
-    };
-    assert_eq!((ask(0, "EXISTS plain:dev-1 plain:dev-10"), ask(1, "HLEN hash")), (":2".to_owned(), ":10".to_owned()));
-    assert_eq!((ask(0, "XLEN stream"), ask(0, "DBSIZE")), (":2000".to_owned(), ":11".to_owned()));
-
-    let wrong = [to_redis(&server.address(), "password = \"wrong\"")];
-    let text = scenario("", "", &wrong, "[run]\nmessages = 2000\ndrain_deadline = \"2s\"");
-    let record = Bench::new(&text).run(&[]).expect(0).record();
-    let sink = &pipeline(&record).sinks[0];
-    assert!(of_class(&sink.errors, FailureClass::Authorisation) > 0, "{:?}", sink.errors);
-    assert_eq!((sink.written, sink.not_written), (0, pipeline(&record).consumed));
-}
-
-#[test]
-fn real_mongodb_refuses_single_rows_and_takes_the_others() {
-    let collection = unique("unique");
-    make_unique(&mongodb(), "tests", &collection, "device_id");
-    let more = "ordered = false\nwrite_concern = \"majority\"\ndocument_id = \"generated\"";
-    let text = scenario("", "", &[to_mongodb(&mongodb(), &collection, more)], "[run]\nmessages = 1000");
-    let record = Bench::new(&text).run(&[]).expect(0).record();
-    let found = pipeline(&record);
-    let sink = &found.sinks[0];
-    let counts = (sink.written, sink.duplicates, sink.refused, sink.not_written);
-    assert_eq!(counts, (10, 0, 990, 0), "one of each device: {sink:?}");
-    assert_eq!(
-        (sink.row_count.delta, found.consumer_lag_at_end),
-        (Some(10), Some(0)),
-        "what is refused counts as done"
-    );
-    assert!(sink.refused_by_class[0].first_message.contains("E11000"), "{:?}", sink.refused_by_class);
-    assert!(reasons(&record).contains(&ReasonKind::NotReconciled));
-}
-
-#[test]
-fn real_rows_that_are_there_already_are_counted_one_by_one_ordered_or_not() {
-    let topic = unique("twice");
-    let run = |group: &str, producer_mode: &str, more: &str| {
-        let keys = format!("group = \"{topic}-{group}\"\nproducer_mode = \"{producer_mode}\"");
-        let run = if producer_mode == "none" { "duration = \"60s\"" } else { "messages = 3000" };
-        let sinks = [to_mongodb(&mongodb(), &topic, more)];
-        let text = scenario(&topology(&topic), &keys, &sinks, &format!("[run]\n{run}"));
-        let record = Bench::new(&text).run(&[]).expect(0).record();
-        let sink = &pipeline(&record).sinks[0];
-        let counts = (sink.written, sink.duplicates, sink.refused, sink.not_written, sink.row_count.delta);
-        (counts, finding(&record, ReasonKind::WrittenTwice).is_some())
-    };
-    assert_eq!(run("first", "concurrent", "write_concern = 1"), ((3000, 0, 0, 0, Some(3000)), false));
-    assert_eq!(run("ordered", "none", "ordered = true"), ((0, 3000, 0, 0, Some(0)), true));
-    assert_eq!(run("unordered", "none", "ordered = false"), ((0, 3000, 0, 0, Some(0)), true));
-    kafka::remove_topic(&kafka::address(), &topic);
-}
-
-#[test]
-fn real_rows_that_a_database_refuses_are_counted_and_do_not_stop_the_others() {
-    let name = unique("refused");
-    assert_eq!(ask_redis(&redis(), &format!("SET {name} text")), "+OK");
-    let hash = to_redis(&redis(), &format!("command = \"hset\"\nname = \"{name}\""));
-    let stream = to_redis(&redis(), &format!("command = \"xadd\"\nname = \"{name}-stream\""));
-    let text = scenario("", "", &[hash, stream], "[run]\nmessages = 2000");
-    let record = Bench::new(&text).run(&[]).expect(0).record();
-    let found = pipeline(&record);
-    let [hash, stream] = &found.sinks[..] else { panic!("{found:?}") };
-    assert_eq!((hash.name.as_str(), stream.name.as_str()), ("redis", "redis-2"));
-    assert_eq!((hash.written, hash.refused, hash.not_written), (0, 2000, 0));
-    assert_eq!(of_class(&hash.refused_by_class, FailureClass::Refused), 2000);
-    assert!(hash.refused_by_class[0].first_message.contains("WRONGTYPE"), "{:?}", hash.refused_by_class);
-    assert_eq!((stream.written, found.consumer_lag_at_end), (2000, Some(0)), "what is refused counts as done");
-    assert_eq!(ask_redis(&redis(), &format!("XLEN {name}-stream")), ":2000");
-    assert!(reasons(&record).contains(&ReasonKind::NotReconciled));
+fn real_pipeline_without_producers_demands_its_topic() {
+    let topic = unique("absent");
+    let keys = "parse = \"none\"\nproducer_mode = \"none\"";
+    let text = scenario(&found(&topic), keys, &[], "[run]\nduration = \"60s\"");
+    let ended = Bench::new(&text.replace("timestamp = \"timestamp\"\n", "")).run(&[]).expect(1);
+    assert!(ended.stderr.contains("does not exist"), "{}", ended.stderr);
+    // It was not created either.
+    let ended = Bench::new(&text.replace("timestamp = \"timestamp\"\n", "")).run(&[]).expect(1);
+    assert!(ended.stderr.contains("does not exist"), "{}", ended.stderr);
 }
 
 /// Messages of another producer carry no intended time; the broker keeps one with each of them.
@@ -403,7 +341,7 @@ fn real_timestamps_of_the_broker_give_the_latencies_of_messages_of_others() {
     Bench::new(&format!("{filled}[payload]\nsize = \"20B\"\n[run]\nmessages = 1000")).run(&[]).expect(0);
     for (key, known) in [("broker_timestamp = true", true), ("", false)] {
         let keys = format!("parse = \"none\"\nproducer_mode = \"none\"\n{key}");
-        let text = scenario(&topology(&topic), &keys, &[], "[run]\nduration = \"60s\"");
+        let text = scenario(&found(&topic), &keys, &[], "[run]\nduration = \"60s\"");
         let record = Bench::new(&text.replace("timestamp = \"timestamp\"\n", "")).run(&[]).expect(0).record();
         let pipeline = pipeline(&record);
         assert_eq!(pipeline.consumed, 1000, "{pipeline:#?}");

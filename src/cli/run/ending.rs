@@ -1,0 +1,69 @@
+//! How a run ends: the exit code of its records, and the reasons to print.
+
+use super::Exit;
+use crate::record::{Record, SinkRecord, Status};
+use crate::scenario::{ProducerMode, Scenario, WhenInvalid};
+
+/// The exit code that a record asks for. With `strict`, one that is not valid fails.
+pub fn exit_of(record: &Record, scenario: &Scenario, strict: bool) -> Exit {
+    let nothing_arrived = record.counts.attempted > 0 && record.counts.acknowledged == 0;
+    let nothing_written = sink_without_rows(record, scenario).is_some();
+    match record.status {
+        Status::Interrupted => Exit::Interrupted,
+        // A checkpoint does not end a trial.
+        Status::Failed | Status::Stalled | Status::Running => Exit::Failure,
+        Status::Completed if nothing_arrived || nothing_written || !record.counts.balances() => Exit::Failure,
+        Status::Completed if record.missed_a_threshold() => Exit::ThresholdMissed,
+        Status::Completed if strict && !record.verdict.valid => Exit::ThresholdMissed,
+        Status::Completed if scenario.when_invalid == WhenInvalid::Fail && cannot_be_trusted(record) => {
+            Exit::ThresholdMissed
+        }
+        Status::Completed => Exit::Success,
+    }
+}
+
+/// A sink of the pipeline that has none of the rows. A member of a shared group that received nothing had nothing to write: the
+/// other members may have received all of it.
+pub fn sink_without_rows<'a>(record: &'a Record, scenario: &Scenario) -> Option<&'a SinkRecord> {
+    let (pipeline, config) = (record.pipeline.as_ref()?, scenario.pipeline.as_ref()?);
+    let may_be_idle = config.group.is_some() && config.producer_mode == ProducerMode::None && pipeline.consumed == 0;
+    let mut sinks = pipeline.sinks.iter().filter(|_| !may_be_idle);
+    sinks.find(|sink| sink.written + sink.duplicates == 0)
+}
+
+/// Why a pipeline that wrote nothing has failed.
+pub fn nothing_written(sink: &SinkRecord) -> String {
+    let mut errors = sink.errors.iter().chain(&sink.refused_by_class);
+    let reason = errors.next().map(|error| error.first_message.as_str());
+    let reason = reason.unwrap_or("the pipeline received no message that could be written");
+    format!("the pipeline wrote nothing to {}: {reason}", sink.name)
+}
+
+/// Whether thresholds were set, and the figures that they were judged by cannot be trusted. An embedded broker is exempt: it is
+/// there to try a scenario out, and no record of it is ever valid.
+fn cannot_be_trusted(record: &Record) -> bool {
+    !record.thresholds.is_empty() && !record.verdict.valid && !record.environment.embedded
+}
+
+/// Why a record that is not valid holds no threshold.
+pub fn untrusted(record: &Record) -> String {
+    let reasons = &record.verdict.reasons;
+    let kinds: Vec<String> = reasons.iter().map(|reason| reason.kind.to_string()).collect();
+    let evidence = reasons.first().map_or("", |reason| &reason.evidence);
+    let advice = match record.thresholds.is_empty() {
+        true => "",
+        false => " Its thresholds prove nothing; set `thresholds.when_invalid = \"ignore\"` to go by them alone.",
+    };
+    format!("trial {} is not valid ({}). {evidence}{advice}", record.trial, kinds.join(", "))
+}
+
+/// Of several trials' ends the one that a script most needs to know.
+pub fn worse(one: Exit, other: Exit) -> Exit {
+    let rank = |exit| match exit {
+        Exit::Success => 0,
+        Exit::ThresholdMissed => 1,
+        Exit::Usage | Exit::Failure => 2,
+        Exit::Interrupted => 3,
+    };
+    if rank(other) > rank(one) { other } else { one }
+}

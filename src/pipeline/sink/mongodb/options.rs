@@ -1,0 +1,152 @@
+//! The keys of a MongoDB sink, and what the driver is told of them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mongodb::options::{ClientOptions, Credential, ServerAddress, Tls, TlsOptions};
+use serde::Deserialize;
+
+use super::super::CONNECT;
+use crate::scenario::Secret;
+use crate::scenario::deserialize::{duration, secret};
+
+/// The keys of a sink of this kind.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Options {
+    /// `host:port` of one server, or of several of a replica set.
+    pub address: Option<String>,
+    #[serde(default)]
+    pub addresses: Vec<String>,
+    pub replica_set: Option<String>,
+    pub database: String,
+    pub collection: String,
+    /// The JSON fields that a document has.
+    pub fields: Vec<String>,
+    /// Whether it also has `producer_ts`, `consumer_ts` (seconds since 1970) and `latency` (seconds, at receipt).
+    #[serde(default = "yes")]
+    pub timestamps: bool,
+    #[serde(default = "yes")]
+    pub ordered: bool,
+    /// `"majority"`, or how many servers.
+    pub write_concern: Option<WriteConcern>,
+    #[serde(default)]
+    pub document_id: DocumentId,
+    pub username: Option<String>,
+    #[serde(default, deserialize_with = "secret")]
+    pub password: Option<Secret>,
+    /// The database that has the user; otherwise `admin`.
+    pub auth_source: Option<String>,
+    #[serde(default)]
+    pub tls: bool,
+    /// PEM file of the authorities to trust; otherwise those of Mozilla.
+    pub ca: Option<PathBuf>,
+    #[serde(default = "a_minute", deserialize_with = "duration")]
+    pub timeout: Duration,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(super) enum WriteConcern {
+    Servers(i32),
+    Named(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum DocumentId {
+    /// `topic/partition-offset`, so that a message that is written again is not a new row. The topic is its CRC-32, as eight
+    /// hexadecimal digits: with whole names, which are long, FerretDB took a fifth fewer rows.
+    #[default]
+    Offset,
+    /// The server's.
+    Generated,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn a_minute() -> Duration {
+    Duration::from_secs(60)
+}
+
+impl Options {
+    pub fn read(table: toml::Table) -> Result<Self, toml::de::Error> {
+        use serde::de::Error;
+        let options: Options = table.try_into()?;
+        let hosts: Vec<&String> = options.hosts().collect();
+        if hosts.is_empty() || hosts.iter().any(|host| ServerAddress::parse(host).is_err() || host.contains('@')) {
+            return Err(Error::custom("a mongodb sink needs an `address` or `addresses`, each `host:port`"));
+        }
+        if matches!(options.write_concern, Some(WriteConcern::Servers(..=0))) {
+            return Err(Error::custom(
+                "with a `write_concern` of 0 the server does not report whether a row was written",
+            ));
+        }
+        if options.username.is_some() != options.password.is_some() {
+            return Err(Error::custom("a `username` and its `password` go together"));
+        }
+        if options.auth_source.is_some() && options.username.is_none() {
+            return Err(Error::custom("an `auth_source` without a `username` has no effect"));
+        }
+        Ok(options)
+    }
+
+    pub fn hosts(&self) -> impl Iterator<Item = &String> {
+        self.address.iter().chain(&self.addresses)
+    }
+}
+
+/// # Errors
+/// When the password cannot be read.
+pub(super) fn client_options(options: &Options, connections: usize) -> Result<ClientOptions, String> {
+    let hosts = options.hosts().map(ServerAddress::parse).collect::<Result<Vec<_>, _>>();
+    let hosts = hosts.map_err(|error| format!("mongodb: {error}"))?;
+    let mut client = ClientOptions::builder()
+        .direct_connection(options.replica_set.is_none().then_some(hosts.len() == 1))
+        .hosts(hosts)
+        .repl_set_name(options.replica_set.clone())
+        .connect_timeout(options.timeout.min(CONNECT))
+        .server_selection_timeout(options.timeout.min(Duration::from_secs(2)))
+        // One more for the row count.
+        .max_pool_size(u32::try_from(connections).unwrap_or(u32::MAX).saturating_add(1))
+        .build();
+    if let (Some(username), Some(password)) = (&options.username, &options.password) {
+        let login = Credential::builder().username(username.clone()).password(password.reveal()?);
+        client.credential = Some(login.source(options.auth_source.clone()).build());
+    }
+    if options.tls {
+        client.tls = Some(Tls::Enabled(TlsOptions::builder().ca_file_path(options.ca.clone()).build()));
+    }
+    Ok(client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_is_looked_up_where_the_scenario_says() {
+        let source = |more: &str| {
+            let login = "username = 'u'\npassword = 'p'";
+            let text = format!("address = 'h:1'\ndatabase = 'd'\ncollection = 'c'\nfields = []\n{login}\n{more}");
+            let options = Options::read(text.parse().unwrap()).unwrap();
+            client_options(&options, 1).unwrap().credential.unwrap().source
+        };
+        assert_eq!((source("auth_source = 'users'"), source("")), (Some("users".to_owned()), None));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let refused = |text: &str| {
+            let text = format!("database = 'd'\ncollection = 'c'\nfields = []\n{text}");
+            Options::read(text.parse().unwrap()).unwrap_err().message().to_owned()
+        };
+        assert!(refused("").contains("address"));
+        assert!(refused("address = 'u:p@h:1'").contains("host:port"));
+        assert!(refused("address = 'h:1'\nwrite_concern = 0").contains("write_concern"));
+        assert!(refused("address = 'h:1'\nusername = 'u'").contains("password"));
+        assert!(refused("address = 'h:1'\nauth_source = 'a'").contains("username"));
+    }
+}

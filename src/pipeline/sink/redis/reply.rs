@@ -1,0 +1,111 @@
+//! Redis's replies: which rows it has, and which errors are temporary.
+
+use redis::{ErrorKind, RedisError, Value};
+
+use super::super::{SinkError, Written};
+use crate::measure::FailureClass;
+
+/// The errors with which Redis refuses all commands for a while.
+const AWAY: [&str; 5] = ["LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS"];
+
+/// The errors that only a node of a cluster has:
+/// <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
+const OF_A_CLUSTER: [&str; 5] = ["MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN", "TRYAGAIN"];
+
+/// An error of a command: a word in capitals, and a sentence.
+pub struct Refusal(String);
+
+pub fn error(reply: Value) -> Option<Refusal> {
+    match reply {
+        Value::ServerError(error) => {
+            Some(Refusal(format!("{} {}", error.code(), error.details().unwrap_or_default()).trim_end().to_owned()))
+        }
+        _ => None,
+    }
+}
+
+/// From one reply for each command to the result of each row; `written` is called with the number of each row that Redis has.
+pub fn account(
+    mut replies: Vec<Value>,
+    is_transaction: bool,
+    mut written: impl FnMut(usize),
+) -> Result<Written, SinkError> {
+    if is_transaction {
+        match replies.pop() {
+            Some(Value::Array(each)) => replies = each,
+            // Nothing was executed; the reason is with the command that was not queued.
+            executed => {
+                let refused = replies.into_iter().chain(executed).find_map(error);
+                return Err(refused.map_or_else(malformed, |refused| refused.of_a_batch()));
+            }
+        }
+    }
+    let mut account = Written::default();
+    for (number, reply) in replies.into_iter().enumerate() {
+        match error(reply) {
+            None => {
+                account.rows += 1;
+                written(number);
+            }
+            Some(refusal) if refusal.of_a_batch().retriable => return Err(refusal.of_a_batch()),
+            Some(refusal) => account.refused.push((FailureClass::Refused, refusal.0)),
+        }
+    }
+    Ok(account)
+}
+
+impl Refusal {
+    /// The error of a whole batch. The words: <https://redis.io/docs/latest/develop/reference/protocol-spec/>
+    /// and `src/server.c` of Redis 7.
+    pub fn of_a_batch(&self) -> SinkError {
+        let contains = |word: &str| self.0.contains(word);
+        let (class, retriable) = match () {
+            () if OF_A_CLUSTER.into_iter().any(|word| self.0.starts_with(word)) => return of_a_cluster(&self.0),
+            () if contains("OOM") || contains("maxmemory") => (FailureClass::Full, true),
+            () if contains("MISCONF") => (FailureClass::Full, true),
+            () if contains("NOAUTH") || contains("WRONGPASS") || contains("NOPERM") => {
+                (FailureClass::Authorisation, true)
+            }
+            () if AWAY.into_iter().any(contains) => (FailureClass::Refused, true),
+            () => (FailureClass::Refused, false),
+        };
+        SinkError { class, message: self.0.clone(), retriable, disconnected: false }
+    }
+
+    /// Whether the user may run the command, and only not on this key: `getAclErrorMessage` in `src/acl.c` of Redis 7.
+    pub fn is_of_the_key(&self) -> bool {
+        self.0.contains("NOPERM") && self.0.contains("key")
+    }
+}
+
+/// The server is a node of a cluster, which takes the rows of its own hash slots only.
+pub fn of_a_cluster(evidence: &str) -> SinkError {
+    let message = format!("Redis Cluster is not supported, only a single server ({})", evidence.trim_end());
+    SinkError { class: FailureClass::Refused, message, retriable: false, disconnected: false }
+}
+
+fn malformed() -> SinkError {
+    SinkError {
+        class: FailureClass::Other,
+        message: "Redis answered EXEC with something else than a list".to_owned(),
+        retriable: true,
+        disconnected: true,
+    }
+}
+
+pub fn lost(error: RedisError) -> SinkError {
+    let text = [error.code(), error.detail()].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let refusal = Refusal(if text.is_empty() { error.to_string() } else { text }).of_a_batch();
+    if error.is_timeout() {
+        return SinkError::disconnected(FailureClass::Timeout, error.to_string());
+    }
+    if error.is_io_error() || error.is_connection_dropped() || error.is_connection_refusal() {
+        return SinkError::disconnected(FailureClass::ConnectionLost, error.to_string());
+    }
+    let class = match error.kind() {
+        ErrorKind::AuthenticationFailed => FailureClass::Authorisation,
+        _ => refusal.class,
+    };
+    // The login is tried again: the account may be corrected meanwhile.
+    SinkError { class, retriable: true, disconnected: true, ..refusal }
+}
