@@ -7,6 +7,7 @@ mod harness;
 
 mod cluster;
 mod conformance;
+mod consumer_groups;
 mod faults;
 mod interchange;
 mod kafka;
