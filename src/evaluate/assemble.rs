@@ -57,9 +57,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     };
     let service = record.latency.service.as_ref();
     record.throughput.in_flight_by_littles_law = service.map(|service| record.throughput.in_flight(service.mean_ns));
-    record.parts = outcome.totals.parts.iter().map(part).collect();
-    record.backlog = super::backlog::backlog(trial, outcome);
-    record.outages = outages(&trial.scenario.load, outcome);
+    stretches(&mut record, trial, outcome);
     let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
     record.errors = errors(&outcome.totals.outcomes.errors);
     record.receive_errors = errors(&outcome.receive_errors);
@@ -74,6 +72,13 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));
     evaluate(&mut record, trial, &rows);
     record
+}
+
+/// What happened in single stretches of the window.
+fn stretches(record: &mut Record, trial: &Trial, outcome: &Outcome) {
+    record.parts = outcome.totals.parts.iter().map(part).collect();
+    record.backlog = super::backlog::backlog(trial, outcome);
+    record.outages = outages(&trial.scenario.load, outcome);
 }
 
 fn transactions(outcome: &Outcome) -> Option<Transactions> {

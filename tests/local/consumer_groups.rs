@@ -137,3 +137,20 @@ fn the_warm_up_is_a_part_of_the_backlog_and_of_no_phase() {
     assert!(found.messages.unwrap() >= 2_200 && found.build.begin_ns >= 2_200 * MILLISECOND, "{found:?}");
     assert!(found.groups.iter().all(|group| group.received + group.behind >= 2_200), "{found:?}");
 }
+
+/// Of a broker without offsets, it is the consumers that have been offered everything: not while they work.
+#[test]
+fn what_a_consumer_had_no_time_for_is_unread_and_not_lost() {
+    let record = record_of(
+        "broker.kind = \"null\"
+        broker.null.hide_ends = true
+        [[consumers.group]]
+        work = \"10s\"
+        [run]
+        messages = 3
+        drain_deadline = \"500ms\"",
+    );
+    assert_acknowledged(&record, 3);
+    let group = &groups(&record)[0];
+    assert_eq!((group.received, group.unread, group.lost), (1, 2, 0));
+}

@@ -7,7 +7,6 @@ mod harness;
 
 mod cluster;
 mod conformance;
-mod consumer_groups;
 mod faults;
 mod interchange;
 mod kafka;
@@ -17,5 +16,6 @@ mod pipeline;
 mod pulsar;
 mod rabbitmq_stream;
 mod rebalance;
+mod slow_readers;
 mod sls;
 mod topics;

@@ -167,6 +167,8 @@ impl Part {
         arrived: &Arc<Notify>,
         reason: RequestError,
     ) {
+        // The broker delivers again what was not handed over.
+        (self.handed_over, self.frames) = (0, cleared(std::mem::take(&mut self.frames)));
         let (shared, membership, topic) = (shared.clone(), membership.clone(), self.topic.clone());
         let delivery_queue_arrived = arrived.clone();
         self.state = State::Opening(Retry::start(reason, arrived.clone(), move || {
@@ -174,6 +176,18 @@ impl Part {
             let arrived = delivery_queue_arrived.clone();
             async move { open(&shared, &membership, &topic, &arrived).await }
         }));
+    }
+
+    /// Takes frames from the delivery queue, unless there are some that were not handed over.
+    fn fetch(&mut self) -> Result<(), RequestError> {
+        let State::Open(open) = &self.state else { return Ok(()) };
+        if !self.frames.is_empty() && !open.delivery_queue.is_closed() {
+            return Ok(());
+        }
+        // What a closed consumer has not acknowledged is delivered again.
+        let contents = open.delivery_queue.take(cleared(std::mem::take(&mut self.frames)));
+        (self.handed_over, self.frames) = (0, contents.frames);
+        contents.closed.map_or(Ok(()), Err)
     }
 
     /// Hands over what has arrived, until `most` messages are taken.
@@ -184,16 +198,8 @@ impl Part {
         unpacked: &mut Vec<u8>,
         each: &mut impl FnMut(Received<'_>),
     ) -> Result<usize, RequestError> {
+        self.fetch()?;
         let State::Open(open) = &mut self.state else { return Ok(0) };
-        if self.frames.is_empty() || open.delivery_queue.is_closed() {
-            // What a closed consumer has not acknowledged is delivered again.
-            (self.handed_over, self.frames) = (0, cleared(std::mem::take(&mut self.frames)));
-            let contents = open.delivery_queue.take(std::mem::take(&mut self.frames));
-            if let Some(failure) = contents.closed {
-                return Err(failure);
-            }
-            self.frames = contents.frames;
-        }
         let mut frames = &self.frames[self.handed_over..];
         let (mut count, mut permits) = (0, 0);
         let mut damaged = None;

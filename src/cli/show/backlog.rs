@@ -54,7 +54,7 @@ fn producers(name: &str, phase: &BacklogPhase) -> String {
         format!(", response p50 {}, p99 {p99}", duration(response.p50_ns as f64))
     });
     format!(
-        "{name} {}: {} acknowledged/s, {} consumed/s{latency}",
+        "{name} {} at {}/s, {}/s consumed{latency}",
         duration(phase.duration_ns as f64),
         rate(phase.messages_per_second),
         rate(phase.consumed_per_second)
@@ -66,11 +66,11 @@ pub(super) fn task(task: &GroupTask) -> String {
     let work = task.work_mean_ns.map(|mean_ns| {
         let law = match task.work_distribution {
             None | Some(WorkDistribution::Fixed) => "",
-            Some(WorkDistribution::Exponential) => " (exponential)",
-            Some(WorkDistribution::Lognormal) => " (lognormal)",
-            Some(WorkDistribution::Pareto) => " (pareto)",
+            Some(WorkDistribution::Exponential) => "exponential ",
+            Some(WorkDistribution::Lognormal) => "lognormal ",
+            Some(WorkDistribution::Pareto) => "Pareto ",
         };
-        format!("{} of work on each{law}", duration(mean_ns as f64))
+        format!("{} of {law}work on each", duration(mean_ns as f64))
     });
     let limit = task.rate_limit_per_second.map(|limit| format!("at most {}/s", rate(limit)));
     let start = task.start_after_ns.map(|after_ns| format!("from {} on", duration(after_ns as f64)));

@@ -215,6 +215,9 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         let producers = self.context.scenario.producers.count;
         let mut passed = vec![0; producers];
         let Some(arrivals) = &self.context.arrivals else { return passed };
+        let consumers = self.context.scenario.consumers.as_ref();
+        // A consumer that works does not ask meanwhile.
+        let idle = idle && consumers.is_some_and(|consumers| consumers.groups[group].is_unpaced());
         // A broker that has offsets and does not report end offsets has a fault, and its consumers may have one, too.
         let has_offered_all = idle
             && self.broker.end_offsets(&self.context.topics[0]).is_none()

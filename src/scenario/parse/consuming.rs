@@ -1,13 +1,18 @@
-//! What groups that begin late, and a backlog, ask of the rest of the scenario.
+//! What consumers, groups that begin late and a backlog ask of the broker and of the rest of the scenario.
 
 use std::time::Duration;
 
+use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::Problems;
-use crate::scenario::{Backlog, Consumers, Load, Scenario, Schedule, StartFrom};
+use crate::scenario::{Backlog, Consumers, Descriptor, Load, Scenario, Schedule, StartFrom};
 
-pub(super) fn check(scenario: &Scenario, problems: &Problems) {
+pub(super) fn check(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
     let Some(consumers) = &scenario.consumers else { return };
+    let problems = root.problems;
+    if descriptor.capabilities.consumers && !descriptor.capabilities.properties {
+        properties(consumers, root, descriptor.kind);
+    }
     let late = consumers.groups.iter().position(|group| group.start_after > Duration::ZERO);
     if let Some(group) = late {
         start_after(scenario, consumers, group, problems);
@@ -20,6 +25,20 @@ pub(super) fn check(scenario: &Scenario, problems: &Problems) {
         let advice = "set `consumers.from = \"earliest\"`, or let all groups begin before the load";
         problems.value(KeyPath::of(&["consumers", "from"]), message, advice);
     }
+}
+
+/// Refuses properties of all groups, or of single ones.
+fn properties(consumers: &Consumers, root: &Fields<'_>, kind: &str) {
+    let table = KeyPath::of(&["consumers"]);
+    let of_all = root.get("consumers").is_some_and(|field| field.value.get("properties").is_some());
+    let of_one = consumers.groups.iter().position(|group| !group.properties.is_empty());
+    let Some(group) = of_one else { return };
+    let table = if of_all { table } else { table.key("group").index(group) };
+    let path = table.key("properties");
+    let message = format!(
+        "`{path}` is not possible with a broker of kind `{kind}`: it has no client library to pass properties to"
+    );
+    root.problems.value(path.clone(), message, format!("remove `{path}`"));
 }
 
 fn start_after(scenario: &Scenario, consumers: &Consumers, group: usize, problems: &Problems) {

@@ -29,11 +29,11 @@ pub(super) fn settle(
     let problems = root.problems;
     producers_and_topics(&scenario, root);
     windows(&mut scenario, window, problems);
-    capabilities(&scenario, root, descriptor, problems);
+    capabilities(&scenario, descriptor, problems);
     tombstones(&scenario, problems);
     stop(&scenario, root);
     pipeline(&scenario, root, descriptor);
-    consuming::check(&scenario, problems);
+    consuming::check(&scenario, root, descriptor);
     if scenario.consumers.is_some() {
         trace_header(&scenario, descriptor, problems);
     }
@@ -90,9 +90,9 @@ fn windows(scenario: &mut Scenario, window: Option<usize>, problems: &Problems) 
     }
 }
 
-fn capabilities(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor, problems: &Problems) {
+fn capabilities(scenario: &Scenario, descriptor: &Descriptor, problems: &Problems) {
     let can = descriptor.capabilities;
-    for (wanted, possible, path, reason) in asked(scenario, root, can) {
+    for (wanted, possible, path, reason) in asked(scenario, can) {
         if wanted && !possible && (path[0] != "consumers" || path.len() == 1 || can.consumers) {
             let path = KeyPath::of(path);
             let message = format!("`{path}` is not possible with a broker of kind `{}`: {reason}", descriptor.kind);
@@ -102,14 +102,8 @@ fn capabilities(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor,
 }
 
 /// What may be asked of a broker: whether it is asked, whether it is possible, the key, and why it would not be.
-fn asked(
-    scenario: &Scenario,
-    root: &Fields<'_>,
-    can: Capabilities,
-) -> [(bool, bool, &'static [&'static str], &'static str); 12] {
+fn asked(scenario: &Scenario, can: Capabilities) -> [(bool, bool, &'static [&'static str], &'static str); 11] {
     let consumers = scenario.consumers.as_ref();
-    let of_all = root.get("consumers").is_some_and(|field| field.value.get("properties").is_some());
-    let properties = if of_all { &["consumers", "properties"] } else { &["consumers", "group"] };
     [
         (
             scenario.topology.partitions > 1,
@@ -157,12 +151,6 @@ fn asked(
         ),
         (consumers.is_some(), can.consumers, &["consumers"], "nothing can be consumed from it"),
         (consumers.is_some_and(|c| c.groups.len() > 1), can.groups, &["consumers", "groups"], "it has no groups"),
-        (
-            consumers.is_some_and(|c| c.groups.iter().any(|group| !group.properties.is_empty())),
-            can.properties,
-            properties,
-            "it has no client library to pass properties to",
-        ),
     ]
 }
 

@@ -23,7 +23,7 @@ fn broker(address: &str, options: &str) -> String {
     )
 }
 
-pub fn real(options: &str) -> String {
+fn real(options: &str) -> String {
     broker(&rabbitmq::address(), options)
 }
 
