@@ -60,6 +60,16 @@ pub trait Broker: Sized + Send + Sync + 'static {
     fn consumer(&self, subscription: &Subscription)
     -> impl Future<Output = Result<Self::Consumer, BrokerError>> + Send;
 
+    /// Has the broker keep for a group what is sent from now on, although its first consumer joins only later, at the earliest message.
+    /// Brokers whose groups read a stored log have nothing to do.
+    ///
+    /// # Errors
+    /// When the broker refuses, or would not keep the messages.
+    fn register(&self, subscription: &Subscription) -> impl Future<Output = Result<(), BrokerError>> + Send {
+        let _ = subscription;
+        ready(Ok(()))
+    }
+
     /// Names and versions of the client library and of the broker.
     fn identity(&self) -> BrokerInfo;
 
@@ -126,6 +136,16 @@ pub trait Consumer: Send + 'static {
     /// # Errors
     /// When receiving failed after as many messages as were handed over.
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError>;
+
+    /// As [`Consumer::take`], but no more than `most` messages: the others stay with the client, whose own limits then hold the broker
+    /// back. What the protocol delivers as one unit, as a batch is, is not divided. Without a method of its own, a client hands over all.
+    ///
+    /// # Errors
+    /// As [`Consumer::take`].
+    fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        let _ = most;
+        self.take(each)
+    }
 
     /// This member's offsets; `None`: the broker has none.
     fn offsets(&mut self) -> Option<&mut impl Offsets> {

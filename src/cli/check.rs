@@ -82,7 +82,10 @@ fn describe(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "  load       {}", load(&scenario.load))?;
     if let Some(consumers) = &scenario.consumers {
         let verify = if consumers.verify { ", verified" } else { "" };
-        writeln!(out, "  consumers  {} group(s) of {} per topic{verify}", consumers.groups, consumers.members)?;
+        writeln!(out, "  consumers  {} group(s) of {} per topic{verify}", consumers.groups.len(), consumers.members)?;
+    }
+    if let Some(backlog) = scenario.consumers.as_ref().and_then(|consumers| consumers.backlog) {
+        writeln!(out, "  backlog    {} messages before the consumers begin", backlog.messages)?;
     }
     if let Some(pipeline) = &scenario.pipeline {
         writeln!(out, "  pipeline   {}", self::pipeline(pipeline))?;

@@ -80,6 +80,7 @@ impl<'a> Checkpoints<'a> {
             crash: None,
             failure: None,
             pipeline: pipeline.map(|pipeline| pipeline.so_far(None)),
+            backlog: None,
             timer_lateness: self.pacer.as_ref().map(|pacer| pacer.lateness()),
             usage: self.usage.usage(),
             identity: broker.identity(),

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::observer::{Observer, Phase, Second};
+use super::stretch::Stretch;
 use crate::broker::{Telemetry, Wire};
 use crate::load::Part;
 use crate::measure::host::CpuLaps;
-use crate::measure::{Acks, Arrivals, Distribution, Interval, Reception};
+use crate::measure::{Acks, Arrivals, Interval, Reception};
 use crate::scenario::{Load, Schedule};
 
 /// Adds up a trial, second by second.
@@ -55,6 +56,8 @@ pub struct Totals {
     pub window: WindowTotals,
     /// Of a schedule that changes its rate, one for each result that its parts belong to, in their order.
     pub parts: Vec<PartTotals>,
+    /// The phases of a backlog, as far as they have begun.
+    pub stretches: Vec<Stretch>,
 }
 
 /// What happened while the schedule was in one of its parts.
@@ -62,15 +65,7 @@ pub struct Totals {
 pub struct PartTotals {
     /// The first of the parts that belong to this result.
     pub part: Part,
-    pub length_ns: u64,
-    /// Messages due, handed over and acknowledged.
-    pub due: u64,
-    pub attempted: u64,
-    pub acknowledged: u64,
-    /// Response times of the measured messages that were acknowledged meanwhile.
-    pub response: Distribution,
-    /// As in [`Interval::moments`].
-    pub moments: u64,
+    pub stretch: Stretch,
 }
 
 /// What happened inside the measured window, whatever message it happened to.
@@ -186,6 +181,21 @@ impl Collector {
         self.totals.outcomes.measured.acknowledged + self.totals.outcomes.warm_up.acknowledged
     }
 
+    /// Messages that have failed by the last sample, warm-up included.
+    pub fn failed(&self) -> u64 {
+        self.totals.outcomes.measured.failed + self.totals.outcomes.warm_up.failed
+    }
+
+    /// Payload of the messages acknowledged so far, warm-up included.
+    pub fn payload_bytes(&self) -> u64 {
+        self.totals.outcomes.measured.payload_bytes + self.totals.outcomes.warm_up.payload_bytes
+    }
+
+    /// From the last sample on, what happens belongs to a new stretch of the window.
+    pub fn begin_stretch(&mut self) {
+        self.totals.stretches.push(Stretch::beginning_at(self.last_ns - self.load_start_ns));
+    }
+
     fn account(
         &mut self,
         phase: Phase,
@@ -201,6 +211,7 @@ impl Collector {
         if phase == Phase::Measure {
             self.totals.window.add(&second, telemetry);
             self.add_to_part(&second);
+            self.add_to_stretch(&second);
         }
         self.totals.seconds.push(second);
         self.totals.outcomes.merge(&self.interval);
@@ -226,25 +237,16 @@ impl Collector {
         let Some(part) = self.parts.front() else { return };
         let totals = &mut self.totals.parts;
         let index = totals.iter().position(|totals| totals.part.result == part.result).unwrap_or_else(|| {
-            let response = Distribution::new();
-            totals.push(PartTotals {
-                part: *part,
-                length_ns: 0,
-                due: 0,
-                attempted: 0,
-                acknowledged: 0,
-                response,
-                moments: 0,
-            });
+            totals.push(PartTotals { part: *part, stretch: Stretch::beginning_at(part.begin_ns) });
             totals.len() - 1
         });
-        let totals = &mut totals[index];
-        totals.length_ns += second.end_ns - second.begin_ns;
-        totals.due += second.due.unwrap_or(0);
-        totals.attempted += second.attempted;
-        totals.acknowledged += second.acknowledged;
-        totals.response.merge(&self.interval.response);
-        totals.moments += self.interval.moments;
+        totals[index].stretch.add(second, &self.interval);
+    }
+
+    fn add_to_stretch(&mut self, second: &Second) {
+        if let Some(stretch) = self.totals.stretches.last_mut() {
+            stretch.add(second, &self.interval);
+        }
     }
 
     fn second(&mut self, phase: Phase, telemetry: Telemetry, pipeline: Option<PipelineProgress>) -> Second {

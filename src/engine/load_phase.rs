@@ -6,12 +6,14 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
+use super::backlog::{BacklogOutcome, BacklogWatch};
 use super::checkpoint::Checkpoints;
 use super::collector::Collector;
 use super::context::TrialContext;
 use super::interruption::InterruptiblePhase;
 use super::observer::{Observer, Phase};
 use super::outcome::End;
+use super::receive::StartSignal;
 use super::sampler::{Rhythm, Sampler};
 use super::send::{self, Closing, Pacer, Sent, StallWatch, TrialWindow};
 use crate::broker::{Broker, Producer};
@@ -34,6 +36,7 @@ pub(super) struct LoadPhase<'a> {
     tasks: JoinSet<Sent>,
     phase: Phase,
     stall: StallWatch<'a>,
+    backlog: Option<BacklogWatch<'a>>,
     host_sampler: HostSampler,
     usage: Option<HostUsage>,
     sent: Vec<Sent>,
@@ -54,11 +57,18 @@ pub(super) struct Loaded {
     pub ended_ns: u64,
     pub trial_window: Arc<TrialWindow>,
     pub pacer: Option<Arc<Pacer>>,
+    /// What became of the backlog that consumers were to find; `None`: it was not built, or not asked for.
+    pub backlog: Option<BacklogOutcome>,
 }
 
 impl<'a> LoadPhase<'a> {
-    /// Starts one task for each producer. The producers are to be closed when their messages have been answered.
-    pub fn begin<P: Producer>(context: &'a TrialContext<'a>, producers: Vec<P>) -> (Self, Closing<P>) {
+    /// Starts one task for each producer. The producers are to be closed when their messages have been answered. `start` lets
+    /// consumers begin that begin late.
+    pub fn begin<P: Producer>(
+        context: &'a TrialContext<'a>,
+        producers: Vec<P>,
+        start: StartSignal,
+    ) -> (Self, Closing<P>) {
         let scenario = context.scenario;
         let limits = &scenario.run;
         let quota = send::quota(context);
@@ -70,6 +80,7 @@ impl<'a> LoadPhase<'a> {
         };
         let clock = context.acks.clock();
         let load_start_ns = clock.now_ns() + RUN_UP.as_nanos() as u64;
+        start.load_begins(load_start_ns);
         let acks = context.acks.clone();
         let trial_window = TrialWindow::new(acks, load_start_ns, limits.warm_up, limits.stop.duration, due_by_ns);
         let trial_window = Arc::new(trial_window);
@@ -84,6 +95,7 @@ impl<'a> LoadPhase<'a> {
             tasks,
             phase: if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp },
             stall: StallWatch::new(&scenario.load, limits),
+            backlog: BacklogWatch::of(context, load_start_ns, start),
             host_sampler: HostSampler::begin(),
             usage: None,
             end: End::Completed,
@@ -143,6 +155,9 @@ impl<'a> LoadPhase<'a> {
                 () = sampler.is_due() => {
                     sampler.sample(self.phase);
                     self.watch_for_stall();
+                }
+                () = BacklogWatch::is_due(self.backlog.as_ref()), if self.phase == Phase::Measure => {
+                    self.backlog.iter_mut().for_each(|backlog| backlog.look(sampler));
                 }
                 () = sleep_until(load_end.unwrap_or_else(Instant::now)),
                     if load_end.is_some() && !self.trial_window.is_stopped() => self.stop(),
@@ -220,6 +235,7 @@ impl<'a> LoadPhase<'a> {
             ended_ns: self.trial_window.clock().now_ns(),
             trial_window: self.trial_window,
             pacer: self.pacer,
+            backlog: self.backlog.and_then(BacklogWatch::outcome),
         }
     }
 }

@@ -3,10 +3,12 @@
 //! - `trial`: the phases, in order. `prepare`: the first one. `load_phase`: warm-up and measured window.
 //! - `send`: producers. `receive`: consumers and pipelines.
 //! - `sampler`, `collector`: read all recorders once a second and add up; an [`Observer`] gets the result.
+//! - `backlog`: a backlog that is built and drained during the load.
 //! - `checkpoint`: the trial as if it had ended now, for an observer that keeps it.
 //! - [`Interruption`]: what the user's signals end.
 //! - [`Outcome`]: what was measured.
 
+mod backlog;
 mod checkpoint;
 mod collector;
 mod context;
@@ -19,8 +21,10 @@ mod prepare;
 mod receive;
 mod sampler;
 mod send;
+mod stretch;
 mod trial;
 
+pub use backlog::{BacklogOutcome, GroupDrain};
 #[cfg(test)]
 pub(crate) use collector::Collector;
 pub use collector::{PartTotals, Totals, WindowTotals};
@@ -29,6 +33,7 @@ pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{Observer, Phase, Second};
 pub use outcome::{Account, End, GroupOutcome, Ledger, Outcome, Times};
 pub use send::{Attempted, Sent};
+pub use stretch::Stretch;
 pub use trial::run;
 
 use crate::broker::BrokerError;

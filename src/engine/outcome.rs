@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use super::backlog::BacklogOutcome;
 use super::collector::Totals;
 use super::send::{Attempted, Sent};
 use crate::broker::{BrokerInfo, Topic};
@@ -59,6 +60,8 @@ pub struct Outcome {
     pub consumer_crashes: Vec<String>,
     /// What the pipeline did, where there is one.
     pub pipeline: Option<pipeline::Outcome>,
+    /// The backlog that was built for the consumers, where there is one.
+    pub backlog: Option<BacklogOutcome>,
     /// How late wake-ups came; `None` in a closed loop, which has none.
     pub timer_lateness: Option<Distribution>,
     /// Of the measured window.

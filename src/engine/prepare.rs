@@ -34,10 +34,10 @@ pub(super) async fn prepare<'a, B: Broker>(
     let consumers = scenario.consumers.as_ref();
     let verification = consumers
         .filter(|consumers| consumers.verify)
-        .map(|consumers| Arc::new(Verification::new(producers, consumers.groups)));
+        .map(|consumers| Arc::new(Verification::new(producers, consumers.groups.len())));
     let open_loop = matches!(scenario.load, Load::Open(_));
     let acks = Acks::verified(clock, producers, open_loop, verification.clone());
-    let arrivals = consumers.map(|consumers| Arrivals::new(clock, identity.tag, consumers.groups, verification));
+    let arrivals = consumers.map(|consumers| Arrivals::new(clock, identity.tag, consumers.groups.len(), verification));
     let connecting = B::connect(setup(scenario, identity, &acks, &payloads));
     let broker = interruption.phase().unless_over(connecting).await.ok_or(EngineError::Interrupted)??;
     let topics = topics(scenario, identity);

@@ -65,20 +65,20 @@ async fn run_prepared<B: Broker>(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, EngineError> {
     let mut signals = interruption.phase();
-    let (receiving, pipeline) = Receiving::before_load(context, broker, created, &signals).await?;
+    let (mut receiving, pipeline) = Receiving::before_load(context, broker, created, &signals).await?;
     let making = send::producers(context, broker);
     let producers = signals.unless_over(making).await.ok_or(EngineError::Interrupted)??;
 
-    let (load, producers) = LoadPhase::begin(context, producers);
+    let (load, producers) = LoadPhase::begin(context, producers, receiving.start_signal());
     let mut sampler = load.sampler(broker, observer, pipeline);
-    let loaded = load.run(&signals, &mut sampler).await;
+    let loaded = receiving.alongside(load.run(&signals, &mut sampler)).await;
     if loaded.end == End::Interrupted {
         signals = signals.next();
     }
 
     let mut receiving = receiving.load_ended(loaded.end, &sampler);
     let mut end = loaded.end;
-    drain(context, &mut sampler, || signals.is_over()).await;
+    receiving.alongside(drain(context, &mut sampler, || signals.is_over())).await;
     let _ = interruption.finish(producers.close(), LAST_CLOSE).await;
     if context.acks.in_flight() > 0 && signals.is_over() {
         end = end.interrupted();
@@ -121,6 +121,7 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         crash: loaded.crash,
         failure: loaded.failure,
         pipeline: received.pipeline,
+        backlog: loaded.backlog,
         timer_lateness: loaded.pacer.map(|pacer| pacer.lateness()),
         usage: HostUsage { peak_memory_bytes: host::peak_memory_bytes(), ..loaded.usage },
         identity: broker.identity(),

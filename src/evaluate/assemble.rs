@@ -57,8 +57,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     };
     let service = record.latency.service.as_ref();
     record.throughput.in_flight_by_littles_law = service.map(|service| record.throughput.in_flight(service.mean_ns));
-    record.parts = outcome.totals.parts.iter().map(part).collect();
-    record.outages = outages(&trial.scenario.load, outcome);
+    stretches(&mut record, trial, outcome);
     let errors = |errors| errors_by_class(errors, outcome.times.measure_start_ns);
     record.errors = errors(&outcome.totals.outcomes.errors);
     record.receive_errors = errors(&outcome.receive_errors);
@@ -73,6 +72,13 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));
     evaluate(&mut record, trial, &rows);
     record
+}
+
+/// What happened in single stretches of the window.
+fn stretches(record: &mut Record, trial: &Trial, outcome: &Outcome) {
+    record.parts = outcome.totals.parts.iter().map(part).collect();
+    record.backlog = super::backlog::backlog(trial, outcome);
+    record.outages = outages(&trial.scenario.load, outcome);
 }
 
 fn transactions(outcome: &Outcome) -> Option<Transactions> {
@@ -123,6 +129,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         throughput: Throughput::default(),
         latency: Latencies::default(),
         parts: Vec::new(),
+        backlog: None,
         outages: Vec::new(),
         errors: Vec::new(),
         receive_errors: Vec::new(),
@@ -146,7 +153,7 @@ fn evaluate(record: &mut Record, trial: &Trial, rows: &[SeriesRow]) {
     // A group that others may join is owed no message: they receive a part.
     let shared = trial.scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.group.is_some());
     let consumers = trial.scenario.consumers.as_ref().filter(|_| !shared);
-    let groups = consumers.map_or(0, |consumers| consumers.groups as u64);
+    let groups = consumers.map_or(0, |consumers| consumers.groups.len() as u64);
     record.thresholds = thresholds(&trial.scenario.thresholds, record, groups);
 }
 
@@ -203,7 +210,8 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
 }
 
 fn part(totals: &PartTotals) -> SchedulePart {
-    let per_second = |count| per_second(count, totals.length_ns);
+    let stretch = &totals.stretch;
+    let per_second = |count| per_second(count, stretch.length_ns);
     SchedulePart {
         kind: match totals.part.kind {
             PartKind::Step => SchedulePartKind::Step,
@@ -212,11 +220,11 @@ fn part(totals: &PartTotals) -> SchedulePart {
             PartKind::Base => SchedulePartKind::Base,
         },
         begin_ns: totals.part.begin_ns,
-        duration_ns: totals.length_ns,
-        target_per_second: per_second(totals.due),
-        sent_per_second: per_second(totals.attempted),
-        messages_per_second: per_second(totals.acknowledged),
-        response: independent(&totals.response, totals.moments),
+        duration_ns: stretch.length_ns,
+        target_per_second: per_second(stretch.due),
+        sent_per_second: per_second(stretch.attempted),
+        messages_per_second: per_second(stretch.acknowledged),
+        response: independent(&stretch.response, stretch.moments),
     }
 }
 
@@ -228,12 +236,13 @@ fn crashes(messages: &[String]) -> Option<ErrorCount> {
 
 /// Every group is owed every message.
 fn verification(trial: &Trial, outcome: &Outcome) -> Option<Verification> {
-    trial.scenario.consumers.as_ref().filter(|consumers| consumers.verify)?;
+    let consumers = trial.scenario.consumers.as_ref().filter(|consumers| consumers.verify)?;
     let mut sum = Verification::default();
     for (group, GroupOutcome { arrived, account, consumer_lag_at_load_end }) in outcome.groups.iter().enumerate() {
         let caught_up = account.unread == 0 && consumer_lag_at_load_end.is_some();
         let one = GroupVerification {
             group,
+            task: super::backlog::task(&consumers.groups[group]),
             received: arrived.received,
             consumed: arrived.consumed,
             lost: account.lost,

@@ -1,6 +1,7 @@
 //! Turns the outcome of a trial into its record: every figure of a record is computed here, and the verdict from those figures.
 
 mod assemble;
+mod backlog;
 mod environment;
 mod figures;
 mod outage;

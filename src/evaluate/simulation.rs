@@ -245,6 +245,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         crash: None,
         failure: None,
         pipeline: None,
+        backlog: None,
         timer_lateness: None,
         usage: idle(Duration::from_nanos(length_ns)),
         identity: BrokerInfo { client: "simulated".to_owned(), broker: None, embedded: false },

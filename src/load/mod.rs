@@ -6,6 +6,7 @@
 //! - [`PayloadPool`] holds ready-made payloads, one generator family per file in `payload`; [`LiveFields`] are the
 //!   parts of a template that only the moment of sending can fill in.
 //! - [`KeySource`] draws the keys of one producer, and [`TombstoneSource`] its messages without a payload.
+//! - [`WorkTimes`] draws how long a consumer pretends to work on each message.
 //! - [`SendSchedule`] computes when one producer's messages are due, from the closed form of a
 //!   [`Schedule`](crate::scenario::Schedule).
 
@@ -22,6 +23,7 @@ mod random;
 mod schedule;
 mod send_schedule;
 mod tombstones;
+mod work;
 
 pub use error::LoadError;
 pub use keys::KeySource;
@@ -30,3 +32,4 @@ pub use part::{Part, PartKind};
 pub use pool::PayloadPool;
 pub use send_schedule::{SendSchedule, due_by};
 pub use tombstones::TombstoneSource;
+pub use work::WorkTimes;

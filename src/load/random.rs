@@ -17,6 +17,7 @@ pub(super) enum Purpose {
     Keys = 3,
     Arrivals = 4,
     Tombstones = 5,
+    Work = 6,
 }
 
 /// The stream of `seed` for `purpose`, the `index`-th of its kind (the producer index).
@@ -41,7 +42,15 @@ mod tests {
     fn streams_differ_by_seed_purpose_and_index_and_repeat_themselves() {
         let mut first_words = HashSet::new();
         for seed in 0..8 {
-            for purpose in [Purpose::Sizes, Purpose::Content, Purpose::Keys, Purpose::Arrivals, Purpose::Tombstones] {
+            let purposes = [
+                Purpose::Sizes,
+                Purpose::Content,
+                Purpose::Keys,
+                Purpose::Arrivals,
+                Purpose::Tombstones,
+                Purpose::Work,
+            ];
+            for purpose in purposes {
                 for index in 0..8 {
                     let word = generator(seed, purpose, index).next_u64();
                     assert_eq!(word, generator(seed, purpose, index).next_u64());

@@ -74,6 +74,11 @@ impl ArrivalBatch<'_> {
         self.now_ns
     }
 
+    /// The messages that follow arrived at `now_ns`, which need not be now.
+    pub fn arrived_at(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
     /// Counts, opens and verifies one message; returns its trace header if the message is of this trial and intact.
     #[inline]
     pub fn received(&mut self, message: Received<'_>) -> Option<TraceHeader> {

@@ -14,6 +14,7 @@ mod content;
 pub mod deserialize;
 mod error;
 mod fields;
+mod group;
 mod kind;
 mod model;
 mod overrides;
@@ -32,6 +33,7 @@ mod url;
 
 pub use content::{Content, Payload, Size};
 pub use error::ScenarioError;
+pub use group::{Backlog, ConsumerGroup, Work, WorkLaw};
 pub use kind::{Capabilities, Descriptor, Kinds, SinkDescriptor, SinkNeeds};
 pub use model::*;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::Secret;
 use super::content::Payload;
+use super::group::{Backlog, ConsumerGroup};
 use super::pipeline::Pipeline;
 use super::threshold::{Threshold, WhenInvalid};
 pub use crate::net::tls::Tls;
@@ -257,10 +258,10 @@ pub enum Schedule {
     },
 }
 
-#[derive(Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Consumers {
-    /// Every group receives every message.
-    pub groups: usize,
+    /// Every group receives every message. There is at least one.
+    pub groups: Vec<ConsumerGroup>,
     /// Consumers of each group, per topic.
     pub members: usize,
     pub from: StartFrom,
@@ -268,24 +269,8 @@ pub struct Consumers {
     pub end_to_end: bool,
     /// Find lost, duplicated, reordered and corrupt messages.
     pub verify: bool,
-    /// Handed to the consuming client untouched, after the broker's own properties.
-    pub properties: Vec<(String, String)>,
-}
-
-/// Without the values of properties, which may be secrets.
-impl fmt::Debug for Consumers {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys: Vec<&str> = self.properties.iter().map(|(key, _)| key.as_str()).collect();
-        formatter
-            .debug_struct("Consumers")
-            .field("groups", &self.groups)
-            .field("members", &self.members)
-            .field("from", &self.from)
-            .field("end_to_end", &self.end_to_end)
-            .field("verify", &self.verify)
-            .field("properties", &keys)
-            .finish()
-    }
+    /// What the groups find when they begin; `None`: they begin before the load, but for those that are told otherwise.
+    pub backlog: Option<Backlog>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use std::time::Duration;
 use brokermark::broker::registry::find;
 use brokermark::engine;
 use brokermark::scenario::{
-    Capabilities, CommitPolicy, Confirm, Content, Descriptor, Keys, Kinds, Load, OutputFormat, Placement, Plan,
-    ProducerMode, SaslMechanism, Scenario, ScenarioError, Schedule, Secret, Size, StartFrom, parse_for,
+    Backlog, Capabilities, CommitPolicy, Confirm, ConsumerGroup, Content, Descriptor, Keys, Kinds, Load, OutputFormat,
+    Placement, Plan, ProducerMode, SaslMechanism, Scenario, ScenarioError, Schedule, Secret, Size, StartFrom, Work,
+    WorkLaw, parse_for,
 };
 use serde::Deserialize;
 
@@ -220,7 +221,8 @@ require = ["p99 < 10ms", "lost = 0"]
     assert_eq!(scenario.load, Load::Open(Schedule::Constant { rate: 512.0 }), "1 MiB/s of 2 KiB on average");
     assert_eq!((scenario.payload.pool, scenario.payload.seed), (7, 3));
     let consumers = scenario.consumers.unwrap();
-    assert_eq!((consumers.groups, consumers.members, consumers.from), (2, 3, StartFrom::Latest));
+    assert_eq!((&consumers.groups, consumers.members), (&vec![ConsumerGroup::default(); 2], 3));
+    assert_eq!((consumers.from, consumers.backlog), (StartFrom::Latest, None));
     assert!(consumers.verify && consumers.end_to_end);
     assert_eq!(scenario.run.stop.messages, Some(20_000_000));
     assert_eq!(scenario.run.stop.payload_bytes, Some(2 << 30));
@@ -480,13 +482,48 @@ fn settings_of_topics_are_taken_with_dots_and_may_be_swept() {
 }
 
 #[test]
+fn groups_have_settings_of_their_own_and_the_properties_of_all() {
+    let scenario = scenario(&format!(
+        "{RICH}[payload]\nsize = \"1KiB\"\n[load]\nrate = \"1k/s\"\n[consumers.properties]\nfetch.min.bytes = 1\nclient.rack = \"a\"\n\
+         [[consumers.group]]\nwork = \"2ms\"\nrate = \"10k/s\"\nproperties = {{ fetch.min.bytes = 7 }}\n\
+         [[consumers.group]]\nwork = {{ kind = \"lognormal\", mean = \"1ms\", sigma = 0.5, seed = 3 }}\n[consumers.backlog]\n\
+         payload_bytes = \"1MiB\"\ncaught_up_within = \"1s\"\n[run]\nduration = \"10s\"\n"
+    ));
+    let consumers = scenario.consumers.unwrap();
+    let property = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let (rack, common) = (property("client.rack", "a"), property("fetch.min.bytes", "1"));
+    let work = |mean, law, seed| Some(Work { mean: Duration::from_millis(mean), law, seed });
+    let expected = [
+        ConsumerGroup {
+            work: work(2, WorkLaw::Fixed, 1),
+            rate: Some(10_000.0),
+            properties: vec![rack.clone(), property("fetch.min.bytes", "7")],
+            ..ConsumerGroup::default()
+        },
+        ConsumerGroup {
+            work: work(1, WorkLaw::Lognormal { sigma: 0.5 }, 3),
+            properties: vec![rack, common],
+            ..ConsumerGroup::default()
+        },
+    ];
+    let sorted = |group: &ConsumerGroup| {
+        let mut group = group.clone();
+        group.properties.sort();
+        group
+    };
+    assert_eq!(consumers.groups.iter().map(sorted).collect::<Vec<_>>(), expected);
+    let backlog = Backlog { messages: 1024, caught_up_within: Duration::from_secs(1) };
+    assert_eq!(consumers.backlog, Some(backlog));
+}
+
+#[test]
 fn a_pipeline_is_a_group_of_consumers() {
     let scenario = scenario(&format!(
         "{RICH}{JSON}[pipeline]\ninstances = 8\ntimestamp = \"t\"\nlinger = \"5ms\"\n[consumers.properties]\na = 1\n[run]\nmessages = 1\n"
     ));
     let (consumers, pipeline) = (scenario.consumers.unwrap(), scenario.pipeline.unwrap());
-    assert_eq!((consumers.groups, consumers.members, consumers.verify), (1, 8, true));
-    assert_eq!(consumers.properties, [("a".to_owned(), "1".to_owned())]);
+    assert_eq!((consumers.groups.len(), consumers.members, consumers.verify), (1, 8, true));
+    assert_eq!(consumers.groups[0].properties, [("a".to_owned(), "1".to_owned())]);
     assert_eq!((pipeline.batch, pipeline.writers, pipeline.linger), (3000, 2, Duration::from_millis(5)));
     assert_eq!((pipeline.commit, pipeline.producer_mode), (CommitPolicy::AfterWrite, ProducerMode::Concurrent));
 }

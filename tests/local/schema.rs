@@ -144,7 +144,10 @@ fn assert_run_is_valid(scenario: &str, code: i32, seconds: usize) {
 fn a_runs_own_records_of_the_null_broker_are_valid() {
     let scenario = "broker.null = { fail = 0.01, ignore = 0.001, lose = 0.01 }
         broker.kind = \"null\"
-        [consumers]
+        [consumers.backlog]
+        messages = 800
+        [[consumers.group]]
+        work = \"10us\"
         [run]
         duration = \"1500ms\"
         warm_up = \"200ms\"

@@ -16,5 +16,6 @@ mod pipeline;
 mod pulsar;
 mod rabbitmq_stream;
 mod rebalance;
+mod slow_readers;
 mod sls;
 mod topics;

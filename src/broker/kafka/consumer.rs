@@ -76,7 +76,7 @@ impl KafkaConsumer {
                 return Err(cannot(format!("the group {group} assigned no partition to this member{unknown}")));
             }
             // Messages that are there now are older than the trial.
-            let taken = consumer.serve(|_| {});
+            let taken = consumer.serve(usize::MAX, |_| {});
             if let Some(code) = taken.error {
                 return Err(cannot(name_of(code)));
             }
@@ -89,8 +89,8 @@ impl KafkaConsumer {
     }
 
     /// Takes what is queued and does what the group requests.
-    fn serve(&mut self, each: impl FnMut(Received<'_>)) -> Taken {
-        let mut taken = self.queue.take(each);
+    fn serve(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Taken {
+        let mut taken = self.queue.take(most, each);
         if taken.error.is_some_and(is_unknown_topic) && !self.queue.membership().is_some_and(Membership::has_met) {
             self.unknown = taken.error.take();
         }
@@ -135,7 +135,11 @@ impl Consumer for KafkaConsumer {
     }
 
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        let taken = self.serve(each);
+        self.take_some(usize::MAX, each)
+    }
+
+    fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        let taken = self.serve(most, each);
         self.unread = !taken.emptied;
         match taken.error {
             None => Ok(taken.messages),

@@ -25,6 +25,8 @@ use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 /// A member of a channel.
 pub struct NsqConsumer {
     sources: Vec<Source>,
+    /// The source whose messages are taken first.
+    turn: usize,
     connector: Arc<Connector>,
     role: Role,
     silence: Interval,
@@ -120,7 +122,7 @@ impl NsqConsumer {
         let sources = sessions.into_iter().map(source).collect();
         let options = connector.options();
         let answers = Answers { requeue: Share::new(options.requeue), touch: Share::new(options.touch) };
-        NsqConsumer { sources, connector, role, silence, errors: VecDeque::new(), answers }
+        NsqConsumer { sources, turn: 0, connector, role, silence, errors: VecDeque::new(), answers }
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -155,7 +157,11 @@ impl NsqConsumer {
     fn check_silence(&mut self) {
         let most = 2 * self.connector.options().heartbeat;
         for index in 0..self.sources.len() {
+            // What was read and not taken yet may be as old as the consumer is slow.
             let Line::Up(up) = &self.sources[index].line else { continue };
+            if up.unread {
+                continue;
+            }
             let quiet = up.heard.elapsed();
             if quiet > most {
                 let broken = ConnectionError {
@@ -198,11 +204,22 @@ impl Consumer for NsqConsumer {
         Ok(())
     }
 
-    fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        self.take_some(usize::MAX, each)
+    }
+
+    fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let mut taken = 0;
-        for index in 0..self.sources.len() {
+        let (count, first) = (self.sources.len(), self.turn);
+        for step in 0..count {
+            if taken >= most {
+                // The next call begins with the source that had no turn.
+                self.turn = (first + step) % count;
+                break;
+            }
+            let index = (first + step) % count;
             let Line::Up(up) = &mut self.sources[index].line else { continue };
-            if let Err(broken) = up.take(&mut taken, &mut self.answers, &mut each) {
+            if let Err(broken) = up.take(most, &mut taken, &mut self.answers, &mut each) {
                 self.lose(index, broken);
             }
         }
@@ -226,29 +243,37 @@ impl Details for MessageDetails {
 }
 
 impl Up {
-    /// Hands over and answers every message that was read.
+    /// Hands over and answers the messages that were read, until `most` are taken.
     fn take(
         &mut self,
+        most: usize,
         taken: &mut usize,
         answers: &mut Answers,
         each: &mut impl FnMut(Received<'_>),
     ) -> Result<(), ConnectionError> {
         if std::mem::take(&mut self.unread) {
-            self.decode(taken, answers, each)?;
+            self.decode(most, taken, answers, each)?;
+            self.unread = *taken >= most;
             // The rest is written when the socket is writable.
             self.write_buffer.flush(&self.transport)?;
+        }
+        if self.unread {
+            return Ok(());
         }
         self.end.take().map_or(Ok(()), |end| Err(end.into()))
     }
 
     fn decode(
         &mut self,
+        most: usize,
         taken: &mut usize,
         answers: &mut Answers,
         each: &mut impl FnMut(Received<'_>),
     ) -> Result<(), ConnectionError> {
         let malformed = |error: super::codec::Malformed| ConnectionError::from(io::Error::other(error));
-        while let Some(frame) = self.read_buffer.next(decode).map_err(malformed)? {
+        while *taken < most
+            && let Some(frame) = self.read_buffer.next(decode).map_err(malformed)?
+        {
             match frame {
                 Frame::Message(Message { timestamp_ns, attempts, id, body }) => {
                     each(Received {

@@ -172,6 +172,17 @@ impl Broker for NsqBroker {
         Ok(NsqConsumer::new(sessions, self.connector.clone(), role))
     }
 
+    async fn register(&self, subscription: &Subscription) -> Result<(), BrokerError> {
+        if self.options.ephemeral_topics {
+            let reason = "ephemeral topics do not keep messages for a group that begins late: remove \
+                          `broker.nsq.ephemeral_topics`"
+                .to_owned();
+            return Err(BrokerError::Configuration { broker: "nsq", reason });
+        }
+        // nsqd makes the channel for its first consumer and keeps it, with all that is published from then on.
+        self.consumer(subscription).await.map(drop)
+    }
+
     fn identity(&self) -> BrokerInfo {
         BrokerInfo {
             client: format!("brokermark {}, NSQ protocol V2", env!("CARGO_PKG_VERSION")),

@@ -22,6 +22,8 @@ pub struct Group {
     flag: Dealer,
     /// `None`: the group does not commit.
     offsets: Option<GroupOffsets>,
+    /// Of a group that does not commit: what came before its first member.
+    waiting: VecDeque<Queued>,
     rebalance_every: Option<Duration>,
     began: Instant,
     /// Rebalances so far.
@@ -49,6 +51,7 @@ impl Group {
             redeliver: Dealer::default(),
             flag: Dealer::default(),
             offsets: committed.map(offsets),
+            waiting: VecDeque::new(),
             rebalance_every,
             began: Instant::now(),
             generation: 0,
@@ -56,6 +59,9 @@ impl Group {
     }
 
     pub fn join(&mut self, member: Arc<Member>) {
+        for queued in std::mem::take(&mut self.waiting) {
+            member.push_waiting(queued);
+        }
         self.members.push((member, false));
         self.assign();
     }
@@ -77,6 +83,10 @@ impl Group {
         queued.redelivered = self.flag.picks(self.options.flag);
         if let Some(offsets) = &mut self.offsets {
             offsets.uncommitted[queued.partition as usize].push_back(queued.clone());
+        }
+        if self.offsets.is_none() && self.members.is_empty() {
+            self.waiting.push_back(queued);
+            return;
         }
         let Some(member) = self.owner(queued.partition) else { return };
         if self.duplicate.picks(self.options.duplicate) {

@@ -19,15 +19,18 @@ const MOST_BACKLOG: usize = 100_000;
 #[derive(Default)]
 pub struct Backlog {
     messages: AtomicUsize,
+    /// Messages that waited for their group: no producer waits for them.
+    waiting: AtomicUsize,
     changed: Notify,
 }
 
 impl Backlog {
     /// Waits until the members have caught up enough.
     pub async fn capacity(&self) {
-        while self.messages.load(Ordering::Acquire) > MOST_BACKLOG {
+        let is_beyond = || self.messages.load(Ordering::Acquire) > MOST_BACKLOG + self.waiting.load(Ordering::Acquire);
+        while is_beyond() {
             let changed = self.changed.notified();
-            if self.messages.load(Ordering::Acquire) > MOST_BACKLOG {
+            if is_beyond() {
                 changed.await;
             }
         }
@@ -90,6 +93,12 @@ impl Member {
         self.arrived.notify_one();
     }
 
+    /// A message that came before the group had a member.
+    pub fn push_waiting(&self, queued: Queued) {
+        self.backlog.waiting.fetch_add(1, Ordering::AcqRel);
+        self.push(queued);
+    }
+
     /// Discards the queue: what is in it was not taken, and goes to whichever member has the partition next.
     pub fn discard(&self) {
         let discarded = std::mem::take(&mut *self.queue.lock()).len();
@@ -118,14 +127,16 @@ impl Member {
         }
     }
 
-    /// Hands the queued messages over that may be taken, and returns how many there were.
-    pub fn take(&self, mut each: impl FnMut(Received<'_>)) -> usize {
+    /// Hands the queued messages over that may be taken, but no more than `most`, and returns how many there were.
+    pub fn take(&self, most: usize, mut each: impl FnMut(Received<'_>)) -> usize {
         let messages = {
             let mut queue = self.queue.lock();
+            let waiting = queue.len().min(most);
             match &self.pace {
-                None => std::mem::take(&mut *queue),
+                None if waiting == queue.len() => std::mem::take(&mut *queue),
+                None => queue.drain(..waiting).collect(),
                 Some(pace) => {
-                    let count = pace.lock().take(queue.len());
+                    let count = pace.lock().take(waiting);
                     queue.drain(..count).collect()
                 }
             }

@@ -123,6 +123,11 @@ impl Broker for NullBroker {
         Ok(NullConsumer { membership, has_offsets: !hide_ends, left: *consumer_panics_after })
     }
 
+    async fn register(&self, subscription: &Subscription) -> Result<(), BrokerError> {
+        self.log(&subscription.topic).register(subscription);
+        Ok(())
+    }
+
     fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
         (!self.options.hide_ends).then(|| ready(Some(self.log(topic).end_offsets())))
     }
@@ -197,7 +202,11 @@ impl Consumer for NullConsumer {
     }
 
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        let taken = self.membership.member.take(each);
+        self.take_some(usize::MAX, each)
+    }
+
+    fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        let taken = self.membership.member.take(most, each);
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(taken as u64);
             assert!(*left > 0, "the null broker's script made this consumer panic");

@@ -37,7 +37,7 @@ fn publish(log: &Arc<TopicLog>, messages: usize) {
 /// Partition and offset of each message.
 fn take(membership: &Membership) -> Vec<(u32, u64)> {
     let mut taken = Vec::new();
-    membership.member.take(|message| taken.push((message.partition, message.offset)));
+    membership.member.take(usize::MAX, |message| taken.push((message.partition, message.offset)));
     taken
 }
 
@@ -50,7 +50,7 @@ fn a_receiver_that_asks_is_given_the_key() {
         Message { payload: Box::new([1]), trace_header: None, key: Some(Box::new(*b"key")), partition: None },
     );
     let mut keys = Vec::new();
-    membership.member.take(|message| keys.push(message.details.key().map(|key| key.into_owned())));
+    membership.member.take(usize::MAX, |message| keys.push(message.details.key().map(|key| key.into_owned())));
     assert_eq!(keys, [Some(b"key".to_vec())]);
 }
 

@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use super::group::Group;
 use super::member::{Backlog, Member};
 use super::message::{Message, Queued};
-use super::script::NullOptions;
+use super::script::{GroupOptions, NullOptions};
 use crate::broker::{Progress, Subscription};
 
-/// A topic. A group receives the messages that are stored after its first member has joined.
+/// A topic. A group receives the messages that are stored after its first member has joined, or after it was registered.
 pub struct TopicLog {
     options: NullOptions,
     state: Mutex<State>,
@@ -33,21 +33,33 @@ impl TopicLog {
 
     /// Adds a member to the subscription's group.
     pub fn join(self: &Arc<Self>, subscription: &Subscription) -> Membership {
+        let commits = subscription.progress != Progress::Uncommitted;
+        let rate = self.options_of(subscription).rate;
+        let mut state = self.state.lock();
+        let next = if commits { state.end_offsets.clone() } else { Vec::new() };
+        let member = Arc::new(Member::new(self.backlog.clone(), rate, next));
+        self.group(&mut state, subscription).join(member.clone());
+        Membership { member, log: self.clone(), group: subscription.group.clone() }
+    }
+
+    /// The subscription's group receives what is stored from now on, although it has no member.
+    pub fn register(&self, subscription: &Subscription) {
+        self.group(&mut self.state.lock(), subscription);
+    }
+
+    fn group<'a>(&self, state: &'a mut State, subscription: &Subscription) -> &'a mut Group {
+        let State { end_offsets, groups } = state;
+        let commits = subscription.progress != Progress::Uncommitted;
+        groups.entry(subscription.group.clone()).or_insert_with(|| {
+            let rebalance_every = Some(self.options.rebalance_every).filter(|every| *every > Duration::ZERO);
+            Group::new(self.options_of(subscription), commits.then(|| end_offsets.clone()), rebalance_every)
+        })
+    }
+
+    fn options_of(&self, subscription: &Subscription) -> GroupOptions {
         // The engine's own groups are named `<run>-<group>-<topic>`.
         let number = subscription.group.rsplit('-').nth(1).and_then(|number| number.parse::<usize>().ok());
-        let options = number.and_then(|number| self.options.groups.get(number)).cloned().unwrap_or_default();
-        let commits = subscription.progress != Progress::Uncommitted;
-        let mut state = self.state.lock();
-        let State { end_offsets, groups } = &mut *state;
-        let rate = options.rate;
-        let group = groups.entry(subscription.group.clone()).or_insert_with(|| {
-            let rebalance_every = Some(self.options.rebalance_every).filter(|every| *every > Duration::ZERO);
-            Group::new(options, commits.then(|| end_offsets.clone()), rebalance_every)
-        });
-        let next = if commits { end_offsets.clone() } else { Vec::new() };
-        let member = Arc::new(Member::new(self.backlog.clone(), rate, next));
-        group.join(member.clone());
-        Membership { member, log: self.clone(), group: subscription.group.clone() }
+        number.and_then(|number| self.options.groups.get(number)).cloned().unwrap_or_default()
     }
 
     pub fn has_groups(&self) -> bool {

@@ -19,6 +19,9 @@ const WORKERS: usize = 16;
 /// Times a broker may send us on to another.
 const MOST_REDIRECTS: usize = 10;
 
+/// `MessageId.earliest` (Pulsar, `MessageIdImpl.java` and `PersistentTopics.createSubscription`).
+const EARLIEST: &str = r#"{"ledgerId":-1,"entryId":-1,"partitionIndex":-1}"#;
+
 /// A client of the admin interface.
 pub struct Admin {
     http: HttpClient,
@@ -66,6 +69,19 @@ impl Admin {
             self.delete(name, &format!("{path}?force=true"), "removed").await
         });
         in_parallel(remove, Upon::GoOn).await.map(drop)
+    }
+
+    /// Makes a subscription that begins at the earliest message, so that the broker keeps all messages until it has read them.
+    ///
+    /// # Errors
+    /// When the broker does not make it.
+    pub async fn subscribe(&self, name: &TopicName, subscription: &str) -> Result<(), BrokerError> {
+        let path = format!("{}/subscription/{subscription}", name.admin_path());
+        let answer = self.call("PUT", &path, Some(EARLIEST)).await?;
+        match answer.status {
+            200..300 => Ok(()),
+            _ => Err(name.error("subscribed to", reason(&answer))),
+        }
     }
 
     /// Removes subscriptions from topics that stay.

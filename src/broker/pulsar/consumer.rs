@@ -51,8 +51,10 @@ struct Part {
     /// Number of the partition.
     partition: u32,
     state: State,
-    /// Memory that the delivery queue gets back.
-    spare: Vec<u8>,
+    /// Frames from the delivery queue, of which those before `handed_over` were handed over. Without any, memory that the queue gets
+    /// back.
+    frames: Vec<u8>,
+    handed_over: usize,
     acks: Vec<MessageId>,
     /// Entries to be delivered again, and which they are.
     negative_acks: Vec<MessageId>,
@@ -94,7 +96,8 @@ impl PulsarConsumer {
                 topic,
                 partition: partition as u32,
                 state,
-                spare: Vec::new(),
+                frames: Vec::new(),
+                handed_over: 0,
                 acks: Vec::new(),
                 negative_acks: Vec::new(),
                 negative: Share::new(shared.options.negative_acks),
@@ -111,7 +114,7 @@ impl Consumer for PulsarConsumer {
                 part.refresh()?;
             }
             // From the one after the last, so that each part has its turn.
-            let waiting = |part: &Part| matches!(&part.state, State::Open(open) if open.delivery_queue.is_waiting());
+            let waiting = |part: &Part| matches!(&part.state, State::Open(open) if open.delivery_queue.is_waiting() || !part.frames.is_empty());
             let count = self.parts.len();
             if let Some(turn) = (0..count).map(|step| (self.turn + step) % count).find(|at| waiting(&self.parts[*at])) {
                 self.turn = turn;
@@ -121,11 +124,16 @@ impl Consumer for PulsarConsumer {
         }
     }
 
-    fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        self.take_some(usize::MAX, each)
+    }
+
+    /// An entry is handed over whole: the broker is given one acknowledgement for it.
+    fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         // From one part only: more messages may arrive for the others meanwhile.
         let next = (self.turn + 1) % self.parts.len();
         let part = &mut self.parts[std::mem::replace(&mut self.turn, next)];
-        part.take(&self.shared, &mut self.unpacked, &mut each).map_err(|failure| {
+        part.take(most, &self.shared, &mut self.unpacked, &mut each).map_err(|failure| {
             let closed = matches!(&part.state, State::Open(open) if !open.connection.has_consumer(open.consumer));
             if closed {
                 part.reopen(&self.shared, &self.membership, &self.arrived, failure.clone());
@@ -159,6 +167,8 @@ impl Part {
         arrived: &Arc<Notify>,
         reason: RequestError,
     ) {
+        // The broker delivers again what was not handed over.
+        (self.handed_over, self.frames) = (0, cleared(std::mem::take(&mut self.frames)));
         let (shared, membership, topic) = (shared.clone(), membership.clone(), self.topic.clone());
         let delivery_queue_arrived = arrived.clone();
         self.state = State::Opening(Retry::start(reason, arrived.clone(), move || {
@@ -168,23 +178,38 @@ impl Part {
         }));
     }
 
-    /// Hands over what has arrived. The error comes with how many messages were handed over before it.
+    /// Takes frames from the delivery queue, unless there are some that were not handed over.
+    fn fetch(&mut self) -> Result<(), RequestError> {
+        let State::Open(open) = &self.state else { return Ok(()) };
+        if !self.frames.is_empty() && !open.delivery_queue.is_closed() {
+            return Ok(());
+        }
+        // What a closed consumer has not acknowledged is delivered again.
+        let contents = open.delivery_queue.take(cleared(std::mem::take(&mut self.frames)));
+        (self.handed_over, self.frames) = (0, contents.frames);
+        contents.closed.map_or(Ok(()), Err)
+    }
+
+    /// Hands over what has arrived, until `most` messages are taken.
     fn take(
         &mut self,
+        most: usize,
         shared: &Client,
         unpacked: &mut Vec<u8>,
         each: &mut impl FnMut(Received<'_>),
     ) -> Result<usize, RequestError> {
+        self.fetch()?;
         let State::Open(open) = &mut self.state else { return Ok(0) };
-        let contents = open.delivery_queue.take(std::mem::take(&mut self.spare));
-        if let Some(failure) = contents.closed {
-            return Err(failure);
-        }
-        let mut frames = &contents.frames[..];
+        let mut frames = &self.frames[self.handed_over..];
         let (mut count, mut permits) = (0, 0);
         let mut damaged = None;
         // The connection has decoded each frame, so that only its entry can be damaged.
+        let mut has_more = false;
         while let Ok(Some((frame, size))) = Frame::first(frames, usize::MAX >> 1) {
+            has_more = count >= most;
+            if has_more {
+                break;
+            }
             frames = &frames[size..];
             let Some(message) = FromBroker::decode(frame.command).ok().and_then(|command| command.message) else {
                 continue;
@@ -210,13 +235,21 @@ impl Part {
         }
         open.acknowledge(&mut self.acks, &mut self.negative_acks);
         open.give_back(permits, shared);
-        self.spare = contents.frames;
-        self.spare.clear();
+        self.handed_over = self.frames.len() - frames.len();
+        if !has_more {
+            (self.handed_over, self.frames) = (0, cleared(std::mem::take(&mut self.frames)));
+        }
         match damaged {
             None => Ok(count),
             Some(failure) => Err(failure),
         }
     }
+}
+
+/// The memory of `frames`, without them.
+fn cleared(mut frames: Vec<u8>) -> Vec<u8> {
+    frames.clear();
+    frames
 }
 
 impl Open {

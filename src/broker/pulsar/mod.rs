@@ -208,6 +208,19 @@ impl Broker for PulsarBroker {
         Ok(consumer)
     }
 
+    async fn register(&self, subscription: &Subscription) -> Result<(), BrokerError> {
+        if !self.shared.options.persistent {
+            let reason = "non-persistent topics do not keep messages for a group that begins late: set \
+                          `broker.pulsar.persistent = true`"
+                .to_owned();
+            return Err(BrokerError::Configuration { broker: "pulsar", reason });
+        }
+        let (topic, group) = (&subscription.topic.name, &subscription.group);
+        self.admin.subscribe(&self.name(topic), group).await?;
+        self.subscriptions.lock().insert((topic.clone(), group.clone()));
+        Ok(())
+    }
+
     fn identity(&self) -> BrokerInfo {
         self.identity.clone()
     }

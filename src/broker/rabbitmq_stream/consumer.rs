@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -253,7 +254,12 @@ impl Consumer for RabbitmqStreamConsumer {
         Ok(())
     }
 
-    fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+    fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        self.take_some(usize::MAX, each)
+    }
+
+    /// A chunk is handed over whole: the server is given one credit for it.
+    fn take_some(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         let recovery = self.recovery.clone();
         let options = recovery.options();
         let mut taken = 0;
@@ -262,7 +268,8 @@ impl Consumer for RabbitmqStreamConsumer {
             let took = self.connections[number].take(|source, chunk| {
                 let source = &mut sources[source];
                 let delivered = source.deliver(chunk, scratch, options, &mut taken, &mut each);
-                delivered.map_err(|error| other(format!("{}: {error}", source.place.stream)))
+                delivered.map_err(|error| other(format!("{}: {error}", source.place.stream)))?;
+                Ok(if taken < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             });
             if let Err(error) = took {
                 let connection = self.connections.swap_remove(number);
@@ -270,6 +277,12 @@ impl Consumer for RabbitmqStreamConsumer {
                 return Err(error);
             }
             self.note_updates(number);
+            if taken >= most {
+                // A consumer that is slow must not seem dead, and reads the other connections in their turn.
+                self.connections.iter_mut().for_each(Subscriptions::check_heartbeat);
+                self.connections.rotate_left(1);
+                break;
+            }
         }
         Ok(taken)
     }

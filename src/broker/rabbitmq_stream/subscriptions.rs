@@ -1,6 +1,7 @@
 //! A consumer's connection to one node, with its subscriptions there.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -93,25 +94,29 @@ impl Subscriptions {
             || !matches!(self.session.read_buffer.has_next(decode), Ok(false))
     }
 
-    /// Hands over the chunks that have arrived, each with the number of its source.
+    /// Hands over the chunks that have arrived, each with the number of its source, as long as `deliver` wants more.
     ///
     /// # Errors
     /// When the connection or one of its streams is lost.
     pub fn take(
         &mut self,
-        mut deliver: impl FnMut(usize, &[u8]) -> Result<(), ReceiveError>,
+        mut deliver: impl FnMut(usize, &[u8]) -> Result<ControlFlow<()>, ReceiveError>,
     ) -> Result<(), ReceiveError> {
         if let Some((stream, code)) = self.session.removed.first() {
             return Err(removed(stream, *code));
         }
         let Session { transport, read_buffer, write_buffer, updates, .. } = &mut self.session;
+        let mut has_more = false;
         let failed = |error: ConnectError| ReceiveError { class: error.class(), message: error.to_string() };
         while let Some(frame) = incoming::next(read_buffer, write_buffer, transport).map_err(failed)? {
             match frame {
                 Frame::Deliver { subscription, chunk } => {
                     let Some(source) = self.sources.get(usize::from(subscription)) else { continue };
                     command::credit(&mut write_buffer.bytes, subscription, 1);
-                    deliver(*source, chunk)?;
+                    if deliver(*source, chunk)?.is_break() {
+                        has_more = true;
+                        break;
+                    }
                 }
                 Frame::ConsumerUpdate(update) => updates.push(update),
                 Frame::MetadataUpdate { code, stream } => return Err(removed(stream, code)),
@@ -124,7 +129,11 @@ impl Subscriptions {
                 _ => {}
             }
         }
-        if let Some(error) = self.ended.take() {
+        if has_more {
+            // What has arrived and was not read is no silence of the server.
+            self.heard = Instant::now();
+        }
+        if let Some(error) = self.ended.take_if(|_| !has_more) {
             return Err(lost(error.to_string()));
         }
         if write_buffer.unwritten() > 0 {

@@ -2,6 +2,7 @@
 //!
 //! One trial is shown in full, its verdict first; several as a table with a row for each, and a summary of each point.
 
+mod backlog;
 mod errors;
 mod latency;
 mod outages;

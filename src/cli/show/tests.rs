@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::evaluate::verdict::{Evidence, LoadShape, judge};
-use crate::record::{GroupVerification, Outage, Transactions, sample};
+use crate::record::{
+    Backlog, BacklogPhase, GroupDrain, GroupTask, GroupVerification, Outage, Transactions, WorkDistribution, sample,
+};
 
 const PLAIN: View = View { width: 100, colour: false };
 
@@ -70,6 +72,62 @@ fn a_trial_with_outages_of_which_the_load_did_not_recover_from_the_last() {
     assert!(shown.contains("and 1 more") && !shown.contains("no acknowledgement followed"), "{shown}");
     record.outages = vec![outage, last];
     insta::assert_snapshot!(summary(&record, PLAIN));
+}
+
+#[test]
+fn a_backlog_and_groups_with_tasks() {
+    let mut record = sample::record();
+    let phase = |begin_ns, duration_ns, consumed_per_second| BacklogPhase {
+        begin_ns,
+        duration_ns,
+        sent_per_second: 50_010.0,
+        messages_per_second: 50_000.0,
+        consumed_per_second,
+        response: record.latency.response.clone(),
+    };
+    let drain = GroupDrain {
+        group: 0,
+        first_arrival_ns: Some(35_000_000),
+        duration_ns: Some(3_000_000_000),
+        received: 403_000,
+        behind: 2_100,
+        received_per_second: Some(134_333.0),
+    };
+    let slow = GroupDrain {
+        group: 1,
+        duration_ns: None,
+        received: 400_000,
+        behind: 199_996,
+        received_per_second: None,
+        ..drain
+    };
+    record.backlog = Some(Backlog {
+        messages: Some(250_000),
+        payload_bytes: Some(25_000_000),
+        build: phase(0, 5_000_000_000, 0.0),
+        drain: Some(phase(5_000_000_000, 5_000_000_000, 160_600.0)),
+        after: None,
+        groups: vec![drain, slow],
+    });
+    let found = record.verification.as_mut().unwrap();
+    let task = GroupTask {
+        work_mean_ns: Some(20_000),
+        work_distribution: Some(WorkDistribution::Lognormal),
+        rate_limit_per_second: Some(40_000.0),
+        start_after_ns: None,
+    };
+    let slow = GroupVerification { group: 1, task: Some(task), ..found.groups[0].clone() };
+    found.groups.push(slow);
+    insta::assert_snapshot!(summary(&record, PLAIN));
+    let task = GroupTask { start_after_ns: Some(10_000_000_000), ..GroupTask::default() };
+    found_task(&mut record, task);
+    (record.backlog.as_mut().unwrap().messages, record.backlog.as_mut().unwrap().payload_bytes) = (None, None);
+    let shown = summary(&record, PLAIN);
+    assert!(shown.contains("(from 10 s on)") && shown.contains("not there when the load ended"), "{shown}");
+}
+
+fn found_task(record: &mut Record, task: GroupTask) {
+    record.verification.as_mut().unwrap().groups[1].task = Some(task);
 }
 
 #[test]

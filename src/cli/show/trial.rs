@@ -122,6 +122,7 @@ fn figures(page: &mut Page, record: &Record) {
     latency::table(page, record);
     super::parts::table(page, record);
     page.blank();
+    super::backlog::backlog(page, record);
     errors(page, "errors", &record.errors);
     errors(page, "receiving", &record.receive_errors);
     verification(page, record);
@@ -208,7 +209,8 @@ fn verification(page: &mut Page, record: &Record) {
     for (index, group) in groups.iter().enumerate() {
         let name = if groups.len() > 1 { format!("group {}: ", group.group) } else { String::new() };
         let label = if index == 0 { "verified" } else { "" };
-        page.labelled(label, &format!("{name}{}", verified(group, found)));
+        let task = group.task.as_ref().map_or_else(String::new, |task| format!("({}) ", super::backlog::task(task)));
+        page.labelled(label, &format!("{name}{task}{}", verified(group, found)));
     }
     let elsewhere = [("foreign", found.foreign), ("without a check of their order", found.order_unchecked)];
     let listed: Vec<String> = listed(&elsewhere);

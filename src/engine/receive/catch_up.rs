@@ -65,7 +65,8 @@ pub(super) struct CatchUp<'a, B> {
     context: &'a TrialContext<'a>,
     broker: &'a B,
     starts: Vec<Vec<u64>>,
-    lags: Option<Vec<u64>>,
+    /// Of each group, how many acknowledged messages it had not received when the load ended; `None`: it had not begun.
+    lags: Vec<Option<u64>>,
     longest: Duration,
     watches: Vec<Watch>,
     /// Until when consumers have asked for messages.
@@ -105,18 +106,19 @@ pub async fn starts<B: Broker>(context: &TrialContext<'_>, broker: &B, created: 
 }
 
 impl<'a, B: Broker> CatchUp<'a, B> {
-    /// When the load has ended; `starts` are those of [`starts`], and `consuming`: whether consumers had begun.
+    /// When the load has ended; `starts` are those of [`starts`], and `consuming`: whether a group had begun.
     pub fn begin(
         context: &'a TrialContext<'a>,
         broker: &'a B,
         starts: Vec<Vec<u64>>,
-        consuming: bool,
+        consuming: impl Fn(usize) -> bool,
         longest: Duration,
     ) -> Self {
         let arrivals = context.arrivals.as_ref();
         let verification = arrivals.and_then(|arrivals| arrivals.verification());
         let consumer_lag = |verification: &crate::measure::Verification| {
-            (0..verification.groups()).map(|group| verification.account(group, |_| u64::MAX).missing()).collect()
+            let missing = |group| verification.account(group, |_| u64::MAX).missing();
+            (0..verification.groups()).map(|group| consuming(group).then(|| missing(group))).collect()
         };
         let now = Instant::now();
         let watch = |progress| Watch { progress, quiet_since: now, compared: None, has_all: false };
@@ -124,7 +126,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             context,
             broker,
             starts,
-            lags: verification.filter(|_| consuming).map(consumer_lag),
+            lags: verification.map(consumer_lag).unwrap_or_default(),
             longest,
             watches: arrivals.map(|arrivals| arrivals.progress().into_iter().map(watch).collect()).unwrap_or_default(),
             until: now,
@@ -203,7 +205,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
                     verification.account(group, |producer| passed[producer as usize])
                 }
             };
-            GroupOutcome { arrived, account, consumer_lag_at_load_end: self.lags.as_ref().map(|lags| lags[group]) }
+            GroupOutcome { arrived, account, consumer_lag_at_load_end: self.lags[group] }
         };
         arrived.into_iter().enumerate().map(outcome).collect()
     }
@@ -213,6 +215,9 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         let producers = self.context.scenario.producers.count;
         let mut passed = vec![0; producers];
         let Some(arrivals) = &self.context.arrivals else { return passed };
+        let consumers = self.context.scenario.consumers.as_ref();
+        // A consumer that works does not ask meanwhile.
+        let idle = idle && consumers.is_some_and(|consumers| consumers.groups[group].is_unpaced());
         // A broker that has offsets and does not report end offsets has a fault, and its consumers may have one, too.
         let has_offered_all = idle
             && self.broker.end_offsets(&self.context.topics[0]).is_none()

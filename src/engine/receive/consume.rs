@@ -39,19 +39,34 @@ pub async fn consume<C: Consumer>(
                 batch.received(message);
             })
         });
-        match taken {
-            Ok(_) => pause.succeeded(),
-            Err(ReceiveError { class, message }) => {
-                errors.record(class, clock.now_ns(), || message);
-                recorder.failed();
-                pause.failed();
-            }
-        }
+        note(taken, &mut errors, &recorder, &mut pause, clock);
         tokio::task::coop::consume_budget().await;
     }
-    // One that is late is dropped.
-    let _ = timeout(CLOSE_TIMEOUT, consumer.close()).await;
+    close(consumer).await;
     errors
+}
+
+/// Notes how receiving went: after an error, the next attempt comes after a pause.
+pub(super) fn note(
+    taken: Result<usize, ReceiveError>,
+    errors: &mut Errors,
+    recorder: &ArrivalRecorder,
+    pause: &mut Backoff,
+    clock: Clock,
+) {
+    match taken {
+        Ok(_) => pause.succeeded(),
+        Err(ReceiveError { class, message }) => {
+            errors.record(class, clock.now_ns(), || message);
+            recorder.failed();
+            pause.failed();
+        }
+    }
+}
+
+/// Leaves the group. A consumer that is late is dropped.
+pub(super) async fn close(consumer: impl Consumer) {
+    let _ = timeout(CLOSE_TIMEOUT, consumer.close()).await;
 }
 
 /// Waits until all consumers have ended; returns their errors, and the messages of those that crashed.

@@ -1,71 +1,151 @@
 //! A trial's consumers: makes them, waits for their groups, and starts a task for each.
 
+use std::mem;
+use std::ops::Range;
+use std::sync::Arc;
+
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::consume::consume;
+use super::pace::{Pace, RateLimit};
+use super::work::work;
 use crate::broker::{Broker, BrokerError, Progress, Subscription};
 use crate::engine::EngineError;
 use crate::engine::context::{AT_ONCE, CONTROL_TIMEOUT, TrialContext};
 use crate::engine::sampler::POLL;
+use crate::load::WorkTimes;
 use crate::measure::{Errors, SubscriptionIndex};
 use crate::pipeline::Pipeline;
+use crate::scenario::Consumers;
 
-/// Makes all consumers at once: each may have to wait for its group. One that is ready begins to receive, as its group
-/// may need it to before it lets the next one in.
-pub async fn consumers<B: Broker>(
-    context: &TrialContext<'_>,
-    broker: &B,
-    stop: &CancellationToken,
-    mut pipeline: Option<&mut Pipeline>,
-) -> Result<JoinSet<Errors>, EngineError> {
-    let mut tasks = JoinSet::new();
-    let (Some(consumers), Some(arrivals)) = (&context.scenario.consumers, &context.arrivals) else { return Ok(tasks) };
-    if broker.withholds_messages() && context.verification().is_some() {
-        let reason = "consumers that do not receive every message cannot be verified: set `consumers.verify = false`, or \
-                      leave the filters out";
-        return Err(BrokerError::Configuration { broker: B::DESCRIPTOR.kind, reason: reason.to_owned() }.into());
+/// The consumers of a trial, as far as they have joined.
+pub(super) struct Members<'a, B> {
+    context: &'a TrialContext<'a>,
+    broker: &'a B,
+    stop: CancellationToken,
+    tasks: Arc<Mutex<JoinSet<Errors>>>,
+}
+
+impl<B> Clone for Members<'_, B> {
+    fn clone(&self) -> Self {
+        Members { stop: self.stop.clone(), tasks: self.tasks.clone(), ..*self }
     }
-    let places = (0..consumers.groups).flat_map(|group| {
-        let members = move |topic| (0..consumers.members).map(move |member| (group, topic, member));
-        (0..context.topics.len()).flat_map(members)
-    });
-    if let Some(pipeline) = &mut pipeline {
+}
+
+impl<'a, B: Broker> Members<'a, B> {
+    /// None has joined yet.
+    pub fn new(context: &'a TrialContext<'a>, broker: &'a B) -> Self {
+        Members { context, broker, stop: CancellationToken::new(), tasks: Arc::default() }
+    }
+
+    /// The trial's consumers, if it has some.
+    fn settings(&self) -> Option<&'a Consumers> {
+        self.context.scenario.consumers.as_ref()
+    }
+
+    /// # Errors
+    /// When the broker withholds messages that are to be verified.
+    pub fn check(&self) -> Result<(), EngineError> {
+        if self.broker.withholds_messages() && self.context.verification().is_some() {
+            let reason = "consumers that do not receive every message cannot be verified: set `consumers.verify = false`, \
+                          or leave the filters out";
+            return Err(BrokerError::Configuration { broker: B::DESCRIPTOR.kind, reason: reason.to_owned() }.into());
+        }
+        Ok(())
+    }
+
+    /// Has the broker keep what is sent for `group`, until its consumers join.
+    pub async fn register(&self, group: usize) -> Result<(), EngineError> {
+        let Some(consumers) = self.settings() else { return Ok(()) };
+        for topic in 0..self.context.topics.len() {
+            self.broker.register(&self.subscription(consumers, SubscriptionIndex { group, topic }, 0)).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes all consumers of `groups` at once: each may have to wait for its group. One that is ready begins to receive, as its
+    /// group may need it to before it lets the next one in.
+    pub async fn join(&self, groups: &[usize]) -> Result<(), EngineError> {
+        let Some(consumers) = self.settings() else { return Ok(()) };
+        let limits: Vec<_> = groups
+            .iter()
+            .map(|group| consumers.groups[*group].rate.map(|rate| Arc::new(RateLimit::new(rate))))
+            .collect();
+        let places = groups.iter().zip(limits).flat_map(|(group, limit)| {
+            self.places(consumers, *group).map(move |(place, member)| (place, member, limit.clone()))
+        });
+        let joining = places.map(|(place, member, limit)| async move {
+            let subscription = self.subscription(consumers, place, member);
+            Ok::<_, EngineError>((place, member, limit, self.broker.consumer(&subscription).await?))
+        });
+        let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
+        while let Some((place, member, limit, consumer)) = joined.try_next().await? {
+            let Some(arrivals) = &self.context.arrivals else { continue };
+            let (recorder, clock, stop) = (arrivals.recorder(place), self.context.acks.clock(), self.stop.clone());
+            let group = &consumers.groups[place.group];
+            if group.is_unpaced() {
+                self.tasks.lock().spawn(consume(consumer, recorder, clock, stop));
+            } else {
+                let number = (place.topic * consumers.members + member) as u64;
+                let pace = Pace::new(group.work.as_ref().map(|work| WorkTimes::new(work, number)), limit);
+                self.tasks.lock().spawn(work(consumer, recorder, clock, stop, pace));
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Members::join`], with the instances of `pipeline`, which are one group.
+    pub async fn join_pipeline(&self, pipeline: &mut Pipeline) -> Result<(), EngineError> {
+        let (Some(consumers), Some(arrivals)) = (self.settings(), &self.context.arrivals) else { return Ok(()) };
         pipeline.start();
+        let joining = self.places(consumers, 0).map(|(place, member)| async move {
+            let subscription = self.subscription(consumers, place, member);
+            Ok::<_, EngineError>((place, member, self.broker.consumer(&subscription).await?))
+        });
+        let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
+        while let Some((place, member, consumer)) = joined.try_next().await? {
+            self.tasks.lock().spawn(pipeline.instance(member, consumer, arrivals.recorder(place)));
+        }
+        drop(joined);
+        // The load begins with a group that is complete; one that is not by then misses nothing.
+        let deadline = Instant::now() + CONTROL_TIMEOUT;
+        while !pipeline.is_assigned() && Instant::now() < deadline {
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
     }
-    let joining = places.map(|(group, topic, member)| async move {
-        let subscription = Subscription {
-            group: group_name(context, group, topic),
-            topic: context.topics[topic].clone(),
+
+    /// Has all consumers end, and returns their tasks.
+    pub fn stop(&self) -> JoinSet<Errors> {
+        self.stop.cancel();
+        mem::take(&mut *self.tasks.lock())
+    }
+
+    /// The places of a group's members, by topic.
+    fn places(&self, consumers: &Consumers, group: usize) -> impl Iterator<Item = (SubscriptionIndex, usize)> + use<B> {
+        let (topics, members): (Range<usize>, Range<usize>) = (0..self.context.topics.len(), 0..consumers.members);
+        topics.flat_map(move |topic| members.clone().map(move |member| (SubscriptionIndex { group, topic }, member)))
+    }
+
+    fn subscription(&self, consumers: &Consumers, place: SubscriptionIndex, member: usize) -> Subscription {
+        Subscription {
+            group: group_name(self.context, place),
+            topic: self.context.topics[place.topic].clone(),
             from: consumers.from,
             members: consumers.members,
             member,
-            properties: consumers.properties.clone(),
-            progress: progress(context),
-        };
-        Ok::<_, EngineError>((SubscriptionIndex { group, topic }, member, broker.consumer(&subscription).await?))
-    });
-    let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
-    while let Some((place, member, consumer)) = joined.try_next().await? {
-        let recorder = arrivals.recorder(place);
-        match &pipeline {
-            None => tasks.spawn(consume(consumer, recorder, context.acks.clock(), stop.clone())),
-            Some(pipeline) => tasks.spawn(pipeline.instance(member, consumer, recorder)),
-        };
+            properties: consumers.groups[place.group].properties.clone(),
+            progress: progress(self.context),
+        }
     }
-    drop(joined);
-    // The load begins with a group that is complete; one that is not by then misses nothing.
-    let deadline = Instant::now() + CONTROL_TIMEOUT;
-    while pipeline.as_ref().is_some_and(|pipeline| !pipeline.is_assigned()) && Instant::now() < deadline {
-        tokio::time::sleep(POLL).await;
-    }
-    Ok(tasks)
 }
 
 /// A group of its own for each topic: its members share one topic's partitions and nothing else.
-fn group_name(context: &TrialContext<'_>, group: usize, topic: usize) -> String {
+fn group_name(context: &TrialContext<'_>, SubscriptionIndex { group, topic }: SubscriptionIndex) -> String {
     let named = context.scenario.pipeline.as_ref().and_then(|pipeline| pipeline.group.clone());
     named.unwrap_or_else(|| format!("{}-{group}-{topic}", context.identity.run_id))
 }

@@ -6,14 +6,21 @@
 mod catch_up;
 mod consume;
 mod join;
+mod late;
+mod pace;
+mod work;
 
+use std::pin::pin;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use self::catch_up::CatchUp;
+use self::join::Members;
+use self::late::LateGroups;
+pub(super) use self::late::StartSignal;
+#[cfg(test)]
+pub(super) use self::pace::Pace;
 use super::EngineError;
 use super::collector::Totals;
 use super::context::TrialContext;
@@ -34,8 +41,8 @@ pub(super) struct Receiving<'a, B> {
     context: &'a TrialContext<'a>,
     broker: &'a B,
     starts: Vec<Vec<u64>>,
-    stop: CancellationToken,
-    consumers: JoinSet<Errors>,
+    members: Members<'a, B>,
+    late: LateGroups<'a>,
 }
 
 /// Consumers after the load.
@@ -60,7 +67,7 @@ pub(super) struct Received {
 }
 
 impl<'a, B: Broker> Receiving<'a, B> {
-    /// Opens the pipeline's sinks and has the consumers join, unless they are to find a backlog.
+    /// Opens the pipeline's sinks and has the consumers join, but for those that begin late or are to find a backlog.
     pub async fn before_load(
         context: &'a TrialContext<'a>,
         broker: &'a B,
@@ -75,22 +82,21 @@ impl<'a, B: Broker> Receiving<'a, B> {
             }
             None => None,
         };
-        let stop = CancellationToken::new();
-        let mut receiving = Receiving { context, broker, starts, stop, consumers: JoinSet::new() };
-        if context.producer_mode() != Some(ProducerMode::Backlog) {
-            receiving.join(pipeline.as_mut(), signals).await.ok_or(EngineError::Interrupted)??;
-        }
-        Ok((receiving, pipeline))
+        let members = Members::new(context, broker);
+        members.check()?;
+        let joining = join_before_load(context, &members, pipeline.as_mut());
+        let late = signals.unless_over(joining).await.ok_or(EngineError::Interrupted)??;
+        Ok((Receiving { context, broker, starts, members, late }, pipeline))
     }
 
-    /// `None`: a signal came first.
-    async fn join(
-        &mut self,
-        pipeline: Option<&mut Pipeline>,
-        signals: &InterruptiblePhase,
-    ) -> Option<Result<(), EngineError>> {
-        let joining = join::consumers(self.context, self.broker, &self.stop, pipeline);
-        Some(signals.unless_over(joining).await?.map(|consumers| self.consumers = consumers))
+    /// What lets groups begin that begin late.
+    pub fn start_signal(&self) -> StartSignal {
+        self.late.signal()
+    }
+
+    /// Does `work`, while groups join whose time has come.
+    pub async fn alongside<T>(&mut self, work: impl Future<Output = T>) -> T {
+        self.late.alongside(work).await
     }
 
     /// Notes how far consumers are behind, and begins to wait for them.
@@ -98,8 +104,10 @@ impl<'a, B: Broker> Receiving<'a, B> {
         let (limits, mode) = (&self.context.scenario.run, self.context.producer_mode());
         // A user who has ended the load waits for the rest.
         let longest = if end == End::Interrupted { limits.drain_deadline } else { limits.catch_up_deadline };
-        let consuming = mode != Some(ProducerMode::Backlog);
-        let catch_up = CatchUp::begin(self.context, self.broker, std::mem::take(&mut self.starts), consuming, longest);
+        let consuming = |group| mode != Some(ProducerMode::Backlog) && !self.late.is_waiting(group);
+        let starts = std::mem::take(&mut self.starts);
+        let catch_up = CatchUp::begin(self.context, self.broker, starts, consuming, longest);
+        self.late.signal().open();
         let finished = |pipeline: &Pipeline| (sampler.collector.acknowledged(), pipeline.finished());
         let concurrent = mode == Some(ProducerMode::Concurrent);
         AfterLoad {
@@ -110,6 +118,32 @@ impl<'a, B: Broker> Receiving<'a, B> {
             last_phase: Phase::Drain,
         }
     }
+}
+
+/// Has the consumers join that begin before the load, and registers the others.
+async fn join_before_load<'a, B: Broker>(
+    context: &'a TrialContext<'a>,
+    members: &Members<'a, B>,
+    pipeline: Option<&mut Pipeline>,
+) -> Result<LateGroups<'a>, EngineError> {
+    let (mut early, mut late) = (Vec::new(), Vec::new());
+    match (pipeline, &context.scenario.consumers) {
+        (Some(pipeline), _) if context.producer_mode() != Some(ProducerMode::Backlog) => {
+            members.join_pipeline(pipeline).await?;
+        }
+        (None, Some(consumers)) => {
+            for (number, group) in consumers.groups.iter().enumerate() {
+                match consumers.backlog {
+                    Some(_) => late.push((number, None)),
+                    None if group.start_after.is_zero() => early.push(number),
+                    None => late.push((number, Some(group.start_after))),
+                }
+            }
+        }
+        _ => {}
+    }
+    members.join(&early).await?;
+    LateGroups::register(members, context.acks.clock(), late).await
 }
 
 impl<B: Broker> AfterLoad<'_, B> {
@@ -129,11 +163,33 @@ impl<B: Broker> AfterLoad<'_, B> {
             Some(mode) => self.work_off(mode, sampler, signals).await,
             None if self.receiving.context.arrivals.is_some() => {
                 self.begin_phase(Phase::Verify, sampler);
+                self.join_late(sampler, signals).await?;
                 self.catch_up.wait(sampler, signals).await;
                 Ok(signals.is_over())
             }
             None => Ok(false),
         }
+    }
+
+    /// Waits until the groups have joined that began late. A signal ends the wait.
+    async fn join_late(
+        &mut self,
+        sampler: &mut Sampler<'_, B>,
+        signals: &InterruptiblePhase,
+    ) -> Result<(), EngineError> {
+        let mut joined = pin!(self.receiving.late.joined());
+        loop {
+            tokio::select! {
+                joined = &mut joined => return joined,
+                () = signals.over() => return Ok(()),
+                () = sampler.wait(Phase::Verify) => {}
+            }
+        }
+    }
+
+    /// Does `work`, while groups join whose time has come.
+    pub async fn alongside<T>(&mut self, work: impl Future<Output = T>) -> T {
+        self.receiving.late.alongside(work).await
     }
 
     fn begin_phase(&mut self, phase: Phase, sampler: &mut Sampler<'_, B>) {
@@ -166,7 +222,9 @@ impl<B: Broker> AfterLoad<'_, B> {
     ) -> Result<bool, EngineError> {
         if mode == ProducerMode::Backlog {
             // A signal that ends this ends the wait for the backlog, too: the load is still recorded.
-            if let Some(joined) = self.receiving.join(sampler.pipeline.as_mut(), signals).await {
+            if let Some(pipeline) = &mut sampler.pipeline
+                && let Some(joined) = signals.unless_over(self.receiving.members.join_pipeline(pipeline)).await
+            {
                 joined?;
             }
             self.deadline = Instant::now() + self.receiving.context.scenario.run.drain_deadline;
@@ -213,11 +271,10 @@ impl<B: Broker> AfterLoad<'_, B> {
         interruption: &Interruption,
     ) -> Received {
         let _ = interruption.finish(self.catch_up.end(), LAST_ANSWER).await;
-        self.receiving.stop.cancel();
+        let consumers = self.receiving.members.stop();
         if let Some(pipeline) = &sampler.pipeline {
             pipeline.finish(self.deadline);
         }
-        let consumers = self.receiving.consumers;
         let (errors, crashes) = consume::ended(consumers, sampler.pipeline.as_ref(), signals, interruption).await;
         let consumer_lag = if interruption.is_urgent() { None } else { sampler.measure_consumer_lag().await };
         let (totals, pipeline) = sampler.close(self.last_phase);

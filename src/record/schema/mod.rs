@@ -4,6 +4,7 @@
 //! or "does not apply", never zero. Within version 1, fields may be added, but none is renamed, removed or given
 //! another meaning; a reader ignores what it does not know.
 
+mod backlog;
 mod client;
 mod counts;
 mod environment;
@@ -25,6 +26,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use backlog::{Backlog, BacklogPhase, GroupDrain, GroupTask, WorkDistribution};
 pub use client::{Client, HostLoad, Pauses, TimerLateness};
 pub use counts::{Counts, ErrorCount, WarmUpCounts};
 pub use environment::Environment;
@@ -85,6 +87,9 @@ pub struct Record {
     /// The parts of a schedule that changes its rate, in their order; left out where it does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<SchedulePart>,
+    /// The backlog that the consumers were to find; left out without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backlog: Option<Backlog>,
     /// Where acknowledgements stopped for a while, in their order; left out where they did not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,

@@ -3,9 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::GroupTask;
+
 /// What the consumers found, in messages; the warm-up is in every count. Each group is owed every message, and every count
 /// is the sum over the groups.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Verification {
     /// Messages of this trial received, repetitions and damaged messages included.
@@ -48,11 +50,14 @@ pub struct Verification {
 }
 
 /// What one group's consumers found, in messages. The warm-up is in every count but `consumed`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct GroupVerification {
     /// The group's number, from 0.
     pub group: usize,
+    /// What the group was told to do; left out if it was to receive as fast as it could, from before the load on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<GroupTask>,
     /// Messages of this trial received, repetitions and damaged messages included.
     pub received: u64,
     /// Measured messages that arrived for the first time; the warm-up is not among them.

@@ -1,16 +1,23 @@
 //! `[consumers]`: the consumers, and what they record and verify. Without the table nothing is consumed, except by the
 //! instances of a pipeline, which are consumers: for them the table adds settings.
 
-use super::{Context, properties};
+use super::payload::Sizes;
+use super::{Context, groups, properties};
 use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
-use crate::scenario::{Consumers, Pipeline, ProducerMode, StartFrom};
+use crate::scenario::{ConsumerGroup, Consumers, Pipeline, ProducerMode, StartFrom};
 
-pub(super) const KEYS: &[&str] = &["groups", "members", "from", "end_to_end", "verify", "properties"];
+pub(super) const KEYS: &[&str] =
+    &["groups", "members", "from", "end_to_end", "verify", "properties", "group", "backlog"];
 
 const MOST: usize = 100_000;
 
-pub(super) fn read(root: &Fields<'_>, context: &Context<'_>, pipeline: Option<&Pipeline>) -> Option<Consumers> {
+pub(super) fn read(
+    root: &Fields<'_>,
+    context: &Context<'_>,
+    pipeline: Option<&Pipeline>,
+    sizes: Sizes,
+) -> Option<Consumers> {
     let empty = toml::Table::new();
     let fields = match (root.get("consumers"), pipeline) {
         (Some(field), _) => field.fields(KEYS)?,
@@ -18,9 +25,7 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>, pipeline: Option<&P
         (None, None) => return None,
     };
     if pipeline.is_some() {
-        fields.forbid("groups", "a pipeline's instances are one group", "remove it");
-        let advice = "remove it, and set `pipeline.instances`";
-        fields.forbid("members", "a pipeline's instances are the members of its group", advice);
+        forbid_for_pipelines(&fields);
     }
     // If other processes send or receive as well, this process cannot know what is missing.
     let alone =
@@ -35,15 +40,38 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>, pipeline: Option<&P
             advice,
         );
     }
-    let amount = |key: &str| fields.get(key).and_then(|field| field.amount(1, MOST)).unwrap_or(1);
     let flag = |key: &str| fields.get(key).and_then(|field| field.boolean()).unwrap_or(true);
     let starts = [("earliest", StartFrom::Earliest), ("latest", StartFrom::Latest)];
     Some(Consumers {
-        groups: amount("groups"),
-        members: pipeline.map_or_else(|| amount("members"), |pipeline| pipeline.instances),
+        groups: groups_of(&fields, context),
+        members: pipeline.map_or_else(|| amount(&fields, "members"), |pipeline| pipeline.instances),
         from: fields.get("from").and_then(|field| field.one_of(&starts)).unwrap_or(StartFrom::Earliest),
         end_to_end: flag("end_to_end"),
         verify: alone && flag("verify"),
-        properties: fields.get("properties").map(|field| properties::read(&field, context)).unwrap_or_default(),
+        backlog: fields.get("backlog").and_then(|field| groups::backlog(&field, sizes)),
     })
+}
+
+fn amount(fields: &Fields<'_>, key: &str) -> usize {
+    fields.get(key).and_then(|field| field.amount(1, MOST)).unwrap_or(1)
+}
+
+fn forbid_for_pipelines(fields: &Fields<'_>) {
+    for key in ["groups", "group"] {
+        fields.forbid(key, "a pipeline's instances are one group", "remove it");
+    }
+    let advice = "remove it, and set `pipeline.instances`";
+    fields.forbid("members", "a pipeline's instances are the members of its group", advice);
+    let advice = "remove it, and set `pipeline.producer_mode = \"backlog\"`";
+    fields.forbid("backlog", "a pipeline has a backlog mode of its own", advice);
+}
+
+/// Each group with what it is told to do: `groups` that are told nothing, or those of `[[consumers.group]]`.
+fn groups_of(fields: &Fields<'_>, context: &Context<'_>) -> Vec<ConsumerGroup> {
+    let properties = fields.get("properties").map(|field| properties::read(&field, context)).unwrap_or_default();
+    fields.exclusive("group", "groups", "remove `groups`: there are as many as `[[consumers.group]]` tables");
+    if let Some(field) = fields.get("group") {
+        return groups::read(&field, &properties, context);
+    }
+    vec![ConsumerGroup { properties, ..ConsumerGroup::default() }; amount(fields, "groups")]
 }

@@ -1,6 +1,7 @@
 //! Checks that concern several tables of a scenario, and defaults that depend on several tables. They run once each table
 //! is valid by itself.
 
+use super::consuming;
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::scenario::Descriptor;
 use crate::scenario::fields::Fields;
@@ -35,6 +36,7 @@ pub(super) fn settle(
     tombstones(&scenario, problems);
     stop(&scenario, root);
     pipeline(&scenario, root, descriptor);
+    consuming::check(&scenario, root, descriptor);
     if scenario.consumers.is_some() {
         trace_header(&scenario, descriptor, problems);
     }
@@ -103,7 +105,7 @@ fn capabilities(scenario: &Scenario, descriptor: &Descriptor, problems: &Problem
 }
 
 /// What may be asked of a broker: whether it is asked, whether it is possible, the key, and why it would not be.
-fn asked(scenario: &Scenario, can: Capabilities) -> [(bool, bool, &'static [&'static str], &'static str); 12] {
+fn asked(scenario: &Scenario, can: Capabilities) -> [(bool, bool, &'static [&'static str], &'static str); 11] {
     let consumers = scenario.consumers.as_ref();
     [
         (
@@ -151,13 +153,7 @@ fn asked(scenario: &Scenario, can: Capabilities) -> [(bool, bool, &'static [&'st
             "its messages have no null payload",
         ),
         (consumers.is_some(), can.consumers, &["consumers"], "nothing can be consumed from it"),
-        (consumers.is_some_and(|c| c.groups > 1), can.groups, &["consumers", "groups"], "it has no groups"),
-        (
-            consumers.is_some_and(|c| !c.properties.is_empty()),
-            can.properties,
-            &["consumers", "properties"],
-            "it has no client library to pass properties to",
-        ),
+        (consumers.is_some_and(|c| c.groups.len() > 1), can.groups, &["consumers", "groups"], "it has no groups"),
     ]
 }
 

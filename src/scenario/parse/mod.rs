@@ -6,7 +6,9 @@
 
 mod broker;
 mod consumers;
+mod consuming;
 mod cross_checks;
+mod groups;
 mod load;
 mod options;
 mod output;
@@ -102,7 +104,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
     let (payload, sizes) = payload::read(&root, context);
     let (load, pacing) = load::read(&root, sizes);
     let pipeline = pipeline::read(&root, context);
-    let consumers = consumers::read(&root, context, pipeline.as_ref());
+    let consumers = consumers::read(&root, context, pipeline.as_ref(), sizes);
     let run = run::read(&root);
     let (thresholds, when_invalid) = thresholds::read(&root);
     let output = output::read(&root);

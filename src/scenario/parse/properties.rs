@@ -75,11 +75,22 @@ pub(in crate::scenario) fn flatten(scenario: &mut Table) {
     for [section, name] in crate::scenario::path::FOREIGN_TABLES {
         let inner = scenario.get_mut(section).and_then(Value::as_table_mut).and_then(|table| table.get_mut(name));
         if let Some(Value::Table(properties)) = inner {
-            let mut flat = Table::new();
-            collect("", std::mem::take(properties), &mut flat);
-            *properties = flat;
+            flatten_table(properties);
         }
     }
+    let consumers = scenario.get_mut("consumers").and_then(Value::as_table_mut);
+    let groups = consumers.and_then(|consumers| consumers.get_mut("group")).and_then(Value::as_array_mut);
+    for group in groups.into_iter().flatten().filter_map(Value::as_table_mut) {
+        if let Some(Value::Table(properties)) = group.get_mut("properties") {
+            flatten_table(properties);
+        }
+    }
+}
+
+fn flatten_table(properties: &mut Table) {
+    let mut flat = Table::new();
+    collect("", std::mem::take(properties), &mut flat);
+    *properties = flat;
 }
 
 fn collect(prefix: &str, table: Table, flat: &mut Table) {

@@ -4,6 +4,7 @@
 //! tests fail. The prefix `real_` marks brokers that need one.
 
 mod carrying;
+mod consuming;
 mod delivery;
 mod ending;
 mod schedules;
@@ -119,6 +120,8 @@ macro_rules! conformance {
                 delivery::topics_partitions_placements_and_connections,
                 delivery::every_group_receives_everything_whatever_its_members,
                 delivery::windows_of_messages_and_of_batches,
+                consuming::a_backlog_is_kept_for_every_group,
+                consuming::groups_work_and_begin_late,
                 carrying::keys_of_every_kind,
                 carrying::payloads_of_every_kind,
                 carrying::sizes_of_every_distribution,

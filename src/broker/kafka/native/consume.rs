@@ -130,14 +130,15 @@ impl ConsumerQueue {
         self.arrived.clone()
     }
 
-    /// Fetches once, hands the messages that were queued to `each`, and returns what there was; group events are served on
-    /// the way.
-    pub fn take(&mut self, mut each: impl FnMut(Received<'_>)) -> Taken {
+    /// Fetches once, hands the messages that were queued to `each`, `most` at most, and returns what there was; group events are
+    /// served on the way.
+    pub fn take(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Taken {
         self.messages.clear();
-        // SAFETY: the queue is alive and the buffer has room for `FETCH` pointers; as many as the call says are then
+        let most = most.min(FETCH);
+        // SAFETY: the queue is alive and the buffer has room for `most` pointers; as many as the call says are then
         // initialised, and each is destroyed below.
         let count = unsafe {
-            let count = rd::rd_kafka_consume_batch_queue(self.queue.as_ptr(), 0, self.messages.as_mut_ptr(), FETCH);
+            let count = rd::rd_kafka_consume_batch_queue(self.queue.as_ptr(), 0, self.messages.as_mut_ptr(), most);
             self.messages.set_len(count.max(0) as usize);
             count
         };

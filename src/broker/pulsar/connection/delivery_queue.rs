@@ -50,6 +50,11 @@ impl DeliveryQueue {
         !contents.frames.is_empty() || contents.closed.is_some()
     }
 
+    /// Whether no more frames will arrive.
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed.is_some()
+    }
+
     /// Takes all frames and leaves the empty `spare` for the next ones. Also returns why the queue was closed, if it was.
     pub fn take(&self, spare: Vec<u8>) -> Contents {
         let mut contents = self.lock();

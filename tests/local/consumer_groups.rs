@@ -1,0 +1,156 @@
+//! Groups of consumers with settings of their own, and backlogs, on the null broker.
+//!
+//! Each expectation is a count, or a time that a slow machine can only make longer.
+
+use brokermark::record::{Backlog, GroupTask, GroupVerification, Record, WorkDistribution};
+
+use crate::harness::{Bench, assert_acknowledged, assert_delivered, record_of};
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// 1,000 messages in a second.
+fn second(tables: &str) -> String {
+    format!("broker.kind = \"null\"\nload.rate = \"1k/s\"\nrun.messages = 1_000\n{tables}")
+}
+
+fn groups(record: &Record) -> &[GroupVerification] {
+    &record.verification.as_ref().unwrap().groups
+}
+
+fn longest_end_to_end_ns(record: &Record) -> u64 {
+    record.latency.end_to_end.as_ref().unwrap().max_ns
+}
+
+#[test]
+fn a_consumer_that_works_twice_as_long_as_messages_take_to_come_falls_behind() {
+    let record = record_of(&second("[[consumers.group]]\nwork = \"2ms\""));
+    assert_delivered(&record, 1_000, 1);
+    // The last message is begun after 999 times 2 ms, and was due after 999 ms.
+    assert!(longest_end_to_end_ns(&record) >= 995 * MILLISECOND, "{}", longest_end_to_end_ns(&record));
+    let task = GroupTask {
+        work_mean_ns: Some(2 * MILLISECOND),
+        work_distribution: Some(WorkDistribution::Fixed),
+        ..GroupTask::default()
+    };
+    assert_eq!(groups(&record)[0].task, Some(task));
+}
+
+#[test]
+fn a_groups_rate_is_that_of_all_its_members_together() {
+    let tables =
+        "producers.count = 2\ntopology.partitions = 2\n[consumers]\nmembers = 2\n[[consumers.group]]\nrate = \"500/s\"";
+    let record = record_of(&second(tables));
+    assert_delivered(&record, 1_000, 1);
+    assert!(longest_end_to_end_ns(&record) >= 995 * MILLISECOND, "{}", longest_end_to_end_ns(&record));
+    assert_eq!(groups(&record)[0].task.as_ref().unwrap().rate_limit_per_second, Some(500.0));
+}
+
+#[test]
+fn a_group_without_settings_is_told_nothing_and_one_that_starts_late_receives_everything() {
+    let record = record_of(&second("[[consumers.group]]\n[[consumers.group]]\nstart_after = \"600ms\""));
+    assert_delivered(&record, 1_000, 2);
+    assert!(longest_end_to_end_ns(&record) >= 595 * MILLISECOND, "{}", longest_end_to_end_ns(&record));
+    let [early, late] = groups(&record) else { panic!("{:?}", record.verification) };
+    assert_eq!(early.task, None);
+    assert_eq!(late.task.as_ref().unwrap().start_after_ns, Some(600 * MILLISECOND));
+}
+
+#[test]
+fn a_group_begins_at_the_end_of_the_load_at_the_latest() {
+    let record = record_of(&second("[[consumers.group]]\n[[consumers.group]]\nstart_after = \"10m\""));
+    assert_delivered(&record, 1_000, 2);
+    let behind = groups(&record).iter().map(|group| group.consumer_lag_at_load_end.is_some()).collect::<Vec<_>>();
+    assert_eq!(behind, [true, false], "the second group had not begun when the load ended");
+}
+
+/// 2,000 messages before the consumers begin, which then take 10,000 a second beside 1,000 that come.
+const BACKLOG: &str = "broker.kind = \"null\"
+    load.rate = \"1k/s\"
+    [run]
+    duration = \"4s\"
+    [[consumers.group]]
+    rate = \"10k/s\"
+    [[consumers.group]]
+    rate = \"20k/s\"
+    [consumers.backlog]
+    messages = \"2k\"";
+
+fn backlog(record: &Record) -> &Backlog {
+    record.backlog.as_ref().unwrap()
+}
+
+#[test]
+fn a_backlog_is_built_and_drained_while_the_producers_go_on() {
+    let record = record_of(BACKLOG);
+    assert_delivered(&record, 4_000, 2);
+    let found = backlog(&record);
+    let messages = found.messages.unwrap();
+    assert!((2_000..4_000).contains(&messages), "{found:?}");
+    assert_eq!(found.payload_bytes, Some(messages * 100));
+    assert_eq!((found.build.begin_ns, found.build.consumed_per_second), (0, 0.0));
+    assert!(found.build.duration_ns >= 1_995 * MILLISECOND, "the schedule has 2,000 messages due in 2 s: {found:?}");
+    let drain = found.drain.as_ref().unwrap();
+    assert_eq!(drain.begin_ns, found.build.duration_ns);
+    assert!(drain.consumed_per_second > 0.0 && drain.response.is_some(), "{drain:?}");
+    for (number, (group, rate)) in found.groups.iter().zip([10, 20]).enumerate() {
+        assert_eq!(group.group, number);
+        let taken = group.received + group.behind;
+        assert!(taken >= messages && group.behind <= 100, "{group:?}");
+        // No faster than its rate from when it was told to begin; the times are looked at every 5 ms.
+        let took_ns = group.first_arrival_ns.unwrap() + group.duration_ns.unwrap();
+        assert!(took_ns + 10 * MILLISECOND >= group.received * MILLISECOND / rate, "{group:?}");
+    }
+    let after = found.after.as_ref().unwrap();
+    assert_eq!(after.begin_ns, drain.begin_ns + drain.duration_ns);
+    let of_phases =
+        [&found.build, drain, after].map(|phase| phase.response.as_ref().map_or(0, |response| response.count));
+    assert_eq!(of_phases.iter().sum::<u64>(), record.latency.response.as_ref().unwrap().count);
+}
+
+#[test]
+fn a_backlog_that_the_load_does_not_outlast_is_drained_afterwards() {
+    let slow = BACKLOG.replace("10k/s", "2k/s").replace("duration = \"4s\"", "messages = 2_100\nduration = \"4s\"");
+    let record = record_of(&slow);
+    assert_delivered(&record, 2_100, 2);
+    let found = backlog(&record);
+    assert_eq!((found.groups[0].duration_ns, &found.after), (None, &None), "{found:?}");
+}
+
+#[test]
+fn a_backlog_that_is_never_there_is_shown_as_such() {
+    let failing = format!("broker.null.fail = 0.9\n{BACKLOG}").replace("duration = \"4s\"", "duration = \"2100ms\"");
+    let bench = Bench::new(&failing);
+    let record = bench.run(&[]).expect(0).record();
+    let found = backlog(&record);
+    assert_eq!((found.messages, &found.drain, found.groups.len()), (None, &None, 0));
+    let shown = crate::harness::execute(&["show", bench.run_directory().to_str().unwrap()]).expect(0).stdout.clone();
+    assert!(shown.contains("not there when the load ended"), "{shown}");
+}
+
+#[test]
+fn the_warm_up_is_a_part_of_the_backlog_and_of_no_phase() {
+    let warm = BACKLOG.replace("duration = \"4s\"", "warm_up = \"2200ms\"\nduration = \"2s\"");
+    let record = record_of(&warm);
+    assert_acknowledged(&record, 2_000);
+    let found = backlog(&record);
+    // It was there before the window began, in which all phases lie.
+    assert!(found.messages.unwrap() >= 2_200 && found.build.begin_ns >= 2_200 * MILLISECOND, "{found:?}");
+    assert!(found.groups.iter().all(|group| group.received + group.behind >= 2_200), "{found:?}");
+}
+
+/// Of a broker without offsets, it is the consumers that have been offered everything: not while they work.
+#[test]
+fn what_a_consumer_had_no_time_for_is_unread_and_not_lost() {
+    let record = record_of(
+        "broker.kind = \"null\"
+        broker.null.hide_ends = true
+        [[consumers.group]]
+        work = \"10s\"
+        [run]
+        messages = 3
+        drain_deadline = \"500ms\"",
+    );
+    assert_acknowledged(&record, 3);
+    let group = &groups(&record)[0];
+    assert_eq!((group.received, group.unread, group.lost), (1, 2, 0));
+}
