@@ -31,7 +31,7 @@ pub mod units;
 
 pub use content::{Content, Payload, Size};
 pub use error::ScenarioError;
-pub use kind::{Capabilities, Descriptor, Kinds, SinkDescriptor, SinkNeeds};
+pub use kind::{Capabilities, ClientLibrary, Descriptor, Kinds, SinkDescriptor, SinkNeeds};
 pub use model::*;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::parse_for;

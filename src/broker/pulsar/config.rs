@@ -191,6 +191,14 @@ impl PulsarOptions {
         Ok(options)
     }
 
+    /// How long a producer may take to open, where the broker responds within `timeout`.
+    pub fn opening_timeout(&self, timeout: Duration) -> Duration {
+        match self.access_mode {
+            AccessMode::WaitForExclusive => self.exclusive_timeout,
+            AccessMode::Shared | AccessMode::Exclusive | AccessMode::ExclusiveWithFencing => timeout,
+        }
+    }
+
     fn check(&self) -> Result<(), String> {
         let parts: Vec<&str> = self.namespace.split('/').collect();
         if parts.len() != 2 || parts.iter().any(|part| part.is_empty()) {
