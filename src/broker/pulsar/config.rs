@@ -191,7 +191,8 @@ impl PulsarOptions {
         Ok(options)
     }
 
-    /// How long a producer may take to open, where the broker responds within `timeout`.
+    /// How long a producer of the crate may take to open, where the broker responds within `timeout`.
+    #[cfg(feature = "pulsar-rs")]
     pub fn opening_timeout(&self, timeout: Duration) -> Duration {
         match self.access_mode {
             AccessMode::WaitForExclusive => self.exclusive_timeout,

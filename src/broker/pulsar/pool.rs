@@ -76,7 +76,8 @@ impl Pool {
         self.entrance(index).await.map(|(_, connection)| connection.greeting.clone())
     }
 
-    /// Closes all connections.
+    /// Closes all connections: the crate makes its own.
+    #[cfg(feature = "pulsar-rs")]
     pub fn let_go(&self) {
         self.slots.lock().clear();
     }
