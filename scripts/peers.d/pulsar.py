@@ -1,17 +1,24 @@
-"""Producers for Apache Pulsar: brokermark, and the pulsar-perf that comes with the server."""
+"""Producers for Apache Pulsar: brokermark, the crate `pulsar`, and the pulsar-perf that comes with the server."""
 
 import json
 import os
+import subprocess
 import threading
 import time
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 
 import measure
-from brokermark import Brokermark
+from brokermark import REPOSITORY, Brokermark
 from comparison import Comparison, Workload
 from measure import PeerError, Process
 
+CACHE = Path(
+    os.environ.get("BROKERMARK_CACHE")
+    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
+)
+SCENARIO = "configs/examples/pulsar-throughput.toml"
 IN_FLIGHT = 10_000
 POLL_SECONDS = 0.05
 
@@ -52,10 +59,33 @@ def comparison(messages: int, server: dict[str, str], name: str = "batched") -> 
         broker="pulsar",
         setting=f"{payload_bytes} B, {batches}, one producer, {IN_FLIGHT:,} messages in flight, no compression",
         workload=workload,
-        peers=[Brokermark("configs/examples/pulsar-throughput.toml", settings), perf],
+        peers=[Brokermark(SCENARIO, settings), Crate(settings), perf],
         # As large as what follows: memory is slow at its first use, and the server's code is compiled as it runs.
         warm_up=lambda: perf.run(workload) and None,
     )
+
+
+class Crate:
+    """The crate `pulsar`, driven by brokermark, whose own share of the CPU time is small beside the crate's."""
+
+    name = "crate pulsar"
+    rate = f"{Brokermark.rate}, with `broker.client` = \"pulsar-rs\""
+
+    def __init__(self, settings: dict[str, object]):
+        self.driver = Brokermark(SCENARIO, settings | {"broker.client": "pulsar-rs"})
+        self.target = CACHE / "brokermark-pulsar-rs"
+        self.driver.program = Path(os.environ.get("BROKERMARK_PULSAR_RS", self.target / "release/brokermark"))
+
+    def install(self) -> None:
+        if "BROKERMARK_PULSAR_RS" not in os.environ:
+            build = ["cargo", "build", "--release", "--locked", "--features", "pulsar-rs"]
+            subprocess.run([*build, "--target-dir", str(self.target)], cwd=REPOSITORY, check=True)
+
+    def run(self, workload: Workload) -> tuple[float, str, Process]:
+        # As pulsar-perf: the batching delay. Without batches there is none.
+        if workload.batching:
+            self.driver.settings["broker.pulsar.linger"] = f"{workload.linger_ms}ms"
+        return self.driver.run(workload)
 
 
 class Topics:

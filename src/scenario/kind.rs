@@ -1,8 +1,8 @@
 //! What the scenario language has to know of kinds of brokers and sinks, to refuse what they cannot do before anything
 //! connects. The caller gives the kinds: this module does not know which exist.
 
-use super::SaslMechanism;
 use super::suggestion::{closest, list};
+use super::{BrokerConfig, SaslMechanism};
 
 /// The kinds that a scenario may name.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +53,18 @@ pub struct Descriptor {
     /// Checks the broker's own table (`[broker.<kind>]`) without connecting. The error is serde's, so that it names
     /// the unknown key and those that exist.
     pub check_options: fn(toml::Table) -> Result<(), toml::de::Error>,
+    /// Where more than one client library can be measured: the default first.
+    pub clients: &'static [ClientLibrary],
+}
+
+/// A client library, as in `broker.client`.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientLibrary {
+    pub name: &'static str,
+    /// The cargo feature that it needs and this build does not have.
+    pub missing_feature: Option<&'static str>,
+    /// Why it cannot do what the configuration asks for, in words that name the key.
+    pub refuses: fn(&BrokerConfig) -> Option<String>,
 }
 
 /// What the scenario language may ask of a kind of broker.

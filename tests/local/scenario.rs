@@ -7,9 +7,9 @@ use std::time::Duration;
 use brokermark::broker::registry::find;
 use brokermark::engine;
 use brokermark::scenario::{
-    Backlog, Capabilities, CommitPolicy, Confirm, ConsumerGroup, Content, Descriptor, Keys, Kinds, Load, OutputFormat,
-    Placement, Plan, ProducerMode, SaslMechanism, Scenario, ScenarioError, Schedule, Secret, Size, StartFrom, Work,
-    WorkLaw, parse_for,
+    Backlog, Capabilities, ClientLibrary, CommitPolicy, Confirm, ConsumerGroup, Content, Descriptor, Keys, Kinds, Load,
+    OutputFormat, Placement, Plan, ProducerMode, SaslMechanism, Scenario, ScenarioError, Schedule, Secret, Size,
+    StartFrom, Work, WorkLaw, parse_for,
 };
 use serde::Deserialize;
 
@@ -36,6 +36,17 @@ enum Acks {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlainOptions {}
+
+/// One that does all, one that takes no properties, and one that this build does not have.
+const CLIENTS: [ClientLibrary; 3] = [
+    ClientLibrary { name: "own", missing_feature: None, refuses: |_| None },
+    ClientLibrary {
+        name: "strict",
+        missing_feature: None,
+        refuses: |config| (!config.properties.is_empty()).then(|| "it takes no `broker.properties`".to_owned()),
+    },
+    ClientLibrary { name: "absent", missing_feature: Some("absent-client"), refuses: |_| None },
+];
 
 /// A kind that can do everything, and one that can do nothing but send.
 const KINDS: [Descriptor; 2] = [
@@ -72,6 +83,7 @@ const KINDS: [Descriptor; 2] = [
             offsets: true,
         },
         check_options: |table| table.try_into::<RichOptions>().map(drop),
+        clients: &CLIENTS,
     },
     Descriptor {
         kind: "plain",
@@ -100,6 +112,7 @@ const KINDS: [Descriptor; 2] = [
             offsets: false,
         },
         check_options: |table| table.try_into::<PlainOptions>().map(drop),
+        clients: &[],
     },
 ];
 

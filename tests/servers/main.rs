@@ -14,6 +14,7 @@ mod load;
 mod nsq;
 mod pipeline;
 mod pulsar;
+mod pulsar_rs;
 mod rabbitmq_stream;
 mod rebalance;
 mod slow_readers;

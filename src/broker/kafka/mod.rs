@@ -103,6 +103,7 @@ impl Broker for KafkaBroker {
             offsets: true,
         },
         check_options: |options| options.try_into::<KafkaOptions>().map(drop),
+        clients: &[],
     };
 
     type Producer = KafkaProducer;

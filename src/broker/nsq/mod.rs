@@ -106,6 +106,7 @@ impl Broker for NsqBroker {
             offsets: false,
         },
         check_options: |options| options.try_into::<NsqOptions>().map(drop),
+        clients: &[],
     };
 
     type Producer = NsqProducer;

@@ -74,6 +74,7 @@ impl Broker for NullBroker {
             offsets: true,
         },
         check_options: |options| options.try_into::<NullOptions>().map(drop),
+        clients: &[],
     };
 
     type Producer = NullProducer;

@@ -191,6 +191,15 @@ impl PulsarOptions {
         Ok(options)
     }
 
+    /// How long a producer of the crate may take to open, where the broker responds within `timeout`.
+    #[cfg(feature = "pulsar-rs")]
+    pub fn opening_timeout(&self, timeout: Duration) -> Duration {
+        match self.access_mode {
+            AccessMode::WaitForExclusive => self.exclusive_timeout,
+            AccessMode::Shared | AccessMode::Exclusive | AccessMode::ExclusiveWithFencing => timeout,
+        }
+    }
+
     fn check(&self) -> Result<(), String> {
         let parts: Vec<&str> = self.namespace.split('/').collect();
         if parts.len() != 2 || parts.iter().any(|part| part.is_empty()) {

@@ -16,9 +16,9 @@ use crate::broker::pulsar::codec::proto::{Connected, FromBroker, Kind, LookupRes
 use crate::broker::pulsar::config::{PulsarOptions, SubscriptionType};
 use crate::broker::pulsar::connect::SocketSettings;
 use crate::broker::pulsar::connection::ConsumerId;
-use crate::broker::pulsar::consumer::{Membership, open};
 use crate::broker::pulsar::partition_producer::Client;
 use crate::broker::pulsar::pool::Pool;
+use crate::broker::pulsar::topic_consumer::{Membership, open};
 use crate::measure::{Acks, Clock};
 use crate::scenario::StartFrom;
 

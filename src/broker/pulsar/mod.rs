@@ -8,19 +8,23 @@
 //! - `producer`: a producer of a topic; it has one `partition_producer` for each partition, chosen by `routing`;
 //!   `building` makes the entries.
 //! - `lingering`: collects a producer's messages for a while before they are sent.
-//! - `consumer`: a member of a subscription.
+//! - `topic_consumer`: a member of a subscription; `consumer`: of either client.
 //! - `retry`: opens producers and consumers again.
 //! - `error`: what goes wrong, by class.
+//! - `client_library`: the clients that may be measured; `crate_client`: the crate `pulsar`, which is the other one.
 //!
-//! Why not the `pulsar` crate: docs/decisions/0006-pulsar-protocol.md.
+//! Why the crate is not the only one: docs/decisions/0006-pulsar-protocol.md.
 
 mod admin;
 mod building;
+mod client_library;
 pub mod codec;
 mod config;
 mod connect;
 mod connection;
 mod consumer;
+#[cfg(feature = "pulsar-rs")]
+mod crate_client;
 mod error;
 #[cfg(test)]
 mod late_subscription;
@@ -32,6 +36,7 @@ mod producer;
 mod retry;
 mod routing;
 mod token;
+mod topic_consumer;
 mod topic_producer;
 mod traffic;
 
@@ -48,22 +53,30 @@ use self::admin::Admin;
 use self::codec::entry::Manner;
 use self::config::{PulsarOptions, SubscriptionType};
 use self::connect::SocketSettings;
-use self::consumer::{Membership, PulsarConsumer};
+use self::consumer::PulsarConsumer;
+#[cfg(feature = "pulsar-rs")]
+use self::crate_client::CrateClient;
+use self::error::RequestError;
 use self::lingering::LingeringProducer;
 use self::name::TopicName;
 use self::partition_producer::{Client, PartitionProducer};
 use self::pool::Pool;
 use self::producer::PulsarProducer;
+
 use self::token::Token;
+use self::topic_consumer::{Membership, TopicConsumer};
 use self::topic_producer::TopicProducer;
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
 use crate::net::tls::{Tls, TlsIdentity};
-use crate::scenario::{Capabilities, Descriptor};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor};
 
 /// A Pulsar cluster.
 pub struct PulsarBroker {
     shared: Arc<Client>,
+    /// The crate, where it is the client. Then our own client is asked for nothing but the broker's greeting.
+    #[cfg(feature = "pulsar-rs")]
+    crate_client: Option<CrateClient>,
     admin: Admin,
     /// Partitions of the trial's topics, as found or made.
     partitions: Mutex<BTreeMap<String, u32>>,
@@ -103,6 +116,7 @@ impl Broker for PulsarBroker {
             offsets: false,
         },
         check_options: config::check,
+        clients: client_library::LIBRARIES,
     };
 
     type Producer = PulsarProducer;
@@ -110,7 +124,7 @@ impl Broker for PulsarBroker {
 
     async fn connect(setup: Setup) -> Result<Self, BrokerError> {
         let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
-        let Setup { config, acks, timeout, .. } = &setup;
+        let Setup { config, timeout, .. } = &setup;
         let options = PulsarOptions::read(config)?;
         let identity = config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(refused)?;
         let token = options.token.clone().map(Token::read).transpose().map_err(refused)?.map(Arc::new);
@@ -123,36 +137,37 @@ impl Broker for PulsarBroker {
         let admin = Admin::new(&admin_url, token.clone(), admin_tls, *timeout);
         let settings = SocketSettings {
             tls,
-            token,
+            token: token.clone(),
             certified: identity.as_ref().is_some_and(|identity| identity.own.is_some()),
             timeout: *timeout,
             keep_alive: options.keep_alive,
             send_timeout: options.send_timeout,
         };
-        let recorders = (0..config.connections).map(|_| acks.recorder()).collect();
+        let recorders = (0..config.connections).map(|_| setup.acks.recorder()).collect();
         let pool = Pool::new(settings, config.addresses.clone(), recorders);
-        let mut server_version = String::new();
-        for index in 0..config.connections {
-            let greeting = pool.greet(index).await.map_err(|failure| failure.at(&config.addresses.join(", ")))?;
-            server_version = greeting.server_version;
-        }
-        let identity = BrokerInfo {
-            client: format!("brokermark {}", env!("CARGO_PKG_VERSION")),
-            broker: Some(server_version),
-            embedded: false,
+        let broker = greet(&pool, config).await?;
+        #[cfg(feature = "pulsar-rs")]
+        let crate_client = match config.client {
+            Some(client_library::PULSAR_RS) => {
+                pool.let_go();
+                Some(CrateClient::connect(&setup, &options, token).await?)
+            }
+            _ => None,
         };
         let manner = Manner::new(options.compression, setup.headers());
-        let recorder = acks.recorder();
+        let recorder = setup.acks.recorder();
         let shared = Client { pool: Arc::new(pool), options, manner, recorder, waited_ns: AtomicU64::new(0) };
         Ok(PulsarBroker {
             shared: Arc::new(shared),
+            #[cfg(feature = "pulsar-rs")]
+            crate_client,
             admin,
             partitions: Mutex::default(),
             subscriptions: Mutex::default(),
             connections: config.connections,
             consumers: AtomicUsize::new(0),
+            identity: BrokerInfo { client: client_library::identity(config), broker: Some(broker), embedded: false },
             run_id: setup.run_id,
-            identity,
         })
     }
 
@@ -171,12 +186,18 @@ impl Broker for PulsarBroker {
 
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {
         let index = producer_index % self.connections;
-        let parts = self.parts(&topic.name).into_iter();
+        let parts = self.parts(&topic.name);
+        #[cfg(feature = "pulsar-rs")]
+        if let Some(client) = &self.crate_client {
+            let name = self.shared.options.resend.then(|| format!("{}-{producer_index}", self.run_id));
+            let producer = client.producer(producer_index, parts, name).await;
+            return producer.map(PulsarProducer::Crate).map_err(|failure| failure.of_topic(&topic.name, "written to"));
+        }
         let returned = Arc::new(Notify::new());
         let resend =
             self.shared.options.resend.then(|| (format!("{}-{producer_index}", self.run_id), returned.clone()));
         let open = |part| PartitionProducer::open(self.shared.clone(), part, index, resend.clone());
-        let partition_producers = try_join_all(parts.map(open));
+        let partition_producers = try_join_all(parts.into_iter().map(open));
         let partition_producers =
             partition_producers.await.map_err(|failure| failure.of_topic(&topic.name, "written to"))?;
         let producer = TopicProducer::new(self.shared.clone(), partition_producers, producer_index);
@@ -202,7 +223,7 @@ impl Broker for PulsarBroker {
             // Not a producer's connection: arriving messages must not delay receipts.
             index: self.connections + number % self.connections,
         };
-        let consumer = PulsarConsumer::open(self.shared.clone(), membership, self.parts(topic)).await;
+        let consumer = self.join(membership, self.parts(topic)).await;
         let consumer = consumer.map_err(|failure| failure.of_topic(topic, "consumed"))?;
         self.subscriptions.lock().insert((topic.clone(), subscription.group.clone()));
         Ok(consumer)
@@ -226,6 +247,10 @@ impl Broker for PulsarBroker {
     }
 
     fn telemetry(&self) -> Telemetry {
+        #[cfg(feature = "pulsar-rs")]
+        if let Some(client) = &self.crate_client {
+            return client.telemetry();
+        }
         Telemetry {
             queue_full_ns: self.shared.waited_ns.swap(0, Ordering::Relaxed),
             ..self.shared.pool.traffic().take()
@@ -247,6 +272,16 @@ impl Broker for PulsarBroker {
 }
 
 impl PulsarBroker {
+    /// Lets the trial's client join a subscription.
+    async fn join(&self, membership: Membership, parts: Vec<Arc<str>>) -> Result<PulsarConsumer, RequestError> {
+        #[cfg(feature = "pulsar-rs")]
+        if let Some(client) = &self.crate_client {
+            return client.consumer(&membership, parts).await.map(PulsarConsumer::Crate);
+        }
+        let consumer = TopicConsumer::open(self.shared.clone(), membership, parts).await?;
+        Ok(PulsarConsumer::Native(consumer))
+    }
+
     fn name(&self, topic: &str) -> TopicName {
         TopicName::new(&self.shared.options.namespace, topic, self.shared.options.persistent)
     }
@@ -255,6 +290,16 @@ impl PulsarBroker {
         let partitions = self.partitions.lock().get(topic).copied().unwrap_or(0);
         self.name(topic).parts(partitions)
     }
+}
+
+/// Opens the trial's connections, and returns the broker's version.
+async fn greet(pool: &Pool, config: &BrokerConfig) -> Result<String, BrokerError> {
+    let mut version = String::new();
+    for index in 0..config.connections {
+        let greeting = pool.greet(index).await.map_err(|failure| failure.at(&config.addresses.join(", ")))?;
+        version = greeting.server_version;
+    }
+    Ok(version)
 }
 
 /// TLS for an admin interface beside a broker without it: the authorities of the system are trusted.

@@ -76,6 +76,12 @@ impl Pool {
         self.entrance(index).await.map(|(_, connection)| connection.greeting.clone())
     }
 
+    /// Closes all connections: the crate makes its own.
+    #[cfg(feature = "pulsar-rs")]
+    pub fn let_go(&self) {
+        self.slots.lock().clear();
+    }
+
     /// Connection number `index` to the broker that serves `topic`.
     ///
     /// # Errors

@@ -117,6 +117,7 @@ impl Broker for RabbitmqStreamBroker {
             offsets: true,
         },
         check_options: |options| options.try_into::<RabbitmqStreamOptions>()?.check().map_err(serde::de::Error::custom),
+        clients: &[],
     };
 
     type Producer = RabbitmqStreamProducer;

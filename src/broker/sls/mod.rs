@@ -110,6 +110,7 @@ impl Broker for SlsBroker {
             offsets: false,
         },
         check_options: |options| SlsOptions::read(options).map(drop),
+        clients: &[],
     };
 
     type Producer = SlsProducer;

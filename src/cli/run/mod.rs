@@ -257,7 +257,9 @@ impl Session<'_> {
             let environment = &record.environment;
             environment.broker.iter().chain(&environment.client_library).cloned().collect::<Vec<_>>().join(", ")
         };
-        let (now, mut kept) = (met(record), self.complete.values().map(met));
+        // A sweep over `broker.client` compares them.
+        let alike = |kept: &&Record| kept.client_asked_for() == record.client_asked_for();
+        let (now, mut kept) = (met(record), self.complete.values().filter(alike).map(met));
         let connected = record.environment.client_library.is_some();
         let other = kept.find(|kept| *kept != now).filter(|_| connected)?;
         Some(format!("this trial ran on {now}, and trials that the run kept on {other}: they cannot be compared"))

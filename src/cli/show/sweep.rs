@@ -38,16 +38,23 @@ fn heading(page: &mut Page, records: &[&Record]) {
     page.line(&format!("{name}  {verdict} · {of_points} · begun {begun}"));
 }
 
-/// Says so where not all trials were measured by the same program on the same broker.
+/// Says so where not all trials were measured by the same program on the same broker. Clients that the scenario itself
+/// compares are no mixture.
 fn mixed(page: &mut Page, records: &[&Record]) {
     let of = |subject: &str, named: &dyn Fn(&Record) -> Option<String>| {
         let found: BTreeSet<String> = records.iter().filter_map(|record| named(record)).collect();
         let found: Vec<String> = found.into_iter().collect();
         (found.len() > 1).then(|| format!("The trials are of different {subject}: {}.", found.join("; ")))
     };
+    let clients: BTreeSet<_> = records.iter().map(|record| record.client_asked_for()).collect();
+    let libraries = |asked: &Option<&str>| {
+        let of_client = records.iter().filter(|record| record.client_asked_for() == *asked);
+        of_client.filter_map(|record| record.environment.client_library.as_ref()).collect::<BTreeSet<_>>().len()
+    };
+    let compared = clients.iter().all(|asked| libraries(asked) < 2);
     let mixtures = [
         of("builds of brokermark", &|record| Some(record.environment.build())),
-        of("client libraries", &|record| record.environment.client_library.clone()),
+        of("client libraries", &|record| record.environment.client_library.clone().filter(|_| !compared)),
         of("brokers", &|record| record.environment.broker.clone()),
     ];
     for mixture in mixtures.into_iter().flatten() {

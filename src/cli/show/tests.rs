@@ -243,6 +243,21 @@ fn trials_of_different_builds_or_brokers_are_marked_as_mixed() {
 }
 
 #[test]
+fn clients_that_the_scenario_compares_are_no_mixture() {
+    let mut records = trials(&[], 3);
+    for (record, (client, library)) in
+        records.iter_mut().zip([("native", "own 1"), ("other", "other 1"), ("other", "other 1")])
+    {
+        record.scenario["broker"]["client"] = client.into();
+        record.environment.client_library = Some(library.to_owned());
+    }
+    assert!(!render(&records, &[], PLAIN).contains("mixed"));
+    records[2].environment.client_library = Some("other 2".to_owned());
+    let shown = render(&records, &[], PLAIN);
+    assert!(shown.contains("different client libraries: other 1; other 2; own 1"), "{shown}");
+}
+
+#[test]
 fn a_failed_trial_counts_as_one_that_is_not_valid() {
     let mut records = trials(&[3], 3);
     records[2].status = crate::record::Status::Failed;

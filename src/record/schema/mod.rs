@@ -141,6 +141,11 @@ impl Record {
         line(self)
     }
 
+    /// The client that the scenario names, where the kind of broker has several: `broker.client`.
+    pub fn client_asked_for(&self) -> Option<&str> {
+        self.scenario["broker"]["client"].as_str()
+    }
+
     /// Whether a threshold was missed.
     pub fn missed_a_threshold(&self) -> bool {
         self.thresholds.iter().any(|outcome| !outcome.held)

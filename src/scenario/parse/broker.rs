@@ -1,6 +1,6 @@
 //! `[broker]`: the kind of broker, its addresses and its settings.
 
-use super::{Context, options, properties, security};
+use super::{Context, client, options, properties, security};
 use crate::net::address;
 use crate::scenario::BrokerConfig;
 use crate::scenario::Descriptor;
@@ -8,7 +8,7 @@ use crate::scenario::fields::{Field, Fields};
 use crate::scenario::suggestion::list;
 
 /// Without the broker's own table, which is named as its kind.
-pub(super) const KEYS: &[&str] = &["kind", "address", "addresses", "connections", "properties", "security"];
+pub(super) const KEYS: &[&str] = &["kind", "client", "address", "addresses", "connections", "properties", "security"];
 
 pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(BrokerConfig, &'a Descriptor)> {
     let field = root.require("broker", "say which broker to load, as in `[broker]` with `kind = \"kafka\"`")?;
@@ -31,12 +31,14 @@ pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(Brok
     }
     let config = BrokerConfig {
         kind: descriptor.kind.to_owned(),
+        client: client::read(&fields, descriptor),
         addresses: addresses(&fields, descriptor),
         connections,
         properties: fields.get("properties").map(|field| properties::read(&field, context)).unwrap_or_default(),
         security: security::read(&fields, descriptor, context),
         options: options::read(&fields, descriptor, context),
     };
+    client::check(&fields, descriptor, &config);
     Some((config, descriptor))
 }
 

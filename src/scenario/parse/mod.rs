@@ -5,6 +5,7 @@
 //! one table is checked in [`cross_checks`], once every table is right by itself.
 
 mod broker;
+mod client;
 mod consumers;
 mod consuming;
 mod cross_checks;

@@ -58,6 +58,13 @@ impl Broker {
         Broker { keys, consumer_properties: "" }
     }
 
+    /// The crate `pulsar`, as the other client.
+    #[cfg(feature = "pulsar-rs")]
+    fn real_pulsar_rs() -> Self {
+        let native = Broker::real_pulsar();
+        Broker { keys: format!("{}\nbroker.client = \"pulsar-rs\"", native.keys), ..native }
+    }
+
     #[cfg(feature = "sls")]
     fn embedded_sls() -> Self {
         // One request at a time keeps the order of all batches, and a short linger keeps windows of one message moving.
@@ -152,6 +159,8 @@ conformance! {
     real_nsq,
     #[cfg(feature = "pulsar")]
     real_pulsar,
+    #[cfg(feature = "pulsar-rs")]
+    real_pulsar_rs,
     #[cfg(feature = "sls")]
     embedded_sls,
     #[cfg(feature = "rabbitmq-stream")]

@@ -335,6 +335,16 @@ fn trace_header(encoded: &[u8]) -> Option<[u8; TRACE_HEADER_BYTES]> {
     if name != TRACE_HEADER_NAME.as_bytes() {
         return None;
     }
+    trace_header_from(text)
+}
+
+/// A trace header as the value of a property.
+pub fn trace_header_text(trace_header: &[u8; TRACE_HEADER_BYTES]) -> String {
+    BASE64.encode(trace_header)
+}
+
+/// The trace header that a property's value holds.
+pub fn trace_header_from(text: &[u8]) -> Option<[u8; TRACE_HEADER_BYTES]> {
     // Decoding needs space for whole groups of three bytes.
     let mut decoded = [0; TRACE_HEADER_TEXT];
     let length = BASE64.decode_slice(text, &mut decoded).ok()?;

@@ -1,0 +1,68 @@
+//! The clients that a scenario may measure: `broker.client`.
+
+use super::codec::compression::Compression;
+use super::config::PulsarOptions;
+use crate::scenario::{BrokerConfig, ClientLibrary};
+
+/// The crate `pulsar`, by the name of its repository.
+pub const PULSAR_RS: &str = "pulsar-rs";
+
+/// The protocol module of our own first: it is the default.
+pub const LIBRARIES: &[ClientLibrary] = &[
+    ClientLibrary { name: "native", missing_feature: None, refuses: |_| None },
+    ClientLibrary {
+        name: PULSAR_RS,
+        missing_feature: if cfg!(feature = "pulsar-rs") { None } else { Some("pulsar-rs") },
+        refuses: refused_by_the_crate,
+    },
+];
+
+/// The crate as records name it: the version that Cargo.toml pins.
+const CRATE: &str = "pulsar 6.9.1";
+
+/// The client's name and version, for the record.
+pub fn identity(config: &BrokerConfig) -> String {
+    match config.client {
+        Some(PULSAR_RS) => CRATE.to_owned(),
+        _ => format!("brokermark {}", env!("CARGO_PKG_VERSION")),
+    }
+}
+
+/// What version 6.9.1 of the crate cannot do, or does in a way of its own.
+fn refused_by_the_crate(config: &BrokerConfig) -> Option<String> {
+    if let Some(tls) = &config.security.tls {
+        // Built with rustls, it has neither (src/connection.rs, `prepare_stream`).
+        if tls.certificate.is_some() {
+            return Some("it has no certificate of its own (`broker.security.tls.certificate`)".to_owned());
+        }
+        if !tls.verify_host {
+            return Some("it always verifies the host (`broker.security.tls.verify_host`)".to_owned());
+        }
+    }
+    // A table that cannot be read is refused for that.
+    let options: PulsarOptions = config.options.clone().try_into().ok()?;
+    let reason = if options.batch_by_key {
+        "its entries mix keys (`broker.pulsar.batch_by_key`)"
+    } else if options.compression == Compression::Snappy {
+        // src/producer.rs, `compress_message`, uses `snap::write::FrameEncoder`; the Java client writes a raw block.
+        "its snappy has a frame around it, which no other client of Pulsar reads (`broker.pulsar.compression`)"
+    } else if options.negative_acks > 0.0 {
+        // Its `Message` lacks the redelivery count.
+        "it does not say which messages are delivered again (`broker.pulsar.negative_acks`)"
+    } else {
+        return None;
+    };
+    Some(reason.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_name_the_version_that_is_compiled() {
+        let lock = include_str!("../../../Cargo.lock");
+        let (name, version) = CRATE.split_once(' ').unwrap();
+        assert!(lock.contains(&format!("name = \"{name}\"\nversion = \"{version}\"\n")));
+    }
+}
