@@ -7,6 +7,7 @@ mod outage;
 mod pipeline;
 #[cfg(test)]
 mod simulation;
+mod sink;
 mod threshold;
 pub mod verdict;
 
