@@ -87,10 +87,10 @@ class Ours(Brokermark):
         scenario = (REPOSITORY / "configs/published/pipeline-no-database.toml").read_text()
         text = re.sub(r"\n\[pipeline\]\n.*?\n\[run\]\n.*", "\n", scenario, flags=re.DOTALL)
         text += f"\n[run]\nmessages = {self.topic.messages}\n"
-        self.record_of(text, {"load.model": "closed", "producers.batch": 100})
+        self.record_of(text, {"load.model": "closed", "producers.batch": 100, "topology.keep": True})
 
     def record_of(self, text: str, settings: dict[str, object]) -> tuple[dict, Process]:
-        settings |= {"broker.address": self.topic.address, "topology.name": self.topic.name, "topology.keep": True}
+        settings |= {"broker.address": self.topic.address, "topology.name": self.topic.name}
         with tempfile.NamedTemporaryFile("w", suffix=".toml") as scenario:
             scenario.write(text)
             scenario.flush()

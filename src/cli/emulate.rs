@@ -55,6 +55,9 @@ pub struct SlsArguments {
     /// Server threads
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     pub threads: usize,
+    /// Let clients only write and read logs: they may not list, look at, create or remove log stores
+    #[arg(long)]
+    pub without_management: bool,
     /// The access key id that clients must use
     #[arg(long, value_name = "ID", default_value = DEFAULT_CREDENTIAL)]
     pub access_key_id: String,
@@ -101,6 +104,7 @@ pub fn emulate(arguments: &EmulateArguments, out: &mut dyn Write) -> Result<(), 
                 patience: given.patience,
                 stores: given.stores.iter().map(|name| (name.clone(), given.shards)).collect(),
                 threads: given.threads,
+                management: !given.without_management,
             };
             let key = crate::emulator::sls::Key {
                 id: given.access_key_id.clone(),

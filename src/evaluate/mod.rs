@@ -8,6 +8,7 @@ mod outage;
 mod pipeline;
 #[cfg(test)]
 mod simulation;
+mod sink;
 mod threshold;
 pub mod verdict;
 

@@ -240,6 +240,11 @@ impl<P: Protocol> PublishingConnection<P> {
         (std::mem::take(&mut state.queue_full_ns), P::pending(&state.protocol) as u64)
     }
 
+    /// Reads or changes what the protocol keeps under the connection's lock.
+    pub fn with_state<R>(&self, each: impl FnOnce(&mut P::State) -> R) -> R {
+        each(&mut self.session.state().protocol)
+    }
+
     /// Closes the connection. Messages without a response stay unresolved, and unwritten bytes are discarded.
     pub fn end(&self) {
         self.task.abort();

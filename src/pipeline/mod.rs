@@ -309,11 +309,12 @@ impl Pipeline {
     /// For each sink, why nothing is known of its database.
     fn not_asked(&self, reason: &str) -> DatabasesAfter {
         let databases = &self.shared.databases;
-        let left = |database: &Box<dyn Database>| format!("the rows in {} are not removed: {reason}", database.place());
+        let left = |place: String| format!("the rows in {place} are not removed: {reason}");
+        let places = databases.iter().filter(|_| self.shared.config.remove_rows).map(|database| database.place());
         DatabasesAfter {
             row_counts: databases.iter().map(|_| Err(reason.to_owned())).collect(),
             read_back: databases.iter().map(|_| Err(reason.to_owned())).collect(),
-            removal_errors: databases.iter().filter(|_| self.shared.config.remove_rows).map(left).collect(),
+            removal_errors: places.map(left).collect(),
         }
     }
 

@@ -30,6 +30,59 @@ fn list(name: &str) -> Vec<String> {
     variable(name).split(',').map(str::to_owned).collect()
 }
 
+/// An nsqlookupd of a test's own.
+pub struct Nsqlookupd {
+    child: Child,
+    tcp: u16,
+    http: u16,
+}
+
+impl Nsqlookupd {
+    pub fn start() -> Self {
+        let [tcp, http] = two_ports();
+        let child = Command::new(Path::new(&variable("BROKERMARK_NSQ_PROGRAMS")).join("nsqlookupd"))
+            .arg(format!("-tcp-address=127.0.0.1:{tcp}"))
+            .arg(format!("-http-address=127.0.0.1:{http}"))
+            .arg("-log-level=fatal")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        await_ports([tcp, http]);
+        Nsqlookupd { child, tcp, http }
+    }
+
+    pub fn http_address(&self) -> String {
+        format!("127.0.0.1:{}", self.http)
+    }
+
+    /// An nsqd that registers here, and is known by now.
+    pub fn nsqd(&self) -> Nsqd {
+        let lookup = format!("-lookupd-tcp-address=127.0.0.1:{}", self.tcp);
+        let nsqd = Nsqd::start(&[&lookup, "-broadcast-address=127.0.0.1"]);
+        let port = format!("\"tcp_port\":{}", nsqd.port());
+        super::eventually("nsqlookupd knows nsqd", || ask(&self.http_address(), "GET", "/nodes").contains(&port));
+        nsqd
+    }
+}
+
+impl Drop for Nsqlookupd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Free ports, which differ because both are held until both are known.
+fn two_ports() -> [u16; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
+fn await_ports(ports: [u16; 2]) {
+    super::eventually("it answers", || ports.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()));
+}
+
 /// An nsqd of a test's own, with its data in memory or a folder that goes with it.
 pub struct Nsqd {
     child: Child,
@@ -42,10 +95,7 @@ pub struct Nsqd {
 impl Nsqd {
     pub fn start(options: &[&str]) -> Self {
         let data = tempfile::tempdir().unwrap();
-        // Both are held until both are known, so that they differ.
-        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [tcp, http] = listeners.each_ref().map(|listener| listener.local_addr().unwrap().port());
-        drop(listeners);
+        let [tcp, http] = two_ports();
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let child = Self::launch(data.path(), tcp, http, &options);
         Nsqd { child, tcp, http, options, data }
@@ -62,9 +112,7 @@ impl Nsqd {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        super::eventually("nsqd answers", || {
-            [tcp, http].iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
-        });
+        await_ports([tcp, http]);
         child
     }
 
@@ -132,6 +180,14 @@ pub fn channels(http: &str, topic: &str) -> Vec<String> {
     channels.iter().map(|channel| channel["channel_name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// How many messages wait in a channel; `None`: it is not there.
+pub fn depth(http: &str, topic: &str, channel: &str) -> Option<u64> {
+    let topics = statistics(http);
+    let channels = topics.iter().find(|found| found["topic_name"] == topic)?["channels"].as_array()?;
+    let channel = channels.iter().find(|found| found["channel_name"] == channel)?;
+    Some(channel["depth"].as_u64()? + channel["in_flight_count"].as_u64()?)
+}
+
 fn statistics(http: &str) -> Vec<serde_json::Value> {
     let answer = ask(http, "GET", "/stats?format=json&include_clients=false");
     let parsed: serde_json::Value = serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error} in {answer}"));
@@ -140,8 +196,17 @@ fn statistics(http: &str) -> Vec<serde_json::Value> {
 
 /// Asks nsqd over HTTP; the body of its answer.
 pub fn ask(http: &str, method: &str, path: &str) -> String {
+    send(http, method, path, "")
+}
+
+/// Publishes a message over HTTP.
+pub fn publish(http: &str, topic: &str, body: &str) {
+    send(http, "POST", &format!("/pub?topic={topic}"), body);
+}
+
+fn send(http: &str, method: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(http).unwrap();
-    write!(stream, "{method} {path} HTTP/1.0\r\nContent-Length: 0\r\n\r\n").unwrap();
+    write!(stream, "{method} {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::harness::nsq::{self, Nsqd};
-use crate::harness::{Bench, assert_balanced, assert_delivered, eventually, execute, record_of};
+use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, eventually, execute, record_of};
 use brokermark::broker::FailureClass;
 use brokermark::record::{Record, Status};
 
@@ -56,6 +56,45 @@ fn real_nsqlookupd_finds_the_nsqd() {
     whole(&record);
     let broker = record.environment.broker.unwrap();
     assert!(broker.contains("3 of them"), "{broker}");
+}
+
+#[test]
+fn real_nsqd_that_appears_later_is_read_and_left_as_it_was() {
+    let lookup = nsq::Nsqlookupd::start();
+    let first = lookup.nsqd();
+    let topic = "appears";
+    let bench = Bench::new(&format!(
+        "broker = {{ kind = \"nsq\", addresses = [{:?}], nsq = {{ lookup = true, lookup_interval = \"100ms\" }} }}\n\
+         topology.name = \"{topic}\"\nload.rate = \"200/s\"\nrun.duration = \"300s\"\nconsumers = {{ members = 2 }}\n",
+        lookup.http_address()
+    ));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    let second = lookup.nsqd();
+    nsq::publish(&second.http_address(), topic, "of another producer");
+    let channel = nsq::channels(&first.http_address(), topic);
+    eventually("the second nsqd is read", || nsq::depth(&second.http_address(), topic, &channel[0]) == Some(0));
+    running.signal(libc::SIGINT);
+    let record = running.finish(PATIENCE).expect(130).record();
+    assert_eq!(record.verification.as_ref().unwrap().foreign, 1, "{:?}", record.verification);
+    assert_eq!(nsq::channels(&second.http_address(), topic), Vec::<String>::new());
+}
+
+#[test]
+fn real_bytes_and_round_trips_are_counted_below_the_compression() {
+    let nsqd = Nsqd::start(&[]);
+    for compression in ["none", "snappy", "deflate"] {
+        let options = format!("broker.nsq.compression = \"{compression}\"\n");
+        let record = record_of(&format!("{}{options}{LOAD}payload.kind = \"zeros\"\n", nsqd.broker()));
+        let wire = record.wire.unwrap();
+        assert_eq!((wire.raw_bytes, wire.requests), (30_000 * 100, 30_000 / 20), "{wire:?}");
+        assert!(wire.body_bytes > wire.raw_bytes, "{wire:?}");
+        match compression {
+            "none" => assert_eq!(wire.sent_bytes, wire.body_bytes),
+            _ => assert!(wire.sent_bytes > 0 && wire.sent_bytes < wire.raw_bytes / 2, "{compression}: {wire:?}"),
+        }
+        assert!(record.client.broker_round_trip_p99_ns.is_some_and(|p99| p99 > 0), "{:?}", record.client);
+    }
 }
 
 #[test]

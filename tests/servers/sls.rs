@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::harness::server::variable;
 use crate::harness::socks::Relay;
@@ -280,7 +280,7 @@ fn the_endpoint_refuses_bombs_and_nonsense() {
         ("x-log-bodyrawsize: 3\r\n", b"\x0a\x7f\x00", "PostBodyInvalid"),
         ("x-log-bodyrawsize: many\r\n", b"abc", "InvalidBodyRawSize"),
         ("x-log-bodyrawsize: 3\r\nx-log-compresstype: rar\r\n", b"abc", "InvalidCompressType"),
-        ("content-md5: 00000000000000000000000000000000\r\n", b"abc", "PostBodyInvalid"),
+        ("content-md5: 00000000000000000000000000000000\r\nx-log-bodyrawsize: 3\r\n", b"abc", "PostBodyInvalid"),
         ("", b"abc", "MissingBodyRawSize"),
     ] {
         let answer = post(headers, body);
@@ -295,7 +295,8 @@ fn the_endpoint_refuses_bombs_and_nonsense() {
     assert_eq!(&answer, b"HTTP/1.1 413");
     // One that does not say how much there will be.
     let mut stream = TcpStream::connect(&address).unwrap();
-    let head = "POST /logstores/s/shards/lb HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head =
+        "POST /logstores/s/shards/lb HTTP/1.1\r\nhost: x\r\nx-log-bodyrawsize: 3\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     for _ in 0..160 {
@@ -309,18 +310,27 @@ fn the_endpoint_refuses_bombs_and_nonsense() {
 
 #[test]
 fn slow_clients_are_disconnected_and_delay_no_other_client() {
-    let emulated = Emulated::start(&["--store", "orders", "--shards", "2", "--patience", "2s", "--threads", "1"]);
+    let options = EmulatorOptions {
+        stores: [("orders".to_owned(), 2)].into(),
+        patience: Duration::from_secs(2),
+        threads: 1,
+        ..EmulatorOptions::default()
+    };
+    // Without a key: the bodies of strangers are not even awaited.
+    let emulator =
+        Emulator::start(&options, Entrance { listen: "127.0.0.1:0".to_owned(), ..Entrance::default() }).unwrap();
+    let address = emulator.address().to_string();
     let begun = |text: &[u8]| {
-        let mut stream = TcpStream::connect(&emulated.address).unwrap();
+        let mut stream = TcpStream::connect(&address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(text).unwrap();
         stream
     };
-    let head = b"POST /logstores/orders/shards/lb HTTP/1.1\r\nhost: x\r\n";
+    let head = b"POST /logstores/orders/shards/lb HTTP/1.1\r\nhost: x\r\nx-log-bodyrawsize: 100\r\n";
     let body = [&head[..], b"content-length: 100\r\n\r\nx"].concat();
     let begin = Instant::now();
     let mut slow: Vec<TcpStream> = (0..100).flat_map(|_| [begun(b""), begun(head), begun(&body)]).collect();
-    let scenario = at(&emulated, "[run]\nmessages = 500");
+    let scenario = at(&address, "[run]\nmessages = 500");
     assert_acknowledged(&record_of(&scenario), 500);
     let answers: Vec<String> = slow
         .iter_mut()
@@ -336,11 +346,58 @@ fn slow_clients_are_disconnected_and_delay_no_other_client() {
     assert_acknowledged(&record_of(&scenario), 500);
 }
 
+#[test]
+fn a_request_that_is_not_let_in_is_refused_before_its_body_came() {
+    let emulated = Emulated::start(&["--store", "orders", "--shards", "2"]);
+    let unsigned = "x-log-apiversion: 0.6.0\r\ncontent-type: application/x-protobuf\r\n";
+    for (headers, status, code) in [("", 400, "MissingAPIVersion"), (unsigned, 401, "Unauthorized")] {
+        // What is announced is never sent.
+        let head = "POST /logstores/orders/shards/lb HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n";
+        let answer = exchange(&emulated.address, format!("{head}{headers}\r\n").as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(code), "{answer}");
+    }
+}
+
+#[test]
+fn a_key_without_the_right_to_manage_uses_the_store_that_is_there() {
+    let arguments = ["--store", "orders", "--shards", "2", "--without-management"];
+    let emulated = Emulated::start(&arguments);
+    let record = record_of(&at(&emulated.address, "[consumers]\n[run]\nmessages = 500"));
+    assert_delivered(&record, 500, 1);
+    let broker = record.environment.broker.unwrap();
+    assert!(broker.contains("the key may not manage them"), "{broker}");
+
+    let unnamed = at(&emulated.address, "[run]\nmessages = 500").replace("name = \"orders\"\n", "");
+    let error = Bench::new(&unnamed).run(&[]).expect(1).record().error.unwrap();
+    assert!(error.contains("topology.name"), "{error}");
+}
+
+#[test]
+fn shards_that_appear_while_consumers_read_are_read() {
+    let options = EmulatorOptions { stores: [("orders".to_owned(), 2)].into(), ..EmulatorOptions::default() };
+    let entrance = Entrance { listen: "127.0.0.1:0".to_owned(), ..Entrance::default() };
+    let emulator = Emulator::start(&options, entrance).unwrap();
+    let address = emulator.address().to_string();
+    // One request at a time, or they overtake each other.
+    let load = "[load]\nrate = \"500/s\"\n[consumers]\nmembers = 2\n[run]\nmessages = 2000";
+    let bench = Bench::new(&at(&address, load).replacen("[broker.sls]\n", "[broker.sls]\nio_threads = 1\n", 1));
+    let mut running = bench.start(&[]);
+    running.await_stderr(" p99 ");
+    for shard in [0, 1] {
+        let split = format!(
+            "POST /logstores/orders/shards/{shard}?action=split HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        );
+        let answer = exchange(&address, split.as_bytes());
+        assert!(answer.contains("\"readonly\""), "{answer}");
+    }
+    assert_delivered(&running.finish(PATIENCE).expect(0).record(), 2000, 1);
+}
+
 /// A scenario at an endpoint with a store of two shards.
-fn at(emulated: &Emulated, tables: &str) -> String {
+fn at(address: &str, tables: &str) -> String {
     format!(
         "[broker]\nkind = \"sls\"\naddress = \"{}\"\n[broker.sls]\naccess_key_id = \"brokermark\"\naccess_key_secret = \"brokermark\"\nlinger = \"5ms\"\n[topology]\nname = \"orders\"\npartitions = 2\n[payload]\nkind = \"log\"\n{tables}",
-        emulated.address
+        address
     )
 }
 
@@ -359,7 +416,7 @@ fn real_rust_client_is_understood_and_reads_what_we_write() {
     assert_eq!((&account["accepted"]["requests"], &account["accepted"]["logs"]), (&30.into(), &210.into()));
     assert_eq!(account["refused"], serde_json::json!({}), "{account}");
 
-    let record = record_of(&at(&emulated, "[run]\nmessages = 1000"));
+    let record = record_of(&at(&emulated.address, "[run]\nmessages = 1000"));
     assert_acknowledged(&record, 1000);
     let read = client(&emulated, "brokermark", "", "0").expect(0).stdout;
     let (mut logs, mut fields) = (0, 0);

@@ -61,10 +61,25 @@ impl Admin {
     /// # Errors
     /// When none responds, or none has an nsqd.
     pub async fn nodes(&self, lookups: &[String]) -> Result<Vec<Node>, BrokerError> {
+        let (nodes, failure) = self.find(lookups, "/nodes").await;
+        if !nodes.is_empty() {
+            return Ok(nodes);
+        }
+        let reason = failure.unwrap_or_else(|| "it has no nsqd".to_owned());
+        Err(BrokerError::Unreachable { broker: "nsqlookupd", address: lookups.join(","), reason })
+    }
+
+    /// Every nsqd that has the topic, as far as any of these nsqlookupd knows and responds.
+    pub async fn nodes_of(&self, lookups: &[String], topic: &str) -> Vec<Node> {
+        self.find(lookups, &format!("/lookup?topic={}", escape(topic))).await.0
+    }
+
+    /// What all nsqlookupd list, and the last failure.
+    async fn find(&self, lookups: &[String], path: &str) -> (Vec<Node>, Option<String>) {
         let mut nodes: Vec<Node> = Vec::new();
-        let mut failure = "it has no nsqd".to_owned();
+        let mut failure = None;
         for lookup in lookups {
-            let answer = self.call(lookup, "GET", "/nodes").await;
+            let answer = self.call(lookup, "GET", path).await;
             let known = answer.and_then(|text| {
                 serde_json::from_str::<Nodes>(&text)
                     .map_err(|error| format!("it does not respond like nsqlookupd: {error}"))
@@ -74,15 +89,12 @@ impl Admin {
                     address: joined(&producer.broadcast_address, producer.tcp_port),
                     http_address: joined(&producer.broadcast_address, producer.http_port),
                 })),
-                Err(reason) => failure = reason,
+                Err(reason) => failure = Some(reason),
             }
         }
         nodes.sort_by(|one, other| one.address.cmp(&other.address));
         nodes.dedup();
-        match nodes.is_empty() {
-            true => Err(BrokerError::Unreachable { broker: "nsqlookupd", address: lookups.join(","), reason: failure }),
-            false => Ok(nodes),
-        }
+        (nodes, failure)
     }
 
     /// The topic with its channels, if nsqd has it.

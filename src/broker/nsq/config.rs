@@ -14,6 +14,9 @@ use crate::scenario::deserialize::{duration, secret, size};
 pub struct NsqOptions {
     /// `broker.addresses` are HTTP addresses of nsqlookupd, which names every nsqd.
     pub lookup: bool,
+    /// How often a consumer asks nsqlookupd for further nsqd. Default: 60 s, as in NSQ's own clients.
+    #[serde(deserialize_with = "lookup_interval")]
+    pub lookup_interval: Duration,
     /// nsqd's HTTP addresses, in the order of `broker.addresses`, for making and removing topics. Left out: of each
     /// address the next higher port, by NSQ's convention. Empty: topics and channels are created by use and never removed.
     pub http_addresses: Option<Vec<String>>,
@@ -69,6 +72,7 @@ impl Default for NsqOptions {
     fn default() -> Self {
         NsqOptions {
             lookup: false,
+            lookup_interval: Duration::from_secs(60),
             http_addresses: None,
             channel: None,
             rdy: None,
@@ -108,6 +112,15 @@ pub enum Compression {
     Deflate,
 }
 
+/// As in go-nsq's `Config`: 10 ms or more.
+fn lookup_interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let interval: Duration = duration(deserializer)?;
+    match interval >= Duration::from_millis(10) {
+        true => Ok(interval),
+        false => Err(serde::de::Error::custom("nsqlookupd is not asked more often than once in 10ms")),
+    }
+}
+
 /// nsqd refuses less than a second.
 fn heartbeat<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let heartbeat: Duration = duration(deserializer)?;
@@ -145,6 +158,7 @@ mod tests {
     #[test]
     fn what_nsqd_would_refuse_is_refused() {
         for (text, words) in [
+            ("lookup_interval = \"0s\"", "once in 10ms"),
             ("heartbeat = \"0s\"", "once in 1s"),
             ("heartbeat = \"999ms\"", "once in 1s"),
             ("deflate_level = 0", "from 1 to 9"),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use rustls::ClientConfig;
@@ -43,6 +44,8 @@ pub struct Session {
     pub transport: Transport,
     pub read_buffer: ReadBuffer,
     pub server: Server,
+    /// What was sent so far, as it was compressed; `None`: nothing is compressed.
+    pub compressed_bytes: Option<Arc<AtomicU64>>,
 }
 
 /// nsqd's answer to IDENTIFY.
@@ -145,16 +148,21 @@ impl Connector {
     /// Adds the negotiated encryption and compression to a connection.
     async fn upgrade(&self, address: &str, stream: TcpStream, server: Server) -> Result<Session, ConnectError> {
         let agreed = self.agree(&server)?;
+        let sent = Arc::<AtomicU64>::default();
         let transport = match &self.tls {
             Some(tls) => {
                 let mut stream = encrypt(tls.clone(), address, stream).await?;
                 expect_ok(&read_frame(&mut stream, self.most()).await?)?;
-                Transport::Upgraded(upgraded_stream::start(stream, agreed)?)
+                Transport::Upgraded(upgraded_stream::start(stream, agreed, sent.clone())?)
             }
-            None if agreed != Agreed::None => Transport::Upgraded(upgraded_stream::start(stream, agreed)?),
+            None if agreed != Agreed::None => {
+                Transport::Upgraded(upgraded_stream::start(stream, agreed, sent.clone())?)
+            }
             None => Transport::Plain(stream),
         };
-        let mut session = Session { transport, read_buffer: ReadBuffer::new(self.most()), server };
+        let compressed_bytes = (agreed != Agreed::None).then_some(sent);
+        let read_buffer = ReadBuffer::new(self.most());
+        let mut session = Session { transport, read_buffer, server, compressed_bytes };
         if agreed != Agreed::None {
             expect_ok(&response(&mut session, &mut WriteBuffer::default()).await?)?;
         }

@@ -11,6 +11,7 @@ use super::codec::{Frame, HEARTBEAT, OK, command, decode};
 use super::config::{NsqOptions, Single};
 use super::connect::{Connector, Role};
 use super::error::{class_of, text};
+use super::traffic::Traffic;
 use crate::broker::{FailureClass, Outgoing, SubmitError};
 use crate::measure::{AckRecorder, SendTag};
 use crate::net::session::{Offer, Protocol, PublishingConnection, Served, Session};
@@ -35,6 +36,7 @@ pub struct InFlight {
     sent: VecDeque<Sent>,
     /// Bytes of the messages in `sent`.
     bytes: u64,
+    pub traffic: Traffic,
 }
 
 /// A message whose command has no response yet.
@@ -56,9 +58,11 @@ impl Publishing {
     ) -> Connection {
         let NsqOptions { unanswered, single, defer, heartbeat, .. } = *connector.options();
         let defer_ms = defer.map(|defer| defer.as_millis() as u64);
+        let mut in_flight = InFlight::default();
+        in_flight.traffic.begin(session.compressed_bytes.clone());
         let served = served(session, heartbeat);
         let publishing = Publishing { address, connector, recorder, unanswered, single, defer_ms, heartbeat };
-        PublishingConnection::start(publishing, InFlight::default(), served, WriteBuffer::default())
+        PublishingConnection::start(publishing, in_flight, served, WriteBuffer::default())
     }
 
     /// Appends the whole batch as one command, or as much of it as one command can hold, or nothing. Returns how many
@@ -76,6 +80,7 @@ impl Publishing {
         if !in_flight.sent.is_empty() && in_flight.bytes + bytes > self.unanswered {
             return Offer::Full;
         }
+        let unpublished = out.len();
         let one_by_one = match (batch, self.defer_ms) {
             (_, Some(defer_ms)) => {
                 batch.iter().for_each(|one| command::publish_deferred(out, topic, defer_ms, one.payload));
@@ -97,6 +102,7 @@ impl Publishing {
             last.last = true;
         }
         in_flight.bytes += bytes;
+        in_flight.traffic.publish(if one_by_one { batch.len() } else { 1 }, out.len() - unpublished);
         Offer::Taken(batch.len())
     }
 }
@@ -161,7 +167,9 @@ impl Protocol for Publishing {
 
     async fn reconnect(session: &Arc<Session<Self>>) -> Option<Served> {
         let Publishing { connector, address, heartbeat, .. } = &session.protocol;
-        let served = served(connector.connect(address, &Role::Writer).await.ok()?, *heartbeat);
+        let connected = connector.connect(address, &Role::Writer).await.ok()?;
+        session.state().protocol.traffic.begin(connected.compressed_bytes.clone());
+        let served = served(connected, *heartbeat);
         session.install(served.transport.clone(), WriteBuffer::default());
         Some(served)
     }
@@ -172,7 +180,9 @@ impl Protocol for Publishing {
     }
 
     fn take_pending(in_flight: &mut InFlight) -> Vec<Sent> {
-        std::mem::take(in_flight).sent.into()
+        in_flight.bytes = 0;
+        in_flight.traffic.lose();
+        std::mem::take(&mut in_flight.sent).into()
     }
 
     fn fail(&self, messages: Vec<Sent>, error: &SubmitError) {
@@ -189,7 +199,7 @@ impl Session<Publishing> {
         if commands == 0 {
             return;
         }
-        self.take_sent(commands, settled);
+        self.take_sent(commands, true, settled);
         let mut acks = self.protocol.recorder.batch();
         for sent in settled.drain(..) {
             acks.acknowledged(sent.send_tag, sent.bytes as usize);
@@ -202,16 +212,18 @@ impl Session<Publishing> {
     /// nothing more is written to it.
     fn refuse(&self, error: &[u8], settled: &mut Vec<Sent>) {
         self.state().transport = None;
-        self.take_sent(1, settled);
+        self.take_sent(1, false, settled);
         let mut acks = self.protocol.recorder.batch();
         for sent in settled.drain(..) {
             acks.failed(sent.send_tag, class_of(error), || text(error));
         }
     }
 
-    fn take_sent(&self, commands: usize, settled: &mut Vec<Sent>) {
+    /// Takes the messages of the first commands, which have a response. `taken`: nsqd took them.
+    fn take_sent(&self, commands: usize, taken: bool, settled: &mut Vec<Sent>) {
         let mut state = self.state();
         let in_flight = &mut state.protocol;
+        let before = in_flight.bytes;
         let mut left = commands;
         while left > 0
             && let Some(sent) = in_flight.sent.pop_front()
@@ -220,6 +232,7 @@ impl Session<Publishing> {
             in_flight.bytes -= u64::from(sent.bytes);
             settled.push(sent);
         }
+        in_flight.traffic.answer(commands, if taken { before - in_flight.bytes } else { 0 });
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::codec::{Frame, HEARTBEAT, ID_BYTES, Message, OK, command, decode};
 use super::connect::{Connector, Role, Session};
+use super::discovery::Appeared;
 use super::error::{class_of, is_about_a_delivery, text};
 use crate::broker::share::Share;
 use crate::broker::{Consumer, Details, FailureClass, ReceiveError, Received, UNORDERED_PARTITION};
@@ -33,6 +34,8 @@ pub struct NsqConsumer {
     /// Errors that the engine has not received yet.
     errors: VecDeque<ReceiveError>,
     answers: Answers,
+    /// With nsqlookupd, nsqd that appear later.
+    appeared: Option<Appeared>,
 }
 
 /// How messages are answered, other than by finishing them at once.
@@ -115,14 +118,19 @@ impl From<io::Error> for ConnectionError {
 
 impl NsqConsumer {
     /// Takes over sessions that have subscribed, one for each address.
-    pub(super) fn new(sessions: Vec<(String, Session)>, connector: Arc<Connector>, role: Role) -> Self {
+    pub(super) fn new(
+        sessions: Vec<(String, Session)>,
+        connector: Arc<Connector>,
+        role: Role,
+        appeared: Option<Appeared>,
+    ) -> Self {
         let mut silence = interval(connector.options().heartbeat);
         silence.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let source = |(address, session)| Source { address, line: Line::Up(Up::new(session)) };
         let sources = sessions.into_iter().map(source).collect();
         let options = connector.options();
         let answers = Answers { requeue: Share::new(options.requeue), touch: Share::new(options.touch) };
-        NsqConsumer { sources, turn: 0, connector, role, silence, errors: VecDeque::new(), answers }
+        NsqConsumer { sources, turn: 0, connector, role, silence, errors: VecDeque::new(), answers, appeared }
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -133,6 +141,10 @@ impl NsqConsumer {
             self.check_silence();
             // Registers the waker for the next tick.
             let _ = self.silence.poll_tick(context);
+        }
+        while let Some(address) = self.appeared.as_mut().and_then(|appeared| appeared.poll(context)) {
+            let line = connecting(&address, &self.connector, &self.role);
+            self.sources.push(Source { address, line });
         }
         let mut ready = !self.errors.is_empty();
         for source in &mut self.sources {
@@ -183,19 +195,23 @@ impl NsqConsumer {
 }
 
 impl Source {
-    /// Connects again in a task of its own.
     fn reconnect(&mut self, connector: &Arc<Connector>, role: &Role) {
-        let (connector, role, address) = (connector.clone(), role.clone(), self.address.clone());
-        self.line = Line::Down(tokio::spawn(async move {
-            let mut backoff = Backoff::RECONNECT;
-            loop {
-                backoff.pause().await;
-                if let Ok(session) = connector.connect(&address, &role).await {
-                    return session;
-                }
-            }
-        }));
+        self.line = connecting(&self.address, connector, role);
     }
+}
+
+/// Connects in a task of its own, until that succeeds.
+fn connecting(address: &str, connector: &Arc<Connector>, role: &Role) -> Line {
+    let (connector, role, address) = (connector.clone(), role.clone(), address.to_owned());
+    Line::Down(tokio::spawn(async move {
+        let mut backoff = Backoff::RECONNECT;
+        loop {
+            backoff.pause().await;
+            if let Ok(session) = connector.connect(&address, &role).await {
+                return session;
+            }
+        }
+    }))
 }
 
 impl Consumer for NsqConsumer {

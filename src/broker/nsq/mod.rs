@@ -1,11 +1,12 @@
 //! NSQ: any number of nsqd, named or found through nsqlookupd, over a protocol module of our own.
 //!
 //! - `config`: the `[broker.nsq]` table.
-//! - `admin`: topics and channels over HTTP.
+//! - `admin`: topics and channels over HTTP. `assigned`: those that were found and made.
 //! - `connect`, `upgraded_stream`: opens connections; their encryption and compression.
 //! - [`codec`]: the protocol's commands and frames.
 //! - `connection`, `producer`: publishing connections, and the producers that share them.
-//! - `consumer`: a member of a channel, with a connection to each nsqd.
+//! - `consumer`: a member of a channel, with a connection to each nsqd. `discovery`: nsqd that appear later.
+//! - `traffic`: what crossed the wire.
 //! - `error`: nsqd's errors and their classes; `names`: names that nsqd accepts.
 //!
 //! nsqd share nothing: a topic on several nsqd is several queues. `broker.connections` counts publishing connections to all
@@ -13,17 +14,20 @@
 //! consumer connects to every nsqd, and subscribes before anything is sent. NSQ does not guarantee an order.
 
 mod admin;
+mod assigned;
 pub mod codec;
 mod config;
 mod connect;
 mod connection;
 mod consumer;
+mod discovery;
 mod error;
 mod names;
 mod producer;
+mod traffic;
 mod upgraded_stream;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,11 +35,14 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
 use self::admin::{Admin, Node, next_port};
+use self::assigned::{Assigned, TopicLocation};
 pub use self::config::NsqOptions;
 use self::connect::{Connector, Role};
 use self::connection::{Connection, Publishing};
 use self::consumer::NsqConsumer;
+use self::discovery::Discovery;
 use self::producer::NsqProducer;
+use self::traffic::quantile;
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::scenario::{Capabilities, Descriptor};
 
@@ -51,31 +58,9 @@ pub struct NsqBroker {
     version: String,
     /// How long closing may take.
     timeout: Duration,
-    assigned: Mutex<Assigned>,
-}
-
-/// Producers and groups so far, and the topics and channels that were found and created.
-#[derive(Default)]
-struct Assigned {
-    /// Producers of each topic.
-    producers: BTreeMap<String, usize>,
-    /// Producers of each nsqd.
-    of_node: BTreeMap<usize, usize>,
-    /// Groups of each topic, in the order in which they came.
-    groups: BTreeMap<String, Vec<String>>,
-    /// Topics made.
-    made: BTreeSet<TopicLocation>,
-    /// Channels that each topic had before.
-    found: BTreeMap<TopicLocation, Vec<String>>,
-    /// Channels made.
-    channels: BTreeSet<(TopicLocation, String)>,
-}
-
-/// A topic of one nsqd, which is named by its HTTP address.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct TopicLocation {
-    http: String,
-    topic: String,
+    assigned: Arc<Mutex<Assigned>>,
+    /// nsqlookupd, if they are to be asked.
+    lookups: Vec<String>,
 }
 
 impl Broker for NsqBroker {
@@ -133,8 +118,9 @@ impl Broker for NsqBroker {
             let connection = Publishing::start(address.clone(), session, connector.clone(), setup.acks.recorder());
             connections.push(Arc::new(connection));
         }
-        let (run_id, timeout, assigned) = (setup.run_id, setup.timeout, Mutex::default());
-        Ok(NsqBroker { options, nodes, connector, admin, connections, run_id, version, timeout, assigned })
+        let (run_id, timeout, assigned) = (setup.run_id, setup.timeout, Arc::default());
+        let lookups = if options.lookup { setup.config.addresses } else { Vec::new() };
+        Ok(NsqBroker { options, nodes, connector, admin, connections, run_id, version, timeout, assigned, lookups })
     }
 
     async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
@@ -163,6 +149,15 @@ impl Broker for NsqBroker {
     async fn consumer(&self, subscription: &Subscription) -> Result<NsqConsumer, BrokerError> {
         let topic = self.topic_name(&subscription.topic.name);
         let channel = self.channel(&topic, &subscription.group);
+        let appeared = (!self.lookups.is_empty()).then(|| Discovery {
+            admin: self.admin.clone(),
+            lookups: self.lookups.clone(),
+            interval: self.options.lookup_interval,
+            topic: topic.clone(),
+            channel: channel.clone(),
+            known: self.nodes.iter().map(|node| node.address.clone()).collect(),
+            assigned: self.assigned.clone(),
+        });
         let role = Role::Reader { topic, channel };
         let mut sessions = Vec::with_capacity(self.nodes.len());
         for Node { address, .. } in &self.nodes {
@@ -170,7 +165,7 @@ impl Broker for NsqBroker {
                 self.connector.connect(address, &role).await.map_err(|error| error.into_broker_error(address))?;
             sessions.push((address.clone(), session));
         }
-        Ok(NsqConsumer::new(sessions, self.connector.clone(), role))
+        Ok(NsqConsumer::new(sessions, self.connector.clone(), role, appeared.map(Discovery::start)))
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<(), BrokerError> {
@@ -194,11 +189,18 @@ impl Broker for NsqBroker {
 
     fn telemetry(&self) -> Telemetry {
         let mut telemetry = Telemetry::default();
+        let mut round_trips = Vec::new();
         for connection in &self.connections {
             let (queue_full_ns, messages) = connection.take_telemetry();
             telemetry.queue_full_ns += queue_full_ns;
             *telemetry.queue_messages.get_or_insert(0) += messages;
+            let (wire, mut own) = connection.with_state(|in_flight| in_flight.traffic.take());
+            telemetry.wire = Some(telemetry.wire.unwrap_or_default().plus(wire));
+            round_trips.append(&mut own);
         }
+        round_trips.sort_unstable();
+        telemetry.round_trip_p50_ns = quantile(&round_trips, 0.5);
+        telemetry.round_trip_p99_ns = quantile(&round_trips, 0.99);
         telemetry
     }
 

@@ -4,6 +4,8 @@
 //! nsqd compresses inside TLS. Snappy has its framing format, deflate has no zlib header, and both sides flush every write.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 use snap::read::FrameDecoder;
@@ -22,11 +24,12 @@ pub enum Agreed {
     Deflate { level: u32 },
 }
 
-/// Starts the task and returns the near end of the socket pair. The task ends when either side does.
+/// Starts the task and returns the near end of the socket pair. The task ends when either side does. It adds to `sent` the bytes
+/// that it sends, before they are encrypted.
 ///
 /// # Errors
 /// When the system has no more sockets.
-pub fn start<S>(remote: S, compression: Agreed) -> io::Result<UnixStream>
+pub fn start<S>(remote: S, compression: Agreed, sent: Arc<AtomicU64>) -> io::Result<UnixStream>
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
@@ -46,7 +49,12 @@ where
         };
         let outwards = async {
             let mut encoder = Encoder::new(compression);
-            let closed = copy(&mut from_near, &mut to_remote, |bytes| encoder.encode(bytes)).await;
+            let encode = |bytes: &[u8]| {
+                let encoded = encoder.encode(bytes)?;
+                sent.fetch_add(encoded.len() as u64, Ordering::Relaxed);
+                Ok(encoded)
+            };
+            let closed = copy(&mut from_near, &mut to_remote, encode).await;
             if closed.is_err() {
                 // nsqd's last responses may still arrive. The end of that direction ends the connection.
                 std::future::pending::<()>().await;

@@ -19,6 +19,21 @@ pub struct Admin {
     client: Client,
 }
 
+/// A shard of a store.
+#[derive(serde::Deserialize)]
+pub struct Shard {
+    #[serde(rename = "shardID")]
+    pub id: u32,
+    status: String,
+}
+
+impl Shard {
+    /// Otherwise it only keeps what it has taken.
+    pub fn is_writable(&self) -> bool {
+        self.status.eq_ignore_ascii_case("readwrite")
+    }
+}
+
 /// Logs of one shard.
 pub struct Pulled {
     /// A list of groups, as protobuf.
@@ -49,24 +64,16 @@ impl Admin {
         self.get("/logstores", &[("offset", "0"), ("size", "1")]).await.map(drop)
     }
 
-    /// The shards of a store that can be written to; `None`: the store does not exist.
+    /// The shards of a store; `None`: the store does not exist.
     ///
     /// # Errors
     /// The service's.
-    pub async fn shards(&mut self, store: &str) -> Result<Option<Vec<u32>>, ServiceError> {
-        #[derive(serde::Deserialize)]
-        struct Shard {
-            #[serde(rename = "shardID")]
-            id: u32,
-            status: String,
-        }
+    pub async fn shards(&mut self, store: &str) -> Result<Option<Vec<Shard>>, ServiceError> {
         let response = match self.get(&format!("/logstores/{store}/shards"), &[]).await {
             Err(fault) if fault.is_unknown_store() => return Ok(None),
             other => other?,
         };
-        let shards: Vec<Shard> = parsed(&response.body)?;
-        let writable = shards.into_iter().filter(|shard| shard.status.eq_ignore_ascii_case("readwrite"));
-        Ok(Some(writable.map(|shard| shard.id).collect()))
+        parsed(&response.body).map(Some)
     }
 
     /// # Errors

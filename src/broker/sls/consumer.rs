@@ -1,9 +1,9 @@
-//! A member of a group: reads its share of a store's shards, in turn.
+//! A member of a group: reads its share of a store's shards, in turn, and those that appear when a shard is split.
 //!
 //! The service stores no offsets for these consumers: a group is its members' own cursors.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -18,6 +18,9 @@ use crate::measure::TRACE_HEADER_BYTES;
 /// Answers that wait to be taken.
 const ANSWERS_AHEAD: usize = 8;
 
+/// How often a member looks for new shards.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 type Answered = Result<(u32, Vec<u8>), ReceiveError>;
 
 /// A reader of some shards of one store.
@@ -31,26 +34,50 @@ pub struct SlsConsumer {
     reader: JoinHandle<()>,
 }
 
+/// What a member reads.
+pub struct Share {
+    pub store: String,
+    /// It has every so many-th shard, by the shards' numbers.
+    pub member: usize,
+    pub members: usize,
+    /// Each with its cursor.
+    pub shards: Vec<(u32, String)>,
+    /// How often it asks for new logs while there is nothing.
+    pub interval: Duration,
+}
+
+impl Share {
+    pub fn has(&self, shard: u32) -> bool {
+        shard as usize % self.members.max(1) == self.member
+    }
+
+    /// Adds the shards that have appeared, from their beginning: nothing in them is older than this member.
+    async fn grow(&mut self, admin: &mut Admin) -> Result<(), ServiceError> {
+        for shard in admin.shards(&self.store).await?.unwrap_or_default() {
+            if self.has(shard.id) && !self.shards.iter().any(|(known, _)| *known == shard.id) {
+                let cursor = admin.cursor(&self.store, shard.id, "begin").await?;
+                self.shards.push((shard.id, cursor));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl SlsConsumer {
-    /// Reads `shards` of `store` from their cursors on.
-    pub fn start(admin: Admin, store: String, shards: Vec<(u32, String)>, interval: Duration) -> Self {
+    /// Reads its share from the cursors on.
+    pub fn start(admin: Admin, share: Share) -> Self {
         let (sender, answers) = mpsc::channel(ANSWERS_AHEAD);
-        let reader = tokio::spawn(read(admin, store, shards, interval, sender));
+        let reader = tokio::spawn(read(admin, share, sender));
         SlsConsumer { answers, next: None, partitions: HashMap::new(), payload: Vec::new(), reader }
     }
 }
 
-async fn read(
-    mut admin: Admin,
-    store: String,
-    mut shards: Vec<(u32, String)>,
-    interval: Duration,
-    answers: mpsc::Sender<Answered>,
-) {
+async fn read(mut admin: Admin, mut share: Share, answers: mpsc::Sender<Answered>) {
+    let mut looked = Instant::now();
     loop {
         let mut idle = true;
-        for (shard, cursor) in &mut shards {
-            let answered = match admin.pull(&store, *shard, cursor).await {
+        for (shard, cursor) in &mut share.shards {
+            let answered = match admin.pull(&share.store, *shard, cursor).await {
                 Ok(pulled) => {
                     *cursor = pulled.next;
                     if pulled.list.is_empty() {
@@ -65,8 +92,18 @@ async fn read(
                 return;
             }
         }
+        if looked.elapsed() >= LOOK_EVERY {
+            looked = Instant::now();
+            // A key that may not list shards reads those that it began with.
+            if let Err(fault) = share.grow(&mut admin).await
+                && !fault.is_denied()
+                && answers.send(Err(received(&fault))).await.is_err()
+            {
+                return;
+            }
+        }
         if idle {
-            tokio::time::sleep(interval).await;
+            tokio::time::sleep(share.interval).await;
         }
     }
 }

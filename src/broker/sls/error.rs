@@ -53,6 +53,12 @@ impl ServiceError {
         self.is(&["logstorenotexist", "projectnotexist"])
     }
 
+    /// Whether the service knows the credentials, and they lack the right to do this:
+    /// <https://github.com/aliyun/aliyun-log-go-sdk/issues/38> shows its words.
+    pub fn is_denied(&self) -> bool {
+        self.is(&["unauthorized"]) && self.message.contains("denied by sts or ram")
+    }
+
     /// Whether the service refuses the credentials.
     pub fn is_authorisation(&self) -> bool {
         self.is(&["unauthorized", "signaturenotmatch"])

@@ -10,7 +10,7 @@
 //! - `batch`, `accumulator`, `queue`, `worker`: batches, how they are collected, and the threads that send them.
 //! - `chunks`, `compressor`: a batch's memory while it is collected and while it is compressed.
 //! - `consumer`: reads the logs back.
-//! - `error`: the service's errors and their classes.
+//! - `store_name`: the store of a topic. `error`: the service's errors and their classes.
 
 mod accumulator;
 mod admin;
@@ -26,14 +26,14 @@ mod error;
 mod producer;
 mod queue;
 mod sign;
+mod store_name;
 mod worker;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use md5::{Digest, Md5};
 use tokio::sync::watch;
 
 use self::accumulator::{Accumulator, Limits};
@@ -42,11 +42,12 @@ use self::codec::Tag;
 use self::config::Credentials;
 pub use self::config::SlsOptions;
 use self::connect::{Client, Endpoint};
-use self::consumer::SlsConsumer;
+use self::consumer::{Share, SlsConsumer};
 use self::credentials::CredentialSource;
 use self::error::ServiceError;
 use self::producer::SlsProducer;
-use self::sign::{Signer, hex};
+use self::sign::Signer;
+use self::store_name::{refused_name, store_name};
 use self::worker::{Traffic, Worker};
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::sls::{Emulator, Entrance, Key};
@@ -55,9 +56,6 @@ use crate::scenario::{Capabilities, Descriptor, StartFrom};
 
 /// How often a new store is checked for its shards.
 const STORE_POLL: Duration = Duration::from_millis(200);
-
-/// Letters of a log store's name.
-const MOST_NAME_LETTERS: usize = 63;
 
 /// Log stores of one project, written to through one producer.
 pub struct SlsBroker {
@@ -72,6 +70,8 @@ pub struct SlsBroker {
     timeout: Duration,
     run_id: String,
     identity: BrokerInfo,
+    /// The key may not list or look at log stores.
+    is_unmanaged: AtomicBool,
     /// Ends after the clients that are connected to it.
     _embedded: Option<Emulator>,
 }
@@ -80,6 +80,38 @@ impl SlsBroker {
     fn admin(&self) -> Admin {
         Admin::new(Client::new(self.endpoint.clone(), self.signer.clone(), self.timeout))
     }
+
+    /// Takes a store that the key may not look at as it is: writing shows whether it is there.
+    fn take_unseen(&self, name: &str) -> Result<(), BrokerError> {
+        self.is_unmanaged.store(true, Ordering::Relaxed);
+        if name.starts_with(&self.run_id) {
+            let reason = "this key may not manage log stores: name one that exists with `topology.name`";
+            return Err(failed(name, "created", reason.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// A new store has shards a little later than the service responds.
+    async fn await_shards(&self, admin: &mut Admin, created: &[String]) -> Result<(), BrokerError> {
+        let deadline = Instant::now() + self.timeout;
+        for name in created {
+            let store = store_name(name, &self.run_id);
+            let shards = async |admin: &mut Admin| {
+                admin.shards(&store).await.map_err(|error| failed(name, "looked at", error.to_string()))
+            };
+            while shards(admin).await?.is_none_or(|shards| shards.is_empty()) {
+                if Instant::now() >= deadline {
+                    return Err(failed(name, "created", format!("it has no shards within {:?}", self.timeout)));
+                }
+                tokio::time::sleep(STORE_POLL).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(topic: &str, action: &'static str, reason: String) -> BrokerError {
+    BrokerError::Topic { topic: topic.to_owned(), action, reason }
 }
 
 impl Broker for SlsBroker {
@@ -121,7 +153,7 @@ impl Broker for SlsBroker {
         let options = SlsOptions::read(setup.config.options.clone()).map_err(|error| refused(error.to_string()))?;
         let Project { embedded, endpoint, signer } = reach(&setup, &options)?;
         let mut admin = Admin::new(Client::new(endpoint.clone(), signer.clone(), setup.timeout));
-        admin.check().await.map_err(|error| unusable(&error, &endpoint.address))?;
+        let is_unmanaged = is_unmanaged(&mut admin).await.map_err(|error| unusable(&error, &endpoint.address))?;
         let limits = Limits { bytes: options.batch_size, logs: options.batch_count, linger: options.linger };
         let tags =
             setup.headers().iter().map(|(key, value)| Tag { key: key.clone().into(), value: value.clone().into() });
@@ -161,17 +193,13 @@ impl Broker for SlsBroker {
             timeout: setup.timeout,
             run_id: setup.run_id,
             identity,
+            is_unmanaged: AtomicBool::new(is_unmanaged),
             _embedded: embedded,
         })
     }
 
     async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
         let mut admin = self.admin();
-        let failed = |topic: &str, action: &'static str, reason: String| BrokerError::Topic {
-            topic: topic.to_owned(),
-            action,
-            reason,
-        };
         // All of them before anything is made.
         if let Some(name) = refused_name(topics, &self.run_id) {
             let reason = "a log store's name has 2 to 63 lower-case letters, digits, hyphens and underscores, and a letter or digit at both ends";
@@ -179,12 +207,19 @@ impl Broker for SlsBroker {
         }
         for Topic { name, partitions, .. } in topics {
             let store = store_name(name, &self.run_id);
-            let found = admin.shards(&store).await.map_err(|error| failed(name, "looked at", error.to_string()))?;
-            match found {
-                Some(shards) if shards.len() != *partitions as usize => {
+            let found = match admin.shards(&store).await {
+                Err(error) if error.is_denied() => {
+                    self.take_unseen(name)?;
+                    continue;
+                }
+                found => found.map_err(|error| failed(name, "looked at", error.to_string()))?,
+            };
+            let writable = found.map(|shards| shards.iter().filter(|shard| shard.is_writable()).count());
+            match writable {
+                Some(shards) if shards != *partitions as usize => {
                     return Err(BrokerError::TopicMismatch {
                         topic: name.clone(),
-                        found: format!("{} shards that can be written to", shards.len()),
+                        found: format!("{shards} shards that can be written to"),
                         wanted: format!("{partitions}"),
                     });
                 }
@@ -196,21 +231,7 @@ impl Broker for SlsBroker {
                 }
             }
         }
-        // A new store has shards a little later than the service responds.
-        let deadline = Instant::now() + self.timeout;
-        for name in created.iter() {
-            let store = store_name(name, &self.run_id);
-            let shards = async |admin: &mut Admin| {
-                admin.shards(&store).await.map_err(|error| failed(name, "looked at", error.to_string()))
-            };
-            while shards(&mut admin).await?.is_none_or(|shards| shards.is_empty()) {
-                if Instant::now() >= deadline {
-                    return Err(failed(name, "created", format!("it has no shards within {:?}", self.timeout)));
-                }
-                tokio::time::sleep(STORE_POLL).await;
-            }
-        }
-        Ok(())
+        self.await_shards(&mut admin, created).await
     }
 
     async fn producer(&self, _slot: usize, topic: &Topic) -> Result<SlsProducer, BrokerError> {
@@ -227,21 +248,37 @@ impl Broker for SlsBroker {
             reason: error.to_string(),
         };
         let mut admin = self.admin();
-        let shards = admin.shards(store).await.map_err(failed)?.unwrap_or_default();
-        let own = shards.into_iter().skip(subscription.member).step_by(subscription.members.max(1));
+        let shards: Vec<u32> = match admin.shards(store).await {
+            // The scenario says how many there are.
+            Err(error) if error.is_denied() => (0..subscription.topic.partitions).collect(),
+            shards => shards.map_err(failed)?.unwrap_or_default().iter().map(|shard| shard.id).collect(),
+        };
         let from = match subscription.from {
             StartFrom::Earliest => "begin",
             StartFrom::Latest => "end",
         };
-        let mut cursors = Vec::new();
-        for shard in own {
-            cursors.push((shard, admin.cursor(store, shard, from).await.map_err(failed)?));
+        let mut share = Share {
+            store: store.clone(),
+            member: subscription.member,
+            members: subscription.members,
+            shards: Vec::new(),
+            interval: self.options.pull_interval,
+        };
+        for shard in shards {
+            if share.has(shard) {
+                share.shards.push((shard, admin.cursor(store, shard, from).await.map_err(failed)?));
+            }
         }
-        Ok(SlsConsumer::start(admin, store.clone(), cursors, self.options.pull_interval))
+        Ok(SlsConsumer::start(admin, share))
     }
 
     fn identity(&self) -> BrokerInfo {
-        self.identity.clone()
+        let mut identity = self.identity.clone();
+        if self.is_unmanaged.load(Ordering::Relaxed) {
+            let broker = identity.broker.get_or_insert_default();
+            broker.push_str(" (log stores as they are: the key may not manage them)");
+        }
+        identity
     }
 
     fn telemetry(&self) -> Telemetry {
@@ -271,6 +308,14 @@ impl Broker for SlsBroker {
             }
         }
         result
+    }
+}
+
+/// Whether the service accepts the credentials, but not to list log stores.
+async fn is_unmanaged(admin: &mut Admin) -> Result<bool, ServiceError> {
+    match admin.check().await {
+        Err(error) if error.is_denied() => Ok(true),
+        checked => checked.map(|()| false),
     }
 }
 
@@ -321,58 +366,5 @@ fn unusable(error: &ServiceError, address: &str) -> BrokerError {
         BrokerError::Configuration { broker: "sls", reason }
     } else {
         BrokerError::Unreachable { broker: "sls", address, reason }
-    }
-}
-
-/// The store of a topic. Names that brokermark chose begin with the run's id and are changed to fit the service's rules. A
-/// name that the scenario gives is never changed.
-fn store_name(topic: &str, run_id: &str) -> String {
-    if !topic.starts_with(run_id) || is_store_name(topic) {
-        return topic.to_owned();
-    }
-    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
-    let name: String = topic.chars().map(plain).collect();
-    if name.len() <= MOST_NAME_LETTERS && is_store_name(&name) {
-        return name;
-    }
-    // The end of the name distinguishes topics of one run.
-    let digest = hex(&Md5::digest(topic)[..8]);
-    let kept: String = name.chars().filter(char::is_ascii).take(MOST_NAME_LETTERS - digest.len() - 3).collect();
-    format!("b-{}-{digest}", kept.trim_matches('-'))
-}
-
-/// The first of the topics whose store's name the service does not accept.
-fn refused_name<'a>(topics: &'a [Topic], run_id: &str) -> Option<&'a str> {
-    topics.iter().map(|topic| topic.name.as_str()).find(|name| !is_store_name(&store_name(name, run_id)))
-}
-
-/// Whether the service accepts the name.
-fn is_store_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    (2..=MOST_NAME_LETTERS).contains(&name.len())
-        && name.bytes().all(|byte| plain(byte) || byte == b'-' || byte == b'_')
-        && name.bytes().next().is_some_and(plain)
-        && name.bytes().last().is_some_and(plain)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_a_run_are_made_to_fit_and_given_ones_are_not() {
-        let run = "Seeds.sls_io-20261121T063926Z";
-        let (first, second) = (store_name(&format!("{run}-0"), run), store_name(&format!("{run}-1"), run));
-        assert_eq!(first, "seeds-sls-io-20261121t063926z-0");
-        assert!(is_store_name(&first) && is_store_name(&second) && first != second);
-        let long = "x".repeat(100);
-        let names = [store_name(&format!("{long}-0"), &long), store_name(&format!("{long}-1"), &long)];
-        assert!(names.iter().all(|name| is_store_name(name)) && names[0] != names[1], "{names:?}");
-        assert_eq!(store_name("Mine", run), "Mine");
-        let topics = |names: &[&str]| -> Vec<Topic> {
-            names.iter().map(|name| Topic { name: (*name).to_owned(), partitions: 1, replication: 1 }).collect()
-        };
-        assert_eq!(refused_name(&topics(&["orders0", "Orders1", "o"]), run), Some("Orders1"));
-        assert_eq!(refused_name(&topics(&["orders0", &format!("{run}-0")]), run), None);
     }
 }

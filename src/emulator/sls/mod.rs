@@ -8,7 +8,7 @@
 //! - `server`: connections, with bounds on all that a client may cost.
 //! - `patient`: a connection whose client must take what it is sent.
 //! - `request`: the response to a request.
-//! - `signature`: signatures.
+//! - `management`: requests that manage log stores. `signature`: signatures.
 //! - `decode`: bodies of logs.
 //! - `stores`: log stores, their shards and their quota.
 //! - `faults`: errors on purpose.
@@ -17,6 +17,7 @@
 mod account;
 pub mod decode;
 mod faults;
+mod management;
 mod options;
 mod patient;
 mod request;

@@ -29,6 +29,8 @@ pub struct EmulatorOptions {
     /// Log stores that are there from the beginning, with their shards.
     pub stores: BTreeMap<String, u32>,
     pub threads: usize,
+    /// Whether clients may list, look at, create and remove log stores.
+    pub management: bool,
 }
 
 impl Default for EmulatorOptions {
@@ -41,6 +43,7 @@ impl Default for EmulatorOptions {
             patience: Duration::from_secs(60),
             stores: BTreeMap::new(),
             threads: 1,
+            management: true,
         }
     }
 }

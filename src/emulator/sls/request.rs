@@ -14,6 +14,7 @@ use hyper::{Request, Response};
 use super::account::Account;
 use super::decode::{MOST_RAW_BYTES, Refusal, examine, unfold};
 use super::faults::{FaultKind, Faults};
+use super::management::{denied, listed, management};
 use super::options::{EmulatorOptions, Key};
 use super::signature::{Asked, SignatureCheck};
 use super::stores::{MOST_SHARDS, NotMade, Store, Stores, Written};
@@ -40,6 +41,8 @@ pub struct Endpoint {
     account: Account,
     responses: AtomicU64,
     patience: Duration,
+    /// Whether log stores may be listed, looked at, created and removed.
+    management: bool,
 }
 
 impl Endpoint {
@@ -51,6 +54,7 @@ impl Endpoint {
             account: Account::default(),
             responses: AtomicU64::new(0),
             patience: options.patience,
+            management: options.management,
         }
     }
 
@@ -58,30 +62,26 @@ impl Endpoint {
     /// When the connection must end without a response.
     pub async fn respond(self: Arc<Self>, request: Request<Incoming>) -> Result<Reply, Silence> {
         let (head, body) = request.into_parts();
-        // Said before anything is read: a client that claims too much need not send it.
+        // Refused before anything is read: a client that claims too much, or is not let in, need not send it.
         if body.size_hint().lower() > MOST_RAW_BYTES as u64 {
             return Ok(self.refuse(&too_large(), true));
         }
-        let body = tokio::time::timeout(self.patience, Limited::new(body, MOST_RAW_BYTES).collect()).await;
-        let body = match body {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-                return Ok(self.refuse(&too_large(), true));
-            }
-            Ok(Err(_)) => return Err(Silence),
-            Err(_) => {
-                let reason = format!("the body took longer than {:?}", self.patience);
-                return Ok(self.refuse(&("RequestTimeout", reason), true));
-            }
-        };
         let query = head.uri.query().unwrap_or_default();
         let query: Vec<(String, String)> = query.split('&').filter(|pair| !pair.is_empty()).map(decoded).collect();
-        let (method, path) = (head.method.as_str(), head.uri.path());
+        let (method, path, has_body) = (head.method.as_str(), head.uri.path(), !body.is_end_stream());
         if (method, path) == ("GET", "/account") {
             return Ok(self.json(&self.account.tell(&self.stores)));
         }
-        let asked = Asked { method, path, query: &query, headers: &head.headers, body: &body };
-        if let Err(refusal) = self.signature.admit(&asked, jiff::Timestamp::now()) {
+        let asked = Asked { method, path, query: &query, headers: &head.headers, has_body };
+        let admitted = self.signature.admit(&asked, jiff::Timestamp::now());
+        if let Err(refusal) = admitted.and_then(|()| check_claims(&asked)) {
+            return Ok(self.refuse(&refusal, has_body));
+        }
+        let body = match self.take(body).await? {
+            Ok(body) => body,
+            Err(refusal) => return Ok(self.refuse(&refusal, true)),
+        };
+        if let Err(refusal) = self.signature.admit_body(&asked, &body) {
             return Ok(self.refuse(&refusal, false));
         }
         match self.route(&asked, &body).await? {
@@ -90,8 +90,24 @@ impl Endpoint {
         }
     }
 
+    /// The body, within the endpoint's patience.
+    async fn take(&self, body: Incoming) -> Result<Result<Bytes, Refusal>, Silence> {
+        match tokio::time::timeout(self.patience, Limited::new(body, MOST_RAW_BYTES).collect()).await {
+            Ok(Ok(body)) => Ok(Ok(body.to_bytes())),
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Ok(Err(too_large())),
+            Ok(Err(_)) => Err(Silence),
+            Err(_) => {
+                let reason = format!("the body took longer than {:?}", self.patience);
+                Ok(Err(("RequestTimeout", reason)))
+            }
+        }
+    }
+
     async fn route(&self, asked: &Asked<'_>, body: &Bytes) -> Result<Result<Reply, Refusal>, Silence> {
         let parts: Vec<&str> = asked.path.trim_matches('/').split('/').collect();
+        if let Some(refusal) = management(asked.method, &parts).filter(|_| !self.management).map(denied) {
+            return Ok(Err(refusal));
+        }
         Ok(match (asked.method, &parts[..]) {
             ("POST", ["logstores", store, "shards", way @ ("lb" | "route")]) => {
                 return self.write(asked, body, store, *way == "route").await;
@@ -110,6 +126,7 @@ impl Endpoint {
             },
             ("GET", ["logstores", store, "shards"]) => self.store(store).map(|found| self.json(&listed(&found))),
             ("GET", ["logstores", store, "shards", shard]) => self.read(asked, store, shard),
+            ("POST", ["logstores", store, "shards", shard]) => self.split(asked, store, shard),
             _ => Err(("InvalidAPI", "this endpoint does not do that".to_owned())),
         })
     }
@@ -153,10 +170,7 @@ impl Endpoint {
 
     fn accept(&self, asked: &Asked<'_>, body: &Bytes, store: &str, by_hash: bool) -> Result<Reply, Refusal> {
         let found = self.store(store)?;
-        let raw_size = match asked.header("x-log-bodyrawsize") {
-            "" => return Err(("MissingBodyRawSize", "x-log-bodyrawsize is missing".to_owned())),
-            size => size.parse().map_err(|_| ("InvalidBodyRawSize", "x-log-bodyrawsize is not a number".to_owned()))?,
-        };
+        let raw_size = raw_size(asked)?;
         let compression = asked.header("x-log-compresstype").to_owned();
         let contents = examine(&unfold(body, &compression, raw_size)?)?;
         let shard = match by_hash {
@@ -242,6 +256,18 @@ impl Endpoint {
         Ok(response)
     }
 
+    /// <https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-splitshard>, at the middle of the range.
+    fn split(&self, asked: &Asked<'_>, store: &str, shard: &str) -> Result<Reply, Refusal> {
+        let found = self.store(store)?;
+        if !asked.query.iter().any(|(name, value)| (name.as_str(), value.as_str()) == ("action", "split")) {
+            return Err(("ParameterInvalid", "this endpoint can only split shards".to_owned()));
+        }
+        match shard.parse().is_ok_and(|shard| found.split(shard)) {
+            true => Ok(self.json(&listed(&found))),
+            false => Err(("ParameterInvalid", format!("shard {} cannot be split", shard.escape_default()))),
+        }
+    }
+
     fn store(&self, name: &str) -> Result<Arc<Store>, Refusal> {
         self.stores.find(name).ok_or_else(|| unknown_store(name))
     }
@@ -287,6 +313,21 @@ impl Endpoint {
     }
 }
 
+/// Checks what the headers of a write say of its body.
+fn check_claims(asked: &Asked<'_>) -> Result<(), Refusal> {
+    let is_write =
+        asked.method == "POST" && (asked.path.ends_with("/shards/lb") || asked.path.ends_with("/shards/route"));
+    if is_write { raw_size(asked).map(drop) } else { Ok(()) }
+}
+
+/// The size that a body is said to have when it is unfolded.
+fn raw_size(asked: &Asked<'_>) -> Result<usize, Refusal> {
+    match asked.header("x-log-bodyrawsize") {
+        "" => Err(("MissingBodyRawSize", "x-log-bodyrawsize is missing".to_owned())),
+        size => size.parse().map_err(|_| ("InvalidBodyRawSize", "x-log-bodyrawsize is not a number".to_owned())),
+    }
+}
+
 fn plain(status: u16, body: &'static str) -> Reply {
     let mut response = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
     *response.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
@@ -320,25 +361,6 @@ fn group_list(groups: &[Written]) -> Result<Vec<u8>, Refusal> {
 
 fn cursor(position: u64) -> String {
     STANDARD.encode(position.to_string())
-}
-
-fn listed(store: &Store) -> serde_json::Value {
-    let shards = store.shards() as u128;
-    let bound = |shard: u128| match shard {
-        // The last range ends with the largest hash.
-        _ if shard == shards => "f".repeat(32),
-        _ => format!("{:032x}", (u128::MAX / shards) * shard),
-    };
-    let shard = |shard: u128| {
-        serde_json::json!({
-            "shardID": shard as u64,
-            "status": "readwrite",
-            "inclusiveBeginKey": bound(shard),
-            "exclusiveEndKey": bound(shard + 1),
-            "createTime": 0,
-        })
-    };
-    (0..shards).map(shard).collect()
 }
 
 /// A name and its value, as they were before they were put into an address.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::options::{Basis, EmulatorOptions};
 
@@ -77,8 +77,15 @@ struct Shard {
 
 /// One log store.
 pub struct Store {
-    shards: Vec<Mutex<Shard>>,
+    layout: RwLock<Layout>,
     next: Mutex<usize>,
+}
+
+/// The shards of a store.
+struct Layout {
+    shards: Vec<Arc<Mutex<Shard>>>,
+    /// The numbers of those that take logs, in the order of their ranges of hashes.
+    writable: Vec<usize>,
 }
 
 /// All log stores of all projects.
@@ -124,7 +131,7 @@ impl Stores {
         if !is_name(name) {
             return Err(NotMade::Name);
         }
-        let of_all: usize = stores.values().map(|store| store.shards.len()).sum();
+        let of_all: usize = stores.values().map(|store| store.shards()).sum();
         let is_too_many = stores.len() >= MOST_STORES || of_all + shards as usize > MOST_SHARDS_OF_ALL;
         if is_too_many || shards == 0 || shards > MOST_SHARDS {
             return Err(NotMade::Limit);
@@ -139,7 +146,8 @@ impl Stores {
 
     /// Writes to a shard, if its quota allows: one that is full pays for the body later, so that no body is too large.
     pub fn write(&self, store: &Store, shard: usize, written: Written) -> bool {
-        let mut shard = store.shards[shard].lock();
+        let shard = store.shard(shard);
+        let mut shard = shard.lock();
         if let Some(rate) = self.rate {
             let now = Instant::now();
             let gained = now.duration_since(shard.filled).as_secs_f64() * rate;
@@ -172,48 +180,83 @@ impl Stores {
     }
 }
 
-impl Store {
-    fn new(shards: u32) -> Self {
-        let shard = || Shard {
+impl Shard {
+    fn new() -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Shard {
             taken: Taken::default(),
             kept: VecDeque::new(),
             kept_bytes: 0,
             first: 0,
             level: f64::INFINITY,
             filled: Instant::now(),
-        };
-        Store { shards: (0..shards.clamp(1, MOST_SHARDS)).map(|_| Mutex::new(shard())).collect(), next: Mutex::new(0) }
+        }))
+    }
+}
+
+impl Store {
+    fn new(shards: u32) -> Self {
+        let shards = shards.clamp(1, MOST_SHARDS) as usize;
+        let layout = Layout { shards: (0..shards).map(|_| Shard::new()).collect(), writable: (0..shards).collect() };
+        Store { layout: RwLock::new(layout), next: Mutex::new(0) }
     }
 
+    /// Shards of all ages: also those that only keep what they have taken.
     pub fn shards(&self) -> usize {
-        self.shards.len()
+        self.layout.read().shards.len()
+    }
+
+    /// The numbers of the shards that take logs, in the order of their ranges.
+    pub fn writable(&self) -> Vec<usize> {
+        self.layout.read().writable.clone()
+    }
+
+    fn shard(&self, number: usize) -> Arc<Mutex<Shard>> {
+        self.layout.read().shards[number].clone()
+    }
+
+    /// Lets two new shards take over the range of a shard, which then only keeps what it has. False: it does not take logs now, or
+    /// there are too many shards.
+    pub fn split(&self, shard: usize) -> bool {
+        let mut layout = self.layout.write();
+        let all = layout.shards.len();
+        let Some(position) = layout.writable.iter().position(|one| *one == shard) else { return false };
+        if all + 2 > MOST_SHARDS as usize {
+            return false;
+        }
+        layout.shards.extend([Shard::new(), Shard::new()]);
+        layout.writable.splice(position..=position, [all, all + 1]);
+        true
     }
 
     /// The shard of a request that does not name one.
     pub fn next_shard(&self) -> usize {
+        let layout = self.layout.read();
         let mut next = self.next.lock();
-        *next = (*next + 1) % self.shards.len();
-        *next
+        *next = (*next + 1) % layout.writable.len();
+        layout.writable[*next]
     }
 
     /// The shard whose range a hash's first 32 bits fall into.
     pub fn shard_of(&self, hash: u32) -> usize {
-        ((u64::from(hash) * self.shards.len() as u64) >> 32) as usize
+        let layout = self.layout.read();
+        layout.writable[((u64::from(hash) * layout.writable.len() as u64) >> 32) as usize]
     }
 
     pub fn taken(&self) -> Vec<Taken> {
-        self.shards.iter().map(|shard| shard.lock().taken).collect()
+        self.layout.read().shards.iter().map(|shard| shard.lock().taken).collect()
     }
 
     /// The number of the oldest that is kept, and of the next that comes.
     pub fn ends(&self, shard: usize) -> (u64, u64) {
-        let shard = self.shards[shard].lock();
+        let shard = self.shard(shard);
+        let shard = shard.lock();
         (shard.first, shard.first + shard.kept.len() as u64)
     }
 
     /// From number `from` on, at most so many and so large, at least one if there is one; and the number after them.
     pub fn read(&self, shard: usize, from: u64, most: usize, most_bytes: usize) -> (Vec<Written>, u64) {
-        let shard = self.shards[shard].lock();
+        let shard = self.shard(shard);
+        let shard = shard.lock();
         let begin = from.max(shard.first);
         let mut bytes = 0;
         let skipped = (begin - shard.first) as usize;
@@ -279,6 +322,16 @@ mod tests {
         assert_eq!((read.len(), next), (1, 3));
         assert_eq!(store.read(0, next, 1000, usize::MAX).0.len(), 0);
         assert_eq!((store.shard_of(0), store.shard_of(u32::MAX)), (0, 1));
+    }
+
+    #[test]
+    fn a_shard_that_is_split_takes_nothing_more_and_keeps_what_it_has() {
+        let store = Store::new(2);
+        assert!(store.split(0) && !store.split(0));
+        assert_eq!((store.shards(), store.writable()), (4, vec![2, 3, 1]));
+        assert_eq!((store.shard_of(0), store.shard_of(u32::MAX)), (2, 1));
+        assert!((0..10).all(|_| store.next_shard() != 0));
+        assert_eq!(store.ends(0), (0, 0));
     }
 
     #[test]

@@ -59,13 +59,6 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline>
         }
         Some(wanted)
     });
-    let group = fields.get("group").and_then(|field| {
-        let name = field.string()?;
-        if !super::is_name(name) {
-            field.refuse(format!("\"{name}\" cannot name a group"), "use letters, digits, dots, hyphens, underscores");
-        }
-        Some(name.to_owned())
-    });
     Some(Pipeline {
         parse,
         timestamp,
@@ -74,7 +67,7 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline>
         linger: fields.get("linger").and_then(|field| field.duration()).unwrap_or(Duration::from_millis(50)),
         writers: amount("writers", MOST_WRITERS, 2),
         instances: amount("instances", MOST_INSTANCES, 1),
-        group,
+        group: group(&fields),
         sinks_run: fields.get("sinks_run").and_then(|field| field.one_of(&order)).unwrap_or(SinksRun::InOrder),
         commit: fields.get("commit").and_then(|field| field.one_of(&commits)).unwrap_or(CommitPolicy::AfterWrite),
         producer_mode: fields
@@ -85,6 +78,15 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Option<Pipeline>
         remove_rows: flag("remove_rows"),
         sinks: sinks(&fields, parse, context),
     })
+}
+
+fn group(fields: &Fields<'_>) -> Option<String> {
+    let field = fields.get("group")?;
+    let name = field.string()?;
+    if !super::is_name(name) {
+        field.refuse(format!("\"{name}\" cannot name a group"), "use letters, digits, dots, hyphens, underscores");
+    }
+    Some(name.to_owned())
 }
 
 fn sinks(fields: &Fields<'_>, parse: Parse, context: &Context<'_>) -> Vec<Sink> {

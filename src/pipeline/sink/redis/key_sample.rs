@@ -4,7 +4,7 @@
 //! those whose hash lies below a limit, which sinks until they are few enough. All connections judge a key by the same hash, so
 //! below the lowest of their limits each has every key it wrote. A key's value is then that of the last row of one of them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 
 /// At most this many keys of each connection are read back.
@@ -25,7 +25,7 @@ pub fn hash(key: &str) -> u64 {
 pub struct KeySample {
     limit: u64,
     /// By the hashes of the keys.
-    last: HashMap<u64, Last>,
+    last: BTreeMap<u64, Last>,
     batches: u64,
     /// Whether a batch was sent whose outcome is not known.
     is_unsettled: bool,
@@ -48,7 +48,7 @@ fn identity(value: &[u8]) -> Value {
 
 impl Default for KeySample {
     fn default() -> Self {
-        KeySample { limit: u64::MAX, last: HashMap::new(), batches: 0, is_unsettled: false }
+        KeySample { limit: u64::MAX, last: BTreeMap::new(), batches: 0, is_unsettled: false }
     }
 }
 
@@ -88,7 +88,7 @@ impl KeySample {
 /// What is expected of the keys that are read back.
 #[derive(Debug, Default)]
 pub struct Expected {
-    keys: HashMap<String, Vec<Value>>,
+    keys: BTreeMap<String, Vec<Value>>,
 }
 
 impl Expected {

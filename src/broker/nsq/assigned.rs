@@ -1,0 +1,27 @@
+//! What was assigned, found and made: who sends where, and what is to be removed at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Producers and groups so far, and the topics and channels that were found and created.
+#[derive(Default)]
+pub struct Assigned {
+    /// Producers of each topic.
+    pub producers: BTreeMap<String, usize>,
+    /// Producers of each nsqd.
+    pub of_node: BTreeMap<usize, usize>,
+    /// Groups of each topic, in the order in which they came.
+    pub groups: BTreeMap<String, Vec<String>>,
+    /// Topics made.
+    pub made: BTreeSet<TopicLocation>,
+    /// Channels that each topic had before.
+    pub found: BTreeMap<TopicLocation, Vec<String>>,
+    /// Channels made.
+    pub channels: BTreeSet<(TopicLocation, String)>,
+}
+
+/// A topic of one nsqd, which is named by its HTTP address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TopicLocation {
+    pub http: String,
+    pub topic: String,
+}
