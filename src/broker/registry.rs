@@ -18,11 +18,11 @@ macro_rules! brokers {
             &[$($(#[$feature])? <$broker as Broker>::DESCRIPTOR,)*]
         }
 
-        /// Runs `visitor` with the broker of that kind; `None` if this build has none.
-        pub fn dispatch<V: Visitor>(kind: &str, visitor: V) -> Option<V::Output> {
+        /// Runs `visitor` with the broker of that kind and client; `None` if this build has none.
+        pub fn dispatch<V: Visitor>(kind: &str, client: Option<&str>, visitor: V) -> Option<V::Output> {
             $(
                 $(#[$feature])?
-                if kind == <$broker as Broker>::DESCRIPTOR.kind {
+                if kind == <$broker as Broker>::DESCRIPTOR.kind && client == <$broker as Broker>::DESCRIPTOR.client {
                     return Some(visitor.visit::<$broker>());
                 }
             )*
@@ -34,6 +34,8 @@ macro_rules! brokers {
 brokers! {
     #[cfg(feature = "kafka")]
     super::kafka::KafkaBroker,
+    #[cfg(feature = "kafka-native")]
+    super::kafka_native::KafkaNativeBroker,
     #[cfg(feature = "nsq")]
     super::nsq::NsqBroker,
     #[cfg(feature = "pulsar")]
@@ -45,7 +47,7 @@ brokers! {
     super::null::NullBroker,
 }
 
-/// The kind of that name, if this build has it.
+/// The kind of that name with its default client, if this build has it.
 pub fn find(kind: &str) -> Option<&'static Descriptor> {
     descriptors().iter().find(|descriptor| descriptor.kind == kind)
 }

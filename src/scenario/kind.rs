@@ -21,12 +21,34 @@ impl<'a> Kinds<'a> {
 pub struct Descriptor {
     /// As in `broker.kind`.
     pub kind: &'static str,
+    /// As in `broker.client`, where the kind has more than one. The first of a kind is its default.
+    pub client: Option<&'static str>,
+    /// The client of the same kind that may have what this one lacks.
+    pub alternative: Option<&'static str>,
     /// One line for people.
     pub summary: &'static str,
     pub capabilities: Capabilities,
     /// Checks the broker's own table (`[broker.<kind>]`) without connecting. The error is serde's, so that it names
     /// the unknown key and those that exist.
     pub check_options: fn(toml::Table) -> Result<(), toml::de::Error>,
+}
+
+impl Descriptor {
+    /// As the subject of a sentence.
+    pub fn title(&self) -> String {
+        match (self.client, self.alternative) {
+            (Some(client), Some(_)) => format!("a broker of kind `{}` with `client = \"{client}\"`", self.kind),
+            _ => format!("a broker of kind `{}`", self.kind),
+        }
+    }
+
+    /// What helps against something that it lacks: `otherwise`, or the client that may have it.
+    pub fn advise(&self, otherwise: &str) -> String {
+        match self.alternative {
+            Some(client) => format!("{otherwise}, or write `client = \"{client}\"`, which may have it"),
+            None => otherwise.to_owned(),
+        }
+    }
 }
 
 /// What the scenario language may ask of a kind of broker.

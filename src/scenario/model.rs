@@ -44,6 +44,8 @@ pub struct Scenario {
 pub struct BrokerConfig {
     /// A kind the registry knows (`brokermark brokers` lists them).
     pub kind: String,
+    /// The client of the kind, where there is more than one.
+    pub client: Option<String>,
     /// `host:port` each, or the single word `embedded`. Empty only for kinds that need no address.
     pub addresses: Vec<String>,
     /// Client instances (or sockets): producers share them. At least 1, at most the number of producers.
@@ -62,6 +64,7 @@ impl fmt::Debug for BrokerConfig {
         formatter
             .debug_struct("BrokerConfig")
             .field("kind", &self.kind)
+            .field("client", &self.client)
             .field("addresses", &self.addresses)
             .field("connections", &self.connections)
             .field("properties", &keys)

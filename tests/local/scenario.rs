@@ -40,6 +40,8 @@ struct PlainOptions {}
 const KINDS: [Descriptor; 2] = [
     Descriptor {
         kind: "rich",
+        client: Some("full"),
+        alternative: None,
         summary: "can do everything",
         capabilities: Capabilities {
             addresses: true,
@@ -71,6 +73,8 @@ const KINDS: [Descriptor; 2] = [
     },
     Descriptor {
         kind: "plain",
+        client: None,
+        alternative: None,
         summary: "only sends",
         capabilities: Capabilities {
             addresses: false,
@@ -102,13 +106,19 @@ fn echo() -> Descriptor {
     Descriptor { kind: "echo", capabilities, ..KINDS[1] }
 }
 
+/// Another client of `rich`, which lacks nearly everything.
+fn lean() -> Descriptor {
+    let capabilities = Capabilities { addresses: true, ..KINDS[1].capabilities };
+    Descriptor { client: Some("lean"), alternative: Some("full"), capabilities, ..KINDS[0] }
+}
+
 fn with_sinks(brokers: &[Descriptor]) -> Kinds<'_> {
     Kinds { brokers, ..engine::kinds() }
 }
 
 fn plan_with(text: &str, overrides: &[&str]) -> Result<Plan, ScenarioError> {
     let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
-    let kinds = [KINDS[0], KINDS[1], echo()];
+    let kinds = [KINDS[0], lean(), KINDS[1], echo()];
     parse_for(with_sinks(&kinds), text, "tests/try.toml", &overrides, Path::new(""))
 }
 
@@ -456,6 +466,16 @@ fn refusals() {
         let error = plan_with(&text, &overrides).expect_err("the scenario is accepted");
         insta::assert_snapshot!(error.to_string());
     });
+}
+
+#[test]
+fn a_kind_with_several_clients_has_a_default_and_may_be_swept_over_them() {
+    let text = "broker.kind = \"rich\"\nbroker.address = \"host:1\"\nrun.messages = 1\n";
+    assert_eq!(scenario(text).broker.client.as_deref(), Some("full"));
+    assert_eq!(scenario(MINIMAL).broker.client, None);
+    let trials = plan(&format!("{text}[sweep.over]\n\"broker.client\" = [\"full\", \"lean\"]\n")).trials;
+    let clients: Vec<_> = trials.iter().map(|trial| trial.scenario.broker.client.as_deref().unwrap()).collect();
+    assert_eq!(clients, ["full", "lean"]);
 }
 
 #[test]

@@ -78,6 +78,8 @@ pub struct KafkaBroker {
 impl Broker for KafkaBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "kafka",
+        client: Some("librdkafka"),
+        alternative: None,
         summary: "Apache Kafka and what speaks its protocol, through librdkafka",
         capabilities: Capabilities {
             addresses: true,

@@ -81,6 +81,8 @@ struct TopicLocation {
 impl Broker for NsqBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "nsq",
+        client: None,
+        alternative: None,
         summary: "NSQ's nsqd, named or found through nsqlookupd, over its TCP protocol V2",
         capabilities: Capabilities {
             addresses: true,

@@ -49,6 +49,8 @@ impl NullBroker {
 impl Broker for NullBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "null",
+        client: None,
+        alternative: None,
         summary: "in this process, scripted: proves the measurements and shows the client's own ceiling",
         capabilities: Capabilities {
             addresses: false,

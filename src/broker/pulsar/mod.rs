@@ -78,6 +78,8 @@ pub struct PulsarBroker {
 impl Broker for PulsarBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "pulsar",
+        client: None,
+        alternative: None,
         summary: "Apache Pulsar, by its binary protocol",
         capabilities: Capabilities {
             addresses: true,

@@ -92,6 +92,8 @@ pub struct RabbitmqStreamBroker {
 impl Broker for RabbitmqStreamBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: KIND,
+        client: None,
+        alternative: None,
         summary: "RabbitMQ's streams and super streams, over their binary protocol",
         capabilities: Capabilities {
             addresses: true,

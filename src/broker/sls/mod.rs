@@ -85,6 +85,8 @@ impl SlsBroker {
 impl Broker for SlsBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "sls",
+        client: None,
+        alternative: None,
         summary: "Aliyun's log service, through a producer of brokermark's own over HTTP",
         capabilities: Capabilities {
             addresses: true,
