@@ -251,6 +251,10 @@ impl Client {
     async fn renew_broken(&self) {
         let broken = std::mem::take(&mut *self.broken.lock());
         for partition in broken {
+            // It may have been noticed twice.
+            if !partition.needs_identity() {
+                continue;
+            }
             match self.cluster.new_identity().await {
                 Ok(identity) => partition.renew(identity),
                 // The next look finds it broken still.

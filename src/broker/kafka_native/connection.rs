@@ -230,6 +230,9 @@ async fn write(
     let Some(request) = writing else { return Ok(false) };
     let written = writer.write_vectored(&request.unwritten()).await?;
     let is_whole = request.advance(written);
+    if written == 0 && !is_whole {
+        return Err(CallError::Lost("the connection takes no more bytes".to_owned()));
+    }
     if is_whole {
         // What a TLS session holds back.
         writer.flush().await?;

@@ -15,7 +15,7 @@ use super::admin::{Admin, End, name_of};
 use super::codec::records;
 use super::config::Isolation;
 use super::connect::Link;
-use super::error::{CallError, class_of, is_stale_metadata};
+use super::error::{CallError, class_of, is_retriable};
 use super::inbox::{Fetched, Inbox};
 use crate::broker::{FailureClass, ReceiveError};
 use crate::net::backoff::Backoff;
@@ -47,8 +47,11 @@ impl Fetcher {
         let mut backoff = Backoff::RECONNECT;
         loop {
             let ended = self.follow_leaders(&mut backoff).await;
-            if let Err(error) = ended {
-                self.inbox.fail(failure(&error));
+            match ended {
+                // Its leader moves, or is about to be elected.
+                Err(CallError::Refused(code, _)) if is_retriable(code) => {}
+                Err(error) => self.inbox.fail(failure(&error)),
+                Ok(()) => {}
             }
             backoff.pause().await;
         }
@@ -158,7 +161,6 @@ fn end_of(records: &Bytes) -> Result<Option<i64>, super::codec::Malformed> {
 
 fn failure(error: &CallError) -> ReceiveError {
     let class = match error {
-        CallError::Refused(code, _) if is_stale_metadata(*code) => FailureClass::ConnectionLost,
         CallError::Refused(code, _) => class_of(*code),
         CallError::Timeout(_) => FailureClass::Timeout,
         CallError::Authorisation(_) => FailureClass::Authorisation,

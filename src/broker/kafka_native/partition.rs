@@ -185,6 +185,12 @@ impl Partition {
         }
     }
 
+    /// Whether records are missing in the sequence, and none of it is on its way.
+    pub fn needs_identity(&self) -> bool {
+        let state = self.state.lock();
+        state.is_broken && state.in_flight == 0
+    }
+
     /// Gives it another identity, with which what waits is numbered from 0.
     pub fn renew(self: &Arc<Self>, identity: (i64, i16)) {
         let mut guard = self.state.lock();

@@ -77,8 +77,11 @@ pub fn skip_batch(bytes: &mut &[u8]) -> Result<Option<i64>, Malformed> {
     Ok(Some(base_offset.saturating_add(i64::from(last_offset_delta)).saturating_add(1)))
 }
 
-/// The next whole batch and what comes after it.
-fn split_batch(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, Malformed> {
+/// A batch and what comes after it.
+type Split<'a> = (&'a [u8], &'a [u8]);
+
+/// The next whole batch.
+fn split_batch(bytes: &[u8]) -> Result<Option<Split<'_>>, Malformed> {
     if bytes.len() < HEADER_BYTES {
         return Ok(None);
     }
