@@ -1,6 +1,6 @@
 """Producers for Apache Kafka.
 
-The workload `throughput` (the default) is for brokermark, librdkafka's rdkafka_performance and Kafka's
+The workload `throughput` (the default) is for brokermark with both its clients, librdkafka's rdkafka_performance and Kafka's
 kafka-producer-perf-test. `batch` and `single` are the Kafka side of RbFly's performance report: brokermark beside aiokafka,
 messages of 12 bytes, which are 10 in MessagePack, the acknowledgement of each 100 messages or of each one awaited before the
 next. `consume` reads a topic of messages of 100 bytes from its beginning as the only member of a group, beside
@@ -68,6 +68,7 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
         workload=workload,
         peers=[
             Brokermark("configs/examples/kafka-throughput.toml", {"broker.addresses": [address]}),
+            Brokermark("configs/examples/kafka-native.toml", {"broker.addresses": [address]}, "brokermark, native"),
             rdkafka_performance,
             ProducerPerformance(address, topics),
         ],

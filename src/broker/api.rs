@@ -333,7 +333,7 @@ pub struct Wire {
     pub requests: u64,
     /// Requests that are sent again after a temporary error of the broker or of the network.
     pub retried: u64,
-    /// Requests that the broker refused because a quota was used up.
+    /// Requests that the broker refused, or responses with which it delayed the client, because a quota was used up.
     pub quota_refusals: u64,
     /// What messages weigh before they are encoded, as the broker's own clients count it.
     pub raw_bytes: u64,

@@ -3,6 +3,8 @@
 mod api;
 #[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(feature = "kafka-native")]
+pub mod kafka_native;
 #[cfg(any(feature = "pulsar", feature = "rabbitmq-stream"))]
 mod murmur3;
 #[cfg(feature = "nsq")]

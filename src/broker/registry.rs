@@ -1,7 +1,7 @@
 //! The kinds of broker of this build. A new kind adds its line to the list below.
 
 use super::Broker;
-use crate::scenario::Descriptor;
+use crate::scenario::{Absent, Descriptor};
 
 /// Work that is the same for every broker, written once and compiled for each.
 pub trait Visitor {
@@ -18,11 +18,11 @@ macro_rules! brokers {
             &[$($(#[$feature])? <$broker as Broker>::DESCRIPTOR,)*]
         }
 
-        /// Runs `visitor` with the broker of that kind; `None` if this build has none.
-        pub fn dispatch<V: Visitor>(kind: &str, visitor: V) -> Option<V::Output> {
+        /// Runs `visitor` with the broker of that kind and client; `None` if this build has none.
+        pub fn dispatch<V: Visitor>(kind: &str, client: Option<&str>, visitor: V) -> Option<V::Output> {
             $(
                 $(#[$feature])?
-                if kind == <$broker as Broker>::DESCRIPTOR.kind {
+                if kind == <$broker as Broker>::DESCRIPTOR.kind && client == <$broker as Broker>::DESCRIPTOR.client {
                     return Some(visitor.visit::<$broker>());
                 }
             )*
@@ -34,10 +34,14 @@ macro_rules! brokers {
 brokers! {
     #[cfg(feature = "kafka")]
     super::kafka::KafkaBroker,
+    #[cfg(feature = "kafka-native")]
+    super::kafka_native::KafkaNativeBroker,
     #[cfg(feature = "nsq")]
     super::nsq::NsqBroker,
     #[cfg(feature = "pulsar")]
-    super::pulsar::PulsarBroker,
+    super::pulsar::PulsarBroker::<false>,
+    #[cfg(feature = "pulsar-rs")]
+    super::pulsar::PulsarBroker::<true>,
     #[cfg(feature = "sls")]
     super::sls::SlsBroker,
     #[cfg(feature = "rabbitmq-stream")]
@@ -45,21 +49,25 @@ brokers! {
     super::null::NullBroker,
 }
 
-/// The kinds that this build does not have, each with the cargo feature that adds it.
-pub const ABSENT: &[(&str, &str)] = &[
+/// What this build does not have.
+pub const ABSENT: &[Absent] = &[
     #[cfg(not(feature = "kafka"))]
-    ("kafka", "kafka"),
+    Absent { kind: "kafka", client: None, feature: "kafka" },
+    #[cfg(not(feature = "kafka-native"))]
+    Absent { kind: "kafka", client: Some("native"), feature: "kafka-native" },
     #[cfg(not(feature = "nsq"))]
-    ("nsq", "nsq"),
+    Absent { kind: "nsq", client: None, feature: "nsq" },
     #[cfg(not(feature = "pulsar"))]
-    ("pulsar", "pulsar"),
+    Absent { kind: "pulsar", client: None, feature: "pulsar" },
+    #[cfg(not(feature = "pulsar-rs"))]
+    Absent { kind: "pulsar", client: Some("pulsar-rs"), feature: "pulsar-rs" },
     #[cfg(not(feature = "rabbitmq-stream"))]
-    ("rabbitmq-stream", "rabbitmq-stream"),
+    Absent { kind: "rabbitmq-stream", client: None, feature: "rabbitmq-stream" },
     #[cfg(not(feature = "sls"))]
-    ("sls", "sls"),
+    Absent { kind: "sls", client: None, feature: "sls" },
 ];
 
-/// The kind of that name, if this build has it.
+/// The kind of that name with its default client, if this build has it.
 pub fn find(kind: &str) -> Option<&'static Descriptor> {
     descriptors().iter().find(|descriptor| descriptor.kind == kind)
 }

@@ -27,7 +27,7 @@ pub fn brokers(json: bool, out: &mut dyn Write) -> io::Result<()> {
 fn as_json(descriptor: &Descriptor) -> serde_json::Value {
     let capabilities: serde_json::Map<_, _> =
         named(&descriptor.capabilities).into_iter().map(|(name, has)| (name.replace(' ', "_"), json!(has))).collect();
-    json!({ "kind": descriptor.kind, "summary": descriptor.summary, "capabilities": capabilities })
+    json!({ "kind": descriptor.kind, "client": descriptor.client, "summary": descriptor.summary, "capabilities": capabilities })
 }
 
 fn named(capabilities: &Capabilities) -> [(&'static str, bool); 14] {

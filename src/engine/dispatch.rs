@@ -39,8 +39,8 @@ pub async fn run_scenario(
     interruption: &Interruption,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, EngineError> {
-    let kind = &scenario.broker.kind;
-    match registry::dispatch(kind, Trial { scenario, identity, interruption, observer }) {
+    let (kind, client) = (&scenario.broker.kind, scenario.broker.client);
+    match registry::dispatch(kind, client, Trial { scenario, identity, interruption, observer }) {
         Some(trial) => trial.await,
         None => {
             let reason = format!("this build has no broker of kind '{kind}': see `brokermark brokers`");

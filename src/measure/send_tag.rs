@@ -108,11 +108,21 @@ impl SendTag {
         decode_delay(self.word >> (1 + PRODUCER_INDEX_BITS) & ((1 << DELAY_BITS) - 1)) * TICK_NS
     }
 
+    /// When the message was sent, since the trial's epoch.
+    #[inline]
+    pub fn sent_ns(self) -> u64 {
+        self.sent_ticks() * TICK_NS
+    }
+
     /// Time from sent to `now_ns` (since the same epoch).
     #[inline]
     pub fn service_ns(self, now_ns: u64) -> u64 {
-        let sent = self.rest >> SEQUENCE_BITS << 32 | self.word >> (DELAY_BITS + 1 + PRODUCER_INDEX_BITS);
-        (now_ns / TICK_NS).saturating_sub(sent) * TICK_NS
+        (now_ns / TICK_NS).saturating_sub(self.sent_ticks()) * TICK_NS
+    }
+
+    #[inline]
+    fn sent_ticks(self) -> u64 {
+        self.rest >> SEQUENCE_BITS << 32 | self.word >> (DELAY_BITS + 1 + PRODUCER_INDEX_BITS)
     }
 }
 

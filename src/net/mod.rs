@@ -2,7 +2,13 @@
 
 pub mod address;
 pub mod backoff;
-#[cfg(any(feature = "nsq", feature = "pulsar", feature = "rabbitmq-stream", feature = "sls"))]
+#[cfg(any(
+    feature = "kafka-native",
+    feature = "nsq",
+    feature = "pulsar",
+    feature = "rabbitmq-stream",
+    feature = "sls"
+))]
 pub mod connect;
 #[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
 pub mod http;

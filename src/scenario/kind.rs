@@ -9,8 +9,7 @@ use super::{BrokerConfig, SaslMechanism};
 pub struct Kinds<'a> {
     pub brokers: &'a [Descriptor],
     pub sinks: &'a [SinkDescriptor],
-    /// The kinds of brokers that this build does not have, each with the cargo feature that adds it.
-    pub absent: &'a [(&'static str, &'static str)],
+    pub absent: &'a [Absent],
 }
 
 impl<'a> Kinds<'a> {
@@ -21,8 +20,8 @@ impl<'a> Kinds<'a> {
 
     /// What to do about a kind of broker that this build does not know.
     pub fn hint(self, written: &str) -> String {
-        if let Some((kind, feature)) = self.absent.iter().find(|(kind, _)| *kind == written) {
-            return format!("this build has no `{kind}`: build it with `cargo install --path . --features {feature}`");
+        if let Some(absent) = self.absent.iter().find(|absent| absent.kind == written && absent.client.is_none()) {
+            return format!("this build does not have it: {}", absent.remedy());
         }
         let known = || self.brokers.iter().map(|descriptor| descriptor.kind);
         match closest(written, known()) {
@@ -47,24 +46,53 @@ pub struct Descriptor {
     pub default_port: Option<u16>,
     /// The `[broker]` table of a scenario to start from, with comments.
     pub example: &'static str,
+    /// As in `broker.client`, where the kind has more than one. The first of a kind is its default.
+    pub client: Option<&'static str>,
+    /// The client of the same kind that may have what this one lacks.
+    pub alternative: Option<&'static str>,
     /// One line for people.
     pub summary: &'static str,
     pub capabilities: Capabilities,
     /// Checks the broker's own table (`[broker.<kind>]`) without connecting. The error is serde's, so that it names
     /// the unknown key and those that exist.
     pub check_options: fn(toml::Table) -> Result<(), toml::de::Error>,
-    /// Where more than one client library can be measured: the default first.
-    pub clients: &'static [ClientLibrary],
-}
-
-/// A client library, as in `broker.client`.
-#[derive(Debug, Clone, Copy)]
-pub struct ClientLibrary {
-    pub name: &'static str,
-    /// The cargo feature that it needs and this build does not have.
-    pub missing_feature: Option<&'static str>,
     /// Why it cannot do what the configuration asks for, in words that name the key.
     pub refuses: fn(&BrokerConfig) -> Option<String>,
+}
+
+/// A broker that this build does not have.
+#[derive(Debug, Clone, Copy)]
+pub struct Absent {
+    pub kind: &'static str,
+    /// One of its clients; `None`: all of the kind.
+    pub client: Option<&'static str>,
+    /// The cargo feature that adds it.
+    pub feature: &'static str,
+}
+
+impl Absent {
+    /// How to get it.
+    pub fn remedy(&self) -> String {
+        format!("build brokermark again with `cargo install --path . --features {}`", self.feature)
+    }
+}
+
+impl Descriptor {
+    /// As the subject of a sentence.
+    pub fn title(&self) -> String {
+        match (self.client, self.alternative) {
+            (Some(client), Some(_)) => format!("a broker of kind `{}` with `client = \"{client}\"`", self.kind),
+            _ => format!("a broker of kind `{}`", self.kind),
+        }
+    }
+
+    /// What helps against something that it lacks: `otherwise`, or the client that may have it.
+    pub fn advise(&self, otherwise: &str) -> String {
+        match self.alternative {
+            Some(client) => format!("{otherwise}, or write `client = \"{client}\"`, which may have it"),
+            None => otherwise.to_owned(),
+        }
+    }
 }
 
 /// What the scenario language may ask of a kind of broker.

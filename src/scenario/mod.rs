@@ -34,7 +34,7 @@ mod url;
 pub use content::{Content, Payload, Size};
 pub use error::ScenarioError;
 pub use group::{Backlog, ConsumerGroup, Work, WorkLaw};
-pub use kind::{Capabilities, ClientLibrary, Descriptor, Kinds, SinkDescriptor, SinkNeeds};
+pub use kind::{Absent, Capabilities, Descriptor, Kinds, SinkDescriptor, SinkNeeds};
 pub use model::*;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::parse_for;

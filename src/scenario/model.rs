@@ -45,7 +45,7 @@ pub struct Scenario {
 pub struct BrokerConfig {
     /// A kind the registry knows (`brokermark brokers` lists them).
     pub kind: String,
-    /// The client library; `None` for kinds that have only one.
+    /// The client of the kind, where there is more than one.
     pub client: Option<&'static str>,
     /// `host:port` each, or the single word `embedded`. Empty only for kinds that need no address.
     pub addresses: Vec<String>,

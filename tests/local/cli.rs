@@ -5,7 +5,7 @@
 use std::process::{Command, Stdio};
 
 use crate::harness::{Bench, Finished, PATIENCE, Running, brokermark, execute};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const SCENARIO: &str = "name = \"orders\"
 [broker]
@@ -80,10 +80,11 @@ fn brokers_for_people_and_for_programs_are_the_same() {
     let brokers = json["brokers"].as_array().unwrap();
     let registered = brokermark::broker::registry::descriptors();
     assert_eq!(brokers.len(), registered.len());
-    for (broker, descriptor) in brokers.iter().zip(registered) {
-        assert_eq!(broker["kind"], descriptor.kind);
-        let line = text.lines().skip_while(|line| line.split(' ').next() != Some(descriptor.kind)).nth(1).unwrap();
-        let able: Vec<&str> = line.trim().split(" · ").collect();
+    let lines: Vec<&str> = text.lines().collect();
+    for ((broker, descriptor), lines) in brokers.iter().zip(registered).zip(lines.chunks(2)) {
+        assert_eq!((&broker["kind"], &broker["client"]), (&json!(descriptor.kind), &json!(descriptor.client)));
+        assert_eq!(lines[0].split(' ').next(), Some(descriptor.kind));
+        let able: Vec<&str> = lines[1].trim().split(" · ").collect();
         for (ability, has) in broker["capabilities"].as_object().unwrap() {
             let named = able.contains(&ability.replace('_', " ").as_str());
             assert_eq!(named, has.as_bool().unwrap(), "{}: {ability}", descriptor.kind);

@@ -7,9 +7,9 @@ use std::time::Duration;
 use brokermark::broker::registry::find;
 use brokermark::engine;
 use brokermark::scenario::{
-    Backlog, Capabilities, ClientLibrary, CommitPolicy, Confirm, ConsumerGroup, Content, Descriptor, Keys, Kinds, Load,
-    OutputFormat, Placement, Plan, ProducerMode, SaslMechanism, Scenario, ScenarioError, Schedule, Secret, Size,
-    StartFrom, Work, WorkLaw, parse_for,
+    Absent, Backlog, BrokerConfig, Capabilities, CommitPolicy, Confirm, ConsumerGroup, Content, Descriptor, Keys,
+    Kinds, Load, OutputFormat, Placement, Plan, ProducerMode, SaslMechanism, Scenario, ScenarioError, Schedule, Secret,
+    Size, StartFrom, Work, WorkLaw, parse_for,
 };
 use serde::Deserialize;
 
@@ -37,17 +37,6 @@ enum Acks {
 #[serde(deny_unknown_fields)]
 struct PlainOptions {}
 
-/// One that does all, one that takes no properties, and one that this build does not have.
-const CLIENTS: [ClientLibrary; 3] = [
-    ClientLibrary { name: "own", missing_feature: None, refuses: |_| None },
-    ClientLibrary {
-        name: "strict",
-        missing_feature: None,
-        refuses: |config| (!config.properties.is_empty()).then(|| "it takes no `broker.properties`".to_owned()),
-    },
-    ClientLibrary { name: "absent", missing_feature: Some("absent-client"), refuses: |_| None },
-];
-
 /// A kind that can do everything, and one that can do nothing but send.
 const KINDS: [Descriptor; 2] = [
     Descriptor {
@@ -55,6 +44,8 @@ const KINDS: [Descriptor; 2] = [
         aliases: &[],
         default_port: None,
         example: "",
+        client: Some("full"),
+        alternative: None,
         summary: "can do everything",
         capabilities: Capabilities {
             addresses: true,
@@ -83,13 +74,15 @@ const KINDS: [Descriptor; 2] = [
             offsets: true,
         },
         check_options: |table| table.try_into::<RichOptions>().map(drop),
-        clients: &CLIENTS,
+        refuses: |_| None,
     },
     Descriptor {
         kind: "plain",
         aliases: &[],
         default_port: None,
         example: "",
+        client: None,
+        alternative: None,
         summary: "only sends",
         capabilities: Capabilities {
             addresses: false,
@@ -112,7 +105,7 @@ const KINDS: [Descriptor; 2] = [
             offsets: false,
         },
         check_options: |table| table.try_into::<PlainOptions>().map(drop),
-        clients: &[],
+        refuses: |_| None,
     },
 ];
 
@@ -122,13 +115,29 @@ fn echo() -> Descriptor {
     Descriptor { kind: "echo", capabilities, ..KINDS[1] }
 }
 
+/// Another client of `rich`, which lacks nearly everything.
+fn lean() -> Descriptor {
+    let capabilities = Capabilities { addresses: true, ..KINDS[1].capabilities };
+    Descriptor { client: Some("lean"), alternative: Some("full"), capabilities, ..KINDS[0] }
+}
+
+/// Another client of `rich`, which does all but what its configuration has properties for.
+fn strict() -> Descriptor {
+    let refuses =
+        |config: &BrokerConfig| (!config.properties.is_empty()).then(|| "it takes no `broker.properties`".to_owned());
+    Descriptor { client: Some("strict"), alternative: Some("full"), refuses, ..KINDS[0] }
+}
+
+/// A client that this build does not have.
+const ABSENT: &[Absent] = &[Absent { kind: "rich", client: Some("absent"), feature: "absent-client" }];
+
 fn with_sinks(brokers: &[Descriptor]) -> Kinds<'_> {
-    Kinds { brokers, ..engine::kinds() }
+    Kinds { brokers, absent: ABSENT, ..engine::kinds() }
 }
 
 fn plan_with(text: &str, overrides: &[&str]) -> Result<Plan, ScenarioError> {
     let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
-    let kinds = [KINDS[0], KINDS[1], echo()];
+    let kinds = [KINDS[0], lean(), strict(), KINDS[1], echo()];
     parse_for(with_sinks(&kinds), text, "tests/try.toml", &overrides, Path::new(""))
 }
 
@@ -477,6 +486,16 @@ fn refusals() {
         let error = plan_with(&text, &overrides).expect_err("the scenario is accepted");
         insta::assert_snapshot!(error.to_string());
     });
+}
+
+#[test]
+fn a_kind_with_several_clients_has_a_default_and_may_be_swept_over_them() {
+    let text = "broker.kind = \"rich\"\nbroker.address = \"host:1\"\nrun.messages = 1\n";
+    assert_eq!(scenario(text).broker.client, Some("full"));
+    assert_eq!(scenario(MINIMAL).broker.client, None);
+    let trials = plan(&format!("{text}[sweep.over]\n\"broker.client\" = [\"full\", \"lean\"]\n")).trials;
+    let clients: Vec<_> = trials.iter().map(|trial| trial.scenario.broker.client.unwrap()).collect();
+    assert_eq!(clients, ["full", "lean"]);
 }
 
 #[test]

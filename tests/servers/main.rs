@@ -10,6 +10,8 @@ mod conformance;
 mod faults;
 mod interchange;
 mod kafka;
+#[cfg(feature = "kafka-native")]
+mod kafka_native;
 mod load;
 mod nsq;
 mod pipeline;

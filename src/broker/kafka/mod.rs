@@ -81,6 +81,8 @@ impl Broker for KafkaBroker {
         aliases: &["redpanda", "confluent", "msk", "event-hubs"],
         default_port: Some(9092),
         example: include_str!("example.toml"),
+        client: Some("librdkafka"),
+        alternative: None,
         summary: "Apache Kafka and what speaks its protocol, through librdkafka",
         capabilities: Capabilities {
             addresses: true,
@@ -103,7 +105,7 @@ impl Broker for KafkaBroker {
             offsets: true,
         },
         check_options: |options| options.try_into::<KafkaOptions>().map(drop),
-        clients: &[],
+        refuses: |_| None,
     };
 
     type Producer = KafkaProducer;

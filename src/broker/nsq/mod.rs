@@ -69,6 +69,8 @@ impl Broker for NsqBroker {
         aliases: &["nsqd"],
         default_port: Some(4150),
         example: include_str!("example.toml"),
+        client: None,
+        alternative: None,
         summary: "NSQ's nsqd, named or found through nsqlookupd, over its TCP protocol V2",
         capabilities: Capabilities {
             addresses: true,
@@ -91,7 +93,7 @@ impl Broker for NsqBroker {
             offsets: false,
         },
         check_options: |options| options.try_into::<NsqOptions>().map(drop),
-        clients: &[],
+        refuses: |_| None,
     };
 
     type Producer = NsqProducer;

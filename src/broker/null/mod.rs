@@ -52,6 +52,8 @@ impl Broker for NullBroker {
         aliases: &[],
         default_port: None,
         example: include_str!("example.toml"),
+        client: None,
+        alternative: None,
         summary: "in this process, scripted: proves the measurements and shows the client's own ceiling",
         capabilities: Capabilities {
             addresses: false,
@@ -74,7 +76,7 @@ impl Broker for NullBroker {
             offsets: true,
         },
         check_options: |options| options.try_into::<NullOptions>().map(drop),
-        clients: &[],
+        refuses: |_| None,
     };
 
     type Producer = NullProducer;

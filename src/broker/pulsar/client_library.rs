@@ -1,21 +1,11 @@
-//! The clients that a scenario may measure: `broker.client`.
+//! The client that is not brokermark's own: what it is called and cannot do.
 
 use super::codec::compression::Compression;
 use super::config::PulsarOptions;
-use crate::scenario::{BrokerConfig, ClientLibrary};
+use crate::scenario::BrokerConfig;
 
 /// The crate `pulsar`, by the name of its repository.
 pub const PULSAR_RS: &str = "pulsar-rs";
-
-/// The protocol module of our own first: it is the default.
-pub const LIBRARIES: &[ClientLibrary] = &[
-    ClientLibrary { name: "native", missing_feature: None, refuses: |_| None },
-    ClientLibrary {
-        name: PULSAR_RS,
-        missing_feature: if cfg!(feature = "pulsar-rs") { None } else { Some("pulsar-rs") },
-        refuses: refused_by_the_crate,
-    },
-];
 
 /// The crate as records name it: the version that Cargo.toml pins.
 const CRATE: &str = "pulsar 6.9.1";
@@ -29,7 +19,7 @@ pub fn identity(config: &BrokerConfig) -> String {
 }
 
 /// What version 6.9.1 of the crate cannot do, or does in a way of its own.
-fn refused_by_the_crate(config: &BrokerConfig) -> Option<String> {
+pub fn refused_by_the_crate(config: &BrokerConfig) -> Option<String> {
     if let Some(tls) = &config.security.tls {
         // Built with rustls, it has neither (src/connection.rs, `prepare_stream`).
         if tls.certificate.is_some() {

@@ -71,8 +71,8 @@ use crate::net::address;
 use crate::net::tls::{Tls, TlsIdentity};
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor};
 
-/// A Pulsar cluster.
-pub struct PulsarBroker {
+/// A Pulsar cluster, reached by brokermark's own client, or with `CRATE` by the crate `pulsar`.
+pub struct PulsarBroker<const CRATE: bool = false> {
     shared: Arc<Client>,
     /// The crate, where it is the client. Then our own client is asked for nothing but the broker's greeting.
     #[cfg(feature = "pulsar-rs")]
@@ -88,12 +88,14 @@ pub struct PulsarBroker {
     identity: BrokerInfo,
 }
 
-impl Broker for PulsarBroker {
+impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "pulsar",
         aliases: &[],
         default_port: Some(6650),
         example: include_str!("example.toml"),
+        client: Some(if CRATE { client_library::PULSAR_RS } else { "native" }),
+        alternative: if CRATE { Some("native") } else { None },
         summary: "Apache Pulsar, by its binary protocol",
         capabilities: Capabilities {
             addresses: true,
@@ -116,7 +118,7 @@ impl Broker for PulsarBroker {
             offsets: false,
         },
         check_options: config::check,
-        clients: client_library::LIBRARIES,
+        refuses: if CRATE { client_library::refused_by_the_crate } else { |_| None },
     };
 
     type Producer = PulsarProducer;
@@ -271,7 +273,7 @@ impl Broker for PulsarBroker {
     }
 }
 
-impl PulsarBroker {
+impl<const CRATE: bool> PulsarBroker<CRATE> {
     /// Lets the trial's client join a subscription.
     async fn join(&self, membership: Membership, parts: Vec<Arc<str>>) -> Result<PulsarConsumer, RequestError> {
         #[cfg(feature = "pulsar-rs")]

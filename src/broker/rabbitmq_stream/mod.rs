@@ -95,6 +95,8 @@ impl Broker for RabbitmqStreamBroker {
         aliases: &["rabbitmq", "rabbitmq-streams"],
         default_port: Some(5552),
         example: include_str!("example.toml"),
+        client: None,
+        alternative: None,
         summary: "RabbitMQ's streams and super streams, over their binary protocol",
         capabilities: Capabilities {
             addresses: true,
@@ -117,7 +119,7 @@ impl Broker for RabbitmqStreamBroker {
             offsets: true,
         },
         check_options: |options| options.try_into::<RabbitmqStreamOptions>()?.check().map_err(serde::de::Error::custom),
-        clients: &[],
+        refuses: |_| None,
     };
 
     type Producer = RabbitmqStreamProducer;

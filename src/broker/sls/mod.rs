@@ -120,6 +120,8 @@ impl Broker for SlsBroker {
         aliases: &["aliyun-log", "aliyun", "log-service"],
         default_port: None,
         example: include_str!("example.toml"),
+        client: None,
+        alternative: None,
         summary: "Aliyun's log service, through a producer of brokermark's own over HTTP",
         capabilities: Capabilities {
             addresses: true,
@@ -142,7 +144,7 @@ impl Broker for SlsBroker {
             offsets: false,
         },
         check_options: |options| SlsOptions::read(options).map(drop),
-        clients: &[],
+        refuses: |_| None,
     };
 
     type Producer = SlsProducer;

@@ -1,11 +1,23 @@
 //! TLS: the files that a scenario names, and the certificates and keys in them.
 
-#[cfg(any(feature = "nsq", feature = "pulsar", feature = "rabbitmq-stream", feature = "sls"))]
+#[cfg(any(
+    feature = "kafka-native",
+    feature = "nsq",
+    feature = "pulsar",
+    feature = "rabbitmq-stream",
+    feature = "sls"
+))]
 mod identity;
 
 use std::path::PathBuf;
 
-#[cfg(any(feature = "nsq", feature = "pulsar", feature = "rabbitmq-stream", feature = "sls"))]
+#[cfg(any(
+    feature = "kafka-native",
+    feature = "nsq",
+    feature = "pulsar",
+    feature = "rabbitmq-stream",
+    feature = "sls"
+))]
 pub use identity::*;
 
 /// How a client uses TLS. Every file is PEM.

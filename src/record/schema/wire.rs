@@ -12,7 +12,8 @@ pub struct Wire {
     pub requests: u64,
     /// Requests that were to be sent again, because the broker or the network failed in a way that may pass.
     pub retried: u64,
-    /// Requests that the broker refused because a quota was used up; most of them are among `retried`.
+    /// Requests that the broker refused because a quota was used up; most of them are among `retried`. Of Kafka: responses with which
+    /// it delayed the client for that reason.
     pub quota_refusals: u64,
     /// What the messages weigh before they are encoded, as the broker's own clients count it.
     pub raw_bytes: u64,

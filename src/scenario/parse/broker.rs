@@ -12,26 +12,24 @@ pub(super) const KEYS: &[&str] = &["kind", "client", "address", "addresses", "co
 
 pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(BrokerConfig, &'a Descriptor)> {
     let field = root.require("broker", "say which broker to load, as in `[broker]` with `kind = \"kafka\"`")?;
-    let kinds = context.kinds.brokers.iter().map(|descriptor| descriptor.kind);
-    let known: Vec<&str> = KEYS.iter().copied().chain(kinds).collect();
+    let known: Vec<&str> = KEYS.iter().copied().chain(kinds(context)).collect();
     let fields = field.fields(&known)?;
-    let descriptor = kind(&fields, context)?;
+    let descriptor = client::read(&fields, kind(&fields, context)?, context)?;
 
-    for other in context.kinds.brokers.iter().filter(|other| other.kind != descriptor.kind) {
-        let reason =
-            format!("`{}.{}` does not apply to a broker of kind `{}`", fields.path, other.kind, descriptor.kind);
-        fields.forbid(other.kind, &reason, &format!("remove it, or write `kind = \"{}\"`", other.kind));
+    for other in kinds(context).into_iter().filter(|other| *other != descriptor.kind) {
+        let reason = format!("`{}.{other}` does not apply to a broker of kind `{}`", fields.path, descriptor.kind);
+        fields.forbid(other, &reason, &format!("remove it, or write `kind = \"{other}\"`"));
     }
     let connections = fields.get("connections").and_then(|field| field.amount(1, 100_000)).unwrap_or(1);
     if let Some(field) = fields.get("properties")
         && !descriptor.capabilities.properties
     {
-        let message = format!("a broker of kind `{}` has no client library to pass properties to", descriptor.kind);
-        field.refuse(message, format!("its own settings go into `[broker.{}]`", descriptor.kind));
+        let message = format!("{} has no client library to pass properties to", descriptor.title());
+        field.refuse(message, descriptor.advise(&format!("its own settings go into `[broker.{}]`", descriptor.kind)));
     }
     let config = BrokerConfig {
         kind: descriptor.kind.to_owned(),
-        client: client::read(&fields, descriptor),
+        client: descriptor.client,
         addresses: addresses(&fields, descriptor),
         connections,
         properties: fields.get("properties").map(|field| properties::read(&field, context)).unwrap_or_default(),
@@ -42,9 +40,15 @@ pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(Brok
     Some((config, descriptor))
 }
 
+/// The names of the kinds. Clients of one kind follow each other.
+fn kinds<'a>(context: &Context<'a>) -> Vec<&'a str> {
+    let mut kinds: Vec<&str> = context.kinds.brokers.iter().map(|descriptor| descriptor.kind).collect();
+    kinds.dedup();
+    kinds
+}
+
 fn kind<'a>(fields: &Fields<'_>, context: &Context<'a>) -> Option<&'a Descriptor> {
-    let kinds = || context.kinds.brokers.iter().map(|descriptor| descriptor.kind);
-    let field = fields.require("kind", &format!("it is one of {}", list(kinds())))?;
+    let field = fields.require("kind", &format!("it is one of {}", list(kinds(context))))?;
     let written = field.string()?;
     let descriptor = context.kinds.brokers.iter().find(|descriptor| descriptor.kind == written);
     if descriptor.is_none() {
@@ -80,8 +84,9 @@ fn address(field: &Field<'_>, descriptor: &Descriptor, alone: bool) -> Option<St
     let capabilities = descriptor.capabilities;
     if text == "embedded" {
         if !capabilities.embedded {
-            let message = format!("a broker of kind `{}` has no embedded endpoint", descriptor.kind);
-            field.refuse(message, if capabilities.addresses { "write `host:port`" } else { "remove the address" });
+            let message = format!("{} has no embedded endpoint", descriptor.title());
+            let advice = if capabilities.addresses { "write `host:port`" } else { "remove the address" };
+            field.refuse(message, descriptor.advise(advice));
         } else if !alone {
             field.refuse("the embedded endpoint goes with no other address", "keep only one kind of address");
         }

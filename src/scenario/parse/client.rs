@@ -1,50 +1,43 @@
-//! `broker.client`: which of a kind's client libraries is measured.
+//! `broker.client`: which of a kind's clients is measured.
 
-use crate::scenario::BrokerConfig;
+use super::Context;
 use crate::scenario::fields::Fields;
 use crate::scenario::suggestion::{closest, list};
-use crate::scenario::{ClientLibrary, Descriptor};
+use crate::scenario::{BrokerConfig, Descriptor};
 
 const KEY: &str = "client";
 
-/// The library's name: the first one of the kind where the scenario names none.
-pub(super) fn read(fields: &Fields<'_>, descriptor: &Descriptor) -> Option<&'static str> {
-    if descriptor.clients.is_empty() {
-        let reason = format!("a broker of kind `{}` has only one client", descriptor.kind);
-        fields.forbid(KEY, &reason, "remove the key");
+/// The client that the scenario names, or the kind's first, which is `default`.
+pub(super) fn read<'a>(fields: &Fields<'_>, default: &'a Descriptor, context: &Context<'a>) -> Option<&'a Descriptor> {
+    let Some(field) = fields.get(KEY) else { return Some(default) };
+    let written = field.string()?;
+    let kind = default.kind;
+    let absent = context.kinds.absent.iter().filter(|absent| absent.kind == kind);
+    if let Some(absent) = absent.clone().find(|absent| absent.client == Some(written)) {
+        field.refuse(format!("this build does not have the client \"{written}\""), absent.remedy());
         return None;
     }
-    let Some(field) = fields.get(KEY) else { return descriptor.clients.first().map(|client| client.name) };
-    let written = field.string()?;
-    let names = || descriptor.clients.iter().map(|client| client.name);
-    match find(descriptor, written) {
-        Some(ClientLibrary { missing_feature: Some(feature), .. }) => {
-            let message = format!("this build does not have the client \"{written}\"");
-            field.refuse(message, format!("build brokermark again with `--features {feature}`"));
-        }
-        Some(client) => return Some(client.name),
-        None => {
-            let advice = match closest(written, names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("a broker of kind `{}` has {}", descriptor.kind, list(names())),
-            };
-            field.refuse(format!("unknown client \"{written}\""), advice);
-        }
+    let of_kind = || context.kinds.brokers.iter().filter(|descriptor| descriptor.kind == kind);
+    if of_kind().count() + absent.count() == 1 {
+        field.refuse(format!("a broker of kind `{kind}` has only one client"), "remove the key");
+        return None;
     }
-    None
+    let found = of_kind().find(|descriptor| descriptor.client == Some(written));
+    if found.is_none() {
+        let names = || of_kind().filter_map(|descriptor| descriptor.client);
+        let advice = match closest(written, names()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("a broker of kind `{kind}` has {}", list(names())),
+        };
+        field.refuse(format!("unknown client \"{written}\""), advice);
+    }
+    found
 }
 
-/// Refuses what the library cannot do.
+/// Refuses what the client cannot do.
 pub(super) fn check(fields: &Fields<'_>, descriptor: &Descriptor, config: &BrokerConfig) {
-    let Some(client) = config.client.and_then(|name| find(descriptor, name)) else { return };
-    let Some(reason) = (client.refuses)(config) else { return };
-    let others = descriptor.clients.iter().map(|other| other.name).filter(|name| *name != client.name);
-    let message = format!("the client \"{}\" cannot do that: {reason}", client.name);
-    let advice = format!("leave it out, or let `{}.{KEY}` be {}", fields.path, list(others));
+    let Some(reason) = (descriptor.refuses)(config) else { return };
+    let message = format!("{} cannot do that: {reason}", descriptor.title());
     let place = if fields.has(KEY) { fields.path.key(KEY) } else { fields.path.clone() };
-    fields.problems.value(place, message, advice);
-}
-
-fn find<'a>(descriptor: &'a Descriptor, name: &str) -> Option<&'a ClientLibrary> {
-    descriptor.clients.iter().find(|client| client.name == name)
+    fields.problems.value(place, message, descriptor.advise("leave it out"));
 }

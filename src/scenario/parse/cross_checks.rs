@@ -98,8 +98,8 @@ fn capabilities(scenario: &Scenario, descriptor: &Descriptor, problems: &Problem
     for (wanted, possible, path, reason) in asked(scenario, can) {
         if wanted && !possible && (path[0] != "consumers" || path.len() == 1 || can.consumers) {
             let path = KeyPath::of(path);
-            let message = format!("`{path}` is not possible with a broker of kind `{}`: {reason}", descriptor.kind);
-            problems.value(path.clone(), message, format!("remove `{path}`"));
+            let message = format!("`{path}` is not possible with {}: {reason}", descriptor.title());
+            problems.value(path.clone(), message, descriptor.advise(&format!("remove `{path}`")));
         }
     }
 }
@@ -177,18 +177,19 @@ fn tombstones(scenario: &Scenario, problems: &Problems) {
 fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
     let Some(pipeline) = &scenario.pipeline else { return };
     let problems = root.problems;
-    let kind = descriptor.kind;
+    let title = descriptor.title();
     let can = descriptor.capabilities.offsets;
     let written = root.get("pipeline").is_some_and(|field| field.value.get("commit").is_some());
     if pipeline.commit == CommitPolicy::AfterWrite && !can {
-        let message = format!("a broker of kind `{kind}` has no offsets to commit after writing");
+        let message = format!("{title} has no offsets to commit after writing");
         let path = KeyPath::of(if written { &["pipeline", "commit"] } else { &["pipeline"] });
-        problems.value(path, message, "set `pipeline.commit = \"on-receipt\"`; a crash then loses messages");
+        let advice = "set `pipeline.commit = \"on-receipt\"`; a crash then loses messages";
+        problems.value(path, message, descriptor.advise(advice));
     }
     for (index, sink) in pipeline.sinks.iter().enumerate() {
         if sink.needs.offsets && !can {
-            let message = format!("messages from a broker of kind `{kind}` have no offsets to make document ids from");
-            let advice = "set `document_id = \"generated\"`";
+            let message = format!("messages from {title} have no offsets to make document ids from");
+            let advice = descriptor.advise("set `document_id = \"generated\"`");
             problems.value(KeyPath::of(&["pipeline", "sinks"]).index(index), message, advice);
         }
     }
@@ -197,8 +198,8 @@ fn pipeline(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
         problems.value(KeyPath::of(&["topology", "topics"]), message, "set it to 1, and use more partitions");
     }
     if pipeline.group.is_some() && !can {
-        let message = format!("a group on a broker of kind `{kind}` does not outlive the run");
-        problems.value(KeyPath::of(&["pipeline", "group"]), message, "remove it");
+        let message = format!("a group on {title} does not outlive the run");
+        problems.value(KeyPath::of(&["pipeline", "group"]), message, descriptor.advise("remove it"));
     }
     if pipeline.producer_mode != ProducerMode::None && pipeline.parse == Parse::Json && !may_be_json(&scenario.payload)
     {
@@ -264,11 +265,13 @@ fn without_producers(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descri
         );
     }
     if !descriptor.capabilities.offsets {
-        let message = format!("a broker of kind `{kind}` has no end offsets, so the end of the messages is unknown");
-        problems.value(mode.clone(), message, "set `producer_mode = \"concurrent\"` or `\"backlog\"`");
+        let message = format!("{} has no end offsets, so the end of the messages is unknown", descriptor.title());
+        let advice = "set `producer_mode = \"concurrent\"` or `\"backlog\"`";
+        problems.value(mode.clone(), message, descriptor.advise(advice));
     } else if !descriptor.capabilities.existing_topics {
-        let message = format!("brokermark does not ask a broker of kind `{kind}` what its topics look like");
-        problems.value(mode.clone(), message, "set `producer_mode = \"concurrent\"` or `\"backlog\"`");
+        let message = format!("brokermark does not ask {} what its topics look like", descriptor.title());
+        let advice = "set `producer_mode = \"concurrent\"` or `\"backlog\"`";
+        problems.value(mode.clone(), message, descriptor.advise(advice));
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Conte
         return Security::default();
     };
     let refuse = |field: &Field<'_>, what: &str| {
-        let message = format!("this build cannot use {what} with a broker of kind `{}`", descriptor.kind);
+        let message = format!("this build cannot use {what} with {}", descriptor.title());
         field.refuse(message, "remove it, or use a build that has it: `brokermark brokers` lists the capabilities of this build, the README those of others");
     };
     let tls = fields.get("tls").and_then(|field| {

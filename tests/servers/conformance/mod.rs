@@ -10,8 +10,8 @@ mod ending;
 mod schedules;
 
 use crate::harness::Bench;
-use brokermark::broker::registry::find;
-use brokermark::scenario::Capabilities;
+use brokermark::broker::registry::descriptors;
+use brokermark::scenario::{Capabilities, Descriptor};
 
 /// A broker as a scenario names it.
 struct Broker {
@@ -39,6 +39,13 @@ impl Broker {
     fn real_kafka() -> Self {
         let address = crate::harness::kafka::address();
         Broker { keys: format!("broker.kind = \"kafka\"\nbroker.address = \"{address}\""), consumer_properties: "" }
+    }
+
+    #[cfg(feature = "kafka-native")]
+    fn real_kafka_native() -> Self {
+        let address = crate::harness::kafka::address();
+        let keys = format!("broker.kind = \"kafka\"\nbroker.client = \"native\"\nbroker.address = \"{address}\"");
+        Broker { keys, consumer_properties: "" }
     }
 
     #[cfg(feature = "nsq")]
@@ -82,7 +89,11 @@ impl Broker {
     /// The capabilities of the broker. It must refuse the others.
     fn can(&self) -> Capabilities {
         let table: toml::Table = self.keys.parse().unwrap();
-        find(table["broker"]["kind"].as_str().unwrap()).unwrap().capabilities
+        let broker = &table["broker"];
+        let kind = broker["kind"].as_str().unwrap();
+        let client = broker.get("client").and_then(toml::Value::as_str);
+        let is_meant = |one: &&Descriptor| one.kind == kind && (client.is_none() || one.client == client);
+        descriptors().iter().find(is_meant).unwrap().capabilities
     }
 
     /// `tables`, a scenario without its broker, for this broker; with one partition where it has no more.
@@ -155,6 +166,8 @@ conformance! {
     embedded_kafka,
     #[cfg(feature = "kafka")]
     real_kafka,
+    #[cfg(feature = "kafka-native")]
+    real_kafka_native,
     #[cfg(feature = "nsq")]
     real_nsq,
     #[cfg(feature = "pulsar")]

@@ -1,0 +1,293 @@
+//! A producing client: its partitions and the nodes that lead them, and the task that keeps them up to date.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::cluster::{Cluster, Metadata};
+use super::codec::batch::Headers;
+use super::config::KafkaNativeOptions;
+use super::connect::Connector;
+use super::error::CallError;
+use super::node::{self, Node};
+use super::outcome;
+use super::partition::{Limits, Partition};
+use super::pending::{Pending, Spare};
+use super::topic::TopicRoutes;
+use super::traffic::Traffic;
+use crate::broker::{BrokerError, FailureClass, SubmitError};
+use crate::measure::{AckRecorder, Acks};
+
+/// Producers wait while messages of more bytes have no outcome.
+const MOST_BUFFERED_BYTES: usize = 256 << 20;
+
+/// How often the task looks for messages that have waited for too long.
+const SWEEP: Duration = Duration::from_millis(500);
+
+/// Metadata is asked for at least so often (`metadata.max.age.ms`), …
+const METADATA_AGE: Duration = Duration::from_secs(300);
+
+/// … and not more often than this.
+const METADATA_PAUSE: Duration = Duration::from_millis(100);
+
+/// A client, which several producers share.
+pub struct Client {
+    pub options: KafkaNativeOptions,
+    pub limits: Limits,
+    pub headers: Vec<Headers>,
+    pub connector: Arc<Connector>,
+    pub acks: Acks,
+    pub spare: Spare,
+    pub traffic: Traffic,
+    cluster: Arc<Cluster>,
+    topics: Mutex<BTreeMap<String, Arc<TopicRoutes>>>,
+    nodes: Mutex<BTreeMap<i32, (Arc<Node>, AbortHandle)>>,
+    /// Of an idempotent producer.
+    identity: Option<(i64, i16)>,
+    /// Partitions that need another identity.
+    broken: Mutex<Vec<Arc<Partition>>>,
+    buffered_bytes: AtomicUsize,
+    /// Wakes producers that wait for memory.
+    capacity: Notify,
+    /// Wakes the task: metadata is old, or partitions need another identity.
+    upkeep: Notify,
+    fatal: OnceLock<SubmitError>,
+    last_error: Mutex<Option<String>>,
+    keeper: OnceLock<AbortHandle>,
+}
+
+impl Client {
+    /// Starts a client of `cluster`.
+    ///
+    /// # Errors
+    /// When it is to be idempotent, and the broker gives it no identity.
+    pub async fn start(
+        cluster: Arc<Cluster>,
+        options: KafkaNativeOptions,
+        headers: Vec<Headers>,
+        acks: Acks,
+    ) -> Result<Arc<Self>, CallError> {
+        let identity = if options.idempotence { Some(cluster.new_identity().await?) } else { None };
+        let client = Arc::new(Client {
+            limits: Limits {
+                batch_bytes: options.batch_bytes as usize,
+                linger: options.linger,
+                delivery_timeout: options.delivery_timeout,
+            },
+            options,
+            headers,
+            connector: cluster.connector.clone(),
+            acks,
+            spare: Spare::default(),
+            traffic: Traffic::default(),
+            cluster,
+            topics: Mutex::default(),
+            nodes: Mutex::default(),
+            identity,
+            broken: Mutex::default(),
+            buffered_bytes: AtomicUsize::new(0),
+            capacity: Notify::new(),
+            upkeep: Notify::new(),
+            fatal: OnceLock::new(),
+            last_error: Mutex::default(),
+            keeper: OnceLock::new(),
+        });
+        client.keeper.get_or_init(|| tokio::spawn(keep(client.clone())).abort_handle());
+        Ok(client)
+    }
+
+    /// The routes to a topic, whose leaders are known once.
+    ///
+    /// # Errors
+    /// When the cluster does not know the topic.
+    pub async fn topic(self: &Arc<Self>, name: &str) -> Result<Arc<TopicRoutes>, BrokerError> {
+        if let Some(topic) = self.topics.lock().get(name) {
+            return Ok(topic.clone());
+        }
+        let topic_error = |reason| BrokerError::Topic { topic: name.to_owned(), action: "written to", reason };
+        let metadata = self.cluster.metadata(&[name]).await.map_err(|error| topic_error(error.to_string()))?;
+        let found = metadata.topics.get(name).ok_or_else(|| topic_error("it does not exist".to_owned()))?;
+        let mut topics = self.topics.lock();
+        let new = || Arc::new(TopicRoutes::new(name, found.leaders.len(), self.identity));
+        let topic = topics.entry(name.to_owned()).or_insert_with(new).clone();
+        drop(topics);
+        self.apply(&metadata);
+        Ok(topic)
+    }
+
+    /// Waits until messages may be handed over.
+    ///
+    /// # Errors
+    /// When none will be taken any more.
+    pub async fn admit(&self) -> Result<(), SubmitError> {
+        let mut waiting_since = None;
+        loop {
+            // Created before the look, so that a notification in between is not missed.
+            let capacity = self.capacity.notified();
+            if let Some(fatal) = self.fatal.get() {
+                return Err(fatal.clone());
+            }
+            if self.buffered_bytes.load(Ordering::Relaxed) < MOST_BUFFERED_BYTES {
+                if let Some(since) = waiting_since {
+                    self.traffic.waited(Instant::elapsed(&since));
+                }
+                return Ok(());
+            }
+            waiting_since.get_or_insert_with(Instant::now);
+            capacity.await;
+        }
+    }
+
+    /// Counts messages that are handed over.
+    pub fn buffer(&self, messages: usize, payload_bytes: usize) {
+        self.traffic.queued(messages);
+        self.buffered_bytes.fetch_add(payload_bytes, Ordering::Relaxed);
+    }
+
+    /// A batch has its outcome.
+    pub fn release(&self, pending: Pending) {
+        self.traffic.settled(pending.messages.len());
+        self.buffered_bytes.fetch_sub(pending.payload_bytes, Ordering::Relaxed);
+        self.spare.keep(pending);
+    }
+
+    /// Wakes producers that wait for memory.
+    pub fn notify_capacity(&self) {
+        self.capacity.notify_waiters();
+    }
+
+    /// No message is taken any more.
+    pub fn end(&self, class: FailureClass, message: String) {
+        self.fatal.get_or_init(|| SubmitError { class, message });
+        self.notify_capacity();
+    }
+
+    pub fn fatal(&self) -> Option<&SubmitError> {
+        self.fatal.get()
+    }
+
+    /// Remembers why a node cannot be reached.
+    pub fn note_error(&self, address: &str, error: CallError) {
+        if let CallError::Authorisation(reason) = &error {
+            self.end(FailureClass::Authorisation, format!("{address} refused the credentials: {reason}"));
+        }
+        *self.last_error.lock() = Some(format!("{address}: {error}"));
+    }
+
+    pub fn last_error(&self) -> Option<String> {
+        self.last_error.lock().clone()
+    }
+
+    /// Asks for metadata again.
+    pub fn refresh(&self) {
+        self.cluster.outdate();
+        self.upkeep.notify_one();
+    }
+
+    /// Gets another identity for a partition.
+    pub fn renew(&self, partition: &Arc<Partition>) {
+        self.broken.lock().push(partition.clone());
+        self.upkeep.notify_one();
+    }
+
+    /// Fails what has waited for too long.
+    pub fn fail_expired(&self, expired: Vec<Pending>, recorder: &AckRecorder) {
+        outcome::expired(self, recorder, expired);
+    }
+
+    /// Ends all tasks: messages without an outcome stay without one.
+    pub fn close(&self) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.abort();
+        }
+        for (_, task) in std::mem::take(&mut *self.nodes.lock()).into_values() {
+            task.abort();
+        }
+        // Partitions know their nodes, whose lists know partitions.
+        for topic in std::mem::take(&mut *self.topics.lock()).into_values() {
+            topic.partitions.iter().for_each(|partition| partition.set_leader(None, self.limits.linger));
+        }
+    }
+
+    /// Gives partitions the leaders that the cluster names.
+    fn apply(self: &Arc<Self>, metadata: &Metadata) {
+        let topics: Vec<Arc<TopicRoutes>> = self.topics.lock().values().cloned().collect();
+        for topic in topics {
+            let Some(found) = metadata.topics.get(&*topic.name) else { continue };
+            for (partition, leader) in topic.partitions.iter().zip(&found.leaders) {
+                let leader = leader.and_then(|id| Some((id, metadata.nodes.get(&id)?)));
+                let leader = leader.map(|(id, address)| self.node(id, address));
+                partition.set_leader(leader, self.limits.linger);
+            }
+        }
+    }
+
+    fn node(self: &Arc<Self>, id: i32, address: &str) -> Arc<Node> {
+        let mut nodes = self.nodes.lock();
+        if let Some((node, _)) = nodes.get(&id) {
+            node.set_address(address.to_owned());
+            return node.clone();
+        }
+        let node = Arc::new(Node::new(id, address.to_owned()));
+        let task = tokio::spawn(node::serve(node.clone(), self.clone())).abort_handle();
+        nodes.insert(id, (node.clone(), task));
+        node
+    }
+
+    async fn update_metadata(self: &Arc<Self>) {
+        let names: Vec<String> = self.topics.lock().keys().cloned().collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        match self.cluster.metadata(&names).await {
+            Ok(metadata) => self.apply(&metadata),
+            Err(error) => *self.last_error.lock() = Some(error.to_string()),
+        }
+    }
+
+    async fn renew_broken(&self) {
+        let broken = std::mem::take(&mut *self.broken.lock());
+        for partition in broken {
+            // It may have been noticed twice.
+            if !partition.needs_identity() {
+                continue;
+            }
+            match self.cluster.new_identity().await {
+                Ok(identity) => partition.renew(identity),
+                // The next look finds it broken still.
+                Err(error) => *self.last_error.lock() = Some(error.to_string()),
+            }
+        }
+    }
+
+    /// Fails what has waited for too long, and finds partitions that need another identity.
+    fn sweep(&self, recorder: &AckRecorder) {
+        let topics: Vec<Arc<TopicRoutes>> = self.topics.lock().values().cloned().collect();
+        let (now, mut expired) = (Instant::now(), Vec::new());
+        for partition in topics.iter().flat_map(|topic| &topic.partitions) {
+            if partition.expire(&self.limits, now, &mut expired) {
+                self.renew(partition);
+            }
+        }
+        self.fail_expired(expired, recorder);
+    }
+}
+
+/// Keeps leaders and identities up to date. Never returns.
+async fn keep(client: Arc<Client>) {
+    let recorder = client.acks.recorder();
+    let mut updated = Instant::now();
+    loop {
+        let _ = tokio::time::timeout(SWEEP, client.upkeep.notified()).await;
+        client.sweep(&recorder);
+        client.renew_broken().await;
+        let age = updated.elapsed();
+        if age >= METADATA_AGE || (client.cluster.is_outdated() && age >= METADATA_PAUSE) {
+            updated = Instant::now();
+            client.update_metadata().await;
+        }
+    }
+}

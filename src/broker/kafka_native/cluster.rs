@@ -1,0 +1,186 @@
+//! The cluster, apart from messages: which nodes lead which partitions, and requests that any node or a certain one answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{InitProducerIdRequest, MetadataRequest, MetadataResponse, TopicName};
+use kafka_protocol::protocol::{Request, StrBytes};
+use parking_lot::Mutex;
+
+use super::connect::{Connector, Link};
+use super::error::{CallError, is_retriable};
+use crate::net::backoff::Backoff;
+
+/// The newest versions of requests that are used here. Later ones of metadata name topics by ids.
+const METADATA: i16 = 9;
+const INIT_PRODUCER_ID: i16 = 4;
+
+/// `UNKNOWN_TOPIC_OR_PARTITION`: of a topic that does not exist.
+const UNKNOWN_TOPIC: i16 = 3;
+
+/// How often a node may ask for patience before a request fails.
+const MOST_ATTEMPTS: usize = 50;
+
+/// A cluster, with a connection to one of its nodes for requests that are rare.
+pub struct Cluster {
+    pub connector: Arc<Connector>,
+    addresses: Vec<String>,
+    link: tokio::sync::Mutex<Option<Link>>,
+    /// The addresses that the nodes themselves name.
+    known: Mutex<Vec<String>>,
+    is_outdated: AtomicBool,
+}
+
+/// What the cluster says of itself.
+#[derive(Debug, Clone, Default)]
+pub struct Metadata {
+    pub cluster_id: Option<String>,
+    /// The addresses of nodes by their ids.
+    pub nodes: BTreeMap<i32, String>,
+    pub controller: Option<i32>,
+    pub topics: BTreeMap<String, TopicMetadata>,
+}
+
+/// A topic that exists.
+#[derive(Debug, Clone, Default)]
+pub struct TopicMetadata {
+    /// Of each partition the id of the node that leads it.
+    pub leaders: Vec<Option<i32>>,
+    pub replication: usize,
+}
+
+impl Cluster {
+    pub fn new(connector: Arc<Connector>, addresses: Vec<String>) -> Self {
+        let (link, known) = (tokio::sync::Mutex::default(), Mutex::default());
+        Cluster { connector, addresses, link, known, is_outdated: AtomicBool::new(false) }
+    }
+
+    /// Somebody has seen that leaders are others.
+    pub fn outdate(&self) {
+        self.is_outdated.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_outdated(&self) -> bool {
+        self.is_outdated.load(Ordering::Relaxed)
+    }
+
+    /// Sends a request to any node, on a connection that is kept.
+    ///
+    /// # Errors
+    /// When no node answers: the error of the last one.
+    pub async fn call<R: Request>(&self, request: &R, newest: i16) -> Result<R::Response, CallError> {
+        let mut link = self.link.lock().await;
+        if let Some(open) = link.as_mut() {
+            // A connection that was idle may have been closed since.
+            match open.call(request, newest).await {
+                Err(CallError::Lost(_) | CallError::Timeout(_) | CallError::Malformed(_)) => *link = None,
+                answer => return answer,
+            }
+        }
+        let known = self.known.lock().clone();
+        let mut last = CallError::Lost("no address is known".to_owned());
+        for address in self.addresses.iter().chain(&known) {
+            let mut opened = match self.connector.open(address).await {
+                Ok(opened) => opened,
+                Err(error) => {
+                    last = error;
+                    continue;
+                }
+            };
+            match opened.call(request, newest).await {
+                Ok(response) => {
+                    *link = Some(opened);
+                    return Ok(response);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Sends a request to the node at `address`, on a connection of its own.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn call_at<R: Request>(&self, address: &str, request: &R, newest: i16) -> Result<R::Response, CallError> {
+        self.connector.open(address).await?.call(request, newest).await
+    }
+
+    /// The nodes, and those of `topics` that exist.
+    ///
+    /// # Errors
+    /// When no node answers, or one refuses.
+    pub async fn metadata(&self, topics: &[&str]) -> Result<Metadata, CallError> {
+        let text = |name: &&str| TopicName(StrBytes::from_string((*name).to_owned()));
+        let topics = topics.iter().map(|name| MetadataRequestTopic::default().with_name(Some(text(name)))).collect();
+        let request = MetadataRequest::default().with_topics(Some(topics)).with_allow_auto_topic_creation(false);
+        self.is_outdated.store(false, Ordering::Relaxed);
+        let response = self.call(&request, METADATA).await.inspect_err(|_| self.outdate())?;
+        let metadata = read(&response)?;
+        let has_leaders = |topic: &TopicMetadata| topic.leaders.iter().all(Option::is_some);
+        if !metadata.topics.values().all(has_leaders) {
+            self.outdate();
+        }
+        *self.known.lock() = metadata.nodes.values().cloned().collect();
+        Ok(metadata)
+    }
+
+    /// A new id and epoch of an idempotent producer.
+    ///
+    /// # Errors
+    /// When no node gives one.
+    pub async fn new_identity(&self) -> Result<(i64, i16), CallError> {
+        let request = InitProducerIdRequest::default()
+            .with_transactional_id(None)
+            .with_transaction_timeout_ms(i32::MAX)
+            .with_producer_id((-1).into())
+            .with_producer_epoch(-1);
+        let mut backoff = Backoff::RECEIVE;
+        for _ in 0..MOST_ATTEMPTS {
+            let response = self.call(&request, INIT_PRODUCER_ID).await?;
+            match response.error_code {
+                0 => return Ok((response.producer_id.0, response.producer_epoch)),
+                code if is_retriable(code) => backoff.pause().await,
+                code => return Err(CallError::Refused(code, Some("no producer id was given".to_owned()))),
+            }
+        }
+        Err(CallError::Lost("the broker gave no producer id in time".to_owned()))
+    }
+}
+
+fn read(response: &MetadataResponse) -> Result<Metadata, CallError> {
+    let node = |node: &kafka_protocol::messages::metadata_response::MetadataResponseBroker| {
+        let host = match node.host.contains(':') {
+            true => format!("[{}]", node.host.as_str()),
+            false => node.host.to_string(),
+        };
+        (node.node_id.0, format!("{host}:{}", node.port))
+    };
+    let mut topics = BTreeMap::new();
+    for topic in &response.topics {
+        let Some(name) = &topic.name else { continue };
+        match topic.error_code {
+            UNKNOWN_TOPIC => continue,
+            code if code != 0 && !is_retriable(code) => {
+                return Err(CallError::Refused(code, Some(format!("topic '{}'", name.as_str()))));
+            }
+            _ => {}
+        }
+        let mut leaders = vec![None; topic.partitions.len()];
+        for partition in &topic.partitions {
+            let place = usize::try_from(partition.partition_index).ok().and_then(|index| leaders.get_mut(index));
+            let place = place.ok_or_else(|| CallError::Malformed("a topic's partitions have gaps".to_owned()))?;
+            *place = (partition.leader_id.0 >= 0).then_some(partition.leader_id.0);
+        }
+        let replication = topic.partitions.first().map_or(0, |partition| partition.replica_nodes.len());
+        topics.insert(name.to_string(), TopicMetadata { leaders, replication });
+    }
+    Ok(Metadata {
+        cluster_id: response.cluster_id.as_ref().map(|id| id.to_string()),
+        nodes: response.brokers.iter().map(node).collect(),
+        controller: (response.controller_id.0 >= 0).then_some(response.controller_id.0),
+        topics,
+    })
+}

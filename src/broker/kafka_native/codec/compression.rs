@@ -1,0 +1,229 @@
+//! How the records of a batch are compressed, in the formats of Kafka's own client: gzip, Snappy in the blocks of xerial's Java
+//! library, LZ4 frames, and Zstandard frames.
+//!
+//! Source: Kafka's `org.apache.kafka.common.compress`; the blocks of Snappy: xerial's `SnappyOutputStream` and `SnappyCodec`.
+
+use std::io::{self, Read, Write};
+
+use serde::Deserialize;
+
+use super::Malformed;
+
+/// By their numbers in a batch's attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    #[default]
+    None = 0,
+    Gzip = 1,
+    Snappy = 2,
+    Lz4 = 3,
+    Zstd = 4,
+}
+
+/// Most bytes that are unpacked of a batch: a broker takes 1 MiB in its default configuration, before compression or after.
+pub const MOST_UNPACKED: usize = 256 << 20;
+
+/// What a Zstandard frame may ask for to be unpacked with: 8 MiB, the window of level 19.
+const MOST_WINDOW_LOG: u32 = 23;
+
+/// Level of Kafka's own client.
+const ZSTD_LEVEL: i32 = 3;
+
+/// The beginning of what xerial's library writes: its name, its version and the oldest that can read it.
+const XERIAL: [u8; 16] = *b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01";
+
+/// Its blocks, before compression.
+const XERIAL_BLOCK: usize = 32 << 10;
+
+const BROKEN: Malformed = Malformed("its records cannot be decompressed");
+
+impl Compression {
+    /// The one that a batch's attributes name.
+    pub fn from_attributes(attributes: i16) -> Option<Self> {
+        Some(match attributes & 7 {
+            0 => Compression::None,
+            1 => Compression::Gzip,
+            2 => Compression::Snappy,
+            3 => Compression::Lz4,
+            4 => Compression::Zstd,
+            _ => return None,
+        })
+    }
+
+    /// Replaces `out` with what `content` holds. The memory grows with what is there, not with what is announced.
+    ///
+    /// # Errors
+    /// When it is not compressed like this, or more than [`MOST_UNPACKED`].
+    pub fn decompress(self, content: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+        out.clear();
+        match self {
+            Compression::None => out.extend_from_slice(content),
+            Compression::Gzip => read_all(flate2::read::MultiGzDecoder::new(content), out)?,
+            Compression::Snappy => read_snappy(content, out)?,
+            Compression::Lz4 => read_all(lz4_flex::frame::FrameDecoder::new(content), out)?,
+            Compression::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::new(content).map_err(|_| BROKEN)?;
+                decoder.window_log_max(MOST_WINDOW_LOG).map_err(|_| BROKEN)?;
+                read_all(decoder, out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_all(from: impl Read, out: &mut Vec<u8>) -> Result<(), Malformed> {
+    from.take(MOST_UNPACKED as u64 + 1).read_to_end(out).map_err(|_| BROKEN)?;
+    if out.len() > MOST_UNPACKED { Err(BROKEN) } else { Ok(()) }
+}
+
+/// Clients that do not use xerial's library write one block without a length before it.
+fn read_snappy(content: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+    let mut decoder = snap::raw::Decoder::new();
+    let Some(mut blocks) = content.strip_prefix(&XERIAL[..8]).and_then(|rest| rest.get(8..)) else {
+        return read_block(&mut decoder, content, out);
+    };
+    while !blocks.is_empty() {
+        let (length, rest) = blocks.split_first_chunk::<4>().ok_or(BROKEN)?;
+        let block = rest.get(..u32::from_be_bytes(*length) as usize).ok_or(BROKEN)?;
+        read_block(&mut decoder, block, out)?;
+        blocks = &rest[block.len()..];
+    }
+    Ok(())
+}
+
+fn read_block(decoder: &mut snap::raw::Decoder, block: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+    let length = snap::raw::decompress_len(block).map_err(|_| BROKEN)?;
+    let begin = out.len();
+    // Three bytes copy 64 at most.
+    if length > block.len().saturating_mul(64) || begin + length > MOST_UNPACKED {
+        return Err(BROKEN);
+    }
+    out.resize(begin + length, 0);
+    decoder.decompress(block, &mut out[begin..]).map_err(|_| BROKEN)?;
+    Ok(())
+}
+
+/// Compresses one batch after the other, and keeps the memory it needs between them.
+pub enum Compressor {
+    None,
+    Gzip,
+    Snappy(Box<snap::raw::Encoder>),
+    Lz4,
+    Zstd(zstd::bulk::Compressor<'static>),
+}
+
+impl Compressor {
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn new(compression: Compression) -> io::Result<Self> {
+        Ok(match compression {
+            Compression::None => Compressor::None,
+            Compression::Gzip => Compressor::Gzip,
+            Compression::Snappy => Compressor::Snappy(Box::new(snap::raw::Encoder::new())),
+            Compression::Lz4 => Compressor::Lz4,
+            Compression::Zstd => Compressor::Zstd(zstd::bulk::Compressor::new(ZSTD_LEVEL)?),
+        })
+    }
+
+    /// Appends `content` compressed.
+    ///
+    /// # Errors
+    /// When the compressing library fails.
+    pub fn compress(&mut self, content: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Compressor::None => out.extend_from_slice(content),
+            Compressor::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::default());
+                encoder.write_all(content)?;
+                encoder.finish()?;
+            }
+            Compressor::Snappy(encoder) => write_snappy(encoder, content, out)?,
+            Compressor::Lz4 => {
+                let mut encoder = lz4_flex::frame::FrameEncoder::new(out);
+                encoder.write_all(content)?;
+                encoder.finish().map_err(io::Error::other)?;
+            }
+            Compressor::Zstd(compressor) => {
+                let begin = out.len();
+                out.resize(begin + zstd::zstd_safe::compress_bound(content.len()), 0);
+                let length = compressor.compress_to_buffer(content, &mut out[begin..])?;
+                out.truncate(begin + length);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_snappy(encoder: &mut snap::raw::Encoder, content: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    out.extend_from_slice(&XERIAL);
+    for block in content.chunks(XERIAL_BLOCK) {
+        let begin = out.len() + 4;
+        out.resize(begin + snap::raw::max_compress_len(block.len()), 0);
+        let length = encoder.compress(block, &mut out[begin..]).map_err(io::Error::other)?;
+        out[begin - 4..begin].copy_from_slice(&(length as u32).to_be_bytes());
+        out.truncate(begin + length);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ALL: [Compression; 5] =
+        [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+
+    #[test]
+    fn a_block_of_snappy_without_a_length_is_read_as_well() {
+        let mut out = Vec::new();
+        let block = snap::raw::Encoder::new().compress_vec(b"aaaaaaaaaaaaaaaaaaaa").unwrap();
+        Compression::Snappy.decompress(&block, &mut out).unwrap();
+        assert_eq!(out, [b'a'; 20]);
+    }
+
+    #[test]
+    fn what_a_block_of_snappy_announces_takes_no_memory() {
+        let mut out = Vec::new();
+        // 4 GiB less a byte, of which nothing is there.
+        let announced = [0xff, 0xff, 0xff, 0xff, 0x0f, 0];
+        assert_eq!(Compression::Snappy.decompress(&announced, &mut out), Err(BROKEN));
+        assert!(out.capacity() < 1 << 20);
+    }
+
+    /// Which is several blocks of xerial's library.
+    #[test]
+    fn a_large_batch_is_compressed_and_decompressed() {
+        let content: Vec<u8> = (0..100_000_u32).map(|index| (index / 7) as u8).collect();
+        for compression in ALL {
+            let (mut packed, mut unpacked) = (Vec::new(), Vec::new());
+            Compressor::new(compression).unwrap().compress(&content, &mut packed).unwrap();
+            compression.decompress(&packed, &mut unpacked).unwrap();
+            assert!(unpacked == content, "{compression:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn what_is_compressed_is_decompressed(content in proptest::collection::vec(0..4_u8, 0..3_000)) {
+            for compression in ALL {
+                let mut compressor = Compressor::new(compression).unwrap();
+                let (mut packed, mut unpacked) = (Vec::new(), Vec::new());
+                compressor.compress(&content, &mut packed).unwrap();
+                compression.decompress(&packed, &mut unpacked).unwrap();
+                prop_assert!(unpacked == content, "{:?}", compression);
+            }
+        }
+
+        #[test]
+        fn nonsense_is_refused_or_read_without_panic(content: Vec<u8>) {
+            for compression in ALL {
+                let _ = compression.decompress(&content, &mut Vec::new());
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Variable-length integers of records: zigzag-encoded, 7 bits a byte, the lowest first.
+//!
+//! Source: Kafka's `org.apache.kafka.common.utils.ByteUtils`, `writeVarint` and `readVarlong`.
+
+use super::Malformed;
+
+/// Most bytes of an encoded integer.
+pub const MOST_BYTES: usize = 10;
+
+/// The bytes that `value` takes.
+#[inline]
+pub fn size(value: i64) -> usize {
+    let bits = 64 - (zigzag(value) | 1).leading_zeros() as usize;
+    bits.div_ceil(7)
+}
+
+/// Writes `value` at the beginning of `out`, and returns how many bytes it took.
+#[inline]
+pub fn write(value: i64, out: &mut [u8]) -> usize {
+    let mut rest = zigzag(value);
+    let mut length = 0;
+    while rest >= 0x80 {
+        out[length] = rest as u8 | 0x80;
+        rest >>= 7;
+        length += 1;
+    }
+    out[length] = rest as u8;
+    length + 1
+}
+
+/// Appends `value`.
+pub fn append(value: i64, out: &mut Vec<u8>) {
+    let mut bytes = [0; MOST_BYTES];
+    let length = write(value, &mut bytes);
+    out.extend_from_slice(&bytes[..length]);
+}
+
+/// Takes an integer from the beginning of `bytes`.
+///
+/// # Errors
+/// When it does not end, or has more than 64 bits.
+#[inline]
+pub fn read(bytes: &mut &[u8]) -> Result<i64, Malformed> {
+    let mut value = 0_u64;
+    for (index, byte) in bytes.iter().take(MOST_BYTES).enumerate() {
+        let bits = u64::from(byte & 0x7f);
+        if index == MOST_BYTES - 1 && bits > 1 {
+            break;
+        }
+        value |= bits << (7 * index);
+        if byte & 0x80 == 0 {
+            *bytes = &bytes[index + 1..];
+            return Ok((value >> 1) as i64 ^ -((value & 1) as i64));
+        }
+    }
+    Err(Malformed("an integer does not end"))
+}
+
+#[inline]
+fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn integers_are_encoded_as_protocol_buffers_encode_them() {
+        for (value, bytes) in [
+            (0, &[0][..]),
+            (-1, &[1]),
+            (1, &[2]),
+            (63, &[0x7e]),
+            (-64, &[0x7f]),
+            (64, &[0x80, 1]),
+            (i64::MAX, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
+            (i64::MIN, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
+        ] {
+            let mut out = Vec::new();
+            append(value, &mut out);
+            assert_eq!((out.as_slice(), size(value)), (bytes, bytes.len()), "{value}");
+        }
+    }
+
+    #[test]
+    fn an_integer_that_does_not_end_is_refused() {
+        for bytes in
+            [&[][..], &[0x80], &[0xff; 9], &[0xff; 11], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]]
+        {
+            assert!(read(&mut &bytes[..]).is_err(), "{bytes:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(value: i64, rest: Vec<u8>) {
+            let mut bytes = Vec::new();
+            append(value, &mut bytes);
+            prop_assert_eq!(bytes.len(), size(value));
+            bytes.extend_from_slice(&rest);
+            let mut left = &bytes[..];
+            prop_assert_eq!(read(&mut left), Ok(value));
+            prop_assert_eq!(left, &rest[..]);
+        }
+    }
+}

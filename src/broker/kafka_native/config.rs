@@ -1,0 +1,178 @@
+//! The `[broker.kafka]` table of `client = "native"`.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::Error as _;
+
+use super::codec::compression::Compression;
+use super::partitioner::Partitioner;
+use crate::scenario::deserialize::{duration, size};
+
+/// What only the other client has.
+const NOT_YET: [&str; 2] = ["static_members", "transactions"];
+
+/// Batches of a partition in flight of which an idempotent producer's broker keeps track (KIP-98).
+const MOST_IDEMPOTENT_IN_FLIGHT: usize = 5;
+
+/// The largest `batch_bytes`: a request of more bytes than `socket.request.max.bytes` ends the connection.
+const MOST_BATCH_BYTES: u64 = 64 << 20;
+
+/// Defaults are librdkafka's, so that both clients load a broker in the same way, except for `max_in_flight` and
+/// `delivery_timeout`, which are those of Kafka's own client.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct KafkaNativeOptions {
+    pub acks: RequiredAcks,
+    pub compression: Compression,
+    /// Whether producers number their batches, so that the broker drops repetitions.
+    pub idempotence: bool,
+    pub partitioner: Partitioner,
+    /// How long a batch waits for more messages.
+    #[serde(deserialize_with = "duration")]
+    pub linger: Duration,
+    /// Most bytes of a batch, unless one message has more.
+    #[serde(deserialize_with = "size")]
+    pub batch_bytes: u64,
+    /// Most produce requests of a connection without a response.
+    pub max_in_flight: usize,
+    /// How long a message may wait for its acknowledgement, requests that are sent again included.
+    #[serde(deserialize_with = "duration")]
+    pub delivery_timeout: Duration,
+    /// How long a request may wait for its response.
+    #[serde(deserialize_with = "duration")]
+    pub request_timeout: Duration,
+    /// Who decides which member of a group reads which partitions.
+    pub assignment: Assignment,
+    /// What consumers receive of transactions.
+    pub isolation: Isolation,
+}
+
+impl Default for KafkaNativeOptions {
+    fn default() -> Self {
+        KafkaNativeOptions {
+            acks: RequiredAcks::All,
+            compression: Compression::None,
+            idempotence: false,
+            partitioner: Partitioner::default(),
+            linger: Duration::from_millis(5),
+            batch_bytes: 1_000_000,
+            max_in_flight: 5,
+            delivery_timeout: Duration::from_secs(120),
+            request_timeout: Duration::from_secs(30),
+            assignment: Assignment::Manual,
+            isolation: Isolation::ReadCommitted,
+        }
+    }
+}
+
+/// Which acknowledgements a produce request waits for, by their numbers in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum RequiredAcks {
+    #[serde(rename = "0")]
+    None = 0,
+    #[serde(rename = "1")]
+    Leader = 1,
+    #[serde(rename = "all", alias = "-1")]
+    All = -1,
+}
+
+/// Who decides which member of a group reads which partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Assignment {
+    Group,
+    /// brokermark, once: members take partitions in turn, and the broker knows no group.
+    Manual,
+}
+
+/// What consumers receive of transactions, by its number in a fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Isolation {
+    ReadUncommitted = 0,
+    /// Nothing of one that is open or was aborted.
+    ReadCommitted = 1,
+}
+
+impl KafkaNativeOptions {
+    /// From the table.
+    ///
+    /// # Errors
+    /// When a key or value is unknown, does not go with another one, or needs the other client.
+    pub fn parse(table: toml::Table) -> Result<Self, toml::de::Error> {
+        for key in NOT_YET {
+            if table.contains_key(key) {
+                return Err(toml::de::Error::custom(format!("{key}: {}", needs_librdkafka("it"))));
+            }
+        }
+        let options: KafkaNativeOptions = table.try_into()?;
+        options.check().map_err(toml::de::Error::custom)?;
+        Ok(options)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.assignment == Assignment::Group {
+            return Err(needs_librdkafka("`assignment = \"group\"`"));
+        }
+        if self.max_in_flight == 0 {
+            return Err("`max_in_flight` is at least 1".to_owned());
+        }
+        if self.batch_bytes == 0 || self.batch_bytes > MOST_BATCH_BYTES {
+            return Err("`batch_bytes` is from 1 B to 64 MiB".to_owned());
+        }
+        if self.delivery_timeout.is_zero() || self.request_timeout.is_zero() {
+            return Err("`delivery_timeout` and `request_timeout` are longer than 0".to_owned());
+        }
+        if self.idempotence && self.acks != RequiredAcks::All {
+            return Err("`idempotence` needs `acks = \"all\"`".to_owned());
+        }
+        if self.idempotence && self.max_in_flight > MOST_IDEMPOTENT_IN_FLIGHT {
+            return Err(format!("with `idempotence`, `max_in_flight` is {MOST_IDEMPOTENT_IN_FLIGHT} at most"));
+        }
+        Ok(())
+    }
+}
+
+fn needs_librdkafka(what: &str) -> String {
+    format!("{what} is not possible with `client = \"native\"` yet: write `client = \"librdkafka\"`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<KafkaNativeOptions, String> {
+        KafkaNativeOptions::parse(text.parse().unwrap()).map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        assert_eq!(parse(""), Ok(KafkaNativeOptions::default()));
+        let options = parse("acks = \"1\"\nlinger = \"0s\"\nbatch_bytes = \"64 KiB\"\ncompression = \"lz4\"").unwrap();
+        assert_eq!((options.acks, options.linger, options.batch_bytes), (RequiredAcks::Leader, Duration::ZERO, 65_536));
+        assert_eq!(options.compression, Compression::Lz4);
+    }
+
+    #[test]
+    fn what_only_librdkafka_has_is_refused_with_its_name() {
+        for text in ["static_members = true", "assignment = \"group\"", "[transactions]\nmessages = 10"] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("client = \"librdkafka\""), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        for (text, key) in [
+            ("idempotence = true\nacks = \"1\"", "acks"),
+            ("idempotence = true\nmax_in_flight = 6", "max_in_flight"),
+            ("max_in_flight = 0", "max_in_flight"),
+            ("batch_bytes = \"1 GiB\"", "batch_bytes"),
+            ("request_timeout = \"0s\"", "request_timeout"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(key), "{text}: {error}");
+        }
+    }
+}

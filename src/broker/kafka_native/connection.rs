@@ -1,0 +1,241 @@
+//! One connection of a client to a node, while it lasts: requests out, responses in, several requests at once.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use kafka_protocol::messages::ProduceResponse;
+use kafka_protocol::messages::produce_response::PartitionProduceResponse;
+use kafka_protocol::protocol::Decodable;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::sleep_until;
+
+use super::client::Client;
+use super::codec::compression::{Compression, Compressor};
+use super::config::RequiredAcks;
+use super::connect::{Link, MOST_RESPONSE_BYTES, take_header};
+use super::error::CallError;
+use super::node::Node;
+use super::outcome::{self, Answer};
+use super::produce::{self, Envelope, ProduceRequest};
+use crate::measure::AckRecorder;
+
+/// The first version that takes Zstandard.
+const ZSTD_VERSION: i16 = 7;
+
+/// A read takes so many bytes at most.
+const READ_BYTES: usize = 16 << 10;
+
+/// The deadline of a connection that waits for nothing.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// A connection that is open.
+pub struct Connection<'a> {
+    client: &'a Arc<Client>,
+    node: &'a Arc<Node>,
+    recorder: &'a AckRecorder,
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
+    envelope: Envelope,
+    compressor: Compressor,
+    requests: Requests,
+    inbox: BytesMut,
+}
+
+/// Requests without a response.
+#[derive(Default)]
+struct Requests {
+    writing: Option<ProduceRequest>,
+    waiting: VecDeque<(Instant, ProduceRequest)>,
+    next_correlation: i32,
+    /// The broker asks the client to wait until then (KIP-219).
+    throttled_until: Option<Instant>,
+}
+
+impl<'a> Connection<'a> {
+    /// # Errors
+    /// When the node is too old for what the scenario asks, or there is no memory to compress with.
+    pub fn start(
+        client: &'a Arc<Client>,
+        node: &'a Arc<Node>,
+        recorder: &'a AckRecorder,
+        link: Link,
+    ) -> Result<Self, CallError> {
+        let options = &client.options;
+        let oldest = if options.compression == Compression::Zstd { ZSTD_VERSION } else { produce::OLDEST };
+        let envelope = Envelope {
+            version: link.versions.of(produce::KEY, oldest, produce::NEWEST)?,
+            client_id: link.client_id().to_owned(),
+            acks: options.acks as i16,
+            timeout_ms: i32::try_from(options.request_timeout.as_millis()).unwrap_or(i32::MAX),
+        };
+        let compressor = Compressor::new(options.compression)?;
+        let Link { reader, writer, .. } = link;
+        let (requests, inbox) = (Requests::default(), BytesMut::new());
+        Ok(Connection { client, node, recorder, reader, writer, envelope, compressor, requests, inbox })
+    }
+
+    /// Sends and receives until the connection ends, and returns why it did. What has no response is sent again.
+    pub async fn serve(mut self) -> CallError {
+        let error = loop {
+            match self.turn().await {
+                Ok(()) => {}
+                Err(error) => break error,
+            }
+        };
+        let Requests { writing, waiting, .. } = self.requests;
+        let lost: Vec<ProduceRequest> = waiting.into_iter().map(|(_, request)| request).chain(writing).collect();
+        for request in lost {
+            for (partition, pending) in request.batches {
+                outcome::lost(self.client, self.recorder, &partition, pending, &error);
+            }
+        }
+        error
+    }
+
+    /// Waits for one thing to happen.
+    async fn turn(&mut self) -> Result<(), CallError> {
+        self.begin_request()?;
+        let deadline = self.deadline();
+        let Connection { reader, writer, requests, inbox, node, .. } = self;
+        inbox.reserve(READ_BYTES);
+        let writing = &mut requests.writing;
+        tokio::select! {
+            read = reader.read_buf(inbox) => match read? {
+                0 => return Err(CallError::Lost("the broker closed the connection".to_owned())),
+                _ => self.take_responses()?,
+            },
+            written = write(writer, writing), if writing.is_some() => {
+                if written? {
+                    self.written();
+                }
+            }
+            () = node.work.notified() => {}
+            () = sleep_until(deadline.into()) => self.check_overdue()?,
+        }
+        Ok(())
+    }
+
+    /// Begins to write a request, if one may be sent and there is something to send.
+    fn begin_request(&mut self) -> io::Result<()> {
+        let (requests, options) = (&mut self.requests, &self.client.options);
+        if requests.writing.is_some() || requests.waiting.len() >= options.max_in_flight {
+            return Ok(());
+        }
+        let now = Instant::now();
+        if requests.throttled_until.take_if(|until| *until <= now).is_none() && requests.throttled_until.is_some() {
+            return Ok(());
+        }
+        let mut batches = self.node.gather(self.client, self.recorder);
+        if batches.is_empty() {
+            return Ok(());
+        }
+        for (_, pending) in &mut batches {
+            pending.seal(options.compression, &mut self.compressor, &self.client.spare)?;
+        }
+        let correlation = requests.next_correlation;
+        requests.next_correlation = correlation.wrapping_add(1);
+        self.client.traffic.sent();
+        requests.writing = Some(ProduceRequest::new(&self.envelope, correlation, batches));
+        Ok(())
+    }
+
+    /// The request is written. Without acknowledgements, that is all.
+    fn written(&mut self) {
+        let Some(request) = self.requests.writing.take() else { return };
+        if self.client.options.acks != RequiredAcks::None {
+            self.requests.waiting.push_back((Instant::now(), request));
+            return;
+        }
+        let answers = request.batches.into_iter().map(|(partition, pending)| (partition, pending, Answer::WRITTEN));
+        outcome::record(self.client, self.recorder, answers);
+    }
+
+    fn deadline(&self) -> Instant {
+        let Requests { writing, waiting, throttled_until, .. } = &self.requests;
+        let overdue = waiting.front().map(|(sent, _)| *sent + self.client.options.request_timeout);
+        // What is due is sent when the requests before it allow that.
+        let may_send = writing.is_none() && waiting.len() < self.client.options.max_in_flight;
+        let due = may_send.then(|| throttled_until.or_else(|| self.node.next_due())).flatten();
+        overdue.into_iter().chain(due).min().unwrap_or_else(|| Instant::now() + IDLE)
+    }
+
+    fn check_overdue(&self) -> Result<(), CallError> {
+        let limit = self.client.options.request_timeout;
+        match self.requests.waiting.front() {
+            Some((sent, _)) if sent.elapsed() >= limit => Err(CallError::Timeout(limit)),
+            _ => Ok(()),
+        }
+    }
+
+    fn take_responses(&mut self) -> Result<(), CallError> {
+        while let Some(length) = self.inbox.first_chunk().map(|length| u32::from_be_bytes(*length) as usize) {
+            if length > MOST_RESPONSE_BYTES {
+                return Err(CallError::Malformed(format!("a response of {length} bytes")));
+            }
+            if self.inbox.len() < 4 + length {
+                break;
+            }
+            self.inbox.advance(4);
+            let mut body = self.inbox.split_to(length).freeze();
+            let unexpected = || CallError::Malformed("it answers no request".to_owned());
+            let (sent, request) = self.requests.waiting.pop_front().ok_or_else(unexpected)?;
+            // A response that cannot be read leaves the request unanswered.
+            let response = take_header(&mut body, 0, request.correlation).and_then(|()| {
+                let decoded = ProduceResponse::decode(&mut body, self.envelope.version);
+                decoded.map_err(|error| CallError::Malformed(error.to_string()))
+            });
+            match response {
+                Ok(response) => self.answered(sent, request, &response),
+                Err(error) => {
+                    self.requests.waiting.push_front((sent, request));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, sent: Instant, request: ProduceRequest, response: &ProduceResponse) {
+        let throttled_ms = u64::try_from(response.throttle_time_ms).unwrap_or(0);
+        self.client.traffic.answered(sent.elapsed(), throttled_ms > 0);
+        if throttled_ms > 0 {
+            self.requests.throttled_until = Some(Instant::now() + Duration::from_millis(throttled_ms));
+        }
+        let topics = response.responses.iter().flat_map(|topic| {
+            topic.partition_responses.iter().map(|partition| ((topic.name.as_str(), partition.index), partition))
+        });
+        let found: HashMap<(&str, i32), &PartitionProduceResponse> = topics.collect();
+        let answers = request.batches.into_iter().map(|(partition, pending)| {
+            let answer = match found.get(&(&*partition.topic, partition.index)) {
+                Some(found) => Answer {
+                    code: found.error_code,
+                    message: found.error_message.as_ref().map(|message| message.as_str().to_owned()),
+                },
+                None => Answer::MISSING,
+            };
+            (partition, pending, answer)
+        });
+        outcome::record(self.client, self.recorder, answers);
+    }
+}
+
+/// Writes what the socket accepts. Returns whether that was the rest of the request.
+async fn write(
+    writer: &mut (impl AsyncWrite + Unpin),
+    writing: &mut Option<ProduceRequest>,
+) -> Result<bool, CallError> {
+    let Some(request) = writing else { return Ok(false) };
+    let written = writer.write_vectored(&request.unwritten()).await?;
+    let is_whole = request.advance(written);
+    if written == 0 && !is_whole {
+        return Err(CallError::Lost("the connection takes no more bytes".to_owned()));
+    }
+    if is_whole {
+        // What a TLS session holds back.
+        writer.flush().await?;
+    }
+    Ok(is_whole)
+}

@@ -1,0 +1,110 @@
+//! Errors of requests, and what the error codes of Kafka's responses mean.
+
+use std::io;
+use std::time::Duration;
+
+use kafka_protocol::error::ResponseError;
+
+use crate::broker::{BrokerError, FailureClass};
+
+/// The name by which errors call this broker.
+pub const NAME: &str = "kafka";
+
+/// Why a request has no result.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CallError {
+    #[error("{0}")]
+    Lost(String),
+    #[error("no response within {0:?}")]
+    Timeout(Duration),
+    #[error("malformed response: {0}")]
+    Malformed(String),
+    #[error("{0}")]
+    Unsupported(String),
+    #[error("{0}")]
+    Authorisation(String),
+    #[error("{}", describe(*.0, .1.as_deref()))]
+    Refused(i16, Option<String>),
+}
+
+impl From<io::Error> for CallError {
+    fn from(error: io::Error) -> Self {
+        CallError::Lost(error.to_string())
+    }
+}
+
+impl CallError {
+    /// Refuses a response whose error code is not 0.
+    ///
+    /// # Errors
+    /// With the code.
+    pub fn check(code: i16) -> Result<(), CallError> {
+        if code == 0 { Ok(()) } else { Err(CallError::Refused(code, None)) }
+    }
+
+    /// As an error of the broker at `address`.
+    pub fn of_broker(self, address: &str) -> BrokerError {
+        let address = address.to_owned();
+        match self {
+            CallError::Authorisation(reason) => BrokerError::Authorisation { broker: NAME, address, reason },
+            CallError::Unsupported(reason) => BrokerError::Client { broker: NAME, reason },
+            other => BrokerError::Unreachable { broker: NAME, address, reason: other.to_string() },
+        }
+    }
+}
+
+/// What an error code is called, with what the broker says beside it.
+pub fn describe(code: i16, message: Option<&str>) -> String {
+    let name = match ResponseError::try_from_code(code) {
+        Some(error) => format!("{error:?}"),
+        None => "no error".to_owned(),
+    };
+    match message {
+        Some(message) => format!("{name} (error {code}): {message}"),
+        None => format!("{name} (error {code})"),
+    }
+}
+
+/// Whether the same request may succeed later.
+pub fn is_retriable(code: i16) -> bool {
+    ResponseError::try_from_code(code).is_some_and(|error| error.is_retriable())
+}
+
+/// Whether the partition may have another leader now.
+pub fn is_stale_metadata(code: i16) -> bool {
+    use ResponseError::{
+        FencedLeaderEpoch, KafkaStorageError, LeaderNotAvailable, NotLeaderOrFollower, ReplicaNotAvailable,
+        UnknownLeaderEpoch, UnknownTopicOrPartition,
+    };
+    ResponseError::try_from_code(code).is_some_and(|error| {
+        matches!(
+            error,
+            FencedLeaderEpoch
+                | KafkaStorageError
+                | LeaderNotAvailable
+                | NotLeaderOrFollower
+                | ReplicaNotAvailable
+                | UnknownLeaderEpoch
+                | UnknownTopicOrPartition
+        )
+    })
+}
+
+/// The class of a message's failure.
+pub fn class_of(code: i16) -> FailureClass {
+    use ResponseError::{
+        ClusterAuthorizationFailed, InvalidProducerEpoch, InvalidTopicException, MessageTooLarge, ProducerFenced,
+        RecordListTooLarge, RequestTimedOut, SaslAuthenticationFailed, TopicAuthorizationFailed,
+        UnknownTopicOrPartition,
+    };
+    match ResponseError::try_from_code(code) {
+        Some(RequestTimedOut) => FailureClass::Timeout,
+        Some(MessageTooLarge | RecordListTooLarge) => FailureClass::TooLarge,
+        Some(TopicAuthorizationFailed | ClusterAuthorizationFailed | SaslAuthenticationFailed) => {
+            FailureClass::Authorisation
+        }
+        Some(UnknownTopicOrPartition | InvalidTopicException) => FailureClass::UnknownTopic,
+        Some(InvalidProducerEpoch | ProducerFenced) => FailureClass::Fenced,
+        _ => FailureClass::Refused,
+    }
+}

@@ -1,0 +1,171 @@
+//! Fetches from the nodes that lead a member's partitions, one request at a time from each.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::select_all;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::fetch_response::PartitionData;
+use kafka_protocol::messages::{FetchRequest, FetchResponse};
+use parking_lot::Mutex;
+
+use super::admin::{Admin, End, name_of};
+use super::codec::records;
+use super::config::Isolation;
+use super::connect::Link;
+use super::error::{CallError, class_of, is_retriable};
+use super::inbox::{Fetched, Inbox};
+use crate::broker::{FailureClass, ReceiveError};
+use crate::net::backoff::Backoff;
+
+/// Later versions name topics by ids.
+const NEWEST: i16 = 12;
+
+/// `OFFSET_OUT_OF_RANGE`.
+const OUT_OF_RANGE: i16 = 1;
+
+/// As Kafka's own client asks: `fetch.max.wait.ms`, `fetch.max.bytes` and `max.partition.fetch.bytes`.
+const MOST_WAIT: Duration = Duration::from_millis(500);
+const MOST_BYTES: i32 = 50 << 20;
+const MOST_PARTITION_BYTES: i32 = 1 << 20;
+
+/// What a member reads, and how far it is.
+pub struct Fetcher {
+    pub admin: Arc<Admin>,
+    pub topic: String,
+    pub isolation: Isolation,
+    pub inbox: Arc<Inbox>,
+    /// The offset of the next message of each partition.
+    pub positions: Mutex<BTreeMap<u32, i64>>,
+}
+
+impl Fetcher {
+    /// Fetches until the task is aborted.
+    pub async fn run(self: Arc<Self>) {
+        let mut backoff = Backoff::RECONNECT;
+        loop {
+            let ended = self.follow_leaders(&mut backoff).await;
+            match ended {
+                // Its leader moves, or is about to be elected.
+                Err(CallError::Refused(code, _)) if is_retriable(code) => {}
+                Err(error) => self.inbox.fail(failure(&error)),
+                Ok(()) => {}
+            }
+            backoff.pause().await;
+        }
+    }
+
+    /// Fetches from the leaders as they are now, until one of them cannot be fetched from.
+    async fn follow_leaders(&self, backoff: &mut Backoff) -> Result<(), CallError> {
+        let metadata = self.admin.cluster.metadata(&[&self.topic]).await?;
+        let found = metadata.topics.get(&self.topic).ok_or(CallError::Refused(3, None))?;
+        let mut by_leader: BTreeMap<i32, Vec<u32>> = BTreeMap::new();
+        let mut leaderless = false;
+        for partition in self.positions.lock().keys() {
+            match found.leaders.get(*partition as usize).copied().flatten() {
+                Some(leader) => by_leader.entry(leader).or_default().push(*partition),
+                None => leaderless = true,
+            }
+        }
+        let mut fetches = Vec::new();
+        for (leader, partitions) in by_leader {
+            let Some(address) = metadata.nodes.get(&leader) else { continue };
+            fetches.push(Box::pin(self.fetch_from(address.clone(), partitions)));
+        }
+        if fetches.is_empty() {
+            return Ok(());
+        }
+        backoff.succeeded();
+        if leaderless {
+            // The others are fetched from meanwhile, and asked about leaders again soon.
+            let again = tokio::time::timeout(Duration::from_secs(1), select_all(fetches)).await;
+            return again.map_or(Ok(()), |(ended, ..)| ended);
+        }
+        select_all(fetches).await.0
+    }
+
+    /// Fetches from one node until that fails.
+    async fn fetch_from(&self, address: String, partitions: Vec<u32>) -> Result<(), CallError> {
+        let mut link = self.admin.cluster.connector.open(&address).await?;
+        loop {
+            self.inbox.room().await;
+            let response = self.fetch(&mut link, &partitions).await?;
+            CallError::check(response.error_code)?;
+            for partition in response.responses.iter().flat_map(|topic| &topic.partitions) {
+                self.take(partition).await?;
+            }
+        }
+    }
+
+    async fn fetch(&self, link: &mut Link, partitions: &[u32]) -> Result<FetchResponse, CallError> {
+        let asked = {
+            let positions = self.positions.lock();
+            let asked = |partition: &u32| {
+                FetchPartition::default()
+                    .with_partition(*partition as i32)
+                    .with_current_leader_epoch(-1)
+                    .with_fetch_offset(positions.get(partition).copied().unwrap_or(0))
+                    .with_partition_max_bytes(MOST_PARTITION_BYTES)
+            };
+            partitions.iter().map(asked).collect()
+        };
+        let request = FetchRequest::default()
+            .with_replica_id((-1).into())
+            .with_max_wait_ms(MOST_WAIT.as_millis() as i32)
+            .with_min_bytes(1)
+            .with_max_bytes(MOST_BYTES)
+            .with_isolation_level(self.isolation as i8)
+            .with_topics(vec![FetchTopic::default().with_topic(name_of(&self.topic)).with_partitions(asked)]);
+        link.call(&request, NEWEST).await
+    }
+
+    async fn take(&self, data: &PartitionData) -> Result<(), CallError> {
+        let partition = data.partition_index as u32;
+        match data.error_code {
+            0 => {}
+            OUT_OF_RANGE => return self.begin_again(partition).await,
+            code => return Err(CallError::Refused(code, None)),
+        }
+        let records = data.records.clone().unwrap_or_default();
+        let Some(position) = self.positions.lock().get(&partition).copied() else { return Ok(()) };
+        let next = end_of(&records).map_err(|error| CallError::Malformed(error.to_string()))?;
+        let Some(next) = next else { return Ok(()) };
+        let aborted = data.aborted_transactions.iter().flatten();
+        let mut aborted: Vec<(i64, i64)> =
+            aborted.map(|transaction| (transaction.first_offset, transaction.producer_id.0)).collect();
+        aborted.sort_unstable();
+        self.inbox.put(Fetched { partition, records, from: position, aborted });
+        self.positions.lock().insert(partition, next);
+        Ok(())
+    }
+
+    /// The messages at the position are gone: the member goes on with the first that is there.
+    async fn begin_again(&self, partition: u32) -> Result<(), CallError> {
+        let begins = self.admin.ends(&self.topic, &[partition], End::Earliest, self.isolation).await?;
+        self.positions.lock().extend(begins);
+        Ok(())
+    }
+}
+
+/// The offset after the last whole batch; `None`: there is none.
+fn end_of(records: &Bytes) -> Result<Option<i64>, super::codec::Malformed> {
+    let mut rest = &records[..];
+    let mut end = None;
+    while let Some(next) = records::skip_batch(&mut rest)? {
+        end = Some(next);
+    }
+    Ok(end)
+}
+
+fn failure(error: &CallError) -> ReceiveError {
+    let class = match error {
+        CallError::Refused(code, _) => class_of(*code),
+        CallError::Timeout(_) => FailureClass::Timeout,
+        CallError::Authorisation(_) => FailureClass::Authorisation,
+        CallError::Lost(_) | CallError::Malformed(_) => FailureClass::ConnectionLost,
+        CallError::Unsupported(_) => FailureClass::Other,
+    };
+    ReceiveError { class, message: error.to_string() }
+}

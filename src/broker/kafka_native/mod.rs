@@ -1,0 +1,196 @@
+//! Apache Kafka over a protocol module of our own: `client = "native"`.
+//!
+//! - `config`: the `[broker.kafka]` table of this client.
+//! - `admin`, `cluster`: topics, created, found and removed; the nodes, and which partitions they lead.
+//! - `connect`, `login`, `scram`: opens connections, with TLS and credentials.
+//! - `client`, `topic`, `partition`, `pending`: a producing client, and the batches of its partitions.
+//! - `node`, `connection`, `produce`, `outcome`: the connection to a node, its requests, and what becomes of batches.
+//! - `producer`, `consumer`: what the engine's tasks hold. `fetch`, `inbox`: what a consumer reads.
+//! - [`codec`]: record batches; `partitioner`: the partition of a key.
+//! - `error`: what error codes mean; `traffic`: what was sent.
+//!
+//! Each record is encoded straight into the open batch of its partition. A task for each node sends the batches that are due.
+
+mod admin;
+mod client;
+mod cluster;
+pub mod codec;
+mod config;
+mod connect;
+mod connection;
+mod consumer;
+mod error;
+mod fetch;
+mod inbox;
+mod login;
+mod node;
+mod outcome;
+mod partition;
+mod partitioner;
+mod pending;
+mod produce;
+mod producer;
+mod scram;
+#[cfg(all(test, feature = "kafka"))]
+mod tests;
+mod topic;
+mod traffic;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use self::admin::{Admin, End};
+use self::client::Client;
+use self::cluster::Cluster;
+use self::codec::batch::Headers;
+use self::config::{Isolation, KafkaNativeOptions};
+use self::connect::Connector;
+use self::consumer::KafkaNativeConsumer;
+use self::error::NAME;
+use self::producer::KafkaNativeProducer;
+use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic, Wire};
+use crate::net::tls;
+use crate::scenario::{Capabilities, Descriptor};
+
+/// A Kafka cluster, reached over one or more producing clients.
+pub struct KafkaNativeBroker {
+    clients: Vec<Arc<Client>>,
+    admin: Arc<Admin>,
+    isolation: Isolation,
+    identity: BrokerInfo,
+    timeout: Duration,
+}
+
+impl Broker for KafkaNativeBroker {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        kind: NAME,
+        aliases: &[],
+        default_port: Some(9092),
+        example: include_str!("../kafka/example.toml"),
+        client: Some("native"),
+        alternative: Some("librdkafka"),
+        summary: "Apache Kafka and what speaks its protocol, through a protocol module of our own: `client = \"native\"`",
+        capabilities: Capabilities {
+            addresses: true,
+            embedded: false,
+            partitions: true,
+            replication: true,
+            keys: true,
+            headers: true,
+            own_headers: true,
+            own_partition: true,
+            null_payloads: true,
+            consumers: true,
+            groups: true,
+            ordered: true,
+            tls: true,
+            sasl: login::MECHANISMS,
+            properties: false,
+            topic_config: true,
+            existing_topics: true,
+            offsets: false,
+        },
+        check_options: |options| KafkaNativeOptions::parse(options).map(drop),
+        refuses: |_| None,
+    };
+
+    type Producer = KafkaNativeProducer;
+    type Consumer = KafkaNativeConsumer;
+
+    async fn connect(setup: Setup) -> Result<Self, BrokerError> {
+        let refused = |reason: String| BrokerError::Configuration { broker: NAME, reason };
+        let options = KafkaNativeOptions::parse(setup.config.options.clone());
+        let options = options.map_err(|error| refused(error.to_string()))?;
+        let connector = Arc::new(Connector {
+            tls: tls::client_config(setup.config.security.tls.as_ref()).map_err(refused)?,
+            security: setup.config.security.clone(),
+            client_id: setup.run_id.clone(),
+            timeout: setup.timeout,
+        });
+        let addresses = setup.config.addresses.clone();
+        let unreachable = |error: error::CallError| error.of_broker(&addresses.join(","));
+        let cluster = Arc::new(Cluster::new(connector, addresses.clone()));
+        let metadata = timeout(setup.timeout, cluster.metadata(&[])).await;
+        let metadata = metadata.unwrap_or(Err(error::CallError::Timeout(setup.timeout))).map_err(unreachable)?;
+        let headers: Vec<Headers> = setup.header_sets.iter().map(|set| Headers::new(set)).collect();
+        let mut clients = Vec::with_capacity(setup.config.connections);
+        for _ in 0..setup.config.connections {
+            let client = Client::start(cluster.clone(), options.clone(), headers.clone(), setup.acks.clone()).await;
+            clients.push(client.map_err(unreachable)?);
+        }
+        let (id, nodes) = (metadata.cluster_id.as_deref().unwrap_or("?"), metadata.nodes.len());
+        Ok(KafkaNativeBroker {
+            clients,
+            admin: Arc::new(Admin { cluster, config: setup.topic_config, timeout: setup.timeout }),
+            isolation: options.isolation,
+            identity: BrokerInfo {
+                client: format!("brokermark {}, Kafka protocol", env!("CARGO_PKG_VERSION")),
+                broker: Some(format!("Kafka cluster {id} of {nodes} broker(s)")),
+                embedded: false,
+            },
+            timeout: setup.timeout,
+        })
+    }
+
+    async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
+        self.admin.prepare(topics, created).await
+    }
+
+    async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        self.admin.find(topics).await
+    }
+
+    async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<KafkaNativeProducer, BrokerError> {
+        let client = &self.clients[producer_index % self.clients.len()];
+        let routes = client.topic(&topic.name).await?;
+        Ok(KafkaNativeProducer::new(client.clone(), routes))
+    }
+
+    async fn consumer(&self, subscription: &Subscription) -> Result<KafkaNativeConsumer, BrokerError> {
+        if !subscription.properties.is_empty() {
+            let reason = "`consumers.properties` are librdkafka's: remove them, or write `client = \"librdkafka\"`";
+            return Err(BrokerError::Configuration { broker: NAME, reason: reason.to_owned() });
+        }
+        KafkaNativeConsumer::start(self.admin.clone(), subscription, self.isolation).await
+    }
+
+    fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
+        let (admin, topic) = (self.admin.clone(), topic.clone());
+        Some(async move {
+            let partitions: Vec<u32> = (0..topic.partitions).collect();
+            let ends = admin.ends(&topic.name, &partitions, End::Latest, Isolation::ReadUncommitted).await.ok()?;
+            partitions.iter().map(|partition| ends.get(partition).and_then(|end| u64::try_from(*end).ok())).collect()
+        })
+    }
+
+    fn identity(&self) -> BrokerInfo {
+        self.identity.clone()
+    }
+
+    fn telemetry(&self) -> Telemetry {
+        self.clients.iter().map(|client| client.traffic.take()).fold(Telemetry::default(), |sum, one| Telemetry {
+            queue_messages: Some(sum.queue_messages.unwrap_or(0) + one.queue_messages.unwrap_or(0)),
+            round_trip_p50_ns: sum.round_trip_p50_ns.max(one.round_trip_p50_ns),
+            round_trip_p99_ns: sum.round_trip_p99_ns.max(one.round_trip_p99_ns),
+            queue_full_ns: sum.queue_full_ns + one.queue_full_ns,
+            unmatched_answers: 0,
+            wire: Some(sum.wire.unwrap_or_default().plus(one.wire.unwrap_or(Wire::default()))),
+        })
+    }
+
+    async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
+        self.clients.iter().for_each(|client| client.close());
+        timeout(self.timeout, self.admin.remove(&created)).await.unwrap_or_else(|_| {
+            let reason = format!("topics were not removed within {:?}", self.timeout);
+            Err(BrokerError::Client { broker: NAME, reason })
+        })
+    }
+}
+
+impl Drop for KafkaNativeBroker {
+    fn drop(&mut self) {
+        self.clients.iter().for_each(|client| client.close());
+    }
+}

@@ -1,0 +1,274 @@
+//! A partition of a client: the batch that is being filled, those that wait for their turn, and how many are on their way.
+//!
+//! Batches are sent in their order. One that is sent again goes before those that were never sent, and waits until none of its
+//! partition is on its way: an earlier one among them may have to be sent again as well.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::codec::batch::{Author, MOST_RECORD_OVERHEAD, Record};
+use super::node::Node;
+use super::pending::{Pending, Spare};
+use crate::measure::SendTag;
+
+/// A partition, and what a client has to write there.
+pub struct Partition {
+    pub topic: Arc<str>,
+    pub index: i32,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The node that leads it; `None`: not known, or there is none.
+    leader: Option<Arc<Node>>,
+    open: Option<Pending>,
+    /// By their numbers.
+    closed: VecDeque<Pending>,
+    in_flight: usize,
+    /// The leader has it on its list.
+    is_scheduled: bool,
+    /// Nothing is sent before, after an error.
+    not_before: Option<Instant>,
+    next_number: u64,
+    /// Of an idempotent producer: its id and epoch, and the number of its next record.
+    identity: Option<(i64, i16)>,
+    next_sequence: i32,
+    /// Records are missing in the sequence, so that it needs another identity.
+    is_broken: bool,
+}
+
+/// What limits a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub batch_bytes: usize,
+    pub linger: Duration,
+    pub delivery_timeout: Duration,
+}
+
+/// The next batch to send, or why there is none.
+pub enum Turn {
+    /// Whether there are more.
+    Batch(Pending, bool),
+    Nothing,
+    /// Not before that moment.
+    Later(Instant),
+    /// Another node leads it.
+    Elsewhere(Arc<Node>),
+}
+
+impl Partition {
+    pub fn new(topic: Arc<str>, index: i32, identity: Option<(i64, i16)>) -> Self {
+        Partition { topic, index, state: Mutex::new(State { identity, ..State::default() }) }
+    }
+
+    /// Appends records to the open batch, and to others after it.
+    pub fn append<'a>(
+        self: &Arc<Self>,
+        limits: &Limits,
+        spare: &Spare,
+        messages: impl Iterator<Item = (Record<'a>, SendTag, usize)>,
+    ) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let (mut has_closed, mut begun) = (false, None);
+        for (record, send_tag, payload_bytes) in messages {
+            let bytes = payload_bytes + record.key.map_or(0, <[u8]>::len) + MOST_RECORD_OVERHEAD;
+            let is_full = |open: &mut Pending| open.batch.bytes.len() + bytes > limits.batch_bytes;
+            if let Some(full) = state.open.take_if(is_full) {
+                state.closed.push_back(full);
+                (has_closed, begun) = (true, None);
+            }
+            let open = state.open.get_or_insert_with(|| {
+                let open = spare.batch(state.next_number);
+                state.next_number += 1;
+                begun = Some(open.created);
+                open
+            });
+            open.push(&record, send_tag, payload_bytes);
+        }
+        let Some(leader) = &state.leader else { return };
+        match begun {
+            Some(begun) if !limits.linger.is_zero() => leader.linger(begun + limits.linger, self.clone()),
+            Some(_) => has_closed = true,
+            None => {}
+        }
+        if has_closed && !state.is_scheduled {
+            state.is_scheduled = true;
+            leader.schedule(self.clone());
+        }
+    }
+
+    /// The open batch has waited: it is sent now, if it is that one.
+    pub fn stop_lingering(self: &Arc<Self>, node: &Node, linger: Duration, now: Instant) {
+        let mut state = self.state.lock();
+        let is_due = state.open.as_ref().is_some_and(|open| open.created + linger <= now);
+        if is_due && !state.is_scheduled && state.is_led_by(node) {
+            state.is_scheduled = true;
+            node.schedule(self.clone());
+        }
+    }
+
+    /// Takes the next batch to send to `node`, and those that are too old for it.
+    pub fn take(&self, node: &Node, limits: &Limits, now: Instant, expired: &mut Vec<Pending>) -> Turn {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if !state.is_led_by(node) {
+            return match &state.leader {
+                Some(leader) => Turn::Elsewhere(leader.clone()),
+                None => state.rest(),
+            };
+        }
+        state.expire(limits, now, expired);
+        if let Some(later) = state.not_before.take_if(|later| *later > now) {
+            state.not_before = Some(later);
+            return Turn::Later(later);
+        }
+        let is_again = state.closed.front().is_some_and(|first| first.attempts > 0);
+        if state.is_broken || (is_again && state.in_flight > 0) {
+            return state.rest();
+        }
+        let is_due = |open: &mut Pending| open.created + limits.linger <= now;
+        let Some(mut pending) = state.closed.pop_front().or_else(|| state.open.take_if(is_due)) else {
+            return state.rest();
+        };
+        if pending.author.is_none()
+            && let Some((producer_id, epoch)) = state.identity
+        {
+            pending.set_author(Author { producer_id, epoch, sequence: state.next_sequence });
+            state.next_sequence = after(state.next_sequence, pending.batch.records());
+        }
+        state.in_flight += 1;
+        let has_more = !state.closed.is_empty() || state.open.as_mut().is_some_and(is_due);
+        state.is_scheduled = has_more;
+        Turn::Batch(pending, has_more)
+    }
+
+    /// A batch has its outcome. With `is_gap`, the broker does not have it, or may not. Returns whether the partition needs another
+    /// identity now.
+    pub fn settle(self: &Arc<Self>, is_gap: bool) -> bool {
+        let mut state = self.state.lock();
+        state.in_flight -= 1;
+        state.is_broken |= is_gap && state.identity.is_some();
+        self.go_on(&mut state)
+    }
+
+    /// A batch is sent again, not before `not_before`. As [`Partition::settle`].
+    pub fn give_back(self: &Arc<Self>, mut pending: Pending, not_before: Instant) -> bool {
+        let mut state = self.state.lock();
+        state.in_flight -= 1;
+        pending.attempts += 1;
+        let place = state.closed.partition_point(|other| other.number < pending.number);
+        state.closed.insert(place, pending);
+        state.not_before = Some(not_before);
+        self.go_on(&mut state)
+    }
+
+    fn go_on(self: &Arc<Self>, state: &mut State) -> bool {
+        if state.in_flight > 0 || state.is_broken {
+            return state.is_broken && state.in_flight == 0;
+        }
+        self.schedule_rest(state);
+        false
+    }
+
+    fn schedule_rest(self: &Arc<Self>, state: &mut State) {
+        if state.is_scheduled || state.closed.is_empty() {
+            return;
+        }
+        if let Some(leader) = &state.leader {
+            state.is_scheduled = true;
+            leader.schedule(self.clone());
+        }
+    }
+
+    /// Whether records are missing in the sequence, and none of it is on its way.
+    pub fn needs_identity(&self) -> bool {
+        let state = self.state.lock();
+        state.is_broken && state.in_flight == 0
+    }
+
+    /// Gives it another identity, with which what waits is numbered from 0.
+    pub fn renew(self: &Arc<Self>, identity: (i64, i16)) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        (state.identity, state.next_sequence, state.is_broken) = (Some(identity), 0, false);
+        for pending in &mut state.closed {
+            let sequence = state.next_sequence;
+            pending.set_author(Author { producer_id: identity.0, epoch: identity.1, sequence });
+            state.next_sequence = after(sequence, pending.batch.records());
+        }
+        self.schedule_rest(state);
+    }
+
+    /// Whether an earlier batch than that one is missing at the broker.
+    pub fn is_behind(&self, number: u64) -> bool {
+        let state = self.state.lock();
+        state.is_broken || state.closed.front().is_some_and(|first| first.number < number)
+    }
+
+    /// The node that leads it.
+    pub fn leader(&self) -> Option<Arc<Node>> {
+        self.state.lock().leader.clone()
+    }
+
+    /// Another node leads it, or none.
+    pub fn set_leader(self: &Arc<Self>, leader: Option<Arc<Node>>, linger: Duration) {
+        let mut state = self.state.lock();
+        let is_same = match (&state.leader, &leader) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        if is_same {
+            return;
+        }
+        // A former leader that still has it on its list hands it on.
+        let had_none = state.leader.is_none();
+        state.leader = leader;
+        if had_none {
+            state.is_scheduled = false;
+        }
+        self.schedule_rest(&mut state);
+        if let (Some(open), Some(leader)) = (&state.open, &state.leader) {
+            leader.linger(open.created + linger, self.clone());
+        }
+    }
+
+    /// Takes what has waited for too long.
+    pub fn expire(&self, limits: &Limits, now: Instant, expired: &mut Vec<Pending>) -> bool {
+        let mut state = self.state.lock();
+        state.expire(limits, now, expired);
+        state.is_broken && state.in_flight == 0
+    }
+}
+
+impl State {
+    fn is_led_by(&self, node: &Node) -> bool {
+        self.leader.as_ref().is_some_and(|leader| std::ptr::eq(&raw const **leader, node))
+    }
+
+    /// It is on no list until something happens.
+    fn rest(&mut self) -> Turn {
+        self.is_scheduled = false;
+        Turn::Nothing
+    }
+
+    fn expire(&mut self, limits: &Limits, now: Instant, expired: &mut Vec<Pending>) {
+        let is_old = |pending: &mut Pending| pending.created + limits.delivery_timeout <= now;
+        while self.closed.front_mut().is_some_and(is_old) {
+            expired.extend(self.closed.pop_front());
+        }
+        if self.closed.is_empty() {
+            expired.extend(self.open.take_if(is_old));
+        }
+        self.is_broken |= expired.iter().any(|old| old.author.is_some());
+    }
+}
+
+/// The number after `records` more: after the largest one comes 0 (`DefaultRecordBatch.incrementSequence`).
+fn after(sequence: i32, records: i32) -> i32 {
+    ((i64::from(sequence) + i64::from(records)) % (1 << 31)) as i32
+}

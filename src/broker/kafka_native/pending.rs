@@ -1,0 +1,111 @@
+//! A batch with what its messages' outcomes need, and the memory that batches take turns in.
+
+use std::io;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::codec::batch::{Author, Batch, HEADER_BYTES, Record};
+use super::codec::compression::{Compression, Compressor};
+use crate::measure::SendTag;
+
+/// Batches whose memory is kept for later ones.
+const MOST_SPARE: usize = 64;
+
+/// Records with the messages that they are.
+pub struct Pending {
+    pub batch: Batch,
+    /// Of each message its tag and the bytes of its payload.
+    pub messages: Vec<(SendTag, u32)>,
+    pub payload_bytes: usize,
+    /// Its place among the batches of its partition.
+    pub number: u64,
+    pub created: Instant,
+    /// How often it was sent in vain.
+    pub attempts: u32,
+    /// `None`: it was never sent.
+    pub author: Option<Author>,
+    /// Bytes of the records before compression; 0: they are not compressed yet.
+    pub body_bytes: usize,
+    is_sealed: bool,
+}
+
+impl Pending {
+    #[inline]
+    pub fn push(&mut self, record: &Record<'_>, send_tag: SendTag, payload_bytes: usize) {
+        self.batch.push(record);
+        self.messages.push((send_tag, payload_bytes as u32));
+        self.payload_bytes += payload_bytes;
+    }
+
+    /// Numbers it. A batch that gets another number is sealed again.
+    pub fn set_author(&mut self, author: Author) {
+        self.is_sealed &= self.author == Some(author);
+        self.author = Some(author);
+    }
+
+    /// Compresses the records, if they are not, and fills in the header.
+    ///
+    /// # Errors
+    /// When the compressing library fails.
+    pub fn seal(&mut self, compression: Compression, compressor: &mut Compressor, spare: &Spare) -> io::Result<()> {
+        if self.is_sealed {
+            return Ok(());
+        }
+        if self.body_bytes == 0 {
+            self.body_bytes = self.batch.bytes.len() - HEADER_BYTES;
+            if compression != Compression::None {
+                let (mut packed, messages) = spare.take();
+                packed.clear();
+                packed.resize(HEADER_BYTES, 0);
+                compressor.compress(&self.batch.bytes[HEADER_BYTES..], &mut packed)?;
+                let unpacked = std::mem::replace(&mut self.batch.bytes, packed);
+                spare.put(unpacked, messages);
+            }
+        }
+        self.batch.seal(compression as u8, self.author.unwrap_or(Author::UNNAMED));
+        self.is_sealed = true;
+        Ok(())
+    }
+}
+
+/// Memory of batches that have their outcome.
+#[derive(Default)]
+pub struct Spare(Mutex<Vec<Memory>>);
+
+type Memory = (Vec<u8>, Vec<(SendTag, u32)>);
+
+impl Spare {
+    /// An empty batch.
+    pub fn batch(&self, number: u64) -> Pending {
+        let (bytes, messages) = self.take();
+        Pending {
+            batch: Batch::in_memory_of(bytes),
+            messages,
+            payload_bytes: 0,
+            number,
+            created: Instant::now(),
+            attempts: 0,
+            author: None,
+            body_bytes: 0,
+            is_sealed: false,
+        }
+    }
+
+    /// Keeps the memory of a batch that has its outcome.
+    pub fn keep(&self, pending: Pending) {
+        self.put(pending.batch.bytes, pending.messages);
+    }
+
+    fn take(&self) -> Memory {
+        self.0.lock().pop().unwrap_or_default()
+    }
+
+    fn put(&self, bytes: Vec<u8>, mut messages: Vec<(SendTag, u32)>) {
+        messages.clear();
+        let mut memory = self.0.lock();
+        if memory.len() < MOST_SPARE {
+            memory.push((bytes, messages));
+        }
+    }
+}

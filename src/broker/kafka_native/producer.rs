@@ -1,0 +1,125 @@
+//! A sender to one topic, over a client it shares with others.
+
+use std::sync::Arc;
+
+use super::client::Client;
+use super::codec::batch::Record;
+use super::topic::TopicRoutes;
+use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
+
+/// No message follows in a list.
+const END: u32 = u32::MAX;
+
+/// The largest message: `socket.request.max.bytes` of a broker is 100 MiB in its default configuration, and a request of more bytes
+/// would end the connection. Up to there, the broker decides.
+const MOST_MESSAGE_BYTES: usize = 96 << 20;
+
+/// A sender to one topic.
+pub struct KafkaNativeProducer {
+    client: Arc<Client>,
+    topic: Arc<TopicRoutes>,
+    /// For each partition the first and the last of its messages in the batch that is being handed over. [`END`]: none.
+    lists: Vec<(u32, u32)>,
+    /// For each message the next one of its partition.
+    next: Vec<u32>,
+    touched: Vec<u32>,
+    /// Wall-clock time of the trial's epoch.
+    epoch_unix_ns: u64,
+}
+
+impl KafkaNativeProducer {
+    pub fn new(client: Arc<Client>, topic: Arc<TopicRoutes>) -> Self {
+        let epoch_unix_ns = client.acks.clock().epoch_unix_ns();
+        let lists = vec![(END, END); topic.partitions.len()];
+        KafkaNativeProducer { client, topic, lists, next: Vec::new(), touched: Vec::new(), epoch_unix_ns }
+    }
+
+    fn hand_over(&mut self, batch: &[Outgoing<'_>]) {
+        let payload_bytes: usize = batch.iter().map(|outgoing| outgoing.payload.len()).sum();
+        self.client.buffer(batch.len(), payload_bytes);
+        let is_free = |outgoing: &Outgoing<'_>| self.partition(outgoing).is_none();
+        if self.topic.partitions.len() == 1 || batch.iter().all(is_free) {
+            let partition = self.topic.any(payload_bytes, self.client.limits.batch_bytes);
+            self.append(partition, batch.iter());
+            return;
+        }
+        self.sort(batch);
+        for partition in std::mem::take(&mut self.touched) {
+            let partition = partition as usize;
+            let (mut index, _) = self.lists[partition];
+            let messages = std::iter::from_fn(|| {
+                let outgoing = batch.get(index as usize)?;
+                index = self.next[index as usize];
+                Some(outgoing)
+            });
+            self.append(partition, messages);
+            self.lists[partition] = (END, END);
+        }
+    }
+
+    /// Makes a list of the messages of each partition.
+    fn sort(&mut self, batch: &[Outgoing<'_>]) {
+        self.next.clear();
+        self.next.resize(batch.len(), END);
+        let batch_bytes = self.client.limits.batch_bytes;
+        for (index, outgoing) in batch.iter().enumerate() {
+            let partition = self.partition(outgoing);
+            let partition = partition.unwrap_or_else(|| self.topic.any(outgoing.payload.len(), batch_bytes));
+            let (first, last) = &mut self.lists[partition];
+            match *last {
+                END => {
+                    *first = index as u32;
+                    self.touched.push(partition as u32);
+                }
+                last => self.next[last as usize] = index as u32,
+            }
+            *last = index as u32;
+        }
+    }
+
+    /// The message's own partition, or that of its key.
+    #[inline]
+    fn partition(&self, outgoing: &Outgoing<'_>) -> Option<usize> {
+        let own = outgoing.attributes.and_then(|attributes| attributes.partition);
+        let partitions = self.topic.partitions.len();
+        own.map(|own| own as usize % partitions)
+            .or_else(|| self.client.options.partitioner.partition(outgoing.key, partitions))
+    }
+
+    fn append<'a>(&self, partition: usize, messages: impl Iterator<Item = &'a Outgoing<'a>>) {
+        let client = &self.client;
+        let records = messages.map(|outgoing| (self.record(outgoing), outgoing.send_tag, outgoing.payload.len()));
+        self.topic.partitions[partition].append(&client.limits, &client.spare, records);
+    }
+
+    #[inline]
+    fn record<'a>(&'a self, outgoing: &Outgoing<'a>) -> Record<'a> {
+        let attributes = outgoing.attributes.copied().unwrap_or_default();
+        Record {
+            key: outgoing.key,
+            value: (!attributes.null_payload).then_some(outgoing.payload),
+            headers: &self.client.headers[attributes.header_set as usize],
+            trace_header: outgoing.trace_header,
+            timestamp_ms: ((self.epoch_unix_ns + outgoing.send_tag.sent_ns()) / 1_000_000) as i64,
+        }
+    }
+}
+
+impl Producer for KafkaNativeProducer {
+    async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
+        let is_large =
+            |outgoing: &Outgoing<'_>| outgoing.payload.len() + outgoing.key.map_or(0, <[u8]>::len) > MOST_MESSAGE_BYTES;
+        let fitting = batch.iter().position(is_large).unwrap_or(batch.len());
+        if fitting == 0 && !batch.is_empty() {
+            let message = format!("a message has at most {MOST_MESSAGE_BYTES} bytes");
+            return Err(SubmitError { class: FailureClass::TooLarge, message });
+        }
+        self.client.admit().await?;
+        self.hand_over(&batch[..fitting]);
+        Ok(fitting)
+    }
+
+    fn fatal_error(&self) -> Option<String> {
+        self.client.fatal().map(|fatal| fatal.message.clone())
+    }
+}

@@ -1,0 +1,85 @@
+//! What a client has sent, counted a batch at a time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::codec::batch::HEADER_BYTES;
+use super::pending::Pending;
+use crate::broker::{Telemetry, Wire};
+use crate::measure::Distribution;
+
+/// Counts since the last look.
+#[derive(Default)]
+pub struct Traffic {
+    queued_messages: AtomicU64,
+    queue_full_ns: AtomicU64,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
+    wire: Wire,
+    round_trips: Distribution,
+}
+
+impl Traffic {
+    /// Messages were handed over.
+    pub fn queued(&self, messages: usize) {
+        self.queued_messages.fetch_add(messages as u64, Ordering::Relaxed);
+    }
+
+    /// The messages of a batch have their outcome.
+    pub fn settled(&self, messages: usize) {
+        self.queued_messages.fetch_sub(messages as u64, Ordering::Relaxed);
+    }
+
+    /// A producer waited for the client's memory.
+    pub fn waited(&self, waited: Duration) {
+        self.queue_full_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// A request was sent.
+    pub fn sent(&self) {
+        self.counted.lock().wire.requests += 1;
+    }
+
+    /// A batch is to be sent again.
+    pub fn retried(&self) {
+        self.counted.lock().wire.retried += 1;
+    }
+
+    /// A response came after that time. `is_throttled`: a quota was used up.
+    pub fn answered(&self, round_trip: Duration, is_throttled: bool) {
+        let mut counted = self.counted.lock();
+        counted.wire.quota_refusals += u64::from(is_throttled);
+        counted.round_trips.record(round_trip.as_nanos() as u64);
+    }
+
+    /// The broker has a batch.
+    pub fn taken(&self, pending: &Pending) {
+        let wire = &mut self.counted.lock().wire;
+        wire.raw_bytes += pending.payload_bytes as u64;
+        wire.body_bytes += pending.body_bytes as u64;
+        wire.sent_bytes += (pending.batch.bytes.len() - HEADER_BYTES) as u64;
+    }
+
+    /// What was counted since the last call.
+    pub fn take(&self) -> Telemetry {
+        let mut counted = self.counted.lock();
+        let wire = std::mem::take(&mut counted.wire);
+        let round_trips = &mut counted.round_trips;
+        let at = |quantile| (!round_trips.is_empty()).then(|| round_trips.histogram().value_at_quantile(quantile));
+        let (round_trip_p50_ns, round_trip_p99_ns) = (at(0.5), at(0.99));
+        round_trips.clear();
+        Telemetry {
+            queue_messages: Some(self.queued_messages.load(Ordering::Relaxed)),
+            round_trip_p50_ns,
+            round_trip_p99_ns,
+            queue_full_ns: self.queue_full_ns.swap(0, Ordering::Relaxed),
+            unmatched_answers: 0,
+            wire: Some(wire),
+        }
+    }
+}
