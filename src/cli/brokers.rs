@@ -20,6 +20,10 @@ pub fn brokers(json: bool, out: &mut dyn Write) -> io::Result<()> {
         let abilities: Vec<&str> =
             named(&descriptor.capabilities).into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
         writeln!(out, "{:<8} {}\n{:<8} {}", descriptor.kind, descriptor.summary, "", abilities.join(" · "))?;
+        if !descriptor.clients.is_empty() {
+            let clients: Vec<&str> = descriptor.clients.iter().map(|client| client.name).collect();
+            writeln!(out, "{:<8} clients: {}", "", clients.join(", "))?;
+        }
     }
     Ok(())
 }
@@ -27,7 +31,12 @@ pub fn brokers(json: bool, out: &mut dyn Write) -> io::Result<()> {
 fn as_json(descriptor: &Descriptor) -> serde_json::Value {
     let capabilities: serde_json::Map<_, _> =
         named(&descriptor.capabilities).into_iter().map(|(name, has)| (name.replace(' ', "_"), json!(has))).collect();
-    json!({ "kind": descriptor.kind, "summary": descriptor.summary, "capabilities": capabilities })
+    let clients: Vec<_> = descriptor
+        .clients
+        .iter()
+        .map(|client| json!({ "name": client.name, "missing_feature": client.missing_feature }))
+        .collect();
+    json!({ "kind": descriptor.kind, "summary": descriptor.summary, "capabilities": capabilities, "clients": clients })
 }
 
 fn named(capabilities: &Capabilities) -> [(&'static str, bool); 14] {
