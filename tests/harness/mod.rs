@@ -15,6 +15,8 @@ mod process;
 pub mod pulsar;
 pub mod rabbitmq;
 #[cfg(feature = "pulsar")]
+pub mod scripted_issuer;
+#[cfg(feature = "pulsar")]
 pub mod scripted_pulsar;
 pub mod scripted_rabbitmq;
 pub mod scripted_redis;

@@ -83,7 +83,7 @@ impl Scripted {
 }
 
 /// Serves each connection to a new port in a thread of its own, and returns the address.
-fn listen(serve: impl Fn(TcpStream, &str) -> io::Result<()> + Send + Sync + 'static) -> String {
+pub(super) fn listen(serve: impl Fn(TcpStream, &str) -> io::Result<()> + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (own, serve) = (address.clone(), Arc::new(serve));

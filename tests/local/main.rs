@@ -20,6 +20,8 @@ mod kafka_client;
 mod pipeline;
 #[cfg(feature = "pulsar")]
 mod pulsar_client;
+#[cfg(feature = "pulsar")]
+mod pulsar_oauth2;
 mod refusing;
 mod results;
 mod scenario;

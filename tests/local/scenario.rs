@@ -302,6 +302,17 @@ fn windows_fit_the_load() {
 }
 
 #[test]
+fn the_first_client_is_the_default_and_others_may_be_swept() {
+    let text = format!("{RICH}[run]\nmessages = 1\n");
+    let clients = |plan: Plan| plan.trials.iter().map(|trial| trial.scenario.broker.client).collect::<Vec<_>>();
+    assert_eq!(clients(plan(&text)), [Some("own")]);
+    assert_eq!(clients(plan(MINIMAL)), [None]);
+    assert_eq!(clients(plan_with(&text, &["broker.client=strict"]).unwrap()), [Some("strict")]);
+    let swept = plan(&format!("{text}[sweep.over]\n\"broker.client\" = [\"strict\", \"own\"]\n"));
+    assert_eq!(clients(swept), [Some("strict"), Some("own")]);
+}
+
+#[test]
 fn sweeps_expand_in_order() {
     let trials = |sweep: &str| -> Vec<String> {
         let text = format!("{MINIMAL}[sweep]\n{sweep}");

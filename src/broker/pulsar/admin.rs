@@ -165,7 +165,10 @@ impl Admin {
 
     async fn call_at(&self, method: &'static str, url: &str, body: Option<&str>) -> Result<HttpResponse, BrokerError> {
         let mut headers = vec![("Content-Type", "application/json")];
-        let authorization = self.token.as_ref().map(|token| format!("Bearer {}", token.current()));
+        let authorization = match &self.token {
+            Some(token) => Some(format!("Bearer {}", token.current().await)),
+            None => None,
+        };
         headers.extend(authorization.as_deref().map(|authorization| ("Authorization", authorization)));
         let body = body.unwrap_or_default().to_owned();
         let request = HttpRequest { method, url, headers: &headers, body };

@@ -48,6 +48,37 @@ pub fn refused_by_the_crate(config: &BrokerConfig) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::tls::Tls;
+    use crate::scenario::Security;
+
+    fn refusal(options: &str, tls: Option<Tls>) -> Option<String> {
+        let config = BrokerConfig {
+            kind: "pulsar".to_owned(),
+            client: Some(PULSAR_RS),
+            addresses: Vec::new(),
+            connections: 1,
+            properties: Vec::new(),
+            security: Security { tls, ..Security::default() },
+            options: toml::from_str(options).unwrap(),
+        };
+        LIBRARIES.iter().find(|library| library.name == PULSAR_RS).and_then(|library| (library.refuses)(&config))
+    }
+
+    #[test]
+    fn what_the_crate_cannot_do_is_refused_by_its_key() {
+        for (options, key) in [
+            ("batch_by_key = true", "broker.pulsar.batch_by_key"),
+            ("compression = 'snappy'", "broker.pulsar.compression"),
+            ("negative_acks = 0.1", "broker.pulsar.negative_acks"),
+        ] {
+            assert!(refusal(options, None).unwrap().contains(key), "{options}");
+        }
+        let tls = Tls { ca: None, certificate: None, key: None, verify_host: true };
+        let own = Tls { certificate: Some("own.pem".into()), ..tls.clone() };
+        assert!(refusal("", Some(own)).unwrap().contains("tls.certificate"));
+        assert!(refusal("", Some(Tls { verify_host: false, ..tls.clone() })).unwrap().contains("verify_host"));
+        assert_eq!(refusal("compression = 'zstd'\nlinger = '1ms'\nresend = true", Some(tls)), None);
+    }
 
     #[test]
     fn records_name_the_version_that_is_compiled() {

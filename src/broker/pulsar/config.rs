@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::codec::compression::Compression;
+use super::oauth2::Grant;
 use crate::broker::BrokerError;
 use crate::broker::share::share;
 use crate::scenario::deserialize::{duration, secret, size};
@@ -23,6 +24,13 @@ pub struct PulsarOptions {
     /// A JSON Web Token.
     #[serde(deserialize_with = "secret")]
     pub token: Option<Secret>,
+    /// Instead of a token: who issues one by OAuth 2.0.
+    pub oauth2_issuer_url: Option<String>,
+    /// The content of a key file as the Java client's `privateKey`: JSON with `client_id` and `client_secret`.
+    #[serde(deserialize_with = "secret")]
+    pub oauth2_private_key: Option<Secret>,
+    pub oauth2_audience: Option<String>,
+    pub oauth2_scope: Option<String>,
     /// Whether the messages of one submission go out as one entry.
     pub batching: bool,
     /// How long a message may wait for others that go out in the same entry; left out: only what is submitted together does.
@@ -71,6 +79,10 @@ impl Default for PulsarOptions {
             persistent: true,
             admin: None,
             token: None,
+            oauth2_issuer_url: None,
+            oauth2_private_key: None,
+            oauth2_audience: None,
+            oauth2_scope: None,
             batching: true,
             linger: None,
             batch_messages: 1000,
@@ -230,7 +242,43 @@ impl PulsarOptions {
         if self.keep_alive.is_zero() {
             return Err("`keep_alive` is longer than 0s".to_owned());
         }
+        self.check_oauth2()
+    }
+
+    fn check_oauth2(&self) -> Result<(), String> {
+        let Some(issuer) = &self.oauth2_issuer_url else {
+            let useless = [
+                ("oauth2_private_key", self.oauth2_private_key.is_some()),
+                ("oauth2_audience", self.oauth2_audience.is_some()),
+                ("oauth2_scope", self.oauth2_scope.is_some()),
+            ];
+            return match useless.into_iter().find(|(_, is_set)| *is_set) {
+                Some((key, _)) => Err(format!("`{key}` needs `oauth2_issuer_url`: name the issuer, or leave it out")),
+                None => Ok(()),
+            };
+        };
+        if !["http://", "https://"].iter().any(|scheme| issuer.starts_with(scheme)) {
+            return Err("`oauth2_issuer_url` begins with http:// or https://".to_owned());
+        }
+        if self.token.is_some() {
+            return Err("`token` and `oauth2_issuer_url` are two ways to log in: keep one of them".to_owned());
+        }
+        if self.oauth2_private_key.is_none() {
+            let advice =
+                "write `oauth2_private_key = { file = \"key.json\" }`, with `client_id` and `client_secret` in it";
+            return Err(format!("`oauth2_issuer_url` needs credentials: {advice}"));
+        }
         Ok(())
+    }
+
+    /// With whom and as whom to get a token, where OAuth 2.0 is asked for.
+    pub fn grant(&self) -> Option<Grant> {
+        Some(Grant {
+            issuer_url: self.oauth2_issuer_url.clone()?,
+            private_key: self.oauth2_private_key.clone()?,
+            audience: self.oauth2_audience.clone(),
+            scope: self.oauth2_scope.clone(),
+        })
     }
 }
 
@@ -294,6 +342,11 @@ mod tests {
             "negative_acks = -0.1",
             "linger = '1ms'\nbatching = false",
             "tokn = 'x'",
+            "oauth2_issuer_url = 'https://issuer'",
+            "oauth2_issuer_url = 'issuer'\noauth2_private_key = 'x'",
+            "oauth2_issuer_url = 'https://issuer'\noauth2_private_key = 'x'\ntoken = 'y'",
+            "oauth2_audience = 'urn:pulsar'",
+            "oauth2_private_key = 'x'",
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

@@ -74,22 +74,26 @@ pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&st
             }
         };
     let mut greeting = Vec::new();
-    put_command(&mut greeting, &connect(settings, proxy_to));
+    let token = match &settings.token {
+        Some(token) => Some(token.current().await),
+        None => None,
+    };
+    put_command(&mut greeting, &connect(settings, token.as_deref(), proxy_to));
     writer.write_all(&greeting).await.map_err(broken)?;
     writer.flush().await.map_err(broken)?;
     let (greeting, received) = await_greeting(&mut reader).await?;
     Ok(Opened { reader, writer, greeting, received })
 }
 
-fn connect(settings: &SocketSettings, proxy_to: Option<&str>) -> ToBroker {
+fn connect(settings: &SocketSettings, token: Option<&str>, proxy_to: Option<&str>) -> ToBroker {
     // A broker without authentication ignores the method.
-    let method = match &settings.token {
+    let method = match token {
         Some(_) => Some("token"),
         None => settings.certified.then_some("tls"),
     };
     let connect = Connect {
         client_version: client_version(),
-        auth_data: settings.token.as_ref().map(|token| token.current().as_bytes().to_vec()),
+        auth_data: token.map(|token| token.as_bytes().to_vec()),
         auth_method_name: method.map(str::to_owned),
         protocol_version: Some(PROTOCOL_VERSION),
         proxy_to_broker_url: proxy_to.map(str::to_owned),

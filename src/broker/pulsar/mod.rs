@@ -3,7 +3,7 @@
 //! - `config`: the `[broker.pulsar]` table; `name`: names of topics.
 //! - `admin`: topics, created and removed over HTTP.
 //! - `connect`: opens a connection; `connection`: its tasks; `pool`: all connections, and which serves a topic; `traffic`: what
-//!   they have sent; `token`: what they log in with.
+//!   they have sent; `token`: what they log in with; `oauth2`: who issues it.
 //! - `codec`: the binary protocol.
 //! - `producer`: a producer of a topic; it has one `partition_producer` for each partition, chosen by `routing`;
 //!   `building` makes the entries.
@@ -30,6 +30,7 @@ mod error;
 mod late_subscription;
 mod lingering;
 mod name;
+mod oauth2;
 mod partition_producer;
 mod pool;
 mod producer;
@@ -43,6 +44,7 @@ mod traffic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
@@ -59,6 +61,7 @@ use self::crate_client::CrateClient;
 use self::error::RequestError;
 use self::lingering::LingeringProducer;
 use self::name::TopicName;
+use self::oauth2::OAuth2;
 use self::partition_producer::{Client, PartitionProducer};
 use self::pool::Pool;
 use self::producer::PulsarProducer;
@@ -68,6 +71,7 @@ use self::topic_consumer::{Membership, TopicConsumer};
 use self::topic_producer::TopicProducer;
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
+use crate::net::http::HttpClient;
 use crate::net::tls::{Tls, TlsIdentity};
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor};
 
@@ -129,7 +133,7 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
         let Setup { config, timeout, .. } = &setup;
         let options = PulsarOptions::read(config)?;
         let identity = config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(refused)?;
-        let token = options.token.clone().map(Token::read).transpose().map_err(refused)?.map(Arc::new);
+        let token = token(&options, *timeout).await?;
         let admin_url = options.admin.clone().unwrap_or_else(|| admin_url(&config.addresses, identity.is_some()));
         let tls = identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(refused)?;
         let admin_tls = match &tls {
@@ -304,7 +308,23 @@ async fn greet(pool: &Pool, config: &BrokerConfig) -> Result<String, BrokerError
     Ok(version)
 }
 
-/// TLS for an admin interface beside a broker without it: the authorities of the system are trusted.
+/// What connections and requests log in with.
+async fn token(options: &PulsarOptions, timeout: Duration) -> Result<Option<Arc<Token>>, BrokerError> {
+    let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
+    let token = match (&options.token, options.grant()) {
+        (Some(secret), _) => Token::read(secret.clone()).map_err(refused)?,
+        (None, Some(grant)) => {
+            let tls = grant.issuer_url.starts_with("https://").then(system_tls).transpose().map_err(refused)?;
+            let issuer = OAuth2::new(grant, HttpClient::new(tls, timeout));
+            let failed = |reason| BrokerError::Client { broker: "pulsar", reason: format!("OAuth 2.0: {reason}") };
+            Token::issued(issuer).await.map_err(failed)?
+        }
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(Arc::new(token)))
+}
+
+/// TLS for an issuer, and for an admin interface beside a broker without it: the authorities of the system are trusted.
 fn system_tls() -> Result<Arc<ClientConfig>, String> {
     TlsIdentity::read(&Tls { ca: None, certificate: None, key: None, verify_host: true })?.client_config()
 }

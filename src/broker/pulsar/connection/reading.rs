@@ -127,8 +127,8 @@ impl Reader {
             }
             (Kind::Ping, _) => self.reply(state, &signal(Kind::Pong)),
             (Kind::AuthChallenge, _) => {
-                if let Some(token) = &self.token {
-                    self.reply(state, &auth_response(&token.current()));
+                if let Some(token) = self.token.clone() {
+                    tokio::spawn(log_in_again(self.shared.clone(), token));
                 }
             }
             _ => answer_request(state, command),
@@ -185,4 +185,11 @@ fn signal(kind: Kind) -> ToBroker {
         _ => command.pong = Some(Nothing {}),
     }
     command
+}
+
+/// Answers a broker that authenticates the client again. The connection goes on while a new token is asked for.
+async fn log_in_again(shared: Arc<Shared>, token: Arc<Token>) {
+    let response = auth_response(&token.current().await);
+    put_command(&mut shared.lock().write_buffer, &response);
+    shared.outgoing.notify_one();
 }

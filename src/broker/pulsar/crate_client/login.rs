@@ -31,6 +31,6 @@ impl Authentication for Login {
         'life: 'answer,
         Self: 'answer,
     {
-        Box::pin(ready(Ok(self.0.current().as_bytes().to_vec())))
+        Box::pin(async { Ok(self.0.current().await.as_bytes().to_vec()) })
     }
 }

@@ -1,0 +1,65 @@
+//! An issuer of tokens by OAuth 2.0, which takes one client's credentials and gives out numbers as tokens.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+
+use super::scripted_pulsar::listen;
+
+/// The content of the client's key file.
+pub const KEY: &str = r#"{"type": "client_credentials", "client_id": "me", "client_secret": "s&cret"}"#;
+
+/// Listens until the test ends.
+pub struct Issuer {
+    pub url: String,
+    forms: Arc<Mutex<Vec<String>>>,
+}
+
+impl Issuer {
+    /// Its tokens last `expires_in` seconds.
+    pub fn start(expires_in: u64) -> Self {
+        let forms = Arc::new(Mutex::new(Vec::new()));
+        let asked = forms.clone();
+        let address = listen(move |stream, address| serve(stream, address, expires_in, &asked));
+        Issuer { url: format!("http://{address}"), forms }
+    }
+
+    /// The forms that were sent to the token endpoint, in their order. The tokens are counted as they are, from 1.
+    pub fn forms(&self) -> Vec<String> {
+        self.forms.lock().unwrap().clone()
+    }
+}
+
+/// Answers one request.
+fn serve(stream: TcpStream, address: &str, expires_in: u64, forms: &Mutex<Vec<String>>) -> io::Result<()> {
+    let mut writer = stream.try_clone()?;
+    let mut reader = BufReader::new(stream);
+    let (mut request, mut length) = (String::new(), 0);
+    reader.read_line(&mut request)?;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    let mut form = String::new();
+    reader.take(length).read_to_string(&mut form)?;
+    let (status, body) = if request.starts_with("GET /.well-known/openid-configuration ") {
+        ("200 OK", format!("{{\"issuer\": \"scripted\", \"token_endpoint\": \"http://{address}/token\"}}"))
+    } else if request.starts_with("POST /token ") && form.contains("client_id=me&client_secret=s%26cret") {
+        let mut forms = forms.lock().unwrap();
+        forms.push(form);
+        let token = forms.len();
+        (
+            "200 OK",
+            format!("{{\"access_token\": \"{token}\", \"token_type\": \"Bearer\", \"expires_in\": {expires_in}}}"),
+        )
+    } else {
+        ("401 Unauthorized", "{\"error\": \"invalid_client\"}".to_owned())
+    };
+    write!(writer, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+}
