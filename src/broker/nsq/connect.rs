@@ -36,7 +36,15 @@ pub struct Connector {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
     Writer,
-    Reader { topic: String, channel: String },
+    Reader {
+        topic: String,
+        channel: String,
+    },
+    /// Has nsqd make a channel, and is sent nothing: a connection begins with RDY 0 (NSQ's protocol specification, `RDY`).
+    ChannelMaker {
+        topic: String,
+        channel: String,
+    },
 }
 
 /// A connection that is ready for its work.
@@ -120,12 +128,14 @@ impl Connector {
                 command::auth(&mut out.bytes, secret.as_bytes());
                 response(&mut session, &mut out).await?;
             }
-            if let Role::Reader { topic, channel } = role {
+            if let Role::Reader { topic, channel } | Role::ChannelMaker { topic, channel } = role {
                 let rdy = self.rdy(&session.server)?;
                 command::subscribe(&mut out.bytes, topic, channel);
                 expect_ok(&response(&mut session, &mut out).await?)?;
-                command::ready(&mut out.bytes, rdy);
-                out.flush_all(&session.transport).await?;
+                if matches!(role, Role::Reader { .. }) {
+                    command::ready(&mut out.bytes, rdy);
+                    out.flush_all(&session.transport).await?;
+                }
             }
             Ok(session)
         })

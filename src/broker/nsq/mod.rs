@@ -171,14 +171,22 @@ impl Broker for NsqBroker {
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<(), BrokerError> {
-        if self.options.ephemeral_topics {
-            let reason = "ephemeral topics do not keep messages for a group that begins late: remove \
-                          `broker.nsq.ephemeral_topics`"
+        let is_ephemeral = |channel: &String| channel.ends_with("#ephemeral");
+        if self.options.ephemeral_topics || self.options.channel.as_ref().is_some_and(is_ephemeral) {
+            let reason = "ephemeral topics and channels do not keep messages for a group that begins late: make \
+                          `broker.nsq.ephemeral_topics` false, and name a `broker.nsq.channel` that is not ephemeral"
                 .to_owned();
             return Err(BrokerError::Configuration { broker: "nsq", reason });
         }
-        // nsqd makes the channel for its first consumer and keeps it, with all that is published from then on.
-        self.consumer(subscription).await.map(drop)
+        let topic = self.topic_name(&subscription.topic.name);
+        let channel = self.channel(&topic, &subscription.group);
+        // nsqd keeps a channel that it has made, with all that is published from then on. It must send nothing meanwhile: what is in
+        // flight to a connection that ends is delivered again only after its timeout.
+        let role = Role::ChannelMaker { topic, channel };
+        for Node { address, .. } in &self.nodes {
+            self.connector.connect(address, &role).await.map_err(|error| error.into_broker_error(address))?;
+        }
+        Ok(())
     }
 
     fn identity(&self) -> BrokerInfo {

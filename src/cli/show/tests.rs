@@ -123,7 +123,7 @@ fn a_backlog_and_groups_with_tasks() {
     found_task(&mut record, task);
     (record.backlog.as_mut().unwrap().messages, record.backlog.as_mut().unwrap().payload_bytes) = (None, None);
     let shown = summary(&record, PLAIN);
-    assert!(shown.contains("(from 10 s on)") && shown.contains("not there when the load ended"), "{shown}");
+    assert!(shown.contains("(from 10.0 s on)") && shown.contains("not there when the load ended"), "{shown}");
 }
 
 fn found_task(record: &mut Record, task: GroupTask) {
