@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
-use crate::broker::registry::descriptors;
+use crate::broker::registry::{ABSENT, descriptors};
 use crate::scenario::{Capabilities, Descriptor};
 
 /// Prints the brokers of this build, as a list for people or as JSON.
@@ -19,9 +19,18 @@ pub fn brokers(json: bool, out: &mut dyn Write) -> io::Result<()> {
     for descriptor in descriptors() {
         let abilities: Vec<&str> =
             named(&descriptor.capabilities).into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
-        writeln!(out, "{:<8} {}\n{:<8} {}", descriptor.kind, descriptor.summary, "", abilities.join(" · "))?;
+        let title = title(descriptor.kind, descriptor.client);
+        writeln!(out, "{title}\n    {}\n    {}", descriptor.summary, abilities.join(" · "))?;
+    }
+    for absent in ABSENT {
+        writeln!(out, "{}\n    not in this build: {}", title(absent.kind, absent.client), absent.remedy())?;
     }
     Ok(())
+}
+
+/// The kind, with the client where it has several.
+fn title(kind: &str, client: Option<&str>) -> String {
+    client.map_or_else(|| kind.to_owned(), |client| format!("{kind}, client = \"{client}\""))
 }
 
 fn as_json(descriptor: &Descriptor) -> serde_json::Value {
