@@ -1,6 +1,7 @@
 //! Turns the outcome of a trial into its record: every figure of a record is computed here, and the verdict from those figures.
 
 mod assemble;
+pub mod comparison;
 mod environment;
 mod figures;
 mod outage;
@@ -8,7 +9,9 @@ mod pipeline;
 #[cfg(test)]
 mod simulation;
 mod threshold;
+mod until;
 pub mod verdict;
 
 pub use assemble::{assemble, assemble_failed, series_row};
 pub use environment::environment;
+pub use until::is_enough;

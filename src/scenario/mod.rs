@@ -28,6 +28,7 @@ mod sweep;
 pub mod template;
 mod threshold;
 pub mod units;
+mod until;
 
 pub use content::{Content, Payload, Size};
 pub use error::ScenarioError;
@@ -36,6 +37,7 @@ pub use model::*;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::parse_for;
 pub use threshold::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid};
+pub use until::Until;
 
 pub use crate::secrets::Secret;
 

@@ -8,6 +8,7 @@ mod harness;
 #[cfg(feature = "rabbitmq-stream")]
 mod amqp_memory;
 mod cli;
+mod comparing;
 mod durability;
 mod honesty;
 mod honesty_verdict;

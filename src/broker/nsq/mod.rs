@@ -18,6 +18,7 @@ mod config;
 mod connect;
 mod connection;
 mod consumer;
+mod durability;
 mod error;
 mod names;
 mod producer;
@@ -36,7 +37,7 @@ use self::connect::{Connector, Role};
 use self::connection::{Connection, Publishing};
 use self::consumer::NsqConsumer;
 use self::producer::NsqProducer;
-use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::scenario::{Capabilities, Descriptor};
 
 /// Some nsqd, reached over publishing connections.
@@ -167,6 +168,18 @@ impl Broker for NsqBroker {
             sessions.push((address.clone(), session));
         }
         Ok(NsqConsumer::new(sessions, self.connector.clone(), role))
+    }
+
+    async fn durability(&self, topics: &[Topic]) -> Durability {
+        let _ = topics;
+        let mut nodes = Vec::new();
+        for node in &self.nodes {
+            let Some(values) = self.admin.options(&node.http_address, &durability::OPTIONS).await else {
+                return Durability::default();
+            };
+            nodes.push(values);
+        }
+        durability::durability(&nodes, self.options.ephemeral_topics)
     }
 
     fn identity(&self) -> BrokerInfo {

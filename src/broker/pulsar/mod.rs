@@ -21,6 +21,7 @@ mod config;
 mod connect;
 mod connection;
 mod consumer;
+mod durability;
 mod error;
 #[cfg(test)]
 mod late_subscription;
@@ -56,7 +57,7 @@ use self::pool::Pool;
 use self::producer::PulsarProducer;
 use self::token::Token;
 use self::topic_producer::TopicProducer;
-use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
 use crate::net::tls::{Tls, TlsIdentity};
 use crate::scenario::{Capabilities, Descriptor};
@@ -203,6 +204,15 @@ impl Broker for PulsarBroker {
         let consumer = consumer.map_err(|failure| failure.of_topic(topic, "consumed"))?;
         self.subscriptions.lock().insert((topic.clone(), subscription.group.clone()));
         Ok(consumer)
+    }
+
+    async fn durability(&self, topics: &[Topic]) -> Durability {
+        if !self.shared.options.persistent {
+            return durability::of_non_persistent();
+        }
+        // All topics of a trial are made alike, in one namespace.
+        let Some(first) = topics.first() else { return Durability::default() };
+        durability::durability(self.admin.persistence(&self.name(&first.name)).await)
     }
 
     fn identity(&self) -> BrokerInfo {

@@ -1,0 +1,72 @@
+//! `--against`: two scenarios in one run, whose trials take turns.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use super::RunArguments;
+use crate::engine;
+use crate::scenario::{self, Plan, ScenarioError};
+
+#[derive(Debug, Args)]
+pub struct AgainstArguments {
+    /// Run this scenario in turn with the first one (A B, B A, …), and compare both at the end
+    #[arg(long, value_name = "SCENARIO", value_hint = ValueHint::FilePath, conflicts_with = "resume")]
+    pub against: Option<PathBuf>,
+    /// Run in turn with the same scenario in which this key is overridden
+    #[arg(long = "against-set", value_name = "KEY=VALUE", conflicts_with = "resume")]
+    pub against_overrides: Vec<String>,
+    /// With --against: a change for the worse beyond this share is a regression (exit code 3)
+    #[arg(long, value_name = "SHARE", default_value = crate::cli::compare::TOLERANCE, value_parser = crate::cli::compare::parse_tolerance)]
+    pub tolerance: f64,
+}
+
+impl AgainstArguments {
+    pub fn is_wanted(&self) -> bool {
+        self.against.is_some() || !self.against_overrides.is_empty()
+    }
+}
+
+/// The other scenario: its own file or that of the first, with the overrides of both and those of its own.
+///
+/// # Errors
+/// For everything in it that is not right.
+pub fn other_plan(arguments: &RunArguments) -> Result<Plan, ScenarioError> {
+    let against = &arguments.against;
+    let file = against.against.as_ref().unwrap_or(&arguments.scenario);
+    let overrides = [arguments.overrides.as_slice(), &against.against_overrides].concat();
+    scenario::load(file, &overrides, engine::kinds())
+}
+
+/// Why two plans cannot take turns.
+pub fn disagreement(one: &Plan, other: &Plan) -> Option<String> {
+    let places = |plan: &Plan| plan.trials.iter().map(|trial| (trial.point_index, trial.trial)).collect::<Vec<_>>();
+    if one.until.is_some() || other.until.is_some() {
+        return Some(
+            "`sweep.until` ends each side after another number of trials: set `sweep.trials` instead".to_owned(),
+        );
+    }
+    (places(one) != places(other)).then(|| {
+        format!(
+            "the scenarios have {} and {} trials: give both the same [sweep] with the same number of points and trials",
+            one.trials.len(),
+            other.trials.len()
+        )
+    })
+}
+
+/// The order of the trials, each as its side (0 or 1) and its position in the plan: A B, B A, A B, … Each pair meets the machine
+/// in one state, and what drifts evenly is the same for both sides over every four trials.
+pub fn order(trials: usize) -> Vec<(usize, usize)> {
+    (0..trials).flat_map(|position| [(position % 2, position), (1 - position % 2, position)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_side_that_begins_alternates() {
+        assert_eq!(order(3), [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]);
+    }
+}
