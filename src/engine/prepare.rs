@@ -1,4 +1,4 @@
-//! The first phase: builds payloads and recorders, connects, and creates the topics.
+//! The first phase: builds payloads and recorders, connects, creates the topics, and asks what an acknowledgement means.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -197,6 +197,12 @@ fn sink(
         // The rows of a batch are acknowledged together.
         latency: independent(&sink.latency, sink.time.per_batch.histogram().len()),
         row_count: self::row_count(row_count),
+        durability: row_count
+            .0
+            .as_ref()
+            .or(row_count.1.as_ref())
+            .map(|held| held.durability.clone())
+            .unwrap_or_default(),
     }
 }
 
@@ -268,6 +274,8 @@ fn as_published(measured: &pipeline::Outcome) -> PublishedFigures {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::scenario::{CommitPolicy, Parse};
 
@@ -342,6 +350,7 @@ mod tests {
             retries: 0,
             latency: None,
             row_count: RowCount { delta, ..RowCount::default() },
+            durability: BTreeMap::new(),
         };
         assert!(is_complete(&sink(10, 0, None), 10));
         assert!(is_complete(&sink(7, 3, Some(10)), 10), "an answer was lost");

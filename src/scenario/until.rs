@@ -27,7 +27,11 @@ pub struct Until {
 /// Reads `until` and `trials_at_most`. `trials` is how many trials of a point run in any case; it becomes how many may run.
 pub(super) fn read(fields: &Fields<'_>, most: usize, trials: &mut u32) -> Option<Until> {
     let Some(field) = fields.get("until") else {
-        fields.forbid("trials_at_most", "it needs `until`", "write `until = \"p99 ± 5 %\"`, or set `trials`");
+        fields.forbid(
+            "trials_at_most",
+            "`trials_at_most` needs `until`",
+            "write `until = \"p99 ± 5 %\"`, or set `trials`",
+        );
         return None;
     };
     let least = match fields.get("trials") {

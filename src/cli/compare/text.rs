@@ -27,7 +27,7 @@ fn heading(page: &mut Page, comparison: &Comparison) {
     let regressions =
         comparison.points.iter().flat_map(|point| &point.figures).filter(|figure| figure.regression).count();
     let verdict = match regressions {
-        0 => page.paint(Tone::Good, "no regression"),
+        0 => page.paint(Tone::Good, "no regression found"),
         1 => page.paint(Tone::Bad, "1 regression"),
         several => page.paint(Tone::Bad, &format!("{several} regressions")),
     };

@@ -40,13 +40,12 @@ pub fn other_plan(arguments: &RunArguments) -> Result<Plan, ScenarioError> {
 
 /// Why two plans cannot take turns.
 pub fn disagreement(one: &Plan, other: &Plan) -> Option<String> {
-    let places = |plan: &Plan| plan.trials.iter().map(|trial| (trial.point_index, trial.trial)).collect::<Vec<_>>();
     if one.until.is_some() || other.until.is_some() {
         return Some(
             "`sweep.until` ends each side after another number of trials: set `sweep.trials` instead".to_owned(),
         );
     }
-    (places(one) != places(other)).then(|| {
+    (!places(one).eq(places(other))).then(|| {
         format!(
             "the scenarios have {} and {} trials: give both the same [sweep] with the same number of points and trials",
             one.trials.len(),
@@ -55,10 +54,24 @@ pub fn disagreement(one: &Plan, other: &Plan) -> Option<String> {
     })
 }
 
-/// The order of the trials, each as its side (0 or 1) and its position in the plan: A B, B A, A B, … Each pair meets the machine
-/// in one state, and what drifts evenly is the same for both sides over every four trials.
-pub fn order(trials: usize) -> Vec<(usize, usize)> {
-    (0..trials).flat_map(|position| [(position % 2, position), (1 - position % 2, position)]).collect()
+/// The order of the trials, each as its side (0 or 1) and its position in the plan: A B, B A, A B, … of each point. Each pair meets
+/// the machine in one state, and what drifts evenly is the same for both sides over four trials of a point.
+pub fn order(plan: &Plan) -> Vec<(usize, usize)> {
+    let places: Vec<(usize, u32)> = places(plan).collect();
+    alternating(&places)
+}
+
+fn alternating(places: &[(usize, u32)]) -> Vec<(usize, usize)> {
+    let pair = |(position, (point_index, trial)): (usize, &(usize, u32))| {
+        let first = (point_index + *trial as usize + 1) % 2;
+        [(first, position), (1 - first, position)]
+    };
+    places.iter().enumerate().flat_map(pair).collect()
+}
+
+/// Points and trials in the order of the plan.
+fn places(plan: &Plan) -> impl Iterator<Item = (usize, u32)> {
+    plan.trials.iter().map(|trial| (trial.point_index, trial.trial))
 }
 
 #[cfg(test)]
@@ -66,7 +79,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_side_that_begins_alternates() {
-        assert_eq!(order(3), [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]);
+    fn the_side_that_begins_alternates_at_each_point() {
+        assert_eq!(alternating(&[(0, 1), (0, 2), (0, 3)]), [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]);
+        let interleaved = alternating(&[(0, 1), (1, 1), (0, 2), (1, 2)]);
+        assert_eq!(interleaved, [(0, 0), (1, 0), (1, 1), (0, 1), (1, 2), (0, 2), (0, 3), (1, 3)]);
     }
 }

@@ -118,7 +118,7 @@ async fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, out: &mut dyn Writ
     let trials = sessions[0].plan.trials.len();
     let order = match sessions.len() {
         1 => (0..trials).map(|position| (0, position)).collect(),
-        _ => in_turn::order(trials),
+        _ => in_turn::order(sessions[0].plan),
     };
     // Records of earlier sessions count for the exit code as well.
     let mut exit = sessions.iter().flat_map(Session::kept_exits).fold(Exit::Success, worse);

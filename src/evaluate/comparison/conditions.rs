@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Pair;
 use crate::record::readable::percent;
-use crate::record::{LoadModel, Record};
+use crate::record::{LoadModel, Record, SinkRecord};
 use crate::statistics::median;
 
 /// Sides whose machines were busy with other work by shares that differ by more than this had other conditions.
@@ -39,6 +39,7 @@ pub(super) fn differences(pairs: &[Pair<'_>]) -> Vec<Difference> {
     };
     let mut found = Vec::new();
     found.extend(texts("what an acknowledgement meant", true, &|record| record.durability.to_string()));
+    found.extend(texts("what an acknowledgement of the databases meant", true, &databases));
     found.extend(texts("load", true, &load_model));
     found.extend(scenario(pairs));
     found.extend(texts("build", false, &|record| record.environment.build()));
@@ -47,6 +48,16 @@ pub(super) fn differences(pairs: &[Pair<'_>]) -> Vec<Difference> {
     found.extend(texts("machine", false, &machine));
     found.extend(host_load(&a, &b));
     found
+}
+
+/// Of each database of the pipeline, the settings that decide it.
+fn databases(record: &Record) -> String {
+    let sinks = record.pipeline.iter().flat_map(|pipeline| &pipeline.sinks);
+    let of = |sink: &SinkRecord| {
+        let settings: Vec<String> = sink.durability.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        format!("{}: {}", sink.name, if settings.is_empty() { "unknown".to_owned() } else { settings.join(", ") })
+    };
+    sinks.map(of).collect::<Vec<_>>().join("; ")
 }
 
 fn known(text: &Option<String>) -> String {

@@ -5,6 +5,8 @@ mod mongodb;
 #[cfg(feature = "redis")]
 mod redis;
 
+use std::collections::BTreeMap;
+
 use futures_util::future::BoxFuture;
 
 use super::batch::Batch;
@@ -52,6 +54,8 @@ pub struct RowCount {
     pub of: String,
     /// Identifies the database's process: counts before and after a restart cannot be compared.
     pub life: String,
+    /// The settings that decide what its acknowledgements mean; empty where it does not tell them.
+    pub durability: BTreeMap<String, String>,
 }
 
 /// A batch was not written, or it is unknown whether it was.

@@ -1,5 +1,7 @@
 //! The section on a pipeline: consumers that parse what they receive and write it to databases.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -129,6 +131,10 @@ pub struct SinkRecord {
     pub latency: Option<Latency>,
     /// The database's own count.
     pub row_count: RowCount,
+    /// The settings that decide what an acknowledgement of the database meant, as they were read; empty where it does not
+    /// tell them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub durability: BTreeMap<String, String>,
 }
 
 /// A database's own count.

@@ -7,6 +7,7 @@
 mod answer;
 mod bson;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -116,6 +117,16 @@ impl Options {
         Ok(options)
     }
 
+    /// The write concern that each insertion asks for.
+    fn durability(&self) -> BTreeMap<String, String> {
+        let concern = match &self.write_concern {
+            None => "the server's default".to_owned(),
+            Some(WriteConcern::Servers(servers)) => servers.to_string(),
+            Some(WriteConcern::Named(name)) => name.clone(),
+        };
+        BTreeMap::from([("write-concern".to_owned(), concern)])
+    }
+
     fn hosts(&self) -> impl Iterator<Item = &String> {
         self.address.iter().chain(&self.addresses)
     }
@@ -207,7 +218,8 @@ impl Sink for Collection {
             // protocol, which takes FerretDB minutes and gigabytes where there are millions.
             let ask = doc! { "aggregate": collection, "pipeline": [{ "$collStats": { "count": {} } }], "cursor": {} };
             let of = format!("documents of {}.{collection}", self.options.database);
-            let held = |count| RowCount { count, of, life: String::new() };
+            let durability = self.options.durability();
+            let held = |count| RowCount { count, of, life: String::new(), durability };
             let answer = match self.database.run_raw_command(command(&ask)?).await {
                 Ok(answer) => answer,
                 Err(error) if answer::is_of_no_collection(&error) => return Ok(held(0)),
