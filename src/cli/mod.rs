@@ -47,7 +47,7 @@ pub enum Verb {
         /// Print the records as they are, one JSON document a line
         #[arg(long)]
         json: bool,
-        /// Print the records in the format of another tool
+        /// Print the records as a table, or in the format of another tool
         #[arg(long, conflicts_with = "json")]
         format: Option<Format>,
     },
