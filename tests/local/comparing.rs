@@ -87,6 +87,7 @@ fn scenarios_that_cannot_take_turns_are_refused() {
     let bench = trials("trials = 2");
     bench.run(&["--against-set", "sweep.trials=3"]).expect(2).complains_of(&["2 and 3 trials", "[sweep]"]);
     bench.run(&["--against-set", "producers.cuont=3"]).expect(2).complains_of(&["cuont"]);
+    bench.run(&["--tolerance", "5%"]).expect(2).complains_of(&["--tolerance", "--against"]);
     bench.run(&["--against", "none.toml"]).expect(2).complains_of(&["none.toml"]);
     assert!(bench.run_directories().is_empty());
 }

@@ -13,7 +13,7 @@ use crate::evaluate::comparison::{self, Comparison, KeptTrial};
 use crate::record::{DirectoryError, current_records, current_series, read_records, read_series, runs_at};
 
 /// A change for the worse up to this share is tolerated unless the user says otherwise.
-pub(super) const TOLERANCE: &str = "5%";
+const TOLERANCE: f64 = 0.05;
 
 #[derive(Debug, Args)]
 pub struct CompareArguments {
@@ -24,7 +24,7 @@ pub struct CompareArguments {
     #[arg(value_hint = ValueHint::AnyPath)]
     pub b: PathBuf,
     /// A change for the worse beyond this share is a regression (exit code 3)
-    #[arg(long, value_name = "SHARE", default_value = TOLERANCE, value_parser = parse_tolerance)]
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_tolerance)]
     pub tolerance: f64,
     /// Compare even if acknowledgements meant different things, or the loads were of different kinds
     #[arg(long)]
@@ -66,7 +66,8 @@ impl Options {
     }
 
     /// For both sides of one run: what differs between them is the user's wish.
-    pub(super) fn of_run(tolerance: f64, json: bool) -> Self {
+    pub(super) fn of_run(tolerance: Option<f64>, json: bool) -> Self {
+        let tolerance = tolerance.unwrap_or(TOLERANCE);
         Options { tolerance, unequal: true, json, view: View::of_stdout() }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 
 use super::RunArguments;
+use crate::cli::compare::parse_tolerance;
 use crate::engine;
 use crate::scenario::{self, Plan, ScenarioError};
 
@@ -16,9 +17,9 @@ pub struct AgainstArguments {
     /// Run in turn with the same scenario in which this key is overridden
     #[arg(long = "against-set", value_name = "KEY=VALUE", conflicts_with = "resume")]
     pub against_overrides: Vec<String>,
-    /// With --against: a change for the worse beyond this share is a regression (exit code 3)
-    #[arg(long, value_name = "SHARE", default_value = crate::cli::compare::TOLERANCE, value_parser = crate::cli::compare::parse_tolerance)]
-    pub tolerance: f64,
+    /// With --against or --against-set: a change for the worse beyond this share is a regression (exit code 3) [default: 5%]
+    #[arg(long, value_name = "SHARE", conflicts_with = "resume", value_parser = parse_tolerance)]
+    pub tolerance: Option<f64>,
 }
 
 impl AgainstArguments {

@@ -97,7 +97,10 @@ fn plans(arguments: &RunArguments) -> Result<Vec<Plan>, String> {
     let load = |plan: Result<Plan, ScenarioError>| plan.map_err(|error| error.to_string());
     let plan = load(scenario::load(&arguments.scenario, &arguments.overrides, engine::kinds()))?;
     if !arguments.against.is_wanted() {
-        return Ok(vec![plan]);
+        return match arguments.against.tolerance {
+            None => Ok(vec![plan]),
+            Some(_) => Err("error: --tolerance judges a comparison: add --against or --against-set".to_owned()),
+        };
     }
     let other = load(in_turn::other_plan(arguments))?;
     match in_turn::disagreement(&plan, &other) {

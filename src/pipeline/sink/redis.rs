@@ -3,8 +3,9 @@
 //! Replies are read one by one: Redis may refuse single rows, or all of them for a while.
 //! Protocol: <https://redis.io/docs/latest/develop/interact/transactions/>.
 
+mod durability;
+
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -188,22 +189,11 @@ impl Sink for Connection {
             let server: String = ask("server").query_async(connection).await.map_err(lost)?;
             let life = server.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().to_owned();
             let of = format!("{name} commands that succeeded, of all clients");
-            let durability = durability(connection).await;
+            let durability = durability::durability(connection).await;
             Ok(RowCount { count: succeeded(&commands, name), of, life, durability })
         }
         .boxed()
     }
-}
-
-/// Whether the server keeps a log, and when it synchronises it (Redis' documentation, "Redis persistence"). Servers that are
-/// rented often forbid to ask.
-async fn durability(connection: &mut MultiplexedConnection) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    for key in ["appendonly", "appendfsync"] {
-        let asked = redis::cmd("CONFIG").arg("GET").arg(key).query_async(connection).await;
-        found.extend(asked.unwrap_or(BTreeMap::<String, String>::new()));
-    }
-    found
 }
 
 impl Connection {

@@ -8,6 +8,12 @@ use serde_json::Value;
 use crate::record::readable::{bytes, count, duration, rate};
 use crate::record::schema::{Latency, Record};
 
+/// One of a record's latencies.
+type KindOf = fn(&Record) -> Option<&Latency>;
+
+/// One figure of a latency, in nanoseconds.
+type FigureOf = fn(&Latency) -> Option<u64>;
+
 /// A column: its title, and a trial's cell; empty where the figure is not known.
 struct Column {
     title: String,
@@ -45,14 +51,14 @@ pub fn csv(records: &[&Record]) -> String {
         column("consumed_per_second", |record| known(record.throughput.consumed_per_second)),
         column("cpu_ns_per_message", |record| known(record.client.cpu_ns_per_message)),
     ]);
-    let kinds: [(&str, fn(&Record) -> Option<&Latency>); 4] = [
+    let kinds: [(&str, KindOf); 4] = [
         ("response", |record| record.latency.response.as_ref()),
         ("service", |record| record.latency.service.as_ref()),
         ("schedule_delay", |record| record.latency.schedule_delay.as_ref()),
         ("end_to_end", |record| record.latency.end_to_end.as_ref()),
     ];
     for (name, of) in kinds {
-        let figures: [(&str, fn(&Latency) -> Option<u64>); 7] = [
+        let figures: [(&str, FigureOf); 7] = [
             ("p50", |latency| Some(latency.p50_ns)),
             ("p90", |latency| Some(latency.p90_ns)),
             ("p95", |latency| Some(latency.p95_ns)),
