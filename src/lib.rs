@@ -27,6 +27,7 @@
 //! - [`broker`]: the traits of a broker, the registry of brokers, and one module per broker.
 //! - [`pipeline`]: consumers that parse messages and write them to databases.
 //! - [`engine`]: runs one trial through its phases.
+//! - `statistics`: intervals, tests and comparisons of numbers; it imports nothing.
 //! - [`record`]: the versioned result and its run directory.
 //! - `evaluate`: computes the figures of a record and judges them.
 //! - [`cli`]: the command line, one file per subcommand.
@@ -47,3 +48,4 @@ pub mod pipeline;
 pub mod record;
 pub mod scenario;
 pub mod secrets;
+mod statistics;

@@ -9,6 +9,7 @@ use std::future::{Future, Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Durability;
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
 use crate::measure::{Acks, FailureClass, Received, SendTag};
@@ -72,6 +73,12 @@ pub trait Broker: Sized + Send + Sync + 'static {
 
     /// Names and versions of the client library and of the broker.
     fn identity(&self) -> BrokerInfo;
+
+    /// What an acknowledgement of a message on these topics means, as far as the broker tells.
+    fn durability(&self, topics: &[Topic]) -> impl Future<Output = Durability> + Send {
+        let _ = topics;
+        ready(Durability::default())
+    }
 
     /// For each partition of `topic`, the offset that the next message written there will have. The outer `None`: the broker
     /// has no offsets. The inner one: it did not answer in time.

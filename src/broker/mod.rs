@@ -1,6 +1,7 @@
 //! The brokers: what the engine asks of one, one module for each kind, and the list of kinds.
 
 mod api;
+mod durability;
 #[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(feature = "kafka-native")]
@@ -21,6 +22,7 @@ mod share;
 pub mod sls;
 
 pub use api::*;
+pub use durability::{Durability, DurabilityLevel};
 
 pub use crate::limits::TRACE_HEADER_NAME;
 pub use crate::measure::{Details, FailureClass, NoDetails, Received, UNORDERED_PARTITION};

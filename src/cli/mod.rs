@@ -2,6 +2,7 @@
 
 mod brokers;
 mod check;
+mod compare;
 mod completions;
 #[cfg(any(feature = "kafka", feature = "sls"))]
 mod emulate;
@@ -27,7 +28,7 @@ use crate::record::export::Format;
 #[command(name = "brokermark", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
     after_help = "Exit codes: 0 ran and every threshold held, 1 could not run or failed, 2 wrong command line or \
-                        scenario, 3 a threshold was missed or cannot be trusted, 130 interrupted with results kept."
+                        scenario, 3 a threshold was missed or cannot be trusted, or a comparison found a regression, 130 interrupted with results kept."
 )]
 pub struct Arguments {
     #[command(subcommand)]
@@ -53,10 +54,12 @@ pub enum Verb {
         /// Print the records as they are, one JSON document a line
         #[arg(long)]
         json: bool,
-        /// Print the records in the format of another tool
+        /// Print the records as a table, or in the format of another tool
         #[arg(long, conflicts_with = "json")]
         format: Option<Format>,
     },
+    /// Compare two runs, or two sets of runs, point by point
+    Compare(compare::CompareArguments),
     /// List the brokers of this build and what each can do
     Brokers {
         /// Print JSON
@@ -90,6 +93,7 @@ pub fn execute(arguments: Arguments) -> ExitCode {
         Verb::Show { path, json, format: None } => {
             Exit::from_result(show::show(&path, json, show::View::of_stdout(), &mut out))
         }
+        Verb::Compare(arguments) => compare::compare(&arguments, &mut out),
         Verb::Brokers { json } => Exit::from_result(brokers::brokers(json, &mut out)),
         Verb::Schema { series: false } => Exit::from_result(schema::schema(&mut out)),
         Verb::Schema { series: true } => Exit::from_result(schema::series_schema(&mut out)),

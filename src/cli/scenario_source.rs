@@ -110,6 +110,14 @@ pub struct ScenarioSource {
 }
 
 impl ScenarioSource {
+    /// Another scenario, or the same one, with the same overrides and after them `overrides`.
+    pub fn with(&self, scenario: Option<&str>, overrides: &[String]) -> Self {
+        ScenarioSource {
+            scenario: scenario.unwrap_or(&self.scenario).to_owned(),
+            overrides: [self.overrides.as_slice(), overrides].concat(),
+        }
+    }
+
     /// Reads and checks the scenario.
     ///
     /// # Errors

@@ -64,6 +64,7 @@ impl<'a> Checkpoints<'a> {
             end: End::Running,
             started_at: trial.started_at,
             topics: trial.topics.clone(),
+            durability: trial.durability.clone(),
             ledger: Ledger::so_far(attempted, &totals.outcomes),
             sent,
             times: Times {

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::TrialIdentity;
-use crate::broker::Topic;
+use crate::broker::{Durability, Topic};
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Arrivals, Verification};
 use crate::scenario::{Load, Placement, ProducerMode, Producers, Scenario};
 
 /// How long connecting, preparing and closing may each take.
 pub(super) const CONTROL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long the broker may take to tell what its acknowledgements mean. Without an answer it is unknown.
+pub(super) const DURABILITY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many producers or consumers are made at the same time.
 pub(super) const AT_ONCE: usize = 256;
@@ -21,6 +24,7 @@ pub(super) struct TrialContext<'a> {
     pub identity: &'a TrialIdentity,
     pub started_at: SystemTime,
     pub topics: Vec<Topic>,
+    pub durability: Durability,
     pub acks: Acks,
     pub arrivals: Option<Arrivals>,
     pub payloads: Arc<PayloadPool>,

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::backlog::BacklogOutcome;
 use super::collector::Totals;
 use super::send::{Attempted, Sent};
-use crate::broker::{BrokerInfo, Topic};
+use crate::broker::{BrokerInfo, Durability, Topic};
 use crate::measure::host::HostUsage;
 use crate::measure::{Acks, Arrived, Distribution, Errors, GroupAccount, Interval, Tally};
 use crate::pipeline;
@@ -43,6 +43,8 @@ pub struct Outcome {
     pub started_at: SystemTime,
     /// As the scenario describes them, or as they were found.
     pub topics: Vec<Topic>,
+    /// What an acknowledgement meant.
+    pub durability: Durability,
     pub ledger: Ledger,
     pub totals: Totals,
     pub times: Times,

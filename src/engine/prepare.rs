@@ -1,9 +1,11 @@
-//! The first phase: builds payloads and recorders, connects, and creates the topics.
+//! The first phase: builds payloads and recorders, connects, creates the topics, and asks what an acknowledgement means.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::context::{CONTROL_TIMEOUT, TrialContext};
+use tokio::time::timeout;
+
+use super::context::{CONTROL_TIMEOUT, DURABILITY_TIMEOUT, TrialContext};
 use super::interruption::Interruption;
 use super::{EngineError, TrialIdentity};
 use crate::broker::{Broker, Setup, Topic};
@@ -55,8 +57,9 @@ pub(super) async fn prepare<'a, B: Broker>(
             return Err(error.into());
         }
     };
+    let durability = timeout(DURABILITY_TIMEOUT, broker.durability(&topics)).await.unwrap_or_default();
     Ok(Prepared {
-        context: TrialContext { scenario, identity, started_at, topics, acks, arrivals, payloads },
+        context: TrialContext { scenario, identity, started_at, topics, durability, acks, arrivals, payloads },
         broker,
         created,
     })

@@ -106,6 +106,7 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         end,
         started_at: context.started_at,
         topics: context.topics.clone(),
+        durability: context.durability.clone(),
         ledger: Ledger::settle(&loaded.sent, &received.totals.outcomes, &context.acks),
         sent: loaded.sent,
         times: Times {

@@ -7,15 +7,15 @@ use super::figures::{errors_by_class, independent, latency, per_second};
 use super::outage::{longest_gap_ns, outages};
 use super::threshold::evaluate as thresholds;
 use super::verdict::{Evidence, LoadShape, judge};
-use crate::broker::Topic;
+use crate::broker::{self, Topic};
 use crate::engine::{self, End, EngineError, GroupOutcome, Outcome, PartTotals, Second};
 use crate::load::PartKind;
 use crate::measure::host::{self, HostUsage};
 use crate::measure::{Distribution, FailureClass};
 use crate::record::{
-    Client, Completion, Counts, ErrorCount, FoundTopic, GroupVerification, HostLoad, Latencies, LoadModel, Pauses,
-    Phase, ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow, Status, Throughput,
-    TimerLateness, Transactions, Verdict, Verification, WarmUpCounts, Wire, point_values,
+    Client, Completion, Counts, Durability, DurabilityLevel, ErrorCount, FoundTopic, GroupVerification, HostLoad,
+    Latencies, LoadModel, Pauses, Phase, ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow,
+    Status, Throughput, TimerLateness, Transactions, Verdict, Verification, WarmUpCounts, Wire, point_values,
 };
 use crate::scenario::{Load, Trial};
 
@@ -62,6 +62,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.errors = errors(&outcome.totals.outcomes.errors);
     record.receive_errors = errors(&outcome.receive_errors);
     record.receive_errors.extend(crashes(&outcome.consumer_crashes));
+    record.durability = durability(outcome);
     record.verification = verification(trial, outcome);
     record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
@@ -79,6 +80,18 @@ fn stretches(record: &mut Record, trial: &Trial, outcome: &Outcome) {
     record.parts = outcome.totals.parts.iter().map(part).collect();
     record.backlog = super::backlog::backlog(trial, outcome);
     record.outages = outages(&trial.scenario.load, outcome);
+}
+
+fn durability(outcome: &Outcome) -> Durability {
+    let broker::Durability { level, copies, settings, source } = outcome.durability.clone();
+    let level = match level {
+        broker::DurabilityLevel::Unknown => DurabilityLevel::Unknown,
+        broker::DurabilityLevel::Nowhere => DurabilityLevel::Nowhere,
+        broker::DurabilityLevel::Memory => DurabilityLevel::Memory,
+        broker::DurabilityLevel::PageCache => DurabilityLevel::PageCache,
+        broker::DurabilityLevel::Disk => DurabilityLevel::Disk,
+    };
+    Durability { level, copies, settings, source: source.map(str::to_owned) }
 }
 
 fn transactions(outcome: &Outcome) -> Option<Transactions> {
@@ -133,6 +146,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         outages: Vec::new(),
         errors: Vec::new(),
         receive_errors: Vec::new(),
+        durability: Durability::default(),
         verification: None,
         found_topics: Vec::new(),
         transactions: None,

@@ -2,6 +2,7 @@
 
 mod assemble;
 mod backlog;
+pub mod comparison;
 mod environment;
 mod figures;
 mod outage;
@@ -10,7 +11,9 @@ mod pipeline;
 mod simulation;
 mod sink;
 mod threshold;
+mod until;
 pub mod verdict;
 
 pub use assemble::{assemble, assemble_failed, series_row};
 pub use environment::environment;
+pub use until::is_enough;

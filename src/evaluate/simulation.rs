@@ -230,6 +230,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         end: End::Completed,
         started_at: SystemTime::UNIX_EPOCH,
         topics: Vec::new(),
+        durability: crate::broker::Durability::default(),
         ledger: Ledger::settle(&sent, &totals.outcomes, &acks),
         totals,
         times: Times {

@@ -1,5 +1,7 @@
 //! The record of each sink of a pipeline.
 
+use std::collections::BTreeMap;
+
 use super::figures::{errors_by_class, independent, per_second};
 use crate::engine::Outcome;
 use crate::pipeline::sink::ReadBack;
@@ -7,10 +9,11 @@ use crate::pipeline::{self, Counted, Figures, SinkFigures};
 use crate::record::{self, RowCount, SinkRecord};
 
 pub(super) fn sinks(names: &[String], measured: &pipeline::Outcome, outcome: &Outcome) -> Vec<SinkRecord> {
-    let asked = measured.row_counts.iter().zip(&measured.read_back);
+    let asked = measured.row_counts.iter().zip(&measured.read_back).zip(&measured.durability);
     let sinks = names.iter().zip(&measured.figures.sinks).zip(asked);
     sinks
-        .map(|((name, sink), (row_counts, read_back))| SinkRecord {
+        .map(|((name, sink), ((row_counts, read_back), durability))| SinkRecord {
+            durability: durability.clone(),
             row_count: row_count(row_counts),
             read_back: read_back.as_ref().ok().copied().flatten().map(sample),
             ..self::sink(name, sink, &measured.figures, outcome)
@@ -44,6 +47,7 @@ fn sink(name: &str, sink: &SinkFigures, figures: &Figures, outcome: &Outcome) ->
         // The rows of a batch are acknowledged together.
         latency: independent(&sink.latency, sink.time.per_batch.histogram().len()),
         row_count: RowCount::default(),
+        durability: BTreeMap::new(),
         read_back: None,
     }
 }
@@ -100,6 +104,7 @@ mod tests {
             retries: 0,
             latency: None,
             row_count: RowCount { delta, ..RowCount::default() },
+            durability: BTreeMap::new(),
             read_back: None,
         }
     }

@@ -40,7 +40,7 @@ fn compare(measured: f64, comparison: Comparison, limit: f64) -> bool {
 }
 
 /// The metric's figure, or why the record has none.
-fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f64, String> {
+pub(super) fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f64, String> {
     let verification = || {
         let found = record.verification.as_ref();
         found.ok_or("nothing was verified: set `consumers.verify = true`".to_owned()).and_then(|found| {

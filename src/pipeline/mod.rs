@@ -20,6 +20,7 @@ mod retry;
 pub mod sink;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -84,6 +85,7 @@ pub struct Pipeline {
     shared: Arc<Shared>,
     orders: watch::Sender<Order>,
     row_counts_before: Vec<Counted>,
+    durability: Vec<BTreeMap<String, String>>,
     usage: ProcessUsage,
 }
 
@@ -94,6 +96,8 @@ pub struct Outcome {
     pub instances: Vec<(u64, u64, Latest)>,
     /// The row counts of each sink's database, before and after.
     pub row_counts: Vec<(Counted, Counted)>,
+    /// The settings that decide what each database's acknowledgements meant; empty where it does not tell them.
+    pub durability: Vec<BTreeMap<String, String>>,
     /// Of each sink, rows that were read after the last was written.
     pub read_back: Vec<Result<Option<ReadBack>, String>>,
     /// Why rows are left that were to be removed.
@@ -136,12 +140,14 @@ impl Pipeline {
             shared: Arc::new(shared),
             orders: watch::Sender::new(Order::Work),
             row_counts_before: Vec::new(),
+            durability: Vec::new(),
             usage: ProcessUsage::now(),
         };
         if !config.wait_for_sinks {
             pipeline.prove().await?;
         }
         pipeline.row_counts_before = pipeline.row_counts().await;
+        pipeline.durability = pipeline.durability().await;
         Ok(pipeline)
     }
 
@@ -202,6 +208,19 @@ impl Pipeline {
                 sink.row_count().await
             })
             .await
+        };
+        join_all(self.sinks().map(ask)).await
+    }
+
+    /// What each sink's database says of its acknowledgements.
+    async fn durability(&self) -> Vec<BTreeMap<String, String>> {
+        let ask = |mut sink: Box<dyn Sink>| async move {
+            within_limit(async {
+                sink.connect().await?;
+                sink.durability().await
+            })
+            .await
+            .unwrap_or_default()
         };
         join_all(self.sinks().map(ask)).await
     }
@@ -336,6 +355,7 @@ impl Pipeline {
             figures,
             instances,
             row_counts: self.row_counts_before.iter().cloned().zip(after.row_counts).collect(),
+            durability: self.durability.clone(),
             read_back: after.read_back,
             removal_errors: after.removal_errors,
             usage,

@@ -120,6 +120,8 @@ mod tests {
 
     use super::*;
     use crate::measure::FailureClass;
+    use std::collections::BTreeMap;
+
     use crate::pipeline::sink::RowCount;
 
     /// A sink that fails, or never answers.
@@ -141,6 +143,10 @@ mod tests {
 
         fn prove(&mut self) -> BoxFuture<'_, Result<(), SinkError>> {
             std::future::pending().boxed()
+        }
+
+        fn durability(&mut self) -> BoxFuture<'_, Result<BTreeMap<String, String>, SinkError>> {
+            unreachable!("it is not asked")
         }
 
         fn row_count(&mut self) -> BoxFuture<'_, Result<Option<RowCount>, SinkError>> {

@@ -29,6 +29,7 @@ mod sweep;
 pub mod template;
 mod threshold;
 pub mod units;
+mod until;
 mod url;
 
 pub use content::{Content, Payload, Size};
@@ -39,6 +40,7 @@ pub use model::*;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::parse_for;
 pub use threshold::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid};
+pub use until::Until;
 pub use url::{UrlScenario, is_url, parse_url};
 
 pub use crate::secrets::Secret;

@@ -13,6 +13,7 @@ use super::content::Payload;
 use super::group::{Backlog, ConsumerGroup};
 use super::pipeline::Pipeline;
 use super::threshold::{Threshold, WhenInvalid};
+use super::until::Until;
 pub use crate::net::tls::Tls;
 
 /// One fully described load: a scenario file with its overrides applied, at one point of its sweep.
@@ -334,6 +335,8 @@ pub struct Plan {
     pub payload_files: BTreeMap<String, PathBuf>,
     /// Between two trials.
     pub pause: Duration,
+    /// When a point needs no further trial; `None`: all of them run.
+    pub until: Option<Until>,
     pub trials: Vec<Trial>,
 }
 

@@ -51,8 +51,8 @@ pub fn parse_for(
     let points = read_points(&table, &source, &context)?;
     let (name, output) = parse::read_identity(&table, &context);
     let payload_files = context.payload_files.take();
-    let (text, pause) = (mask_document(&mut document), points.sweep.pause);
-    Ok(Plan { name, text, output, payload_files, pause, trials: points.trials() })
+    let (text, pause, until) = (mask_document(&mut document), points.sweep.pause, points.sweep.until.clone());
+    Ok(Plan { name, text, output, payload_files, pause, until, trials: points.trials() })
 }
 
 fn syntax_error(source: &Source, error: &toml_edit::TomlError) -> ScenarioError {

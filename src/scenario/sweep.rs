@@ -11,8 +11,9 @@ use super::fields::{Field, Fields};
 use super::path::{KeyPath, Step};
 use super::problem::{Problem, Problems, SourcePosition};
 use super::units;
+use super::until::{self, Until};
 
-pub(super) const KEYS: &[&str] = &["over", "trials", "order", "seed", "combine", "pause"];
+pub(super) const KEYS: &[&str] = &["over", "trials", "until", "trials_at_most", "order", "seed", "combine", "pause"];
 
 /// More trials than this are a mistake: at a second each they would take a day.
 const MOST_TRIALS: usize = 100_000;
@@ -20,7 +21,10 @@ const MOST_TRIALS: usize = 100_000;
 #[derive(Debug)]
 pub(super) struct Sweep {
     pub axes: Vec<Axis>,
+    /// Most trials of a point.
     trials: u32,
+    /// When fewer are enough.
+    pub until: Option<Until>,
     order: Order,
     combine: Combine,
     seed: u64,
@@ -72,6 +76,7 @@ pub(super) fn read(scenario: &Table, problems: &Problems) -> Sweep {
     let mut sweep = Sweep {
         axes: Vec::new(),
         trials: 1,
+        until: None,
         order: Order::Sequential,
         combine: Combine::Cartesian,
         seed: 1,
@@ -83,6 +88,7 @@ pub(super) fn read(scenario: &Table, problems: &Problems) -> Sweep {
     if let Some(trials) = fields.get("trials").and_then(|field| field.amount(1, MOST_TRIALS)) {
         sweep.trials = u32::try_from(trials).unwrap_or(u32::MAX);
     }
+    sweep.until = until::read(&fields, MOST_TRIALS, &mut sweep.trials);
     let orders =
         [("sequential", Order::Sequential), ("interleaved", Order::Interleaved), ("shuffled", Order::Shuffled)];
     if let Some(order) = fields.get("order").and_then(|field| field.one_of(&orders)) {

@@ -8,6 +8,7 @@ mod harness;
 #[cfg(feature = "rabbitmq-stream")]
 mod amqp_memory;
 mod cli;
+mod comparing;
 mod consumer_groups;
 mod durability;
 mod first_steps;

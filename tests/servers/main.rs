@@ -8,6 +8,7 @@ mod harness;
 mod cluster;
 mod conformance;
 mod faults;
+mod fingerprints;
 mod interchange;
 mod kafka;
 #[cfg(feature = "kafka-native")]

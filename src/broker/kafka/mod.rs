@@ -4,7 +4,7 @@
 //! - `connection`: one producing client and the thread that takes its delivery reports.
 //! - `transactions`, `transaction_options`: the transactions of a client, and the `[broker.kafka.transactions]` table.
 //! - `producer`, `consumer`: what the engine's tasks hold.
-//! - `topics`: created, found, removed.
+//! - `topics`: created, found, removed. `durability`: what an acknowledgement meant.
 //! - `security`, `token`: TLS and credentials, and the token of SASL OAUTHBEARER.
 //! - `statistics`: librdkafka's view of its queues and of the broker.
 //! - `native`: the bindings below rdkafka's safe types.
@@ -12,6 +12,7 @@
 mod config;
 mod connection;
 mod consumer;
+mod durability;
 mod native;
 mod producer;
 mod producer_only;
@@ -38,7 +39,7 @@ use self::producer::KafkaProducer;
 use self::token::Token;
 use self::topics::Topics;
 use self::transaction_options::TransactionOptions;
-use super::{Broker, BrokerError, BrokerInfo, Progress, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Durability, Progress, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::scenario::{Capabilities, Descriptor, StartFrom};
 
@@ -227,6 +228,14 @@ impl Broker for KafkaBroker {
     fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
         let ends = self.topics.end_offsets(topic);
         Some(async move { ends.await.ok() })
+    }
+
+    async fn durability(&self, topics: &[Topic]) -> Durability {
+        if self.embedded.is_some() {
+            return durability::of_the_embedded();
+        }
+        let settings = self.topics.settings(topics, &durability::TOPIC_SETTINGS).await;
+        durability::durability(durability::acks(self.properties.for_producer()), topics, &settings)
     }
 
     fn identity(&self) -> BrokerInfo {

@@ -1,10 +1,11 @@
 //! Topics and groups: found, created and removed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::KafkaError;
@@ -116,6 +117,19 @@ impl Topics {
         };
         let ask = move || (0..partitions as i32).map(end).collect();
         async { tokio::task::spawn_blocking(ask).await.unwrap_or(Err(KafkaError::Canceled)) }
+    }
+
+    /// The broker's values of `keys` for each of `topics`; nothing of a topic that it does not tell them of.
+    pub async fn settings(&self, topics: &[Topic], keys: &[&str]) -> Vec<BTreeMap<String, String>> {
+        self.renew_token();
+        let names: Vec<ResourceSpecifier<'_>> =
+            topics.iter().map(|topic| ResourceSpecifier::Topic(&topic.name)).collect();
+        let described = self.admin.describe_configs(&names, &self.options()).await.unwrap_or_default();
+        let values = |described: &ConfigResource| {
+            let wanted = keys.iter().filter_map(|key| described.get(key));
+            wanted.filter_map(|entry| Some((entry.name.clone(), entry.value.clone()?))).collect()
+        };
+        described.iter().map(|described| described.as_ref().map(values).unwrap_or_default()).collect()
     }
 
     /// Removes topics by name.

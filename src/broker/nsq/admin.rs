@@ -109,6 +109,15 @@ impl Admin {
         Ok(stats.topics.into_iter().flatten().find(|found| found.topic_name == topic))
     }
 
+    /// The values of nsqd's options of these names; `None` where it does not tell one.
+    pub async fn options(&self, http_address: &str, names: &[&str]) -> Option<Vec<String>> {
+        let mut values = Vec::new();
+        for name in names {
+            values.push(self.call(http_address, "GET", &format!("/config/{name}")).await.ok()?.trim().to_owned());
+        }
+        Some(values)
+    }
+
     /// # Errors
     /// nsqd's words, when it refuses.
     pub async fn create_topic(&self, http_address: &str, topic: &str) -> Result<(), String> {

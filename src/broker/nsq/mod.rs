@@ -21,6 +21,7 @@ mod connect;
 mod connection;
 mod consumer;
 mod discovery;
+mod durability;
 mod error;
 mod names;
 mod producer;
@@ -43,7 +44,7 @@ use self::consumer::NsqConsumer;
 use self::discovery::Discovery;
 use self::producer::NsqProducer;
 use self::traffic::quantile;
-use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::scenario::{Capabilities, Descriptor};
 
 /// Some nsqd, reached over publishing connections.
@@ -187,6 +188,18 @@ impl Broker for NsqBroker {
             self.connector.connect(address, &role).await.map_err(|error| error.into_broker_error(address))?;
         }
         Ok(())
+    }
+
+    async fn durability(&self, topics: &[Topic]) -> Durability {
+        let _ = topics;
+        let mut nodes = Vec::new();
+        for node in &self.nodes {
+            let Some(values) = self.admin.options(&node.http_address, &durability::OPTIONS).await else {
+                return Durability::default();
+            };
+            nodes.push(values);
+        }
+        durability::durability(&nodes, self.options.ephemeral_topics)
     }
 
     fn identity(&self) -> BrokerInfo {

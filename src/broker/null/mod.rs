@@ -27,8 +27,8 @@ use self::script::Script;
 use self::server::Server;
 use self::topic::{Membership, TopicLog};
 use super::{
-    Broker, BrokerError, BrokerInfo, Consumer, FailureClass, Offsets, Outgoing, Producer, Progress, ReceiveError,
-    Received, Setup, SubmitError, Subscription, Topic,
+    Broker, BrokerError, BrokerInfo, Consumer, Durability, DurabilityLevel, FailureClass, Offsets, Outgoing, Producer,
+    Progress, ReceiveError, Received, Setup, SubmitError, Subscription, Topic,
 };
 use crate::scenario::{Capabilities, Descriptor};
 
@@ -133,6 +133,10 @@ impl Broker for NullBroker {
 
     fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
         (!self.options.hide_ends).then(|| ready(Some(self.log(topic).end_offsets())))
+    }
+
+    async fn durability(&self, _: &[Topic]) -> Durability {
+        Durability::new(DurabilityLevel::Memory, Some(1), [], "the null broker keeps messages in memory")
     }
 
     fn identity(&self) -> BrokerInfo {

@@ -8,6 +8,7 @@ use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 
+use super::durability::Persistence;
 use super::name::TopicName;
 use super::token::Token;
 use crate::broker::{BrokerError, Topic};
@@ -94,6 +95,12 @@ impl Admin {
             self.delete(name, &path, "left").await
         });
         in_parallel(remove, Upon::GoOn).await.map(drop)
+    }
+
+    /// The persistence policies that apply to a topic; `None` where the broker does not tell them.
+    pub async fn persistence(&self, name: &TopicName) -> Option<Persistence> {
+        let answer = self.call("GET", &format!("{}/persistence?applied=true", name.admin_path()), None).await.ok()?;
+        serde_json::from_str(&answer.text).ok()
     }
 
     async fn prepare_one(&self, name: &TopicName, topic: &Topic) -> Result<(u32, bool), BrokerError> {

@@ -61,7 +61,7 @@ mod tests {
             security: Security { tls, ..Security::default() },
             options: toml::from_str(options).unwrap(),
         };
-        LIBRARIES.iter().find(|library| library.name == PULSAR_RS).and_then(|library| (library.refuses)(&config))
+        refused_by_the_crate(&config)
     }
 
     #[test]

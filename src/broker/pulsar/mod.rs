@@ -25,6 +25,7 @@ mod connection;
 mod consumer;
 #[cfg(feature = "pulsar-rs")]
 mod crate_client;
+mod durability;
 mod error;
 #[cfg(test)]
 mod late_subscription;
@@ -69,7 +70,7 @@ use self::producer::PulsarProducer;
 use self::token::Token;
 use self::topic_consumer::{Membership, TopicConsumer};
 use self::topic_producer::TopicProducer;
-use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic};
 use crate::net::address;
 use crate::net::http::HttpClient;
 use crate::net::tls::{Tls, TlsIdentity};
@@ -246,6 +247,15 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
         self.admin.subscribe(&self.name(topic), group).await?;
         self.subscriptions.lock().insert((topic.clone(), group.clone()));
         Ok(())
+    }
+
+    async fn durability(&self, topics: &[Topic]) -> Durability {
+        if !self.shared.options.persistent {
+            return durability::of_non_persistent();
+        }
+        // All topics of a trial are made alike, in one namespace.
+        let Some(first) = topics.first() else { return Durability::default() };
+        durability::durability(self.admin.persistence(&self.name(&first.name)).await)
     }
 
     fn identity(&self) -> BrokerInfo {

@@ -25,6 +25,7 @@ mod config;
 mod connect;
 mod connection;
 mod consumer;
+mod durability;
 mod error;
 mod group;
 mod incoming;
@@ -65,7 +66,7 @@ use self::pool::Pool;
 use self::producer::RabbitmqStreamProducer;
 use self::recovery::Recovery;
 use self::stream_ends::StreamEnds;
-use super::{Broker, BrokerError, BrokerInfo, Progress, Setup, Subscription, Telemetry, Topic};
+use super::{Broker, BrokerError, BrokerInfo, Durability, Progress, Setup, Subscription, Telemetry, Topic};
 use crate::scenario::{Capabilities, Descriptor, SaslMechanism, StartFrom};
 
 const KIND: &str = "rabbitmq-stream";
@@ -207,6 +208,15 @@ impl Broker for RabbitmqStreamBroker {
 
     fn withholds_messages(&self) -> bool {
         !self.connector.options().filters.is_empty()
+    }
+
+    async fn durability(&self, topics: &[Topic]) -> Durability {
+        let mut members = Vec::new();
+        for topic in topics {
+            let Ok(locations) = self.locations(topic).await else { return Durability::default() };
+            members.extend(locations.iter().map(|location| location.members));
+        }
+        durability::durability(members)
     }
 
     fn identity(&self) -> BrokerInfo {

@@ -1,6 +1,7 @@
-//! `brokermark run`: runs the trials of a plan in order. Each trial is on disk before the next begins.
+//! `brokermark run`: runs the trials of a plan in order, or of two plans in turn. Each trial is on disk before the next begins.
 
 mod ending;
+mod in_turn;
 pub(super) mod interrupt;
 mod progress;
 mod recording;
@@ -17,12 +18,13 @@ use self::ending::{exit_of, nothing_written, sink_without_rows, untrusted, worse
 use self::progress::Progress;
 use self::recording::{Recording, Run};
 use super::Exit;
+use super::compare::{Options, compare_runs};
 use super::scenario_source::ScenarioSource;
 use super::show::{View, show, summary};
 use crate::engine::{Interruption, TrialIdentity, run_scenario};
-use crate::evaluate::{assemble_failed, environment};
+use crate::evaluate::{assemble_failed, environment, is_enough};
 use crate::record::{CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, probe};
-use crate::scenario::{Plan, Trial, units};
+use crate::scenario::{Plan, units};
 use crate::secrets::mask_arguments;
 
 #[derive(Debug, Args)]
@@ -50,25 +52,29 @@ pub struct RunArguments {
     /// Print each record as a line of JSON on standard output
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub against: in_turn::AgainstArguments,
     /// How often a checkpoint is written
     #[arg(long, value_name = "DURATION", hide = true, default_value = "1m", value_parser = units::parse_duration)]
     pub checkpoint_every: Duration,
 }
 
-/// Runs the scenario.
+/// Runs the scenario, or two in turn.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
-    let plan = match arguments.source.load() {
-        Ok(plan) => plan,
-        Err(error) => {
-            eprintln!("{error}");
+    let plans = match plans(arguments) {
+        Ok(plans) => plans,
+        Err(reason) => {
+            eprintln!("{reason}");
             return Exit::Usage;
         }
     };
     if arguments.print_scenario {
-        return Exit::from_result(out.write_all(plan.text.as_bytes()));
+        return Exit::from_result(plans.iter().try_for_each(|plan| out.write_all(plan.text.as_bytes())));
     }
-    let session = match Session::open(arguments, &plan) {
-        Ok(session) => session,
+    let opened: Result<Vec<Session<'_>>, DirectoryError> =
+        plans.iter().enumerate().map(|(side, plan)| Session::open(arguments, plan, side)).collect();
+    let sessions = match opened {
+        Ok(sessions) => sessions,
         Err(error) => {
             eprintln!("error: {error}");
             return if error.is_another_run() { Exit::Usage } else { Exit::Failure };
@@ -82,23 +88,90 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
-    let exit = runtime.block_on(session.run(&plan, out));
+    let directories: Vec<PathBuf> = sessions.iter().map(|session| session.directory.path().to_owned()).collect();
+    let exit = runtime.block_on(run_all(sessions, arguments.quiet, out));
     // Client libraries may leave blocking work behind. The program does not wait for it.
     runtime.shutdown_background();
+    match directories.as_slice() {
+        [a, b] if exit != Exit::Interrupted => {
+            worse(exit, compare_runs(a, b, Options::of_run(arguments.against.tolerance, arguments.json), out))
+        }
+        _ => exit,
+    }
+}
+
+/// The plan, or those of both sides.
+fn plans(arguments: &RunArguments) -> Result<Vec<Plan>, String> {
+    let plan = arguments.source.load().map_err(|error| error.to_string())?;
+    if !arguments.against.is_wanted() {
+        return match arguments.against.tolerance {
+            None => Ok(vec![plan]),
+            Some(_) => Err("error: --tolerance judges a comparison: add --against or --against-set".to_owned()),
+        };
+    }
+    let other = in_turn::other_plan(arguments).map_err(|error| error.to_string())?;
+    match in_turn::disagreement(&plan, &other) {
+        Some(reason) => Err(format!("error: {reason}")),
+        None => Ok(vec![plan, other]),
+    }
+}
+
+/// Runs all trials: of a single plan in its order, of two in turn.
+async fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, out: &mut dyn Write) -> Exit {
+    let interruption = match interrupt::watch() {
+        Ok(interruption) => interruption,
+        Err(error) => {
+            eprintln!("error: cannot listen for signals: {error}");
+            return Exit::Failure;
+        }
+    };
+    let trials = sessions[0].plan.trials.len();
+    let order = match sessions.len() {
+        1 => (0..trials).map(|position| (0, position)).collect(),
+        _ => in_turn::order(sessions[0].plan),
+    };
+    // Records of earlier sessions count for the exit code as well.
+    let mut exit = sessions.iter().flat_map(Session::kept_exits).fold(Exit::Success, worse);
+    let mut pause = Duration::ZERO;
+    for (side, position) in order {
+        let session = &mut sessions[side];
+        if !session.is_to_run(position) {
+            continue;
+        }
+        rest(pause, session.progress(position), &interruption).await;
+        pause = session.plan.pause;
+        if interruption.is_requested() {
+            exit = Exit::Interrupted;
+            break;
+        }
+        match session.trial(position, &interruption, out).await {
+            Ok(ended) => exit = worse(exit, ended),
+            Err(error) => {
+                eprintln!("error: {error}");
+                return Exit::Failure;
+            }
+        }
+    }
+    for session in sessions.iter().filter(|_| !quiet) {
+        session.conclude(out);
+    }
     exit
 }
 
 /// One invocation: where its records go and what they share.
 struct Session<'a> {
     arguments: &'a RunArguments,
+    plan: &'a Plan,
     directory: RunDirectory,
+    /// Those that an earlier session kept; with `sweep.until`, also those of this one.
     complete: BTreeMap<CompletedTrial, Record>,
     run_id: String,
     command_line: Vec<String>,
 }
 
 impl<'a> Session<'a> {
-    fn open(arguments: &'a RunArguments, plan: &Plan) -> Result<Self, DirectoryError> {
+    /// `side`: 1 of what the first scenario is run against.
+    fn open(arguments: &'a RunArguments, plan: &'a Plan, side: usize) -> Result<Self, DirectoryError> {
         let command_line = mask_arguments(std::env::args());
         let files = InputFile::read_all(&plan.payload_files)?;
         if let Some(path) = &arguments.resume {
@@ -113,6 +186,7 @@ impl<'a> Session<'a> {
             let run_id = resumed.run_id.unwrap_or_else(|| new_run_id(&plan.name));
             return Ok(Session {
                 arguments,
+                plan,
                 directory: resumed.directory,
                 complete: resumed.complete,
                 run_id,
@@ -121,55 +195,39 @@ impl<'a> Session<'a> {
         }
         let base = arguments.output.as_ref().unwrap_or(&plan.output.directory);
         probe(base)?;
-        let directory = RunDirectory::create(base, &plan.name, Timestamp::now(), &plan.text)?;
+        let name = if side == 0 { plan.name.clone() } else { format!("{}-against", plan.name) };
+        let directory = RunDirectory::create(base, &name, Timestamp::now(), &plan.text)?;
         directory.keep_inputs(&files)?;
-        let run_id = new_run_id(&plan.name);
-        Ok(Session { arguments, directory, complete: BTreeMap::new(), run_id, command_line })
+        let run_id = new_run_id(&name);
+        Ok(Session { arguments, plan, directory, complete: BTreeMap::new(), run_id, command_line })
     }
 
-    async fn run(mut self, plan: &Plan, out: &mut dyn Write) -> Exit {
-        let interruption = match interrupt::watch() {
-            Ok(interruption) => interruption,
-            Err(error) => {
-                eprintln!("error: cannot listen for signals: {error}");
-                return Exit::Failure;
-            }
-        };
-        // Records of earlier sessions count for the exit code as well.
-        let kept = plan.trials.iter().filter_map(|trial| {
+    /// How the trials ended that an earlier session kept.
+    fn kept_exits(&self) -> impl Iterator<Item = Exit> {
+        self.plan.trials.iter().filter_map(|trial| {
             let record = self.complete.get(&(trial.point_index, trial.trial))?;
             Some(exit_of(record, &trial.scenario, self.arguments.strict))
-        });
-        let mut exit = kept.fold(Exit::Success, worse);
-        let mut pause = Duration::ZERO;
-        for (position, trial) in plan.trials.iter().enumerate() {
-            if self.complete.contains_key(&(trial.point_index, trial.trial)) {
-                continue;
-            }
-            rest(pause, Progress::new(self.arguments.quiet, plan, position), &interruption).await;
-            pause = plan.pause;
-            if interruption.is_requested() {
-                exit = Exit::Interrupted;
-                break;
-            }
-            let progress = Progress::new(self.arguments.quiet, plan, position);
-            match self.trial(trial, position, &interruption, progress, out).await {
-                Ok(ended) => exit = worse(exit, ended),
-                Err(error) => {
-                    eprintln!("error: {error}");
-                    return Exit::Failure;
-                }
-            }
+        })
+    }
+
+    /// Whether the trial has no record yet, and its point needs it.
+    fn is_to_run(&self, position: usize) -> bool {
+        let trial = &self.plan.trials[position];
+        if self.complete.contains_key(&(trial.point_index, trial.trial)) {
+            return false;
         }
-        self.conclude(plan, out);
-        exit
+        let Some(until) = &self.plan.until else { return true };
+        let of_point = self.complete.range((trial.point_index, 0)..=(trial.point_index, u32::MAX));
+        !is_enough(until, &of_point.map(|(_, record)| record).collect::<Vec<_>>())
+    }
+
+    fn progress(&self, position: usize) -> Progress {
+        Progress::new(self.arguments.quiet, self.plan, position)
     }
 
     /// Prints what concerns the whole run: the table of its trials, where its records are, and what to do next.
-    fn conclude(&self, plan: &Plan, out: &mut dyn Write) {
-        if self.arguments.quiet {
-            return;
-        }
+    fn conclude(&self, out: &mut dyn Write) {
+        let plan = self.plan;
         let directory = self.directory.path();
         if plan.trials.len() > 1 && !self.arguments.json {
             let _ = writeln!(out);
@@ -187,12 +245,12 @@ impl<'a> Session<'a> {
     /// Runs one trial and brings its record to disk.
     async fn trial(
         &mut self,
-        trial: &Trial,
         position: usize,
         interruption: &Interruption,
-        progress: Progress,
         out: &mut dyn Write,
     ) -> Result<Exit, DirectoryError> {
+        let (plan, progress) = (self.plan, self.progress(position));
+        let trial = &plan.trials[position];
         let identity = identity(&self.run_id, position);
         let run = Run {
             id: &self.run_id,
@@ -235,6 +293,9 @@ impl<'a> Session<'a> {
                 let point = if record.point.is_empty() { "" } else { &format!(" of point {}", record.point_index) };
                 eprintln!("error: trial {}{point}: {} did not hold: {}", record.trial, missed.text, missed.explanation);
             }
+        }
+        if self.plan.until.is_some() && record.status == Status::Completed {
+            self.complete.insert((trial.point_index, trial.trial), record);
         }
         Ok(exit)
     }

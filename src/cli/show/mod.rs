@@ -6,12 +6,12 @@ mod backlog;
 mod errors;
 mod latency;
 mod outages;
-mod page;
+pub(super) mod page;
 mod parts;
 mod pipeline;
 mod sparkline;
 mod sweep;
-mod table;
+pub(super) mod table;
 mod trial;
 
 use std::io::{self, Write};

@@ -12,7 +12,7 @@ const LEAST_WIDTH: usize = 60;
 /// Wider than this, lines are hard to read.
 const MOST_WIDTH: usize = 120;
 /// Columns that labels at the left take.
-pub(super) const LABEL_WIDTH: usize = 13;
+pub(in crate::cli) const LABEL_WIDTH: usize = 13;
 
 /// How wide and how colourful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl View {
 
 /// What a piece of text is, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tone {
+pub(in crate::cli) enum Tone {
     Plain,
     Strong,
     Faint,
@@ -52,23 +52,23 @@ pub(super) enum Tone {
 }
 
 /// Lines in the making.
-pub(super) struct Page {
+pub(in crate::cli) struct Page {
     view: View,
     text: String,
 }
 
 impl Page {
-    pub(super) fn of(view: View, write: impl FnOnce(&mut Page)) -> String {
+    pub(in crate::cli) fn of(view: View, write: impl FnOnce(&mut Page)) -> String {
         let mut page = Page { view, text: String::new() };
         write(&mut page);
         page.text
     }
 
-    pub(super) fn width(&self) -> usize {
+    pub(in crate::cli) fn width(&self) -> usize {
         self.view.width
     }
 
-    pub(super) fn paint(&self, tone: Tone, text: &str) -> String {
+    pub(in crate::cli) fn paint(&self, tone: Tone, text: &str) -> String {
         let style = match tone {
             _ if !self.view.colour => return text.to_owned(),
             Tone::Plain => return text.to_owned(),
@@ -81,29 +81,29 @@ impl Page {
         format!("{style}{text}{style:#}")
     }
 
-    pub(super) fn line(&mut self, text: &str) {
+    pub(in crate::cli) fn line(&mut self, text: &str) {
         self.text.push_str(text.trim_end());
         self.text.push('\n');
     }
 
-    pub(super) fn blank(&mut self) {
+    pub(in crate::cli) fn blank(&mut self) {
         self.text.push('\n');
     }
 
     /// Text wrapped at words, every line indented.
-    pub(super) fn paragraph(&mut self, indent: usize, text: &str) {
+    pub(in crate::cli) fn paragraph(&mut self, indent: usize, text: &str) {
         for line in wrap(text, self.view.width.saturating_sub(indent)) {
             self.line(&format!("{:indent$}{line}", ""));
         }
     }
 
     /// A faint label, and text wrapped beside it.
-    pub(super) fn labelled(&mut self, label: &str, text: &str) {
+    pub(in crate::cli) fn labelled(&mut self, label: &str, text: &str) {
         self.led(&format!("{label:LABEL_WIDTH$}"), Tone::Faint, text);
     }
 
     /// A lead, and text wrapped beside it.
-    pub(super) fn led(&mut self, lead: &str, tone: Tone, text: &str) {
+    pub(in crate::cli) fn led(&mut self, lead: &str, tone: Tone, text: &str) {
         let indent = lead.chars().count();
         let mut lines = wrap(text, self.view.width.saturating_sub(indent)).into_iter();
         let first = lines.next().unwrap_or_default();

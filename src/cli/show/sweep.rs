@@ -9,6 +9,7 @@ use super::table::{self, Align, Column};
 use super::trial::plain;
 use crate::record::readable::{bytes, count, duration, percent, rate};
 use crate::record::{Latency, LoadModel, Phase, Reason, Record, SeriesRow, Status, current_series};
+use crate::statistics::{Quartiles, quartiles};
 
 /// Columns of a sparkline in a row.
 const SPARKLINE_WIDTH: usize = 16;
@@ -244,19 +245,8 @@ impl Spread {
     fn of(mut figures: Vec<f64>) -> Option<Self> {
         figures.sort_by(f64::total_cmp);
         let (lowest, highest) = (*figures.first()?, *figures.last()?);
-        // Type 7 of Hyndman and Fan, Sample Quantiles in Statistical Packages (1996): linear between the two nearest.
-        let quantile = |share: f64| {
-            let place = share * (figures.len() - 1) as f64;
-            let (below, above) = (figures[place.floor() as usize], figures[place.ceil() as usize]);
-            below + (above - below) * place.fract()
-        };
-        Some(Spread {
-            lowest,
-            lower_quartile: quantile(0.25),
-            median: quantile(0.5),
-            upper_quartile: quantile(0.75),
-            highest,
-        })
+        let Quartiles { lower, median, upper } = quartiles(&figures)?;
+        Some(Spread { lowest, lower_quartile: lower, median, upper_quartile: upper, highest })
     }
 
     /// Highest minus lowest, as a share of the median.

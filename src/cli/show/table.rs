@@ -6,24 +6,24 @@ use super::page::{Page, Tone};
 const GAP: usize = 2;
 
 /// A column with a cell for every row.
-pub(super) struct Column {
-    pub(super) title: String,
-    pub(super) cells: Vec<(Tone, String)>,
-    pub(super) align: Align,
+pub(in crate::cli) struct Column {
+    pub(in crate::cli) title: String,
+    pub(in crate::cli) cells: Vec<(Tone, String)>,
+    pub(in crate::cli) align: Align,
     /// Columns of the lowest rank are left out first; those of rank [`Column::KEEP`] never.
-    pub(super) rank: u8,
+    pub(in crate::cli) rank: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Align {
+pub(in crate::cli) enum Align {
     Left,
     Right,
 }
 
 impl Column {
-    pub(super) const KEEP: u8 = u8::MAX;
+    pub(in crate::cli) const KEEP: u8 = u8::MAX;
 
-    pub(super) fn new(title: &str, align: Align, rank: u8, cells: impl Iterator<Item = String>) -> Self {
+    pub(in crate::cli) fn new(title: &str, align: Align, rank: u8, cells: impl Iterator<Item = String>) -> Self {
         Column { title: title.to_owned(), align, rank, cells: cells.map(|cell| (Tone::Plain, cell)).collect() }
     }
 
@@ -34,7 +34,7 @@ impl Column {
 }
 
 /// Prints the columns side by side under their titles.
-pub(super) fn print(page: &mut Page, mut columns: Vec<Column>) {
+pub(in crate::cli) fn print(page: &mut Page, mut columns: Vec<Column>) {
     while total(&columns) > page.width() {
         let least = columns.iter().enumerate().filter(|(_, column)| column.rank < Column::KEEP);
         // Of the same rank, the right one gives way.

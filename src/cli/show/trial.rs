@@ -361,6 +361,9 @@ fn place(page: &mut Page, record: &Record) {
         environment.client_library.as_ref().map(|client| format!("through {client}")),
     ];
     page.labelled("broker", &known.into_iter().flatten().collect::<Vec<_>>().join(" "));
+    if record.durability.source.is_some() {
+        page.labelled("durability", &record.durability.to_string());
+    }
     let host = [
         environment.hostname.clone(),
         Some(match &environment.cpu_model {

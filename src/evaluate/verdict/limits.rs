@@ -82,7 +82,10 @@ pub const LEAST_BINS_FOR_TREND: usize = 10;
 /// when one of them changes by as much, and a change of 5 % must be found in spite of chance.
 pub const LARGEST_LATENCY_DRIFT: f64 = 0.025;
 
-/// The same for the 99th percentile of single rows, which rests on a hundredth of the messages.
+/// Largest difference of the begin of a measurement from the rest, as a share of the rest, for the same reason.
+pub const LARGEST_BEGIN_DIFFERENCE: f64 = 0.025;
+
+/// As LARGEST_LATENCY_DRIFT, for the 99th percentile of single rows, which rests on a hundredth of the messages.
 pub const LARGEST_TAIL_DRIFT: f64 = 0.25;
 
 /// Least change of a latency that is a drift, in nanoseconds: below it, timers and caches of the client are measured.

@@ -13,6 +13,7 @@ mod resources;
 mod steadiness;
 mod trend;
 mod verification;
+mod warm_up;
 
 use crate::record::{
     Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Pipeline, Record, SeriesRow, Status, Throughput,

@@ -1,13 +1,13 @@
 //! Findings from the pace of the trial: whether it was long enough, and whether it kept its rate.
 
 use super::finding::{Finding, against, note};
-use super::{Evidence, limits, steadiness};
+use super::{Evidence, limits, steadiness, warm_up};
 use crate::record::Latency;
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration, percent, rate};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
-    let all = [too_short, rate_missed, cold_start, steadiness::not_steady, rates_differ];
+    let all = [too_short, rate_missed, cold_start, warm_up::too_short, steadiness::not_steady, rates_differ];
     all.into_iter().filter_map(|find| find(evidence)).collect()
 }
 

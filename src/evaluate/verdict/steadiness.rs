@@ -39,11 +39,11 @@ pub(super) fn not_steady(evidence: &Evidence<'_>) -> Option<Finding> {
     ))
 }
 
-fn median_of(row: &SeriesRow) -> Option<u64> {
+pub(super) fn median_of(row: &SeriesRow) -> Option<u64> {
     row.p50_ns
 }
 
-fn same_rate(one: &SeriesRow, other: &SeriesRow) -> bool {
+pub(super) fn same_rate(one: &SeriesRow, other: &SeriesRow) -> bool {
     let due = |row: &SeriesRow| row.due.unwrap_or(0) as f64 / row.seconds();
     (due(one) - due(other)).abs() <= limits::SAME_RATE_SHARE * due(one).max(due(other))
 }

@@ -5,6 +5,8 @@ mod mongodb;
 #[cfg(feature = "redis")]
 mod redis;
 
+use std::collections::BTreeMap;
+
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 
@@ -40,6 +42,9 @@ pub trait Sink: Send {
     /// The database's own count of the rows. It is asked for before the first row and after the last. `None`: it cannot count
     /// them.
     fn row_count(&mut self) -> BoxFuture<'_, Result<Option<RowCount>, SinkError>>;
+
+    /// The settings that decide what the database's acknowledgements mean; empty where it does not tell them.
+    fn durability(&mut self) -> BoxFuture<'_, Result<BTreeMap<String, String>, SinkError>>;
 
     /// Reads a sample of the rows after the last was written. `None`: it has none, or does not know what they should be.
     fn read_back(&mut self) -> BoxFuture<'_, Result<Option<ReadBack>, SinkError>> {

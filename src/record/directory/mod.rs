@@ -23,7 +23,7 @@ pub use inputs::InputFile;
 pub use journal::Journal;
 pub use probe::probe;
 pub use read::{
-    ReadRecords, current_records, current_series, is_being_written, read_checkpoint, read_records, read_series,
+    ReadRecords, current_records, current_series, is_being_written, read_checkpoint, read_records, read_series, runs_at,
 };
 pub use resume::{CompletedTrial, Resumed};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -45,6 +45,27 @@ pub fn read_records(path: &Path) -> Result<ReadRecords, DirectoryError> {
         }
     }
     Ok(ReadRecords { records: lines.values, cut_off: lines.cut_off.is_some() })
+}
+
+/// The run at `path`, or all runs in the directory `path`, in the order of their names.
+///
+/// # Errors
+/// When it does not exist, cannot be read, or holds no run.
+pub fn runs_at(path: &Path) -> Result<Vec<PathBuf>, DirectoryError> {
+    if !path.exists() {
+        return Err(DirectoryError::Missing { path: path.to_owned() });
+    }
+    if path.is_file() || path.join(RECORDS_FILE).exists() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = fs::read_dir(path).map_err(|error| DirectoryError::io("read", path, error))?;
+    let below = entries.flatten().map(|entry| entry.path());
+    let mut runs: Vec<PathBuf> = below.filter(|path| path.join(RECORDS_FILE).exists()).collect();
+    runs.sort();
+    if runs.is_empty() {
+        return Err(DirectoryError::NotARun { path: path.to_owned(), missing: RECORDS_FILE });
+    }
+    Ok(runs)
 }
 
 /// The seconds of a run directory; empty when it has none. A cut-off last line is left out.

@@ -1,15 +1,23 @@
-//! Records in the formats of other tools, so that their tables compare. Only figures of the record are used.
+//! Records as tables, and in the formats of other tools, so that their tables compare. Only figures of the record are used.
 
+mod kafka_perf;
 pub mod nsq_bench;
 mod pulsar_sweep;
+mod table;
 
 use clap::ValueEnum;
 
 use super::schema::{Record, Status};
 
-/// A format of another tool.
+/// A table, or a format of another tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
+    /// A table for spreadsheets: a line per trial, plain numbers in base units
+    Csv,
+    /// A table for texts: a row per trial, readable figures
+    Markdown,
+    /// The last line of Kafka's kafka-producer-perf-test
+    KafkaPerf,
     /// The lines of NSQ's bench_writer, bench_reader and bench.py
     NsqBench,
     /// One JSON line per trial, as the Pulsar throughput test in `configs/published/` was first published
@@ -34,6 +42,9 @@ impl Format {
     /// When a record lacks a figure that the format needs, or no trial was completed.
     pub fn text(self, records: &[Record]) -> Result<String, ExportError> {
         match self {
+            Format::Csv => Ok(table::csv(&completed(records)?)),
+            Format::Markdown => Ok(table::markdown(&completed(records)?)),
+            Format::KafkaPerf => kafka_perf::lines(&completed(records)?),
             Format::NsqBench => Ok(nsq_bench::bench_lines(records)),
             Format::PulsarSweep => pulsar_sweep::lines(&completed(records)?),
             Format::PulsarSweepSummary => pulsar_sweep::summary(&completed(records)?),

@@ -7,6 +7,7 @@
 mod backlog;
 mod client;
 mod counts;
+mod durability;
 mod environment;
 mod found_topic;
 mod latency;
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 pub use backlog::{Backlog, BacklogPhase, GroupDrain, GroupTask, WorkDistribution};
 pub use client::{Client, HostLoad, Pauses, TimerLateness};
 pub use counts::{Counts, ErrorCount, WarmUpCounts};
+pub use durability::{Durability, DurabilityLevel};
 pub use environment::Environment;
 pub use found_topic::FoundTopic;
 pub use latency::{HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, independent_values_needed};
@@ -99,6 +101,9 @@ pub struct Record {
     /// was retried. Their `count` is of errors, not of messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receive_errors: Vec<ErrorCount>,
+    /// What an acknowledgement meant; `level` is `unknown` where the broker does not tell.
+    #[serde(default)]
+    pub durability: Durability,
     /// What the consumers found missing, twice or damaged; `null` when nothing was verified.
     pub verification: Option<Verification>,
     /// With `topology.existing`, the topics as they were found; left out otherwise.

@@ -1,5 +1,7 @@
 //! The section on a pipeline: consumers that parse what they receive and write it to databases.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -134,6 +136,10 @@ pub struct SinkRecord {
     pub latency: Option<Latency>,
     /// The database's own count.
     pub row_count: RowCount,
+    /// The settings that decide what an acknowledgement of the database meant, as they were read; empty where it does not
+    /// tell them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub durability: BTreeMap<String, String>,
     /// A sample that was read when the last row was written; `null` where the database counts its rows, or the value of no key
     /// is known.
     #[serde(default)]

@@ -103,6 +103,8 @@ pub enum ReasonKind {
     HostContended,
     /// Nothing was warmed up, and the slowest messages are those of the begin.
     ColdStart,
+    /// The measurement began before the load was steady.
+    WarmUpTooShort,
     /// Throughput or latency was not steady over the measurement.
     NotSteady,
     /// The rate inside the window and the rate until the last acknowledgement differ.

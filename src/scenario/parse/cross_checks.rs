@@ -244,7 +244,7 @@ fn sinks(pipeline: &Pipeline, problems: &Problems) {
 
 /// What a pipeline needs when its topic has no producers. The topic is taken as it is.
 fn without_producers(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
-    let (kind, problems) = (descriptor.kind, root.problems);
+    let problems = root.problems;
     for key in ["partitions", "replication", "keep", "config"] {
         if root.get("topology").is_some_and(|field| field.value.get(key).is_some()) {
             let message = format!("without producers, the topic is taken as it is: `{key}` has no effect");

@@ -85,7 +85,8 @@ fn parse(text: &str) -> Result<Threshold, UnitError> {
     Ok(Threshold { text: text.to_owned(), metric, comparison, value })
 }
 
-fn metric(name: &str) -> Result<Metric, UnitError> {
+/// The metric of this name.
+pub(in crate::scenario) fn metric(name: &str) -> Result<Metric, UnitError> {
     if let Some((_, metric)) = METRICS.iter().find(|(known, _)| *known == name) {
         return Ok(*metric);
     }

@@ -124,6 +124,8 @@ fn real_clean_run_reconciles_in_both_databases() {
         let stages: Vec<&str> = pipeline.stages.iter().map(|stage| stage.stage.as_str()).collect();
         assert_eq!(stages, ["fetch", "parse", "blocked", "wait", "redis", "mongodb", "commit"]);
         assert!(pipeline.as_published.mean_of_p99s_ns.is_some());
+        let told = pipeline.sinks.iter().map(|sink| sink.durability.keys().cloned().collect::<Vec<_>>());
+        assert_eq!(told.collect::<Vec<_>>(), [vec!["appendfsync", "appendonly"], vec!["write-concern"]]);
     }
 }
 

@@ -8,10 +8,11 @@ mod answer;
 mod bson;
 mod options;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::{Client, Database as Handle};
 
@@ -117,6 +118,10 @@ impl Sink for Collection {
             answer::proven(&self.run(command(&insert)?).await?)
         }
         .boxed()
+    }
+
+    fn durability(&mut self) -> BoxFuture<'_, Result<BTreeMap<String, String>, SinkError>> {
+        ready(Ok(self.options.durability())).boxed()
     }
 
     fn row_count(&mut self) -> BoxFuture<'_, Result<Option<RowCount>, SinkError>> {

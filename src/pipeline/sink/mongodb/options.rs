@@ -1,5 +1,6 @@
 //! The keys of a MongoDB sink, and what the driver is told of them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -91,6 +92,16 @@ impl Options {
             return Err(Error::custom("an `auth_source` without a `username` has no effect"));
         }
         Ok(options)
+    }
+
+    /// The write concern that each insertion asks for.
+    pub fn durability(&self) -> BTreeMap<String, String> {
+        let concern = match &self.write_concern {
+            None => "the server's default".to_owned(),
+            Some(WriteConcern::Servers(servers)) => servers.to_string(),
+            Some(WriteConcern::Named(name)) => name.clone(),
+        };
+        BTreeMap::from([("write-concern".to_owned(), concern)])
     }
 
     pub fn hosts(&self) -> impl Iterator<Item = &String> {

@@ -3,11 +3,13 @@
 //! Replies are read one by one: Redis may refuse single rows, or all of them for a while.
 //! Protocol: <https://redis.io/docs/latest/develop/interact/transactions/>.
 
+mod durability;
 mod key_sample;
 mod place;
 mod reply;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -219,6 +221,10 @@ impl Sink for Connection {
             place::prove(self.connection()?, &options).await
         }
         .boxed()
+    }
+
+    fn durability(&mut self) -> BoxFuture<'_, Result<BTreeMap<String, String>, SinkError>> {
+        async move { Ok(durability::durability(self.connection()?).await) }.boxed()
     }
 
     fn row_count(&mut self) -> BoxFuture<'_, Result<Option<RowCount>, SinkError>> {

@@ -1,0 +1,137 @@
+//! `brokermark compare`: says what changed between two runs, or two sets of runs. It only reads.
+
+mod text;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+
+use super::Exit;
+use super::show::View;
+use crate::evaluate::comparison::{self, Comparison, KeptTrial};
+use crate::record::{DirectoryError, current_records, current_series, read_records, read_series, runs_at};
+
+/// A change for the worse up to this share is tolerated unless the user says otherwise.
+const TOLERANCE: f64 = 0.05;
+
+#[derive(Debug, Args)]
+pub struct CompareArguments {
+    /// The baseline: a run directory, a file of records, or a directory of run directories
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub a: PathBuf,
+    /// What is compared with it
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub b: PathBuf,
+    /// A change for the worse beyond this share is a regression (exit code 3)
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_tolerance)]
+    pub tolerance: f64,
+    /// Compare even if acknowledgements meant different things, or the loads were of different kinds
+    #[arg(long)]
+    pub unequal: bool,
+    /// Print the comparison as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Compares both sets and prints the result.
+pub fn compare(arguments: &CompareArguments, out: &mut dyn Write) -> Exit {
+    compare_runs(&arguments.a, &arguments.b, Options::of(arguments), out)
+}
+
+/// Compares what lies at two paths and prints the result.
+pub(super) fn compare_runs(a: &Path, b: &Path, options: Options, out: &mut dyn Write) -> Exit {
+    match read_set(a).and_then(|a| Ok((a, read_set(b)?))) {
+        Ok((a, b)) => judge(&a, &b, options, out),
+        Err(error) => {
+            eprintln!("error: {error}");
+            Exit::Failure
+        }
+    }
+}
+
+/// How to compare, and how to print it.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    pub tolerance: f64,
+    pub unequal: bool,
+    pub json: bool,
+    pub view: View,
+}
+
+impl Options {
+    fn of(arguments: &CompareArguments) -> Self {
+        let CompareArguments { tolerance, unequal, json, .. } = *arguments;
+        Options { tolerance, unequal, json, view: View::of_stdout() }
+    }
+
+    /// For both sides of one run: what differs between them is the user's wish.
+    pub(super) fn of_run(tolerance: Option<f64>, json: bool) -> Self {
+        let tolerance = tolerance.unwrap_or(TOLERANCE);
+        Options { tolerance, unequal: true, json, view: View::of_stdout() }
+    }
+}
+
+/// Compares two sets that were read, and prints the result.
+fn judge(a: &[KeptTrial], b: &[KeptTrial], options: Options, out: &mut dyn Write) -> Exit {
+    let comparison = match comparison::compare(a, b, options.tolerance) {
+        Ok(comparison) => comparison,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return Exit::Failure;
+        }
+    };
+    if !options.unequal && comparison.refusals().next().is_some() {
+        for refusal in comparison.refusals() {
+            eprintln!("error: {} differs: {} in A, {} in B", refusal.what, refusal.a, refusal.b);
+        }
+        eprintln!("error: such figures cannot be compared; --unequal compares them nevertheless");
+        return Exit::Failure;
+    }
+    let text = if options.json { as_json(&comparison) } else { text::page(&comparison, options.view) };
+    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match Exit::from_result(printed) {
+        Exit::Success if comparison.has_regression() => Exit::ThresholdMissed,
+        exit => exit,
+    }
+}
+
+/// One line. Serialising fails only for maps whose keys are not strings; comparisons have no such maps.
+fn as_json(comparison: &Comparison) -> String {
+    format!("{}\n", serde_json::to_string(comparison).unwrap_or_default())
+}
+
+/// The trials of a run directory or file of records, or of all runs below a directory.
+fn read_set(path: &Path) -> Result<Vec<KeptTrial>, DirectoryError> {
+    let mut trials = Vec::new();
+    for run in runs_at(path)? {
+        trials.extend(read_run(&run)?);
+    }
+    Ok(trials)
+}
+
+fn read_run(path: &Path) -> Result<Vec<KeptTrial>, DirectoryError> {
+    let read = read_records(path)?;
+    let directory = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
+    let series = read_series(directory)?;
+    let kept = current_records(&read.records).into_iter().map(|record| KeptTrial {
+        series: current_series(&series, record.point_index, record.trial),
+        record: record.clone(),
+    });
+    Ok(kept.collect())
+}
+
+/// `5%` or `0.05`.
+pub(super) fn parse_tolerance(text: &str) -> Result<f64, String> {
+    let share = match text.trim().strip_suffix('%') {
+        Some(per_cent) => per_cent.trim().parse::<f64>().map(|value| value / 100.0),
+        None => text.trim().parse::<f64>(),
+    };
+    match share {
+        Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
+        _ => Err("write a share above 0 % and below 100 %, as in `5%`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+use std::fs;
+
+use super::*;
+use crate::record::{DurabilityLevel, RECORDS_FILE, Record, SERIES_FILE, sample};
+
+const VIEW: View = View { width: 120, colour: false };
+
+/// A run directory with trials at these rates.
+fn run(base: &Path, name: &str, rates: &[f64], change: impl Fn(&mut Record)) -> PathBuf {
+    let directory = base.join(name);
+    fs::create_dir(&directory).unwrap();
+    let lines = rates.iter().enumerate().map(|(index, rate)| {
+        let mut record = sample::record();
+        record.trial = index as u32 + 1;
+        record.throughput.messages_per_second = *rate;
+        change(&mut record);
+        record.to_line()
+    });
+    fs::write(directory.join(RECORDS_FILE), lines.collect::<String>()).unwrap();
+    fs::write(directory.join(SERIES_FILE), "").unwrap();
+    directory
+}
+
+const A: [f64; 6] = [50_000.0, 50_210.0, 49_900.0, 50_100.0, 49_950.0, 50_050.0];
+const SLOWER: [f64; 6] = [45_000.0, 45_200.0, 44_900.0, 45_100.0, 44_950.0, 45_050.0];
+
+fn compared(a: &Path, b: &Path, json: bool, unequal: bool) -> (Exit, String) {
+    let mut out = Vec::new();
+    let options = Options { tolerance: 0.05, unequal, json, view: VIEW };
+    let exit = judge(&read_set(a).unwrap(), &read_set(b).unwrap(), options, &mut out);
+    (exit, String::from_utf8(out).unwrap())
+}
+
+#[test]
+fn a_regression_is_printed_and_ends_with_3() {
+    let base = tempfile::tempdir().unwrap();
+    let a = run(base.path(), "a", &A, |_| {});
+    let b = run(base.path(), "b", &SLOWER, |record| {
+        record.latency.response.as_mut().unwrap().p50_ns += 7_000;
+        record.environment.broker = Some("Kafka 9.9".to_owned());
+        record.scenario["producers"]["batch"] = 512.into();
+    });
+    let (exit, text) = compared(&a, &b, false, false);
+    insta::assert_snapshot!(text);
+    assert_eq!(exit, Exit::ThresholdMissed);
+    let (exit, text) = compared(&a, &b, true, false);
+    assert_eq!(exit, Exit::ThresholdMissed);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["points"][0]["figures"][0]["outcome"], "worse");
+    assert_eq!(compared(&a, &a, false, false).0, Exit::Success);
+}
+
+#[test]
+fn single_trials_and_a_narrow_view() {
+    let base = tempfile::tempdir().unwrap();
+    let a = run(base.path(), "a", &A[..1], |_| {});
+    let b = run(base.path(), "b", &SLOWER[..1], |record| record.verdict.valid = false);
+    let series: String = (0..20)
+        .map(|second| {
+            let row = crate::record::SeriesRow { second, ..sample::series()[3 + second as usize % 8].clone() };
+            serde_json::to_string(&row).unwrap() + "\n"
+        })
+        .collect();
+    fs::write(a.join(SERIES_FILE), series).unwrap();
+    let comparison = comparison::compare(&read_set(&a).unwrap(), &read_set(&b).unwrap(), 0.05).unwrap();
+    insta::assert_snapshot!(text::page(&comparison, View { width: 80, ..VIEW }));
+}
+
+#[test]
+fn unequal_durability_is_refused_unless_permitted() {
+    let base = tempfile::tempdir().unwrap();
+    let a = run(base.path(), "a", &A, |_| {});
+    let b = run(base.path(), "b", &A, |record| record.durability.level = DurabilityLevel::Memory);
+    assert_eq!(compared(&a, &b, false, false), (Exit::Failure, String::new()));
+    let (exit, text) = compared(&a, &b, false, true);
+    assert!(exit == Exit::Success && text.contains("✗ differs  what an acknowledgement meant"), "{text}");
+}
+
+#[test]
+fn a_set_is_all_runs_below_a_directory() {
+    let base = tempfile::tempdir().unwrap();
+    run(base.path(), "one", &A[..2], |_| {});
+    run(base.path(), "two", &A[..3], |_| {});
+    assert_eq!(read_set(base.path()).unwrap().len(), 5);
+    assert!(matches!(read_set(&base.path().join("none")), Err(DirectoryError::Missing { .. })));
+    let empty = tempfile::tempdir().unwrap();
+    assert!(matches!(read_set(empty.path()), Err(DirectoryError::NotARun { .. })));
+}
+
+#[test]
+fn tolerances_are_shares() {
+    assert_eq!(parse_tolerance("5%"), Ok(0.05));
+    assert_eq!(parse_tolerance("0.1"), Ok(0.1));
+    for wrong in ["0", "100%", "-5%", "x", "5 percent"] {
+        assert!(parse_tolerance(wrong).is_err(), "{wrong}");
+    }
+}

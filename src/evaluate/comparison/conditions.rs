@@ -1,0 +1,139 @@
+//! What differs between two sets of records beside their figures.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Pair;
+use crate::record::readable::percent;
+use crate::record::{LoadModel, Record, SinkRecord};
+use crate::statistics::median;
+
+/// Sides whose machines were busy with other work by shares that differ by more than this had other conditions.
+const LARGEST_LOAD_DIFFERENCE: f64 = 0.1;
+
+/// Keys of a scenario that do not change what is measured.
+const INDIFFERENT: [&str; 4] = ["name", "output", "sweep", "thresholds"];
+
+/// A condition that the sets do not share.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Difference {
+    /// What differs: a key of the scenario, or a part of the environment.
+    pub what: String,
+    pub a: String,
+    pub b: String,
+    /// Whether figures cannot be compared because of it, unless the user permits it.
+    pub refused: bool,
+}
+
+/// All differences, those that forbid a comparison first.
+pub(super) fn differences(pairs: &[Pair<'_>]) -> Vec<Difference> {
+    let a: Vec<&Record> = pairs.iter().flat_map(|(a, _)| a.records()).collect();
+    let b: Vec<&Record> = pairs.iter().flat_map(|(_, b)| b.records()).collect();
+    let texts = |what: &str, refused: bool, text: &dyn Fn(&Record) -> String| {
+        let of = |records: &[&Record]| -> BTreeSet<String> { records.iter().map(|record| text(record)).collect() };
+        let (a, b) = (of(&a), of(&b));
+        let shown = |texts: BTreeSet<String>| texts.into_iter().collect::<Vec<_>>().join("; ");
+        (a != b).then(|| Difference { what: what.to_owned(), a: shown(a), b: shown(b), refused })
+    };
+    let mut found = Vec::new();
+    found.extend(texts("what an acknowledgement meant", true, &|record| record.durability.to_string()));
+    found.extend(texts("what an acknowledgement of the databases meant", true, &databases));
+    found.extend(texts("load", true, &load_model));
+    found.extend(scenario(pairs));
+    found.extend(texts("build", false, &|record| record.environment.build()));
+    found.extend(texts("client library", false, &|record| known(&record.environment.client_library)));
+    found.extend(texts("broker version", false, &|record| known(&record.environment.broker)));
+    found.extend(texts("machine", false, &machine));
+    found.extend(host_load(&a, &b));
+    found
+}
+
+/// Of each database of the pipeline, the settings that decide it.
+fn databases(record: &Record) -> String {
+    let sinks = record.pipeline.iter().flat_map(|pipeline| &pipeline.sinks);
+    let of = |sink: &SinkRecord| {
+        let settings: Vec<String> = sink.durability.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        format!("{}: {}", sink.name, if settings.is_empty() { "unknown".to_owned() } else { settings.join(", ") })
+    };
+    sinks.map(of).collect::<Vec<_>>().join("; ")
+}
+
+fn known(text: &Option<String>) -> String {
+    text.clone().unwrap_or_else(|| "unknown".to_owned())
+}
+
+fn load_model(record: &Record) -> String {
+    match record.load_model {
+        LoadModel::Open => "open loop".to_owned(),
+        LoadModel::Closed => "closed loop".to_owned(),
+    }
+}
+
+fn machine(record: &Record) -> String {
+    let environment = &record.environment;
+    format!(
+        "{}: {}, {} cores, kernel {}",
+        known(&environment.hostname),
+        known(&environment.cpu_model),
+        environment.cores,
+        known(&environment.kernel)
+    )
+}
+
+/// Keys of the scenarios with other values, each once.
+fn scenario(pairs: &[Pair<'_>]) -> BTreeSet<Difference> {
+    let mut found = BTreeSet::new();
+    for (a, b) in pairs {
+        let (a, b) = (keys(&a.first().scenario), keys(&b.first().scenario));
+        let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+        for name in names {
+            let shown =
+                |keys: &BTreeMap<String, String>| keys.get(name).cloned().unwrap_or_else(|| "default".to_owned());
+            let (a, b) = (shown(&a), shown(&b));
+            if a != b {
+                found.insert(Difference { what: name.clone(), a, b, refused: false });
+            }
+        }
+    }
+    found
+}
+
+fn keys(scenario: &Value) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    collect("", scenario, &mut found);
+    found.retain(|key, _| {
+        !INDIFFERENT
+            .iter()
+            .any(|prefix| key.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+    });
+    found
+}
+
+fn collect(prefix: &str, value: &Value, found: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(table) => table.iter().for_each(|(key, value)| {
+            let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+            collect(&path, value, found);
+        }),
+        Value::String(text) => drop(found.insert(prefix.to_owned(), text.clone())),
+        other => drop(found.insert(prefix.to_owned(), other.to_string())),
+    }
+}
+
+/// Other processes' share of the machine.
+fn host_load(a: &[&Record], b: &[&Record]) -> Option<Difference> {
+    let others = |record: &&Record| {
+        let own = record.client.cores_used / record.environment.cores.max(1) as f64;
+        record.host_load.map(|load| (load.system_cpu_busy + load.steal - own).max(0.0))
+    };
+    let middle = |records: &[&Record]| median(&records.iter().filter_map(others).collect::<Vec<_>>());
+    let (a, b) = (middle(a)?, middle(b)?);
+    ((a - b).abs() > LARGEST_LOAD_DIFFERENCE).then(|| Difference {
+        what: "other processes' share of the machine".to_owned(),
+        a: percent(a),
+        b: percent(b),
+        refused: false,
+    })
+}

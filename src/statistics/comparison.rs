@@ -1,0 +1,147 @@
+//! What two lists of trials say about each other.
+
+use super::{Interval, mean, order, permutation, shift};
+
+/// A change is one only if chance makes it less often than this.
+const LEVEL: f64 = 0.05;
+
+/// More trials than this are not advised: the difference is too small to be worth them.
+const MOST_TRIALS: usize = 1_000;
+
+/// How the trials of both sides ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Design {
+    /// Each side by itself.
+    Independent,
+    /// In turn: the trials of the same index are neighbours in time.
+    Paired,
+}
+
+/// The ratio of two sides' figures, B to A.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    pub design: Design,
+    /// Trials of the smaller side.
+    pub trials: usize,
+    /// The median of the ratios of the sides.
+    pub ratio: f64,
+    /// The interval of the ratio; `None` with too few trials for one.
+    pub interval: Option<Interval>,
+    /// How often chance makes so large a difference.
+    pub p: f64,
+    /// The middle half of A's own trials lies within this share of their median.
+    pub band: f64,
+}
+
+/// What may be said of a ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conclusion {
+    /// The whole interval lies beyond the band of repeated trials, and chance is ruled out.
+    Changed,
+    /// The whole interval lies within the tolerance.
+    NoDifferent,
+    /// Neither. So many more trials a side would probably tell; `None`: over a thousand.
+    CannotTell { more_trials: Option<usize> },
+}
+
+/// Compares positive figures; `None` without a figure on one side, or where one is not positive.
+pub fn compare(a: &[f64], b: &[f64], design: Design) -> Option<Comparison> {
+    let logarithms = |figures: &[f64]| -> Option<Vec<f64>> {
+        figures.iter().map(|figure| (*figure > 0.0 && figure.is_finite()).then(|| figure.ln())).collect()
+    };
+    let (a, b) = (logarithms(a)?, logarithms(b)?);
+    let quartiles = order::quartiles(&a)?;
+    let band = (quartiles.upper - quartiles.median).max(quartiles.median - quartiles.lower).exp() - 1.0;
+    let trials = a.len().min(b.len());
+    let differences: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b - a).collect();
+    let (interval, p, centre) = match design {
+        Design::Paired => (shift::paired(&differences), permutation::paired(&differences), mean(&differences)),
+        Design::Independent => (shift::independent(&a, &b), permutation::independent(&a, &b), mean(&b) - mean(&a)),
+    };
+    let interval = interval.map(Interval::exp);
+    let ratio = interval.map_or(centre.exp(), |interval| interval.estimate);
+    (trials > 0).then_some(Comparison { design, trials, ratio, interval, p, band })
+}
+
+/// What may be said of a comparison whose p, adjusted for all `points` that were compared, is `adjusted_p`.
+pub fn conclude(comparison: &Comparison, adjusted_p: f64, points: usize, tolerance: f64) -> Conclusion {
+    let least = least_trials(comparison.design, points);
+    let Some(interval) = comparison.interval else {
+        return Conclusion::CannotTell { more_trials: Some(least.saturating_sub(comparison.trials).max(1)) };
+    };
+    // As distances of logarithms, so that a half and the double are equally far.
+    let (low, high) = (interval.low.ln(), interval.high.ln());
+    let (band, tolerance) = (comparison.band.ln_1p(), tolerance.ln_1p());
+    if adjusted_p < LEVEL && (low > band || high < -band) {
+        return Conclusion::Changed;
+    }
+    if low > -tolerance && high < tolerance {
+        return Conclusion::NoDifferent;
+    }
+    let (distance, half) = (interval.estimate.ln().abs(), (high - low) / 2.0);
+    // The interval narrows with the root of the number of trials until it lies beyond the band, or within the tolerance.
+    let narrow = (distance - band).max(tolerance - distance);
+    let needed = (comparison.trials as f64 * (half / narrow).powi(2)).ceil();
+    let more_trials = (narrow > 0.0 && needed <= MOST_TRIALS as f64)
+        .then(|| (needed as usize).max(least).saturating_sub(comparison.trials).max(1));
+    Conclusion::CannotTell { more_trials }
+}
+
+/// Fewest trials a side with which a change of one point among `points` can be told from chance at all.
+fn least_trials(design: Design, points: usize) -> usize {
+    let smallest_p = |trials: usize| match design {
+        Design::Paired => 2.0 * 0.5f64.powi(trials as i32),
+        Design::Independent => 2.0 / permutation::combinations(2 * trials, trials),
+    };
+    (2..MOST_TRIALS).find(|trials| smallest_p(*trials) * (points.max(1) as f64) < LEVEL).unwrap_or(MOST_TRIALS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: [f64; 6] = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2];
+
+    fn concluded(b: &[f64], design: Design, points: usize) -> Conclusion {
+        let found = compare(&A, b, design).unwrap();
+        conclude(&found, (found.p * points as f64).min(1.0), points, 0.05)
+    }
+
+    fn times(factor: f64) -> Vec<f64> {
+        A.iter().rev().map(|figure| figure * factor).collect()
+    }
+
+    #[test]
+    fn a_clear_change_and_none() {
+        for design in [Design::Independent, Design::Paired] {
+            assert_eq!(concluded(&times(0.9), design, 1), Conclusion::Changed);
+            assert_eq!(concluded(&times(1.001), design, 1), Conclusion::NoDifferent);
+        }
+        let found = compare(&A, &times(0.9), Design::Independent).unwrap();
+        assert!((found.ratio - 0.9).abs() < 0.01 && found.band < 0.01, "{found:?}");
+    }
+
+    #[test]
+    fn too_few_trials_cannot_tell_and_say_how_many_would() {
+        let few = compare(&A[..3], &times(0.5)[..3], Design::Independent).unwrap();
+        assert_eq!(few.interval, None);
+        assert_eq!(conclude(&few, few.p, 1, 0.05), Conclusion::CannotTell { more_trials: Some(1) });
+        // Six pairs can have p = 2/64, which two points are too many for.
+        assert_eq!(concluded(&times(0.9), Design::Paired, 2), Conclusion::CannotTell { more_trials: Some(1) });
+    }
+
+    #[test]
+    fn wide_intervals_ask_for_more() {
+        let wide = [80.0, 125.0, 90.0, 110.0, 97.0, 104.0];
+        match concluded(&wide, Design::Independent, 1) {
+            Conclusion::CannotTell { more_trials: Some(more) } => assert!(more > 6, "{more}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn figures_that_are_not_positive_have_no_ratio() {
+        assert_eq!(compare(&[0.0, 1.0], &[1.0], Design::Independent), None);
+        assert_eq!(compare(&[], &[1.0], Design::Independent), None);
+    }
+}
