@@ -18,7 +18,6 @@ pub(super) struct BacklogWatch<'a> {
     schedule: &'a Schedule,
     load_start_ns: u64,
     start: StartSignal,
-    is_building: bool,
     is_drained: bool,
     outcome: Option<BacklogOutcome>,
 }
@@ -52,16 +51,7 @@ impl<'a> BacklogWatch<'a> {
     pub fn of(context: &'a TrialContext<'a>, load_start_ns: u64, start: StartSignal) -> Option<Self> {
         let backlog = context.scenario.consumers.as_ref()?.backlog?;
         let Load::Open(schedule) = &context.scenario.load else { return None };
-        Some(BacklogWatch {
-            context,
-            backlog,
-            schedule,
-            load_start_ns,
-            start,
-            is_building: false,
-            is_drained: false,
-            outcome: None,
-        })
+        Some(BacklogWatch { context, backlog, schedule, load_start_ns, start, is_drained: false, outcome: None })
     }
 
     /// Resolves when the backlog is to be looked at again. Cancel-safe.
@@ -72,13 +62,15 @@ impl<'a> BacklogWatch<'a> {
         }
     }
 
-    /// Looks how far it is. A sample is taken where one phase ends and the next begins.
-    pub fn look<B: Broker>(&mut self, sampler: &mut Sampler<'_, B>) {
-        if !self.is_building {
-            // Nothing was sampled since the window began.
-            self.is_building = true;
+    /// The measured window begins, and with it what counts of the building.
+    pub fn begin<B: Broker>(watch: Option<&Self>, sampler: &mut Sampler<'_, B>) {
+        if watch.is_some() {
             sampler.collector.begin_stretch();
         }
+    }
+
+    /// Looks how far it is. A sample is taken where one phase ends and the next begins.
+    pub fn look<B: Broker>(&mut self, sampler: &mut Sampler<'_, B>) {
         let (acks, now_ns) = (&self.context.acks, self.since_load_start_ns());
         let acknowledged = acks.resolved().saturating_sub(sampler.collector.failed());
         match &mut self.outcome {

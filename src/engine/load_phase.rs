@@ -143,6 +143,9 @@ impl<'a> LoadPhase<'a> {
         let grace = if self.context.is_open_loop() { CATCH_UP } else { Duration::ZERO };
         let load_end = self.context.scenario.run.stop.duration.map(|duration| measure_start + duration + grace);
         sampler.observer.phase(self.phase);
+        if self.phase == Phase::Measure {
+            BacklogWatch::begin(self.backlog.as_ref(), sampler);
+        }
         loop {
             tokio::select! {
                 ended = self.tasks.join_next() => match ended {
@@ -186,6 +189,7 @@ impl<'a> LoadPhase<'a> {
     fn begin_window<B: Broker>(&mut self, sampler: &mut Sampler<'_, B>) {
         sampler.sample(self.phase);
         sampler.rhythm.begin_window();
+        BacklogWatch::begin(self.backlog.as_ref(), sampler);
         self.phase = Phase::Measure;
         self.host_sampler = HostSampler::begin();
         sampler.observer.phase(self.phase);

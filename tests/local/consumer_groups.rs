@@ -95,7 +95,7 @@ fn a_backlog_is_built_and_drained_while_the_producers_go_on() {
     for (number, (group, rate)) in found.groups.iter().zip([10, 20]).enumerate() {
         assert_eq!(group.group, number);
         let taken = group.received + group.behind;
-        assert!(taken >= messages && group.behind <= 100, "{group:?}");
+        assert!(taken >= messages && group.behind <= 101, "{group:?}");
         // No faster than its rate from when it was told to begin; the times are looked at every 5 ms.
         let took_ns = group.first_arrival_ns.unwrap() + group.duration_ns.unwrap();
         assert!(took_ns + 10 * MILLISECOND >= group.received * MILLISECOND / rate, "{group:?}");
