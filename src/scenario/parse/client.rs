@@ -38,9 +38,10 @@ pub(super) fn read(fields: &Fields<'_>, descriptor: &Descriptor) -> Option<&'sta
 pub(super) fn check(fields: &Fields<'_>, descriptor: &Descriptor, config: &BrokerConfig) {
     let Some(client) = config.client.and_then(|name| find(descriptor, name)) else { return };
     let Some(reason) = (client.refuses)(config) else { return };
-    let others = descriptor.clients.iter().map(|other| other.name).filter(|name| *name != client.name);
+    let others = descriptor.clients.iter().filter(|other| other.name != client.name && other.missing_feature.is_none());
+    let others: Vec<String> = others.map(|other| format!("`{}`", other.name)).collect();
     let message = format!("the client \"{}\" cannot do that: {reason}", client.name);
-    let advice = format!("leave it out, or let `{}.{KEY}` be {}", fields.path, list(others));
+    let advice = format!("leave it out, or let `{}.{KEY}` be {}", fields.path, others.join(" or "));
     let place = if fields.has(KEY) { fields.path.key(KEY) } else { fields.path.clone() };
     fields.problems.value(place, message, advice);
 }
