@@ -59,7 +59,7 @@ fn payload(index: usize) -> Vec<u8> {
 
 /// Every third message has none; the others have ASCII and other text.
 fn key(index: usize) -> Option<String> {
-    (index % 3 > 0).then(|| format!("Schlüssel {}", index % 20))
+    (!index.is_multiple_of(3)).then(|| format!("Schlüssel {}", index % 20))
 }
 
 /// What a reader sees of a message.

@@ -16,7 +16,7 @@ pub struct Token {
 
 enum Source {
     Secret(Secret),
-    Issuer(OAuth2),
+    Issuer(Box<OAuth2>),
 }
 
 impl Token {
@@ -33,7 +33,7 @@ impl Token {
     /// When it gives none.
     pub async fn issued(issuer: OAuth2) -> Result<Self, String> {
         let first = Mutex::new(issuer.renewed().await?.unwrap_or_default().into());
-        Ok(Token { source: Source::Issuer(issuer), last: first })
+        Ok(Token { source: Source::Issuer(Box::new(issuer)), last: first })
     }
 
     /// The token as it is now. A file that is being replaced may be missing or empty for a moment, and an issuer away: then, the
