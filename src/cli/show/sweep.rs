@@ -8,11 +8,14 @@ use super::sparkline::{Fold, sparkline};
 use super::table::{self, Align, Column};
 use super::trial::plain;
 use crate::record::readable::{bytes, count, duration, percent, rate};
-use crate::record::{Latency, LoadModel, Phase, Reason, Record, SeriesRow, Status, current_series};
+use crate::record::{Latency, Phase, Reason, Record, SeriesRow, Status, current_series};
 use crate::statistics::{Quartiles, quartiles};
 
 /// Columns of a sparkline in a row.
 const SPARKLINE_WIDTH: usize = 16;
+
+/// A throughput that spreads less is that of a rate that was wanted and held.
+const SHOWN_SPREAD: f64 = 0.01;
 
 /// Trials of a point from which on its quartiles are shown.
 const LEAST_FOR_QUARTILES: usize = 5;
@@ -205,8 +208,8 @@ fn points(page: &mut Page, records: &[&Record]) {
             format!("{} … {}", rate(spread.lower_quartile), rate(spread.upper_quartile))
         }));
     }
-    // At a rate that is wanted, how much was carried differs little between trials, and says nothing.
-    if firsts.iter().any(|record| record.load_model == LoadModel::Closed) {
+    // Where a rate was wanted and held, all trials carried the same.
+    if throughput.iter().flatten().any(|spread| spread.share() > SHOWN_SPREAD) {
         columns.push(column("lowest … highest", 5, &throughput, &|spread| {
             format!("{} … {}", rate(spread.lowest), rate(spread.highest))
         }));
