@@ -23,11 +23,18 @@ impl<'a> Kinds<'a> {
         if let Some(absent) = self.absent.iter().find(|absent| absent.kind == written && absent.client.is_none()) {
             return format!("this build does not have it: {}", absent.remedy());
         }
-        let known = || self.brokers.iter().map(|descriptor| descriptor.kind);
-        match closest(written, known()) {
+        let known = self.names();
+        match closest(written, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("this build knows {}", list(known())),
+            None => format!("this build knows {}", list(known)),
         }
+    }
+
+    /// The names of the kinds of brokers. Clients of one kind follow each other.
+    pub fn names(self) -> Vec<&'a str> {
+        let mut kinds: Vec<&str> = self.brokers.iter().map(|descriptor| descriptor.kind).collect();
+        kinds.dedup();
+        kinds
     }
 
     pub fn sink(self, kind: &str) -> Option<&'a SinkDescriptor> {

@@ -81,10 +81,11 @@ fn brokers_for_people_and_for_programs_are_the_same() {
     let registered = brokermark::broker::registry::descriptors();
     assert_eq!(brokers.len(), registered.len());
     let lines: Vec<&str> = text.lines().collect();
-    for ((broker, descriptor), lines) in brokers.iter().zip(registered).zip(lines.chunks(2)) {
+    for ((broker, descriptor), lines) in brokers.iter().zip(registered).zip(lines.chunks(3)) {
         assert_eq!((&broker["kind"], &broker["client"]), (&json!(descriptor.kind), &json!(descriptor.client)));
-        assert_eq!(lines[0].split(' ').next(), Some(descriptor.kind));
-        let able: Vec<&str> = lines[1].trim().split(" · ").collect();
+        assert_eq!(lines[0].split([' ', ',']).next(), Some(descriptor.kind));
+        assert!(descriptor.client.is_none_or(|client| lines[0].contains(client)), "{}", lines[0]);
+        let able: Vec<&str> = lines[2].trim().split(" · ").collect();
         for (ability, has) in broker["capabilities"].as_object().unwrap() {
             let named = able.contains(&ability.replace('_', " ").as_str());
             assert_eq!(named, has.as_bool().unwrap(), "{}: {ability}", descriptor.kind);

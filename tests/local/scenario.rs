@@ -305,11 +305,11 @@ fn windows_fit_the_load() {
 fn the_first_client_is_the_default_and_others_may_be_swept() {
     let text = format!("{RICH}[run]\nmessages = 1\n");
     let clients = |plan: Plan| plan.trials.iter().map(|trial| trial.scenario.broker.client).collect::<Vec<_>>();
-    assert_eq!(clients(plan(&text)), [Some("own")]);
+    assert_eq!(clients(plan(&text)), [Some("full")]);
     assert_eq!(clients(plan(MINIMAL)), [None]);
     assert_eq!(clients(plan_with(&text, &["broker.client=strict"]).unwrap()), [Some("strict")]);
-    let swept = plan(&format!("{text}[sweep.over]\n\"broker.client\" = [\"strict\", \"own\"]\n"));
-    assert_eq!(clients(swept), [Some("strict"), Some("own")]);
+    let swept = plan(&format!("{text}[sweep.over]\n\"broker.client\" = [\"strict\", \"full\"]\n"));
+    assert_eq!(clients(swept), [Some("strict"), Some("full")]);
 }
 
 #[test]
@@ -497,16 +497,6 @@ fn refusals() {
         let error = plan_with(&text, &overrides).expect_err("the scenario is accepted");
         insta::assert_snapshot!(error.to_string());
     });
-}
-
-#[test]
-fn a_kind_with_several_clients_has_a_default_and_may_be_swept_over_them() {
-    let text = "broker.kind = \"rich\"\nbroker.address = \"host:1\"\nrun.messages = 1\n";
-    assert_eq!(scenario(text).broker.client, Some("full"));
-    assert_eq!(scenario(MINIMAL).broker.client, None);
-    let trials = plan(&format!("{text}[sweep.over]\n\"broker.client\" = [\"full\", \"lean\"]\n")).trials;
-    let clients: Vec<_> = trials.iter().map(|trial| trial.scenario.broker.client.unwrap()).collect();
-    assert_eq!(clients, ["full", "lean"]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn scenario(more: &str) -> String {
 /// Names of places, what the scenario holds, and the overrides.
 const PLACES: [(&str, &str, &[&str]); 15] = [
     ("a password", "broker.properties.\"sasl.password\" = \"hunter2\"", &[]),
-    ("a secret with dots in its name", "broker.properties.registry.api.key = \"hunter2\"", &[]),
+    ("a secret with dots in its name", "broker.properties.ssl.keystore.password = \"hunter2\"", &[]),
     ("a header with a secret's name", "producers.headers.authorization = \"hunter2\"", &[]),
     ("a header with credentials", "producers.headers.from = \"Bearer hunter2\"", &[]),
     ("user information in a URL", "producers.headers.origin = \"https://me:hunter2@host/path\"", &[]),
@@ -23,7 +23,7 @@ const PLACES: [(&str, &str, &[&str]); 15] = [
     ("a comment on its own line", "# password=hunter2\nproducers.count = 1", &[]),
     ("a comment with a URL", "# see https://me:hunter2@host/", &[]),
     ("an override", "", &["broker.properties.sasl.password=hunter2"]),
-    ("an override of a key with dots", "", &["broker.properties.registry.api.key=hunter2"]),
+    ("an override of a key with dots", "", &["broker.properties.ssl.keystore.password=hunter2"]),
     ("an override of a header", "", &["producers.headers.authorization=Basic hunter2"]),
     ("an override with a URL", "", &["producers.headers.origin=https://me:hunter2@host"]),
 ];

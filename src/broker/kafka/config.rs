@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rdkafka::ClientConfig;
+use rdkafka::error::KafkaError;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -11,9 +13,10 @@ use super::transaction_options::TransactionOptions;
 use crate::broker::{BrokerError, Progress, Subscription};
 use crate::scenario::BrokerConfig;
 use crate::scenario::deserialize::{duration, size};
+use crate::secrets::is_secret_name;
 
-/// The settings that have a name of their own; every other property of librdkafka goes to `[broker.properties]`, which
-/// also overrides these. What is left out stays as librdkafka has it.
+/// The settings that have a name of their own; every other property of librdkafka goes to `[broker.properties]`. What is left out
+/// stays as librdkafka has it.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KafkaOptions {
@@ -98,6 +101,31 @@ const REFUSED: [(&str, &str); 3] = [
 
 /// Properties of the protocols by which groups assign partitions.
 const OF_GROUPS: [&str; 3] = ["group.protocol", "group.remote.assignor", "partition.assignment.strategy"];
+
+/// Why `[broker.properties]` cannot be given to librdkafka: a property that it does not know or whose value it refuses, or one that
+/// `[broker.kafka]` sets as well. Nothing is connected to.
+pub fn refused(config: &BrokerConfig) -> Option<String> {
+    // A table that cannot be read is refused for that.
+    let options: KafkaOptions = config.options.clone().try_into().ok()?;
+    let own: Vec<(String, String)> = producer(&options).into_iter().chain(isolation(&options)).collect();
+    let twice = |(key, _): &&(String, String)| own.iter().any(|(name, _)| name == key);
+    if let Some((key, _)) = config.properties.iter().find(twice) {
+        return Some(format!(
+            "`broker.properties.{key}` is set by `[broker.kafka]` as well, and only one of them counts"
+        ));
+    }
+    let mut client = ClientConfig::new();
+    config.properties.iter().for_each(|(key, value)| _ = client.set(key, value));
+    match client.create_native_config() {
+        Err(KafkaError::ClientConfig(_, _, key, _)) if is_secret_name(&key) => {
+            Some(format!("librdkafka does not accept `broker.properties.{key}`"))
+        }
+        Err(KafkaError::ClientConfig(_, reason, key, _)) => {
+            Some(format!("librdkafka does not accept `broker.properties.{key}`: {reason}"))
+        }
+        _ => None,
+    }
+}
 
 /// Properties for librdkafka, in order: a later one of the same name wins.
 #[derive(Clone)]

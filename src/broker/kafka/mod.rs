@@ -106,7 +106,7 @@ impl Broker for KafkaBroker {
             offsets: true,
         },
         check_options: |options| options.try_into::<KafkaOptions>().map(drop),
-        refuses: |_| None,
+        refuses: config::refused,
     };
 
     type Producer = KafkaProducer;

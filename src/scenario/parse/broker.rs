@@ -12,11 +12,11 @@ pub(super) const KEYS: &[&str] = &["kind", "client", "address", "addresses", "co
 
 pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(BrokerConfig, &'a Descriptor)> {
     let field = root.require("broker", "say which broker to load, as in `[broker]` with `kind = \"kafka\"`")?;
-    let known: Vec<&str> = KEYS.iter().copied().chain(kinds(context)).collect();
+    let known: Vec<&str> = KEYS.iter().copied().chain(context.kinds.names()).collect();
     let fields = field.fields(&known)?;
     let descriptor = client::read(&fields, kind(&fields, context)?, context)?;
 
-    for other in kinds(context).into_iter().filter(|other| *other != descriptor.kind) {
+    for other in context.kinds.names().into_iter().filter(|other| *other != descriptor.kind) {
         let reason = format!("`{}.{other}` does not apply to a broker of kind `{}`", fields.path, descriptor.kind);
         fields.forbid(other, &reason, &format!("remove it, or write `kind = \"{other}\"`"));
     }
@@ -40,15 +40,8 @@ pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(Brok
     Some((config, descriptor))
 }
 
-/// The names of the kinds. Clients of one kind follow each other.
-fn kinds<'a>(context: &Context<'a>) -> Vec<&'a str> {
-    let mut kinds: Vec<&str> = context.kinds.brokers.iter().map(|descriptor| descriptor.kind).collect();
-    kinds.dedup();
-    kinds
-}
-
 fn kind<'a>(fields: &Fields<'_>, context: &Context<'a>) -> Option<&'a Descriptor> {
-    let field = fields.require("kind", &format!("it is one of {}", list(kinds(context))))?;
+    let field = fields.require("kind", &format!("it is one of {}", list(context.kinds.names())))?;
     let written = field.string()?;
     let descriptor = context.kinds.brokers.iter().find(|descriptor| descriptor.kind == written);
     if descriptor.is_none() {
