@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use brokermark::broker::registry::find;
+use brokermark::broker::registry::{descriptors, find};
 use brokermark::engine::kinds;
-use brokermark::scenario::{ScenarioError, load};
+use brokermark::scenario::{Descriptor, ScenarioError, load, parse_for};
 
 /// Every TOML file of `configs`, however deep.
 fn scenarios(folder: &Path) -> Vec<PathBuf> {
@@ -49,4 +49,35 @@ fn kind(path: &Path) -> String {
 /// What was left out of this build, a broker or its TLS, is the only reason to refuse a scenario that ships.
 fn assert_names(error: &ScenarioError, kind: &str) {
     assert!(error.to_string().contains(kind), "{error}");
+}
+
+/// The keys of a broker's own table, as serde lists them when it meets an unknown one.
+fn keys(descriptor: &Descriptor) -> Vec<String> {
+    let unknown = toml::Table::from_iter([("not-a-key".to_owned(), toml::Value::Boolean(true))]);
+    let refusal = (descriptor.check_options)(unknown).expect_err("an unknown key is accepted");
+    let (_, expected) = refusal.message().split_once("expected ").expect("serde lists the keys");
+    expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_page_of_each_broker_has_every_key_of_its_table_and_no_other() {
+    for descriptor in descriptors() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/brokers/{}.md", descriptor.kind));
+        let text = std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        let keys = keys(descriptor);
+        assert!(!keys.is_empty(), "{}", descriptor.kind);
+        for key in keys {
+            let is_shown = text.lines().map(|line| line.trim_start_matches("# ")).any(|line| {
+                line.strip_prefix(&key).is_some_and(|rest| rest.starts_with(" ="))
+                    || line.starts_with(&format!("[broker.{}.{key}]", descriptor.kind))
+                    || line.starts_with(&format!("[[broker.{}.{key}]]", descriptor.kind))
+            });
+            assert!(is_shown, "{} does not show `{key}`", page.display());
+        }
+        let block = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a table");
+        let text = format!("{block}\n");
+        let refused = parse_for(kinds(), &text, "page", &["run.messages=1".to_owned()], Path::new("."));
+        let refused = refused.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(!refused.contains("unknown key") && !refused.contains("not TOML"), "{}: {refused}", page.display());
+    }
 }
