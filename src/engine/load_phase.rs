@@ -6,12 +6,13 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use super::backlog::{BacklogOutcome, BacklogWatch};
+use super::backlog::BacklogWatch;
 use super::checkpoint::Checkpoints;
 use super::collector::Collector;
 use super::context::TrialContext;
 use super::interruption::InterruptiblePhase;
 use super::observer::{Observer, Phase};
+use super::outcome::BacklogOutcome;
 use super::outcome::End;
 use super::receive::StartSignal;
 use super::sampler::{Rhythm, Sampler};

@@ -24,14 +24,13 @@ mod send;
 mod stretch;
 mod trial;
 
-pub use backlog::{BacklogOutcome, GroupDrain};
 #[cfg(test)]
 pub(crate) use collector::Collector;
 pub use collector::{PartTotals, Totals, WindowTotals};
 pub use dispatch::{kinds, run_scenario};
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{Observer, Phase, Second};
-pub use outcome::{Account, End, GroupOutcome, Ledger, Outcome, Times};
+pub use outcome::{Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, Times};
 pub use send::{Attempted, Sent};
 pub use stretch::Stretch;
 pub use trial::run;

@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use super::backlog::BacklogOutcome;
 use super::collector::Totals;
 use super::send::{Attempted, Sent};
 use crate::broker::{BrokerInfo, Durability, Topic};
@@ -71,6 +70,30 @@ pub struct Outcome {
     pub identity: BrokerInfo,
     /// What went wrong when topics were removed and connections closed.
     pub close_error: Option<String>,
+}
+
+/// What became of a backlog that was built. Times are in nanoseconds since the load began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BacklogOutcome {
+    /// When the consumers were told to begin.
+    pub built_ns: u64,
+    /// Messages that were acknowledged by then, and their payload.
+    pub messages: u64,
+    pub payload_bytes: u64,
+    /// In the order of the groups.
+    pub groups: Vec<GroupDrain>,
+}
+
+/// How a group drained the backlog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupDrain {
+    /// When its first message was seen to have arrived.
+    pub first_arrival_ns: Option<u64>,
+    /// When it had caught up; `None`: not before the load ended.
+    pub drained_ns: Option<u64>,
+    /// Messages that it had received by then, or when the load ended, and how many it had still to receive.
+    pub received: u64,
+    pub behind: u64,
 }
 
 /// What one group received.

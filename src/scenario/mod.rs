@@ -16,6 +16,7 @@ mod error;
 mod fields;
 mod group;
 mod kind;
+mod metric_name;
 mod model;
 mod overrides;
 mod parse;

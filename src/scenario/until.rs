@@ -1,7 +1,7 @@
 //! `sweep.until`: a point is repeated until its figure is known well enough.
 
 use super::fields::{Field, Fields};
-use super::parse::metric;
+use super::metric_name::metric;
 use super::threshold::{LatencyStatistic, Metric};
 
 /// Fewest trials of a point: of fewer, an interval is far too wide to end anything.

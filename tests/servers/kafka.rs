@@ -54,7 +54,7 @@ fn real_kafka_settings_that_it_does_not_take_are_refused_in_its_own_words() {
 fn real_kafka_topic_that_exists_is_taken_as_it_is() {
     let topic = named("existing");
     let existing = on_topic(&format!("name = \"{topic}\"\nexisting = true"));
-    Bench::new(&existing).run(&[]).expect(1).complains_of(&[&topic, "does not exist", "topology.existing"]);
+    Bench::new(&existing).run(&[]).expect(1).complains_of(&[&topic, "does not exist", "create it first"]);
     make_topic(&address(), &topic, 3);
     let record = record_of(&existing.replace("[consumers]", "[consumers]\nmembers = 3"));
     let is_left = topics(&address()).contains(&topic);

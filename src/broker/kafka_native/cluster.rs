@@ -9,8 +9,9 @@ use kafka_protocol::messages::{InitProducerIdRequest, MetadataRequest, MetadataR
 use kafka_protocol::protocol::{Request, StrBytes};
 use parking_lot::Mutex;
 
-use super::connect::{Connector, Link};
+use super::connect::Connector;
 use super::error::{CallError, is_retriable};
+use super::sequential::SequentialConnection;
 use crate::net::backoff::Backoff;
 
 /// The newest versions of requests that are used here. Later ones of metadata name topics by ids.
@@ -27,7 +28,7 @@ const MOST_ATTEMPTS: usize = 50;
 pub struct Cluster {
     pub connector: Arc<Connector>,
     addresses: Vec<String>,
-    link: tokio::sync::Mutex<Option<Link>>,
+    connection: tokio::sync::Mutex<Option<SequentialConnection>>,
     /// The addresses that the nodes themselves name.
     known: Mutex<Vec<String>>,
     is_outdated: AtomicBool,
@@ -53,8 +54,8 @@ pub struct TopicMetadata {
 
 impl Cluster {
     pub fn new(connector: Arc<Connector>, addresses: Vec<String>) -> Self {
-        let (link, known) = (tokio::sync::Mutex::default(), Mutex::default());
-        Cluster { connector, addresses, link, known, is_outdated: AtomicBool::new(false) }
+        let (connection, known) = (tokio::sync::Mutex::default(), Mutex::default());
+        Cluster { connector, addresses, connection, known, is_outdated: AtomicBool::new(false) }
     }
 
     /// Somebody has seen that leaders are others.
@@ -71,11 +72,11 @@ impl Cluster {
     /// # Errors
     /// When no node answers: the error of the last one.
     pub async fn call<R: Request>(&self, request: &R, newest: i16) -> Result<R::Response, CallError> {
-        let mut link = self.link.lock().await;
-        if let Some(open) = link.as_mut() {
+        let mut connection = self.connection.lock().await;
+        if let Some(open) = connection.as_mut() {
             // A connection that was idle may have been closed since.
             match open.call(request, newest).await {
-                Err(CallError::Lost(_) | CallError::Timeout(_) | CallError::Malformed(_)) => *link = None,
+                Err(CallError::Lost(_) | CallError::Timeout(_) | CallError::Malformed(_)) => *connection = None,
                 answer => return answer,
             }
         }
@@ -91,7 +92,7 @@ impl Cluster {
             };
             match opened.call(request, newest).await {
                 Ok(response) => {
-                    *link = Some(opened);
+                    *connection = Some(opened);
                     return Ok(response);
                 }
                 Err(error) => last = error,

@@ -15,11 +15,11 @@ use tokio::time::sleep_until;
 use super::client::Client;
 use super::codec::compression::{Compression, Compressor};
 use super::config::RequiredAcks;
-use super::connect::{Link, MOST_RESPONSE_BYTES, take_header};
 use super::error::CallError;
 use super::node::Node;
 use super::outcome::{self, Answer};
 use super::produce::{self, Envelope, ProduceRequest};
+use super::sequential::{MOST_RESPONSE_BYTES, SequentialConnection, take_header};
 use crate::measure::AckRecorder;
 
 /// The first version that takes Zstandard.
@@ -61,18 +61,18 @@ impl<'a> Connection<'a> {
         client: &'a Arc<Client>,
         node: &'a Arc<Node>,
         recorder: &'a AckRecorder,
-        link: Link,
+        opened: SequentialConnection,
     ) -> Result<Self, CallError> {
         let options = &client.options;
         let oldest = if options.compression == Compression::Zstd { ZSTD_VERSION } else { produce::OLDEST };
         let envelope = Envelope {
-            version: link.versions.of(produce::KEY, oldest, produce::NEWEST)?,
-            client_id: link.client_id().to_owned(),
+            version: opened.versions.of(produce::KEY, oldest, produce::NEWEST)?,
+            client_id: opened.client_id().to_owned(),
             acks: options.acks as i16,
             timeout_ms: i32::try_from(options.request_timeout.as_millis()).unwrap_or(i32::MAX),
         };
         let compressor = Compressor::new(options.compression)?;
-        let Link { reader, writer, .. } = link;
+        let SequentialConnection { reader, writer, .. } = opened;
         let (requests, inbox) = (Requests::default(), BytesMut::new());
         Ok(Connection { client, node, recorder, reader, writer, envelope, compressor, requests, inbox })
     }

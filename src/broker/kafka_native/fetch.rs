@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use super::admin::{Admin, End, name_of};
 use super::codec::records;
 use super::config::Isolation;
-use super::connect::Link;
 use super::error::{CallError, class_of, is_retriable};
 use super::inbox::{Fetched, Inbox};
+use super::sequential::SequentialConnection;
 use crate::broker::{FailureClass, ReceiveError};
 use crate::net::backoff::Backoff;
 
@@ -88,10 +88,10 @@ impl Fetcher {
 
     /// Fetches from one node until that fails.
     async fn fetch_from(&self, address: String, partitions: Vec<u32>) -> Result<(), CallError> {
-        let mut link = self.admin.cluster.connector.open(&address).await?;
+        let mut connection = self.admin.cluster.connector.open(&address).await?;
         loop {
             self.inbox.room().await;
-            let response = self.fetch(&mut link, &partitions).await?;
+            let response = self.fetch(&mut connection, &partitions).await?;
             CallError::check(response.error_code)?;
             for partition in response.responses.iter().flat_map(|topic| &topic.partitions) {
                 self.take(partition).await?;
@@ -99,7 +99,11 @@ impl Fetcher {
         }
     }
 
-    async fn fetch(&self, link: &mut Link, partitions: &[u32]) -> Result<FetchResponse, CallError> {
+    async fn fetch(
+        &self,
+        connection: &mut SequentialConnection,
+        partitions: &[u32],
+    ) -> Result<FetchResponse, CallError> {
         let asked = {
             let positions = self.positions.lock();
             let asked = |partition: &u32| {
@@ -118,7 +122,7 @@ impl Fetcher {
             .with_max_bytes(MOST_BYTES)
             .with_isolation_level(self.isolation as i8)
             .with_topics(vec![FetchTopic::default().with_topic(name_of(&self.topic)).with_partitions(asked)]);
-        link.call(&request, NEWEST).await
+        connection.call(&request, NEWEST).await
     }
 
     async fn take(&self, data: &PartitionData) -> Result<(), CallError> {

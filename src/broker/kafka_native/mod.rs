@@ -2,7 +2,7 @@
 //!
 //! - `config`: the `[broker.kafka]` table of this client.
 //! - `admin`, `cluster`: topics, created, found and removed; the nodes, and which partitions they lead.
-//! - `connect`, `login`, `scram`: opens connections, with TLS and credentials.
+//! - `connect`, `login`, `scram`: opens connections, with TLS and credentials; `sequential`: one request after the other.
 //! - `client`, `topic`, `partition`, `pending`: a producing client, and the batches of its partitions.
 //! - `node`, `connection`, `produce`, `outcome`: the connection to a node, its requests, and what becomes of batches.
 //! - `producer`, `consumer`: what the engine's tasks hold. `fetch`, `inbox`: what a consumer reads.
@@ -31,6 +31,7 @@ mod pending;
 mod produce;
 mod producer;
 mod scram;
+mod sequential;
 #[cfg(all(test, feature = "kafka"))]
 mod tests;
 mod topic;

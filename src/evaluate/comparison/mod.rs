@@ -5,6 +5,7 @@
 
 mod conditions;
 mod design;
+mod figure;
 mod point;
 mod side;
 
@@ -13,7 +14,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use conditions::Difference;
-pub use point::{FigureComparison, FigureKind, Outcome, PointComparison};
+pub use figure::FigureKind;
+pub use point::{FigureComparison, Outcome, PointComparison};
 pub use side::{Centre, Side};
 
 use crate::record::{Record, SeriesRow};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::KeptTrial;
-use super::point::FigureKind;
+use super::figure::FigureKind;
 use crate::record::{Phase, Record, Status};
 use crate::statistics::{Interval, Quartiles, centre, quantile_ranks, quartiles, series_mean};
 

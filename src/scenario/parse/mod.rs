@@ -35,7 +35,6 @@ use super::{Output, Scenario, sweep};
 use crate::scenario::Kinds;
 
 pub(super) use properties::flatten as flatten_properties;
-pub(super) use thresholds::metric;
 
 /// The tables of the language, each with its keys.
 pub(super) const TABLES: Tables = &[
