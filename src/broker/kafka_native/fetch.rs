@@ -153,7 +153,7 @@ impl Fetcher {
     }
 }
 
-/// The offset after the last whole batch; `None`: there is none.
+/// The offset after the last whole batch; `None`: no batch is whole.
 fn end_of(records: &Bytes) -> Result<Option<i64>, super::codec::Malformed> {
     let mut rest = &records[..];
     let mut end = None;

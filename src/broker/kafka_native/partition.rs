@@ -23,7 +23,7 @@ pub struct Partition {
 
 #[derive(Default)]
 struct State {
-    /// The node that leads it; `None`: not known, or there is none.
+    /// The node that leads it; `None`: it has no leader, or the leader is not known.
     leader: Option<Arc<Node>>,
     open: Option<Pending>,
     /// By their numbers.
@@ -49,7 +49,7 @@ pub struct Limits {
     pub delivery_timeout: Duration,
 }
 
-/// The next batch to send, or why there is none.
+/// The next batch to send, or why no batch can be sent.
 pub enum Turn {
     /// Whether there are more.
     Batch(Pending, bool),

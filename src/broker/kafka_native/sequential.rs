@@ -37,7 +37,7 @@ impl Versions {
     /// The newest version of request `key` that the node supports, between `oldest` and `newest`.
     ///
     /// # Errors
-    /// When there is none.
+    /// When both sides have no version in common.
     pub fn of(&self, key: i16, oldest: i16, newest: i16) -> Result<i16, CallError> {
         let found = self.0.iter().find(|(found, ..)| *found == key);
         let common = found.map(|(_, least, most)| (oldest.max(*least), newest.min(*most)));

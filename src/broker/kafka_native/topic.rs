@@ -35,7 +35,7 @@ impl TopicRoutes {
         }
         let left = self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let current = self.sticky.load(Ordering::Relaxed);
-        // Whoever takes the last of the turn begins the next one; a subtraction below zero wraps to a number beyond any turn.
+        // The producer that takes the last of the turn begins the next one; a subtraction below zero wraps to a number beyond any turn.
         if left > bytes && left <= batch_bytes {
             return current % partitions;
         }

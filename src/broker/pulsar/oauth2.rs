@@ -64,7 +64,7 @@ impl OAuth2 {
     /// A new token, if the last one nears its end.
     ///
     /// # Errors
-    /// A sentence, without a secret, when there is none to be had.
+    /// A sentence, without a secret, when the issuer gives no token.
     pub async fn renewed(&self) -> Result<Option<String>, String> {
         let mut fresh_until = self.fresh_until.lock().await;
         if fresh_until.is_some_and(|end| Instant::now() < end) {

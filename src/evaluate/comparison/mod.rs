@@ -37,7 +37,7 @@ pub struct KeptTrial {
 pub struct Comparison {
     /// Name and version of this format.
     pub schema: &'static str,
-    /// A change for the worse beyond this share is a regression; a change that is surely smaller is none.
+    /// A change for the worse beyond this share is a regression; a change that is surely smaller is no regression.
     pub tolerance: f64,
     /// Whether the trials of both sets ran in turn, so that they were compared in pairs.
     pub paired: bool,

@@ -142,7 +142,7 @@ impl Batch {
             + trace_header.len();
         let mut start = [0; MOST_RECORD_OVERHEAD];
         let mut end = varint::write(body as i64, &mut start);
-        // The record's attributes, of which there are none.
+        // The record's attributes: Kafka defines no bit of them.
         end += 1;
         end += varint::write(timestamp_delta, &mut start[end..]);
         end += varint::write(offset_delta, &mut start[end..]);
