@@ -68,7 +68,7 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
         workload=workload,
         peers=[
             Brokermark("configs/examples/kafka-throughput.toml", {"broker.addresses": [address]}),
-            Brokermark("configs/examples/kafka-native.toml", {"broker.addresses": [address]}, "brokermark, native"),
+            Brokermark("configs/examples/kafka-native.toml", {"broker.addresses": [address]}, "brokermark native"),
             rdkafka_performance,
             ProducerPerformance(address, topics),
         ],
