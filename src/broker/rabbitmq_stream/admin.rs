@@ -118,7 +118,7 @@ impl Admin {
         }
     }
 
-    /// Sends commands that have no response, over a new connection if there is none. They may be lost with the connection.
+    /// Sends commands that have no response, over a new connection if no connection is open. They may be lost with the connection.
     ///
     /// # Errors
     /// When no server can be connected to or written to within `limit`.

@@ -162,7 +162,7 @@ impl MessageDetails<'_> {
 }
 
 impl MessageDetails<'_> {
-    /// Whether the key, by which messages are filtered, is one of `values`, or there is none and that `matches_unfiltered`.
+    /// Whether the key, by which messages are filtered, is one of `values`, or the message has no key and that `matches_unfiltered`.
     pub fn has_one_of(&self, values: &[String], matches_unfiltered: bool) -> bool {
         match self.key() {
             Some(key) => values.iter().any(|value| value.as_bytes() == &*key),

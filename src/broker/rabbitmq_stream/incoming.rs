@@ -8,7 +8,7 @@ use super::codec::frame::{Frame, decode};
 use super::error::ConnectError;
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 
-/// The next frame that has arrived completely; `None`: there is none. It is never a `Close`.
+/// The next frame that has arrived completely; `None`: no frame is complete. It is never a `Close`.
 ///
 /// # Errors
 /// When the server closes the connection, with its reason, or the bytes are not the protocol.

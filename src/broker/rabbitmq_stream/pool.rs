@@ -129,7 +129,7 @@ impl Pool {
         Err(failure)
     }
 
-    /// The connection of that number to a node, opened within `limit` if there is none.
+    /// The connection of that number to a node, opened within `limit` if it is not open.
     async fn connection(&self, address: &str, number: usize, limit: Duration) -> Result<Arc<Connection>, ConnectError> {
         let slot = self.slots.lock().entry((address.to_owned(), number)).or_default().clone();
         let mut slot = slot.lock().await;

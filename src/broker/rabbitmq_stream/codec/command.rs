@@ -105,7 +105,7 @@ impl Request {
         })
     }
 
-    /// The offset that is stored for a group. The response's code is [`super::code::NO_OFFSET`] where there is none.
+    /// The offset that is stored for a group. The response's code is [`super::code::NO_OFFSET`] where no offset is stored.
     pub fn query_offset(group: &str, stream: &str) -> Self {
         Request::new(key::QUERY_OFFSET, |out| {
             string(out, group);

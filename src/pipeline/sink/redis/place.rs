@@ -75,7 +75,7 @@ pub async fn read_back<'a>(
     Ok(Some(read_back))
 }
 
-/// Whether there is no key that rows of this sink may have.
+/// Whether the database has no key that rows of this sink may have.
 pub async fn is_empty(connection: &mut MultiplexedConnection, options: &Options) -> Result<bool, SinkError> {
     match &options.name {
         Some(name) if options.command != Command::Set => {
