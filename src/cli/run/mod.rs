@@ -5,6 +5,7 @@ mod in_turn;
 pub(super) mod interrupt;
 mod progress;
 mod recording;
+mod signals;
 
 use std::collections::BTreeMap;
 use std::io::Write;
