@@ -9,10 +9,10 @@
 use super::super::Interval;
 
 /// Between two capacities that are told apart, as a share.
-const STEP: f64 = 0.004;
+const STEP: f64 = 0.005;
 
-/// Spreads of the capacity from probe to probe that are considered, as shares of it.
-const SPREADS: [f64; 5] = [0.003, 0.008, 0.02, 0.04, 0.08];
+/// Spreads of the capacity from probe to probe that are considered, as shares of it, each with how likely it is beforehand.
+const SPREADS: [(f64, f64); 5] = [(0.002, 0.2), (0.006, 0.2), (0.015, 0.25), (0.03, 0.25), (0.06, 0.1)];
 
 /// How often a probe misses far below the capacity, for a reason of its own: a pause of the machine, a leader that moves.
 const FALSE_MISS: f64 = 0.03;
@@ -26,8 +26,8 @@ const LOGISTIC: f64 = 1.702;
 /// Beyond so many spreads, the curve is flat.
 const FLAT: f64 = 8.0;
 
-/// Capacities that together are less likely than this are left out: seven odd probes in a row would make as much of them.
-const FORGOTTEN: f64 = 1e-10;
+/// Capacities at the ends that are less likely than this are left out: five odd probes in a row would not bring them back.
+const FORGOTTEN: f64 = 1e-7;
 
 /// How far beyond the ends of the range a capacity may lie, as a factor.
 const MARGIN: f64 = 2.0;
@@ -38,6 +38,8 @@ pub(super) struct Beliefs {
     /// The logarithm of the lowest capacity.
     origin: f64,
     weights: Vec<[f64; SPREADS.len()]>,
+    /// The probability of each capacity, whatever the spread.
+    capacities: Vec<f64>,
 }
 
 impl Beliefs {
@@ -46,52 +48,55 @@ impl Beliefs {
         let origin = (least / MARGIN).ln();
         let steps = ((most * MARGIN).ln() - origin) / STEP;
         let number = steps.ceil() as usize + 1;
-        let even = 1.0 / (number * SPREADS.len()) as f64;
-        Beliefs { origin, weights: vec![[even; SPREADS.len()]; number] }
+        let weights = vec![SPREADS.map(|(_, share)| share / number as f64); number];
+        Beliefs { origin, weights, capacities: vec![1.0 / number as f64; number] }
     }
 
     /// Takes a probe into account.
     pub(super) fn observe(&mut self, rate: f64, held: bool) {
-        let place = rate.ln();
+        let mut above = self.origin - rate.ln();
         let mut sum = 0.0;
-        for (index, weights) in self.weights.iter_mut().enumerate() {
-            let above = self.origin + index as f64 * STEP - place;
-            for (weight, spread) in weights.iter_mut().zip(SPREADS) {
+        for (weights, capacity) in self.weights.iter_mut().zip(&mut self.capacities) {
+            *capacity = 0.0;
+            for (weight, (spread, _)) in weights.iter_mut().zip(SPREADS) {
                 let holds = chance_to_hold(above / spread);
                 *weight *= if held { holds } else { 1.0 - holds };
-                sum += *weight;
+                *capacity += *weight;
             }
+            sum += *capacity;
+            above += STEP;
         }
-        self.weights.iter_mut().flatten().for_each(|weight| *weight /= sum);
+        self.weights.iter_mut().flatten().chain(&mut self.capacities).for_each(|weight| *weight /= sum);
         self.forget();
     }
 
     /// Leaves out both ends as far as hardly any weight is there.
     fn forget(&mut self) {
-        let is_likely = |weights: &[f64; SPREADS.len()]| weights.iter().sum::<f64>() > FORGOTTEN;
-        let (Some(first), Some(last)) =
-            (self.weights.iter().position(is_likely), self.weights.iter().rposition(is_likely))
-        else {
-            return;
-        };
-        self.weights.truncate(last + 1);
-        self.weights.drain(..first);
-        self.origin += first as f64 * STEP;
+        let is_likely = |capacity: &f64| *capacity > FORGOTTEN;
+        let ends = (self.capacities.iter().position(is_likely), self.capacities.iter().rposition(is_likely));
+        if let (Some(first), Some(last)) = ends {
+            self.weights.truncate(last + 1);
+            self.weights.drain(..first);
+            self.capacities.truncate(last + 1);
+            self.capacities.drain(..first);
+            self.origin += first as f64 * STEP;
+        }
     }
 
     /// By which share the capacity differs from probe to probe.
     pub(super) fn spread(&self) -> f64 {
-        self.weights.iter().flat_map(|weights| weights.iter().zip(SPREADS)).map(|(weight, spread)| weight * spread).sum()
+        let of_each = self.weights.iter().flat_map(|weights| weights.iter().zip(SPREADS));
+        of_each.map(|(weight, (spread, _))| weight * spread).sum()
     }
 
     /// The capacity that is above the true one with this probability.
     pub(super) fn quantile(&self, share: f64) -> f64 {
         let mut before = 0.0;
-        let reaches = self.weights.iter().position(|weights| {
-            before += weights.iter().sum::<f64>();
+        let reaches = self.capacities.iter().position(|capacity| {
+            before += capacity;
             before >= share
         });
-        (self.origin + reaches.unwrap_or(self.weights.len() - 1) as f64 * STEP).exp()
+        (self.origin + reaches.unwrap_or(self.capacities.len() - 1) as f64 * STEP).exp()
     }
 
     /// The capacity with the interval that holds it with a probability of 95 %.

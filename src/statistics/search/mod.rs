@@ -21,7 +21,7 @@ use super::Interval;
 const GROWTH: f64 = 4.0;
 
 /// Half the width of the interval of the capacity, as a share, that is narrow enough.
-const PRECISION: f64 = 0.015;
+const PRECISION: f64 = 0.02;
 
 /// The same where each probe takes long.
 const PRECISION_OF_LONG_PROBES: f64 = 0.03;
@@ -270,7 +270,8 @@ impl Search {
     /// What this search would say if it ended now.
     pub fn answer(&self, end: End) -> Answer {
         let long = self.long(|outcome| outcome == ProbeOutcome::Held).reduce(f64::max);
-        let capacity = (self.highest_held().is_some() && self.lowest_missed().is_some()).then(|| self.beliefs.interval());
+        let capacity =
+            (self.highest_held().is_some() && self.lowest_missed().is_some()).then(|| self.beliefs.interval());
         // What held above the capacity held by chance.
         let most = capacity.map_or(f64::INFINITY, |capacity| capacity.estimate);
         let short = self.held().filter(|rate| *rate <= most).reduce(f64::max);
