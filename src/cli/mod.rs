@@ -11,6 +11,7 @@ mod new;
 mod run;
 mod scenario_source;
 pub mod schema;
+mod search;
 mod show;
 
 use std::io::{self, Write};
@@ -39,6 +40,8 @@ pub struct Arguments {
 pub enum Verb {
     /// Run a scenario and keep its records
     Run(run::RunArguments),
+    /// Find the highest rate that holds
+    Search(search::SearchArguments),
     /// Validate a scenario and print its plan, connecting to nothing
     Check(check::CheckArguments),
     /// Write a commented scenario for a kind of broker, to start from
@@ -87,6 +90,7 @@ pub fn execute(arguments: Arguments) -> ExitCode {
     let mut out = io::stdout().lock();
     let exit = match arguments.verb {
         Verb::Run(arguments) => run::run(&arguments, &mut out),
+        Verb::Search(arguments) => search::search(&arguments, &mut out),
         Verb::Check(arguments) => check::check(&arguments, &mut out),
         Verb::New { kind } => new::new(&kind, &mut out),
         Verb::Show { path, format: Some(format), .. } => Exit::from_result(show::export(&path, format, &mut out)),

@@ -7,6 +7,7 @@ mod environment;
 mod figures;
 mod outage;
 mod pipeline;
+mod probe;
 #[cfg(test)]
 mod simulation;
 mod sink;
@@ -16,4 +17,5 @@ pub mod verdict;
 
 pub use assemble::{assemble, assemble_failed, series_row};
 pub use environment::environment;
+pub use probe::{ProbeJudgement, judge_probe};
 pub use until::is_enough;

@@ -3,8 +3,8 @@
 mod ending;
 mod in_turn;
 pub(super) mod interrupt;
-mod progress;
-mod recording;
+pub(super) mod progress;
+pub(super) mod recording;
 mod signals;
 
 use std::collections::BTreeMap;
@@ -15,7 +15,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
 
-use self::ending::{exit_of, nothing_written, sink_without_rows, untrusted, worse};
+pub(super) use self::ending::untrusted;
+use self::ending::{exit_of, nothing_written, sink_without_rows, worse};
 use self::progress::Progress;
 use self::recording::{Recording, Run};
 use super::Exit;
@@ -339,7 +340,7 @@ fn next_steps(kind: &str, directory: &Path) -> String {
 }
 
 /// Waits before a trial, unless a signal comes.
-async fn rest(pause: Duration, mut progress: Progress, interruption: &Interruption) {
+pub(super) async fn rest(pause: Duration, mut progress: Progress, interruption: &Interruption) {
     let (ends, signal) = (Instant::now() + pause, interruption.phase());
     loop {
         let left = ends.saturating_duration_since(Instant::now());
@@ -356,13 +357,13 @@ async fn rest(pause: Duration, mut progress: Progress, interruption: &Interrupti
 }
 
 /// Unique to the run, and short enough for the names of topics.
-fn new_run_id(name: &str) -> String {
+pub(super) fn new_run_id(name: &str) -> String {
     let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     format!("brokermark-{}-{unix_ms:x}-{:x}", name.chars().take(60).collect::<String>(), std::process::id())
 }
 
 /// Unique to the trial; a resumed run's trials get new ones, so that they never meet what an earlier attempt left.
-fn identity(run_id: &str, position: usize) -> TrialIdentity {
+pub(super) fn identity(run_id: &str, position: usize) -> TrialIdentity {
     let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let run_id = format!("{run_id}-{position}-{:x}", unix_ns as u32);
     let tag = crc32fast::hash(run_id.as_bytes());

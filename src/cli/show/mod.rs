@@ -22,7 +22,7 @@ pub use page::View;
 use crate::record::export::{ExportError, Format};
 use crate::record::{
     DirectoryError, Record, SeriesRow, current_records, current_series, is_being_written, read_checkpoint,
-    read_records, read_series,
+    read_records, read_search, read_series,
 };
 
 /// Records cannot be shown.
@@ -57,6 +57,10 @@ pub fn show(path: &Path, json: bool, view: View, out: &mut dyn Write) -> Result<
                 page.blank();
                 page.led("✗ ", page::Tone::Bad, &unfinished);
             }));
+        }
+        if let Some(search) = read_search(directory)? {
+            text.push('\n');
+            text.push_str(&super::search::text::page(&search, view));
         }
         if read.cut_off {
             text.push_str(&page::Page::of(view, |page| {

@@ -23,11 +23,11 @@ pub use inputs::InputFile;
 pub use journal::Journal;
 pub use probe::probe;
 pub use read::{
-    ReadRecords, current_records, current_series, is_being_written, read_checkpoint, read_records, read_series, runs_at,
+    ReadRecords, current_records, current_series, is_being_written, read_checkpoint, read_records, read_search, read_series, runs_at,
 };
 pub use resume::{CompletedTrial, Resumed};
 
-use super::Record;
+use super::{Record, SearchRecord};
 
 /// The scenario as run.
 pub const SCENARIO_FILE: &str = "scenario.toml";
@@ -41,6 +41,8 @@ pub const HLOG_FILE: &str = "latency.hlog";
 pub const INPUTS_FILE: &str = "inputs.jsonl";
 /// The record, so far, of the trial that is running or was when the run was killed.
 pub const CHECKPOINT_FILE: &str = "checkpoint.json";
+/// The answer of a search, whose probes are the trials.
+pub const SEARCH_FILE: &str = "search.json";
 
 /// Directories of one name and second that are tried before giving up.
 const MOST_OF_ONE_SECOND: u32 = 1000;
@@ -104,6 +106,19 @@ impl RunDirectory {
         let settled = self.journal.settle();
         self.records.append(record.to_line().as_bytes())?;
         settled.and(journal::remove_checkpoint(&self.path))
+    }
+}
+
+impl RunDirectory {
+    /// Keeps what a search has found.
+    ///
+    /// # Errors
+    /// When it cannot be brought to disk.
+    pub fn keep_search(&self, search: &SearchRecord) -> Result<(), DirectoryError> {
+        let path = self.path.join(SEARCH_FILE);
+        let mut file = Appender::open(path)?;
+        file.append(search.to_line().as_bytes())?;
+        synchronise_directory(&self.path)
     }
 }
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{CHECKPOINT_FILE, DirectoryError, RECORDS_FILE, SERIES_FILE};
-use crate::record::{Phase, Record, SCHEMA, SeriesRow};
+use super::{CHECKPOINT_FILE, DirectoryError, RECORDS_FILE, SEARCH_FILE, SERIES_FILE};
+use crate::record::{Phase, Record, SCHEMA, SearchRecord, SeriesRow};
 
 /// What a file of records holds.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -102,6 +102,19 @@ pub fn read_checkpoint(directory: &Path, records: &[Record]) -> Result<Option<Re
             && record.started_at >= checkpoint.started_at
     });
     Ok((!superseded).then_some(checkpoint))
+}
+
+/// What a search has found whose run is in `directory`; `None` where the run was not one of a search.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn read_search(directory: &Path) -> Result<Option<SearchRecord>, DirectoryError> {
+    let file = directory.join(SEARCH_FILE);
+    match fs::read(&file) {
+        Ok(text) => Ok(read_lines(&file, &text)?.values.pop()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(DirectoryError::io("read", &file, error)),
+    }
 }
 
 /// Whether a run still goes on in `directory`: its process holds a lock. False where that cannot be known.
