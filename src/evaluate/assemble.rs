@@ -66,6 +66,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.verification = verification(trial, outcome);
     record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
+    (record.start, record.share) = super::share::share(outcome);
     record.found_topics = found_topics(trial, outcome);
     record.transactions = transactions(outcome);
     record.wire = wire(outcome, &record);
@@ -156,6 +157,9 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         host_load: None,
         verdict: Verdict::pending(),
         thresholds: Vec::new(),
+        start: None,
+        share: None,
+        shares: Vec::new(),
         environment: environment(arguments.iter().cloned(), None),
         scenario: trial.document.clone(),
     }

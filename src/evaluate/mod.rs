@@ -9,6 +9,7 @@ mod outage;
 mod pipeline;
 #[cfg(test)]
 mod simulation;
+mod share;
 mod sink;
 mod threshold;
 mod until;
