@@ -15,6 +15,6 @@ mod threshold;
 mod until;
 pub mod verdict;
 
-pub use assemble::{assemble, assemble_failed, series_row};
+pub use assemble::{assemble, assemble_failed, evaluate, series_row};
 pub use environment::environment;
 pub use until::is_enough;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{DirectoryError, MESSAGES_FILE, RunDirectory, synchronise_directory, write_new};
+use super::{DirectoryError, MESSAGES_FILE, RunDirectory};
 use crate::measure::MessageSets;
 
 impl RunDirectory {
@@ -15,8 +15,7 @@ impl RunDirectory {
     pub fn keep_messages(&self, messages: &MessageSets) -> Result<(), DirectoryError> {
         let path = self.path.join(MESSAGES_FILE);
         let text = serde_json::to_vec(messages).map_err(|error| DirectoryError::io("write", &path, error.into()))?;
-        write_new(&path, &text)?;
-        synchronise_directory(&self.path)
+        self.keep(MESSAGES_FILE, &text)
     }
 }
 

@@ -43,6 +43,8 @@ pub const HLOG_FILE: &str = "latency.hlog";
 pub const INPUTS_FILE: &str = "inputs.jsonl";
 /// Which messages were acknowledged and which arrived, by number; only of a share whose messages are verified.
 pub const MESSAGES_FILE: &str = "messages.json";
+/// The records of the shares that a merged record was made from.
+pub const SHARES_FILE: &str = "shares.jsonl";
 /// The record, so far, of the trial that is running or was when the run was killed.
 pub const CHECKPOINT_FILE: &str = "checkpoint.json";
 
@@ -93,6 +95,15 @@ impl RunDirectory {
         let directory = RunDirectory::open(path.to_owned())?;
         synchronise_directory(base)?;
         Ok(directory)
+    }
+
+    /// Writes another file of the run, which must not be there yet.
+    ///
+    /// # Errors
+    /// When it is there, or cannot be written.
+    pub fn keep(&self, name: &str, contents: &[u8]) -> Result<(), DirectoryError> {
+        write_new(&self.path.join(name), contents)?;
+        synchronise_directory(&self.path)
     }
 
     /// Where the run is kept.
