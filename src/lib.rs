@@ -30,6 +30,7 @@
 //! - `statistics`: intervals, tests and comparisons of numbers; it imports nothing.
 //! - [`record`]: the versioned result and its run directory.
 //! - `evaluate`: computes the figures of a record and judges them.
+//! - `distributed`: puts the records of several processes that ran one scenario together.
 //! - [`cli`]: the command line, one file per subcommand.
 
 // The message of an `expect` is the reason why it cannot fail; an `unwrap` has none. Tests may use it.
@@ -37,6 +38,7 @@
 
 pub mod broker;
 pub mod cli;
+mod distributed;
 pub mod emulator;
 pub mod engine;
 mod evaluate;

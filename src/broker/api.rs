@@ -230,8 +230,10 @@ pub struct Setup {
     pub header_sets: Vec<Vec<(String, String)>>,
     /// Settings of topics that are created.
     pub topic_config: Vec<(String, String)>,
-    /// Producers of the trial.
+    /// Producers of the trial in this process.
     pub producers: usize,
+    /// How many producers other processes of the same trial have before these: what must be unique over all of them counts from here.
+    pub first_producer: usize,
     /// Most messages that all producers together may have in flight.
     pub in_flight: usize,
     /// How long to wait for an answer while connecting, preparing and closing.
@@ -262,6 +264,8 @@ pub struct Subscription {
     /// Members of this group on this topic, and which of them this is.
     pub members: usize,
     pub member: usize,
+    /// Whether some of the members are in other processes.
+    pub is_divided: bool,
     /// The scenario's `consumers.properties`.
     pub properties: Vec<(String, String)>,
     pub progress: Progress,

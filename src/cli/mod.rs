@@ -7,6 +7,7 @@ mod completions;
 #[cfg(any(feature = "kafka", feature = "sls"))]
 mod emulate;
 mod exit;
+mod merge;
 mod new;
 mod run;
 mod scenario_source;
@@ -63,6 +64,8 @@ pub enum Verb {
     },
     /// Compare two runs, or two sets of runs, point by point
     Compare(compare::CompareArguments),
+    /// Put the shares of a run together that several processes or machines ran at once
+    Merge(merge::MergeArguments),
     /// List the brokers of this build and what each can do
     Brokers {
         /// Print JSON
@@ -98,6 +101,7 @@ pub fn execute(arguments: Arguments) -> ExitCode {
             Exit::from_result(show::show(&path, json, show::View::of_stdout(), &mut out))
         }
         Verb::Compare(arguments) => compare::compare(&arguments, &mut out),
+        Verb::Merge(arguments) => merge::run(&arguments, &mut out),
         Verb::Brokers { json } => Exit::from_result(brokers::brokers(json, &mut out)),
         Verb::Schema { series: false } => Exit::from_result(schema::schema(&mut out)),
         Verb::Schema { series: true } => Exit::from_result(schema::series_schema(&mut out)),

@@ -63,6 +63,7 @@ impl<'a> Checkpoints<'a> {
         Outcome {
             end: End::Running,
             started_at: trial.started_at,
+            planned_unix_ns: trial.identity.load_start_unix_ns,
             topics: trial.topics.clone(),
             durability: trial.durability.clone(),
             ledger: Ledger::so_far(attempted, &totals.outcomes),
@@ -72,9 +73,11 @@ impl<'a> Checkpoints<'a> {
                 measure_start_ns: trial_window.measure_start_ns,
                 load_ended_ns: self.loaded_until_ns,
                 load_end_ns: trial_window.nominal_end_ns(),
+                epoch_unix_ns: trial.acks.clock().epoch_unix_ns(),
             },
             totals,
             groups: trial.arrivals.as_ref().map(groups).unwrap_or_default(),
+            part: None,
             // Consumers hand over what they met when they end.
             receive_errors: Errors::default(),
             consumer_crashes: Vec::new(),

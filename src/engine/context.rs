@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use super::TrialIdentity;
 use crate::broker::{Durability, Topic};
 use crate::load::PayloadPool;
-use crate::measure::{Acks, Arrivals, Verification};
-use crate::scenario::{Load, Placement, ProducerMode, Producers, Scenario};
+use crate::measure::{Acks, Arrivals, Clock, Verification};
+use crate::scenario::{Load, Placement, ProducerMode, Scenario};
 
 /// How long connecting, preparing and closing may each take.
 pub(super) const CONTROL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -44,21 +44,30 @@ impl TrialContext<'_> {
         self.arrivals.as_ref().and_then(|arrivals| arrivals.verification())
     }
 
-    /// Index of the topic that a producer writes to.
-    pub fn topic_of(&self, producer_index: usize) -> usize {
-        let Producers { count, placement, .. } = self.scenario.producers;
-        match placement {
-            Placement::Blocks => producer_index / (count / self.topics.len()),
-            Placement::RoundRobin => producer_index % self.topics.len(),
+    /// Index of the topic that a producer writes to, by its number among the producers of all shares.
+    pub fn topic_of(&self, producer: usize) -> usize {
+        match self.scenario.producers.placement {
+            Placement::Blocks => producer / (self.scenario.all_producers() / self.topics.len()),
+            Placement::RoundRobin => producer % self.topics.len(),
         }
     }
 
-    /// Which of the producers on its topic a producer is.
-    pub fn place_of(&self, producer_index: usize) -> usize {
-        let Producers { count, placement, .. } = self.scenario.producers;
-        match placement {
-            Placement::Blocks => producer_index % (count / self.topics.len()),
-            Placement::RoundRobin => producer_index / self.topics.len(),
+    /// Which of the producers on its topic a producer is, by its number among the producers of all shares.
+    pub fn place_of(&self, producer: usize) -> usize {
+        match self.scenario.producers.placement {
+            Placement::Blocks => producer % (self.scenario.all_producers() / self.topics.len()),
+            Placement::RoundRobin => producer / self.topics.len(),
         }
     }
+
+    /// What is added to a time of this trial's clock to get a time as trace headers carry it. Shares of a scenario have clocks of
+    /// their own, so the times in their headers count from 1970.
+    pub fn header_offset_ns(&self) -> u64 {
+        header_offset_ns(self.scenario, self.acks.clock())
+    }
+}
+
+/// As [`TrialContext::header_offset_ns`].
+pub(super) fn header_offset_ns(scenario: &Scenario, clock: Clock) -> u64 {
+    if scenario.part.is_some() { clock.epoch_unix_ns() } else { 0 }
 }

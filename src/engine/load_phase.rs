@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
+use super::appointment;
 use super::backlog::BacklogWatch;
 use super::checkpoint::Checkpoints;
 use super::collector::Collector;
@@ -14,6 +15,7 @@ use super::interruption::InterruptiblePhase;
 use super::observer::{Observer, Phase};
 use super::outcome::BacklogOutcome;
 use super::outcome::End;
+use super::part;
 use super::receive::StartSignal;
 use super::sampler::{Rhythm, Sampler};
 use super::send::{self, Closing, Pacer, Sent, StallWatch, TrialWindow};
@@ -75,12 +77,13 @@ impl<'a> LoadPhase<'a> {
         let quota = send::quota(context);
         let due_by_ns = match (&scenario.load, quota.messages()) {
             (Load::Open(schedule), Some(messages)) => {
-                Some(due_by(schedule, scenario.producers.count, limits.warm_up.as_nanos() as u64, messages))
+                Some(due_by(schedule, scenario.all_producers(), limits.warm_up.as_nanos() as u64, messages))
             }
             _ => None,
         };
+        let quota = part::quota_of_part(context.scenario, quota, due_by_ns);
         let clock = context.acks.clock();
-        let load_start_ns = clock.now_ns() + RUN_UP.as_nanos() as u64;
+        let load_start_ns = appointment::load_start_ns(context.identity, clock, RUN_UP);
         start.load_begins(load_start_ns);
         let acks = context.acks.clone();
         let trial_window = TrialWindow::new(acks, load_start_ns, limits.warm_up, limits.stop.duration, due_by_ns);
@@ -207,7 +210,7 @@ impl<'a> LoadPhase<'a> {
         let counted = self.context.acks.submitted() + self.context.acks.resolved();
         // What the client refuses is handed over and resolved, and yet nothing moves.
         let moved = counted.wrapping_sub(2 * self.trial_window.refused());
-        let since_begin_ns = self.trial_window.clock().now_ns() - self.trial_window.load_start_ns;
+        let since_begin_ns = self.trial_window.clock().now_ns().saturating_sub(self.trial_window.load_start_ns);
         if self.end == End::Completed && self.stall.is_stalled(moved, since_begin_ns) {
             self.stop_because(End::Stalled);
         }

@@ -1,5 +1,6 @@
 //! Runs one trial: prepare ▸ warm up ▸ measure ▸ drain ▸ verify.
 //!
+//! - `appointment`: a load that begins at a set time.
 //! - `trial`: the phases, in order. `prepare`: the first one. `load_phase`: warm-up and measured window.
 //! - `send`: producers. `receive`: consumers and pipelines.
 //! - `sampler`, `collector`: read all recorders once a second and add up; an [`Observer`] gets the result.
@@ -8,6 +9,7 @@
 //! - [`Interruption`]: what the user's signals end.
 //! - [`Outcome`]: what was measured.
 
+mod appointment;
 mod backlog;
 mod checkpoint;
 mod collector;
@@ -17,6 +19,7 @@ mod interruption;
 mod load_phase;
 mod observer;
 mod outcome;
+mod part;
 mod prepare;
 mod receive;
 mod sampler;
@@ -30,7 +33,7 @@ pub use collector::{PartTotals, Totals, WindowTotals};
 pub use dispatch::{kinds, run_scenario};
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{Observer, Phase, Second};
-pub use outcome::{Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, Times};
+pub use outcome::{Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, PartOutcome, Times};
 pub use send::{Attempted, Sent};
 pub use stretch::Stretch;
 pub use trial::run;
@@ -45,6 +48,8 @@ pub struct TrialIdentity {
     pub run_id: String,
     /// Carried in every trace header.
     pub tag: u32,
+    /// When its load is to begin, in nanoseconds since 1970; `None`: once everything is prepared.
+    pub load_start_unix_ns: Option<u64>,
 }
 
 /// Why a trial could not begin, or its result cannot be trusted at all.

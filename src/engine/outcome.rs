@@ -5,9 +5,10 @@ use std::time::SystemTime;
 use super::collector::Totals;
 use super::send::{Attempted, Sent};
 use crate::broker::{BrokerInfo, Durability, Topic};
-use crate::measure::host::HostUsage;
-use crate::measure::{Acks, Arrived, Distribution, Errors, GroupAccount, Interval, Tally};
+use crate::measure::host::{HostUsage, WallClock};
+use crate::measure::{Acks, Arrived, Distribution, Errors, GroupAccount, Interval, MessageSets, Tally};
 use crate::pipeline;
+use crate::scenario::Part;
 
 /// How a trial ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,8 @@ impl Outcome {
 pub struct Outcome {
     pub end: End,
     pub started_at: SystemTime,
+    /// When the load was to begin, in nanoseconds since 1970; `None` where no time was set.
+    pub planned_unix_ns: Option<u64>,
     /// As the scenario describes them, or as they were found.
     pub topics: Vec<Topic>,
     /// What an acknowledgement meant.
@@ -51,6 +54,8 @@ pub struct Outcome {
     pub sent: Vec<Sent>,
     /// What each group came to; empty when nothing is verified.
     pub groups: Vec<GroupOutcome>,
+    /// Where this is a part of a scenario: what only all parts together decide; `None` for checkpoints.
+    pub part: Option<PartOutcome>,
     /// What went wrong while receiving; each was retried.
     pub receive_errors: Errors,
     /// Panic message of a producer that crashed, which ended the load.
@@ -70,6 +75,16 @@ pub struct Outcome {
     pub identity: BrokerInfo,
     /// What went wrong when topics were removed and connections closed.
     pub close_error: Option<String>,
+}
+
+/// What a share leaves to be put together with the others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PartOutcome {
+    pub part: Part,
+    /// The state of the wall clock when the load had ended.
+    pub wall_clock: WallClock,
+    /// The messages, where they are verified.
+    pub messages: Option<MessageSets>,
 }
 
 /// What became of a backlog that was built. Times are in nanoseconds since the load began.
@@ -114,6 +129,8 @@ pub struct Times {
     pub load_ended_ns: u64,
     /// When the scenario ends the load; `None` without a time limit.
     pub load_end_ns: Option<u64>,
+    /// The epoch itself, in nanoseconds since 1970 by the wall clock.
+    pub epoch_unix_ns: u64,
 }
 
 /// The account of messages, kept in three independent places: producers count what they hand over,

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 use tokio::time::timeout;
 
-use super::context::{CONTROL_TIMEOUT, DURABILITY_TIMEOUT, TrialContext};
+use super::context::{CONTROL_TIMEOUT, DURABILITY_TIMEOUT, TrialContext, header_offset_ns};
 use super::interruption::Interruption;
-use super::{EngineError, TrialIdentity};
+use super::{EngineError, TrialIdentity, part};
 use crate::broker::{Broker, Setup, Topic};
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Arrivals, Clock, TRACE_HEADER_BYTES, Verification};
@@ -36,10 +36,15 @@ pub(super) async fn prepare<'a, B: Broker>(
     let consumers = scenario.consumers.as_ref();
     let verification = consumers
         .filter(|consumers| consumers.verify)
-        .map(|consumers| Arc::new(Verification::new(producers, consumers.groups.len())));
+        .map(|consumers| consumers.groups.len())
+        .map(|groups| Verification::of_part(scenario.all_producers(), groups, scenario.first_producer()))
+        .map(Arc::new);
     let open_loop = matches!(scenario.load, Load::Open(_));
     let acks = Acks::verified(clock, producers, open_loop, verification.clone());
-    let arrivals = consumers.map(|consumers| Arrivals::new(clock, identity.tag, consumers.groups.len(), verification));
+    let offset_ns = header_offset_ns(scenario, clock);
+    let arrivals = consumers.map(|consumers| {
+        Arrivals::across_processes(clock, offset_ns, identity.tag, consumers.groups.len(), verification)
+    });
     let connecting = B::connect(setup(scenario, identity, &acks, &payloads));
     let broker = interruption.phase().unless_over(connecting).await.ok_or(EngineError::Interrupted)??;
     let topics = topics(scenario, identity);
@@ -47,7 +52,8 @@ pub(super) async fn prepare<'a, B: Broker>(
     let mut created = Vec::new();
     let prepared = match scenario.topology.existing {
         true => broker.find(&topics).await,
-        false => broker.prepare(&topics, &mut created).await.map(|()| topics),
+        false if scenario.makes_topics() => broker.prepare(&topics, &mut created).await.map(|()| topics),
+        false => part::await_topics(&broker, &topics, identity.load_start_unix_ns, interruption).await,
     };
     let topics = match prepared {
         Ok(topics) => topics,
@@ -74,6 +80,7 @@ fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &
         header_sets: scenario.producers.header_sets.clone(),
         topic_config: scenario.topology.config.clone(),
         producers: scenario.producers.count,
+        first_producer: scenario.first_producer(),
         in_flight: scenario.producers.in_flight.saturating_mul(scenario.producers.count),
         timeout: CONTROL_TIMEOUT,
     }

@@ -12,7 +12,7 @@ use super::outcome::{End, Ledger, Outcome, Times};
 use super::prepare::{Prepared, prepare};
 use super::receive::{Received, Receiving};
 use super::sampler::Sampler;
-use super::{EngineError, TrialIdentity, send};
+use super::{EngineError, TrialIdentity, appointment, send};
 use crate::broker::Broker;
 use crate::measure::host::{self, HostUsage};
 
@@ -42,7 +42,8 @@ pub async fn run<B: Broker>(
     if let Ok(outcome) = &result {
         observer.ended(outcome);
     }
-    let remove = if scenario.topology.keep { Vec::new() } else { created };
+    // Other shares may still use them.
+    let remove = if scenario.topology.keep || scenario.part.is_some() { Vec::new() } else { created };
     let left = remove.join(", ");
     let closed = interruption.finish(broker.close(remove), LAST_REMOVAL).await;
     let mut outcome = result?;
@@ -69,6 +70,7 @@ async fn run_prepared<B: Broker>(
     let making = send::producers(context, broker);
     let producers = signals.unless_over(making).await.ok_or(EngineError::Interrupted)??;
 
+    appointment::wait(context.identity, &signals).await?;
     let (load, producers) = LoadPhase::begin(context, producers, receiving.start_signal());
     let mut sampler = load.sampler(broker, observer, pipeline);
     let loaded = receiving.alongside(load.run(&signals, &mut sampler)).await;
@@ -105,6 +107,7 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
     Outcome {
         end,
         started_at: context.started_at,
+        planned_unix_ns: context.identity.load_start_unix_ns,
         topics: context.topics.clone(),
         durability: context.durability.clone(),
         ledger: Ledger::settle(&loaded.sent, &received.totals.outcomes, &context.acks),
@@ -114,9 +117,11 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
             measure_start_ns: loaded.trial_window.measure_start_ns,
             load_ended_ns: loaded.ended_ns,
             load_end_ns: loaded.trial_window.nominal_end_ns(),
+            epoch_unix_ns: context.acks.clock().epoch_unix_ns(),
         },
         totals: received.totals,
         groups: received.groups,
+        part: received.part,
         receive_errors: received.errors,
         consumer_crashes: received.crashes,
         crash: loaded.crash,

@@ -17,7 +17,7 @@ use crate::record::{
     Latencies, LoadModel, Pauses, Phase, ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow,
     Status, Throughput, TimerLateness, Transactions, Verdict, Verification, WarmUpCounts, Wire, point_values,
 };
-use crate::scenario::{Load, Trial};
+use crate::scenario::{Load, Scenario, Trial};
 
 /// A row that lasted less than this share of what was intended is cut off by the end of a phase.
 const FULL_SHARE: f64 = 0.95;
@@ -66,12 +66,13 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.verification = verification(trial, outcome);
     record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
+    (record.start, record.share) = super::share::share(outcome);
     record.found_topics = found_topics(trial, outcome);
     record.transactions = transactions(outcome);
     record.wire = wire(outcome, &record);
     record.host_load = host_load(&outcome.usage);
     record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));
-    evaluate(&mut record, trial, &rows);
+    evaluate(&mut record, &trial.scenario, &rows);
     record
 }
 
@@ -116,7 +117,7 @@ pub fn assemble_failed(trial: &Trial, run_id: &str, arguments: &[String], error:
         EngineError::Interrupted => record.status = Status::Interrupted,
         error => record.error = Some(error.to_string()),
     }
-    evaluate(&mut record, trial, &[]);
+    evaluate(&mut record, &trial.scenario, &[]);
     record
 }
 
@@ -156,19 +157,22 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         host_load: None,
         verdict: Verdict::pending(),
         thresholds: Vec::new(),
+        start: None,
+        share: None,
+        shares: Vec::new(),
         environment: environment(arguments.iter().cloned(), None),
         scenario: trial.document.clone(),
     }
 }
 
 /// The verdict is made from all other figures, and thresholds may be about any of them.
-fn evaluate(record: &mut Record, trial: &Trial, rows: &[SeriesRow]) {
-    record.verdict = judge(&Evidence::of(record, rows, LoadShape::of(&trial.scenario)));
+pub fn evaluate(record: &mut Record, scenario: &Scenario, rows: &[SeriesRow]) {
+    record.verdict = judge(&Evidence::of(record, rows, LoadShape::of(scenario)));
     // A group that others may join is owed no message: they receive a part.
-    let shared = trial.scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.group.is_some());
-    let consumers = trial.scenario.consumers.as_ref().filter(|_| !shared);
+    let shared = scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.group.is_some());
+    let consumers = scenario.consumers.as_ref().filter(|_| !shared);
     let groups = consumers.map_or(0, |consumers| consumers.groups.len() as u64);
-    record.thresholds = thresholds(&trial.scenario.thresholds, record, groups);
+    record.thresholds = thresholds(&scenario.thresholds, record, groups);
 }
 
 fn counts(trial: &Trial, outcome: &Outcome) -> Counts {

@@ -10,12 +10,13 @@ mod pipeline;
 mod probe;
 #[cfg(test)]
 mod simulation;
+mod share;
 mod sink;
 mod threshold;
 mod until;
 pub mod verdict;
 
-pub use assemble::{assemble, assemble_failed, series_row};
+pub use assemble::{assemble, assemble_failed, evaluate, series_row};
 pub use environment::environment;
 pub use probe::{ProbeJudgement, judge_probe};
 pub use until::is_enough;

@@ -20,6 +20,8 @@ pub struct SubscriptionIndex {
 
 pub(super) struct Shared {
     pub(super) clock: Clock,
+    /// What is added to a time of this clock to get a time as trace headers carry it.
+    pub(super) header_offset_ns: u64,
     pub(super) run_tag: u32,
     /// `None` when nothing is verified.
     pub(super) verification: Option<Arc<Verification>>,

@@ -23,9 +23,22 @@ pub struct Arrivals {
 impl Arrivals {
     /// For a trial whose messages carry `run_tag`, received by `groups`.
     pub fn new(clock: Clock, run_tag: u32, groups: usize, verification: Option<Arc<Verification>>) -> Self {
+        Arrivals::across_processes(clock, 0, run_tag, groups, verification)
+    }
+
+    /// As [`Arrivals::new`], where the messages of other processes arrive, too: the times in trace headers are those of `clock` plus
+    /// `header_offset_ns`.
+    pub fn across_processes(
+        clock: Clock,
+        header_offset_ns: u64,
+        run_tag: u32,
+        groups: usize,
+        verification: Option<Arc<Verification>>,
+    ) -> Self {
         let groups = (0..groups).map(|_| Group::default()).collect();
         let (partition_budget, shards) = (Budget::of_bytes(PARTITION_BYTES), Mutex::default());
-        Arrivals { shared: Arc::new(Shared { clock, run_tag, verification, groups, partition_budget, shards }) }
+        let shared = Shared { clock, header_offset_ns, run_tag, verification, groups, partition_budget, shards };
+        Arrivals { shared: Arc::new(shared) }
     }
 
     /// A recorder for one consumer.

@@ -75,6 +75,8 @@ pub struct Arrived {
     pub corrupt: u64,
     /// Not of this trial.
     pub foreign: u64,
+    /// Those of `consumed` that arrived before their intended time, by clocks that differ: their latency is recorded as 0.
+    pub before_intended: u64,
     /// When the last of `first` arrived, in nanoseconds since the trial's epoch; 0: none did.
     pub last_first_ns: u64,
     /// The same of `consumed`.
@@ -95,6 +97,7 @@ impl AddAssign<&Arrived> for Arrived {
         self.order_unchecked += other.order_unchecked;
         self.corrupt += other.corrupt;
         self.foreign += other.foreign;
+        self.before_intended += other.before_intended;
         self.last_first_ns = self.last_first_ns.max(other.last_first_ns);
         self.last_consumed_ns = self.last_consumed_ns.max(other.last_consumed_ns);
     }

@@ -33,19 +33,19 @@ pub enum Mark {
 /// The set of one producer's numbers that were acknowledged, or that arrived at one group.
 pub(super) struct SequenceSet {
     /// Number of the first chunk in `chunks`: all before it are full or given up.
-    first_chunk: u64,
+    pub(super) first_chunk: u64,
     /// All chunks before this one may have been given up; 0: none was.
-    given_up_until: u64,
-    chunks: VecDeque<Chunk>,
+    pub(super) given_up_until: u64,
+    pub(super) chunks: VecDeque<Chunk>,
     partial: usize,
     budget: Budget,
     /// Numbers that were marked for the first time.
-    marked: u64,
+    pub(super) marked: u64,
     /// Numbers that were marked after their chunk had been given up.
-    unknown: u64,
+    pub(super) unknown: u64,
 }
 
-enum Chunk {
+pub(super) enum Chunk {
     Untouched,
     Partial { bits: Box<[u64; CHUNK_WORDS]>, missing: u32 },
     Full,

@@ -17,12 +17,14 @@ const BYTES_PER_GROUP: usize = 64 << 20;
 /// What was acknowledged, and what arrived where.
 pub struct Verification {
     /// By producer.
-    acknowledged: Sets,
+    pub(super) acknowledged: Sets,
     /// By group, then by producer.
-    arrived: Box<[Sets]>,
+    pub(super) arrived: Box<[Sets]>,
+    /// The number of this process's first producer: spans count from it.
+    pub(super) first_producer: usize,
 }
 
-type Sets = Box<[Mutex<SequenceSet>]>;
+pub(super) type Sets = Box<[Mutex<SequenceSet>]>;
 
 /// Successive messages of one producer, from `begin` up to, without, `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,10 +71,16 @@ impl Verification {
         Verification::within(BYTES_PER_GROUP * groups, producers, groups)
     }
 
+    /// Of one of several processes whose `producers` are numbered together; its own begin at `first_producer`.
+    pub fn of_part(producers: usize, groups: usize, first_producer: usize) -> Self {
+        Verification { first_producer, ..Verification::new(producers, groups) }
+    }
+
     fn within(budget_bytes: usize, producers: usize, groups: usize) -> Self {
         let budget = Budget::of_bytes(budget_bytes);
         let sets = || (0..producers).map(|_| Mutex::new(SequenceSet::new(budget.clone()))).collect();
-        Verification { acknowledged: sets(), arrived: (0..groups).map(|_| sets()).collect() }
+        let arrived = (0..groups).map(|_| sets()).collect();
+        Verification { acknowledged: sets(), arrived, first_producer: 0 }
     }
 
     /// Marks messages as acknowledged. Sorts `spans`, so that each producer's set is locked once.
@@ -81,7 +89,7 @@ impl Verification {
             spans.sort_unstable_by_key(|span| (span.producer_index, span.begin));
         }
         for of_one in spans.chunk_by(|one, next| one.producer_index == next.producer_index) {
-            if let Some(set) = self.acknowledged.get(of_one[0].producer_index as usize) {
+            if let Some(set) = self.acknowledged.get(self.first_producer + of_one[0].producer_index as usize) {
                 let mut set = set.lock();
                 for span in of_one {
                     set.mark_all(span.begin, span.end);
@@ -121,34 +129,42 @@ impl Verification {
     }
 
     fn account_of(&self, group: usize, producer: usize, passed_until: u64) -> GroupAccount {
-        let acknowledged = self.acknowledged[producer].lock();
-        let arrived = self.arrived[group][producer].lock();
-        let known_from = acknowledged.known_from().max(arrived.known_from());
-        let mut account = GroupAccount {
-            saturated: known_from > 0 || acknowledged.unknown() + arrived.unknown() > 0,
-            ..GroupAccount::default()
-        };
-        if account.saturated {
-            let before = |set: &SequenceSet| set.marked() - set.marked_from(known_from);
-            account.undecided = (before(&acknowledged) + acknowledged.unknown()).saturating_sub(before(&arrived));
-        }
-        let first = known_from.max(acknowledged.full_until().min(arrived.full_until()));
-        for chunk in first..acknowledged.end().max(arrived.end()) {
-            let (acknowledged, arrived) = (acknowledged.bits(chunk), arrived.bits(chunk));
-            for index in 0..CHUNK_WORDS {
-                let (acknowledged, arrived) = (acknowledged.word(index), arrived.word(index));
-                if acknowledged == arrived {
-                    continue;
-                }
-                let missing = acknowledged & !arrived;
-                let passed = missing & below(passed_until, chunk * CHUNK_SEQUENCES + index as u64 * 64);
-                account.lost += u64::from(passed.count_ones());
-                account.unread += u64::from((missing & !passed).count_ones());
-                account.not_acknowledged_but_stored += u64::from((arrived & !acknowledged).count_ones());
-            }
-        }
-        account
+        compare(&self.acknowledged[producer].lock(), &self.arrived[group][producer].lock(), passed_until)
     }
+
+    /// Messages of this process's producers that were acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged.iter().map(|set| set.lock().marked()).sum()
+    }
+}
+
+/// The account of one producer's messages and one group.
+pub(super) fn compare(acknowledged: &SequenceSet, arrived: &SequenceSet, passed_until: u64) -> GroupAccount {
+    let known_from = acknowledged.known_from().max(arrived.known_from());
+    let mut account = GroupAccount {
+        saturated: known_from > 0 || acknowledged.unknown() + arrived.unknown() > 0,
+        ..GroupAccount::default()
+    };
+    if account.saturated {
+        let before = |set: &SequenceSet| set.marked() - set.marked_from(known_from);
+        account.undecided = (before(acknowledged) + acknowledged.unknown()).saturating_sub(before(arrived));
+    }
+    let first = known_from.max(acknowledged.full_until().min(arrived.full_until()));
+    for chunk in first..acknowledged.end().max(arrived.end()) {
+        let (acknowledged, arrived) = (acknowledged.bits(chunk), arrived.bits(chunk));
+        for index in 0..CHUNK_WORDS {
+            let (acknowledged, arrived) = (acknowledged.word(index), arrived.word(index));
+            if acknowledged == arrived {
+                continue;
+            }
+            let missing = acknowledged & !arrived;
+            let passed = missing & below(passed_until, chunk * CHUNK_SEQUENCES + index as u64 * 64);
+            account.lost += u64::from(passed.count_ones());
+            account.unread += u64::from((missing & !passed).count_ones());
+            account.not_acknowledged_but_stored += u64::from((arrived & !acknowledged).count_ones());
+        }
+    }
+    account
 }
 
 /// Those of 64 numbers from `begin` on that are below `limit`.

@@ -66,7 +66,8 @@ impl HlogLines {
         self.started
     }
 
-    pub(super) fn text(&self) -> &[u8] {
+    /// The lines, without a head.
+    pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
 }

@@ -24,6 +24,7 @@ mod path;
 mod pipeline;
 mod plan;
 mod problem;
+mod share;
 mod source;
 mod suggestion;
 mod sweep;
@@ -40,6 +41,7 @@ pub use kind::{Absent, Capabilities, Descriptor, Kinds, SinkDescriptor, SinkNeed
 pub use model::*;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::parse_for;
+pub use share::{Part, Share};
 pub use threshold::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid};
 pub use until::Until;
 pub use url::{UrlScenario, is_url, parse_url};

@@ -12,6 +12,7 @@ use super::Secret;
 use super::content::Payload;
 use super::group::{Backlog, ConsumerGroup};
 use super::pipeline::Pipeline;
+use super::share::Part;
 use super::threshold::{Threshold, WhenInvalid};
 use super::until::Until;
 pub use crate::net::tls::Tls;
@@ -39,6 +40,8 @@ pub struct Scenario {
     /// What a record whose figures cannot be trusted means where thresholds are set.
     pub when_invalid: WhenInvalid,
     pub output: Output,
+    /// Where this is a part of a scenario that several processes run: which.
+    pub part: Option<Part>,
 }
 
 /// Which broker, where, and how to reach it.

@@ -46,6 +46,7 @@ async fn connected(client: &str, options: &str, acks: &Acks) -> PulsarBroker {
         header_sets: scenario.producers.header_sets,
         topic_config: Vec::new(),
         producers: 1,
+        first_producer: 0,
         in_flight: MESSAGES,
         timeout: PATIENCE,
     };
@@ -106,6 +107,7 @@ async fn read(broker: &PulsarBroker, topic: &Topic) -> Vec<Seen> {
         from: StartFrom::Earliest,
         members: 1,
         member: 0,
+        is_divided: false,
         properties: Vec::new(),
         progress: Progress::Uncommitted,
     };

@@ -206,6 +206,11 @@ impl Properties {
     /// For what only a group's protocol has.
     pub fn is_assignment_manual(&self, subscription: &Subscription) -> Result<bool, BrokerError> {
         if self.assignment == Assignment::Group {
+            if subscription.is_divided {
+                let reason = "the members of a group are in several processes, and those that stay would receive again what one \
+                              that leaves has received: set `broker.kafka.assignment = \"manual\"`";
+                return Err(BrokerError::Configuration { broker: "kafka", reason: reason.to_owned() });
+            }
             return Ok(false);
         }
         let set = self.user.iter().chain(&subscription.properties).map(|(key, _)| key.as_str());

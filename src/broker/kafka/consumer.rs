@@ -202,6 +202,7 @@ mod tests {
             from: StartFrom::Latest,
             members: 1,
             member: 0,
+            is_divided: false,
             properties: Vec::new(),
             progress: Progress::Uncommitted,
         }

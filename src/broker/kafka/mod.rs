@@ -275,7 +275,7 @@ impl Broker for KafkaBroker {
 /// A producing client, which has an id of its own if it sends in transactions.
 fn connection(index: usize, properties: &Properties, setup: &Setup) -> Result<Arc<Connection>, String> {
     let is_transactional = properties.transactions().is_some();
-    let id = format!("{}-{index}", setup.run_id);
+    let id = format!("{}-{}", setup.run_id, setup.first_producer + index);
     let id = is_transactional.then_some(("transactional.id", id.as_str()));
     let token = setup.config.security.bearer.clone();
     let settings = properties.for_producer().chain(id);

@@ -151,7 +151,7 @@ impl Broker for NsqBroker {
 
     async fn consumer(&self, subscription: &Subscription) -> Result<NsqConsumer, BrokerError> {
         let topic = self.topic_name(&subscription.topic.name);
-        let channel = self.channel(&topic, &subscription.group);
+        let channel = self.channel(&topic, subscription);
         let appeared = (!self.lookups.is_empty()).then(|| Discovery {
             admin: self.admin.clone(),
             lookups: self.lookups.clone(),
@@ -180,7 +180,7 @@ impl Broker for NsqBroker {
             return Err(BrokerError::Configuration { broker: "nsq", reason });
         }
         let topic = self.topic_name(&subscription.topic.name);
-        let channel = self.channel(&topic, &subscription.group);
+        let channel = self.channel(&topic, subscription);
         // nsqd keeps a channel that it has made, with all that is published from then on. It must send nothing meanwhile: what is in
         // flight to a connection that ends is delivered again only after its timeout.
         let role = Role::ChannelMaker { topic, channel };
@@ -260,19 +260,19 @@ impl NsqBroker {
         self.nodes.iter().map(|node| node.http_address.as_str()).filter(|address| !address.is_empty())
     }
 
-    /// The group's channel on a topic. A channel that did not exist before is removed at the end.
-    fn channel(&self, topic: &str, group: &str) -> String {
+    /// The group's channel on a topic. A channel that did not exist before is removed at the end, unless other processes use it, too.
+    fn channel(&self, topic: &str, Subscription { group, is_divided, .. }: &Subscription) -> String {
         let mut assigned = self.assigned();
         let groups = assigned.groups.entry(topic.to_owned()).or_default();
         let number = groups.iter().position(|known| known == group).unwrap_or_else(|| {
-            groups.push(group.to_owned());
+            groups.push(group.clone());
             groups.len() - 1
         });
         let channel = names::channel(self.options.channel.as_deref(), group, number);
         let new: Vec<(TopicLocation, String)> = assigned
             .found
             .iter()
-            .filter(|(location, channels)| location.topic == topic && !channels.contains(&channel))
+            .filter(|(location, channels)| !is_divided && location.topic == topic && !channels.contains(&channel))
             .map(|(location, _)| (location.clone(), channel.clone()))
             .collect();
         assigned.channels.extend(new);

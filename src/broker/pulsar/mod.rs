@@ -90,6 +90,7 @@ pub struct PulsarBroker<const CRATE: bool = false> {
     connections: usize,
     consumers: AtomicUsize,
     run_id: String,
+    first_producer: usize,
     identity: BrokerInfo,
 }
 
@@ -175,6 +176,7 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
             consumers: AtomicUsize::new(0),
             identity: BrokerInfo { client: client_library::identity(config), broker: Some(broker), embedded: false },
             run_id: setup.run_id,
+            first_producer: setup.first_producer,
         })
     }
 
@@ -196,13 +198,12 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
         let parts = self.parts(&topic.name);
         #[cfg(feature = "pulsar-rs")]
         if let Some(client) = &self.crate_client {
-            let name = self.shared.options.resend.then(|| format!("{}-{producer_index}", self.run_id));
+            let name = self.shared.options.resend.then(|| self.name_of(producer_index));
             let producer = client.producer(producer_index, parts, name).await;
             return producer.map(PulsarProducer::Crate).map_err(|failure| failure.of_topic(&topic.name, "written to"));
         }
         let returned = Arc::new(Notify::new());
-        let resend =
-            self.shared.options.resend.then(|| (format!("{}-{producer_index}", self.run_id), returned.clone()));
+        let resend = self.shared.options.resend.then(|| (self.name_of(producer_index), returned.clone()));
         let open = |part| PartitionProducer::open(self.shared.clone(), part, index, resend.clone());
         let partition_producers = try_join_all(parts.into_iter().map(open));
         let partition_producers =
@@ -232,7 +233,10 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
         };
         let consumer = self.join(membership, self.parts(topic)).await;
         let consumer = consumer.map_err(|failure| failure.of_topic(topic, "consumed"))?;
-        self.subscriptions.lock().insert((topic.clone(), subscription.group.clone()));
+        // Where other processes use it, too, it stays.
+        if !subscription.is_divided {
+            self.subscriptions.lock().insert((topic.clone(), subscription.group.clone()));
+        }
         Ok(consumer)
     }
 
@@ -245,7 +249,9 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
         }
         let (topic, group) = (&subscription.topic.name, &subscription.group);
         self.admin.subscribe(&self.name(topic), group).await?;
-        self.subscriptions.lock().insert((topic.clone(), group.clone()));
+        if !subscription.is_divided {
+            self.subscriptions.lock().insert((topic.clone(), group.clone()));
+        }
         Ok(())
     }
 
@@ -288,6 +294,11 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
 }
 
 impl<const CRATE: bool> PulsarBroker<CRATE> {
+    /// The name of a producer that the broker is to recognise, unique over all processes of the trial.
+    fn name_of(&self, producer_index: usize) -> String {
+        format!("{}-{}", self.run_id, self.first_producer + producer_index)
+    }
+
     /// Lets the trial's client join a subscription.
     async fn join(&self, membership: Membership, parts: Vec<Arc<str>>) -> Result<PulsarConsumer, RequestError> {
         #[cfg(feature = "pulsar-rs")]

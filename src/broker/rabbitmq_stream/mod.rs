@@ -180,6 +180,11 @@ impl Broker for RabbitmqStreamBroker {
         });
         let locations = self.locations(&subscription.topic).await?;
         let is_shared = self.connector.options().single_active_consumer;
+        if is_shared && subscription.is_divided {
+            let reason = "the members of a group are in several processes, which do not know how far the others are: remove \
+                          `broker.rabbitmq-stream.single_active_consumer`";
+            return Err(BrokerError::Configuration { broker: KIND, reason: reason.to_owned() });
+        }
         let streams: Vec<(u32, String)> = locations
             .iter()
             .enumerate()

@@ -5,6 +5,7 @@ mod in_turn;
 pub(super) mod interrupt;
 pub(super) mod progress;
 pub(super) mod recording;
+mod share;
 mod signals;
 
 use std::collections::BTreeMap;
@@ -54,6 +55,8 @@ pub struct RunArguments {
     /// Print each record as a line of JSON on standard output
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub share: share::ShareArguments,
     #[command(flatten)]
     pub against: in_turn::AgainstArguments,
     /// How often a checkpoint is written
@@ -107,7 +110,7 @@ fn plans(arguments: &RunArguments) -> Result<Vec<Plan>, String> {
     let plan = arguments.source.load().map_err(|error| error.to_string())?;
     if !arguments.against.is_wanted() {
         return match arguments.against.tolerance {
-            None => Ok(vec![plan]),
+            None => Ok(vec![arguments.share.divide(plan).map_err(|reason| format!("error: {reason}"))?]),
             Some(_) => Err("error: --tolerance judges a comparison: add --against or --against-set".to_owned()),
         };
     }
@@ -168,6 +171,8 @@ struct Session<'a> {
     /// Those that an earlier session kept; with `sweep.until`, also those of this one.
     complete: BTreeMap<CompletedTrial, Record>,
     run_id: String,
+    /// When the first load is to begin, in nanoseconds since 1970.
+    start_unix_ns: Option<u64>,
     command_line: Vec<String>,
 }
 
@@ -192,6 +197,7 @@ impl<'a> Session<'a> {
                 directory: resumed.directory,
                 complete: resumed.complete,
                 run_id,
+                start_unix_ns: arguments.share.start_unix_ns(),
                 command_line,
             });
         }
@@ -200,8 +206,9 @@ impl<'a> Session<'a> {
         let name = if side == 0 { plan.name.clone() } else { format!("{}-against", plan.name) };
         let directory = RunDirectory::create(base, &name, Timestamp::now(), &plan.text)?;
         directory.keep_inputs(&files)?;
-        let run_id = new_run_id(&name);
-        Ok(Session { arguments, plan, directory, complete: BTreeMap::new(), run_id, command_line })
+        let run_id = arguments.share.run_id(plan).unwrap_or_else(|| new_run_id(&name));
+        let start_unix_ns = arguments.share.start_unix_ns();
+        Ok(Session { arguments, plan, directory, complete: BTreeMap::new(), run_id, start_unix_ns, command_line })
     }
 
     /// How the trials ended that an earlier session kept.
@@ -238,6 +245,10 @@ impl<'a> Session<'a> {
             }
         }
         eprintln!("records: {}", directory.display());
+        if let Some(next) = self.arguments.share.next_steps(plan) {
+            eprintln!("{next}");
+            return;
+        }
         let embedded = plan.trials.iter().map(|trial| &trial.scenario.broker).find(|broker| broker.is_embedded());
         if let Some(broker) = embedded {
             eprintln!("{}", next_steps(&broker.kind, directory));
@@ -253,7 +264,7 @@ impl<'a> Session<'a> {
     ) -> Result<Exit, DirectoryError> {
         let (plan, progress) = (self.plan, self.progress(position));
         let trial = &plan.trials[position];
-        let identity = identity(&self.run_id, position);
+        let identity = self.identity(position);
         let run = Run {
             id: &self.run_id,
             command_line: &self.command_line,
@@ -304,6 +315,19 @@ impl<'a> Session<'a> {
 }
 
 impl Session<'_> {
+    /// Of a share, the same for all shares.
+    fn identity(&mut self, position: usize) -> TrialIdentity {
+        // The trials after the first one begin when those before them have ended.
+        let load_start_unix_ns = self.start_unix_ns.take();
+        match self.arguments.share.share {
+            None => TrialIdentity { load_start_unix_ns, ..identity(&self.run_id, position) },
+            Some(_) => {
+                let run_id = self.run_id.clone();
+                TrialIdentity { tag: crc32fast::hash(run_id.as_bytes()), run_id, load_start_unix_ns }
+            }
+        }
+    }
+
     /// Prints the result: on standard output, unless that has the records themselves.
     fn show(&self, record: &Record, out: &mut dyn Write) {
         if self.arguments.json {
@@ -367,5 +391,5 @@ pub(super) fn identity(run_id: &str, position: usize) -> TrialIdentity {
     let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let run_id = format!("{run_id}-{position}-{:x}", unix_ns as u32);
     let tag = crc32fast::hash(run_id.as_bytes());
-    TrialIdentity { run_id, tag }
+    TrialIdentity { run_id, tag, load_start_unix_ns: None }
 }

@@ -101,6 +101,11 @@ impl Observer for Recording<'_> {
     }
 
     fn ended(&mut self, outcome: &Outcome) {
+        let messages = outcome.part.as_ref().and_then(|part| part.messages.as_ref());
+        let kept = messages.map_or(Ok(()), |messages| self.directory.keep_messages(messages));
         self.keep(assemble(self.trial, self.run.id, self.run.command_line, outcome));
+        if let (Some((_, written @ Ok(()))), Err(error)) = (&mut self.kept, kept) {
+            *written = Err(error);
+        }
     }
 }

@@ -15,9 +15,12 @@ use crate::broker::{Broker, Topic};
 use crate::engine::context::TrialContext;
 use crate::engine::interruption::InterruptiblePhase;
 use crate::engine::observer::Phase;
-use crate::engine::outcome::GroupOutcome;
+use crate::engine::outcome::{GroupOutcome, PartOutcome};
 use crate::engine::sampler::{Sampler, end_offsets};
-use crate::measure::{Arrived, GroupProgress, SubscriptionIndex};
+use crate::measure::host::WallClock;
+use crate::measure::{
+    Arrived, GroupAccount, GroupProgress, GroupSets, MessageSets, StoredSet, SubscriptionIndex, TopicSets,
+};
 
 /// Consumers that have received nothing for so long may have reached the ends: the broker is asked.
 const ASK_AFTER: Duration = Duration::from_millis(250);
@@ -126,7 +129,11 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             context,
             broker,
             starts,
-            lags: verification.map(consumer_lag).unwrap_or_default(),
+            lags: match &context.scenario.part {
+                // What other shares sent is not known here.
+                Some(_) => vec![None; verification.map_or(0, |verification| verification.groups())],
+                None => verification.map(consumer_lag).unwrap_or_default(),
+            },
             longest,
             watches: arrivals.map(|arrivals| arrivals.progress().into_iter().map(watch).collect()).unwrap_or_default(),
             until: now,
@@ -150,11 +157,18 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         let mut patience = self.patience();
         loop {
             self.watch();
+            if self.context.scenario.part.is_some() {
+                // Other shares may send, and their consumers receive, as long as they like: silence is the only sign.
+                if !self.has_consumers() || !patience.goes_on(self.received()) || interruptible.is_over() {
+                    return;
+                }
+                sampler.wait(Phase::Verify).await;
+                continue;
+            }
             if self.has_all(sampler.collector.acknowledged()) {
                 return;
             }
-            let first = self.watches.iter().map(|watch| watch.progress.first).sum();
-            if !patience.goes_on(first) || interruptible.is_over() {
+            if !patience.goes_on(self.received()) || interruptible.is_over() {
                 return;
             }
             if patience.stands_still_for(ASK_AFTER) {
@@ -180,7 +194,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         self.watch();
         self.until = Instant::now();
         let missing = |group| self.verification().is_some_and(|verification| !verification.misses_at_most(group, 0));
-        if !(0..self.watches.len()).any(missing) {
+        if self.context.scenario.part.is_none() && !(0..self.watches.len()).any(missing) {
             return;
         }
         self.asked_at = None;
@@ -197,6 +211,11 @@ impl<'a, B: Broker> CatchUp<'a, B> {
     pub fn outcome(&self, arrived: Vec<Arrived>, idle: bool) -> Vec<GroupOutcome> {
         let Some(verification) = self.verification() else { return Vec::new() };
         let outcome = |(group, arrived): (usize, Arrived)| {
+            if self.context.scenario.part.is_some() {
+                // Only all shares together show what is missing.
+                let account = GroupAccount { undecided: verification.acknowledged(), ..GroupAccount::default() };
+                return GroupOutcome { arrived, account, consumer_lag_at_load_end: None };
+            }
             let all = verification.account(group, |_| u64::MAX);
             let account = match all.lost {
                 0 => all,
@@ -210,18 +229,77 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         arrived.into_iter().enumerate().map(outcome).collect()
     }
 
+    /// Of a part of a scenario: what is left to be put together with the other parts.
+    pub fn part(&self, groups: &[GroupOutcome]) -> Option<PartOutcome> {
+        let part = self.context.scenario.part.clone()?;
+        Some(PartOutcome {
+            part,
+            wall_clock: WallClock::now(),
+            messages: self.verification().map(|verification| self.messages(verification, groups)),
+        })
+    }
+
+    fn messages(&self, verification: &crate::measure::Verification, groups: &[GroupOutcome]) -> MessageSets {
+        let (acknowledged, arrived) = verification.stored();
+        let group = |(group, arrived)| self.group_sets(group, arrived, &groups[group].arrived);
+        MessageSets {
+            topic_of_producer: (0..acknowledged.len()).map(|producer| self.context.topic_of(producer)).collect(),
+            acknowledged,
+            groups: arrived.into_iter().enumerate().map(group).collect(),
+            topics: self
+                .starts
+                .iter()
+                .zip(&self.ends)
+                .map(|(starts, ends)| TopicSets { starts: starts.clone(), ends: ends.clone() })
+                .collect(),
+        }
+    }
+
+    fn group_sets(&self, group: usize, sets: Vec<StoredSet>, arrived: &Arrived) -> GroupSets {
+        let producers = self.context.scenario.all_producers();
+        let topics = (0..self.context.topics.len()).map(|topic| SubscriptionIndex { group, topic });
+        let arrivals = self.context.arrivals.as_ref();
+        let of_each = |subscription| {
+            let of = arrivals.map(|of| (of.next_offsets(subscription), of.next_sequences(subscription, producers)));
+            of.unwrap_or_default()
+        };
+        let (next_offsets, next_sequences) = topics.map(of_each).unzip();
+        GroupSets {
+            arrived: sets,
+            has_consumers: self.has_consumers(),
+            has_order: arrived.unordered + arrived.order_unchecked == 0,
+            was_offered_all: self.was_offered_all(group),
+            next_offsets,
+            next_sequences,
+        }
+    }
+
+    /// Whether consumers run in this process.
+    fn has_consumers(&self) -> bool {
+        self.context.scenario.part.as_ref().is_none_or(|part| !part.consumers.is_empty())
+    }
+
+    /// First arrivals of all groups: it only grows.
+    fn received(&self) -> u64 {
+        self.watches.iter().map(|watch| watch.progress.first).sum()
+    }
+
+    /// Whether a broker without offsets had nothing more for the group's consumers, which asked all the time.
+    fn was_offered_all(&self, group: usize) -> bool {
+        let consumers = self.context.scenario.consumers.as_ref();
+        // A consumer that works does not ask meanwhile. A broker that has offsets and does not report end offsets has a fault, and its
+        // consumers may have one, too.
+        consumers.is_some_and(|consumers| consumers.groups[group].is_unpaced())
+            && self.broker.end_offsets(&self.context.topics[0]).is_none()
+            && self.until - self.watches[group].quiet_since >= self.context.scenario.run.drain_deadline
+    }
+
     /// Of each producer, from which message on the group may not have been offered what was acknowledged.
     fn passed_until(&self, group: usize, arrived: &Arrived, idle: bool) -> Vec<u64> {
         let producers = self.context.scenario.producers.count;
         let mut passed = vec![0; producers];
         let Some(arrivals) = &self.context.arrivals else { return passed };
-        let consumers = self.context.scenario.consumers.as_ref();
-        // A consumer that works does not ask meanwhile.
-        let idle = idle && consumers.is_some_and(|consumers| consumers.groups[group].is_unpaced());
-        // A broker that has offsets and does not report end offsets has a fault, and its consumers may have one, too.
-        let has_offered_all = idle
-            && self.broker.end_offsets(&self.context.topics[0]).is_none()
-            && self.until - self.watches[group].quiet_since >= self.context.scenario.run.drain_deadline;
+        let has_offered_all = idle && self.was_offered_all(group);
         let has_order = arrived.unordered + arrived.order_unchecked == 0;
         for (topic, described) in self.context.topics.iter().enumerate() {
             let subscription = SubscriptionIndex { group, topic };

@@ -125,10 +125,12 @@ impl<'a, B: Broker> Members<'a, B> {
         mem::take(&mut *self.tasks.lock())
     }
 
-    /// The places of a group's members, by topic.
+    /// The places of a group's members in this process, by topic.
     fn places(&self, consumers: &Consumers, group: usize) -> impl Iterator<Item = (SubscriptionIndex, usize)> + use<B> {
         let (topics, members): (Range<usize>, Range<usize>) = (0..self.context.topics.len(), 0..consumers.members);
-        topics.flat_map(move |topic| members.clone().map(move |member| (SubscriptionIndex { group, topic }, member)))
+        let places =
+            topics.flat_map(move |topic| members.clone().map(move |member| (SubscriptionIndex { group, topic }, member)));
+        places.filter(|(place, member)| self.context.scenario.has_consumer(place.topic, *member)).collect::<Vec<_>>().into_iter()
     }
 
     fn subscription(&self, consumers: &Consumers, place: SubscriptionIndex, member: usize) -> Subscription {
@@ -138,6 +140,7 @@ impl<'a, B: Broker> Members<'a, B> {
             from: consumers.from,
             members: consumers.members,
             member,
+            is_divided: self.context.scenario.is_divided(place.topic),
             properties: consumers.groups[place.group].properties.clone(),
             progress: progress(self.context),
         }

@@ -26,7 +26,7 @@ use super::collector::Totals;
 use super::context::TrialContext;
 use super::interruption::{InterruptiblePhase, Interruption};
 use super::observer::Phase;
-use super::outcome::{End, GroupOutcome};
+use super::outcome::{End, GroupOutcome, PartOutcome};
 use super::sampler::Sampler;
 use crate::broker::Broker;
 use crate::measure::{Arrivals, Errors};
@@ -63,6 +63,7 @@ pub(super) struct Received {
     pub crashes: Vec<String>,
     pub totals: Totals,
     pub groups: Vec<GroupOutcome>,
+    pub part: Option<PartOutcome>,
     pub pipeline: Option<pipeline::Outcome>,
 }
 
@@ -281,6 +282,7 @@ impl<B: Broker> AfterLoad<'_, B> {
         let arrived = self.receiving.context.arrivals.as_ref().map(Arrivals::groups).unwrap_or_default();
         // Instances of a pipeline do not ask for messages while their writers are busy.
         let groups = self.catch_up.outcome(arrived, self.receiving.context.producer_mode().is_none());
+        let part = self.catch_up.part(&groups);
         let pipeline = match pipeline {
             Some(pipeline) => {
                 let given_up = interruption.given_up(LAST_ANSWER);
@@ -288,6 +290,6 @@ impl<B: Broker> AfterLoad<'_, B> {
             }
             None => None,
         };
-        Received { errors, crashes, totals, groups, pipeline }
+        Received { errors, crashes, totals, groups, part, pipeline }
     }
 }

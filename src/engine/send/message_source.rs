@@ -24,9 +24,13 @@ pub struct MessageSettings {
     pub payloads: Arc<PayloadPool>,
     pub trace_header: TraceHeaderMode,
     pub run_tag: u32,
-    /// Producers of the trial.
+    /// Producers of the trial, in all processes.
     pub producers: u64,
     pub clock: Clock,
+    /// What is added to a time of `clock` to get a time as trace headers carry it.
+    pub header_offset_ns: u64,
+    /// The number of the first producer of this process, and how many the whole has: trace headers and payloads use them.
+    pub first_producer: usize,
 }
 
 /// Makes one producer's messages, batch by batch.
@@ -79,7 +83,8 @@ impl MessageSource {
             attributes,
             // Producers begin far from each other, so that a topic sees payloads mixed, and the same one again, which would
             // compress to nothing, only after all others.
-            next_payload: producer_index as u64 * (settings.payloads.len() as u64 / settings.producers).max(1),
+            next_payload: (settings.first_producer + producer_index) as u64
+                * (settings.payloads.len() as u64 / settings.producers).max(1),
             settings,
             sequence: 0,
             scratch: Vec::new(),
@@ -145,7 +150,8 @@ impl MessageSource {
             let begin = self.scratch.len();
             let unix_ns = self.settings.clock.epoch_unix_ns() + intended_ns;
             // Producers count in turn, so that no number comes twice.
-            let counter = self.sequence * self.settings.producers + self.producer_index as u64;
+            let number = (self.settings.first_producer + self.producer_index) as u64;
+            let counter = self.sequence * self.settings.producers + number;
             live.render(&mut self.scratch, counter, unix_ns);
             parts.payload = Some((self.scratch.len() - begin) as u32);
         }
@@ -164,10 +170,10 @@ impl MessageSource {
         let settings = &self.settings;
         let trace_header = TraceHeader {
             run_tag: settings.run_tag,
-            producer: self.producer_index as u32,
+            producer: (settings.first_producer + self.producer_index) as u32,
             measured,
             sequence: self.sequence,
-            intended_ns,
+            intended_ns: intended_ns + settings.header_offset_ns,
         };
         let begin = self.scratch.len();
         match settings.trace_header {

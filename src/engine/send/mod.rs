@@ -23,7 +23,7 @@ use self::attributes::AttributeSource;
 pub use self::closing::Closing;
 use self::message_source::{MessageSettings, MessageSource, TraceHeaderMode};
 pub use self::pacer::Pacer;
-use self::quota::Quota;
+pub use self::quota::Quota;
 use self::rounds::Rounds;
 pub use self::sender::{Attempted, Sent};
 use self::sender::{Sender, Shared};
@@ -43,11 +43,12 @@ pub async fn producers<B: Broker>(context: &TrialContext<'_>, broker: &B) -> Res
         _ => context.scenario.producers.count,
     };
     let making = (0..count)
-        .map(|producer_index| broker.producer(producer_index, &context.topics[context.topic_of(producer_index)]));
+        .map(|producer_index| (producer_index, context.topic_of(context.scenario.first_producer() + producer_index)))
+        .map(|(producer_index, topic)| broker.producer(producer_index, &context.topics[topic]));
     Ok(stream::iter(making).buffered(AT_ONCE).try_collect().await?)
 }
 
-/// How much the scenario lets all producers send together.
+/// How much the scenario lets all producers send together, those of other shares included.
 pub fn quota(context: &TrialContext<'_>) -> Quota {
     let (settings, payloads) = (&context.scenario.producers, &context.payloads);
     let has_common_size = payloads.smallest() == payloads.largest() && context.scenario.payload.tombstones == 0.0;
@@ -77,7 +78,8 @@ pub fn start<P: Producer>(
         let sender = Sender::new(producer, producer_index, shared.clone(), closing.clone(), messages);
         match (&context.scenario.load, pacer) {
             (Load::Open(schedule), Some(pacer)) => {
-                let send_schedule = SendSchedule::new(schedule, producer_index, settings.count);
+                let number = context.scenario.first_producer() + producer_index;
+                let send_schedule = SendSchedule::new(schedule, number, context.scenario.all_producers());
                 tasks.spawn(open::run(sender, rule, send_schedule, pacer.clone()))
             }
             _ if settings.round_barrier => tasks.spawn(rounds::run(sender, rule, rounds.clone())),
@@ -93,22 +95,24 @@ fn messages(context: &TrialContext<'_>, producer_index: usize) -> MessageSource 
         payloads: context.payloads.clone(),
         trace_header: trace_header_mode(context),
         run_tag: context.identity.tag,
-        producers: context.scenario.producers.count as u64,
+        producers: context.scenario.all_producers() as u64,
         clock: context.acks.clock(),
+        header_offset_ns: context.header_offset_ns(),
+        first_producer: context.scenario.first_producer(),
     };
-    let keys = context.scenario.producers.keys;
-    let keys = KeySource::new(keys, producer_index, settings.producers as usize, context.scenario.payload.seed);
-    MessageSource::new(settings, producer_index, keys, attributes(context, producer_index))
+    let (number, keys) = (settings.first_producer + producer_index, context.scenario.producers.keys);
+    let keys = KeySource::new(keys, number, settings.producers as usize, context.scenario.payload.seed);
+    MessageSource::new(settings, producer_index, keys, attributes(context, number))
 }
 
-/// What messages of a producer have beside payload and key.
-fn attributes(context: &TrialContext<'_>, producer_index: usize) -> AttributeSource {
+/// What messages of a producer have beside payload and key, by its number among those of all shares.
+fn attributes(context: &TrialContext<'_>, producer: usize) -> AttributeSource {
     let payload = &context.scenario.payload;
-    let tombstones = || TombstoneSource::new(payload.tombstones, producer_index, payload.seed);
+    let tombstones = || TombstoneSource::new(payload.tombstones, producer, payload.seed);
     AttributeSource::new(
         context.scenario.producers.partitioning,
-        context.place_of(producer_index),
-        context.topics[context.topic_of(producer_index)].partitions,
+        context.place_of(producer),
+        context.topics[context.topic_of(producer)].partitions,
         context.scenario.producers.header_sets.len(),
         (payload.tombstones > 0.0).then(tombstones),
     )

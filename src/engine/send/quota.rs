@@ -33,6 +33,15 @@ impl Quota {
         Quota { messages: AtomicU64::new(rounded), ..self }
     }
 
+    /// The part of it that one share may send: `messages` of the messages, and this share of the bytes.
+    pub fn of_part(self, messages: Option<u64>, bytes: impl Fn(u64) -> u64) -> Self {
+        let of_bytes = |limit: i64| if limit == i64::MAX { limit } else { bytes(limit.max(0) as u64) as i64 };
+        Quota {
+            messages: AtomicU64::new(messages.unwrap_or(u64::MAX)),
+            payload_bytes: AtomicI64::new(of_bytes(self.payload_bytes.into_inner())),
+        }
+    }
+
     /// The messages that may still be sent; `None`: without a limit in messages.
     pub fn messages(&self) -> Option<u64> {
         Some(self.messages.load(Ordering::Relaxed)).filter(|messages| *messages != u64::MAX)

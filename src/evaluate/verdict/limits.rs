@@ -137,3 +137,6 @@ pub const QUEUE_FULL_SHARE: f64 = 0.1;
 /// Share of the window that must be in flight, on average over seconds, for the window to be taken as full. Not 1,
 /// because an acknowledgement opens it until the next message is handed over.
 pub const FULL_WINDOW_SHARE: f64 = 0.5;
+
+/// How long after the set time a load may begin before that is noted: starting tasks takes some tens of milliseconds.
+pub const LATE_START_NS: u64 = 50_000_000;

@@ -10,6 +10,7 @@ pub mod limits;
 mod pace;
 mod pipeline;
 mod resources;
+mod share;
 mod steadiness;
 mod trend;
 mod verification;
@@ -17,7 +18,7 @@ mod warm_up;
 
 use crate::record::{
     Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Pipeline, Record, SeriesRow, Status, Throughput,
-    Verdict, Verification, Wire,
+    Share, Start, Verdict, Verification, Wire,
 };
 use finding::Finding;
 
@@ -40,6 +41,10 @@ pub struct Evidence<'a> {
     pub throughput: &'a Throughput,
     pub latency: &'a Latencies,
     pub verification: Option<&'a Verification>,
+    /// Which part of a scenario it is; `None`: all of it.
+    pub share: Option<&'a Share>,
+    /// When the load began, where a time was set.
+    pub start: Option<&'a Start>,
     pub errors: &'a [ErrorCount],
     pub receive_errors: &'a [ErrorCount],
     pub wire: Option<&'a Wire>,
@@ -91,7 +96,10 @@ impl<'a> Evidence<'a> {
             counts: &record.counts,
             throughput: &record.throughput,
             latency: &record.latency,
-            verification: record.verification.as_ref(),
+            // Only all shares together show what became of single messages.
+            verification: record.verification.as_ref().filter(|_| record.share.is_none()),
+            share: record.share.as_ref(),
+            start: record.start.as_ref(),
             errors: &record.errors,
             receive_errors: &record.receive_errors,
             wire: record.wire.as_ref(),
@@ -115,6 +123,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
         findings.extend(resources::findings(evidence));
         findings.extend(pace::findings(evidence));
         findings.extend(pipeline::findings(evidence));
+        findings.extend(share::findings(evidence));
     }
     let (mut reasons, mut notes) = (Vec::new(), Vec::new());
     for Finding { reason, against } in findings {

@@ -12,6 +12,7 @@ mod system;
 mod threads;
 mod throttling;
 pub mod timers;
+mod wall_clock;
 
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory};
 pub use system::{SystemLoad, SystemTimes, kibibytes};
 pub use threads::{BusiestThread, ThreadTimes};
 pub use throttling::throttled;
+pub use wall_clock::WallClock;
 
 use super::Distribution;
 

@@ -8,6 +8,7 @@
 mod error;
 mod inputs;
 mod journal;
+mod messages;
 mod probe;
 mod read;
 mod resume;
@@ -21,6 +22,7 @@ use jiff::Timestamp;
 pub use error::DirectoryError;
 pub use inputs::InputFile;
 pub use journal::Journal;
+pub use messages::read_messages;
 pub use probe::probe;
 pub use read::{
     ReadRecords, current_records, current_series, is_being_written, read_checkpoint, read_records, read_search, read_series, runs_at,
@@ -39,6 +41,10 @@ pub const SERIES_FILE: &str = "series.jsonl";
 pub const HLOG_FILE: &str = "latency.hlog";
 /// What was in the files that payloads are made from, one file a line; only where there are any.
 pub const INPUTS_FILE: &str = "inputs.jsonl";
+/// Which messages were acknowledged and which arrived, by number; only of a share whose messages are verified.
+pub const MESSAGES_FILE: &str = "messages.json";
+/// The records of the shares that a merged record was made from.
+pub const SHARES_FILE: &str = "shares.jsonl";
 /// The record, so far, of the trial that is running or was when the run was killed.
 pub const CHECKPOINT_FILE: &str = "checkpoint.json";
 /// The answer of a search, whose probes are the trials.
@@ -64,13 +70,7 @@ impl RunDirectory {
     pub fn create(base: &Path, name: &str, started: Timestamp, scenario_text: &str) -> Result<Self, DirectoryError> {
         fs::create_dir_all(base).map_err(|error| DirectoryError::io("make", base, error))?;
         let path = make_new(base, &format!("{name}-{}", started.strftime("%Y%m%dT%H%M%SZ")))?;
-        let scenario = path.join(SCENARIO_FILE);
-        let write = || -> io::Result<()> {
-            let mut file = OpenOptions::new().write(true).create_new(true).open(&scenario)?;
-            file.write_all(scenario_text.as_bytes())?;
-            file.sync_all()
-        };
-        write().map_err(|error| DirectoryError::io("write", &scenario, error))?;
+        write_new(&path.join(SCENARIO_FILE), scenario_text.as_bytes())?;
         let directory = RunDirectory::open(path)?;
         synchronise_directory(base)?;
         Ok(directory)
@@ -83,6 +83,29 @@ impl RunDirectory {
         synchronise_directory(&path)?;
         let journal = Journal::begin(&path, series)?;
         Ok(RunDirectory { path, records, journal })
+    }
+
+    /// Makes the directory `path`, which must not be there yet, and writes the scenario into it.
+    ///
+    /// # Errors
+    /// When it is there, or cannot be made or written.
+    pub fn create_at(path: &Path, scenario_text: &str) -> Result<Self, DirectoryError> {
+        let base = path.parent().filter(|base| !base.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(base).map_err(|error| DirectoryError::io("make", base, error))?;
+        fs::create_dir(path).map_err(|error| DirectoryError::io("make", path, error))?;
+        write_new(&path.join(SCENARIO_FILE), scenario_text.as_bytes())?;
+        let directory = RunDirectory::open(path.to_owned())?;
+        synchronise_directory(base)?;
+        Ok(directory)
+    }
+
+    /// Writes another file of the run, which must not be there yet.
+    ///
+    /// # Errors
+    /// When it is there, or cannot be written.
+    pub fn keep(&self, name: &str, contents: &[u8]) -> Result<(), DirectoryError> {
+        write_new(&self.path.join(name), contents)?;
+        synchronise_directory(&self.path)
     }
 
     /// Where the run is kept.
@@ -135,6 +158,16 @@ fn make_new(base: &Path, stem: &str) -> Result<PathBuf, DirectoryError> {
         }
     }
     Err(DirectoryError::Taken { path: base.join(stem), attempts: MOST_OF_ONE_SECOND })
+}
+
+/// Writes a file that must not be there yet, and brings it to disk.
+fn write_new(path: &Path, contents: &[u8]) -> Result<(), DirectoryError> {
+    let write = || -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        file.write_all(contents)?;
+        file.sync_all()
+    };
+    write().map_err(|error| DirectoryError::io("write", path, error))
 }
 
 /// Brings the directory's own entries to disk: without it a synchronised file may be nameless after a crash.

@@ -15,6 +15,7 @@ mod outage;
 mod part;
 mod pipeline;
 mod series;
+mod share;
 mod throughput;
 mod transactions;
 mod verdict;
@@ -41,6 +42,7 @@ pub use pipeline::{
     UnparsableCount,
 };
 pub use series::{Phase, SeriesRow};
+pub use share::{MergedShare, Share, Start};
 pub use throughput::{Completion, ProducerShares, Throughput};
 pub use transactions::Transactions;
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};
@@ -126,6 +128,15 @@ pub struct Record {
     pub verdict: Verdict,
     /// The scenario's thresholds, in its order; empty when it has none.
     pub thresholds: Vec<ThresholdOutcome>,
+    /// When the load began, where a time was set (`--start-at`); left out otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Start>,
+    /// Which part of the scenario this record is about, where several processes ran it (`--share`); left out otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+    /// The shares that this record was merged from; left out otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<MergedShare>,
     /// What is needed to repeat the trial, besides the scenario.
     pub environment: Environment,
     /// The scenario at this point as a JSON document, secrets masked.

@@ -50,6 +50,10 @@ pub enum ReasonKind {
     LedgerMismatch,
     /// The trial failed before its end.
     Failed,
+    /// Not all shares of the scenario are in the merged record.
+    ShareMissing,
+    /// The measured windows of the shares overlap too little.
+    SharesApart,
     /// The trial was stopped by a signal.
     Interrupted,
     /// Nothing moved for `run.stall_deadline`.
@@ -111,6 +115,14 @@ pub enum ReasonKind {
     RatesDiffer,
     /// Too little was measured.
     TooShort,
+    /// End-to-end latency was measured between clocks that may differ by a good part of it.
+    ClocksDiffer,
+    /// Shares ran on machines that are not alike.
+    UnequalMachines,
+    /// The record is of one share of a scenario: `brokermark merge` puts all of them together.
+    OneShare,
+    /// The load began later than planned.
+    LateStart,
 }
 
 /// As in a record.

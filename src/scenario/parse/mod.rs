@@ -127,6 +127,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
         thresholds,
         when_invalid,
         output,
+        part: None,
     };
     Some(cross_checks::settle(scenario, window, &root, descriptor))
 }

@@ -1,0 +1,109 @@
+//! `brokermark merge`: puts the records of a run's shares together. It reads them, and writes a run directory of its own.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, ValueHint};
+
+use super::Exit;
+use super::show::{View, summary};
+use crate::distributed::{KeptShare, MergeError, Merged, merge};
+use crate::engine;
+use crate::record::{
+    DirectoryError, HLOG_FILE, HlogLines, Record, RunDirectory, SCENARIO_FILE, SHARES_FILE, Status, current_records,
+    current_series, read_messages, read_records, read_series,
+};
+
+#[derive(Debug, Args)]
+pub struct MergeArguments {
+    /// The run directory of each share
+    #[arg(required = true, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    pub shares: Vec<PathBuf>,
+    /// Make this run directory for the merged record
+    #[arg(long, short, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    pub output: PathBuf,
+    /// Print the record as a line of JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The shares cannot be put together.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    #[error(transparent)]
+    Merge(#[from] MergeError),
+    #[error("{path} has {records} records: a share has one")]
+    NotOne { path: String, records: usize },
+}
+
+/// Merges the shares and prints the result.
+pub fn run(arguments: &MergeArguments, out: &mut dyn Write) -> Exit {
+    match merged(arguments) {
+        Ok(record) => {
+            let text = if arguments.json { record.to_line() } else { summary(&record, View::of_stdout()) };
+            let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            eprintln!("records: {}", arguments.output.display());
+            match Exit::from_result(printed) {
+                Exit::Success => exit_of(&record),
+                exit => exit,
+            }
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            Exit::Failure
+        }
+    }
+}
+
+fn exit_of(record: &Record) -> Exit {
+    match record.status {
+        Status::Failed | Status::Stalled | Status::Running => Exit::Failure,
+        _ if !record.counts.balances() => Exit::Failure,
+        _ if record.missed_a_threshold() => Exit::ThresholdMissed,
+        Status::Completed | Status::Interrupted => Exit::Success,
+    }
+}
+
+fn merged(arguments: &MergeArguments) -> Result<Record, Failure> {
+    let shares = arguments.shares.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    let records: String = shares.iter().map(|share| share.record.to_line()).collect();
+    let scenario = read_text(&arguments.shares[0].join(SCENARIO_FILE))?;
+    let Merged { record, series, interval_log } = merge(shares, engine::kinds())?;
+    let mut directory = RunDirectory::create_at(&arguments.output, &scenario)?;
+    directory.keep(SHARES_FILE, records.as_bytes())?;
+    directory.keep(HLOG_FILE, interval_log.as_bytes())?;
+    for row in &series {
+        directory.journal().second(row, HlogLines::default());
+    }
+    directory.append_record(&record)?;
+    Ok(record)
+}
+
+fn read(path: &Path) -> Result<KeptShare, Failure> {
+    let read = read_records(path)?;
+    let current = current_records(&read.records);
+    let [record] = current.as_slice() else {
+        return Err(Failure::NotOne { path: path.display().to_string(), records: current.len() });
+    };
+    let series = read_series(path)?;
+    Ok(KeptShare {
+        origin: path.display().to_string(),
+        series: current_series(&series, record.point_index, record.trial),
+        interval_log: read_text(&path.join(HLOG_FILE))?,
+        messages: read_messages(path)?.map(Arc::new),
+        record: (*record).clone(),
+    })
+}
+
+/// Nothing where there is no such file.
+fn read_text(path: &Path) -> Result<String, DirectoryError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(source) => Err(DirectoryError::Io { action: "read", path: path.to_owned(), source }),
+    }
+}

@@ -1,0 +1,125 @@
+//! Latencies of several shares as one: histograms are added bucket by bucket.
+
+use super::{KeptShare, MergeError};
+use crate::record::{Latencies, Latency, Record, SchedulePart, Transactions};
+
+/// All four latencies.
+pub(super) fn latencies(shares: &[KeptShare]) -> Result<Latencies, MergeError> {
+    Ok(Latencies {
+        response: of(shares, |record| record.latency.response.as_ref())?,
+        service: of(shares, |record| record.latency.service.as_ref())?,
+        schedule_delay: of(shares, |record| record.latency.schedule_delay.as_ref())?,
+        end_to_end: of(shares, |record| record.latency.end_to_end.as_ref())?,
+    })
+}
+
+/// One latency of all shares that have it; `None`: none has.
+pub(super) fn of<'a>(
+    shares: &'a [KeptShare],
+    choose: impl Fn(&'a Record) -> Option<&'a Latency>,
+) -> Result<Option<Latency>, MergeError> {
+    let found: Vec<(&str, &Latency)> =
+        shares.iter().filter_map(|share| Some((share.origin.as_str(), choose(&share.record)?))).collect();
+    sum(&found)
+}
+
+/// The latency of all values of several; each is named by where it comes from.
+fn sum(latencies: &[(&str, &Latency)]) -> Result<Option<Latency>, MergeError> {
+    let Some(((origin, first), rest)) = latencies.split_first() else { return Ok(None) };
+    let damaged = |origin: &str, reason: String| MergeError::Damaged { origin: origin.to_owned(), reason };
+    let decode = |origin: &str, latency: &Latency| {
+        latency.decode_histogram().map_err(|error| damaged(origin, error.to_string()))
+    };
+    let mut histogram = decode(origin, first)?;
+    for (origin, latency) in rest {
+        let added = histogram.add(decode(origin, latency)?);
+        added.map_err(|error| damaged(origin, format!("its histogram has another range: {error}")))?;
+    }
+    let beyond_range = latencies.iter().map(|(_, latency)| latency.beyond_range).sum();
+    let independent = latencies.iter().map(|(_, latency)| latency.independent).sum();
+    Ok(Latency::from_histogram(&histogram, beyond_range, independent))
+}
+
+/// The parts of the schedule, which all shares have at the same times.
+pub(super) fn parts(shares: &[KeptShare]) -> Result<Vec<SchedulePart>, MergeError> {
+    let most = shares.iter().map(|share| share.record.parts.len()).max().unwrap_or(0);
+    (0..most).filter_map(|index| part(shares, index).transpose()).collect()
+}
+
+fn part(shares: &[KeptShare], index: usize) -> Result<Option<SchedulePart>, MergeError> {
+    let of_shares = || shares.iter().filter_map(|share| share.record.parts.get(index));
+    let Some(first) = of_shares().next() else { return Ok(None) };
+    let duration_ns = of_shares().map(|part| part.duration_ns).max().unwrap_or(0);
+    let per_second = |rate: fn(&SchedulePart) -> f64| {
+        let messages: f64 = of_shares().map(|part| rate(part) * part.duration_ns as f64).sum();
+        if duration_ns == 0 { 0.0 } else { messages / duration_ns as f64 }
+    };
+    Ok(Some(SchedulePart {
+        kind: first.kind,
+        begin_ns: of_shares().map(|part| part.begin_ns).min().unwrap_or(0),
+        duration_ns,
+        target_per_second: per_second(|part| part.target_per_second),
+        sent_per_second: per_second(|part| part.sent_per_second),
+        messages_per_second: per_second(|part| part.messages_per_second),
+        response: of(shares, |record| record.parts.get(index)?.response.as_ref())?,
+    }))
+}
+
+/// The transactions of all shares.
+pub(super) fn transactions(shares: &[KeptShare]) -> Result<Option<Transactions>, MergeError> {
+    let of_shares = || shares.iter().filter_map(|share| share.record.transactions.as_ref());
+    if of_shares().next().is_none() {
+        return Ok(None);
+    }
+    Ok(Some(Transactions {
+        committed: of_shares().map(|found| found.committed).sum(),
+        aborted: of_shares().map(|found| found.aborted).sum(),
+        commit: of(shares, |record| record.transactions.as_ref()?.commit.as_ref())?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hdrhistogram::Histogram;
+    use proptest::prelude::*;
+
+    fn histogram() -> Histogram<u64> {
+        // As the recorders have it.
+        crate::measure::Distribution::default().histogram().clone()
+    }
+
+    proptest! {
+        /// What the record states of all shares is what it would state of one histogram of all values.
+        #[test]
+        fn merged_quantiles_are_those_of_one_histogram_of_all_values(
+            shares in proptest::collection::vec(
+                proptest::collection::vec((1..400_000_000_000u64, 1..5_000u64), 0..40), 1..6),
+            beyond in 0..3u64,
+        ) {
+            let mut whole = histogram();
+            let mut latencies = Vec::new();
+            for values in &shares {
+                let mut of_share = histogram();
+                for (value, count) in values {
+                    whole.record_n(*value, *count).unwrap();
+                    of_share.record_n(*value, *count).unwrap();
+                }
+                latencies.extend(Latency::from_histogram(&of_share, beyond, Some(values.len() as u64)));
+            }
+            let named: Vec<(&str, &Latency)> = latencies.iter().map(|latency| ("share", latency)).collect();
+            let merged = sum(&named).unwrap();
+            let values = shares.iter().map(Vec::len).sum::<usize>() as u64;
+            let expected = Latency::from_histogram(&whole, beyond * latencies.len() as u64, Some(values));
+            prop_assert_eq!(merged, expected);
+        }
+    }
+
+    #[test]
+    fn a_damaged_histogram_is_named() {
+        let latency = Latency::from_histogram(&{ let mut one = histogram(); one.record(5).unwrap(); one }, 0, None).unwrap();
+        let damaged = Latency { histogram: "AAAA".to_owned(), ..latency.clone() };
+        let error = sum(&[("a", &latency), ("b", &damaged)]).unwrap_err();
+        assert!(error.to_string().starts_with("b: "), "{error}");
+    }
+}

@@ -1,0 +1,189 @@
+//! The record of all shares, from what each of them kept.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use super::agreement::agree;
+use super::{KeptShare, MergeError, interval_log, latencies, sections, series, verdict, verification};
+use crate::evaluate;
+use crate::record::{MergedShare, Record, SeriesRow, Status};
+use crate::scenario::{Kinds, Scenario, parse_for};
+
+/// One run of all shares.
+#[derive(Debug, Clone)]
+pub struct Merged {
+    pub record: Record,
+    pub series: Vec<SeriesRow>,
+    pub interval_log: String,
+}
+
+/// Puts shares together. `kinds`: the brokers of this build, which must have run them.
+///
+/// # Errors
+/// When they are not shares of one run, or one cannot be read.
+pub fn merge(shares: Vec<KeptShare>, kinds: Kinds<'_>) -> Result<Merged, MergeError> {
+    let shares = agree(shares)?;
+    let scenario = scenario(&shares[0], kinds)?;
+    let series = series::merged(&shares);
+    let mut record = record(&shares)?;
+    evaluate::evaluate(&mut record, &scenario, &series);
+    verdict::complete(&mut record, &shares);
+    let logs: Vec<&str> = shares.iter().map(|share| share.interval_log.as_str()).collect();
+    Ok(Merged { record, series, interval_log: interval_log::merged(&logs) })
+}
+
+/// The figures, without a verdict.
+fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
+    let counts = sections::counts(shares);
+    let mut throughput = sections::throughput(shares, &counts);
+    let latency = latencies::latencies(shares)?;
+    throughput.in_flight_by_littles_law = latency.service.as_ref().map(|service| throughput.in_flight(service.mean_ns));
+    let acknowledged_inside = throughput.messages_per_second * throughput.window_ns as f64 / 1e9;
+    let client = sections::client(shares, acknowledged_inside);
+    let worst = shares.iter().map(|share| share.record.status).max_by_key(|status| rank(*status));
+    let hostnames = shares.iter().all(|share| share.record.environment.hostname == shares[0].record.environment.hostname);
+    let mut record = Record {
+        status: worst.unwrap_or(Status::Failed),
+        error: shares.iter().find_map(|share| Some(format!("share {}: {}", share.number(), share.record.error.as_ref()?))),
+        started_at: shares.iter().map(|share| share.record.started_at).min().unwrap_or(Timestamp::UNIX_EPOCH),
+        parts: latencies::parts(shares)?,
+        outages: Vec::new(),
+        errors: sections::errors(shares, |record| &record.errors),
+        receive_errors: sections::errors(shares, |record| &record.receive_errors),
+        verification: verification::verification(shares)?,
+        transactions: latencies::transactions(shares)?,
+        wire: sections::wire(shares, &throughput, client.cpu_seconds),
+        host_load: sections::host_load(shares),
+        start: shares.iter().filter_map(|share| share.record.start.clone()).max_by_key(|start| start.late_ns),
+        share: None,
+        shares: shares.iter().filter_map(merged_share).collect(),
+        counts,
+        throughput,
+        latency,
+        client,
+        ..shares[0].record.clone()
+    };
+    record.environment.hostname = record.environment.hostname.filter(|_| hostnames);
+    Ok(record)
+}
+
+/// The worst of several counts.
+fn rank(status: Status) -> u8 {
+    match status {
+        Status::Completed => 0,
+        Status::Interrupted => 1,
+        Status::Stalled => 2,
+        Status::Running => 3,
+        Status::Failed => 4,
+    }
+}
+
+fn merged_share(kept: &KeptShare) -> Option<MergedShare> {
+    let record = &kept.record;
+    Some(MergedShare {
+        share: record.share.clone()?,
+        start: record.start.clone(),
+        hostname: record.environment.hostname.clone(),
+        window_ns: record.throughput.window_ns,
+        messages_per_second: record.throughput.messages_per_second,
+        cores_used: record.client.cores_used,
+        valid: record.verdict.valid,
+    })
+}
+
+/// The scenario as far as a record is judged by it. Its files need not be on the machine that merges: payloads and certificates are left
+/// out.
+fn scenario(share: &KeptShare, kinds: Kinds<'_>) -> Result<Scenario, MergeError> {
+    let unreadable = |reason: String| MergeError::Scenario { origin: share.origin.clone(), reason };
+    let mut document = share.record.scenario.clone();
+    if let Some(table) = document.as_object_mut() {
+        table.remove("payload");
+        if let Some(broker) = table.get_mut("broker").and_then(serde_json::Value::as_object_mut) {
+            broker.remove("security");
+        }
+    }
+    let text = toml::to_string(&document).map_err(|error| unreadable(error.to_string()))?;
+    let plan = parse_for(kinds, &text, &share.origin, &[], Path::new("")).map_err(|error| unreadable(error.to_string()))?;
+    let trial = plan.trials.into_iter().next().ok_or_else(|| unreadable("it has no trial".to_owned()))?;
+    Ok(trial.scenario)
+}
+
+/// Shares for tests.
+#[cfg(test)]
+pub(super) mod made_up {
+    use super::*;
+    use crate::record::{Share, Start, sample};
+
+    /// A sound share of `count` whose window begins `begin_ns` after 1970 and lasts `window_ns`.
+    pub fn share(number: usize, count: usize, begin_ns: u64, window_ns: u64, messages_per_second: f64) -> KeptShare {
+        let mut record = sample::record();
+        let messages = (messages_per_second * window_ns as f64 / 1e9) as u64;
+        record.counts.acknowledged = messages;
+        record.counts.attempted = messages;
+        (record.counts.failed, record.counts.unresolved, record.counts.unsent) = (0, 0, 0);
+        (record.throughput.window_ns, record.throughput.messages_per_second) = (window_ns, messages_per_second);
+        let began_at = Timestamp::from_nanosecond(i128::from(begin_ns)).unwrap();
+        record.start = Some(Start { planned_at: began_at, began_at, late_ns: 0 });
+        record.share = Some(Share {
+            number,
+            count,
+            first_producer: (number - 1) * 2,
+            producers: 2,
+            consumers: 0,
+            window_begin_unix_ns: begin_ns,
+            clock_error_ns: None,
+            boot_id: Some("machine".to_owned()),
+            before_intended: 0,
+        });
+        record.verdict.reasons.clear();
+        record.verdict.notes.clear();
+        (record.verdict.valid, record.verification) = (true, None);
+        KeptShare {
+            origin: format!("share-{number}"),
+            record,
+            series: sample::series(),
+            interval_log: String::new(),
+            messages: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::made_up::share;
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn refusal(spoil: impl FnOnce(&mut [KeptShare])) -> String {
+        let mut shares = vec![share(2, 2, 0, SECOND, 1.0), share(1, 2, 0, SECOND, 1.0)];
+        spoil(&mut shares);
+        agree(shares).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn only_shares_of_one_run_are_merged_and_what_differs_is_named() {
+        let scenario = refusal(|shares| shares[0].record.scenario["producers"]["count"] = 99.into());
+        assert!(scenario.contains("share-1 and share-2 differ in the scenario's `producers"), "{scenario}");
+        assert!(scenario.contains("99"), "{scenario}");
+        let build = refusal(|shares| shares[0].record.environment.brokermark_version = "9.9.9".to_owned());
+        assert!(build.contains("differ in the build") && build.contains("9.9.9"), "{build}");
+        let run = refusal(|shares| shares[0].record.run_id = "another".to_owned());
+        assert!(run.contains("differ in the run"), "{run}");
+        let twice = refusal(|shares| shares[0].record.share = shares[1].record.share.clone());
+        assert!(twice.contains("are both share 1"), "{twice}");
+        let whole = refusal(|shares| shares[0].record.share = None);
+        assert!(whole.contains("is not the record of a share"), "{whole}");
+    }
+
+    #[test]
+    fn the_scenario_of_a_share_is_read_without_its_files() {
+        let mut share = share(1, 1, 0, SECOND, 1.0);
+        let text = r#"{"name": "x", "broker": {"kind": "null", "security": {"tls": {"ca": "/no/such/file"}}},
+            "payload": {"content": "lines", "file": "/no/such/file"}, "thresholds": {"p99": "< 20ms"}}"#;
+        share.record.scenario = serde_json::from_str(text).unwrap();
+        let scenario = scenario(&share, crate::engine::kinds()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(scenario.thresholds.len(), 1);
+    }
+}

@@ -1,0 +1,59 @@
+//! One scenario that several processes or machines ran at once, as one record.
+//!
+//! - `agreement`: what the shares must have in common, and where they do not.
+//! - `merge`: the record of all shares. `latencies`, `sections`, `verification`: its parts. `verdict`: what speaks against it.
+//! - `series`, `interval_log`: the seconds, aligned by the wall clock.
+//!
+//! Counts are added, histograms are added bucket by bucket, so quantiles are those of one histogram of all values; nothing is
+//! averaged. A figure that cannot be put together exactly is left out, or is that of the worst share; the record's documentation
+//! says which.
+
+mod agreement;
+mod interval_log;
+mod latencies;
+mod merge;
+mod sections;
+mod series;
+mod verdict;
+mod verification;
+
+use std::sync::Arc;
+
+use crate::measure::MessageSets;
+use crate::record::{Record, SeriesRow};
+
+pub use merge::{Merged, merge};
+
+/// What one process kept of its share.
+#[derive(Debug, Clone)]
+pub struct KeptShare {
+    /// Where it was kept: names it in errors.
+    pub origin: String,
+    pub record: Record,
+    pub series: Vec<SeriesRow>,
+    /// The text of its interval log; empty where it has none.
+    pub interval_log: String,
+    pub messages: Option<Arc<MessageSets>>,
+}
+
+impl KeptShare {
+    /// Which share it is, from 1.
+    fn number(&self) -> usize {
+        self.record.share.as_ref().map_or(0, |share| share.number)
+    }
+}
+
+/// Shares cannot be merged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MergeError {
+    #[error("{origin} is not the record of a share: only what `brokermark run --share` kept can be merged")]
+    NotAShare { origin: String },
+    #[error("{one} and {other} are both share {number}: give each share once")]
+    Twice { number: usize, one: String, other: String },
+    #[error("{one} and {other} differ in {what}: {left} and {right}. Only shares of one run can be merged")]
+    Differ { one: String, other: String, what: String, left: String, right: String },
+    #[error("the scenario in {origin} cannot be read: {reason}")]
+    Scenario { origin: String, reason: String },
+    #[error("{origin}: {reason}")]
+    Damaged { origin: String, reason: String },
+}

@@ -1,0 +1,283 @@
+//! The sections of a merged record that are sums, or the worst of the shares.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::KeptShare;
+use crate::measure::FailureClass;
+use crate::record::{
+    Client, Completion, Counts, ErrorCount, HostLoad, Pauses, ProducerShares, Record, Throughput, TimerLateness,
+    WarmUpCounts, Wire,
+};
+
+/// Begin and end of the stretch that the measured windows of all shares cover, in nanoseconds since 1970.
+pub(super) fn window(shares: &[KeptShare]) -> (u64, u64) {
+    let windows = || shares.iter().map(window_of);
+    (
+        windows().map(|(begin_ns, _)| begin_ns).min().unwrap_or(0),
+        windows().map(|(_, end_ns)| end_ns).max().unwrap_or(0),
+    )
+}
+
+/// Begin and end of a share's measured window, in nanoseconds since 1970.
+pub(super) fn window_of(share: &KeptShare) -> (u64, u64) {
+    let begin_ns = share.record.share.as_ref().map_or(0, |share| share.window_begin_unix_ns);
+    (begin_ns, begin_ns + share.record.throughput.window_ns)
+}
+
+pub(super) fn counts(shares: &[KeptShare]) -> Counts {
+    let sum = |count: fn(&Counts) -> u64| shares.iter().map(|share| count(&share.record.counts)).sum();
+    let consumed = shares.iter().filter_map(|share| share.record.counts.consumed);
+    Counts {
+        attempted: sum(|counts| counts.attempted),
+        acknowledged: sum(|counts| counts.acknowledged),
+        failed: sum(|counts| counts.failed),
+        unresolved: sum(|counts| counts.unresolved),
+        unsent: sum(|counts| counts.unsent),
+        producers_that_differ: sum(|counts| counts.producers_that_differ),
+        payload_bytes_acknowledged: sum(|counts| counts.payload_bytes_acknowledged),
+        consumed: consumed.reduce(|sum, count| sum + count),
+        warm_up: WarmUpCounts {
+            attempted: sum(|counts| counts.warm_up.attempted),
+            acknowledged: sum(|counts| counts.warm_up.acknowledged),
+            failed: sum(|counts| counts.warm_up.failed),
+            unresolved: sum(|counts| counts.warm_up.unresolved),
+        },
+    }
+}
+
+/// Messages that all shares carried in their windows, over the stretch that the windows cover together: shares that began apart have
+/// a lower rate together than the sum of theirs.
+pub(super) fn throughput(shares: &[KeptShare], counts: &Counts) -> Throughput {
+    let (begin_ns, end_ns) = window(shares);
+    let window_ns = end_ns - begin_ns;
+    let all = || shares.iter().map(|share| &share.record.throughput);
+    let per_second = |rate: fn(&Throughput) -> f64| {
+        let messages: f64 = all().map(|of| rate(of) * of.window_ns as f64).sum();
+        if window_ns == 0 { 0.0 } else { messages / window_ns as f64 }
+    };
+    let optional = |rate: fn(&Throughput) -> Option<f64>| {
+        let is_known = all().any(|of| rate(of).is_some());
+        let messages: f64 = all().filter_map(|of| Some(rate(of)? * of.window_ns as f64)).sum();
+        (is_known && window_ns > 0).then(|| messages / window_ns as f64)
+    };
+    let payload_bytes = counts.payload_bytes_acknowledged as f64;
+    Throughput {
+        window_ns,
+        messages_per_second: per_second(|of| of.messages_per_second),
+        payload_bytes_per_second: per_second(|of| of.payload_bytes_per_second),
+        sent_per_second: per_second(|of| of.sent_per_second),
+        target_per_second: all().filter_map(|of| of.target_per_second).reduce(|sum, rate| sum + rate),
+        consumed_per_second: optional(|of| of.consumed_per_second),
+        in_flight_by_littles_law: None,
+        until_last_acknowledgement: last(shares, |of| of.until_last_acknowledgement)
+            .and_then(|ns| Completion::of(ns - begin_ns, counts.acknowledged, payload_bytes)),
+        until_last_arrival: last(shares, |of| of.until_last_arrival).and_then(|ns| {
+            let bytes = all().filter_map(|of| of.until_last_arrival);
+            let bytes = bytes.map(|of| of.payload_bytes_per_second * of.duration_ns as f64 / 1e9).sum();
+            Completion::of(ns - begin_ns, counts.consumed.unwrap_or(0), bytes)
+        }),
+        longest_gap_ns: None,
+        producer_shares: producer_shares(shares),
+    }
+}
+
+/// When the last of it happened in any share, in nanoseconds since 1970.
+fn last(shares: &[KeptShare], of: fn(&Throughput) -> Option<Completion>) -> Option<u64> {
+    shares.iter().filter_map(|share| Some(window_of(share).0 + of(&share.record.throughput)?.duration_ns)).max()
+}
+
+/// From each share's index and its sum of messages follows its sum of squares, and from these the index of all.
+fn producer_shares(shares: &[KeptShare]) -> Option<ProducerShares> {
+    let of_shares = || shares.iter().filter_map(|share| Some((&share.record, share.record.throughput.producer_shares?)));
+    let smallest_messages = of_shares().map(|(_, of)| of.smallest_messages).min()?;
+    let producers = |record: &Record| record.share.as_ref().map_or(0, |share| share.producers) as f64;
+    let sum: f64 = of_shares().map(|(record, _)| record.counts.attempted as f64).sum();
+    let squares: f64 = of_shares()
+        .map(|(record, of)| (record.counts.attempted as f64).powi(2) / (producers(record) * of.jain_index))
+        .sum();
+    let all: f64 = shares.iter().map(|share| producers(&share.record)).sum();
+    Some(ProducerShares {
+        smallest_messages: if of_shares().count() < shares.len() { 0 } else { smallest_messages },
+        largest_messages: of_shares().map(|(_, of)| of.largest_messages).max()?,
+        jain_index: sum * sum / (all * squares),
+    })
+}
+
+/// Errors of a class are added; the message is that of the first one by the wall clock.
+pub(super) fn errors(shares: &[KeptShare], of: fn(&Record) -> &[ErrorCount]) -> Vec<ErrorCount> {
+    let (begin_ns, _) = window(shares);
+    let mut by_class: BTreeMap<FailureClass, ErrorCount> = BTreeMap::new();
+    for share in shares {
+        let later_ns = window_of(share).0 - begin_ns;
+        for error in of(&share.record) {
+            let first_at_ns = if error.first_at_ns == 0 { 0 } else { error.first_at_ns + later_ns };
+            let error = ErrorCount { first_at_ns, ..error.clone() };
+            by_class
+                .entry(error.class)
+                .and_modify(|sum| {
+                    let count = sum.count + error.count;
+                    let first = if error.first_at_ns < sum.first_at_ns { error.clone() } else { sum.clone() };
+                    *sum = ErrorCount { count, ..first };
+                })
+                .or_insert(error);
+        }
+    }
+    let mut errors: Vec<ErrorCount> = by_class.into_values().collect();
+    errors.sort_by_key(|error| Reverse(error.count));
+    errors
+}
+
+pub(super) fn wire(shares: &[KeptShare], throughput: &Throughput, cpu_seconds: f64) -> Option<Wire> {
+    let found = || shares.iter().filter_map(|share| Some((share.record.wire.as_ref()?, share.record.throughput.window_ns)));
+    found().next()?;
+    let sum = |count: fn(&Wire) -> u64| found().map(|(wire, _)| count(wire)).sum::<u64>();
+    let inside = |rate: fn(&Wire) -> f64| found().map(|(wire, window_ns)| rate(wire) * window_ns as f64 / 1e9).sum::<f64>();
+    let seconds = throughput.window_ns as f64 / 1e9;
+    let over = |bytes: f64, divisor: f64| (divisor > 0.0).then(|| bytes / divisor);
+    let (body_bytes, sent_bytes) = (sum(|wire| wire.body_bytes), sum(|wire| wire.sent_bytes));
+    Some(Wire {
+        requests: sum(|wire| wire.requests),
+        retried: sum(|wire| wire.retried),
+        quota_refusals: sum(|wire| wire.quota_refusals),
+        raw_bytes: sum(|wire| wire.raw_bytes),
+        body_bytes,
+        sent_bytes,
+        compression_ratio: over(body_bytes as f64, sent_bytes as f64),
+        raw_bytes_per_second: over(inside(|wire| wire.raw_bytes_per_second), seconds).unwrap_or_default(),
+        sent_bytes_per_second: over(inside(|wire| wire.sent_bytes_per_second), seconds).unwrap_or_default(),
+        raw_bytes_per_cpu_second: over(inside(|wire| wire.raw_bytes_per_second), cpu_seconds),
+    })
+}
+
+/// Where a share runs: shares of one machine have the same.
+fn machine(share: &KeptShare) -> (Option<&str>, Option<&str>) {
+    let boot_id = share.record.share.as_ref().and_then(|share| share.boot_id.as_deref());
+    (boot_id, share.record.environment.hostname.as_deref().filter(|_| boot_id.is_none()))
+}
+
+/// On how many machines the shares ran.
+pub(super) fn machines(shares: &[KeptShare]) -> usize {
+    shares.iter().map(machine).collect::<BTreeSet<_>>().len()
+}
+
+/// CPU time, memory and waits are added; quantiles are those of the worst share.
+pub(super) fn client(shares: &[KeptShare], acknowledged_inside: f64) -> Client {
+    let all = || shares.iter().map(|share| &share.record.client);
+    let sum = |figure: fn(&Client) -> f64| all().map(figure).sum::<f64>();
+    let total = |figure: fn(&Client) -> Option<u64>| all().filter_map(figure).reduce(|sum, count| sum + count);
+    let worst = |figure: fn(&Client) -> Option<u64>| all().filter_map(figure).max();
+    let busiest = all().max_by(|one, other| {
+        let cores = |client: &Client| client.busiest_thread_cores.unwrap_or(0.0);
+        cores(one).total_cmp(&cores(other))
+    });
+    let mut cores: BTreeMap<_, usize> = BTreeMap::new();
+    for share in shares {
+        let of_machine = cores.entry(machine(share)).or_default();
+        *of_machine = (*of_machine).max(share.record.client.cores_available);
+    }
+    let cpu_seconds = sum(|client| client.cpu_seconds);
+    Client {
+        cpu_seconds,
+        cpu_user_seconds: sum(|client| client.cpu_user_seconds),
+        cpu_system_seconds: sum(|client| client.cpu_system_seconds),
+        polling_cpu_seconds: all().filter_map(|client| client.polling_cpu_seconds).reduce(|sum, seconds| sum + seconds),
+        cores_used: sum(|client| client.cores_used),
+        cores_available: cores.values().sum(),
+        busiest_thread_cores: busiest.and_then(|client| client.busiest_thread_cores),
+        busiest_thread: busiest.and_then(|client| client.busiest_thread.clone()),
+        cpu_ns_per_message: (acknowledged_inside > 0.0).then(|| cpu_seconds * 1e9 / acknowledged_inside),
+        peak_memory_bytes: total(|client| client.peak_memory_bytes),
+        voluntary_context_switches: total(|client| client.voluntary_context_switches),
+        involuntary_context_switches: total(|client| client.involuntary_context_switches),
+        queue_full_ns: all().map(|client| client.queue_full_ns).sum(),
+        unmatched_answers: all().map(|client| client.unmatched_answers).sum(),
+        queue_messages_max: worst(|client| client.queue_messages_max),
+        timer_lateness: all().filter_map(|client| client.timer_lateness).reduce(|one, other| TimerLateness {
+            p50_ns: one.p50_ns.max(other.p50_ns),
+            p99_ns: one.p99_ns.max(other.p99_ns),
+            max_ns: one.max_ns.max(other.max_ns),
+        }),
+        pauses: all().filter_map(|client| client.pauses).reduce(|one, other| Pauses {
+            count: one.count + other.count,
+            p50_ns: one.p50_ns.max(other.p50_ns),
+            p99_ns: one.p99_ns.max(other.p99_ns),
+            p99_9_ns: one.p99_9_ns.max(other.p99_9_ns),
+            max_ns: one.max_ns.max(other.max_ns),
+        }),
+        broker_round_trip_p50_ns: worst(|client| client.broker_round_trip_p50_ns),
+        broker_round_trip_p99_ns: worst(|client| client.broker_round_trip_p99_ns),
+    }
+}
+
+/// Of each figure, that of the machine that had the most of it.
+pub(super) fn host_load(shares: &[KeptShare]) -> Option<HostLoad> {
+    let worst = |one: Option<f64>, other: Option<f64>| match (one, other) {
+        (Some(one), Some(other)) => Some(one.max(other)),
+        (one, other) => one.or(other),
+    };
+    shares.iter().filter_map(|share| share.record.host_load).reduce(|one, other| HostLoad {
+        system_cpu_busy: one.system_cpu_busy.max(other.system_cpu_busy),
+        steal: one.steal.max(other.steal),
+        cgroup_throttled_share: worst(one.cgroup_throttled_share, other.cgroup_throttled_share),
+        cpu_pressure_share: worst(one.cpu_pressure_share, other.cpu_pressure_share),
+        memory_pressure_share: worst(one.memory_pressure_share, other.memory_pressure_share),
+        io_pressure_share: worst(one.io_pressure_share, other.io_pressure_share),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distributed::merge::made_up::share;
+
+    #[test]
+    fn rates_are_of_the_stretch_that_all_windows_cover() {
+        let second = 1_000_000_000;
+        let shares = [share(1, 2, 0, 10 * second, 1_000.0), share(2, 2, 2 * second, 10 * second, 3_000.0)];
+        let counts = counts(&shares);
+        let throughput = throughput(&shares, &counts);
+        assert_eq!(throughput.window_ns, 12 * second);
+        assert!((throughput.messages_per_second - 40_000.0 / 12.0).abs() < 1e-6, "{throughput:?}");
+        assert_eq!(counts.acknowledged, 40_000);
+        assert!(counts.balances());
+    }
+
+    #[test]
+    fn the_fairness_of_all_producers_follows_from_that_of_the_shares() {
+        let mut shares = [share(1, 2, 0, 1, 1.0), share(2, 2, 0, 1, 1.0)];
+        let messages: [&[u64]; 2] = [&[10, 20, 30], &[40, 5]];
+        for (share, messages) in shares.iter_mut().zip(messages) {
+            share.record.counts.attempted = messages.iter().sum();
+            share.record.throughput.producer_shares = ProducerShares::of(messages.iter().copied());
+            share.record.share.as_mut().unwrap().producers = messages.len();
+        }
+        let merged = producer_shares(&shares).unwrap();
+        let expected = ProducerShares::of(messages.concat().into_iter()).unwrap();
+        assert!((merged.jain_index - expected.jain_index).abs() < 1e-12, "{merged:?}");
+        assert_eq!((merged.smallest_messages, merged.largest_messages), (5, 40));
+    }
+
+    #[test]
+    fn the_cores_of_a_machine_count_once() {
+        let mut shares = [share(1, 3, 0, 1, 1.0), share(2, 3, 0, 1, 1.0), share(3, 3, 0, 1, 1.0)];
+        shares[2].record.share.as_mut().unwrap().boot_id = Some("another".to_owned());
+        let cores = shares[0].record.client.cores_available;
+        assert_eq!((client(&shares, 1.0).cores_available, machines(&shares)), (2 * cores, 2));
+    }
+
+    #[test]
+    fn errors_of_a_class_are_one_with_the_message_of_the_first() {
+        let second = 1_000_000_000;
+        let mut shares = [share(1, 2, 3 * second, second, 1.0), share(2, 2, 0, second, 1.0)];
+        let error = |count, first_at_ns, message: &str| ErrorCount {
+            class: FailureClass::Timeout,
+            count,
+            first_message: message.to_owned(),
+            first_at_ns,
+        };
+        shares[0].record.errors = vec![error(2, second, "later")];
+        shares[1].record.errors = vec![error(3, 2 * second, "first")];
+        assert_eq!(errors(&shares, |record| &record.errors), [error(5, 2 * second, "first")]);
+    }
+}

@@ -1,0 +1,153 @@
+//! The seconds of all shares as one series. Rows are aligned by the wall clock, to the second: shares that began together agree in
+//! every row.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+
+use super::{KeptShare, interval_log};
+use crate::record::{Phase, SeriesRow};
+
+/// Which row of the merged series a row belongs to: the second, the phase, and which of several rows of both.
+type Place = (u64, u8, usize);
+
+/// A share's row with the histogram of its headline latency, where that is known.
+type Found<'a> = (&'a SeriesRow, Option<Histogram<u64>>);
+
+/// One series of all shares.
+pub(super) fn merged(shares: &[KeptShare]) -> Vec<SeriesRow> {
+    let began = |share: &KeptShare| share.record.start.as_ref().map_or(0, |start| start.began_at.as_nanosecond());
+    let first = shares.iter().map(began).min().unwrap_or(0);
+    let mut rows: BTreeMap<Place, Vec<Found<'_>>> = BTreeMap::new();
+    for share in shares {
+        let later = ((began(share) - first) as f64 / 1e9).round() as u64;
+        let mut last = None;
+        for found in with_histograms(share) {
+            let at = (found.0.second + later, order(found.0.phase));
+            let number = last.filter(|(of, _)| *of == at).map_or(0, |(_, number): (_, usize)| number + 1);
+            last = Some((at, number));
+            rows.entry((at.0, at.1, number)).or_default().push(found);
+        }
+    }
+    rows.into_iter().map(|((second, ..), found)| row(second, &found, shares.len())).collect()
+}
+
+fn order(phase: Phase) -> u8 {
+    match phase {
+        Phase::WarmUp => 0,
+        Phase::Measure => 1,
+        Phase::Drain => 2,
+    }
+}
+
+/// The log has a histogram for each row in which a message was acknowledged.
+fn with_histograms(share: &KeptShare) -> Vec<Found<'_>> {
+    let tag = share.record.headline.to_string();
+    let logged = interval_log::histograms(&share.interval_log, &tag).unwrap_or_default();
+    let rows_with_values = share.series.iter().filter(|row| row.p50_ns.is_some()).count();
+    let mut logged = logged.into_iter().take(if logged_all(rows_with_values, share, &tag) { usize::MAX } else { 0 });
+    share.series.iter().map(|row| (row, if row.p50_ns.is_some() { logged.next() } else { None })).collect()
+}
+
+/// Whether the log has one histogram for each of these rows.
+fn logged_all(rows: usize, share: &KeptShare, tag: &str) -> bool {
+    interval_log::histograms(&share.interval_log, tag).is_some_and(|logged| logged.len() == rows)
+}
+
+fn row(second: u64, found: &[Found<'_>], shares: usize) -> SeriesRow {
+    let rows = || found.iter().map(|(row, _)| *row);
+    let sum = |count: fn(&SeriesRow) -> u64| rows().map(count).sum();
+    let optional = |count: fn(&SeriesRow) -> Option<u64>| rows().filter_map(count).reduce(|sum, count| sum + count);
+    let (p50_ns, p99_ns) = quantiles(found);
+    SeriesRow {
+        second,
+        length_ns: rows().map(|row| row.length_ns).max().unwrap_or(0),
+        due: optional(|row| row.due),
+        full: found.len() == shares && rows().all(|row| row.full),
+        attempted: sum(|row| row.attempted),
+        acknowledged: sum(|row| row.acknowledged),
+        failed: sum(|row| row.failed),
+        payload_bytes: sum(|row| row.payload_bytes),
+        consumed: optional(|row| row.consumed),
+        in_flight: sum(|row| row.in_flight),
+        p50_ns,
+        p99_ns,
+        queue_messages: rows().filter_map(|row| row.queue_messages).max(),
+        cpu_cores: rows().map(|row| row.cpu_cores).sum(),
+        ..found[0].0.clone()
+    }
+}
+
+/// Of the values of all shares; unknown where the histogram of a share that had values is.
+fn quantiles(found: &[Found<'_>]) -> (Option<u64>, Option<u64>) {
+    let with_values: Vec<&Found<'_>> = found.iter().filter(|(row, _)| row.p50_ns.is_some()).collect();
+    if let [(only, _)] = with_values.as_slice() {
+        return (only.p50_ns, only.p99_ns);
+    }
+    let added = with_values.into_iter().map(|(_, histogram)| histogram.clone()).reduce(|sum, histogram| {
+        let (mut sum, histogram) = (sum?, histogram?);
+        sum.add(histogram).ok().map(|()| sum)
+    });
+    let at = |quantile| added.as_ref()?.as_ref().map(|histogram: &Histogram<u64>| histogram.value_at_quantile(quantile));
+    (at(0.5), at(0.99))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distributed::merge::made_up;
+    use crate::record::{HlogInterval, HlogLines};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A share whose every row has these values, in nanoseconds.
+    fn share(number: usize, began_ns: u64, values: &[u64]) -> KeptShare {
+        let mut share = made_up::share(number, 2, began_ns, 10 * SECOND, 1.0);
+        let mut histogram = crate::measure::Distribution::default();
+        values.iter().for_each(|value| histogram.record(*value));
+        let histogram = histogram.histogram();
+        let mut lines = HlogLines::default();
+        for row in &mut share.series {
+            (row.p50_ns, row.p99_ns) = (Some(histogram.value_at_quantile(0.5)), Some(histogram.value_at_quantile(0.99)));
+            let (tag, started) = (&share.record.headline.to_string(), share.record.started_at);
+            let length = std::time::Duration::from_secs(1);
+            lines.push(&HlogInterval { tag, started, length, histogram }).unwrap();
+        }
+        share.interval_log = String::from_utf8(lines.text().to_vec()).unwrap();
+        share
+    }
+
+    #[test]
+    fn rows_of_one_time_are_added_and_their_quantiles_are_those_of_all_values() {
+        let (low, high) = ([1_000_000, 2_000_000, 3_000_000, 4_000_000], [8_000_000, 9_000_000]);
+        let shares = [share(1, 0, &low), share(2, 1_000, &high)];
+        let merged = merged(&shares);
+        assert_eq!(merged.len(), shares[0].series.len());
+        let mut all = crate::measure::Distribution::default();
+        low.iter().chain(&high).for_each(|value| all.record(*value));
+        for (row, (one, other)) in merged.iter().zip(shares[0].series.iter().zip(&shares[1].series)) {
+            assert_eq!(row.acknowledged, one.acknowledged + other.acknowledged);
+            assert_eq!((row.second, row.phase, row.full), (one.second, one.phase, one.full));
+            assert_eq!(row.p50_ns, Some(all.histogram().value_at_quantile(0.5)));
+            assert_eq!(row.p99_ns, Some(all.histogram().value_at_quantile(0.99)));
+        }
+    }
+
+    #[test]
+    fn a_share_that_began_later_has_its_rows_later_and_none_is_lost() {
+        let shares = [share(1, 0, &[1_000]), share(2, 2 * SECOND + 40_000_000, &[1_000])];
+        let merged = merged(&shares);
+        let sum = |rows: &[SeriesRow]| rows.iter().map(|row| row.acknowledged).sum::<u64>();
+        assert_eq!(sum(&merged), sum(&shares[0].series) + sum(&shares[1].series));
+        assert!(!merged[0].full && merged[0].second == 0, "only one share had begun");
+        let last = shares[1].series.last().unwrap().second + 2;
+        assert_eq!(merged.iter().map(|row| row.second).max(), Some(last));
+    }
+
+    #[test]
+    fn without_its_histograms_the_quantiles_of_a_row_are_not_known() {
+        let mut shares = [share(1, 0, &[1_000]), share(2, 0, &[2_000])];
+        shares[1].interval_log.clear();
+        assert!(merged(&shares).iter().all(|row| row.p50_ns.is_none() && row.p99_ns.is_none()));
+    }
+}

@@ -1,0 +1,295 @@
+//! The verdict on a merged record: that on the whole's figures, what each share's own record says of its process and machine, and what
+//! only the shares together show.
+
+use std::collections::BTreeMap;
+
+use super::{KeptShare, sections};
+use crate::record::ReasonKind::*;
+use crate::record::readable::{duration, percent};
+use crate::record::{LimitedBy, Limiter, Reason, ReasonKind, Record, Verdict};
+
+/// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
+const LEAST_OVERLAP: f64 = 0.95;
+
+/// Share of the median end-to-end latency up to which the clocks of machines may differ.
+const LARGEST_CLOCK_SHARE: f64 = 0.1;
+
+/// What a share's own record says of its process or machine. The sums over all shares would not show it.
+const OF_A_SHARE: [ReasonKind; 12] = [
+    LedgerMismatch,
+    Failed,
+    Interrupted,
+    Stalled,
+    Unfinished,
+    ConsumerCrashed,
+    Embedded,
+    DebugBuild,
+    RateMissed,
+    ClientBound,
+    TimeWithheld,
+    HostContended,
+];
+
+/// Of the whole, no more is known of these than the shares know.
+const NOT_OF_THE_WHOLE: [ReasonKind; 10] = [
+    Failed, Interrupted, Stalled, Unfinished, ConsumerCrashed, Embedded, DebugBuild, ClientBound, TimeWithheld, HostContended,
+];
+
+/// Completes the verdict on `record`, whose figures were judged by themselves.
+pub(super) fn complete(record: &mut Record, shares: &[KeptShare]) {
+    let verdict = std::mem::replace(&mut record.verdict, Verdict::pending());
+    let mut reasons = of_shares(shares, |verdict| &verdict.reasons);
+    let mut notes = of_shares(shares, |verdict| &verdict.notes);
+    let found = |list: &[Reason], kind| list.iter().any(|reason| reason.kind == kind);
+    for reason in verdict.reasons {
+        if !NOT_OF_THE_WHOLE.contains(&reason.kind) && !found(&reasons, reason.kind) {
+            reasons.push(reason);
+        }
+    }
+    for note in verdict.notes {
+        if !NOT_OF_THE_WHOLE.contains(&note.kind) && !found(&notes, note.kind) && !found(&reasons, note.kind) {
+            notes.push(note);
+        }
+    }
+    reasons.extend(missing(shares));
+    reasons.extend(apart(shares));
+    match clocks(record, shares) {
+        Some((true, reason)) => reasons.push(reason),
+        Some((false, note)) => notes.push(note),
+        None => {}
+    }
+    notes.extend(unequal_machines(shares));
+    reasons.sort_by_key(|reason| reason.kind);
+    notes.sort_by_key(|note| note.kind);
+    let limited_by = limited_by(verdict.limited_by, shares);
+    record.verdict = Verdict { valid: reasons.is_empty(), reasons, notes, limited_by };
+}
+
+/// What the shares' own records say, each kind once.
+fn of_shares(shares: &[KeptShare], list: fn(&Verdict) -> &Vec<Reason>) -> Vec<Reason> {
+    const NAMED: usize = 3;
+    let mut by_kind: BTreeMap<ReasonKind, Vec<(usize, &Reason)>> = BTreeMap::new();
+    for share in shares {
+        let kinds = OF_A_SHARE.iter().chain([&OwnDelay, &LateStart]);
+        let of_share = list(&share.record.verdict).iter().filter(|reason| kinds.clone().any(|kind| *kind == reason.kind));
+        of_share.for_each(|reason| by_kind.entry(reason.kind).or_default().push((share.number(), reason)));
+    }
+    let one = |(kind, found): (ReasonKind, Vec<(usize, &Reason)>)| {
+        let mut evidence: Vec<String> =
+            found.iter().take(NAMED).map(|(number, reason)| format!("Share {number}: {}", reason.evidence)).collect();
+        if found.len() > NAMED {
+            evidence.push(format!("The same holds for {} more shares.", found.len() - NAMED));
+        }
+        let mut figures = found[0].1.figures.clone();
+        figures.insert("shares".to_owned(), found.len() as f64);
+        Reason { kind, evidence: evidence.join(" "), advice: found[0].1.advice.clone(), figures }
+    };
+    by_kind.into_iter().map(one).collect()
+}
+
+fn reason(kind: ReasonKind, evidence: String, advice: &str, figures: &[(&str, f64)]) -> Reason {
+    let figures = figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    Reason { kind, evidence, advice: advice.to_owned(), figures }
+}
+
+fn missing(shares: &[KeptShare]) -> Option<Reason> {
+    let count = shares.first()?.record.share.as_ref()?.count;
+    let missing: Vec<String> = (1..=count)
+        .filter(|number| shares.iter().all(|share| share.number() != *number))
+        .map(|number| number.to_string())
+        .collect();
+    (!missing.is_empty()).then(|| {
+        reason(
+            ShareMissing,
+            format!("{} of {count} shares are here; missing: {}.", shares.len(), missing.join(", ")),
+            "Give `brokermark merge` the directories of all shares. If a share died, run the scenario again: its messages are in no figure.",
+            &[("shares", shares.len() as f64), ("missing", missing.len() as f64)],
+        )
+    })
+}
+
+/// The part of the stretch that all windows cover which lies in every one of them.
+pub(super) fn overlap(shares: &[KeptShare]) -> f64 {
+    let (begin_ns, end_ns) = sections::window(shares);
+    let windows = || shares.iter().map(sections::window_of);
+    let latest_begin = windows().map(|(begin_ns, _)| begin_ns).max().unwrap_or(0);
+    let first_end = windows().map(|(_, end_ns)| end_ns).min().unwrap_or(0);
+    match end_ns - begin_ns {
+        0 => 0.0,
+        covered => first_end.saturating_sub(latest_begin) as f64 / covered as f64,
+    }
+}
+
+fn apart(shares: &[KeptShare]) -> Option<Reason> {
+    let (overlap, (begin_ns, end_ns)) = (overlap(shares), sections::window(shares));
+    (overlap < LEAST_OVERLAP).then(|| {
+        reason(
+            SharesApart,
+            format!(
+                "The measured windows of all shares overlap by {} of the {} that they cover.",
+                percent(overlap),
+                duration((end_ns - begin_ns) as f64)
+            ),
+            "Begin all shares at the same time with `--start-at`, late enough for every one to be ready, and end the load by `run.duration`.",
+            &[("overlap", overlap), ("covered_ns", (end_ns - begin_ns) as f64)],
+        )
+    })
+}
+
+/// How far the clocks may be apart between which end-to-end latency was measured, and whether that is too much.
+fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
+    let latency = record.latency.end_to_end.as_ref()?;
+    if sections::machines(shares) < 2 {
+        return None;
+    }
+    let early: u64 = shares.iter().filter_map(|share| share.record.share.as_ref()).map(|share| share.before_intended).sum();
+    let bound = clock_uncertainty_ns(shares);
+    let is_too_much = bound.is_none_or(|bound| bound as f64 > LARGEST_CLOCK_SHARE * latency.p50_ns as f64) || early > 0;
+    let known = match bound {
+        Some(bound) => format!("The clocks of the machines may differ by up to {}", duration(bound as f64)),
+        None => "It is not known how far the clocks of the machines differ: one is not synchronised, or its system does not tell".to_owned(),
+    };
+    let seen = match early {
+        0 => String::new(),
+        early => format!("; {early} messages arrived before they were intended, and count as 0"),
+    };
+    let mut figures = vec![("before_intended", early as f64), ("end_to_end_p50_ns", latency.p50_ns as f64)];
+    figures.extend(bound.map(|bound| ("clock_uncertainty_ns", bound as f64)));
+    Some((
+        is_too_much,
+        reason(
+            ClocksDiffer,
+            format!("{known}, and end-to-end latency is measured between them (median {}){seen}.", duration(latency.p50_ns as f64)),
+            "Synchronise the clocks (chrony, PTP), or run all consumers and producers of a topic in one share.",
+            &figures,
+        ),
+    ))
+}
+
+/// Most that two of the machines' clocks may differ; `None`: not known.
+pub(super) fn clock_uncertainty_ns(shares: &[KeptShare]) -> Option<u64> {
+    let mut of_machines: BTreeMap<Option<&str>, Option<u64>> = BTreeMap::new();
+    for share in shares.iter().filter_map(|share| share.record.share.as_ref()) {
+        let known = of_machines.entry(share.boot_id.as_deref()).or_insert(share.clock_error_ns);
+        *known = known.zip(share.clock_error_ns).map(|(one, other)| one.max(other));
+    }
+    if of_machines.len() == 1 && !of_machines.contains_key(&None) {
+        return Some(0);
+    }
+    let mut errors = of_machines.into_values().collect::<Option<Vec<u64>>>()?;
+    errors.sort_unstable_by(|one, other| other.cmp(one));
+    Some(errors.iter().take(2).sum())
+}
+
+fn unequal_machines(shares: &[KeptShare]) -> Option<Reason> {
+    let machine = |share: &KeptShare| {
+        let of = &share.record.environment;
+        (of.cpu_model.clone(), of.cores, of.operating_system.clone())
+    };
+    let first = machine(shares.first()?);
+    let other = shares.iter().find(|share| machine(share) != first)?;
+    let describe = |(cpu, cores, system): (Option<String>, usize, String)| {
+        format!("{cores} cores of {}, {system}", cpu.as_deref().unwrap_or("an unknown processor"))
+    };
+    Some(reason(
+        UnequalMachines,
+        format!(
+            "The machines are not alike: share {} has {}, and share {} has {}.",
+            shares[0].number(),
+            describe(first),
+            other.number(),
+            describe(machine(other))
+        ),
+        "Use equal machines, or look at each share's own record: the slowest machine may limit all.",
+        &[],
+    ))
+}
+
+/// A share that its own client limited limits the whole.
+fn limited_by(whole: LimitedBy, shares: &[KeptShare]) -> LimitedBy {
+    let limit = |share: &&KeptShare| matches!(share.record.verdict.limited_by.limiter, Limiter::Client | Limiter::Machine);
+    match shares.iter().find(limit) {
+        Some(share) => LimitedBy {
+            limiter: share.record.verdict.limited_by.limiter,
+            evidence: format!("Share {}: {}", share.number(), share.record.verdict.limited_by.evidence),
+        },
+        // The sum of all cores would look idle where one share's are busy, so the judgement of the whole holds only without one.
+        None => whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distributed::merge::made_up::share;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn completed(shares: &[KeptShare]) -> Verdict {
+        let mut record = shares[0].record.clone();
+        record.verdict = Verdict { valid: true, reasons: Vec::new(), ..Verdict::pending() };
+        complete(&mut record, shares);
+        record.verdict
+    }
+
+    fn kinds(shares: &[KeptShare]) -> Vec<ReasonKind> {
+        completed(shares).reasons.iter().map(|reason| reason.kind).collect()
+    }
+
+    fn pair(later_ns: u64) -> [KeptShare; 2] {
+        [share(1, 2, 0, 10 * SECOND, 1_000.0), share(2, 2, later_ns, 10 * SECOND, 1_000.0)]
+    }
+
+    #[test]
+    fn shares_that_ran_together_are_valid() {
+        assert_eq!(kinds(&pair(1_000_000)), []);
+    }
+
+    #[test]
+    fn windows_that_overlap_too_little_and_a_missing_share_are_reasons() {
+        assert_eq!(kinds(&pair(200_000_000)), [], "9.8 s of 10.2 s");
+        assert_eq!(kinds(&pair(300_000_000)), [SharesApart]);
+        assert_eq!(kinds(&pair(20 * SECOND)), [SharesApart]);
+        assert_eq!(kinds(&[share(2, 3, 0, SECOND, 1.0)]), [ShareMissing]);
+    }
+
+    #[test]
+    fn one_client_bound_share_makes_the_whole_client_bound() {
+        let mut shares = pair(0);
+        shares[1].record.verdict.reasons.push(reason(ClientBound, "It was busy.".to_owned(), "Use more.", &[]));
+        shares[1].record.verdict.limited_by = LimitedBy { limiter: Limiter::Client, evidence: "Busy.".to_owned() };
+        let verdict = completed(&shares);
+        assert_eq!(verdict.reasons[0].evidence, "Share 2: It was busy.");
+        assert_eq!((verdict.valid, verdict.limited_by.limiter), (false, Limiter::Client));
+        assert_eq!(verdict.limited_by.evidence, "Share 2: Busy.");
+    }
+
+    #[test]
+    fn clocks_of_two_machines_are_doubted_as_far_as_they_may_differ() {
+        let with = |errors: [Option<u64>; 2], boot_ids: [&str; 2], before_intended| {
+            let mut shares = pair(0);
+            for (share, (error, boot_id)) in shares.iter_mut().zip(errors.into_iter().zip(boot_ids)) {
+                let of = share.record.share.as_mut().unwrap();
+                (of.clock_error_ns, of.boot_id, of.before_intended) = (error, Some(boot_id.to_owned()), before_intended);
+                share.record.latency.end_to_end.as_mut().unwrap().p50_ns = 10_000_000;
+            }
+            let uncertainty = clock_uncertainty_ns(&shares);
+            let verdict = completed(&shares);
+            let has = |list: &[Reason]| list.iter().any(|reason| reason.kind == ClocksDiffer);
+            (uncertainty, has(&verdict.reasons), has(&verdict.notes))
+        };
+        assert_eq!(with([None, None], ["a", "a"], 0), (Some(0), false, false), "one machine has one clock");
+        assert_eq!(with([Some(400_000), Some(500_000)], ["a", "b"], 0), (Some(900_000), false, true));
+        assert_eq!(with([Some(400_000), Some(700_000)], ["a", "b"], 0), (Some(1_100_000), true, false));
+        assert_eq!(with([Some(400_000), None], ["a", "b"], 0), (None, true, false));
+        assert_eq!(with([Some(4), Some(5)], ["a", "b"], 3), (Some(9), true, false), "messages that arrived too early");
+    }
+
+    #[test]
+    fn machines_that_are_not_alike_are_noted() {
+        let mut shares = pair(0);
+        shares[1].record.environment.cores += 1;
+        let verdict = completed(&shares);
+        assert!(verdict.valid && verdict.notes.iter().any(|note| note.kind == UnequalMachines), "{verdict:#?}");
+    }
+}

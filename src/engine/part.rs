@@ -1,0 +1,114 @@
+//! What is different where this process runs a part of a scenario: it waits for topics that another one makes, sends its part of a
+//! limited number of messages, and leaves the judgement of single messages to those who have all parts.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::{Instant, sleep};
+
+use super::context::CONTROL_TIMEOUT;
+use super::interruption::Interruption;
+use super::send::Quota;
+use crate::broker::{Broker, BrokerError, Topic};
+use crate::load::SendSchedule;
+use crate::scenario::{Load, Part, Scenario};
+
+/// Between two looks for the topics.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The topics, once the first share has made them. It has time until the load is to begin, and as long as any request may take. A
+/// broker that does not say what exists is asked to make them, too.
+pub(super) async fn await_topics<B: Broker>(
+    broker: &B,
+    topics: &[Topic],
+    load_start_unix_ns: Option<u64>,
+    interruption: &Interruption,
+) -> Result<Vec<Topic>, BrokerError> {
+    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let left = Duration::from_nanos(load_start_unix_ns.unwrap_or(0).saturating_sub(now_ns));
+    let deadline = Instant::now() + left.max(CONTROL_TIMEOUT);
+    loop {
+        let found = match B::DESCRIPTOR.capabilities.existing_topics {
+            true => find(broker, topics).await,
+            // What this process makes here, the other shares use, too.
+            false => broker.prepare(topics, &mut Vec::new()).await.map(|()| topics.to_vec()),
+        };
+        match found {
+            Err(BrokerError::Topic { .. }) if Instant::now() < deadline && !interruption.is_requested() => {
+                sleep(LOOK).await;
+            }
+            found => return found,
+        }
+    }
+}
+
+/// The topics, when all of them have their partitions.
+async fn find<B: Broker>(broker: &B, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+    let found = broker.find(topics).await?;
+    match found.iter().zip(topics).find(|(found, wanted)| found.partitions != wanted.partitions) {
+        None => Ok(topics.to_vec()),
+        Some((found, wanted)) => Err(BrokerError::Topic {
+            topic: wanted.name.clone(),
+            action: "used",
+            reason: format!("it has {} partitions instead of {}", found.partitions, wanted.partitions),
+        }),
+    }
+}
+
+/// What this process may send of `quota`: in an open loop, the messages that its producers have due until `due_by_ns`, when all are due;
+/// in a closed loop, as much as its share of the producers.
+pub(super) fn quota_of_part(scenario: &Scenario, quota: Quota, due_by_ns: Option<u64>) -> Quota {
+    let Some(part) = &scenario.part else { return quota };
+    let messages = match (&scenario.load, due_by_ns) {
+        (Load::Open(schedule), Some(due_by_ns)) => {
+            let warm_up_ns = scenario.run.warm_up.as_nanos() as u64;
+            let due = |producer| {
+                let mut send_schedule = SendSchedule::new(schedule, producer, part.all_producers);
+                send_schedule.skip_until(warm_up_ns);
+                send_schedule.skip_until(due_by_ns)
+            };
+            Some(part.producers.clone().map(due).sum())
+        }
+        _ => quota.messages().map(|messages| of_part(part, messages)),
+    };
+    quota.of_part(messages, |bytes| of_part(part, bytes))
+}
+
+/// As much of `all` as this part has of the producers; the parts of all shares add up to it.
+fn of_part(part: &Part, all: u64) -> u64 {
+    let until = |producer: usize| (u128::from(all) * producer as u128 / part.all_producers as u128) as u64;
+    until(part.producers.end) - until(part.producers.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::due_by;
+    use crate::scenario::{Share, parse_for};
+
+    const MESSAGES: u64 = 10_007;
+
+    /// What each of three shares may send.
+    fn quotas(load: &str) -> Vec<u64> {
+        let text = format!("broker.kind = \"null\"\nproducers.count = 7\n{load}\nrun = {{ messages = {MESSAGES}, warm_up = \"1s\" }}");
+        let plan = parse_for(crate::engine::kinds(), &text, "share.toml", &[], std::path::Path::new("")).unwrap();
+        let whole = &plan.trials[0].scenario;
+        let of = |number| {
+            let part = whole.part(Share { number, count: 3 }).unwrap();
+            let due_by_ns = match &part.load {
+                Load::Open(schedule) => Some(due_by(schedule, part.all_producers(), 1_000_000_000, MESSAGES)),
+                Load::Closed => None,
+            };
+            quota_of_part(&part, Quota::new(&part.run.stop, None), due_by_ns).messages().unwrap()
+        };
+        (1..=3).map(of).collect()
+    }
+
+    #[test]
+    fn the_shares_of_a_number_of_messages_add_up_to_it() {
+        for load in ["", "load.rate = \"1k/s\"", "load = { rate = \"1k/s\", arrivals = \"poisson\" }"] {
+            let quotas = quotas(load);
+            assert_eq!(quotas.iter().sum::<u64>(), MESSAGES, "{load}: {quotas:?}");
+            assert!(quotas.iter().all(|quota| (2_600..=4_500).contains(quota)), "{load}: {quotas:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! How far the machine's wall clock may be from the true time, as the kernel knows it from the program that synchronises it.
+
+use std::fs;
+
+/// The state of the wall clock.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WallClock {
+    /// The kernel that keeps it, by the id of its boot: processes with the same one read the same clock, whatever their host names
+    /// and containers. `None` where the system does not tell.
+    pub boot_id: Option<String>,
+    /// Most that it may be off, in nanoseconds; `None`: it is not synchronised, or the system does not tell.
+    pub most_error_ns: Option<u64>,
+}
+
+impl WallClock {
+    /// As it is now.
+    pub fn now() -> Self {
+        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        WallClock { boot_id: boot_id.map(|id| id.trim().to_owned()), most_error_ns: most_error_ns() }
+    }
+}
+
+/// `maxerror` of the kernel's clock discipline (RFC 5905, "maximum error"; adjtimex(2)): the root distance of the time source, which
+/// grows by 500 µs/s while nothing synchronises the clock.
+#[cfg(target_os = "linux")]
+fn most_error_ns() -> Option<u64> {
+    // SAFETY: `timex` is a struct of integers, for which zero is a value; with `modes` 0 the call only reads, and writes to nothing
+    // but the struct that it is given.
+    let (state, timex) = unsafe {
+        let mut timex: libc::timex = std::mem::zeroed();
+        (libc::adjtimex(&raw mut timex), timex)
+    };
+    let is_synchronised = state >= 0 && timex.status & libc::STA_UNSYNC == 0;
+    is_synchronised.then(|| u64::try_from(timex.maxerror).unwrap_or(0) * 1_000)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn most_error_ns() -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn processes_of_one_machine_read_the_same_clock() {
+        let (one, again) = (WallClock::now(), WallClock::now());
+        assert!(one.boot_id.is_some());
+        assert_eq!(one.boot_id, again.boot_id);
+    }
+}

@@ -1,0 +1,245 @@
+//! What one share of a scenario knows of single messages: those that its producers had acknowledged, and those that its consumers
+//! received, whoever sent them. Only all shares together show what was lost.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::arrivals::Arrivals;
+use super::arrival_state::SubscriptionIndex;
+use super::sequences::SequenceSet;
+use super::stored_set::{StoredSet, union};
+use super::verification::{GroupAccount, Verification, compare};
+
+/// The messages of one share. Producers are numbered over all shares.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MessageSets {
+    /// The topic of each producer of all shares, as its position among the trial's topics.
+    pub topic_of_producer: Vec<usize>,
+    /// By producer; sets of other shares' producers are empty.
+    pub acknowledged: Vec<StoredSet>,
+    pub groups: Vec<GroupSets>,
+    pub topics: Vec<TopicSets>,
+}
+
+/// What the share's consumers of one group received.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct GroupSets {
+    /// By producer.
+    pub arrived: Vec<StoredSet>,
+    /// Whether the share has consumers of the group.
+    pub has_consumers: bool,
+    /// Whether the order of every message was checked.
+    pub has_order: bool,
+    /// Of a broker without offsets: whether its consumers asked for messages until none had come for long enough.
+    pub was_offered_all: bool,
+    /// By topic, then by partition: the offset after the last message received.
+    pub next_offsets: Vec<Vec<u64>>,
+    /// By topic, then by partition, then by producer: the sequence after the latest message received.
+    pub next_sequences: Vec<Vec<Vec<u64>>>,
+}
+
+/// Where the partitions of a topic began and ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TopicSets {
+    /// End offsets before the load; empty: the topic was new.
+    pub starts: Vec<u64>,
+    /// End offsets when consumers stopped; `None`: not known.
+    pub ends: Option<Vec<u64>>,
+}
+
+/// What a group of all shares came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MergedGroup {
+    pub account: GroupAccount,
+    /// Messages that arrived in several shares, each of which took it for the first: deliveries beyond the first.
+    pub repeated: u64,
+}
+
+impl Verification {
+    /// What was acknowledged, and what arrived at each group, by producer.
+    pub fn stored(&self) -> (Vec<StoredSet>, Vec<Vec<StoredSet>>) {
+        let stored = |sets: &super::verification::Sets| sets.iter().map(|set| set.lock().store()).collect();
+        (stored(&self.acknowledged), self.arrived.iter().map(stored).collect())
+    }
+}
+
+impl Arrivals {
+    /// By partition, then by producer, the sequence after the latest message that consumers of `subscription` received.
+    pub fn next_sequences(&self, subscription: SubscriptionIndex, producers: usize) -> Vec<Vec<u64>> {
+        let partitions = self.next_offsets(subscription).len() as u32;
+        (0..partitions).map(|partition| self.passed_until(subscription, &[partition], producers)).collect()
+    }
+}
+
+/// The account of each group over all shares.
+///
+/// # Errors
+/// When the shares do not have the same producers, groups and topics, or a set is damaged.
+pub fn merge_groups(shares: &[Arc<MessageSets>]) -> Result<Vec<MergedGroup>, String> {
+    let Some(first) = shares.first() else { return Ok(Vec::new()) };
+    let shape = |share: &MessageSets| {
+        (share.topic_of_producer.clone(), share.acknowledged.len(), share.groups.len(), share.topics.len())
+    };
+    if shares.iter().any(|share| shape(share) != shape(first)) {
+        return Err("the shares do not have the same producers, groups and topics".to_owned());
+    }
+    (0..first.groups.len()).map(|group| merge_group(shares, group)).collect()
+}
+
+fn merge_group(shares: &[Arc<MessageSets>], group: usize) -> Result<MergedGroup, String> {
+    let mut merged = MergedGroup::default();
+    for (producer, topic) in shares[0].topic_of_producer.iter().enumerate() {
+        let acknowledged = united(shares.iter().map(|share| share.acknowledged.get(producer)))?.0;
+        let (arrived, repeated) = united(shares.iter().map(|share| share.groups[group].arrived.get(producer)))?;
+        merged.repeated += repeated;
+        let all = compare(&acknowledged, &arrived, u64::MAX);
+        merged.account += match all.lost {
+            0 => all,
+            _ => compare(&acknowledged, &arrived, passed_until(shares, group, *topic, producer)),
+        };
+    }
+    Ok(merged)
+}
+
+fn united<'a>(sets: impl Iterator<Item = Option<&'a StoredSet>>) -> Result<(SequenceSet, u64), String> {
+    let sets = sets.flatten().filter(|set| !set.is_empty()).map(StoredSet::restore).collect::<Result<Vec<_>, _>>()?;
+    Ok(union(&sets))
+}
+
+/// From which of the producer's messages on the group may not have been offered what was acknowledged.
+fn passed_until(shares: &[Arc<MessageSets>], group: usize, topic: usize, producer: usize) -> u64 {
+    let of_group = || shares.iter().map(|share| &share.groups[group]).filter(|group| group.has_consumers);
+    let next = latest(of_group().filter_map(|group| group.next_offsets.get(topic)));
+    let partitions: Vec<usize> = match unreached(shares, topic, &next) {
+        Some(unreached) => unreached,
+        None if of_group().count() > 0 && of_group().all(|group| group.was_offered_all) => Vec::new(),
+        None => (0..next.len().max(1)).collect(),
+    };
+    if !partitions.is_empty() && !of_group().all(|group| group.has_order) {
+        return 0;
+    }
+    let passed = |partition: usize| {
+        let of_share = |group: &GroupSets| group.next_sequences.get(topic)?.get(partition)?.get(producer).copied();
+        of_group().filter_map(of_share).max().unwrap_or(0)
+    };
+    partitions.into_iter().map(passed).min().unwrap_or(u64::MAX)
+}
+
+/// The partitions whose end was not reached; `None`: the ends are not known.
+fn unreached(shares: &[Arc<MessageSets>], topic: usize, next: &[u64]) -> Option<Vec<usize>> {
+    let topics = || shares.iter().filter_map(|share| share.topics.get(topic));
+    let ends = latest(topics().filter_map(|topic| topic.ends.as_ref()));
+    let at = |offsets: &[u64], partition: usize| offsets.get(partition).copied().unwrap_or(0);
+    let start = |partition| topics().map(|topic| at(&topic.starts, partition)).min().unwrap_or(0);
+    let is_unreached = |partition: &usize| {
+        let end = ends[*partition];
+        at(next, *partition) < end && start(*partition) != end
+    };
+    (!ends.is_empty()).then(|| (0..ends.len()).filter(is_unreached).collect())
+}
+
+/// The largest offset of each partition.
+fn latest<'a>(offsets: impl Iterator<Item = &'a Vec<u64>>) -> Vec<u64> {
+    offsets.fold(Vec::new(), |mut latest, offsets| {
+        latest.resize(latest.len().max(offsets.len()), 0);
+        latest.iter_mut().zip(offsets).for_each(|(latest, offset)| *latest = (*latest).max(*offset));
+        latest
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Span;
+    use proptest::prelude::*;
+
+    const PRODUCERS: usize = 3;
+
+    /// A share with these acknowledged and received messages, of one topic with one partition.
+    fn share(first: usize, acknowledged: &[(u32, u64, u64)], arrived: &[(u32, u64)], ends: Option<u64>) -> Arc<MessageSets> {
+        let verification = Verification::of_part(PRODUCERS, 1, first);
+        let span = |(producer_index, begin, length): &(u32, u64, u64)| Span {
+            producer_index: *producer_index,
+            begin: *begin,
+            end: begin + length,
+        };
+        verification.acknowledge(&mut acknowledged.iter().map(span).collect::<Vec<_>>());
+        arrived.iter().for_each(|(producer, sequence)| _ = verification.arrive(0, *producer, *sequence));
+        let mut latest = vec![0; PRODUCERS];
+        arrived.iter().for_each(|(producer, sequence)| {
+            let latest = &mut latest[*producer as usize];
+            *latest = (*latest).max(sequence + 1);
+        });
+        let (acknowledged, mut of_groups) = verification.stored();
+        let group = GroupSets {
+            arrived: of_groups.remove(0),
+            has_consumers: true,
+            has_order: true,
+            was_offered_all: false,
+            next_offsets: vec![vec![arrived.len() as u64]],
+            next_sequences: vec![vec![latest]],
+        };
+        Arc::new(MessageSets {
+            topic_of_producer: vec![0; PRODUCERS],
+            acknowledged,
+            groups: vec![group],
+            topics: vec![TopicSets { starts: Vec::new(), ends: ends.map(|end| vec![end]) }],
+        })
+    }
+
+    proptest! {
+        /// What several shares saw of it is what one process would have seen.
+        #[test]
+        fn shares_together_come_to_what_one_process_comes_to(
+            acknowledged in proptest::collection::vec((0..PRODUCERS as u32, 0..3000u64, 0..300u64), 0..20),
+            arrived in proptest::collection::btree_set((0..PRODUCERS as u32, 0..3000u64), 0..500),
+            at in proptest::collection::vec(0..3usize, 500),
+        ) {
+            let one = Verification::new(PRODUCERS, 1);
+            let spans = acknowledged.iter().map(|(producer_index, begin, length)| {
+                Span { producer_index: *producer_index, begin: *begin, end: begin + length }
+            });
+            one.acknowledge(&mut spans.collect::<Vec<_>>());
+            arrived.iter().for_each(|(producer, sequence)| _ = one.arrive(0, *producer, *sequence));
+            let arrived: Vec<(u32, u64)> = arrived.into_iter().collect();
+            // Share n has producer n, which it calls 0.
+            let shares: Vec<Arc<MessageSets>> = (0..3).map(|number| {
+                let own = acknowledged.iter().filter(|(producer, ..)| *producer as usize == number);
+                let own: Vec<_> = own.map(|(_, begin, length)| (0, *begin, *length)).collect();
+                let here = arrived.iter().zip(&at).filter(|(_, at)| **at == number).map(|(message, _)| *message);
+                share(number, &own, &here.collect::<Vec<_>>(), Some(0))
+            }).collect();
+            let merged = merge_groups(&shares).unwrap();
+            prop_assert_eq!(merged, [MergedGroup { account: one.account(0, |_| u64::MAX), repeated: 0 }]);
+            let text = serde_json::to_string(shares[0].as_ref()).unwrap();
+            prop_assert_eq!(&serde_json::from_str::<MessageSets>(&text).unwrap(), shares[0].as_ref());
+        }
+    }
+
+    #[test]
+    fn a_message_that_two_shares_received_is_repeated() {
+        let shares = [share(0, &[(0, 0, 10)], &[(0, 1), (0, 2)], None), share(1, &[], &[(0, 2), (0, 3)], None)];
+        assert_eq!(merge_groups(&shares).unwrap()[0].repeated, 1);
+    }
+
+    #[test]
+    fn what_no_share_passed_is_unread_and_what_one_passed_is_lost() {
+        let all = [(0, 0, 10)];
+        let seen = [(0u32, 0u64), (0, 1), (0, 5)];
+        let account = |ends| {
+            let shares = [share(0, &all, &seen, ends), share(1, &[], &[], None)];
+            let account = merge_groups(&shares).unwrap()[0].account;
+            (account.lost, account.unread)
+        };
+        assert_eq!(account(None), (3, 4), "2, 3 and 4 were passed");
+        assert_eq!(account(Some(3)), (7, 0), "the end was reached");
+        assert_eq!(account(Some(10)), (3, 4), "the end was not reached");
+    }
+
+    #[test]
+    fn shares_of_other_scenarios_are_refused() {
+        let other = MessageSets { topic_of_producer: vec![0], ..MessageSets::default() };
+        assert!(merge_groups(&[share(0, &[], &[], None), Arc::new(other)]).is_err());
+    }
+}

@@ -1,0 +1,67 @@
+//! Records of a scenario that several processes run at once: a share's own, and all of them together.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// When the load began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Start {
+    /// When it was to begin, in UTC (`--start-at`).
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub planned_at: Timestamp,
+    /// When its first message was intended, in UTC, by this machine's wall clock.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub began_at: Timestamp,
+    /// How much later than planned, in nanoseconds.
+    pub late_ns: u64,
+}
+
+/// Which part of a scenario a record is about. Its rates, messages and verification are of that part; messages of other shares that its
+/// consumers received are in what was received.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Share {
+    /// Which share this is, from 1.
+    #[schemars(range(min = 1))]
+    pub number: usize,
+    /// How many shares there are.
+    #[schemars(range(min = 1))]
+    pub count: usize,
+    /// The first of its producers, counted over all shares from 0.
+    pub first_producer: usize,
+    /// How many producers it has.
+    pub producers: usize,
+    /// How many consumers it has in each group.
+    pub consumers: usize,
+    /// Begin of the measured window, in nanoseconds since 1970, by this machine's wall clock.
+    pub window_begin_unix_ns: u64,
+    /// Most that this machine's wall clock may be off, in nanoseconds, as its kernel knows it; `null` where it is not synchronised or
+    /// the system does not tell.
+    pub clock_error_ns: Option<u64>,
+    /// Identifies the kernel that keeps the clock: shares with the same one are on one machine. `null` where it is not known.
+    pub boot_id: Option<String>,
+    /// Messages that arrived before their intended time, because clocks differ. Their end-to-end latency is recorded as 0.
+    pub before_intended: u64,
+}
+
+/// One of the shares of a merged record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct MergedShare {
+    /// What the share's own record says of it.
+    pub share: Share,
+    /// When its load began; `null` where no time was set.
+    pub start: Option<Start>,
+    /// Name of its machine.
+    pub hostname: Option<String>,
+    /// Length of its measured window, in nanoseconds.
+    pub window_ns: u64,
+    /// Messages that it had acknowledged inside its window, per second.
+    pub messages_per_second: f64,
+    /// Cores that its process used.
+    pub cores_used: f64,
+    /// Whether its own record was valid, but for what only all shares can show.
+    pub valid: bool,
+}

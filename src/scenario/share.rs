@@ -1,0 +1,168 @@
+//! A share: the part of a scenario that one of several processes runs.
+//!
+//! Producers and consumers are numbered over the whole scenario and divided into successive stretches. A share keeps the numbers of
+//! the whole, so that topics, partitions, keys, schedules and sequences are those that one process would have.
+
+use std::ops::Range;
+use std::str::FromStr;
+
+use super::{Scenario, Topology};
+
+/// The most processes that a scenario is divided among.
+const MOST_SHARES: usize = 10_000;
+
+/// This process is the `number`th (from 1) of `count`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    pub number: usize,
+    pub count: usize,
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.trim().parse::<usize>().ok();
+        let parsed = text.split_once('/').and_then(|(left, right)| Some((number(left)?, number(right)?)));
+        match parsed {
+            Some((number, count)) if (1..=count).contains(&number) && count <= MOST_SHARES => {
+                Ok(Share { number, count })
+            }
+            _ => Err(format!(
+                "write which of how many processes this is, as in `2/3`: the first is `1/3`, and {MOST_SHARES} are the most"
+            )),
+        }
+    }
+}
+
+impl Share {
+    /// Which of `all` things belong to this share. The stretches of all shares follow each other, and their lengths differ by at most
+    /// one.
+    pub fn of(self, all: usize) -> Range<usize> {
+        let bound = |number: usize| (all as u128 * number as u128 / self.count as u128) as usize;
+        bound(self.number - 1)..bound(self.number)
+    }
+}
+
+/// What a part of a scenario knows of the whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    pub share: Share,
+    /// This part's producers, by their numbers in the whole, from 0.
+    pub producers: Range<usize>,
+    /// Producers of the whole.
+    pub all_producers: usize,
+    /// This part's consumers in each group: numbers of places, which count members of the first topic, then of the second, and so on.
+    pub consumers: Range<usize>,
+}
+
+impl Scenario {
+    /// This scenario's part that `share` runs. Its thresholds are left out: they are about the whole.
+    ///
+    /// # Errors
+    /// When the scenario cannot be divided so.
+    pub fn part(&self, share: Share) -> Result<Scenario, String> {
+        self.refuse_part(share)?;
+        let producers = share.of(self.producers.count);
+        let places = self.consumers.as_ref().map_or(0, |consumers| consumers.members * self.topology.topics);
+        let mut part = self.clone();
+        part.part = Some(Part {
+            share,
+            producers: producers.clone(),
+            all_producers: self.producers.count,
+            consumers: share.of(places),
+        });
+        part.producers.count = producers.len();
+        part.broker.connections = share.of(self.broker.connections).len().clamp(1, producers.len());
+        part.thresholds.clear();
+        Ok(part)
+    }
+
+    fn refuse_part(&self, share: Share) -> Result<(), String> {
+        let producers = self.producers.count;
+        if producers < share.count {
+            return Err(format!(
+                "{} shares need as many producers, but `producers.count` is {producers}: start fewer shares, or raise it",
+                share.count
+            ));
+        }
+        if self.pipeline.is_some() {
+            return Err("a pipeline cannot be run in shares: remove [pipeline], or leave --share out".to_owned());
+        }
+        if self.producers.round_barrier {
+            let reason = "`producers.round_barrier` would have to wait for producers of other processes: remove it";
+            return Err(reason.to_owned());
+        }
+        if self.consumers.as_ref().is_some_and(|consumers| consumers.backlog.is_some()) {
+            return Err("a backlog cannot be built in shares: remove `consumers.backlog`".to_owned());
+        }
+        let inside = self.broker.addresses.is_empty() || self.broker.is_embedded();
+        if self.consumers.is_some() && inside {
+            return Err("this broker runs inside each process, so consumers cannot receive what other shares send: name a server \
+                        in `broker.addresses`, or remove [consumers]"
+                .to_owned());
+        }
+        Ok(())
+    }
+
+    /// The number of this scenario's first producer in the whole.
+    pub fn first_producer(&self) -> usize {
+        self.part.as_ref().map_or(0, |part| part.producers.start)
+    }
+
+    /// Producers of the whole.
+    pub fn all_producers(&self) -> usize {
+        self.part.as_ref().map_or(self.producers.count, |part| part.all_producers)
+    }
+
+    /// Whether a consumer on this topic runs here; `member` is its number among those of a group on the topic.
+    pub fn has_consumer(&self, topic: usize, member: usize) -> bool {
+        let members = self.consumers.as_ref().map_or(0, |consumers| consumers.members);
+        self.part.as_ref().is_none_or(|part| part.consumers.contains(&(topic * members + member)))
+    }
+
+    /// Whether a group's consumers on this topic are in several processes.
+    pub fn is_divided(&self, topic: usize) -> bool {
+        let members = self.consumers.as_ref().map_or(0, |consumers| consumers.members);
+        let here = (0..members).filter(|member| self.has_consumer(topic, *member)).count();
+        (1..members).contains(&here)
+    }
+
+    /// Whether this process makes the topics that do not exist; otherwise it waits for them.
+    pub fn makes_topics(&self) -> bool {
+        self.part.as_ref().is_none_or(|part| part.share.number == 1)
+    }
+}
+
+impl Topology {
+    /// Whether the topics' names are made from the run's, so that no other run can have them.
+    pub fn is_named_by_run(&self) -> bool {
+        self.name.is_none() && !self.existing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_cover_everything_once_and_evenly() {
+        for all in [1, 2, 3, 7, 64, 1000] {
+            for count in 1..=7 {
+                let parts: Vec<Range<usize>> = (1..=count).map(|number| Share { number, count }.of(all)).collect();
+                assert_eq!((parts[0].start, parts[count - 1].end), (0, all));
+                assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "{parts:?}");
+                let lengths = parts.iter().map(Range::len);
+                assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1, "{parts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_is_written_with_a_stroke() {
+        assert_eq!("2/3".parse(), Ok(Share { number: 2, count: 3 }));
+        for wrong in ["", "2", "0/3", "4/3", "1/0", "a/3", "1/3/4", "-1/3", "1/10001"] {
+            assert!(wrong.parse::<Share>().unwrap_err().contains("as in `2/3`"), "{wrong}");
+        }
+    }
+}
