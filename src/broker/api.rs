@@ -40,6 +40,16 @@ pub trait Broker: Sized + Send + Sync + 'static {
         created: &mut Vec<String>,
     ) -> impl Future<Output = Result<(), BrokerError>> + Send;
 
+    /// Takes topics for this trial's own that another process created for it, so that [`Broker::close`] removes them. Brokers that remove
+    /// topics by their names have nothing to do.
+    ///
+    /// # Errors
+    /// When the broker does not say where they are.
+    fn adopt(&self, topics: &[Topic]) -> impl Future<Output = Result<(), BrokerError>> + Send {
+        let _ = topics;
+        ready(Ok(()))
+    }
+
     /// The topics of these names as they are, instead of [`Broker::prepare`]. Only brokers with `existing_topics` are asked.
     ///
     /// # Errors
