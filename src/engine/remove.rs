@@ -34,7 +34,9 @@ pub async fn remove_topics(scenario: &Scenario, identity: &TrialIdentity) -> Res
         Err(EngineError::from(BrokerError::Configuration { broker: "brokermark", reason: reason.to_owned() }))
     };
     if !scenario.topology.is_named_by_run() {
-        return refused("the scenario names its topics, so they are not brokermark's to remove: remove them with the broker's own tools");
+        return refused(
+            "the scenario names its topics, so they are not brokermark's to remove: remove them with the broker's own tools",
+        );
     }
     match registry::dispatch(&scenario.broker.kind, scenario.broker.client, Removal { scenario, identity }) {
         Some(removal) => removal.await,

@@ -14,7 +14,8 @@ pub(super) fn shares(page: &mut Page, record: &Record) {
         page.labelled("share", &format!("{} of {}", share.number, share.count));
     }
     let Some(first) = record.shares.first() else { return };
-    let machine = |of: &MergedShare| (of.share.boot_id.clone(), of.hostname.clone().filter(|_| of.share.boot_id.is_none()));
+    let machine =
+        |of: &MergedShare| (of.share.boot_id.clone(), of.hostname.clone().filter(|_| of.share.boot_id.is_none()));
     let machines = record.shares.iter().map(machine).collect::<BTreeSet<_>>().len();
     let plural = if machines == 1 { "machine" } else { "machines" };
     page.labelled("shares", &format!("{} of {}, on {machines} {plural}", record.shares.len(), first.share.count));
