@@ -10,6 +10,7 @@ mod exit;
 mod merge;
 mod new;
 mod remove_topics;
+mod report;
 mod run;
 mod scenario_source;
 pub mod schema;
@@ -69,6 +70,8 @@ pub enum Verb {
     Merge(merge::MergeArguments),
     /// Remove the topics that a run in shares has left
     RemoveTopics(remove_topics::RemoveTopicsArguments),
+    /// Write a page with charts of a run, or of runs that are compared
+    Report(report::ReportArguments),
     /// List the brokers of this build and what each can do
     Brokers {
         /// Print JSON
@@ -106,6 +109,7 @@ pub fn execute(arguments: Arguments) -> ExitCode {
         Verb::Compare(arguments) => compare::compare(&arguments, &mut out),
         Verb::Merge(arguments) => merge::run(&arguments, &mut out),
         Verb::RemoveTopics(arguments) => remove_topics::run(&arguments, &mut out),
+        Verb::Report(arguments) => report::report(&arguments, &mut out),
         Verb::Brokers { json } => Exit::from_result(brokers::brokers(json, &mut out)),
         Verb::Schema { series: false } => Exit::from_result(schema::schema(&mut out)),
         Verb::Schema { series: true } => Exit::from_result(schema::series_schema(&mut out)),

@@ -22,6 +22,7 @@ use self::progress::Progress;
 use self::recording::{Recording, Run};
 use super::Exit;
 use super::compare::{Options, compare_runs};
+use super::report;
 use super::scenario_source::ScenarioSource;
 use super::show::{View, show, summary};
 use crate::engine::{Interruption, TrialIdentity, run_scenario};
@@ -49,6 +50,9 @@ pub struct RunArguments {
     /// End with exit code 3 also if a record is not valid, whether or not the scenario has thresholds
     #[arg(long)]
     pub strict: bool,
+    /// Write a page with charts into the run directory when the run has ended: report.html
+    #[arg(long)]
+    pub report: bool,
     /// Print no progress and no result, only errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -97,6 +101,11 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
     let exit = runtime.block_on(run_all(sessions, arguments.quiet, out));
     // Client libraries may leave blocking work behind. The program does not wait for it.
     runtime.shutdown_background();
+    let exit = if arguments.report {
+        worse(exit, report::of_run(&directories, arguments.against.tolerance))
+    } else {
+        exit
+    };
     match directories.as_slice() {
         [a, b] if exit != Exit::Interrupted => {
             worse(exit, compare_runs(a, b, Options::of_run(arguments.against.tolerance, arguments.json), out))
