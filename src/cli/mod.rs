@@ -7,6 +7,7 @@ mod completions;
 #[cfg(any(feature = "kafka", feature = "sls"))]
 mod emulate;
 mod exit;
+mod list;
 mod new;
 mod run;
 mod scenario_source;
@@ -14,14 +15,11 @@ pub mod schema;
 mod show;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueHint};
+use clap::{Parser, Subcommand};
 
 use exit::Exit;
-
-use crate::record::export::Format;
 
 /// A load generator for message brokers: runs a described load and records honestly what happened.
 #[derive(Debug, Parser)]
@@ -46,18 +44,10 @@ pub enum Verb {
         /// `kafka`, `pulsar`, `nsq`, …: see `brokermark brokers`
         kind: String,
     },
-    /// Show records
-    Show {
-        /// A run directory, or a file of records
-        #[arg(value_hint = ValueHint::AnyPath)]
-        path: PathBuf,
-        /// Print the records as they are, one JSON document a line
-        #[arg(long)]
-        json: bool,
-        /// Print the records as a table, or in the format of another tool
-        #[arg(long, conflicts_with = "json")]
-        format: Option<Format>,
-    },
+    /// Show records: of the newest run, or of those that are named
+    Show(show::ShowArguments),
+    /// List runs, a line each
+    List(list::ListArguments),
     /// Compare two runs, or two sets of runs, point by point
     Compare(compare::CompareArguments),
     /// List the brokers of this build and what each can do
@@ -89,10 +79,8 @@ pub fn execute(arguments: Arguments) -> ExitCode {
         Verb::Run(arguments) => run::run(&arguments, &mut out),
         Verb::Check(arguments) => check::check(&arguments, &mut out),
         Verb::New { kind } => new::new(&kind, &mut out),
-        Verb::Show { path, format: Some(format), .. } => Exit::from_result(show::export(&path, format, &mut out)),
-        Verb::Show { path, json, format: None } => {
-            Exit::from_result(show::show(&path, json, show::View::of_stdout(), &mut out))
-        }
+        Verb::Show(arguments) => Exit::from_result(show::show(&arguments, show::View::of_stdout(), &mut out)),
+        Verb::List(arguments) => Exit::from_result(list::list(&arguments, show::View::of_stdout(), &mut out)),
         Verb::Compare(arguments) => compare::compare(&arguments, &mut out),
         Verb::Brokers { json } => Exit::from_result(brokers::brokers(json, &mut out)),
         Verb::Schema { series: false } => Exit::from_result(schema::schema(&mut out)),

@@ -9,6 +9,7 @@
 //! - [`Outcome`]: what was measured.
 
 mod backlog;
+mod broker_watch;
 mod checkpoint;
 mod collector;
 mod context;
@@ -24,13 +25,14 @@ mod send;
 mod stretch;
 mod trial;
 
+pub use broker_watch::WatchedUsage;
 #[cfg(test)]
 pub(crate) use collector::Collector;
 pub use collector::{PartTotals, Totals, WindowTotals};
 pub use dispatch::{kinds, run_scenario};
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{Observer, Phase, Second};
-pub use outcome::{Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, Times};
+pub use outcome::{Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, PayloadSizes, Times};
 pub use send::{Attempted, Sent};
 pub use stretch::Stretch;
 pub use trial::run;

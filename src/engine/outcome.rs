@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use super::collector::Totals;
 use super::send::{Attempted, Sent};
 use crate::broker::{BrokerInfo, Durability, Topic};
+use crate::load::PayloadPool;
 use crate::measure::host::HostUsage;
 use crate::measure::{Acks, Arrived, Distribution, Errors, GroupAccount, Interval, Tally};
 use crate::pipeline;
@@ -42,6 +43,9 @@ pub struct Outcome {
     pub started_at: SystemTime,
     /// As the scenario describes them, or as they were found.
     pub topics: Vec<Topic>,
+    /// Messages that the topics had been written to before the trial; `None` where they are new or the broker does not tell.
+    pub messages_before: Option<u64>,
+    pub payload_sizes: PayloadSizes,
     /// What an acknowledgement meant.
     pub durability: Durability,
     pub ledger: Ledger,
@@ -70,6 +74,20 @@ pub struct Outcome {
     pub identity: BrokerInfo,
     /// What went wrong when topics were removed and connections closed.
     pub close_error: Option<String>,
+}
+
+/// Sizes of the ready-made payloads, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PayloadSizes {
+    pub mean: f64,
+    pub smallest: usize,
+    pub largest: usize,
+}
+
+impl PayloadSizes {
+    pub(super) fn of(pool: &PayloadPool) -> Self {
+        PayloadSizes { mean: pool.mean(), smallest: pool.smallest(), largest: pool.largest() }
+    }
 }
 
 /// What became of a backlog that was built. Times are in nanoseconds since the load began.

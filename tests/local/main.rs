@@ -31,3 +31,4 @@ mod schema;
 #[cfg(feature = "kafka")]
 mod secrets;
 mod shipped;
+mod watching;

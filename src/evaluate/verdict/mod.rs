@@ -16,8 +16,8 @@ mod verification;
 mod warm_up;
 
 use crate::record::{
-    Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Pipeline, Record, SeriesRow, Status, Throughput,
-    Verdict, Verification, Wire,
+    BrokerUsage, Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Pipeline, Record, SeriesRow,
+    Status, Throughput, Verdict, Verification, Wire,
 };
 use finding::Finding;
 
@@ -42,10 +42,13 @@ pub struct Evidence<'a> {
     pub verification: Option<&'a Verification>,
     pub errors: &'a [ErrorCount],
     pub receive_errors: &'a [ErrorCount],
+    /// As in [`Record::messages_before`].
+    pub messages_before: Option<u64>,
     pub wire: Option<&'a Wire>,
     pub pipeline: Option<&'a Pipeline>,
     pub client: &'a Client,
     pub host_load: Option<&'a HostLoad>,
+    pub broker_usage: Option<&'a BrokerUsage>,
     /// The rows of the trial's series, in order.
     pub series: &'a [SeriesRow],
 }
@@ -94,10 +97,12 @@ impl<'a> Evidence<'a> {
             verification: record.verification.as_ref(),
             errors: &record.errors,
             receive_errors: &record.receive_errors,
+            messages_before: record.messages_before,
             wire: record.wire.as_ref(),
             pipeline: record.pipeline.as_ref(),
             client: &record.client,
             host_load: record.host_load.as_ref(),
+            broker_usage: record.broker_usage.as_ref(),
             series,
         }
     }

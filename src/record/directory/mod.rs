@@ -11,6 +11,7 @@ mod journal;
 mod probe;
 mod read;
 mod resume;
+mod runs;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -23,9 +24,10 @@ pub use inputs::InputFile;
 pub use journal::Journal;
 pub use probe::probe;
 pub use read::{
-    ReadRecords, current_records, current_series, is_being_written, read_checkpoint, read_records, read_series, runs_at,
+    ReadRecords, current_records, current_series, is_being_written, read_checkpoint, read_records, read_series, run_ids,
 };
 pub use resume::{CompletedTrial, Resumed};
+pub use runs::{begun_at, newest_run, runs_at, runs_by_age};
 
 use super::Record;
 
@@ -39,6 +41,8 @@ pub const SERIES_FILE: &str = "series.jsonl";
 pub const HLOG_FILE: &str = "latency.hlog";
 /// What was in the files that payloads are made from, one file a line; only where there are any.
 pub const INPUTS_FILE: &str = "inputs.jsonl";
+/// The figures of all trials for Prometheus, written at the run's end; only where they are asked for.
+pub const METRICS_FILE: &str = "metrics.txt";
 /// The record, so far, of the trial that is running or was when the run was killed.
 pub const CHECKPOINT_FILE: &str = "checkpoint.json";
 
@@ -104,6 +108,15 @@ impl RunDirectory {
         let settled = self.journal.settle();
         self.records.append(record.to_line().as_bytes())?;
         settled.and(journal::remove_checkpoint(&self.path))
+    }
+
+    /// Keeps the figures of all trials for Prometheus, in place of those that an earlier session kept.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn keep_metrics(&self, text: &str) -> Result<(), DirectoryError> {
+        let path = self.path.join(METRICS_FILE);
+        fs::write(&path, text).map_err(|error| DirectoryError::io("write", &path, error))
     }
 }
 
