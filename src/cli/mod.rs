@@ -7,6 +7,7 @@ mod completions;
 #[cfg(any(feature = "kafka", feature = "sls"))]
 mod emulate;
 mod exit;
+mod list;
 mod merge;
 mod new;
 mod remove_topics;
@@ -18,14 +19,11 @@ mod search;
 mod show;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueHint};
+use clap::{Parser, Subcommand};
 
 use exit::Exit;
-
-use crate::record::export::Format;
 
 /// A load generator for message brokers: runs a described load and records honestly what happened.
 #[derive(Debug, Parser)]
@@ -52,18 +50,10 @@ pub enum Verb {
         /// `kafka`, `pulsar`, `nsq`, …: see `brokermark brokers`
         kind: String,
     },
-    /// Show records
-    Show {
-        /// A run directory, or a file of records
-        #[arg(value_hint = ValueHint::AnyPath)]
-        path: PathBuf,
-        /// Print the records as they are, one JSON document a line
-        #[arg(long)]
-        json: bool,
-        /// Print the records as a table, or in the format of another tool
-        #[arg(long, conflicts_with = "json")]
-        format: Option<Format>,
-    },
+    /// Show records: of the newest run, or of those that are named
+    Show(show::ShowArguments),
+    /// List runs, a line each
+    List(list::ListArguments),
     /// Compare two runs, or two sets of runs, point by point
     Compare(compare::CompareArguments),
     /// Put the shares of a run together that several processes or machines ran at once
@@ -102,10 +92,8 @@ pub fn execute(arguments: Arguments) -> ExitCode {
         Verb::Search(arguments) => search::search(&arguments, &mut out),
         Verb::Check(arguments) => check::check(&arguments, &mut out),
         Verb::New { kind } => new::new(&kind, &mut out),
-        Verb::Show { path, format: Some(format), .. } => Exit::from_result(show::export(&path, format, &mut out)),
-        Verb::Show { path, json, format: None } => {
-            Exit::from_result(show::show(&path, json, show::View::of_stdout(), &mut out))
-        }
+        Verb::Show(arguments) => Exit::from_result(show::show(&arguments, show::View::of_stdout(), &mut out)),
+        Verb::List(arguments) => Exit::from_result(list::list(&arguments, show::View::of_stdout(), &mut out)),
         Verb::Compare(arguments) => compare::compare(&arguments, &mut out),
         Verb::Merge(arguments) => merge::run(&arguments, &mut out),
         Verb::RemoveTopics(arguments) => remove_topics::run(&arguments, &mut out),

@@ -3,6 +3,7 @@
 mod assemble;
 mod backlog;
 pub mod comparison;
+mod defaults;
 mod environment;
 mod figures;
 mod outage;

@@ -142,7 +142,8 @@ mod tests {
     }
 
     fn against(record: &mut Record, kind: ReasonKind) {
-        let reason = Reason { kind, evidence: "So it was.".to_owned(), advice: String::new(), figures: Default::default() };
+        let reason =
+            Reason { kind, evidence: "So it was.".to_owned(), advice: String::new(), figures: Default::default() };
         record.verdict.reasons.push(reason);
     }
 

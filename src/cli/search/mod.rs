@@ -1,7 +1,6 @@
 //! `brokermark search`: finds the highest rate that holds, by probes that are trials of one run.
 
 mod probing;
-pub(super) mod text;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,8 +12,8 @@ use self::probing::{Probing, Searched};
 use super::Exit;
 use super::run::{interrupt, untrusted};
 use super::scenario_source::ProbedSource;
-use super::show::View;
-use crate::record::{SearchEnd, SearchRecord, readable};
+use super::show::{self, View};
+use crate::record::{SearchEnd, SearchRecord};
 use crate::scenario::{Load, Plan, Schedule, WhenInvalid, units};
 use crate::statistics::search::Range;
 
@@ -156,7 +155,7 @@ pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Exit {
 fn conclude(arguments: &SearchArguments, plan: &Plan, searched: &Searched, out: &mut dyn Write) -> Exit {
     let record = &searched.record;
     let printed = match arguments.format {
-        Format::Text => text::page(record, View::of_stdout()),
+        Format::Text => show::search::page(record, View::of_stdout()),
         Format::Json => record.to_line(),
     };
     let printed = Exit::from_result(out.write_all(printed.as_bytes()).and_then(|()| out.flush()));
@@ -184,11 +183,6 @@ fn exit_of(record: &SearchRecord) -> Exit {
         SearchEnd::Interrupted => Exit::Interrupted,
         SearchEnd::Failed => Exit::Failure,
     }
-}
-
-/// A rate as a person reads it.
-fn per_second(rate: f64) -> String {
-    readable::rate(rate)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::SearchArguments;
 use crate::cli::run::progress::Progress;
 use crate::cli::run::recording::{Recording, Run};
 use crate::cli::run::{identity, new_run_id, rest};
+use crate::cli::show;
 use crate::engine::{Interruption, run_scenario};
 use crate::evaluate::{ProbeJudgement, assemble_failed, judge_probe};
 use crate::record::{
@@ -189,7 +190,7 @@ impl<'a> Probing<'a> {
         let progress = self.progress(length);
         let identity = identity(&self.run_id, self.probes.len());
         let run = Run { id: &self.run_id, command_line: &self.command_line, checkpoint_every: CHECKPOINT_EVERY };
-        let mut recording = Recording::new(&trial, run, &mut self.directory, progress);
+        let mut recording = Recording::new(&trial, run, &mut self.directory, progress, None);
         let result = run_scenario(&trial.scenario, &identity, interruption, &mut recording).await;
         if let Err(error) = &result {
             eprintln!("error: {error}");
@@ -226,7 +227,7 @@ impl<'a> Probing<'a> {
         };
         self.search.record(Probe { rate: probed.rate_per_second, length, outcome });
         if !self.arguments.quiet {
-            eprintln!("{}", super::text::progress_line(self.probes.len() + 1, &probed));
+            eprintln!("{}", show::search::progress_line(self.probes.len() + 1, &probed));
         }
         self.probes.push(probed);
         if length == Length::Long && outcome == ProbeOutcome::Held {

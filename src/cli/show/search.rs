@@ -1,10 +1,8 @@
 //! A search as text: its probes, and the answer.
 
-use super::per_second;
-use crate::cli::show::page::{Page, Tone};
-use crate::cli::show::table::{self, Align, Column};
-use crate::cli::show::View;
-use crate::record::readable::{count, duration};
+use super::page::{Page, Tone, View};
+use super::table::{self, Align, Column};
+use crate::record::readable::{self, count, duration};
 use crate::record::{ProbeRecord, ProbeResult, SearchEnd, SearchRecord};
 
 pub fn page(record: &SearchRecord, view: View) -> String {
@@ -21,8 +19,8 @@ pub fn page(record: &SearchRecord, view: View) -> String {
 }
 
 /// What is printed when a probe has ended.
-pub(super) fn progress_line(number: usize, probe: &ProbeRecord) -> String {
-    format!("probe {number}: {}/s {}", per_second(probe.rate_per_second), outcome(probe))
+pub fn progress_line(number: usize, probe: &ProbeRecord) -> String {
+    format!("probe {number}: {}/s {}", readable::rate(probe.rate_per_second), outcome(probe))
 }
 
 fn outcome(probe: &ProbeRecord) -> String {
@@ -45,9 +43,9 @@ fn probes(page: &mut Page, probes: &[ProbeRecord]) {
     };
     let columns = vec![
         Column::new("probe", Align::Right, Column::KEEP, numbers),
-        column("messages/s", Column::KEEP, &|probe| per_second(probe.rate_per_second)),
+        column("messages/s", Column::KEEP, &|probe| readable::rate(probe.rate_per_second)),
         column("for", Column::KEEP, &|probe| duration(probe.window_ns as f64)),
-        column("carried/s", 5, &|probe| per_second(probe.messages_per_second)),
+        column("carried/s", 5, &|probe| readable::rate(probe.messages_per_second)),
         column("p99", Column::KEEP, &|probe| probe.p99_ns.map_or("–".to_owned(), |ns| duration(ns as f64))),
         Column {
             title: "outcome".to_owned(),
@@ -77,15 +75,16 @@ fn answer(page: &mut Page, record: &SearchRecord) {
         _ => ("✗ ", Tone::Bad),
     };
     page.led(sign, tone, &conclusion(record));
-    if let (Some(capacity), Some(low), Some(high)) = (found.capacity_per_second, found.capacity_low, found.capacity_high)
+    if let (Some(capacity), Some(low), Some(high)) =
+        (found.capacity_per_second, found.capacity_low, found.capacity_high)
     {
         page.labelled(
             "capacity",
             &format!(
                 "{} messages/s, 95 % interval {} … {}: the rate at which half of all probes would hold",
-                per_second(capacity),
-                per_second(low),
-                per_second(high)
+                readable::rate(capacity),
+                readable::rate(low),
+                readable::rate(high)
             ),
         );
     }
@@ -99,9 +98,9 @@ fn answer(page: &mut Page, record: &SearchRecord) {
 fn conclusion(record: &SearchRecord) -> String {
     let found = &record.answer;
     let held = match (found.rate_per_second, found.confirmed) {
-        (Some(rate), true) => format!("{} messages/s held, and held for longer as well", per_second(rate)),
+        (Some(rate), true) => format!("{} messages/s held, and held for longer as well", readable::rate(rate)),
         (Some(rate), false) => {
-            format!("{} messages/s held in a short probe, which no longer one confirmed", per_second(rate))
+            format!("{} messages/s held in a short probe, which no longer one confirmed", readable::rate(rate))
         }
         (None, _) => "no rate held".to_owned(),
     };
@@ -109,7 +108,7 @@ fn conclusion(record: &SearchRecord) -> String {
         SearchEnd::Found => format!("{held}."),
         SearchEnd::NothingHeld => format!(
             "Nothing held, not even {} messages/s: search below it with --between, or ask for less.",
-            per_second(record.least_per_second)
+            readable::rate(record.least_per_second)
         ),
         SearchEnd::NothingMissed => format!(
             "{held}: that is the highest rate of the range, so the limit lies above it. Search above it with --between."
@@ -171,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_page_of_a_search() {
-        insta::assert_snapshot!(page(&record(SearchEnd::Found), View { width: 110, colour: false }));
+        insta::assert_snapshot!(page(&record(SearchEnd::Found), View { width: 110, colour: false, charts: false }));
     }
 
     #[test]
