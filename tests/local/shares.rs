@@ -226,3 +226,22 @@ mod on_a_cluster {
         set["marked"].as_u64().unwrap()
     }
 }
+
+/// The command in the Kubernetes manifest is one of this build, and its number of shares is that of the pods.
+#[test]
+fn the_manifest_s_job_runs_as_many_shares_as_it_has_pods() {
+    use brokermark::cli::Arguments;
+    use clap::Parser;
+
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/kubernetes/indexed-job.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, after) = text.split_once("exec brokermark ").unwrap();
+    let (command, _) = after.split_once("resources:").unwrap();
+    let command = command.replace("$((JOB_COMPLETION_INDEX + 1))", "4").replace("START_AT", "1772366400");
+    let words = std::iter::once("brokermark").chain(command.split_whitespace());
+    let parsed = Arguments::try_parse_from(words);
+    assert!(parsed.is_ok(), "{}", parsed.unwrap_err());
+    for pods in ["completions: 4", "parallelism: 4", "4/4"] {
+        assert!(text.contains(pods) || command.contains(pods), "{pods}");
+    }
+}
