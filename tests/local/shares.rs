@@ -1,56 +1,16 @@
 //! Several processes run one scenario together, and their records are merged.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use brokermark::record::{Record, read_records, read_series};
+use brokermark::record::{Record, read_series};
 use serde_json::Value;
 
-use crate::harness::{Bench, Finished, PATIENCE, Running, assert_acknowledged, assert_balanced, brokermark, execute};
-
-/// So many seconds from now, as `--start-at` takes it.
-fn in_seconds(seconds: u64) -> String {
-    let at = SystemTime::now() + Duration::from_secs(seconds);
-    format!("{:.3}", at.duration_since(UNIX_EPOCH).unwrap().as_secs_f64())
-}
-
-/// Runs all `count` shares at once, each into a directory of its own; the directories.
-fn run_shares(bench: &Bench, count: usize, seconds: u64) -> Vec<PathBuf> {
-    let start_at = in_seconds(seconds);
-    let shares: Vec<(PathBuf, Running)> = (1..=count)
-        .map(|number| {
-            let results = bench.path().join(format!("share-{number}"));
-            let mut command = brokermark();
-            command.arg("run").arg(bench.scenario()).arg("--output").arg(&results).arg("--quiet");
-            command.args(["--share", &format!("{number}/{count}"), "--start-at", &start_at]);
-            (results, Running::start(&mut command))
-        })
-        .collect();
-    shares
-        .into_iter()
-        .map(|(results, share)| {
-            share.finish(PATIENCE).expect(0);
-            let mut runs: Vec<PathBuf> =
-                std::fs::read_dir(&results).unwrap().map(|entry| entry.unwrap().path()).collect();
-            assert_eq!(runs.len(), 1);
-            runs.remove(0)
-        })
-        .collect()
-}
-
-fn merge(bench: &Bench, shares: &[PathBuf], name: &str) -> Finished {
-    let mut command = brokermark();
-    command.arg("merge").args(shares).arg("--output").arg(bench.path().join(name)).arg("--json");
-    Running::start(&mut command).finish(PATIENCE)
-}
-
-fn record_at(path: &Path) -> Record {
-    read_records(path).unwrap().records.remove(0)
-}
+use crate::harness::shares::{merge, record_at, run_shares};
+use crate::harness::{Bench, assert_acknowledged, assert_balanced, execute};
 
 const NULL: &str = "broker.kind = \"null\"
     topology = { topics = 2, partitions = 4 }
-    producers = { count = 10, batch = 10, keys = { count = 100 } }
+    producers = { count = 10, batch = 10, keys = { kind = \"round-robin\", distinct = 100 } }
     load.rate = \"2k/s\"
     payload = { size = \"64B\" }
     run = { messages = 2_003, warm_up = \"500ms\" }
@@ -151,7 +111,9 @@ mod on_a_cluster {
     use std::io::{BufRead, BufReader};
     use std::process::{Child, Stdio};
 
-    use crate::harness::assert_delivered;
+    use rdkafka::consumer::{BaseConsumer, Consumer};
+
+    use crate::harness::{PATIENCE, assert_delivered, brokermark};
 
     /// An endpoint in a process of its own, which ends with the test.
     struct Cluster {
@@ -164,7 +126,15 @@ mod on_a_cluster {
             let mut child = brokermark().args(["emulate", "kafka"]).stdout(Stdio::piped()).spawn().unwrap();
             let mut addresses = String::new();
             BufReader::new(child.stdout.take().unwrap()).read_line(&mut addresses).unwrap();
-            Cluster { child, addresses: addresses.trim().to_owned() }
+            let cluster = Cluster { child, addresses: addresses.trim().to_owned() };
+            let mut configuration = rdkafka::ClientConfig::new();
+            configuration.set("bootstrap.servers", &cluster.addresses).set("allow.auto.create.topics", "true");
+            let client: BaseConsumer = configuration.create().unwrap();
+            // The cluster makes a topic that is asked for; it does not let clients make one in another way.
+            for topic in ["shared0", "shared1"] {
+                client.fetch_metadata(Some(topic), PATIENCE).unwrap();
+            }
+            cluster
         }
     }
 
@@ -179,7 +149,7 @@ mod on_a_cluster {
         let addresses: Vec<String> = cluster.addresses.split(',').map(|address| format!("{address:?}")).collect();
         format!(
             "broker = {{ kind = \"kafka\", addresses = [{}], kafka = {{ assignment = \"manual\" }} }}
-            topology = {{ topics = 2, partitions = 3 }}
+            topology = {{ topics = 2, existing = true, name = \"shared\" }}
             producers = {{ count = 6, batch = 5 }}
             load.rate = \"500/s\"
             consumers = {{ {consumers}, verify = true, end_to_end = true }}
