@@ -149,7 +149,7 @@ fn apart(shares: &[KeptShare]) -> Option<Reason> {
 /// How far the clocks may be apart between which end-to-end latency was measured, and whether that is too much.
 fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
     let latency = record.latency.end_to_end.as_ref()?;
-    if sections::machines(shares) < 2 {
+    if sections::machines(shares) < 2 || record.times_own_messages() {
         return None;
     }
     let early: u64 =
@@ -174,7 +174,7 @@ fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
                 "{known}, and end-to-end latency is measured between them (median {}){seen}.",
                 duration(latency.p50_ns as f64)
             ),
-            "Synchronise the clocks (chrony, PTP), or run all consumers and producers of a topic in one share.",
+            "Synchronise the clocks (chrony, PTP), or or record only messages whose two ends have one clock: `consumers.timing = \"own\"`.",
             &figures,
         ),
     ))
@@ -299,6 +299,15 @@ mod tests {
         assert_eq!(with([Some(400_000), Some(700_000)], ["a", "b"], 0), (Some(1_100_000), true, false));
         assert_eq!(with([Some(400_000), None], ["a", "b"], 0), (None, true, false));
         assert_eq!(with([Some(4), Some(5)], ["a", "b"], 3), (Some(9), true, false), "messages that arrived too early");
+    }
+
+    #[test]
+    fn one_clock_at_both_ends_needs_no_other() {
+        let mut shares = pair(0);
+        shares[1].record.share.as_mut().unwrap().boot_id = Some("b".to_owned());
+        assert_eq!(kinds(&shares), [ClocksDiffer]);
+        shares.iter_mut().for_each(|share| share.record.scenario["consumers"]["timing"] = "own".into());
+        assert_eq!(kinds(&shares), []);
     }
 
     #[test]

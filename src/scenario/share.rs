@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::{Load, Scenario, Schedule, Topology};
+use super::{Load, Scenario, Schedule, Timing, Topology};
 
 /// The most processes that a scenario is divided among.
 const MOST_SHARES: usize = 10_000;
@@ -124,6 +124,17 @@ impl Scenario {
                 Cow::Owned(Load::Open(at_share(schedule, share)))
             }
             (_, load) => Cow::Borrowed(load),
+        }
+    }
+
+    /// The producers, numbered over all processes, whose messages get an end-to-end latency here.
+    pub fn timed_producers(&self) -> Range<u32> {
+        match self.consumers.as_ref().map(|consumers| consumers.timing) {
+            Some(Timing::Own) => {
+                let first = self.first_producer();
+                first as u32..(first + self.producers.count) as u32
+            }
+            _ => 0..u32::MAX,
         }
     }
 

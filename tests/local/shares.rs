@@ -36,6 +36,8 @@ fn three_processes_send_exactly_what_one_would_and_are_one_record() {
     assert_eq!(merged.latency.response.as_ref().unwrap().p95_ns, whole.value_at_quantile(0.95));
     assert_eq!((merged.shares.len(), &merged.share), (3, &None));
     assert_series(&bench, &shares, &merged);
+    assert_valid(&parts[0]);
+    assert_valid(&merged);
 
     let directory = bench.path().join("merged");
     let shown = execute(&["show", directory.to_str().unwrap()]).expect(0).stdout;
@@ -45,6 +47,15 @@ fn three_processes_send_exactly_what_one_would_and_are_one_record() {
     merge(&bench, &shares, "merged").expect(1).complains_of(&["merged"]);
     let without = merge(&bench, &shares[1..], "two-of-three").expect(3).record();
     assert!(without.verdict.reasons.iter().any(|reason| reason.evidence.contains("missing: 1")), "{without:?}");
+}
+
+/// The schema that the program prints accepts the record.
+fn assert_valid(record: &Record) {
+    let mut text = Vec::new();
+    brokermark::cli::schema::schema(&mut text).unwrap();
+    let validator = jsonschema::validator_for(&serde_json::from_slice(&text).unwrap()).unwrap();
+    let document: Value = serde_json::from_str(&record.to_line()).unwrap();
+    assert_eq!(validator.validate(&document).map_err(|error| error.to_string()), Ok(()));
 }
 
 /// The merged series has every message of the shares' own.
@@ -150,7 +161,7 @@ mod on_a_cluster {
         format!(
             "broker = {{ kind = \"kafka\", addresses = [{}], kafka = {{ assignment = \"manual\" }} }}
             topology = {{ topics = 2, existing = true, name = \"shared\" }}
-            producers = {{ count = 6, batch = 5 }}
+            producers = {{ count = 6, batch = 5, placement = \"round-robin\" }}
             load.rate = \"500/s\"
             consumers = {{ {consumers}, verify = true, end_to_end = true }}
             run = {{ messages = 1_000, drain_deadline = \"6s\" }}",
@@ -175,13 +186,15 @@ mod on_a_cluster {
     #[test]
     fn a_message_that_no_share_received_is_missing_in_the_merged_record_only() {
         let cluster = Cluster::start();
-        let bench = Bench::new(&scenario(&cluster, "members = 1"));
+        let bench = Bench::new(&scenario(&cluster, "members = 1, timing = \"own\""));
         let shares = run_shares(&bench, 2, 5);
         // One of each topic.
         let consumers = |share: &PathBuf| record_at(share).share.map(|share| share.consumers);
         assert_eq!(shares.iter().map(consumers).collect::<Vec<_>>(), [Some(1), Some(1)]);
         let whole = merge(&bench, &shares, "merged").expect(0).record();
         assert_delivered(&whole, 1_000, 1);
+        let own = whole.latency.end_to_end.as_ref().map_or(0, |latency| latency.count + latency.beyond_range);
+        assert!(own < 1_000, "each share times its own messages");
         let path = shares[1].join("messages.json");
         let mut messages: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let received: u64 = messages["groups"][0]["arrived"].as_array().unwrap().iter().map(marked).sum();
