@@ -15,7 +15,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
 
-use self::ending::{exit_of, nothing_written, sink_without_rows, untrusted, worse};
+pub(super) use self::ending::exit_of;
+use self::ending::{nothing_written, sink_without_rows, untrusted, worse};
 use self::progress::Progress;
 use self::recording::{Recording, Run};
 use super::Exit;
