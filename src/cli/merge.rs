@@ -8,13 +8,15 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 
 use super::Exit;
+use super::run::exit_of;
 use super::show::{View, summary};
 use crate::distributed::{KeptShare, MergeError, Merged, merge};
 use crate::engine;
 use crate::record::{
-    DirectoryError, HLOG_FILE, HlogLines, Record, RunDirectory, SCENARIO_FILE, SHARES_FILE, Status, current_records,
+    DirectoryError, HLOG_FILE, HlogLines, Record, RunDirectory, SCENARIO_FILE, SHARES_FILE, current_records,
     current_series, read_messages, read_records, read_series,
 };
+use crate::scenario::Scenario;
 
 #[derive(Debug, Args)]
 pub struct MergeArguments {
@@ -43,12 +45,12 @@ enum Failure {
 /// Merges the shares and prints the result.
 pub fn run(arguments: &MergeArguments, out: &mut dyn Write) -> Exit {
     match merged(arguments) {
-        Ok(record) => {
+        Ok((record, scenario)) => {
             let text = if arguments.json { record.to_line() } else { summary(&record, View::of_stdout()) };
             let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
             eprintln!("records: {}", arguments.output.display());
             match Exit::from_result(printed) {
-                Exit::Success => exit_of(&record),
+                Exit::Success => exit_of(&record, &scenario, false),
                 exit => exit,
             }
         }
@@ -59,20 +61,11 @@ pub fn run(arguments: &MergeArguments, out: &mut dyn Write) -> Exit {
     }
 }
 
-fn exit_of(record: &Record) -> Exit {
-    match record.status {
-        Status::Failed | Status::Stalled | Status::Running => Exit::Failure,
-        _ if !record.counts.balances() => Exit::Failure,
-        _ if record.missed_a_threshold() => Exit::ThresholdMissed,
-        Status::Completed | Status::Interrupted => Exit::Success,
-    }
-}
-
-fn merged(arguments: &MergeArguments) -> Result<Record, Failure> {
+fn merged(arguments: &MergeArguments) -> Result<(Record, Scenario), Failure> {
     let shares = arguments.shares.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let records: String = shares.iter().map(|share| share.record.to_line()).collect();
     let scenario = read_text(&arguments.shares[0].join(SCENARIO_FILE))?;
-    let Merged { record, series, interval_log } = merge(shares, engine::kinds())?;
+    let Merged { record, series, interval_log, scenario: judged_by } = merge(shares, engine::kinds())?;
     let mut directory = RunDirectory::create_at(&arguments.output, &scenario)?;
     directory.keep(SHARES_FILE, records.as_bytes())?;
     directory.keep(HLOG_FILE, interval_log.as_bytes())?;
@@ -80,7 +73,7 @@ fn merged(arguments: &MergeArguments) -> Result<Record, Failure> {
         directory.journal().second(row, HlogLines::default());
     }
     directory.append_record(&record)?;
-    Ok(record)
+    Ok((record, judged_by))
 }
 
 fn read(path: &Path) -> Result<KeptShare, Failure> {

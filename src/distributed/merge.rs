@@ -16,6 +16,8 @@ pub struct Merged {
     pub record: Record,
     pub series: Vec<SeriesRow>,
     pub interval_log: String,
+    /// The scenario that all shares ran, as far as a record is judged by it.
+    pub scenario: Scenario,
 }
 
 /// Puts shares together. `kinds`: the brokers of this build, which must have run them.
@@ -30,7 +32,7 @@ pub fn merge(shares: Vec<KeptShare>, kinds: Kinds<'_>) -> Result<Merged, MergeEr
     evaluate::evaluate(&mut record, &scenario, &series);
     verdict::complete(&mut record, &shares);
     let logs: Vec<&str> = shares.iter().map(|share| share.interval_log.as_str()).collect();
-    Ok(Merged { record, series, interval_log: interval_log::merged(&logs) })
+    Ok(Merged { record, series, interval_log: interval_log::merged(&logs), scenario })
 }
 
 /// The figures, without a verdict.

@@ -30,8 +30,9 @@ const OF_A_SHARE: [ReasonKind; 12] = [
     HostContended,
 ];
 
-/// Of the whole, no more is known of these than the shares know.
-const NOT_OF_THE_WHOLE: [ReasonKind; 10] = [
+/// What the figures of the whole do not show better than those of the shares: a rate over windows that begin a little apart is lower than the
+/// target, though every share kept its own.
+const NOT_OF_THE_WHOLE: [ReasonKind; 11] = [
     Failed,
     Interrupted,
     Stalled,
@@ -39,6 +40,7 @@ const NOT_OF_THE_WHOLE: [ReasonKind; 10] = [
     ConsumerCrashed,
     Embedded,
     DebugBuild,
+    RateMissed,
     ClientBound,
     TimeWithheld,
     HostContended,
@@ -70,7 +72,7 @@ pub(super) fn complete(record: &mut Record, shares: &[KeptShare]) {
     notes.extend(unequal_machines(shares));
     reasons.sort_by_key(|reason| reason.kind);
     notes.sort_by_key(|note| note.kind);
-    let limited_by = limited_by(verdict.limited_by, shares);
+    let limited_by = limited_by(shares);
     record.verdict = Verdict { valid: reasons.is_empty(), reasons, notes, limited_by };
 }
 
@@ -149,7 +151,7 @@ fn apart(shares: &[KeptShare]) -> Option<Reason> {
 /// How far the clocks may be apart between which end-to-end latency was measured, and whether that is too much.
 fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
     let latency = record.latency.end_to_end.as_ref()?;
-    if sections::machines(shares) < 2 {
+    if sections::machines(shares) < 2 || record.times_own_messages() {
         return None;
     }
     let early: u64 =
@@ -174,7 +176,7 @@ fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
                 "{known}, and end-to-end latency is measured between them (median {}){seen}.",
                 duration(latency.p50_ns as f64)
             ),
-            "Synchronise the clocks (chrony, PTP), or run all consumers and producers of a topic in one share.",
+            "Synchronise the clocks (chrony, PTP), or or record only messages whose two ends have one clock: `consumers.timing = \"own\"`.",
             &figures,
         ),
     ))
@@ -219,17 +221,25 @@ fn unequal_machines(shares: &[KeptShare]) -> Option<Reason> {
     ))
 }
 
-/// A share that its own client limited limits the whole.
-fn limited_by(whole: LimitedBy, shares: &[KeptShare]) -> LimitedBy {
-    let limit =
-        |share: &&KeptShare| matches!(share.record.verdict.limited_by.limiter, Limiter::Client | Limiter::Machine);
-    match shares.iter().find(limit) {
-        Some(share) => LimitedBy {
-            limiter: share.record.verdict.limited_by.limiter,
-            evidence: format!("Share {}: {}", share.number(), share.record.verdict.limited_by.evidence),
-        },
-        // The sum of all cores would look idle where one share's are busy, so the judgement of the whole holds only without one.
-        None => whole,
+/// What limited the share that was limited the most: one that its own client limited limits the whole. The sums over all shares would look
+/// idle where one share is busy.
+fn limited_by(shares: &[KeptShare]) -> LimitedBy {
+    let most = shares.iter().min_by_key(|share| gravity(share.record.verdict.limited_by.limiter));
+    let Some(share) = most else { return Verdict::pending().limited_by };
+    let LimitedBy { limiter, evidence } = &share.record.verdict.limited_by;
+    LimitedBy { limiter: *limiter, evidence: format!("Share {}: {evidence}", share.number()) }
+}
+
+/// Which limiter of a share says the most about the whole: the smallest.
+fn gravity(limiter: Limiter) -> u8 {
+    match limiter {
+        Limiter::Client => 0,
+        Limiter::Machine => 1,
+        Limiter::Broker => 2,
+        Limiter::Window => 3,
+        Limiter::Pipeline => 4,
+        Limiter::Unknown => 5,
+        Limiter::Schedule => 6,
     }
 }
 
@@ -299,6 +309,15 @@ mod tests {
         assert_eq!(with([Some(400_000), Some(700_000)], ["a", "b"], 0), (Some(1_100_000), true, false));
         assert_eq!(with([Some(400_000), None], ["a", "b"], 0), (None, true, false));
         assert_eq!(with([Some(4), Some(5)], ["a", "b"], 3), (Some(9), true, false), "messages that arrived too early");
+    }
+
+    #[test]
+    fn one_clock_at_both_ends_needs_no_other() {
+        let mut shares = pair(0);
+        shares[1].record.share.as_mut().unwrap().boot_id = Some("b".to_owned());
+        assert_eq!(kinds(&shares), [ClocksDiffer]);
+        shares.iter_mut().for_each(|share| share.record.scenario["consumers"]["timing"] = "own".into());
+        assert_eq!(kinds(&shares), []);
     }
 
     #[test]

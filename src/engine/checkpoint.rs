@@ -78,7 +78,8 @@ impl<'a> Checkpoints<'a> {
                 epoch_unix_ns: trial.acks.clock().epoch_unix_ns(),
             },
             totals,
-            groups: trial.arrivals.as_ref().map(groups).unwrap_or_default(),
+            // A share does not know what others sent.
+            groups: trial.arrivals.as_ref().filter(|_| trial.scenario.part.is_none()).map(groups).unwrap_or_default(),
             part: None,
             // Consumers hand over what they met when they end.
             receive_errors: Errors::default(),

@@ -133,7 +133,8 @@ impl<'a> LoadPhase<'a> {
         let rhythm = Rhythm::new(at(begin_ns), at(window.measure_start_ns), length, ends_of_parts.into_iter());
         let nominal_end_ns = window.nominal_end_ns().map(|end_ns| end_ns - begin_ns);
         let (acks, arrivals) = (context.acks.clone(), context.arrivals.clone());
-        let collector = Collector::new(acks, arrivals, &context.scenario.load, parts, begin_ns, nominal_end_ns);
+        let load = context.scenario.own_load();
+        let collector = Collector::new(acks, arrivals, &load, parts, begin_ns, nominal_end_ns);
         let checkpoints = Checkpoints::new(context, window.clone(), self.pacer.clone());
         let watch = BrokerWatch::begin(&context.scenario.watch);
         Sampler::begin(collector, broker, watch, observer, pipeline, checkpoints, &context.topics[0], rhythm)

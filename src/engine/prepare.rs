@@ -46,7 +46,14 @@ pub(super) async fn prepare<'a, B: Broker>(
     let acks = Acks::verified(clock, producers, open_loop, verification.clone());
     let offset_ns = header_offset_ns(scenario, clock);
     let arrivals = consumers.map(|consumers| {
-        Arrivals::across_processes(clock, offset_ns, identity.tag, consumers.groups.len(), verification)
+        Arrivals::across_processes(
+            clock,
+            offset_ns,
+            scenario.timed_producers(),
+            identity.tag,
+            consumers.groups.len(),
+            verification,
+        )
     });
     let connecting = B::connect(setup(scenario, identity, &acks, &payloads));
     let broker = interruption.phase().unless_over(connecting).await.ok_or(EngineError::Interrupted)??;

@@ -87,7 +87,7 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
 fn stretches(record: &mut Record, trial: &Trial, outcome: &Outcome) {
     record.parts = outcome.totals.parts.iter().map(part).collect();
     record.backlog = super::backlog::backlog(trial, outcome);
-    record.outages = outages(&trial.scenario.load, outcome);
+    record.outages = outages(&trial.scenario.own_load(), outcome);
 }
 
 fn durability(outcome: &Outcome) -> Durability {

@@ -108,7 +108,9 @@ fn latency(record: &Record, kind: LatencyKind, statistic: LatencyStatistic, grou
 fn missing(record: &Record, kind: LatencyKind, groups: u64) -> Missing {
     match kind {
         LatencyKind::EndToEnd => {
-            let received = record.latency.end_to_end.as_ref().map_or(0, |latency| latency.count + latency.beyond_range);
+            let timed = record.latency.end_to_end.as_ref().map_or(0, |latency| latency.count + latency.beyond_range);
+            // Those that another process sent were received, and not timed.
+            let received = if record.times_own_messages() { record.counts.consumed.unwrap_or(0) } else { timed };
             let owed = (record.counts.attempted + record.counts.unsent).saturating_mul(groups);
             Missing { messages: owed.saturating_sub(received), what: "were not received" }
         }

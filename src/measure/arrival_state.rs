@@ -1,5 +1,6 @@
 //! What a trial's recorders of arrivals share: the figures of each group, and each recorder's own part.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -22,6 +23,8 @@ pub(super) struct Shared {
     pub(super) clock: Clock,
     /// What is added to a time of this clock to get a time as trace headers carry it.
     pub(super) header_offset_ns: u64,
+    /// The producers whose messages have an end-to-end latency.
+    pub(super) timed: Range<u32>,
     pub(super) run_tag: u32,
     /// `None` when nothing is verified.
     pub(super) verification: Option<Arc<Verification>>,

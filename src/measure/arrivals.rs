@@ -1,6 +1,7 @@
 //! What consumers record. Each has a recorder of its own; a group's verification finds which arrivals are the first.
 
 use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,21 +24,22 @@ pub struct Arrivals {
 impl Arrivals {
     /// For a trial whose messages carry `run_tag`, received by `groups`.
     pub fn new(clock: Clock, run_tag: u32, groups: usize, verification: Option<Arc<Verification>>) -> Self {
-        Arrivals::across_processes(clock, 0, run_tag, groups, verification)
+        Arrivals::across_processes(clock, 0, 0..u32::MAX, run_tag, groups, verification)
     }
 
     /// As [`Arrivals::new`], where the messages of other processes arrive, too: the times in trace headers are those of `clock` plus
-    /// `header_offset_ns`.
+    /// `header_offset_ns`. Only messages of the producers `timed` get an end-to-end latency.
     pub fn across_processes(
         clock: Clock,
         header_offset_ns: u64,
+        timed: Range<u32>,
         run_tag: u32,
         groups: usize,
         verification: Option<Arc<Verification>>,
     ) -> Self {
         let groups = (0..groups).map(|_| Group::default()).collect();
         let (partition_budget, shards) = (Budget::of_bytes(PARTITION_BYTES), Mutex::default());
-        let shared = Shared { clock, header_offset_ns, run_tag, verification, groups, partition_budget, shards };
+        let shared = Shared { clock, header_offset_ns, timed, run_tag, verification, groups, partition_budget, shards };
         Arrivals { shared: Arc::new(shared) }
     }
 
@@ -247,6 +249,29 @@ mod tests {
         let passed = arrivals.passed_until(SUBSCRIPTION, &[0, 1], 2);
         let account = verification.account(0, |producer| passed[producer as usize]);
         assert_eq!((account.lost, account.unread), (1, 3), "1 was passed; 4, 6 and 7 may still come");
+    }
+
+    #[test]
+    fn times_count_from_the_headers_clock_and_only_those_of_timed_producers() {
+        const AHEAD_NS: u64 = 1_000_000_000_000;
+        let arrivals = Arrivals::across_processes(Clock::start(), AHEAD_NS, 1..2, 7, 1, None);
+        let mut recorder = arrivals.recorder(SUBSCRIPTION);
+        for (producer, intended_ns) in [(0, AHEAD_NS), (1, AHEAD_NS), (1, 2 * AHEAD_NS), (2, AHEAD_NS)] {
+            let mut payload = vec![7; 100];
+            let checksum = crc32fast::hash(&payload[TRACE_HEADER_BYTES..]);
+            TraceHeader { run_tag: 7, producer, measured: true, sequence: 0, intended_ns }.seal(&mut payload, checksum);
+            recorder.batch().received(Received {
+                payload: &payload,
+                trace_header: None,
+                partition: 0,
+                offset: 0,
+                redelivered: false,
+                details: &NoDetails,
+            });
+        }
+        let reception = collected(&arrivals);
+        assert_eq!((reception.arrived.consumed, reception.arrived.before_intended), (4, 1));
+        assert_eq!((reception.end_to_end.histogram().len(), reception.end_to_end.beyond_range()), (2, 0));
     }
 
     #[test]

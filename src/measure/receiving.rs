@@ -113,7 +113,7 @@ impl ArrivalBatch<'_> {
         let arrived = &mut reception.arrived;
         let Some(verification) = &self.shared.verification else {
             arrived.received += 1;
-            return first(reception, trace_header, self.now_ns, self.shared.header_offset_ns);
+            return first(reception, trace_header, self.now_ns, self.shared);
         };
         let Some(mark) = verification.arrive(self.group, trace_header.producer, trace_header.sequence) else {
             arrived.foreign += 1;
@@ -133,7 +133,7 @@ impl ArrivalBatch<'_> {
                     Order::NotPromised => arrived.unordered += 1,
                     Order::Unchecked => arrived.order_unchecked += 1,
                 }
-                return first(reception, trace_header, self.now_ns, self.shared.header_offset_ns);
+                return first(reception, trace_header, self.now_ns, self.shared);
             }
             Mark::Repeated if message.redelivered => arrived.redelivered += 1,
             Mark::Repeated => arrived.duplicated += 1,
@@ -146,13 +146,16 @@ impl ArrivalBatch<'_> {
 
 /// Only what arrived for the first time has a latency: that of a repetition would be about something else.
 #[inline]
-fn first(reception: &mut Reception, trace_header: &TraceHeader, now_ns: u64, header_offset_ns: u64) {
+fn first(reception: &mut Reception, trace_header: &TraceHeader, now_ns: u64, shared: &Shared) {
     reception.arrived.first += 1;
     reception.arrived.last_first_ns = now_ns;
     if trace_header.measured {
         reception.arrived.consumed += 1;
         reception.arrived.last_consumed_ns = now_ns;
-        let since_intended_ns = (now_ns + header_offset_ns).checked_sub(trace_header.intended_ns);
+        if !shared.timed.contains(&trace_header.producer) {
+            return;
+        }
+        let since_intended_ns = (now_ns + shared.header_offset_ns).checked_sub(trace_header.intended_ns);
         reception.arrived.before_intended += u64::from(since_intended_ns.is_none());
         reception.end_to_end.record(since_intended_ns.unwrap_or(0));
     }

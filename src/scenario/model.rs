@@ -277,6 +277,8 @@ pub struct Consumers {
     pub from: StartFrom,
     /// Record the time from intended to received.
     pub end_to_end: bool,
+    /// Of which messages.
+    pub timing: Timing,
     /// Find lost, duplicated, reordered and corrupt messages.
     pub verify: bool,
     /// What the groups find when they begin; `None`: they begin before the load, but for those that are told otherwise.
@@ -287,6 +289,15 @@ pub struct Consumers {
 pub enum StartFrom {
     Earliest,
     Latest,
+}
+
+/// Which messages' end-to-end latency consumers record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timing {
+    /// All, whichever process sent them.
+    All,
+    /// Those that their own process sent: one clock times both ends.
+    Own,
 }
 
 /// How long a trial lasts.

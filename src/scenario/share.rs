@@ -3,10 +3,11 @@
 //! Producers and consumers are numbered over the whole scenario and divided into successive stretches. A share keeps the numbers of
 //! the whole, so that topics, partitions, keys, schedules and sequences are those that one process would have.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::{Scenario, Topology};
+use super::{Load, Scenario, Schedule, Timing, Topology};
 
 /// The most processes that a scenario is divided among.
 const MOST_SHARES: usize = 10_000;
@@ -115,6 +116,28 @@ impl Scenario {
         self.part.as_ref().map_or(self.producers.count, |part| part.all_producers)
     }
 
+    /// The load of this process alone: the schedule at its share of the rate.
+    pub fn own_load(&self) -> Cow<'_, Load> {
+        match (&self.part, &self.load) {
+            (Some(part), Load::Open(schedule)) => {
+                let share = part.producers.len() as f64 / part.all_producers as f64;
+                Cow::Owned(Load::Open(at_share(schedule, share)))
+            }
+            (_, load) => Cow::Borrowed(load),
+        }
+    }
+
+    /// The producers, numbered over all processes, whose messages get an end-to-end latency here.
+    pub fn timed_producers(&self) -> Range<u32> {
+        match self.consumers.as_ref().map(|consumers| consumers.timing) {
+            Some(Timing::Own) => {
+                let first = self.first_producer();
+                first as u32..(first + self.producers.count) as u32
+            }
+            _ => 0..u32::MAX,
+        }
+    }
+
     /// Whether a consumer on this topic runs here; `member` is its number among those of a group on the topic.
     pub fn has_consumer(&self, topic: usize, member: usize) -> bool {
         let members = self.consumers.as_ref().map_or(0, |consumers| consumers.members);
@@ -141,6 +164,19 @@ impl Topology {
     }
 }
 
+/// The schedule with every rate at this share.
+fn at_share(schedule: &Schedule, share: f64) -> Schedule {
+    match schedule {
+        Schedule::Constant { rate } => Schedule::Constant { rate: rate * share },
+        Schedule::Ramp { from, to, over } => Schedule::Ramp { from: from * share, to: to * share, over: *over },
+        Schedule::Steps(steps) => Schedule::Steps(steps.iter().map(|(rate, length)| (rate * share, *length)).collect()),
+        Schedule::Bursts { base, burst, every, length } => {
+            Schedule::Bursts { base: base * share, burst: burst * share, every: *every, length: *length }
+        }
+        Schedule::Poisson { rate, seed } => Schedule::Poisson { rate: rate * share, seed: *seed },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,6 +192,16 @@ mod tests {
                 assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1, "{parts:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_share_expects_its_part_of_the_schedule() {
+        let text = "broker.kind = \"null\"\nproducers.count = 8\nload.rate = \"1k/s\"\nrun.duration = \"1s\"";
+        let plan =
+            crate::scenario::parse_for(crate::engine::kinds(), text, "share", &[], std::path::Path::new("")).unwrap();
+        let part = plan.trials[0].scenario.part(Share { number: 3, count: 3 }).unwrap();
+        assert_eq!((part.producers.count, part.first_producer(), part.all_producers()), (3, 5, 8));
+        assert_eq!(*part.own_load(), Load::Open(Schedule::Constant { rate: 375.0 }));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod scripted_pulsar;
 pub mod scripted_rabbitmq;
 pub mod scripted_redis;
 pub mod server;
+pub mod shares;
 pub mod socks;
 
 use std::path::{Path, PathBuf};

@@ -1,56 +1,16 @@
 //! Several processes run one scenario together, and their records are merged.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use brokermark::record::{Record, read_records, read_series};
+use brokermark::record::{Record, read_series};
 use serde_json::Value;
 
-use crate::harness::{Bench, Finished, PATIENCE, Running, assert_acknowledged, assert_balanced, brokermark, execute};
-
-/// So many seconds from now, as `--start-at` takes it.
-fn in_seconds(seconds: u64) -> String {
-    let at = SystemTime::now() + Duration::from_secs(seconds);
-    format!("{:.3}", at.duration_since(UNIX_EPOCH).unwrap().as_secs_f64())
-}
-
-/// Runs all `count` shares at once, each into a directory of its own; the directories.
-fn run_shares(bench: &Bench, count: usize, seconds: u64) -> Vec<PathBuf> {
-    let start_at = in_seconds(seconds);
-    let shares: Vec<(PathBuf, Running)> = (1..=count)
-        .map(|number| {
-            let results = bench.path().join(format!("share-{number}"));
-            let mut command = brokermark();
-            command.arg("run").arg(bench.scenario()).arg("--output").arg(&results).arg("--quiet");
-            command.args(["--share", &format!("{number}/{count}"), "--start-at", &start_at]);
-            (results, Running::start(&mut command))
-        })
-        .collect();
-    shares
-        .into_iter()
-        .map(|(results, share)| {
-            share.finish(PATIENCE).expect(0);
-            let mut runs: Vec<PathBuf> =
-                std::fs::read_dir(&results).unwrap().map(|entry| entry.unwrap().path()).collect();
-            assert_eq!(runs.len(), 1);
-            runs.remove(0)
-        })
-        .collect()
-}
-
-fn merge(bench: &Bench, shares: &[PathBuf], name: &str) -> Finished {
-    let mut command = brokermark();
-    command.arg("merge").args(shares).arg("--output").arg(bench.path().join(name)).arg("--json");
-    Running::start(&mut command).finish(PATIENCE)
-}
-
-fn record_at(path: &Path) -> Record {
-    read_records(path).unwrap().records.remove(0)
-}
+use crate::harness::shares::{merge, record_at, run_shares};
+use crate::harness::{Bench, assert_acknowledged, assert_balanced, execute};
 
 const NULL: &str = "broker.kind = \"null\"
     topology = { topics = 2, partitions = 4 }
-    producers = { count = 10, batch = 10, keys = { count = 100 } }
+    producers = { count = 10, batch = 10, keys = { kind = \"round-robin\", distinct = 100 } }
     load.rate = \"2k/s\"
     payload = { size = \"64B\" }
     run = { messages = 2_003, warm_up = \"500ms\" }
@@ -76,6 +36,8 @@ fn three_processes_send_exactly_what_one_would_and_are_one_record() {
     assert_eq!(merged.latency.response.as_ref().unwrap().p95_ns, whole.value_at_quantile(0.95));
     assert_eq!((merged.shares.len(), &merged.share), (3, &None));
     assert_series(&bench, &shares, &merged);
+    assert_valid(&parts[0]);
+    assert_valid(&merged);
 
     let directory = bench.path().join("merged");
     let shown = execute(&["show", directory.to_str().unwrap()]).expect(0).stdout;
@@ -83,8 +45,17 @@ fn three_processes_send_exactly_what_one_would_and_are_one_record() {
     // A record compared with itself has not changed: the exit code says so.
     execute(&["compare", directory.to_str().unwrap(), directory.to_str().unwrap()]).expect(0);
     merge(&bench, &shares, "merged").expect(1).complains_of(&["merged"]);
-    let without = merge(&bench, &shares[1..], "two-of-three").expect(3).record();
+    let without = merge(&bench, &shares[1..], "two-of-three").expect(0).record();
     assert!(without.verdict.reasons.iter().any(|reason| reason.evidence.contains("missing: 1")), "{without:?}");
+}
+
+/// The schema that the program prints accepts the record.
+fn assert_valid(record: &Record) {
+    let mut text = Vec::new();
+    brokermark::cli::schema::schema(&mut text).unwrap();
+    let validator = jsonschema::validator_for(&serde_json::from_slice(&text).unwrap()).unwrap();
+    let document: Value = serde_json::from_str(&record.to_line()).unwrap();
+    assert_eq!(validator.validate(&document).map_err(|error| error.to_string()), Ok(()));
 }
 
 /// The merged series has every message of the shares' own.
@@ -151,7 +122,9 @@ mod on_a_cluster {
     use std::io::{BufRead, BufReader};
     use std::process::{Child, Stdio};
 
-    use crate::harness::assert_delivered;
+    use rdkafka::consumer::{BaseConsumer, Consumer};
+
+    use crate::harness::{PATIENCE, assert_delivered, brokermark};
 
     /// An endpoint in a process of its own, which ends with the test.
     struct Cluster {
@@ -164,7 +137,15 @@ mod on_a_cluster {
             let mut child = brokermark().args(["emulate", "kafka"]).stdout(Stdio::piped()).spawn().unwrap();
             let mut addresses = String::new();
             BufReader::new(child.stdout.take().unwrap()).read_line(&mut addresses).unwrap();
-            Cluster { child, addresses: addresses.trim().to_owned() }
+            let cluster = Cluster { child, addresses: addresses.trim().to_owned() };
+            let mut configuration = rdkafka::ClientConfig::new();
+            configuration.set("bootstrap.servers", &cluster.addresses).set("allow.auto.create.topics", "true");
+            let client: BaseConsumer = configuration.create().unwrap();
+            // The cluster makes a topic that is asked for; it does not let clients make one in another way.
+            for topic in ["shared0", "shared1"] {
+                client.fetch_metadata(Some(topic), PATIENCE).unwrap();
+            }
+            cluster
         }
     }
 
@@ -179,8 +160,8 @@ mod on_a_cluster {
         let addresses: Vec<String> = cluster.addresses.split(',').map(|address| format!("{address:?}")).collect();
         format!(
             "broker = {{ kind = \"kafka\", addresses = [{}], kafka = {{ assignment = \"manual\" }} }}
-            topology = {{ topics = 2, partitions = 3 }}
-            producers = {{ count = 6, batch = 5 }}
+            topology = {{ topics = 2, existing = true, name = \"shared\" }}
+            producers = {{ count = 6, batch = 5, placement = \"round-robin\" }}
             load.rate = \"500/s\"
             consumers = {{ {consumers}, verify = true, end_to_end = true }}
             run = {{ messages = 1_000, drain_deadline = \"6s\" }}",
@@ -205,13 +186,15 @@ mod on_a_cluster {
     #[test]
     fn a_message_that_no_share_received_is_missing_in_the_merged_record_only() {
         let cluster = Cluster::start();
-        let bench = Bench::new(&scenario(&cluster, "members = 1"));
+        let bench = Bench::new(&scenario(&cluster, "members = 1, timing = \"own\""));
         let shares = run_shares(&bench, 2, 5);
         // One of each topic.
         let consumers = |share: &PathBuf| record_at(share).share.map(|share| share.consumers);
         assert_eq!(shares.iter().map(consumers).collect::<Vec<_>>(), [Some(1), Some(1)]);
         let whole = merge(&bench, &shares, "merged").expect(0).record();
         assert_delivered(&whole, 1_000, 1);
+        let own = whole.latency.end_to_end.as_ref().map_or(0, |latency| latency.count + latency.beyond_range);
+        assert!(own < 1_000, "each share times its own messages");
         let path = shares[1].join("messages.json");
         let mut messages: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let received: u64 = messages["groups"][0]["arrived"].as_array().unwrap().iter().map(marked).sum();
@@ -224,5 +207,24 @@ mod on_a_cluster {
 
     fn marked(set: &Value) -> u64 {
         set["marked"].as_u64().unwrap()
+    }
+}
+
+/// The command in the Kubernetes manifest is one of this build, and its number of shares is that of the pods.
+#[test]
+fn the_manifest_s_job_runs_as_many_shares_as_it_has_pods() {
+    use brokermark::cli::Arguments;
+    use clap::Parser;
+
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/kubernetes/indexed-job.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, after) = text.split_once("exec brokermark ").unwrap();
+    let (command, _) = after.split_once("resources:").unwrap();
+    let command = command.replace("$((JOB_COMPLETION_INDEX + 1))", "4").replace("START_AT", "1772366400");
+    let words = std::iter::once("brokermark").chain(command.split_whitespace());
+    let parsed = Arguments::try_parse_from(words);
+    assert!(parsed.is_ok(), "{}", parsed.unwrap_err());
+    for pods in ["completions: 4", "parallelism: 4", "4/4"] {
+        assert!(text.contains(pods) || command.contains(pods), "{pods}");
     }
 }

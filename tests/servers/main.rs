@@ -20,6 +20,7 @@ mod pulsar;
 mod pulsar_rs;
 mod rabbitmq_stream;
 mod rebalance;
+mod shares;
 mod slow_readers;
 mod sls;
 mod topics;

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
 
-pub(super) use self::ending::untrusted;
-use self::ending::{exit_of, nothing_written, sink_without_rows, worse};
+pub(super) use self::ending::{exit_of, untrusted};
+use self::ending::{nothing_written, sink_without_rows, worse};
 use self::metrics::SharedFigures;
 use self::progress::Progress;
 use self::recording::{Recording, Run};

@@ -11,6 +11,9 @@ use serde::de::DeserializeOwned;
 use super::{CHECKPOINT_FILE, DirectoryError, RECORDS_FILE, SEARCH_FILE, SERIES_FILE};
 use crate::record::{Phase, Record, SCHEMA, SearchRecord, SeriesRow};
 
+/// A full row that lasted so long was a whole second, as samples come a little early or late.
+const LEAST_WHOLE_SECONDS: f64 = 0.9;
+
 /// What a file of records holds.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReadRecords {
@@ -144,7 +147,9 @@ fn begins_anew(last: &SeriesRow, row: &SeriesRow) -> bool {
         Phase::Drain => 2,
     };
     let (before, now) = (order(last.phase), order(row.phase));
-    row.second < last.second || row.second == last.second && (now < before || now == before && now < 2 && last.full)
+    // Of a short window, several rows begin in one second.
+    let was_whole = last.full && last.seconds() >= LEAST_WHOLE_SECONDS;
+    row.second < last.second || row.second == last.second && (now < before || now == before && now < 2 && was_whole)
 }
 
 /// The lines of a file, and where its last line begins if that was cut off.
@@ -261,6 +266,19 @@ mod tests {
         let measured: Vec<SeriesRow> =
             (0..3).map(|second| SeriesRow { second, phase: Phase::Measure, ..again[0].clone() }).collect();
         assert_eq!(current_series(&[&measured[..1], &measured[..]].concat(), 0, 1), measured);
+    }
+
+    #[test]
+    fn the_tenths_of_a_short_window_are_one_trial() {
+        let tenth = |number: u64| SeriesRow {
+            second: number / 10,
+            length_ns: 100_000_000,
+            phase: Phase::Measure,
+            ..sample::series()[5].clone()
+        };
+        let rows: Vec<SeriesRow> = (0..20).map(tenth).collect();
+        assert!(rows.iter().all(|row| row.full));
+        assert_eq!(current_series(&rows, 0, 1), rows);
     }
 
     #[test]

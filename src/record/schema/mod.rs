@@ -182,6 +182,11 @@ impl Record {
         self.scenario["broker"]["client"].as_str()
     }
 
+    /// Whether end-to-end latency is that of messages which the consumers' own process sent: `consumers.timing = "own"`.
+    pub fn times_own_messages(&self) -> bool {
+        self.scenario["consumers"]["timing"] == "own"
+    }
+
     /// Whether a threshold was missed.
     pub fn missed_a_threshold(&self) -> bool {
         self.thresholds.iter().any(|outcome| !outcome.held)

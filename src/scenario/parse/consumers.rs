@@ -5,10 +5,10 @@ use super::payload::Sizes;
 use super::{Context, groups, properties};
 use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
-use crate::scenario::{ConsumerGroup, Consumers, Pipeline, ProducerMode, StartFrom};
+use crate::scenario::{ConsumerGroup, Consumers, Pipeline, ProducerMode, StartFrom, Timing};
 
 pub(super) const KEYS: &[&str] =
-    &["groups", "members", "from", "end_to_end", "verify", "properties", "group", "backlog"];
+    &["groups", "members", "from", "end_to_end", "timing", "verify", "properties", "group", "backlog"];
 
 const MOST: usize = 100_000;
 
@@ -41,12 +41,14 @@ pub(super) fn read(
         );
     }
     let flag = |key: &str| fields.get(key).and_then(|field| field.boolean()).unwrap_or(true);
+    let timings = [("all", Timing::All), ("own", Timing::Own)];
     let starts = [("earliest", StartFrom::Earliest), ("latest", StartFrom::Latest)];
     Some(Consumers {
         groups: groups_of(&fields, context),
         members: pipeline.map_or_else(|| amount(&fields, "members"), |pipeline| pipeline.instances),
         from: fields.get("from").and_then(|field| field.one_of(&starts)).unwrap_or(StartFrom::Earliest),
         end_to_end: flag("end_to_end"),
+        timing: fields.get("timing").and_then(|field| field.one_of(&timings)).unwrap_or(Timing::All),
         verify: alone && flag("verify"),
         backlog: fields.get("backlog").and_then(|field| groups::backlog(&field, sizes)),
     })

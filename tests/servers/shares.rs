@@ -1,0 +1,93 @@
+//! Real brokers under several processes that run one scenario together: their consumers verify each other's messages, and the topics are
+//! removed when all have ended.
+
+use crate::harness::shares::{merge, record_at, run_shares};
+use crate::harness::{Bench, PATIENCE, Running, assert_delivered, brokermark};
+
+const LOAD: &str = "[producers]
+    count = 4
+    batch = 5
+    [load]
+    rate = \"1k/s\"
+    [consumers]
+    members = 2
+    groups = 2
+    end_to_end = true
+    [run]
+    messages = 2_000
+    warm_up = \"500ms\"
+    drain_deadline = \"5s\"";
+
+/// Runs the load in three shares on the broker of these keys, and checks what became of every message.
+fn delivers(keys: &str) -> Bench {
+    let bench = Bench::new(&format!("{keys}\n{LOAD}"));
+    let shares = run_shares(&bench, 3, 6);
+    let merged = merge(&bench, &shares, "merged").expect(0).record();
+    assert_delivered(&merged, 2_000, 2);
+    let end_to_end = merged.latency.end_to_end.as_ref().unwrap();
+    assert_eq!(end_to_end.count + end_to_end.beyond_range, 4_000);
+    let run_id = record_at(&shares[0]).run_id;
+    let mut removal = brokermark();
+    removal.arg("remove-topics").arg(bench.scenario()).args(["--run-id", &run_id]);
+    let removed = Running::start(&mut removal).finish(PATIENCE).expect(0).stdout;
+    assert!(removed.lines().count() > 0 && removed.lines().all(|topic| topic.starts_with(&run_id)), "{removed}");
+    bench
+}
+
+#[test]
+#[cfg(feature = "kafka")]
+fn real_kafka_is_loaded_by_three_processes() {
+    let address = crate::harness::kafka::address();
+    let broker = format!("broker = {{ kind = \"kafka\", address = \"{address}\", kafka.assignment = \"manual\" }}");
+    delivers(&format!("{broker}\ntopology = {{ topics = 2, partitions = 4 }}"));
+}
+
+#[test]
+#[cfg(feature = "kafka")]
+fn real_kafka_s_groups_are_not_divided_among_processes() {
+    let address = crate::harness::kafka::address();
+    let scenario =
+        format!("broker = {{ kind = \"kafka\", address = \"{address}\" }}\ntopology = {{ partitions = 4 }}\n{LOAD}");
+    let refused = Bench::new(&scenario).run(&["--share", "1/2", "--start-at", "1"]).expect(1);
+    refused.complains_of(&["broker.kafka.assignment = \"manual\""]);
+}
+
+#[test]
+#[cfg(feature = "kafka-native")]
+fn real_kafka_is_loaded_by_three_processes_natively() {
+    let address = crate::harness::kafka::address();
+    let broker = format!("broker = {{ kind = \"kafka\", client = \"native\", address = \"{address}\" }}");
+    delivers(&format!("{broker}\ntopology = {{ topics = 2, partitions = 4 }}"));
+}
+
+#[test]
+#[cfg(feature = "rabbitmq-stream")]
+fn real_rabbitmq_is_loaded_by_three_processes() {
+    let address = crate::harness::rabbitmq::address();
+    let broker = format!("broker = {{ kind = \"rabbitmq-stream\", address = \"{address}\" }}");
+    delivers(&format!("{broker}\ntopology.partitions = 4"));
+}
+
+#[test]
+#[cfg(feature = "pulsar")]
+fn real_pulsar_is_loaded_by_three_processes() {
+    let (address, admin) = (crate::harness::pulsar::address(), crate::harness::pulsar::admin());
+    let broker = format!("broker = {{ kind = \"pulsar\", address = \"{address}\", pulsar.admin = \"{admin}\" }}");
+    delivers(&format!("{broker}\ntopology.partitions = 4"));
+}
+
+#[test]
+#[cfg(feature = "nsq")]
+fn real_nsqd_are_loaded_by_three_processes() {
+    let (addresses, http) = (crate::harness::nsq::addresses(), crate::harness::nsq::http_addresses());
+    let broker = format!(
+        "broker = {{ kind = \"nsq\", addresses = {addresses:?}, nsq.http_addresses = {http:?}, connections = 3 }}"
+    );
+    let name = format!("shared{}", std::process::id());
+    delivers(&format!("name = \"{name}\"\n{broker}"));
+    for http in crate::harness::nsq::http_addresses() {
+        let left: Vec<String> =
+            crate::harness::nsq::topics(&http).into_iter().filter(|topic| topic.contains(&name)).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
