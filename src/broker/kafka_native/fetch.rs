@@ -6,22 +6,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::select_all;
+use kafka_protocol::messages::FetchRequest;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
-use kafka_protocol::messages::fetch_response::PartitionData;
-use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use parking_lot::Mutex;
 
 use super::admin::{Admin, End, EndsQuery, name_of};
 use super::codec::records;
+use super::codec::responses::{FetchResponse, FetchedPartition, NEWEST_FETCHED, read_fetched};
 use super::config::Isolation;
 use super::error::{CallError, class_of, is_retriable};
 use super::inbox::{Fetched, Inbox};
 use super::sequential::SequentialConnection;
 use crate::broker::{FailureClass, ReceiveError};
 use crate::net::backoff::Backoff;
-
-/// Later versions name topics by ids.
-const NEWEST: i16 = 12;
 
 /// `OFFSET_OUT_OF_RANGE`.
 const OUT_OF_RANGE: i16 = 1;
@@ -92,8 +89,8 @@ impl Fetcher {
         loop {
             self.inbox.room().await;
             let response = self.fetch(&mut connection, &partitions).await?;
-            CallError::check(response.error_code)?;
-            for partition in response.responses.iter().flat_map(|topic| &topic.partitions) {
+            CallError::check(response.code)?;
+            for partition in response.partitions {
                 self.take(partition).await?;
             }
         }
@@ -122,25 +119,22 @@ impl Fetcher {
             .with_max_bytes(MOST_BYTES)
             .with_isolation_level(self.isolation as i8)
             .with_topics(vec![FetchTopic::default().with_topic(name_of(&self.topic)).with_partitions(asked)]);
-        connection.call(&request, NEWEST).await
+        let (body, version) = connection.call_body(&request, NEWEST_FETCHED).await?;
+        Ok(read_fetched(&body, version)?)
     }
 
-    async fn take(&self, data: &PartitionData) -> Result<(), CallError> {
-        let partition = data.partition_index as u32;
-        match data.error_code {
+    async fn take(&self, fetched: FetchedPartition) -> Result<(), CallError> {
+        let FetchedPartition { partition, code, mut aborted, records } = fetched;
+        let partition = partition as u32;
+        match code {
             0 => {}
             OUT_OF_RANGE => return self.begin_again(partition).await,
             code => return Err(CallError::Refused(code, None)),
         }
-        let records = data.records.clone().unwrap_or_default();
-        let Some(position) = self.positions.lock().get(&partition).copied() else { return Ok(()) };
-        let next = end_of(&records).map_err(|error| CallError::Malformed(error.to_string()))?;
-        let Some(next) = next else { return Ok(()) };
-        let aborted = data.aborted_transactions.iter().flatten();
-        let mut aborted: Vec<(i64, i64)> =
-            aborted.map(|transaction| (transaction.first_offset, transaction.producer_id.0)).collect();
+        let Some(from) = self.positions.lock().get(&partition).copied() else { return Ok(()) };
+        let Some(next) = end_of(&records)? else { return Ok(()) };
         aborted.sort_unstable();
-        self.inbox.put(Fetched { partition, records, from: position, aborted });
+        self.inbox.put(Fetched { partition, records, from, aborted });
         self.positions.lock().insert(partition, next);
         Ok(())
     }

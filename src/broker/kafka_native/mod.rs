@@ -36,7 +36,7 @@ mod schedule;
 mod scram;
 mod sequential;
 mod serve;
-#[cfg(all(test, feature = "kafka"))]
+#[cfg(test)]
 mod tests;
 mod topic;
 mod traffic;

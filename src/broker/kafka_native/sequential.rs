@@ -16,6 +16,9 @@ use super::error::CallError;
 /// Most bytes of a response that is taken: a fetch is asked for far less.
 pub const MOST_RESPONSE_BYTES: usize = 256 << 20;
 
+/// Room that is made for a response before it arrives. It grows with what arrives beyond that, which is copied then.
+const MOST_AHEAD: usize = 8 << 20;
+
 /// `UNSUPPORTED_VERSION`.
 const UNSUPPORTED_VERSION: i16 = 35;
 
@@ -66,9 +69,17 @@ impl SequentialConnection {
     /// # Errors
     /// When the connection is lost, or the response is late or malformed. The connection cannot be used then.
     pub async fn call<R: Request>(&mut self, request: &R, newest: i16) -> Result<R::Response, CallError> {
-        let version = self.versions.of(R::KEY, R::VERSIONS.min, R::VERSIONS.max.min(newest))?;
-        let mut body = self.call_raw(request, version).await?;
+        let (mut body, version) = self.call_body(request, newest).await?;
         R::Response::decode(&mut body, version).map_err(malformed)
+    }
+
+    /// As [`SequentialConnection::call`], with the response as it came, and its version.
+    ///
+    /// # Errors
+    /// As [`SequentialConnection::call`].
+    pub async fn call_body<R: Request>(&mut self, request: &R, newest: i16) -> Result<(Bytes, i16), CallError> {
+        let version = self.versions.of(R::KEY, R::VERSIONS.min, R::VERSIONS.max.min(newest))?;
+        Ok((self.call_raw(request, version).await?, version))
     }
 
     /// The response's body, in a version that is not checked.
@@ -179,8 +190,8 @@ pub async fn read_frame(reader: &mut (impl AsyncRead + Unpin)) -> Result<Bytes, 
     if length > MOST_RESPONSE_BYTES {
         return Err(CallError::Malformed(format!("a response of {length} bytes")));
     }
-    // Grows with what arrives, not with what is announced.
-    let mut frame = BytesMut::with_capacity(length.min(64 << 10));
+    // What is announced takes room for so much at once, of which the system provides what is written to.
+    let mut frame = BytesMut::with_capacity(length.min(MOST_AHEAD));
     let mut rest = reader.take(length as u64);
     while frame.len() < length {
         if rest.read_buf(&mut frame).await? == 0 {

@@ -5,6 +5,7 @@
 pub mod batch;
 pub mod compression;
 pub mod records;
+pub mod responses;
 pub mod varint;
 
 /// Bytes that are not what the protocol says.

@@ -1,0 +1,8 @@
+//! The client against brokers that answer as no real one does on demand.
+
+mod bench;
+mod fetching;
+#[cfg(feature = "kafka")]
+mod librdkafka;
+mod producing;
+mod scripted;
