@@ -3,7 +3,10 @@
 //! Everything else of the protocol is per request, and comes from the crate `kafka-protocol`.
 
 pub mod batch;
+#[cfg(test)]
+mod captured;
 pub mod compression;
+pub mod layout;
 pub mod records;
 pub mod responses;
 pub mod varint;

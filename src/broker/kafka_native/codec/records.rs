@@ -128,7 +128,7 @@ impl Details for ReadRecord<'_> {
     }
 
     fn timestamp_unix_ns(&self) -> Option<u64> {
-        u64::try_from(self.timestamp_ms).ok().map(|timestamp_ms| timestamp_ms * 1_000_000)
+        u64::try_from(self.timestamp_ms).ok()?.checked_mul(1_000_000)
     }
 
     fn headers(&self) -> Vec<(String, Vec<u8>)> {

@@ -107,6 +107,33 @@ fn fetched_partition(reader: &mut Reader<'_>, body: &Bytes, version: i16) -> Res
     Ok(FetchedPartition { partition, code, aborted, records })
 }
 
+/// Numbers of requests, each with the oldest and the newest version that a node supports.
+pub type Supported = Vec<(i16, i16, i16)>;
+
+/// Reads for each request its number and the versions that a node supports, and the error code of the response.
+///
+/// # Errors
+/// When it is cut off, or a number is senseless.
+pub fn read_versions(body: &[u8], version: i16) -> Result<(i16, Supported), Malformed> {
+    let mut reader = Reader(body);
+    let code = reader.i16()?;
+    // Since version 3 (KIP-482), one more than the number, in 7 bits a byte, and each element ends with fields that are optional.
+    let is_compact = version >= 3;
+    let count = if is_compact { reader.unsigned()?.saturating_sub(1) as usize } else { reader.count()? };
+    let mut versions = Vec::new();
+    for _ in 0..count {
+        versions.push((reader.i16()?, reader.i16()?, reader.i16()?));
+        if is_compact {
+            for _ in 0..reader.unsigned()? {
+                reader.unsigned()?;
+                let length = reader.unsigned()? as usize;
+                reader.take(length)?;
+            }
+        }
+    }
+    Ok((code, versions))
+}
+
 /// What is left of a response.
 struct Reader<'a>(&'a [u8]);
 
@@ -135,6 +162,18 @@ impl<'a> Reader<'a> {
         self.number().map(i64::from_be_bytes)
     }
 
+    fn unsigned(&mut self) -> Result<u32, Malformed> {
+        let mut value = 0;
+        for shift in (0..35).step_by(7) {
+            let [byte] = self.number()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return u32::try_from(value).map_err(|_| Malformed("a number is too large"));
+            }
+        }
+        Err(Malformed("a number does not end"))
+    }
+
     /// How many elements follow. A null list has none.
     fn count(&mut self) -> Result<usize, Malformed> {
         match self.i32()? {
@@ -161,11 +200,12 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
+    use kafka_protocol::messages::api_versions_response::ApiVersion;
     use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
     use kafka_protocol::messages::produce_response::{
         BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
     };
-    use kafka_protocol::messages::{FetchResponse as Fetch, ProduceResponse, TopicName};
+    use kafka_protocol::messages::{ApiVersionsResponse, FetchResponse as Fetch, ProduceResponse, TopicName};
     use kafka_protocol::protocol::{Encodable, StrBytes};
     use proptest::prelude::*;
 
@@ -230,6 +270,21 @@ mod tests {
     }
 
     #[test]
+    fn versions_are_read_as_another_encoder_writes_them() {
+        let version =
+            |key, newest| ApiVersion::default().with_api_key(key).with_min_version(1).with_max_version(newest);
+        let mut tagged = version(3, 13);
+        tagged.unknown_tagged_fields.insert(200, Bytes::from_static(b"later"));
+        for (number, keys) in [(0, vec![version(0, 8), version(3, 13)]), (3, vec![version(0, 8), tagged])] {
+            let body = encoded(&ApiVersionsResponse::default().with_error_code(35).with_api_keys(keys), number);
+            assert_eq!(read_versions(&body, number), Ok((35, vec![(0, 1, 8), (3, 1, 13)])), "version {number}");
+            assert!(read_versions(&body[..body.len() / 2], number).is_err());
+        }
+        assert!(read_versions(&[0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0], 3).is_err());
+        assert!(read_versions(&[0, 0, 0x7f, 0xff, 0xff, 0xff, 0], 0).is_err());
+    }
+
+    #[test]
     fn what_is_cut_off_is_refused() {
         let (of_produce, of_fetch) = (produced(8), fetched(11));
         for end in 0..of_produce.len() {
@@ -244,6 +299,7 @@ mod tests {
         #[test]
         fn nonsense_is_refused_or_read_without_panic(body: Vec<u8>, version in 3..12_i16) {
             let _ = read_produced(&body, version, |_| {});
+            let _ = read_versions(&body, version - 3);
             let _ = read_fetched(&body.into(), version);
         }
 

@@ -7,9 +7,10 @@ use crate::broker::kafka_native::admin::Admin;
 use crate::broker::kafka_native::client::Client;
 use crate::broker::kafka_native::cluster::Cluster;
 use crate::broker::kafka_native::codec::batch::Headers;
-use crate::broker::kafka_native::config::{Isolation, KafkaNativeOptions};
+use crate::broker::kafka_native::config::{Assignment, Isolation, KafkaNativeOptions};
 use crate::broker::kafka_native::connect::Connector;
 use crate::broker::kafka_native::consumer::KafkaNativeConsumer;
+use crate::broker::kafka_native::groups::Groups;
 use crate::broker::kafka_native::keeper;
 use crate::broker::kafka_native::producer::KafkaNativeProducer;
 use crate::broker::{Attributes, Consumer, FailureClass, Outgoing, Producer, Progress, Subscription, Topic};
@@ -90,10 +91,12 @@ impl Bench {
             properties: Vec::new(),
             progress: Progress::Uncommitted,
         };
-        KafkaNativeConsumer::start(self.admin.clone(), &subscription, Isolation::ReadCommitted).await.unwrap()
+        let (assignment, isolation) = (Assignment::Manual, Isolation::ReadCommitted);
+        Groups::new(self.admin.clone(), assignment, isolation, TIMEOUT).consumer(&subscription).await.unwrap()
     }
 
     /// The numbers of the first `messages` of partition 0.
+    #[cfg(feature = "kafka")]
     pub async fn received(&self, messages: usize) -> Vec<u64> {
         let mut consumer = self.consumer(1).await;
         let mut numbers = Vec::new();

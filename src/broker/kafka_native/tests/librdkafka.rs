@@ -104,7 +104,8 @@ async fn without_a_leader_messages_fail_when_their_time_is_over() {
 async fn messages_of_every_shape_arrive_as_they_were_sent_however_compressed() {
     const TRACE: [u8; TRACE_HEADER_BYTES] = [7; TRACE_HEADER_BYTES];
     for compression in [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4] {
-        let (_mock, mut bench) = mocked(1, 3, KafkaNativeOptions { compression, ..KafkaNativeOptions::default() }).await;
+        let (_mock, mut bench) =
+            mocked(1, 3, KafkaNativeOptions { compression, ..KafkaNativeOptions::default() }).await;
         let own = Attributes { partition: Some(2), null_payload: false, header_set: 1 };
         let null = Attributes { partition: Some(1), null_payload: true, header_set: 0 };
         let send_tag = SendTag::new(0, 0, 0, 0, true);

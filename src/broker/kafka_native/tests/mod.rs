@@ -2,6 +2,7 @@
 
 mod bench;
 mod fetching;
+mod grouping;
 #[cfg(feature = "kafka")]
 mod librdkafka;
 mod producing;

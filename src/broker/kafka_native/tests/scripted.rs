@@ -1,7 +1,7 @@
 //! A cluster whose answers a test writes: what is about messages waits for the test, the rest is answered at once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI16, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
@@ -11,9 +11,10 @@ use kafka_protocol::messages::metadata_response::{
 };
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, ApiVersionsResponse, FetchRequest, InitProducerIdRequest, InitProducerIdResponse,
-    ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse,
-    RequestHeader, ResponseHeader, TopicName,
+    ApiKey, ApiVersionsRequest, ApiVersionsResponse, FetchRequest, FindCoordinatorRequest, FindCoordinatorResponse,
+    HeartbeatRequest, HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, ListOffsetsRequest,
+    ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse, RequestHeader,
+    ResponseHeader, TopicName,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use parking_lot::Mutex;
@@ -39,6 +40,8 @@ struct State {
     ports: Vec<u16>,
     /// Of each partition of [`TOPIC`].
     leaders: Mutex<Vec<i32>>,
+    /// The error code of answers to members' signs of life.
+    heartbeats: AtomicI16,
     /// Nodes that read what they are sent, and say nothing.
     silent: Vec<AtomicBool>,
     asked: UnboundedSender<Asked>,
@@ -73,6 +76,7 @@ impl Scripted {
         let state = Arc::new(State {
             ports: listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect(),
             leaders: Mutex::new(vec![0; partitions]),
+            heartbeats: AtomicI16::new(0),
             silent: listeners.iter().map(|_| AtomicBool::new(false)).collect(),
             asked: sender,
         });
@@ -100,6 +104,21 @@ impl Scripted {
         self.state.silent[node].store(true, Ordering::SeqCst);
     }
 
+    /// From now on, members' signs of life are answered with this code.
+    pub fn answer_heartbeats(&self, code: i16) {
+        self.state.heartbeats.store(code, Ordering::SeqCst);
+    }
+
+    /// The next request of this kind; others get no answer.
+    pub async fn next_of(&mut self, key: ApiKey) -> Asked {
+        loop {
+            let asked = self.next().await;
+            if asked.key == key {
+                return asked;
+            }
+        }
+    }
+
     /// The next request that waits for an answer.
     pub async fn next(&mut self) -> Asked {
         tokio::time::timeout(TIMEOUT, self.asked.recv()).await.unwrap().unwrap()
@@ -118,9 +137,14 @@ impl Scripted {
 }
 
 impl Asked {
+    /// What is asked.
+    pub fn request<R: Request>(&self) -> R {
+        R::decode(&mut self.body.clone(), self.version).unwrap()
+    }
+
     /// The batches of a produce request.
     pub fn written(&self) -> Vec<Written> {
-        let request = ProduceRequest::decode(&mut self.body.clone(), self.version).unwrap();
+        let request = self.request::<ProduceRequest>();
         let partitions = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
         let written = partitions.map(|partition| {
             let bytes = partition.records.clone().unwrap();
@@ -159,7 +183,7 @@ impl Asked {
 
     /// The partitions of a fetch and their positions.
     pub fn positions(&self) -> Vec<(i32, i64)> {
-        let request = FetchRequest::decode(&mut self.body.clone(), self.version).unwrap();
+        let request = self.request::<FetchRequest>();
         let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
         partitions.map(|partition| (partition.partition, partition.fetch_offset)).collect()
     }
@@ -220,7 +244,6 @@ async fn read(
 impl State {
     /// The answer to what is not about messages.
     fn answer(&self, asked: &Asked) -> Option<Bytes> {
-        let body = &mut asked.body.clone();
         Some(match asked.key {
             ApiKey::ApiVersions => asked.frame::<ApiVersionsRequest>(&versions()),
             ApiKey::Metadata => asked.frame::<MetadataRequest>(&self.metadata()),
@@ -229,8 +252,17 @@ impl State {
                 asked.frame::<InitProducerIdRequest>(&response)
             }
             ApiKey::ListOffsets => {
-                let request = ListOffsetsRequest::decode(body, asked.version).unwrap();
-                asked.frame::<ListOffsetsRequest>(&beginnings(&request))
+                asked.frame::<ListOffsetsRequest>(&beginnings(&asked.request::<ListOffsetsRequest>()))
+            }
+            ApiKey::FindCoordinator => {
+                let (host, port) = (StrBytes::from_static_str("127.0.0.1"), i32::from(self.ports[0]));
+                asked.frame::<FindCoordinatorRequest>(
+                    &FindCoordinatorResponse::default().with_host(host).with_port(port),
+                )
+            }
+            ApiKey::Heartbeat => {
+                let code = self.heartbeats.load(Ordering::SeqCst);
+                asked.frame::<HeartbeatRequest>(&HeartbeatResponse::default().with_error_code(code))
             }
             _ => return None,
         })
@@ -263,6 +295,12 @@ fn versions() -> ApiVersionsResponse {
         (ApiKey::Metadata, 0, 9),
         (ApiKey::ApiVersions, 0, 3),
         (ApiKey::InitProducerId, 0, 4),
+        (ApiKey::FindCoordinator, 0, 3),
+        (ApiKey::OffsetCommit, 2, 8),
+        (ApiKey::OffsetFetch, 1, 6),
+        (ApiKey::JoinGroup, 0, 6),
+        (ApiKey::SyncGroup, 0, 4),
+        (ApiKey::Heartbeat, 0, 4),
     ];
     let version = |(key, oldest, newest)| {
         ApiVersion::default().with_api_key(key as i16).with_min_version(oldest).with_max_version(newest)
