@@ -13,6 +13,8 @@ mod interchange;
 mod kafka;
 #[cfg(feature = "kafka-native")]
 mod kafka_native;
+#[cfg(feature = "kafka-native")]
+mod kafka_native_groups;
 mod load;
 mod nsq;
 mod pipeline;
