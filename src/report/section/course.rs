@@ -217,9 +217,9 @@ fn rate_sentence(timeline: &Timeline<'_>) -> String {
         return "The achieved rate was never more than 5 % below the wanted one; above it, messages that had waited caught up.".to_owned();
     }
     format!(
-        "The achieved rate was lowest at {}: {} messages/s, {} of what was wanted. {} of {} measured seconds had less than 95 % of it.",
+        "The achieved rate was lowest at {}: {} messages in that second, {} of what was wanted. {} of {} measured seconds had less than 95 % of it.",
         moment(*at),
-        rate(row.acknowledged_per_second()),
+        count(row.acknowledged),
         percent(*share),
         below,
         shares.len()

@@ -114,7 +114,6 @@ impl Cells {
         let scale = Scale::Logarithmic { low: begin_of(low), high: begin_of(high) };
         let row_ticks =
             scale.ticks(5).into_iter().map(|tick| (scale.place(tick), Unit::Nanoseconds.short(tick))).collect();
-        let (left, right) = if is_narrow { (52.0, 62.0) } else { (62.0, 84.0) };
         let ticks = time_ticks(until, if is_narrow { 3 } else { 10 });
         Grid {
             name: "latency, logarithmic".to_owned(),
@@ -124,8 +123,7 @@ impl Cells {
             row_ticks,
             axis: String::new(),
             cells: cells.map(shade).collect(),
-            left,
-            right,
+            left: None,
             column_share: self.seconds / until,
         }
     }

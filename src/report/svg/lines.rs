@@ -45,9 +45,6 @@ pub struct Course {
     pub events: Vec<Event>,
 }
 
-/// The same for all charts of a trial, so that their seconds stand below each other.
-const LEFT: f64 = 62.0;
-const RIGHT: f64 = 84.0;
 /// By what factor the warm-up may exceed what was measured before it is cut off.
 const LARGEST_APART: f64 = 2.0;
 const LABEL_DISTANCE: f64 = 15.0;
@@ -65,8 +62,7 @@ impl Course {
     }
 
     pub fn draw(&self, shape: Shape) -> Drawing {
-        let frame =
-            if shape.is_narrow() { Frame::inside(shape, 52.0, 62.0) } else { Frame::inside(shape, LEFT, RIGHT) };
+        let frame = Frame::of_time(shape);
         let (mut canvas, (scale, is_cut)) = (Canvas::default(), self.scale());
         self.ground(&mut canvas, &frame);
         let cut = if is_cut { "; the warm-up goes beyond" } else { "" };
