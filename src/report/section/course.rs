@@ -28,6 +28,7 @@ impl<'a> Timeline<'a> {
     /// `None` with fewer than two rows.
     pub fn of(record: &'a Record, series: &'a [SeriesRow]) -> Option<Self> {
         let (mut rows, mut now) = (Vec::with_capacity(series.len()), 0.0f64);
+        let usual = series.iter().find(|row| row.full).map_or(0.0, SeriesRow::seconds);
         // The wait for the last answers, where it is a moment only, is no second of its own.
         let long_drain = series.iter().any(|row| row.phase == Phase::Drain && row.full);
         for row in series.iter().filter(|row| long_drain || row.phase != Phase::Drain) {
@@ -35,7 +36,10 @@ impl<'a> Timeline<'a> {
             if row.second as f64 > now + 1.0 {
                 now = row.second as f64;
             }
-            rows.push((now, row));
+            // A remainder of milliseconds between two phases has no rate that means anything.
+            if row.full || row.seconds() > usual / 4.0 {
+                rows.push((now, row));
+            }
             now += row.seconds();
         }
         let mut measured = rows.iter().filter(|(_, row)| row.phase == Phase::Measure);

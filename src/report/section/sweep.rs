@@ -25,7 +25,7 @@ pub(super) struct Measure {
     title: String,
     pub(super) name: String,
     pub(super) unit: Unit,
-    pub(super) of: Box<dyn Fn(&Record) -> Option<f64>>,
+    pub(super) of: fn(&Record) -> Option<f64>,
 }
 
 /// The curves of the sweep, and its table.
@@ -59,14 +59,14 @@ fn measures(records: &[&Record]) -> [Measure; 2] {
             title: "Throughput".to_owned(),
             name: "messages/s".to_owned(),
             unit: Unit::PerSecond,
-            of: Box::new(|record| Some(record.throughput.messages_per_second)),
+            of: |record| Some(record.throughput.messages_per_second),
         },
         Measure {
             id: "latency",
             title: format!("{} time, p99", super::capital(&headline)),
             name: format!("{headline} time, p99"),
             unit: Unit::Nanoseconds,
-            of: Box::new(|record| record.headline_latency()?.p99_ns.map(|ns| ns as f64)),
+            of: |record| record.headline_latency()?.p99_ns.map(|ns| ns as f64),
         },
     ]
 }

@@ -58,7 +58,9 @@ impl Course {
         let measured: Vec<f64> = points().filter(|point| !is_apart(point.0)).filter_map(|point| point.1).collect();
         let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
         let is_cut = !measured.is_empty() && largest(&all) > LARGEST_APART * largest(&measured);
-        (Scale::fitting(if is_cut { measured } else { all }.into_iter()), is_cut)
+        let shown = if is_cut { measured } else { all }.into_iter();
+        // A number that falls to 0 has no place on a logarithmic axis.
+        (if self.unit == Unit::Nanoseconds { Scale::fitting(shown) } else { Scale::from_zero(shown) }, is_cut)
     }
 
     pub fn draw(&self, shape: Shape) -> Drawing {

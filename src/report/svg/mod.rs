@@ -127,7 +127,7 @@ pub fn marked(text: &str) -> String {
     let escaped = escape(text);
     let pieces: Vec<&str> = escaped.split('`').collect();
     // An odd number of backticks means something else.
-    if pieces.len() % 2 == 0 {
+    if pieces.len().is_multiple_of(2) {
         return escaped;
     }
     let of = |(index, piece): (usize, &&str)| {
