@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Durability;
+use super::error::{BrokerError, ReceiveError, SubmitError};
 use crate::limits::TRACE_HEADER_BYTES;
 use crate::load::PayloadPool;
-use crate::measure::{Acks, FailureClass, Received, SendTag};
+use crate::measure::{Acks, Received, SendTag};
 use crate::scenario::{BrokerConfig, Descriptor, StartFrom};
 
 /// A client of one kind of broker, connected for one trial.
@@ -39,6 +40,16 @@ pub trait Broker: Sized + Send + Sync + 'static {
         topics: &[Topic],
         created: &mut Vec<String>,
     ) -> impl Future<Output = Result<(), BrokerError>> + Send;
+
+    /// Takes topics for this trial's own that another process created for it, so that [`Broker::close`] removes them. Brokers that remove
+    /// topics by their names have nothing to do.
+    ///
+    /// # Errors
+    /// When the broker does not say where they are.
+    fn adopt(&self, topics: &[Topic]) -> impl Future<Output = Result<(), BrokerError>> + Send {
+        let _ = topics;
+        ready(Ok(()))
+    }
 
     /// The topics of these names as they are, instead of [`Broker::prepare`]. Only brokers with `existing_topics` are asked.
     ///
@@ -366,39 +377,4 @@ impl Wire {
             sent_bytes: self.sent_bytes + other.sent_bytes,
         }
     }
-}
-
-/// A message the client would not take.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct SubmitError {
-    pub class: FailureClass,
-    pub message: String,
-}
-
-/// Receiving failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct ReceiveError {
-    pub class: FailureClass,
-    pub message: String,
-}
-
-/// Why a broker could not be used at all.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BrokerError {
-    #[error("{broker} at {address} cannot be reached: {reason}")]
-    Unreachable { broker: &'static str, address: String, reason: String },
-    #[error("{broker} at {address} refused the credentials: {reason}")]
-    Authorisation { broker: &'static str, address: String, reason: String },
-    #[error("{broker} does not accept this configuration: {reason}")]
-    Configuration { broker: &'static str, reason: String },
-    #[error(
-        "topic '{topic}' exists with {found}, but the scenario asks for {wanted}: change `topology`, or name another topic"
-    )]
-    TopicMismatch { topic: String, found: String, wanted: String },
-    #[error("topic '{topic}' cannot be {action}: {reason}")]
-    Topic { topic: String, action: &'static str, reason: String },
-    #[error("{broker}: {reason}")]
-    Client { broker: &'static str, reason: String },
 }

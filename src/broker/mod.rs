@@ -2,6 +2,7 @@
 
 mod api;
 mod durability;
+mod error;
 #[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(feature = "kafka-native")]
@@ -23,6 +24,7 @@ pub mod sls;
 
 pub use api::*;
 pub use durability::{Durability, DurabilityLevel};
+pub use error::{BrokerError, ReceiveError, SubmitError};
 
 pub use crate::limits::TRACE_HEADER_NAME;
 pub use crate::measure::{Details, FailureClass, NoDetails, Received, UNORDERED_PARTITION};

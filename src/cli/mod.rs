@@ -9,6 +9,7 @@ mod emulate;
 mod exit;
 mod merge;
 mod new;
+mod remove_topics;
 mod report;
 mod run;
 mod scenario_source;
@@ -67,6 +68,8 @@ pub enum Verb {
     Compare(compare::CompareArguments),
     /// Put the shares of a run together that several processes or machines ran at once
     Merge(merge::MergeArguments),
+    /// Remove the topics that a run in shares has left
+    RemoveTopics(remove_topics::RemoveTopicsArguments),
     /// Write a page with charts of a run, or of runs that are compared
     Report(report::ReportArguments),
     /// List the brokers of this build and what each can do
@@ -105,6 +108,7 @@ pub fn execute(arguments: Arguments) -> ExitCode {
         }
         Verb::Compare(arguments) => compare::compare(&arguments, &mut out),
         Verb::Merge(arguments) => merge::run(&arguments, &mut out),
+        Verb::RemoveTopics(arguments) => remove_topics::run(&arguments, &mut out),
         Verb::Report(arguments) => report::report(&arguments, &mut out),
         Verb::Brokers { json } => Exit::from_result(brokers::brokers(json, &mut out)),
         Verb::Schema { series: false } => Exit::from_result(schema::schema(&mut out)),

@@ -33,7 +33,9 @@ fn difference(one: &KeptShare, other: &KeptShare) -> Option<(String, String, Str
     let count = |share: &KeptShare| share.record.share.as_ref().map_or(0, |share| share.count).to_string();
     let of_text = |what: &str, left: String, right: String| (left != right).then(|| (what.to_owned(), left, right));
     of_text("the build", left.environment.build(), right.environment.build())
-        .or_else(|| of_value("", &left.scenario, &right.scenario).map(|(path, a, b)| (format!("the scenario's `{path}`"), a, b)))
+        .or_else(|| {
+            of_value("", &left.scenario, &right.scenario).map(|(path, a, b)| (format!("the scenario's `{path}`"), a, b))
+        })
         .or_else(|| of_text("the number of shares", count(one), count(other)))
         .or_else(|| of_text("the run", left.run_id.clone(), right.run_id.clone()))
         .or_else(|| of_text("durability", left.durability.to_string(), right.durability.to_string()))
@@ -50,7 +52,9 @@ fn of_value(path: &str, left: &Value, right: &Value) -> Option<(String, String, 
     let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     let absent = Value::String("absent".to_owned());
     let keys = left_table.keys().chain(right_table.keys().filter(|key| !left_table.contains_key(*key)));
-    keys.map(|key| of_value(&join(key), left_table.get(key).unwrap_or(&absent), right_table.get(key).unwrap_or(&absent)))
-        .find(Option::is_some)
-        .flatten()
+    keys.map(|key| {
+        of_value(&join(key), left_table.get(key).unwrap_or(&absent), right_table.get(key).unwrap_or(&absent))
+    })
+    .find(Option::is_some)
+    .flatten()
 }

@@ -117,7 +117,16 @@ mod tests {
 
     #[test]
     fn a_damaged_histogram_is_named() {
-        let latency = Latency::from_histogram(&{ let mut one = histogram(); one.record(5).unwrap(); one }, 0, None).unwrap();
+        let latency = Latency::from_histogram(
+            &{
+                let mut one = histogram();
+                one.record(5).unwrap();
+                one
+            },
+            0,
+            None,
+        )
+        .unwrap();
         let damaged = Latency { histogram: "AAAA".to_owned(), ..latency.clone() };
         let error = sum(&[("a", &latency), ("b", &damaged)]).unwrap_err();
         assert!(error.to_string().starts_with("b: "), "{error}");

@@ -42,10 +42,13 @@ fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
     let acknowledged_inside = throughput.messages_per_second * throughput.window_ns as f64 / 1e9;
     let client = sections::client(shares, acknowledged_inside);
     let worst = shares.iter().map(|share| share.record.status).max_by_key(|status| rank(*status));
-    let hostnames = shares.iter().all(|share| share.record.environment.hostname == shares[0].record.environment.hostname);
+    let hostnames =
+        shares.iter().all(|share| share.record.environment.hostname == shares[0].record.environment.hostname);
     let mut record = Record {
         status: worst.unwrap_or(Status::Failed),
-        error: shares.iter().find_map(|share| Some(format!("share {}: {}", share.number(), share.record.error.as_ref()?))),
+        error: shares
+            .iter()
+            .find_map(|share| Some(format!("share {}: {}", share.number(), share.record.error.as_ref()?))),
         started_at: shares.iter().map(|share| share.record.started_at).min().unwrap_or(Timestamp::UNIX_EPOCH),
         parts: latencies::parts(shares)?,
         outages: Vec::new(),
@@ -104,7 +107,8 @@ fn scenario(share: &KeptShare, kinds: Kinds<'_>) -> Result<Scenario, MergeError>
         }
     }
     let text = toml::to_string(&document).map_err(|error| unreadable(error.to_string()))?;
-    let plan = parse_for(kinds, &text, &share.origin, &[], Path::new("")).map_err(|error| unreadable(error.to_string()))?;
+    let plan =
+        parse_for(kinds, &text, &share.origin, &[], Path::new("")).map_err(|error| unreadable(error.to_string()))?;
     let trial = plan.trials.into_iter().next().ok_or_else(|| unreadable("it has no trial".to_owned()))?;
     Ok(trial.scenario)
 }
@@ -181,7 +185,7 @@ mod tests {
     fn the_scenario_of_a_share_is_read_without_its_files() {
         let mut share = share(1, 1, 0, SECOND, 1.0);
         let text = r#"{"name": "x", "broker": {"kind": "null", "security": {"tls": {"ca": "/no/such/file"}}},
-            "payload": {"content": "lines", "file": "/no/such/file"}, "thresholds": {"p99": "< 20ms"}}"#;
+            "payload": {"content": "lines", "file": "/no/such/file"}, "thresholds": {"require": ["failed = 0"]}}"#;
         share.record.scenario = serde_json::from_str(text).unwrap();
         let scenario = scenario(&share, crate::engine::kinds()).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(scenario.thresholds.len(), 1);

@@ -13,10 +13,7 @@ use crate::record::{
 /// Begin and end of the stretch that the measured windows of all shares cover, in nanoseconds since 1970.
 pub(super) fn window(shares: &[KeptShare]) -> (u64, u64) {
     let windows = || shares.iter().map(window_of);
-    (
-        windows().map(|(begin_ns, _)| begin_ns).min().unwrap_or(0),
-        windows().map(|(_, end_ns)| end_ns).max().unwrap_or(0),
-    )
+    (windows().map(|(begin_ns, _)| begin_ns).min().unwrap_or(0), windows().map(|(_, end_ns)| end_ns).max().unwrap_or(0))
 }
 
 /// Begin and end of a share's measured window, in nanoseconds since 1970.
@@ -89,7 +86,8 @@ fn last(shares: &[KeptShare], of: fn(&Throughput) -> Option<Completion>) -> Opti
 
 /// From each share's index and its sum of messages follows its sum of squares, and from these the index of all.
 fn producer_shares(shares: &[KeptShare]) -> Option<ProducerShares> {
-    let of_shares = || shares.iter().filter_map(|share| Some((&share.record, share.record.throughput.producer_shares?)));
+    let of_shares =
+        || shares.iter().filter_map(|share| Some((&share.record, share.record.throughput.producer_shares?)));
     let smallest_messages = of_shares().map(|(_, of)| of.smallest_messages).min()?;
     let producers = |record: &Record| record.share.as_ref().map_or(0, |share| share.producers) as f64;
     let sum: f64 = of_shares().map(|(record, _)| record.counts.attempted as f64).sum();
@@ -129,10 +127,12 @@ pub(super) fn errors(shares: &[KeptShare], of: fn(&Record) -> &[ErrorCount]) -> 
 }
 
 pub(super) fn wire(shares: &[KeptShare], throughput: &Throughput, cpu_seconds: f64) -> Option<Wire> {
-    let found = || shares.iter().filter_map(|share| Some((share.record.wire.as_ref()?, share.record.throughput.window_ns)));
+    let found =
+        || shares.iter().filter_map(|share| Some((share.record.wire.as_ref()?, share.record.throughput.window_ns)));
     found().next()?;
     let sum = |count: fn(&Wire) -> u64| found().map(|(wire, _)| count(wire)).sum::<u64>();
-    let inside = |rate: fn(&Wire) -> f64| found().map(|(wire, window_ns)| rate(wire) * window_ns as f64 / 1e9).sum::<f64>();
+    let inside =
+        |rate: fn(&Wire) -> f64| found().map(|(wire, window_ns)| rate(wire) * window_ns as f64 / 1e9).sum::<f64>();
     let seconds = throughput.window_ns as f64 / 1e9;
     let over = |bytes: f64, divisor: f64| (divisor > 0.0).then(|| bytes / divisor);
     let (body_bytes, sent_bytes) = (sum(|wire| wire.body_bytes), sum(|wire| wire.sent_bytes));

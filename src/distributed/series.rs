@@ -88,7 +88,8 @@ fn quantiles(found: &[Found<'_>]) -> (Option<u64>, Option<u64>) {
         let (mut sum, histogram) = (sum?, histogram?);
         sum.add(histogram).ok().map(|()| sum)
     });
-    let at = |quantile| added.as_ref()?.as_ref().map(|histogram: &Histogram<u64>| histogram.value_at_quantile(quantile));
+    let at =
+        |quantile| added.as_ref()?.as_ref().map(|histogram: &Histogram<u64>| histogram.value_at_quantile(quantile));
     (at(0.5), at(0.99))
 }
 
@@ -108,7 +109,8 @@ mod tests {
         let histogram = histogram.histogram();
         let mut lines = HlogLines::default();
         for row in &mut share.series {
-            (row.p50_ns, row.p99_ns) = (Some(histogram.value_at_quantile(0.5)), Some(histogram.value_at_quantile(0.99)));
+            (row.p50_ns, row.p99_ns) =
+                (Some(histogram.value_at_quantile(0.5)), Some(histogram.value_at_quantile(0.99)));
             let (tag, started) = (&share.record.headline.to_string(), share.record.started_at);
             let length = std::time::Duration::from_secs(1);
             lines.push(&HlogInterval { tag, started, length, histogram }).unwrap();

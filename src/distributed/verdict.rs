@@ -32,7 +32,16 @@ const OF_A_SHARE: [ReasonKind; 12] = [
 
 /// Of the whole, no more is known of these than the shares know.
 const NOT_OF_THE_WHOLE: [ReasonKind; 10] = [
-    Failed, Interrupted, Stalled, Unfinished, ConsumerCrashed, Embedded, DebugBuild, ClientBound, TimeWithheld, HostContended,
+    Failed,
+    Interrupted,
+    Stalled,
+    Unfinished,
+    ConsumerCrashed,
+    Embedded,
+    DebugBuild,
+    ClientBound,
+    TimeWithheld,
+    HostContended,
 ];
 
 /// Completes the verdict on `record`, whose figures were judged by themselves.
@@ -71,7 +80,8 @@ fn of_shares(shares: &[KeptShare], list: fn(&Verdict) -> &Vec<Reason>) -> Vec<Re
     let mut by_kind: BTreeMap<ReasonKind, Vec<(usize, &Reason)>> = BTreeMap::new();
     for share in shares {
         let kinds = OF_A_SHARE.iter().chain([&OwnDelay, &LateStart]);
-        let of_share = list(&share.record.verdict).iter().filter(|reason| kinds.clone().any(|kind| *kind == reason.kind));
+        let of_share =
+            list(&share.record.verdict).iter().filter(|reason| kinds.clone().any(|kind| *kind == reason.kind));
         of_share.for_each(|reason| by_kind.entry(reason.kind).or_default().push((share.number(), reason)));
     }
     let one = |(kind, found): (ReasonKind, Vec<(usize, &Reason)>)| {
@@ -142,7 +152,8 @@ fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
     if sections::machines(shares) < 2 {
         return None;
     }
-    let early: u64 = shares.iter().filter_map(|share| share.record.share.as_ref()).map(|share| share.before_intended).sum();
+    let early: u64 =
+        shares.iter().filter_map(|share| share.record.share.as_ref()).map(|share| share.before_intended).sum();
     let bound = clock_uncertainty_ns(shares);
     let is_too_much = bound.is_none_or(|bound| bound as f64 > LARGEST_CLOCK_SHARE * latency.p50_ns as f64) || early > 0;
     let known = match bound {
@@ -159,7 +170,10 @@ fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
         is_too_much,
         reason(
             ClocksDiffer,
-            format!("{known}, and end-to-end latency is measured between them (median {}){seen}.", duration(latency.p50_ns as f64)),
+            format!(
+                "{known}, and end-to-end latency is measured between them (median {}){seen}.",
+                duration(latency.p50_ns as f64)
+            ),
             "Synchronise the clocks (chrony, PTP), or run all consumers and producers of a topic in one share.",
             &figures,
         ),
@@ -207,7 +221,8 @@ fn unequal_machines(shares: &[KeptShare]) -> Option<Reason> {
 
 /// A share that its own client limited limits the whole.
 fn limited_by(whole: LimitedBy, shares: &[KeptShare]) -> LimitedBy {
-    let limit = |share: &&KeptShare| matches!(share.record.verdict.limited_by.limiter, Limiter::Client | Limiter::Machine);
+    let limit =
+        |share: &&KeptShare| matches!(share.record.verdict.limited_by.limiter, Limiter::Client | Limiter::Machine);
     match shares.iter().find(limit) {
         Some(share) => LimitedBy {
             limiter: share.record.verdict.limited_by.limiter,
@@ -270,7 +285,8 @@ mod tests {
             let mut shares = pair(0);
             for (share, (error, boot_id)) in shares.iter_mut().zip(errors.into_iter().zip(boot_ids)) {
                 let of = share.record.share.as_mut().unwrap();
-                (of.clock_error_ns, of.boot_id, of.before_intended) = (error, Some(boot_id.to_owned()), before_intended);
+                (of.clock_error_ns, of.boot_id, of.before_intended) =
+                    (error, Some(boot_id.to_owned()), before_intended);
                 share.record.latency.end_to_end.as_mut().unwrap().p50_ns = 10_000_000;
             }
             let uncertainty = clock_uncertainty_ns(&shares);

@@ -16,8 +16,8 @@ pub(super) fn verification(shares: &[KeptShare]) -> Result<Option<Verification>,
         let reason = "its messages.json is missing, without which it is not known what was lost".to_owned();
         return Err(MergeError::Damaged { origin: without.to_owned(), reason });
     };
-    let groups = merge_groups(&messages)
-        .map_err(|reason| MergeError::Damaged { origin: shares[0].origin.clone(), reason })?;
+    let groups =
+        merge_groups(&messages).map_err(|reason| MergeError::Damaged { origin: shares[0].origin.clone(), reason })?;
     let of_shares = || shares.iter().filter_map(|share| share.record.verification.as_ref());
     let total = |count: fn(&Verification) -> u64| of_shares().map(count).sum();
     let mut sum = Verification {

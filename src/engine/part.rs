@@ -89,7 +89,9 @@ mod tests {
 
     /// What each of three shares may send.
     fn quotas(load: &str) -> Vec<u64> {
-        let text = format!("broker.kind = \"null\"\nproducers.count = 7\n{load}\nrun = {{ messages = {MESSAGES}, warm_up = \"1s\" }}");
+        let text = format!(
+            "broker.kind = \"null\"\nproducers.count = 7\n{load}\nrun = {{ messages = {MESSAGES}, warm_up = \"1s\" }}"
+        );
         let plan = parse_for(crate::engine::kinds(), &text, "share.toml", &[], std::path::Path::new("")).unwrap();
         let whole = &plan.trials[0].scenario;
         let of = |number| {
@@ -105,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_shares_of_a_number_of_messages_add_up_to_it() {
-        for load in ["", "load.rate = \"1k/s\"", "load = { rate = \"1k/s\", arrivals = \"poisson\" }"] {
+        for load in ["", "load.rate = \"1k/s\"", "load.schedule = { kind = \"poisson\", rate = \"1k/s\", seed = 1 }"] {
             let quotas = quotas(load);
             assert_eq!(quotas.iter().sum::<u64>(), MESSAGES, "{load}: {quotas:?}");
             assert!(quotas.iter().all(|quota| (2_600..=4_500).contains(quota)), "{load}: {quotas:?}");

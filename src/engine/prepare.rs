@@ -71,7 +71,7 @@ pub(super) async fn prepare<'a, B: Broker>(
     })
 }
 
-fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &Arc<PayloadPool>) -> Setup {
+pub(super) fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &Arc<PayloadPool>) -> Setup {
     Setup {
         config: scenario.broker.clone(),
         acks: acks.clone(),
@@ -87,7 +87,7 @@ fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &
 }
 
 /// `name` for a single topic, else `name0`, `name1`, …; unique to the trial unless the scenario names them.
-fn topics(scenario: &Scenario, identity: &TrialIdentity) -> Vec<Topic> {
+pub(super) fn topics(scenario: &Scenario, identity: &TrialIdentity) -> Vec<Topic> {
     let topology = &scenario.topology;
     let base = topology.name.clone().unwrap_or_else(|| format!("{}-", identity.run_id));
     let name = |index: usize| match (&topology.name, topology.topics) {

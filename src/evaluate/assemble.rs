@@ -5,22 +5,20 @@ use jiff::Timestamp;
 use super::environment::environment;
 use super::figures::{errors_by_class, independent, latency, per_second};
 use super::outage::{longest_gap_ns, outages};
+use super::series::series_row;
 use super::threshold::evaluate as thresholds;
 use super::verdict::{Evidence, LoadShape, judge};
 use crate::broker::{self, Topic};
-use crate::engine::{self, End, EngineError, GroupOutcome, Outcome, PartTotals, Second};
+use crate::engine::{End, EngineError, GroupOutcome, Outcome, PartTotals};
 use crate::load::PartKind;
 use crate::measure::host::{self, HostUsage};
 use crate::measure::{Distribution, FailureClass};
 use crate::record::{
     Client, Completion, Counts, Durability, DurabilityLevel, ErrorCount, FoundTopic, GroupVerification, HostLoad,
-    Latencies, LoadModel, Pauses, Phase, ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow,
-    Status, Throughput, TimerLateness, Transactions, Verdict, Verification, WarmUpCounts, Wire, point_values,
+    Latencies, LoadModel, Pauses, ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow, Status,
+    Throughput, TimerLateness, Transactions, Verdict, Verification, WarmUpCounts, Wire, point_values,
 };
 use crate::scenario::{Load, Scenario, Trial};
-
-/// A row that lasted less than this share of what was intended is cut off by the end of a phase.
-const FULL_SHARE: f64 = 0.95;
 
 /// The record of a trial that ran, or still runs.
 pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Outcome) -> Record {
@@ -372,35 +370,6 @@ fn host_load(usage: &HostUsage) -> Option<HostLoad> {
         memory_pressure_share: usage.pressure.memory,
         io_pressure_share: usage.pressure.io,
     })
-}
-
-/// One second of a trial.
-pub fn series_row(trial: &Trial, second: &Second) -> SeriesRow {
-    SeriesRow {
-        point_index: trial.point_index,
-        trial: trial.trial,
-        second: second.begin_ns / 1_000_000_000,
-        length_ns: second.end_ns - second.begin_ns,
-        due: second.due,
-        phase: match second.phase {
-            engine::Phase::Prepare | engine::Phase::WarmUp => Phase::WarmUp,
-            engine::Phase::Measure => Phase::Measure,
-            engine::Phase::Drain | engine::Phase::Verify => Phase::Drain,
-        },
-        full: (second.end_ns - second.begin_ns) as f64 >= FULL_SHARE * second.intended_length_ns as f64,
-        attempted: second.attempted,
-        acknowledged: second.acknowledged,
-        failed: second.failed,
-        payload_bytes: second.payload_bytes,
-        consumed: trial.scenario.consumers.is_some().then_some(second.consumed),
-        finished: second.finished,
-        consumer_lag: second.consumer_lag,
-        in_flight: second.in_flight,
-        p50_ns: second.p50_ns,
-        p99_ns: second.p99_ns,
-        queue_messages: second.queue_messages,
-        cpu_cores: second.cpu_cores,
-    }
 }
 
 fn timestamp(time: std::time::SystemTime) -> Timestamp {

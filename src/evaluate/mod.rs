@@ -8,15 +8,17 @@ mod figures;
 mod outage;
 mod pipeline;
 mod probe;
+mod series;
+mod share;
 #[cfg(test)]
 mod simulation;
-mod share;
 mod sink;
 mod threshold;
 mod until;
 pub mod verdict;
 
-pub use assemble::{assemble, assemble_failed, evaluate, series_row};
+pub use assemble::{assemble, assemble_failed, evaluate};
 pub use environment::environment;
 pub use probe::{ProbeJudgement, judge_probe};
+pub use series::series_row;
 pub use until::is_enough;

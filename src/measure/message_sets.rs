@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::arrivals::Arrivals;
 use super::arrival_state::SubscriptionIndex;
+use super::arrivals::Arrivals;
 use super::sequences::SequenceSet;
 use super::stored_set::{StoredSet, union};
 use super::verification::{GroupAccount, Verification, compare};
@@ -157,7 +157,12 @@ mod tests {
     const PRODUCERS: usize = 3;
 
     /// A share with these acknowledged and received messages, of one topic with one partition.
-    fn share(first: usize, acknowledged: &[(u32, u64, u64)], arrived: &[(u32, u64)], ends: Option<u64>) -> Arc<MessageSets> {
+    fn share(
+        first: usize,
+        acknowledged: &[(u32, u64, u64)],
+        arrived: &[(u32, u64)],
+        ends: Option<u64>,
+    ) -> Arc<MessageSets> {
         let verification = Verification::of_part(PRODUCERS, 1, first);
         let span = |(producer_index, begin, length): &(u32, u64, u64)| Span {
             producer_index: *producer_index,

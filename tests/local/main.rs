@@ -31,4 +31,5 @@ mod scenario;
 mod schema;
 #[cfg(feature = "kafka")]
 mod secrets;
+mod shares;
 mod shipped;

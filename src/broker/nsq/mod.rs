@@ -149,6 +149,23 @@ impl Broker for NsqBroker {
         Ok(NsqProducer::new(self.connections[index].clone(), topic, self.options.reconnect))
     }
 
+    async fn adopt(&self, topics: &[Topic]) -> Result<(), BrokerError> {
+        for Topic { name, .. } in topics {
+            for http in self.http_addresses() {
+                let topic = self.topic_name(name);
+                let found = self.admin.topic(http, &topic).await.map_err(|reason| BrokerError::Topic {
+                    topic: name.clone(),
+                    action: "found",
+                    reason: format!("nsqd at {http}: {reason}"),
+                })?;
+                if found.is_some() {
+                    self.assigned().made.insert(TopicLocation { http: http.to_owned(), topic });
+                }
+            }
+        }
+        Ok(())
+    }
+
     async fn consumer(&self, subscription: &Subscription) -> Result<NsqConsumer, BrokerError> {
         let topic = self.topic_name(&subscription.topic.name);
         let channel = self.channel(&topic, subscription);

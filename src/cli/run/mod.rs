@@ -254,7 +254,7 @@ impl<'a> Session<'a> {
             }
         }
         eprintln!("records: {}", directory.display());
-        if let Some(next) = self.arguments.share.next_steps(plan) {
+        if let Some(next) = self.arguments.share.next_steps(plan, &self.run_id) {
             eprintln!("{next}");
             return;
         }

@@ -105,12 +105,14 @@ impl ShareArguments {
     }
 
     /// What to do when this share has ended.
-    pub fn next_steps(&self, plan: &Plan) -> Option<String> {
+    pub fn next_steps(&self, plan: &Plan, run_id: &str) -> Option<String> {
         let share = self.share?;
         let topology = &plan.trials.first()?.scenario.topology;
         let kept = match topology.is_named_by_run() && !topology.keep {
-            true => "\n  the topics stay, as other shares may still use them: `brokermark remove-topics` removes them",
-            false => "",
+            true => format!(
+                "\n  brokermark remove-topics SCENARIO --run-id {run_id}   # after that: other shares may still use the topics"
+            ),
+            false => String::new(),
         };
         Some(format!(
             "next:\n  brokermark merge DIRECTORY… --output MERGED   # when all {} shares have ended{kept}",

@@ -9,6 +9,7 @@ mod outages;
 pub(super) mod page;
 mod parts;
 mod pipeline;
+mod shares;
 mod sparkline;
 mod sweep;
 pub(super) mod table;

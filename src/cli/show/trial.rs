@@ -115,6 +115,7 @@ fn figures(page: &mut Page, record: &Record) {
         account += &format!("; {} were due and never sent", count(counts.unsent));
     }
     page.labelled("messages", &account);
+    super::shares::shares(page, record);
     throughput(page, record);
     transactions(page, record);
     super::outages::outages(page, record);

@@ -128,9 +128,12 @@ impl<'a, B: Broker> Members<'a, B> {
     /// The places of a group's members in this process, by topic.
     fn places(&self, consumers: &Consumers, group: usize) -> impl Iterator<Item = (SubscriptionIndex, usize)> + use<B> {
         let (topics, members): (Range<usize>, Range<usize>) = (0..self.context.topics.len(), 0..consumers.members);
-        let places =
-            topics.flat_map(move |topic| members.clone().map(move |member| (SubscriptionIndex { group, topic }, member)));
-        places.filter(|(place, member)| self.context.scenario.has_consumer(place.topic, *member)).collect::<Vec<_>>().into_iter()
+        let places = topics
+            .flat_map(move |topic| members.clone().map(move |member| (SubscriptionIndex { group, topic }, member)));
+        places
+            .filter(|(place, member)| self.context.scenario.has_consumer(place.topic, *member))
+            .collect::<Vec<_>>()
+            .into_iter()
     }
 
     fn subscription(&self, consumers: &Consumers, place: SubscriptionIndex, member: usize) -> Subscription {

@@ -17,8 +17,8 @@ mod verification;
 mod warm_up;
 
 use crate::record::{
-    Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Pipeline, Record, SeriesRow, Status, Throughput,
-    Share, Start, Verdict, Verification, Wire,
+    Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Pipeline, Record, SeriesRow, Share, Start,
+    Status, Throughput, Verdict, Verification, Wire,
 };
 use finding::Finding;
 

@@ -1,0 +1,49 @@
+//! `brokermark remove-topics`: removes the topics that a run in shares has left.
+
+use std::io::Write;
+
+use clap::Args;
+
+use super::Exit;
+use super::scenario_source::ScenarioSource;
+use crate::engine::{TrialIdentity, remove_topics};
+
+#[derive(Debug, Args)]
+pub struct RemoveTopicsArguments {
+    #[command(flatten)]
+    pub source: ScenarioSource,
+    /// The run, as its shares printed it and as their records have it (`run_id`)
+    #[arg(long, value_name = "NAME")]
+    pub run_id: String,
+}
+
+/// Removes the topics and prints their names.
+pub fn run(arguments: &RemoveTopicsArguments, out: &mut dyn Write) -> Exit {
+    let plan = match arguments.source.load() {
+        Ok(plan) => plan,
+        Err(error) => {
+            eprintln!("{error}");
+            return Exit::Usage;
+        }
+    };
+    let Some(trial) = plan.trials.first() else { return Exit::Usage };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the threads of the client cannot be started: {error}");
+            return Exit::Failure;
+        }
+    };
+    let identity = TrialIdentity { run_id: arguments.run_id.clone(), tag: 0, load_start_unix_ns: None };
+    let removed = runtime.block_on(remove_topics(&trial.scenario, &identity));
+    runtime.shutdown_background();
+    match removed {
+        Ok(topics) => {
+            Exit::from_result(topics.iter().try_for_each(|topic| writeln!(out, "{topic}")).and_then(|()| out.flush()))
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            Exit::Failure
+        }
+    }
+}

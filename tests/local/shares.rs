@@ -1,0 +1,228 @@
+//! Several processes run one scenario together, and their records are merged.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use brokermark::record::{Record, read_records, read_series};
+use serde_json::Value;
+
+use crate::harness::{Bench, Finished, PATIENCE, Running, assert_acknowledged, assert_balanced, brokermark, execute};
+
+/// So many seconds from now, as `--start-at` takes it.
+fn in_seconds(seconds: u64) -> String {
+    let at = SystemTime::now() + Duration::from_secs(seconds);
+    format!("{:.3}", at.duration_since(UNIX_EPOCH).unwrap().as_secs_f64())
+}
+
+/// Runs all `count` shares at once, each into a directory of its own; the directories.
+fn run_shares(bench: &Bench, count: usize, seconds: u64) -> Vec<PathBuf> {
+    let start_at = in_seconds(seconds);
+    let shares: Vec<(PathBuf, Running)> = (1..=count)
+        .map(|number| {
+            let results = bench.path().join(format!("share-{number}"));
+            let mut command = brokermark();
+            command.arg("run").arg(bench.scenario()).arg("--output").arg(&results).arg("--quiet");
+            command.args(["--share", &format!("{number}/{count}"), "--start-at", &start_at]);
+            (results, Running::start(&mut command))
+        })
+        .collect();
+    shares
+        .into_iter()
+        .map(|(results, share)| {
+            share.finish(PATIENCE).expect(0);
+            let mut runs: Vec<PathBuf> =
+                std::fs::read_dir(&results).unwrap().map(|entry| entry.unwrap().path()).collect();
+            assert_eq!(runs.len(), 1);
+            runs.remove(0)
+        })
+        .collect()
+}
+
+fn merge(bench: &Bench, shares: &[PathBuf], name: &str) -> Finished {
+    let mut command = brokermark();
+    command.arg("merge").args(shares).arg("--output").arg(bench.path().join(name)).arg("--json");
+    Running::start(&mut command).finish(PATIENCE)
+}
+
+fn record_at(path: &Path) -> Record {
+    read_records(path).unwrap().records.remove(0)
+}
+
+const NULL: &str = "broker.kind = \"null\"
+    topology = { topics = 2, partitions = 4 }
+    producers = { count = 10, batch = 10, keys = { count = 100 } }
+    load.rate = \"2k/s\"
+    payload = { size = \"64B\" }
+    run = { messages = 2_003, warm_up = \"500ms\" }
+    thresholds = { require = [\"failed = 0\", \"response.max < 10m\"], when_invalid = \"ignore\" }";
+
+#[test]
+fn three_processes_send_exactly_what_one_would_and_are_one_record() {
+    let bench = Bench::new(NULL);
+    let shares = run_shares(&bench, 3, 3);
+    let parts: Vec<Record> = shares.iter().map(|share| record_at(share)).collect();
+    assert!(parts.iter().all(|part| part.thresholds.is_empty()), "thresholds are about the whole");
+    let producers: Vec<(usize, usize)> =
+        parts.iter().map(|part| part.share.as_ref().map(|of| (of.first_producer, of.producers)).unwrap()).collect();
+    assert_eq!(producers, [(0, 3), (3, 3), (6, 4)]);
+
+    let merged = merge(&bench, &shares, "merged").expect(0).record();
+    assert_acknowledged(&merged, 2_003);
+    assert_eq!(merged.thresholds.iter().map(|threshold| threshold.held).collect::<Vec<_>>(), [true, true]);
+    let response = |record: &Record| record.latency.response.as_ref().unwrap().decode_histogram().unwrap();
+    let mut whole = response(&parts[0]);
+    parts[1..].iter().for_each(|part| whole.add(response(part)).unwrap());
+    assert_eq!(response(&merged), whole);
+    assert_eq!(merged.latency.response.as_ref().unwrap().p95_ns, whole.value_at_quantile(0.95));
+    assert_eq!((merged.shares.len(), &merged.share), (3, &None));
+    assert_series(&bench, &shares, &merged);
+
+    let directory = bench.path().join("merged");
+    let shown = execute(&["show", directory.to_str().unwrap()]).expect(0).stdout;
+    assert!(shown.contains("shares") && shown.contains("3 of 3, on 1 machine"), "{shown}");
+    // A record compared with itself has not changed: the exit code says so.
+    execute(&["compare", directory.to_str().unwrap(), directory.to_str().unwrap()]).expect(0);
+    merge(&bench, &shares, "merged").expect(1).complains_of(&["merged"]);
+    let without = merge(&bench, &shares[1..], "two-of-three").expect(3).record();
+    assert!(without.verdict.reasons.iter().any(|reason| reason.evidence.contains("missing: 1")), "{without:?}");
+}
+
+/// The merged series has every message of the shares' own.
+fn assert_series(bench: &Bench, shares: &[PathBuf], merged: &Record) {
+    let acknowledged =
+        |directory: &Path| read_series(directory).unwrap().iter().map(|row| row.acknowledged).sum::<u64>();
+    let directory = bench.path().join("merged");
+    let all: u64 = shares.iter().map(|share| acknowledged(share)).sum();
+    assert_eq!(acknowledged(&directory), all);
+    assert_eq!(all, merged.counts.acknowledged + merged.counts.warm_up.acknowledged);
+    let rows = read_series(&directory).unwrap();
+    assert!(rows.iter().filter(|row| row.acknowledged > 0).all(|row| row.p50_ns.is_some()), "{rows:?}");
+    let kept = std::fs::read_to_string(directory.join("shares.jsonl")).unwrap();
+    assert_eq!(kept.lines().count(), shares.len());
+}
+
+#[test]
+fn shares_of_unequal_scenarios_are_refused_with_what_differs() {
+    let bench = Bench::new(NULL);
+    let shares = run_shares(&bench, 2, 2);
+    let path = shares[1].join("records.jsonl");
+    let mut record: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    record["scenario"]["payload"]["size"] = "65B".into();
+    std::fs::write(&path, format!("{record}\n")).unwrap();
+    merge(&bench, &shares, "merged").expect(1).complains_of(&["differ in the scenario's `payload.size`", "64B", "65B"]);
+    assert!(!bench.path().join("merged").exists());
+}
+
+#[test]
+fn what_cannot_be_run_in_shares_is_refused_with_the_key() {
+    let refused = |scenario: &str, arguments: &[&str], parts: &[&str]| {
+        let bench = Bench::new(scenario);
+        bench.run(arguments).expect(2).complains_of(parts);
+        assert!(bench.run_directories().is_empty());
+    };
+    let at = ["--share", "1/2", "--start-at", "1"];
+    let null = "broker.kind = \"null\"\nrun.messages = 10\n";
+    refused(null, &at, &["producers.count"]);
+    refused(null, &["--share", "1/2"], &["--start-at"]);
+    refused(null, &["--share", "3/2", "--start-at", "1"], &["as in `2/3`"]);
+    refused(&format!("{null}producers.count = 2"), &["--share", "1/2", "--start-at", "+5s"], &["its own now"]);
+    refused(&format!("{null}producers.count = 2\nconsumers = {{}}"), &at, &["runs inside each process"]);
+    refused(&format!("{null}producers.count = 2\nsweep.trials = 2"), &at, &["2 trials"]);
+    let rounds = "producers = { count = 2, round_barrier = true }";
+    refused(&format!("{null}{rounds}"), &at, &["producers.round_barrier"]);
+}
+
+#[test]
+fn a_load_begins_at_its_time_and_a_late_one_says_so() {
+    let scenario = "broker.kind = \"null\"\nrun.messages = 10";
+    let late = Bench::new(scenario).run(&["--start-at", "2026-03-01T12:00:00Z"]).expect(0).record();
+    let start = late.start.unwrap();
+    assert!(start.late_ns > 1_000_000_000 && start.began_at > start.planned_at, "{start:?}");
+    let planned = Bench::new(scenario).run(&["--start-at", "+2s"]).expect(0).record();
+    assert_balanced(&planned);
+    let start = planned.start.unwrap();
+    assert!(start.began_at >= start.planned_at, "{start:?}");
+}
+
+#[cfg(feature = "kafka")]
+mod on_a_cluster {
+    use super::*;
+
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Stdio};
+
+    use crate::harness::assert_delivered;
+
+    /// An endpoint in a process of its own, which ends with the test.
+    struct Cluster {
+        child: Child,
+        addresses: String,
+    }
+
+    impl Cluster {
+        fn start() -> Self {
+            let mut child = brokermark().args(["emulate", "kafka"]).stdout(Stdio::piped()).spawn().unwrap();
+            let mut addresses = String::new();
+            BufReader::new(child.stdout.take().unwrap()).read_line(&mut addresses).unwrap();
+            Cluster { child, addresses: addresses.trim().to_owned() }
+        }
+    }
+
+    impl Drop for Cluster {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    fn scenario(cluster: &Cluster, consumers: &str) -> String {
+        let addresses: Vec<String> = cluster.addresses.split(',').map(|address| format!("{address:?}")).collect();
+        format!(
+            "broker = {{ kind = \"kafka\", addresses = [{}], kafka = {{ assignment = \"manual\" }} }}
+            topology = {{ topics = 2, partitions = 3 }}
+            producers = {{ count = 6, batch = 5 }}
+            load.rate = \"500/s\"
+            consumers = {{ {consumers}, verify = true, end_to_end = true }}
+            run = {{ messages = 1_000, drain_deadline = \"6s\" }}",
+            addresses.join(", ")
+        )
+    }
+
+    #[test]
+    fn consumers_verify_the_messages_of_other_processes() {
+        let cluster = Cluster::start();
+        let bench = Bench::new(&scenario(&cluster, "members = 2, groups = 2"));
+        let shares = run_shares(&bench, 3, 5);
+        let parts: Vec<Record> = shares.iter().map(|share| record_at(share)).collect();
+        let own = |part: &Record| part.counts.acknowledged;
+        assert!(parts.iter().any(|part| part.counts.consumed != Some(2 * own(part))), "the messages of others, too");
+        let merged = merge(&bench, &shares, "merged").expect(0).record();
+        assert_delivered(&merged, 1_000, 2);
+        let end_to_end = merged.latency.end_to_end.as_ref().unwrap();
+        assert_eq!(end_to_end.count + end_to_end.beyond_range, 2_000);
+    }
+
+    #[test]
+    fn a_message_that_no_share_received_is_missing_in_the_merged_record_only() {
+        let cluster = Cluster::start();
+        let bench = Bench::new(&scenario(&cluster, "members = 1"));
+        let shares = run_shares(&bench, 2, 5);
+        // One of each topic.
+        let consumers = |share: &PathBuf| record_at(share).share.map(|share| share.consumers);
+        assert_eq!(shares.iter().map(consumers).collect::<Vec<_>>(), [Some(1), Some(1)]);
+        let whole = merge(&bench, &shares, "merged").expect(0).record();
+        assert_delivered(&whole, 1_000, 1);
+        let path = shares[1].join("messages.json");
+        let mut messages: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let received: u64 = messages["groups"][0]["arrived"].as_array().unwrap().iter().map(marked).sum();
+        messages["groups"][0]["arrived"] = Vec::<Value>::new().into();
+        std::fs::write(&path, messages.to_string()).unwrap();
+        let found = merge(&bench, &shares, "without").expect(0).record().verification.unwrap();
+        assert_eq!((found.lost + found.unread, found.not_acknowledged_but_stored), (received, 0));
+        assert!(received > 0 && !whole.verdict.reasons.iter().any(|reason| reason.evidence.contains("lost")));
+    }
+
+    fn marked(set: &Value) -> u64 {
+        set["marked"].as_u64().unwrap()
+    }
+}
