@@ -2,7 +2,7 @@
 
 use super::{Part, Section};
 use crate::record::readable::{count, duration, percent, rate};
-use crate::record::{ErrorCount, Phase, Record, SeriesRow};
+use crate::record::{ErrorCount, Outage, Phase, Record, SeriesRow};
 use crate::report::figure::{Figure, PHONE, Table, Values, WIDE};
 use crate::report::svg::lines::{Course, Event, Line, Stretch};
 use crate::report::svg::unit::{Unit, moment};
@@ -14,6 +14,7 @@ const VALUES: usize = 240;
 
 /// More events than this are not flagged one by one.
 const MOST_EVENTS: usize = 12;
+const MOST_OUTAGES: usize = 8;
 
 /// The seconds of a trial, with when each began.
 pub struct Timeline<'a> {
@@ -82,6 +83,10 @@ pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> O
     let mut parts: Vec<Part> = charts.into_iter().flatten().map(Part::figure).collect();
     if let Some(Part::Figure(first)) = parts.first_mut() {
         first.events = events.iter().map(|event| format!("{}: {}", moment(event.at), event.text)).collect();
+        let outages = record.outages.len();
+        if outages > MOST_OUTAGES {
+            first.sentence += &format!(" Flagged are the {MOST_OUTAGES} longest of {outages} outages.");
+        }
     }
     Section::of("course", "Over time", parts)
 }
@@ -90,7 +95,10 @@ pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> O
 fn events(timeline: &Timeline<'_>) -> Vec<Event> {
     let begin = timeline.measured.0;
     let at = |ns: u64| begin + ns as f64 / 1e9;
-    let outages = timeline.record.outages.iter().map(|outage| Event {
+    // Of many outages, the longest.
+    let mut longest: Vec<&Outage> = timeline.record.outages.iter().collect();
+    longest.sort_by_key(|outage| std::cmp::Reverse(outage.longest_gap_ns));
+    let outages = longest.into_iter().take(MOST_OUTAGES).map(|outage| Event {
         at: at(outage.begin_ns),
         until: Some(outage.recovered_ns.map_or(timeline.measured.1, |recovered| at(outage.begin_ns + recovered))),
         text: match outage.recovered_ns {

@@ -8,6 +8,8 @@ use super::{Canvas, Shape, text_width};
 const TOP: f64 = 26.0;
 /// Room below them for ticks.
 const BOTTOM: f64 = 26.0;
+/// Room for the numbers of flags.
+const FLAGS: f64 = 8.0;
 /// Below this height, an axis has fewer ticks.
 const TICK_DISTANCE: f64 = 42.0;
 
@@ -31,7 +33,12 @@ impl Frame {
 
     /// The same for all charts of a trial over time, so that their seconds stand below each other.
     pub fn of_time(shape: Shape) -> Self {
-        if shape.is_narrow() { Frame::inside(shape, 52.0, 74.0) } else { Frame::inside(shape, 62.0, 84.0) }
+        let mut frame =
+            if shape.is_narrow() { Frame::inside(shape, 52.0, 74.0) } else { Frame::inside(shape, 62.0, 84.0) };
+        // Flags stand between the axis' name and the values.
+        frame.top += FLAGS;
+        frame.height -= FLAGS;
+        frame
     }
 
     /// With room for a name below the horizontal axis.
