@@ -5,6 +5,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod browser;
 mod cluster;
 mod conformance;
 mod faults;

@@ -88,6 +88,7 @@ impl Bench {
             from: StartFrom::Earliest,
             members: 1,
             member: 0,
+            is_divided: false,
             properties: Vec::new(),
             progress: Progress::Uncommitted,
         };

@@ -34,6 +34,7 @@ async fn member(bench: &Bench, assignment: Assignment) -> KafkaNativeConsumer {
         from: StartFrom::Earliest,
         members: 1,
         member: 0,
+        is_divided: false,
         properties: Vec::new(),
         progress: Progress::Kept,
     };
