@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::collector::{Collector, Totals};
 use super::context::TrialContext;
-use super::observer::Phase;
+use super::observer::{Phase, TopicProgress};
 use super::outcome::{End, GroupOutcome, Ledger, Outcome, PayloadSizes, Times};
 use super::send::{Attempted, Pacer, Sent, TrialWindow};
 use crate::broker::Broker;
@@ -38,6 +38,11 @@ impl<'a> Checkpoints<'a> {
         if matches!(phase, Phase::WarmUp | Phase::Measure) {
             self.loaded_until_ns = self.trial_window.clock().now_ns();
         }
+    }
+
+    /// Where each topic is.
+    pub fn topics(&self) -> Vec<TopicProgress> {
+        self.trial.progress_by_topic()
     }
 
     /// Lends the trial so far to `report`.

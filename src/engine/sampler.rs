@@ -147,6 +147,9 @@ impl<'a, B: Broker> Sampler<'a, B> {
         self.look_at_broker(phase);
         self.collector.intended_length_ns = self.rhythm.length().as_nanos() as u64;
         self.collector.sample(phase, self.broker.telemetry(), progress, self.observer);
+        if self.observer.wants_topics() {
+            self.observer.topics(&self.checkpoints.topics());
+        }
         self.checkpoints.passed(phase);
         if self.observer.wants_checkpoint() {
             let tell = |so_far: &_| self.observer.checkpoint(so_far);
