@@ -11,6 +11,7 @@ use crate::broker::Broker;
 use crate::measure::host::HostSampler;
 use crate::measure::{Arrivals, Arrived, Errors};
 use crate::pipeline::Pipeline;
+use crate::scenario::Watch;
 
 /// What is needed besides the collector's totals.
 pub(super) struct Checkpoints<'a> {
@@ -38,6 +39,11 @@ impl<'a> Checkpoints<'a> {
         if matches!(phase, Phase::WarmUp | Phase::Measure) {
             self.loaded_until_ns = self.trial_window.clock().now_ns();
         }
+    }
+
+    /// What is watched of the broker.
+    pub fn watch(&self) -> &Watch {
+        &self.trial.scenario.watch
     }
 
     /// Where each topic is.

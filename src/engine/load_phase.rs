@@ -7,7 +7,6 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::backlog::BacklogWatch;
-use super::broker_watch::BrokerWatch;
 use super::checkpoint::Checkpoints;
 use super::collector::Collector;
 use super::context::TrialContext;
@@ -132,8 +131,7 @@ impl<'a> LoadPhase<'a> {
         let (acks, arrivals) = (context.acks.clone(), context.arrivals.clone());
         let collector = Collector::new(acks, arrivals, &context.scenario.load, parts, begin_ns, nominal_end_ns);
         let checkpoints = Checkpoints::new(context, window.clone(), self.pacer.clone());
-        let watch = BrokerWatch::begin(&context.scenario.watch);
-        Sampler::begin(collector, broker, watch, observer, pipeline, checkpoints, &context.topics[0], rhythm)
+        Sampler::begin(collector, broker, observer, pipeline, checkpoints, &context.topics[0], rhythm)
     }
 
     /// Keeps the load going until every producer has ended. The measured window ends when nothing more is intended, even if

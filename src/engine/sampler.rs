@@ -119,13 +119,13 @@ impl<'a, B: Broker> Sampler<'a, B> {
     pub fn begin(
         collector: Collector,
         broker: &'a B,
-        watch: BrokerWatch,
         observer: &'a mut dyn Observer,
         pipeline: Option<Pipeline>,
         checkpoints: Checkpoints<'a>,
         topic: &'a Topic,
         rhythm: Rhythm,
     ) -> Self {
+        let watch = BrokerWatch::begin(checkpoints.watch());
         Sampler {
             collector,
             observer,
