@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::collector::{Collector, Totals};
 use super::context::TrialContext;
-use super::observer::Phase;
+use super::observer::{Phase, TopicProgress};
 use super::outcome::{End, GroupOutcome, Ledger, Outcome, PayloadSizes, Times};
 use super::send::{Attempted, Pacer, Sent, TrialWindow};
 use crate::broker::Broker;
 use crate::measure::host::HostSampler;
 use crate::measure::{Arrivals, Arrived, Errors};
 use crate::pipeline::Pipeline;
+use crate::scenario::Watch;
 
 /// What is needed besides the collector's totals.
 pub(super) struct Checkpoints<'a> {
@@ -38,6 +39,16 @@ impl<'a> Checkpoints<'a> {
         if matches!(phase, Phase::WarmUp | Phase::Measure) {
             self.loaded_until_ns = self.trial_window.clock().now_ns();
         }
+    }
+
+    /// What is watched of the broker.
+    pub fn watch(&self) -> &Watch {
+        &self.trial.scenario.watch
+    }
+
+    /// Where each topic is.
+    pub fn topics(&self) -> Vec<TopicProgress> {
+        self.trial.progress_by_topic()
     }
 
     /// Lends the trial so far to `report`.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::TrialIdentity;
+use super::observer::TopicProgress;
 use crate::broker::{Durability, Topic};
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Arrivals, Clock, Verification};
@@ -53,6 +54,18 @@ impl TrialContext<'_> {
             Placement::Blocks => producer / (self.scenario.all_producers() / self.topics.len()),
             Placement::RoundRobin => producer % self.topics.len(),
         }
+    }
+
+    /// Where each topic is, in their order: as far as this process writes to it.
+    pub fn progress_by_topic(&self) -> Vec<TopicProgress> {
+        let begun = |topic: &Topic| TopicProgress { name: topic.name.clone(), ..TopicProgress::default() };
+        let mut topics: Vec<TopicProgress> = self.topics.iter().map(begun).collect();
+        for (producer_index, window) in self.acks.windows().iter().enumerate() {
+            let topic = &mut topics[self.topic_of(self.scenario.first_producer() + producer_index)];
+            topic.submitted += window.submitted();
+            topic.resolved += window.resolved();
+        }
+        topics
     }
 
     /// Which of the producers on its topic a producer is, by its number among the producers of all shares.

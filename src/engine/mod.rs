@@ -35,7 +35,7 @@ pub(crate) use collector::Collector;
 pub use collector::{PartTotals, Totals, WindowTotals};
 pub use dispatch::{kinds, run_scenario};
 pub use interruption::{InterruptiblePhase, Interruption};
-pub use observer::{Observer, Phase, Second};
+pub use observer::{Observer, Phase, Second, TopicProgress};
 pub use outcome::{
     Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, PartOutcome, PayloadSizes, Times,
 };

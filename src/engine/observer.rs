@@ -50,6 +50,15 @@ pub struct Second {
     pub broker_memory_bytes: Option<u64>,
 }
 
+/// What producers did on one topic since the trial began, warm-up included.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TopicProgress {
+    pub name: String,
+    /// Messages handed over, and those of them that have an outcome.
+    pub submitted: u64,
+    pub resolved: u64,
+}
+
 /// Follows a trial while it runs.
 pub trait Observer: Send {
     /// The trial enters a phase.
@@ -60,6 +69,14 @@ pub trait Observer: Send {
 
     /// About once a second, and at the end of each phase of the load: the figures, and the histograms they come from.
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception);
+
+    /// Whether [`Observer::topics`] is to be told after every second.
+    fn wants_topics(&self) -> bool {
+        false
+    }
+
+    /// Where each topic is, in their order.
+    fn topics(&mut self, _topics: &[TopicProgress]) {}
 
     /// Whether the trial so far should be handed to [`Observer::checkpoint`] now. Asked after every second.
     fn wants_checkpoint(&self) -> bool {

@@ -119,13 +119,13 @@ impl<'a, B: Broker> Sampler<'a, B> {
     pub fn begin(
         collector: Collector,
         broker: &'a B,
-        watch: BrokerWatch,
         observer: &'a mut dyn Observer,
         pipeline: Option<Pipeline>,
         checkpoints: Checkpoints<'a>,
         topic: &'a Topic,
         rhythm: Rhythm,
     ) -> Self {
+        let watch = BrokerWatch::begin(checkpoints.watch());
         Sampler {
             collector,
             observer,
@@ -147,6 +147,9 @@ impl<'a, B: Broker> Sampler<'a, B> {
         self.look_at_broker(phase);
         self.collector.intended_length_ns = self.rhythm.length().as_nanos() as u64;
         self.collector.sample(phase, self.broker.telemetry(), progress, self.observer);
+        if self.observer.wants_topics() {
+            self.observer.topics(&self.checkpoints.topics());
+        }
         self.checkpoints.passed(phase);
         if self.observer.wants_checkpoint() {
             let tell = |so_far: &_| self.observer.checkpoint(so_far);

@@ -16,6 +16,7 @@ mod simulation;
 mod sink;
 mod threshold;
 mod until;
+mod used;
 pub mod verdict;
 
 pub use assemble::{assemble, assemble_failed, evaluate};

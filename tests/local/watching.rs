@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use brokermark::record::{ReasonKind, read_records, read_series, runs_by_age};
 
@@ -161,4 +162,57 @@ fn the_runs_of_a_directory_are_listed_and_the_newest_is_shown() {
     assert_eq!((sizes.mean_bytes, sizes.smallest_bytes, sizes.largest_bytes), (3.0, 3, 3));
     assert_eq!(record.topics.len(), 1);
     assert_eq!(record.defaults["producers.count"], 1);
+}
+
+/// On a terminal of its own, whose Ctrl-C is the signal that it is without a screen.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_screen_shows_the_trial_and_gives_the_terminal_back() {
+    let bench = Bench::new(
+        "name = \"screened\"\nbroker.kind = \"null\"\nload.rate = \"1k/s\"\nrun.duration = \"100s\"\ntopology.topics = 2\nproducers.count = 2",
+    );
+    let program = brokermark();
+    let program = program.get_program().to_str().unwrap();
+    let (scenario, results) = (bench.scenario(), bench.results());
+    let run = format!("exec {program} run --tui {} --output {}", scenario.display(), results.display());
+    let command = format!("stty rows 24 cols 100; {run}");
+    let mut terminal = Command::new("script")
+        .args(["-qefc", &command, "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let shown = Arc::new(Mutex::new(Vec::new()));
+    let mut output = terminal.stdout.take().unwrap();
+    let reader = {
+        let shown = shown.clone();
+        std::thread::spawn(move || {
+            let mut part = [0; 4096];
+            while let Ok(length @ 1..) = output.read(&mut part) {
+                shown.lock().unwrap().extend_from_slice(&part[..length]);
+            }
+        })
+    };
+    let text = || String::from_utf8_lossy(&shown.lock().unwrap()).into_owned();
+    eventually("figures of both topics are drawn", || {
+        text().contains("screened-") && text().contains("acknowledged/s")
+    });
+    terminal.stdin.as_mut().unwrap().write_all(&[3]).unwrap();
+    let ended = terminal.wait().unwrap();
+    reader.join().unwrap();
+    let text = text();
+    let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part:?} in {text:?}"));
+    assert_eq!(ended.code(), Some(130), "{text}");
+    let (opened, closed) = (at("\u{1b}[?1049h"), at("\u{1b}[?1049l"));
+    assert!(opened < at("trial 1 of 1") && at("trial 1 of 1") < closed && closed < at("records: "), "{text:?}");
+    assert!(text[closed..].contains("interrupted: ending this phase"), "{text:?}");
+}
+
+#[test]
+fn a_screen_without_a_terminal_is_refused() {
+    let bench = Bench::new(&null(""));
+    let mut command = brokermark();
+    command.arg("run").arg("--tui").arg(bench.scenario()).arg("--output").arg(bench.results());
+    Running::start(&mut command).finish(PATIENCE).expect(2).complains_of(&["--tui", "not a terminal"]);
 }

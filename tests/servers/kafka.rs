@@ -6,7 +6,7 @@ use brokermark::broker::FailureClass;
 use brokermark::record::{FoundTopic, ReasonKind, Record, Status, Verification};
 
 use crate::harness::kafka::{address, make_topic, remove_topic, topic_setting, topics};
-use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, reasons, record_of, sums};
+use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, finding, reasons, record_of, sums};
 use crate::rebalance::run_with;
 
 /// A thousand messages that are verified, with these tables besides.
@@ -62,6 +62,28 @@ fn real_kafka_topic_that_exists_is_taken_as_it_is() {
     assert_delivered(&record, 1000, 1);
     assert_eq!(record.found_topics, [FoundTopic { name: topic, partitions: 3, replication: 1 }]);
     assert!(is_left, "brokermark deletes only what it has made");
+}
+
+#[test]
+fn real_kafka_what_a_topic_held_before_is_told_and_so_is_what_compression_saved() {
+    let topic = named("before");
+    let address = address();
+    // librdkafka tells what it sent once a second.
+    let scenario = format!(
+        "[broker]\nkind = \"kafka\"\naddress = \"{address}\"\nkafka.compression = \"zstd\"\n\
+         [topology]\nname = \"{topic}\"\nkeep = true\n[payload]\nkind = \"zeros\"\nsize = \"1KiB\"\n\
+         [load]\nrate = \"1k/s\"\n[run]\nduration = \"3s\"\n"
+    );
+    let first = Bench::new(&scenario).run(&[]).expect(0).record();
+    let again = Bench::new(&scenario).run(&[]).expect(0);
+    remove_topic(&address, &topic);
+    assert_eq!(first.messages_before, None, "it was made for the trial");
+    again.complains_of(&["warning: the topics exist", "written to before"]);
+    let again = again.record();
+    assert_eq!(again.messages_before, Some(first.counts.acknowledged));
+    assert!(finding(&again, ReasonKind::TopicNotEmpty).is_some());
+    let wire = first.wire.expect("librdkafka tells");
+    assert!(wire.raw_bytes > 0 && wire.requests > 0 && wire.compression_ratio.unwrap() > 2.0, "{wire:?}");
 }
 
 /// In transactions of 50 messages, with these keys of `[broker.kafka]` and these tables besides.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::screen;
 use super::signals::Signals;
 use crate::cli::Exit;
 use crate::engine::Interruption;
@@ -22,18 +23,19 @@ pub fn watch() -> io::Result<Interruption> {
     let (sender, receiver) = watch::channel(0);
     tokio::spawn(async move {
         signals.next().await;
-        eprintln!("\ninterrupted: ending this phase, keeping what was measured; once more to wait for nothing else");
+        screen::tell("\ninterrupted: ending this phase, keeping what was measured; once more to wait for nothing else");
         sender.send_replace(1);
         signals.next().await;
-        eprintln!(
+        screen::tell(&format!(
             "\ninterrupted again: writing the record and removing topics, for {} s at most; once more to end at once",
             LAST_CALL.as_secs()
-        );
+        ));
         sender.send_replace(2);
         tokio::select! {
             () = signals.next() => {}
             () = tokio::time::sleep(LAST_CALL) => {}
         }
+        screen::restore();
         std::process::exit(Exit::Interrupted as i32);
     });
     Ok(Interruption::new(receiver))

@@ -1,32 +1,32 @@
 //! `brokermark run`: runs the trials of a plan in order, or of two plans in turn. Each trial is on disk before the next begins.
 
+mod arguments;
 mod ending;
 mod in_turn;
 pub(super) mod interrupt;
 mod metrics;
 pub(super) mod progress;
 pub(super) mod recording;
+mod screen;
 mod share;
 mod signals;
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use clap::{Args, ValueHint};
 use jiff::Timestamp;
 
+pub use self::arguments::RunArguments;
 pub(super) use self::ending::{exit_of, untrusted};
 use self::ending::{nothing_written, sink_without_rows, worse};
 use self::metrics::SharedFigures;
-use self::progress::Progress;
+use self::progress::{Progress, Style};
 use self::recording::{Recording, Run};
 use super::Exit;
 use super::compare::{Options, compare_runs};
 use super::report;
-use super::scenario_source::ScenarioSource;
 use super::show::{View, show_run, summary};
 use crate::engine::{Interruption, TrialIdentity, run_scenario};
 use crate::evaluate::{assemble_failed, environment, is_enough};
@@ -34,48 +34,8 @@ use crate::record::export::open_metrics;
 use crate::record::{
     CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, current_records, probe, read_records,
 };
-use crate::scenario::{OutputFormat, Plan, units};
+use crate::scenario::{OutputFormat, Plan};
 use crate::secrets::mask_arguments;
-
-#[derive(Debug, Args)]
-pub struct RunArguments {
-    #[command(flatten)]
-    pub source: ScenarioSource,
-    /// Print the scenario as TOML, with everything that options set, and run nothing
-    #[arg(long)]
-    pub print_scenario: bool,
-    /// Create the run directory below this one [default: the scenario's `output.directory`, `results`]
-    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, conflicts_with = "resume")]
-    pub output: Option<PathBuf>,
-    /// Continue the run in this directory: run the trials that have no completed record
-    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
-    pub resume: Option<PathBuf>,
-    /// Continue even with another build of brokermark, or with changed payload files
-    #[arg(long, requires = "resume")]
-    pub resume_anyway: bool,
-    /// Tell the figures of the trial that runs to Prometheus at this address, as in 127.0.0.1:9464, and keep them in `metrics.txt`
-    #[arg(long, value_name = "ADDRESS")]
-    pub metrics: Option<SocketAddr>,
-    /// End with exit code 3 also if a record is not valid, whether or not the scenario has thresholds
-    #[arg(long)]
-    pub strict: bool,
-    /// Write a page with charts into the run directory when the run has ended: report.html
-    #[arg(long)]
-    pub report: bool,
-    /// Print no progress and no result, only errors
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Print each record as a line of JSON on standard output
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    pub share: share::ShareArguments,
-    #[command(flatten)]
-    pub against: in_turn::AgainstArguments,
-    /// How often a checkpoint is written
-    #[arg(long, value_name = "DURATION", hide = true, default_value = "1m", value_parser = units::parse_duration)]
-    pub checkpoint_every: Duration,
-}
 
 /// Runs the scenario, or two in turn.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
@@ -89,12 +49,9 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
     if arguments.print_scenario {
         return Exit::from_result(plans.iter().try_for_each(|plan| out.write_all(plan.text.as_bytes())));
     }
-    let figures = match arguments.metrics.map(metrics::serve).transpose() {
+    let figures = match displays(arguments) {
         Ok(figures) => figures,
-        Err(error) => {
-            eprintln!("error: `--metrics`: the address cannot be listened at: {error}");
-            return Exit::Failure;
-        }
+        Err(exit) => return exit,
     };
     let opened: Result<Vec<Session<'_>>, DirectoryError> =
         plans.iter().enumerate().map(|(side, plan)| Session::open(arguments, plan, side, figures.clone())).collect();
@@ -125,6 +82,18 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
         }
         _ => exit,
     }
+}
+
+/// Checks that there is a terminal for the screen, and begins to serve metrics, where they are asked for.
+fn displays(arguments: &RunArguments) -> Result<Option<SharedFigures>, Exit> {
+    if arguments.tui && !std::io::stderr().is_terminal() {
+        eprintln!("error: `--tui` draws on standard error, which is not a terminal: leave it out");
+        return Err(Exit::Usage);
+    }
+    arguments.metrics.map(metrics::serve).transpose().map_err(|error| {
+        eprintln!("error: `--metrics`: the address cannot be listened at: {error}");
+        Exit::Failure
+    })
 }
 
 /// The plan, or those of both sides.
@@ -165,7 +134,9 @@ async fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, out: &mut dyn Writ
         if !session.is_to_run(position) {
             continue;
         }
-        rest(pause, session.progress(position), &interruption).await;
+        if !pause.is_zero() {
+            rest(pause, session.progress(position), &interruption).await;
+        }
         pause = session.plan.pause;
         if interruption.is_requested() {
             exit = Exit::Interrupted;
@@ -273,7 +244,12 @@ impl<'a> Session<'a> {
     }
 
     fn progress(&self, position: usize) -> Progress {
-        Progress::new(self.arguments.quiet, self.plan, position)
+        let style = match (self.arguments.quiet, self.arguments.tui) {
+            (true, _) => Style::Quiet,
+            (false, true) => Style::Screen,
+            (false, false) => Style::Line,
+        };
+        Progress::new(style, self.plan, position)
     }
 
     /// Keeps the figures for Prometheus where they are asked for.

@@ -1,11 +1,13 @@
-//! The progress of a run: one line that renews itself on a terminal, elsewhere a plain line every few seconds.
+//! The progress of a run: one line that renews itself on a terminal, elsewhere a plain line every few seconds; or the whole screen.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::engine::{Phase, Second};
+use super::screen::{self, Screen};
+use crate::engine::{Phase, Second, TopicProgress};
+use crate::measure::Interval;
 use crate::record::readable;
 use crate::scenario::{Plan, RunLimits};
 
@@ -23,6 +25,8 @@ pub struct Progress {
     phase: Phase,
     /// Since when the trial is in its phase.
     since: Instant,
+    /// When the topics were looked at last.
+    sampled: Option<Instant>,
     measured: Measured,
     failed: u64,
 }
@@ -38,31 +42,42 @@ enum Display {
     Quiet,
     Plain { last: Option<Instant> },
     Terminal(ProgressBar),
+    Screen(Box<Screen>),
+}
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    Quiet,
+    /// A line that renews itself, or plain lines where that is not possible.
+    Line,
+    Screen,
 }
 
 impl Progress {
     /// Of the trial at `position` of `plan`.
-    pub fn new(quiet: bool, plan: &Plan, position: usize) -> Self {
+    pub fn new(style: Style, plan: &Plan, position: usize) -> Self {
         let trials = plan.trials.len();
+        let screen = || {
+            let kind = &plan.trials[position].scenario.broker.kind;
+            Screen::open(format!("{} · {kind} · trial {} of {trials}", plan.name, position + 1)).ok()
+        };
+        let display = match style {
+            Style::Quiet => Display::Quiet,
+            Style::Screen => screen().map_or_else(Display::line, |screen| Display::Screen(Box::new(screen))),
+            Style::Line => Display::line(),
+        };
         let name = if trials > 1 { format!("{}/{trials} ", position + 1) } else { String::new() };
         let rest = plan.trials[position + 1..].iter().map(|trial| plan.pause + length(&trial.scenario.run)).sum();
-        Progress::of(quiet, name, plan.trials[position].scenario.run.clone(), rest)
+        Progress::on(display, name, plan.trials[position].scenario.run.clone(), rest)
     }
 
     /// Of a trial that is named so, after which the run goes on for `rest`.
     pub fn of(quiet: bool, position: String, limits: RunLimits, rest: Duration) -> Self {
-        let display = if quiet {
-            Display::Quiet
-        } else if std::io::stderr().is_terminal() {
-            let bar = ProgressBar::new_spinner();
-            // The template is a constant without placeholders that could be wrong.
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
-                bar.set_style(style);
-            }
-            Display::Terminal(bar)
-        } else {
-            Display::Plain { last: None }
-        };
+        Progress::on(if quiet { Display::Quiet } else { Display::line() }, position, limits, rest)
+    }
+
+    fn on(display: Display, position: String, limits: RunLimits, rest: Duration) -> Self {
         Progress {
             display,
             position,
@@ -70,6 +85,7 @@ impl Progress {
             rest,
             phase: Phase::Prepare,
             since: Instant::now(),
+            sampled: None,
             measured: Measured::default(),
             failed: 0,
         }
@@ -78,27 +94,53 @@ impl Progress {
     pub fn phase(&mut self, phase: Phase) {
         self.phase = phase;
         self.since = Instant::now();
-        if let Display::Terminal(bar) = &self.display {
-            bar.set_message(format!("{}{}", self.position, name(phase)));
-            bar.tick();
+        match &mut self.display {
+            Display::Terminal(bar) => {
+                bar.set_message(format!("{}{}", self.position, name(phase)));
+                bar.tick();
+            }
+            Display::Screen(screen) => screen.phase(name(phase).to_owned()),
+            Display::Quiet | Display::Plain { .. } => {}
         }
     }
 
-    pub fn second(&mut self, second: &Second) {
+    /// Whether [`Progress::topics`] has a place for them.
+    pub fn wants_topics(&self) -> bool {
+        matches!(self.display, Display::Screen(_))
+    }
+
+    /// Where each topic is, after every sample.
+    pub fn topics(&mut self, topics: &[TopicProgress]) {
+        let text = self.elapsed_and_left();
+        let elapsed = self.sampled.replace(Instant::now()).map_or(Duration::from_secs(1), |last| last.elapsed());
+        if let Display::Screen(screen) = &mut self.display {
+            screen.topics(topics, elapsed.as_secs_f64());
+            screen.phase(text);
+        }
+    }
+
+    pub fn second(&mut self, second: &Second, outcomes: &Interval) {
         self.failed += second.failed;
         if second.phase == Phase::Measure {
             self.measured.messages += second.acknowledged;
             self.measured.payload_bytes += second.payload_bytes;
         }
+        if let Display::Screen(screen) = &mut self.display {
+            screen.second(second, outcomes);
+        }
         let due = match &self.display {
-            Display::Quiet => false,
+            Display::Quiet | Display::Screen(_) => false,
             Display::Plain { last } => last.is_none_or(|last| last.elapsed() >= PLAIN_EVERY),
             Display::Terminal(_) => true,
         };
         if !due {
             return;
         }
-        let line = self.line(second);
+        self.print(self.line(second));
+    }
+
+    /// Prints a line of progress.
+    fn print(&mut self, line: String) {
         match &mut self.display {
             Display::Quiet => {}
             Display::Plain { last } => {
@@ -109,23 +151,15 @@ impl Progress {
                 bar.set_message(line);
                 bar.tick();
             }
+            Display::Screen(screen) => screen.phase(line),
         }
     }
 
     /// Shows how much is left of the pause before the trial.
     pub fn pausing(&mut self, left: Duration) {
-        let line = format!("{}pausing · {} left", self.position, short(left));
-        match &mut self.display {
-            Display::Quiet => {}
-            Display::Plain { last } if last.is_some_and(|last| last.elapsed() < PLAIN_EVERY) => {}
-            Display::Plain { last } => {
-                *last = Some(Instant::now());
-                eprintln!("{line}");
-            }
-            Display::Terminal(bar) => {
-                bar.set_message(line);
-                bar.tick();
-            }
+        let is_early = matches!(&self.display, Display::Plain { last: Some(last) } if last.elapsed() < PLAIN_EVERY);
+        if !is_early {
+            self.print(format!("{}pausing · {} left", self.position, short(left)));
         }
     }
 
@@ -134,6 +168,7 @@ impl Progress {
         match &self.display {
             Display::Terminal(bar) => bar.suspend(|| eprintln!("{line}")),
             Display::Quiet | Display::Plain { .. } => eprintln!("{line}"),
+            Display::Screen(_) => screen::tell(line),
         }
     }
 
@@ -158,11 +193,18 @@ impl Progress {
             parts.push(format!("{} failed", readable::count(self.failed)));
         }
         parts.push(format!("CPU {:.2}", second.cpu_cores));
-        if !self.rest.is_zero() {
-            let left = self.remaining().unwrap_or_default() + self.rest;
-            parts.push(format!("{} left of the run", short(left)));
-        }
+        parts.extend(self.left_of_the_run());
         parts.join(" · ")
+    }
+
+    fn elapsed_and_left(&self) -> String {
+        [Some(self.elapsed()), self.left_of_the_run()].into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    }
+
+    /// Of a run of several trials.
+    fn left_of_the_run(&self) -> Option<String> {
+        let left = || self.remaining().unwrap_or_default() + self.rest;
+        (!self.rest.is_zero()).then(|| format!("{} left of the run", short(left())))
     }
 
     /// The phase, with how long the trial has been in it, and how long it takes if that is known.
@@ -203,6 +245,20 @@ impl Progress {
     }
 }
 
+impl Display {
+    fn line() -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Display::Plain { last: None };
+        }
+        let bar = ProgressBar::new_spinner();
+        // The template is a constant without placeholders that could be wrong.
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+            bar.set_style(style);
+        }
+        Display::Terminal(bar)
+    }
+}
+
 /// How long a trial loads, where its duration is set.
 fn length(limits: &RunLimits) -> Duration {
     limits.stop.duration.map_or(Duration::ZERO, |duration| limits.warm_up + duration)
@@ -222,4 +278,26 @@ fn short(duration: Duration) -> String {
     // Rounded: a phase of 10 s that has 9.99 s left has not gone on for a second.
     let seconds = duration.as_secs_f64().round() as u64;
     if seconds < 60 { format!("{seconds}s") } else { format!("{}m{:02}s", seconds / 60, seconds % 60) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(phase: Phase) -> Progress {
+        let text = "broker.kind = \"null\"\nrun.warm_up = \"10s\"\nrun.duration = \"30s\"";
+        let kinds = crate::engine::kinds();
+        let plan = crate::scenario::parse_for(kinds, text, "x.toml", &[], std::path::Path::new(".")).unwrap();
+        let mut progress = Progress::new(Style::Quiet, &plan, 0);
+        progress.phase(phase);
+        progress
+    }
+
+    #[test]
+    fn a_phase_shows_its_own_length_and_one_without_an_end_shows_none() {
+        let shown = |phase| progress(phase).elapsed();
+        assert!(shown(Phase::WarmUp).starts_with("warming up ") && shown(Phase::WarmUp).ends_with("s of 10s"));
+        assert!(shown(Phase::Measure).starts_with("measuring ") && shown(Phase::Measure).ends_with("s of 30s"));
+        assert!(shown(Phase::Verify).starts_with("verifying ") && !shown(Phase::Verify).contains(" of "));
+    }
 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::metrics::SharedFigures;
 use super::progress::Progress;
-use crate::engine::{Observer, Outcome, Phase, Second};
+use crate::engine::{Observer, Outcome, Phase, Second, TopicProgress};
 use crate::evaluate::{assemble, series_row};
 use crate::measure::{Interval, Reception};
 use crate::record::{DirectoryError, HlogInterval, HlogLines, Record, RunDirectory};
@@ -100,7 +100,7 @@ impl Observer for Recording<'_> {
     }
 
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {
-        self.progress.second(second);
+        self.progress.second(second, outcomes);
         if let Some(figures) = &self.figures {
             figures.lock().second(second, outcomes, arrivals);
         }
@@ -110,6 +110,14 @@ impl Observer for Recording<'_> {
         if let Some(notice) = journal.notice() {
             self.progress.notice(&format!("warning: {notice}; the trial goes on"));
         }
+    }
+
+    fn wants_topics(&self) -> bool {
+        self.progress.wants_topics()
+    }
+
+    fn topics(&mut self, topics: &[TopicProgress]) {
+        self.progress.topics(topics);
     }
 
     fn wants_checkpoint(&self) -> bool {

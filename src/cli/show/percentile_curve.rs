@@ -25,7 +25,7 @@ pub(super) fn draw(page: &mut Page, record: &Record) {
     let Some(latency) = record.headline_latency().filter(|_| page.has_charts()) else { return };
     let Ok(histogram) = latency.decode_histogram() else { return };
     let named = || NAMED.into_iter().filter(|(quantile, _)| *quantile == 0.0 || latency.supports(*quantile));
-    let Some((last, _)) = named().last().filter(|(quantile, _)| *quantile > 0.0) else { return };
+    let Some((last, _)) = named().next_back().filter(|(quantile, _)| *quantile > 0.0) else { return };
     let columns = page.width().saturating_sub(LABEL_WIDTH + SCALE_WIDTH).clamp(10, MOST_COLUMNS);
     let mut canvas = Canvas::new(columns, ROWS);
     let nines = -(1.0 - last).log10();

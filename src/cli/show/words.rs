@@ -30,7 +30,8 @@ pub(super) fn found(page: &mut Page, printed: &[(&str, u64)]) {
 pub(super) fn latencies(page: &mut Page, record: &Record) {
     let headline = match record.headline {
         Headline::Response => {
-            "response: from when a message was due to its acknowledgement, whatever held it back; service: from when it was sent"
+            "response: from when a message was due to its acknowledgement, whatever held it back; service: from when it was sent; \
+             schedule delay: from when it was due to when it was sent"
         }
         Headline::Service => {
             "service: from when a message was sent to its acknowledgement; without a schedule, what held it back before is unknown"

@@ -14,7 +14,7 @@ use crate::statistics::median;
 const LARGEST_LOAD_DIFFERENCE: f64 = 0.1;
 
 /// Keys of a scenario that do not change what is measured.
-const INDIFFERENT: [&str; 4] = ["name", "output", "sweep", "thresholds"];
+const INDIFFERENT: [&str; 5] = ["name", "output", "sweep", "thresholds", "broker.watch"];
 
 /// A condition that the sets do not share.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -149,6 +149,7 @@ mod sound {
         let (mut record, mut series) = (sample::record(), sample::series());
         record.counts.acknowledged += record.counts.failed;
         record.counts.failed = 0;
+        record.broker_usage = None;
         let mut shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
         spoil(&mut record, &mut series, &mut shape);
         judge(&Evidence::of(&record, &series, shape))

@@ -223,7 +223,7 @@ mod tests {
             }
             assert!(line.starts_with(&metric) || line.starts_with("# ") && line.contains(&metric), "{line}");
         }
-        assert_eq!(seen.len(), 16, "all but the broker's cores, which are not known: {seen:?}");
+        assert_eq!(seen.len(), METRICS.len() + LATENCIES.len(), "{seen:?}");
         let labels =
             "{scenario=\"orders-sustained\",run=\"orders-sustained-20260301T120000Z-4f2a\",point=\"0\",trial=\"2\"}";
         assert!(text.contains(&format!("brokermark_messages_acknowledged_total{labels} 499996\n")), "{text}");

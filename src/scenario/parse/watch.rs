@@ -47,8 +47,9 @@ fn process(field: &Field<'_>) -> Option<WatchedProcess> {
 fn url(field: &Field<'_>) -> Option<String> {
     let text = field.string()?;
     let host = text.strip_prefix("http://").unwrap_or_default();
-    if host.is_empty() || host.starts_with('/') || text.contains(char::is_whitespace) {
-        field.refuse(format!("`{}` should be a URL with http://", field.path), METRICS);
+    // A name and a password in it would be in the record.
+    if host.is_empty() || host.starts_with('/') || text.contains(char::is_whitespace) || text.contains('@') {
+        field.refuse(format!("`{}` should be a URL with http:// and without a password", field.path), METRICS);
         return None;
     }
     Some(text.to_owned())

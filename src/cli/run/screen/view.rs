@@ -1,0 +1,256 @@
+//! What is on the screen: figures of the trial that runs, its last seconds as charts, and its topics.
+
+use std::collections::VecDeque;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table};
+
+use crate::record::readable::{bytes, count, duration, rate};
+
+/// Samples that the charts may have: more than any terminal has columns.
+const MOST_SAMPLES: usize = 500;
+
+/// Topics of which there are more are not all shown.
+const MOST_TOPICS: usize = 200;
+
+/// The percentiles of the table, in the order of [`Percentiles`].
+const TITLES: [&str; 5] = ["p50", "p90", "p99", "p99.9", "max"];
+
+/// In nanoseconds.
+pub type Percentiles = [u64; TITLES.len()];
+
+/// All that is shown.
+#[derive(Debug, Clone, Default)]
+pub struct Figures {
+    /// The scenario, and which of its trials runs.
+    pub title: String,
+    /// The phase, and how long it takes.
+    pub phase: String,
+    /// The latest sample.
+    pub latest: Option<Sample>,
+    pub course: VecDeque<Sample>,
+    /// Since the trial began.
+    pub acknowledged: u64,
+    pub failed: u64,
+    /// The headline latency's name, and its percentiles in the latest sample and since the window began.
+    pub headline: &'static str,
+    pub last_percentiles: Option<Percentiles>,
+    pub all_percentiles: Option<Percentiles>,
+    pub topics: Vec<TopicRow>,
+    /// What the user is to know.
+    pub notice: String,
+}
+
+/// One row of the series.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sample {
+    pub wanted_per_second: Option<f64>,
+    pub sent_per_second: f64,
+    pub acknowledged_per_second: f64,
+    pub payload_bytes_per_second: f64,
+    pub consumed_per_second: f64,
+    pub in_flight: u64,
+    pub p99_ns: u64,
+    pub client_cores: f64,
+    pub broker_cores: Option<f64>,
+}
+
+/// One topic at the latest sample.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TopicRow {
+    pub name: String,
+    pub sent_per_second: f64,
+    pub resolved_per_second: f64,
+    pub in_flight: u64,
+}
+
+impl Figures {
+    /// Another sample was taken.
+    pub fn add(&mut self, sample: Sample) {
+        if self.course.len() == MOST_SAMPLES {
+            self.course.pop_front();
+        }
+        self.course.push_back(sample);
+        self.latest = Some(sample);
+    }
+
+    /// Draws everything.
+    pub fn draw(&self, frame: &mut Frame<'_>) {
+        let topics = (self.topics.len().min(MOST_TOPICS) as u16).saturating_add(3);
+        let [head, figures, latency, rates, slowest, table, foot] = Layout::vertical([
+            Constraint::Length(2),
+            Constraint::Length(3),
+            Constraint::Length(4),
+            Constraint::Min(3),
+            Constraint::Min(3),
+            Constraint::Max(topics),
+            Constraint::Length(1),
+        ])
+        .areas(frame.area());
+        let title =
+            Line::from(vec![Span::from(self.title.as_str()).bold(), Span::from("  "), Span::from(&*self.phase)]);
+        frame.render_widget(Paragraph::new(title), head);
+        self.figures(frame, figures);
+        self.latency(frame, latency);
+        self.charts(frame, rates, slowest);
+        self.topics(frame, table);
+        frame.render_widget(Paragraph::new(self.notice.as_str()).dim(), foot);
+    }
+
+    fn figures(&self, frame: &mut Frame<'_>, area: Rect) {
+        let Some(latest) = self.latest else { return };
+        let wanted = latest.wanted_per_second.map(|wanted| format!("wanted {}/s · ", rate(wanted))).unwrap_or_default();
+        let broker = latest.broker_cores.map(|cores| format!(" · broker {cores:.2} cores")).unwrap_or_default();
+        let lines = vec![
+            Line::from(format!(
+                "{wanted}sent {}/s · acknowledged {}/s, {}/s of payload · consumed {}/s",
+                rate(latest.sent_per_second),
+                rate(latest.acknowledged_per_second),
+                bytes(latest.payload_bytes_per_second),
+                rate(latest.consumed_per_second),
+            )),
+            Line::from(format!(
+                "{} acknowledged · {} failed · {} in flight · client {:.2} cores{broker}",
+                count(self.acknowledged),
+                count(self.failed),
+                count(latest.in_flight),
+                latest.client_cores,
+            )),
+        ];
+        frame.render_widget(Paragraph::new(lines), area);
+    }
+
+    fn latency(&self, frame: &mut Frame<'_>, area: Rect) {
+        let row = |name: &'static str, percentiles: Option<Percentiles>| {
+            let cells = match percentiles {
+                Some(values) => values.map(|value_ns| format!("{:>9}", duration(value_ns as f64))),
+                None => [(); TITLES.len()].map(|()| format!("{:>9}", "–")),
+            };
+            Row::new(std::iter::once(name.to_owned()).chain(cells))
+        };
+        let titles = std::iter::once(self.headline.to_owned()).chain(TITLES.map(|title| format!("{title:>9}")));
+        let rows = [row("last sample", self.last_percentiles), row("since the begin", self.all_percentiles)];
+        let widths = [Constraint::Length(15)].into_iter().chain([Constraint::Length(9); TITLES.len()]);
+        frame.render_widget(Table::new(rows, widths).header(Row::new(titles).style(Style::new().dim())), area);
+    }
+
+    fn charts(&self, frame: &mut Frame<'_>, rates: Rect, slowest: Rect) {
+        let highest = |figure: fn(&Sample) -> f64| self.course.iter().map(figure).fold(0.0, f64::max);
+        let carried = |sample: &Sample| sample.acknowledged_per_second;
+        let tail = |sample: &Sample| sample.p99_ns as f64;
+        let top = format!("acknowledged/s, up to {}", rate(highest(carried)));
+        self.chart(frame, rates, top, carried);
+        let top = format!("{} p99, up to {}", self.headline, duration(highest(tail)));
+        self.chart(frame, slowest, top, tail);
+    }
+
+    /// The latest samples that there is room for.
+    fn chart(&self, frame: &mut Frame<'_>, area: Rect, title: String, figure: fn(&Sample) -> f64) {
+        let room = usize::from(area.width);
+        let skipped = self.course.len().saturating_sub(room);
+        let data: Vec<u64> = self.course.iter().skip(skipped).map(|sample| figure(sample).round() as u64).collect();
+        let block = Block::new().title(Line::from(title).dim());
+        frame.render_widget(Sparkline::default().data(&data).block(block), area);
+    }
+
+    fn topics(&self, frame: &mut Frame<'_>, area: Rect) {
+        let rows = self.topics.iter().take(MOST_TOPICS).map(|topic| {
+            let number = |text: String| format!("{text:>12}");
+            Row::new([
+                topic.name.clone(),
+                number(rate(topic.sent_per_second)),
+                number(rate(topic.resolved_per_second)),
+                number(count(topic.in_flight)),
+            ])
+        });
+        let titles = [
+            "topic".to_owned(),
+            format!("{:>12}", "sent/s"),
+            format!("{:>12}", "outcomes/s"),
+            format!("{:>12}", "in flight"),
+        ];
+        let widths = [Constraint::Min(20), Constraint::Length(12), Constraint::Length(12), Constraint::Length(12)];
+        let header = Row::new(titles).style(Style::new().dim());
+        frame.render_widget(Table::new(rows, widths).header(header), area);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+
+    fn drawn(figures: &Figures, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| figures.draw(frame)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    fn figures() -> Figures {
+        let mut figures = Figures {
+            title: "orders · kafka · trial 2/9".to_owned(),
+            phase: "measuring 12s of 30s".to_owned(),
+            acknowledged: 1_234_567,
+            failed: 3,
+            headline: "response",
+            last_percentiles: Some([1_200_000, 2_000_000, 3_100_000, 9_000_000, 26_000_000]),
+            all_percentiles: Some([1_100_000, 1_900_000, 3_000_000, 8_000_000, 31_000_000]),
+            topics: vec![
+                TopicRow {
+                    name: "orders-0".to_owned(),
+                    sent_per_second: 25_000.0,
+                    resolved_per_second: 24_990.0,
+                    in_flight: 40,
+                },
+                TopicRow {
+                    name: "orders-1".to_owned(),
+                    sent_per_second: 25_000.0,
+                    resolved_per_second: 25_010.0,
+                    in_flight: 35,
+                },
+            ],
+            notice: "Ctrl-C ends this phase and keeps what was measured".to_owned(),
+            ..Figures::default()
+        };
+        for second in 0..40u64 {
+            figures.add(Sample {
+                wanted_per_second: Some(50_000.0),
+                sent_per_second: 50_000.0,
+                acknowledged_per_second: 50_000.0 - 1_000.0 * (second % 7) as f64,
+                payload_bytes_per_second: 5_000_000.0,
+                consumed_per_second: 49_990.0,
+                in_flight: 75,
+                p99_ns: 2_900_000 + 100_000 * (second % 5),
+                client_cores: 0.31,
+                broker_cores: Some(1.25),
+            });
+        }
+        figures
+    }
+
+    #[test]
+    fn figures_charts_and_topics_are_on_one_screen() {
+        insta::assert_snapshot!(drawn(&figures(), 100, 24));
+    }
+
+    #[test]
+    fn a_small_terminal_and_a_trial_that_prepares_are_drawn_too() {
+        let small = drawn(&figures(), 40, 8);
+        assert!(small.contains("orders · kafka"), "{small}");
+        let begun = drawn(&Figures { phase: "preparing".to_owned(), ..Figures::default() }, 80, 24);
+        assert!(begun.contains("preparing") && begun.contains('–'), "{begun}");
+        drawn(&figures(), 1, 1);
+    }
+
+    #[test]
+    fn the_course_keeps_no_more_than_a_screen_needs() {
+        let mut figures = Figures::default();
+        (0..=MOST_SAMPLES as u64).for_each(|in_flight| figures.add(Sample { in_flight, ..Sample::default() }));
+        assert_eq!((figures.course.len(), figures.course[0].in_flight), (MOST_SAMPLES, 1));
+    }
+}

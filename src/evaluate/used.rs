@@ -1,0 +1,108 @@
+//! What the client, its machine, the wire and the broker's processes came to.
+
+use crate::engine::{Outcome, WatchedUsage};
+use crate::measure::Distribution;
+use crate::measure::host::{self, HostUsage};
+use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, Pauses, Record, TimerLateness, Wire};
+
+pub(super) fn client(outcome: &Outcome) -> Client {
+    let telemetry = outcome.totals.telemetry;
+    let lateness = outcome.timer_lateness.as_ref().filter(|lateness| !lateness.is_empty()).map(Distribution::histogram);
+    Client {
+        queue_full_ns: outcome.totals.window.queue_full_ns,
+        queue_messages_max: telemetry.queue_messages,
+        unmatched_answers: telemetry.unmatched_answers,
+        timer_lateness: lateness.map(|lateness| TimerLateness {
+            p50_ns: lateness.value_at_quantile(0.5),
+            p99_ns: lateness.value_at_quantile(0.99),
+            max_ns: lateness.max(),
+        }),
+        broker_round_trip_p50_ns: telemetry.round_trip_p50_ns,
+        broker_round_trip_p99_ns: telemetry.round_trip_p99_ns,
+        ..used(&outcome.usage, outcome.totals.window.acknowledged)
+    }
+}
+
+pub(super) fn wire(outcome: &Outcome, record: &Record) -> Option<Wire> {
+    let seen = outcome.totals.telemetry.wire?;
+    let over = |bytes: u64, divisor: f64| (divisor > 0.0).then(|| bytes as f64 / divisor);
+    let inside = outcome.totals.window.wire.unwrap_or_default();
+    let seconds = record.throughput.window_ns as f64 / 1e9;
+    Some(Wire {
+        requests: seen.requests,
+        retried: seen.retried,
+        quota_refusals: seen.quota_refusals,
+        raw_bytes: seen.raw_bytes,
+        body_bytes: seen.body_bytes,
+        sent_bytes: seen.sent_bytes,
+        compression_ratio: over(seen.body_bytes, seen.sent_bytes as f64),
+        raw_bytes_per_second: over(inside.raw_bytes, seconds).unwrap_or_default(),
+        sent_bytes_per_second: over(inside.sent_bytes, seconds).unwrap_or_default(),
+        raw_bytes_per_cpu_second: over(inside.raw_bytes, record.client.cpu_seconds),
+    })
+}
+
+/// The part of it that the system knows.
+fn used(usage: &HostUsage, acknowledged: u64) -> Client {
+    let cpu = usage.process.cpu();
+    Client {
+        cpu_seconds: cpu.as_secs_f64(),
+        cpu_user_seconds: usage.process.cpu_user.as_secs_f64(),
+        cpu_system_seconds: usage.process.cpu_system.as_secs_f64(),
+        polling_cpu_seconds: (!usage.polling.is_zero()).then_some(usage.polling.as_secs_f64()),
+        cores_used: host::cores(cpu, usage.elapsed),
+        cores_available: host::cores_available(),
+        busiest_thread_cores: usage.busiest_thread.as_ref().map(|thread| thread.cores),
+        busiest_thread: usage.busiest_thread.as_ref().map(|thread| thread.name.clone()),
+        cpu_ns_per_message: (acknowledged > 0).then(|| cpu.as_nanos() as f64 / acknowledged as f64),
+        peak_memory_bytes: usage.peak_memory_bytes,
+        pauses: pauses(&usage.pauses),
+        voluntary_context_switches: usage.process.voluntary_context_switches,
+        involuntary_context_switches: usage.process.involuntary_context_switches,
+        ..Client::default()
+    }
+}
+
+/// `None` when there is not one value, and no thread to note any.
+fn pauses(lateness: &Distribution) -> Option<Pauses> {
+    let histogram = Some(lateness).filter(|lateness| !lateness.is_empty()).map(Distribution::histogram)?;
+    Some(Pauses {
+        count: histogram.len(),
+        p50_ns: histogram.value_at_quantile(0.5),
+        p99_ns: histogram.value_at_quantile(0.99),
+        p99_9_ns: histogram.value_at_quantile(0.999),
+        max_ns: histogram.max(),
+    })
+}
+
+pub(super) fn host_load(usage: &HostUsage) -> Option<HostLoad> {
+    let cores = host::cores_available() as f64;
+    usage.system.map(|load| HostLoad {
+        system_cpu_busy: load.busy,
+        steal: load.steal,
+        cgroup_throttled_share: usage.throttled.map(|time| (host::cores(time, usage.elapsed) / cores).min(1.0)),
+        cpu_pressure_share: usage.pressure.cpu,
+        memory_pressure_share: usage.pressure.memory,
+        io_pressure_share: usage.pressure.io,
+    })
+}
+
+/// `None` where the scenario watches nothing.
+pub(super) fn broker_usage(watched: &[WatchedUsage], cores: usize) -> Option<BrokerUsage> {
+    let source = |watched: &WatchedUsage| BrokerSource {
+        name: watched.name.clone(),
+        cores_used: watched.cores,
+        memory_bytes_max: watched.memory_bytes_max,
+        failures: watched.failures,
+        first_failure: watched.first_failure.clone(),
+    };
+    (!watched.is_empty()).then(|| BrokerUsage {
+        cores_used: watched.iter().filter_map(|watched| watched.cores).reduce(|sum, cores| sum + cores),
+        cores_of_machine: watched.iter().all(|watched| watched.is_local).then_some(cores),
+        memory_bytes_max: watched
+            .iter()
+            .filter_map(|watched| watched.memory_bytes_max)
+            .reduce(|sum, bytes| sum + bytes),
+        sources: watched.iter().map(source).collect(),
+    })
+}
