@@ -13,7 +13,7 @@
 //!                                      ▼
 //!                               evaluate: figures, thresholds ─▶ verdict
 //!                                      ▼
-//!                               record ─▶ results/<run>/ ─▶ show (only reads)
+//!                               record ─▶ results/<run>/ ─▶ show · compare · report (only read)
 //! ```
 //!
 //! The modules, from the ground up. A module imports only modules above it in this list:
@@ -31,6 +31,7 @@
 //! - [`record`]: the versioned result and its run directory.
 //! - `evaluate`: computes the figures of a record and judges them.
 //! - `distributed`: puts the records of several processes that ran one scenario together.
+//! - `report`: a page with charts, from records; it only reads.
 //! - [`cli`]: the command line, one file per subcommand.
 
 // The message of an `expect` is the reason why it cannot fail; an `unwrap` has none. Tests may use it.
@@ -48,6 +49,7 @@ pub mod measure;
 pub mod net;
 pub mod pipeline;
 pub mod record;
+mod report;
 pub mod scenario;
 pub mod secrets;
 mod statistics;

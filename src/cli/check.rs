@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Exit;
 use super::scenario_source::ScenarioSource;
 use crate::record::point_values;
-use crate::scenario::{Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun};
+use crate::scenario::{Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun, StartFrom};
 
 #[derive(Debug, Args)]
 pub struct CheckArguments {
@@ -74,6 +74,15 @@ fn describe(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
         false => format!("of {} partition(s), replication {}", topology.partitions, topology.replication),
     };
     writeln!(out, "  topology   {} topic(s) {shape}", topology.topics)?;
+    if topology.name.is_some() {
+        let found =
+            if topology.existing { "the messages in them stay" } else { "where they exist, the messages in them stay" };
+        let read = match scenario.consumers.as_ref().is_some_and(|consumers| consumers.from == StartFrom::Earliest) {
+            true => ", and consumers read them first",
+            false => "",
+        };
+        writeln!(out, "             {found}{read}")?;
+    }
     writeln!(
         out,
         "  producers  {}, batches of {}, up to {} in flight each",

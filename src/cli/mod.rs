@@ -7,23 +7,23 @@ mod completions;
 #[cfg(any(feature = "kafka", feature = "sls"))]
 mod emulate;
 mod exit;
+mod list;
 mod merge;
 mod new;
 mod remove_topics;
+mod report;
 mod run;
 mod scenario_source;
 pub mod schema;
+mod search;
 mod show;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueHint};
+use clap::{Parser, Subcommand};
 
 use exit::Exit;
-
-use crate::record::export::Format;
 
 /// A load generator for message brokers: runs a described load and records honestly what happened.
 #[derive(Debug, Parser)]
@@ -41,6 +41,8 @@ pub struct Arguments {
 pub enum Verb {
     /// Run a scenario and keep its records
     Run(run::RunArguments),
+    /// Find the highest rate that holds
+    Search(search::SearchArguments),
     /// Validate a scenario and print its plan, connecting to nothing
     Check(check::CheckArguments),
     /// Write a commented scenario for a kind of broker, to start from
@@ -48,24 +50,18 @@ pub enum Verb {
         /// `kafka`, `pulsar`, `nsq`, …: see `brokermark brokers`
         kind: String,
     },
-    /// Show records
-    Show {
-        /// A run directory, or a file of records
-        #[arg(value_hint = ValueHint::AnyPath)]
-        path: PathBuf,
-        /// Print the records as they are, one JSON document a line
-        #[arg(long)]
-        json: bool,
-        /// Print the records as a table, or in the format of another tool
-        #[arg(long, conflicts_with = "json")]
-        format: Option<Format>,
-    },
+    /// Show records: of the newest run, or of those that are named
+    Show(show::ShowArguments),
+    /// List runs, a line each
+    List(list::ListArguments),
     /// Compare two runs, or two sets of runs, point by point
     Compare(compare::CompareArguments),
     /// Put the shares of a run together that several processes or machines ran at once
     Merge(merge::MergeArguments),
     /// Remove the topics that a run in shares has left
     RemoveTopics(remove_topics::RemoveTopicsArguments),
+    /// Write a page with charts of a run, or of runs that are compared
+    Report(report::ReportArguments),
     /// List the brokers of this build and what each can do
     Brokers {
         /// Print JSON
@@ -93,15 +89,15 @@ pub fn execute(arguments: Arguments) -> ExitCode {
     let mut out = io::stdout().lock();
     let exit = match arguments.verb {
         Verb::Run(arguments) => run::run(&arguments, &mut out),
+        Verb::Search(arguments) => search::search(&arguments, &mut out),
         Verb::Check(arguments) => check::check(&arguments, &mut out),
         Verb::New { kind } => new::new(&kind, &mut out),
-        Verb::Show { path, format: Some(format), .. } => Exit::from_result(show::export(&path, format, &mut out)),
-        Verb::Show { path, json, format: None } => {
-            Exit::from_result(show::show(&path, json, show::View::of_stdout(), &mut out))
-        }
+        Verb::Show(arguments) => Exit::from_result(show::show(&arguments, show::View::of_stdout(), &mut out)),
+        Verb::List(arguments) => Exit::from_result(list::list(&arguments, show::View::of_stdout(), &mut out)),
         Verb::Compare(arguments) => compare::compare(&arguments, &mut out),
         Verb::Merge(arguments) => merge::run(&arguments, &mut out),
         Verb::RemoveTopics(arguments) => remove_topics::run(&arguments, &mut out),
+        Verb::Report(arguments) => report::report(&arguments, &mut out),
         Verb::Brokers { json } => Exit::from_result(brokers::brokers(json, &mut out)),
         Verb::Schema { series: false } => Exit::from_result(schema::schema(&mut out)),
         Verb::Schema { series: true } => Exit::from_result(schema::series_schema(&mut out)),

@@ -142,27 +142,26 @@ impl ScenarioSource {
     }
 }
 
-impl Args for ScenarioSource {
+/// The scenario of a command that sets rate and duration itself, so that it lacks these options.
+#[derive(Debug, Clone)]
+pub struct ProbedSource(ScenarioSource);
+
+impl ProbedSource {
+    /// The options that it lacks.
+    const LACKS: &[&str] = &["rate", "for", "messages", "trials"];
+
+    /// Reads and checks the scenario, with further overrides.
+    ///
+    /// # Errors
+    /// When the file cannot be read, and for everything that is not right.
+    pub fn load(&self, overrides: &[String]) -> Result<Plan, ScenarioError> {
+        self.0.with(None, overrides).load()
+    }
+}
+
+impl Args for ProbedSource {
     fn augment_args(command: Command) -> Command {
-        let scenario = Arg::new("scenario")
-            .required(true)
-            .value_name("SCENARIO")
-            .value_hint(ValueHint::FilePath)
-            .help("The scenario: a TOML file, or a broker's URL as in kafka://10.0.0.5:9092");
-        let overrides = Arg::new("set")
-            .long("set")
-            .value_name("KEY=VALUE")
-            .action(ArgAction::Append)
-            .help("Override a key: `producers.count=512`");
-        SHORTHANDS.iter().fold(command.arg(scenario).arg(overrides), |command, shorthand| {
-            let arg = Arg::new(shorthand.option).long(shorthand.option).help_heading("Keys of the scenario");
-            command.arg(match shorthand.value {
-                Value::Named(name) => arg.value_name(name).help(format!("{} ({})", shorthand.help, shorthand.key)),
-                Value::Fixed(value) => {
-                    arg.action(ArgAction::SetTrue).help(format!("{} ({} = {value})", shorthand.help, shorthand.key))
-                }
-            })
-        })
+        augment(command, Self::LACKS)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -170,25 +169,74 @@ impl Args for ScenarioSource {
     }
 }
 
-impl FromArgMatches for ScenarioSource {
+impl FromArgMatches for ProbedSource {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let scenario = matches.get_one::<String>("scenario").cloned();
-        let shorthands = SHORTHANDS.iter().filter_map(|shorthand| {
-            let value = match shorthand.value {
-                Value::Named(_) => matches.get_one::<String>(shorthand.option)?.clone(),
-                Value::Fixed(value) => matches.get_flag(shorthand.option).then(|| value.to_owned())?,
-            };
-            Some(format!("{}={value}", shorthand.key))
-        });
-        let written = matches.get_many::<String>("set").into_iter().flatten().cloned();
-        Ok(ScenarioSource {
-            scenario: scenario.ok_or_else(|| clap::Error::new(ErrorKind::MissingRequiredArgument))?,
-            overrides: shorthands.chain(written).collect(),
-        })
+        from_matches(matches, Self::LACKS).map(ProbedSource)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+impl Args for ScenarioSource {
+    fn augment_args(command: Command) -> Command {
+        augment(command, &[])
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// Without the options that the command `lacks`.
+fn augment(command: Command, lacks: &[&str]) -> Command {
+    let scenario = Arg::new("scenario")
+        .required(true)
+        .value_name("SCENARIO")
+        .value_hint(ValueHint::FilePath)
+        .help("The scenario: a TOML file, or a broker's URL as in kafka://10.0.0.5:9092");
+    let overrides = Arg::new("set")
+        .long("set")
+        .value_name("KEY=VALUE")
+        .action(ArgAction::Append)
+        .help("Override a key: `producers.count=512`");
+    let shorthands = SHORTHANDS.iter().filter(|shorthand| !lacks.contains(&shorthand.option));
+    shorthands.fold(command.arg(scenario).arg(overrides), |command, shorthand| {
+        let arg = Arg::new(shorthand.option).long(shorthand.option).help_heading("Keys of the scenario");
+        command.arg(match shorthand.value {
+            Value::Named(name) => arg.value_name(name).help(format!("{} ({})", shorthand.help, shorthand.key)),
+            Value::Fixed(value) => {
+                arg.action(ArgAction::SetTrue).help(format!("{} ({} = {value})", shorthand.help, shorthand.key))
+            }
+        })
+    })
+}
+
+impl FromArgMatches for ScenarioSource {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        from_matches(matches, &[])
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn from_matches(matches: &ArgMatches, lacks: &[&str]) -> Result<ScenarioSource, clap::Error> {
+    let scenario = matches.get_one::<String>("scenario").cloned();
+    let shorthands = SHORTHANDS.iter().filter(|shorthand| !lacks.contains(&shorthand.option)).filter_map(|shorthand| {
+        let value = match shorthand.value {
+            Value::Named(_) => matches.get_one::<String>(shorthand.option)?.clone(),
+            Value::Fixed(value) => matches.get_flag(shorthand.option).then(|| value.to_owned())?,
+        };
+        Some(format!("{}={value}", shorthand.key))
+    });
+    let written = matches.get_many::<String>("set").into_iter().flatten().cloned();
+    Ok(ScenarioSource {
+        scenario: scenario.ok_or_else(|| clap::Error::new(ErrorKind::MissingRequiredArgument))?,
+        overrides: shorthands.chain(written).collect(),
+    })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::collector::{Collector, Totals};
 use super::context::TrialContext;
 use super::observer::Phase;
-use super::outcome::{End, GroupOutcome, Ledger, Outcome, Times};
+use super::outcome::{End, GroupOutcome, Ledger, Outcome, PayloadSizes, Times};
 use super::send::{Attempted, Pacer, Sent, TrialWindow};
 use crate::broker::Broker;
 use crate::measure::host::HostSampler;
@@ -65,6 +65,8 @@ impl<'a> Checkpoints<'a> {
             started_at: trial.started_at,
             planned_unix_ns: trial.identity.load_start_unix_ns,
             topics: trial.topics.clone(),
+            messages_before: trial.messages_before,
+            payload_sizes: PayloadSizes::of(&trial.payloads),
             durability: trial.durability.clone(),
             ledger: Ledger::so_far(attempted, &totals.outcomes),
             sent,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::broker_watch::{BrokerUse, WatchedUsage};
 use super::observer::{Observer, Phase, Second};
 use super::stretch::Stretch;
 use crate::broker::{Telemetry, Wire};
@@ -22,6 +23,8 @@ pub struct Collector {
     last_ns: u64,
     /// Time from one sample to the next, unless a phase ends in between.
     pub intended_length_ns: u64,
+    /// What the broker's processes use at the sample.
+    pub broker_use: BrokerUse,
     last_submitted: u64,
     /// What the pipeline had finished at the last sample.
     last_finished: u64,
@@ -56,6 +59,8 @@ pub struct Totals {
     pub window: WindowTotals,
     /// Of a schedule that changes its rate, one for each result that its parts belong to, in their order.
     pub parts: Vec<PartTotals>,
+    /// What was watched of the broker.
+    pub broker: Vec<WatchedUsage>,
     /// The phases of a backlog, as far as they have begun.
     pub stretches: Vec<Stretch>,
 }
@@ -132,6 +137,7 @@ impl Collector {
             load_start_ns,
             last_ns: load_start_ns,
             intended_length_ns: 0,
+            broker_use: BrokerUse::default(),
             last_submitted: 0,
             last_finished: 0,
             cpu: CpuLaps::begin(),
@@ -273,6 +279,8 @@ impl Collector {
             p99_ns: at(0.99),
             queue_messages: telemetry.queue_messages,
             cpu_cores: self.cpu.lap(),
+            broker_cores: self.broker_use.cores,
+            broker_memory_bytes: self.broker_use.memory_bytes,
         };
         self.last_ns = now_ns;
         self.last_submitted = submitted;

@@ -24,6 +24,9 @@ pub(super) struct TrialContext<'a> {
     pub identity: &'a TrialIdentity,
     pub started_at: SystemTime,
     pub topics: Vec<Topic>,
+    /// Messages that topics of the scenario's own names had been written to before, by their end offsets; `None` where the
+    /// topics are new or the broker does not tell.
+    pub messages_before: Option<u64>,
     pub durability: Durability,
     pub acks: Acks,
     pub arrivals: Option<Arrivals>,

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::appointment;
 use super::backlog::BacklogWatch;
+use super::broker_watch::BrokerWatch;
 use super::checkpoint::Checkpoints;
 use super::collector::Collector;
 use super::context::TrialContext;
@@ -135,7 +136,8 @@ impl<'a> LoadPhase<'a> {
         let load = context.scenario.own_load();
         let collector = Collector::new(acks, arrivals, &load, parts, begin_ns, nominal_end_ns);
         let checkpoints = Checkpoints::new(context, window.clone(), self.pacer.clone());
-        Sampler::begin(collector, broker, observer, pipeline, checkpoints, &context.topics[0], rhythm)
+        let watch = BrokerWatch::begin(&context.scenario.watch);
+        Sampler::begin(collector, broker, watch, observer, pipeline, checkpoints, &context.topics[0], rhythm)
     }
 
     /// Keeps the load going until every producer has ended. The measured window ends when nothing more is intended, even if

@@ -11,6 +11,7 @@
 
 mod appointment;
 mod backlog;
+mod broker_watch;
 mod checkpoint;
 mod collector;
 mod context;
@@ -28,13 +29,16 @@ mod send;
 mod stretch;
 mod trial;
 
+pub use broker_watch::WatchedUsage;
 #[cfg(test)]
 pub(crate) use collector::Collector;
 pub use collector::{PartTotals, Totals, WindowTotals};
 pub use dispatch::{kinds, run_scenario};
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{Observer, Phase, Second};
-pub use outcome::{Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, PartOutcome, Times};
+pub use outcome::{
+    Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, PartOutcome, PayloadSizes, Times,
+};
 pub use remove::remove_topics;
 pub use send::{Attempted, Sent};
 pub use stretch::Stretch;

@@ -45,12 +45,18 @@ pub struct Second {
     pub queue_messages: Option<u64>,
     /// Processor time of this process in the interval, in cores.
     pub cpu_cores: f64,
+    /// The same of the broker's processes, and their resident memory at the end; `None` where they are not watched.
+    pub broker_cores: Option<f64>,
+    pub broker_memory_bytes: Option<u64>,
 }
 
 /// Follows a trial while it runs.
 pub trait Observer: Send {
     /// The trial enters a phase.
     fn phase(&mut self, phase: Phase);
+
+    /// Something that the user should know at once.
+    fn warning(&mut self, _sentence: &str) {}
 
     /// About once a second, and at the end of each phase of the load: the figures, and the histograms they come from.
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception);

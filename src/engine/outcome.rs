@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use super::collector::Totals;
 use super::send::{Attempted, Sent};
 use crate::broker::{BrokerInfo, Durability, Topic};
+use crate::load::PayloadPool;
 use crate::measure::host::{HostUsage, WallClock};
 use crate::measure::{Acks, Arrived, Distribution, Errors, GroupAccount, Interval, MessageSets, Tally};
 use crate::pipeline;
@@ -45,6 +46,9 @@ pub struct Outcome {
     pub planned_unix_ns: Option<u64>,
     /// As the scenario describes them, or as they were found.
     pub topics: Vec<Topic>,
+    /// Messages that the topics had been written to before the trial; `None` where they are new or the broker does not tell.
+    pub messages_before: Option<u64>,
+    pub payload_sizes: PayloadSizes,
     /// What an acknowledgement meant.
     pub durability: Durability,
     pub ledger: Ledger,
@@ -85,6 +89,20 @@ pub struct PartOutcome {
     pub wall_clock: WallClock,
     /// The messages, where they are verified.
     pub messages: Option<MessageSets>,
+}
+
+/// Sizes of the ready-made payloads, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PayloadSizes {
+    pub mean: f64,
+    pub smallest: usize,
+    pub largest: usize,
+}
+
+impl PayloadSizes {
+    pub(super) fn of(pool: &PayloadPool) -> Self {
+        PayloadSizes { mean: pool.mean(), smallest: pool.smallest(), largest: pool.largest() }
+    }
 }
 
 /// What became of a backlog that was built. Times are in nanoseconds since the load began.

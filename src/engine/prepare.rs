@@ -13,6 +13,9 @@ use crate::load::PayloadPool;
 use crate::measure::{Acks, Arrivals, Clock, TRACE_HEADER_BYTES, Verification};
 use crate::scenario::{Load, Scenario};
 
+/// Topics of which the messages are counted that they have before the trial.
+const COUNTED_TOPICS: usize = 100;
+
 /// A trial that can begin.
 pub(super) struct Prepared<'a, B> {
     pub context: TrialContext<'a>,
@@ -71,11 +74,34 @@ pub(super) async fn prepare<'a, B: Broker>(
         }
     };
     let durability = timeout(DURABILITY_TIMEOUT, broker.durability(&topics)).await.unwrap_or_default();
+    let found = topics.iter().filter(|topic| scenario.topology.name.is_some() && !created.contains(&topic.name));
+    let counting = messages_in(&broker, found.take(COUNTED_TOPICS));
+    let messages_before = timeout(DURABILITY_TIMEOUT, counting).await.unwrap_or_default();
     Ok(Prepared {
-        context: TrialContext { scenario, identity, started_at, topics, durability, acks, arrivals, payloads },
+        context: TrialContext {
+            scenario,
+            identity,
+            started_at,
+            topics,
+            messages_before,
+            durability,
+            acks,
+            arrivals,
+            payloads,
+        },
         broker,
         created,
     })
+}
+
+/// How many messages topics have been written to, by their end offsets; `None` without topics, or where the broker does not tell.
+async fn messages_in<B: Broker>(broker: &B, topics: impl Iterator<Item = &Topic>) -> Option<u64> {
+    let mut sum = None;
+    for topic in topics {
+        let ends: u64 = broker.end_offsets(topic)?.await?.into_iter().sum();
+        sum = Some(sum.unwrap_or(0) + ends);
+    }
+    sum
 }
 
 pub(super) fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &Arc<PayloadPool>) -> Setup {

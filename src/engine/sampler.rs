@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 
+use super::broker_watch::BrokerWatch;
 use super::checkpoint::Checkpoints;
 use super::collector::{Collector, PipelineProgress, Totals};
 use super::observer::{Observer, Phase};
@@ -101,6 +102,7 @@ pub(super) struct Sampler<'a, B> {
     pub pipeline: Option<Pipeline>,
     checkpoints: Checkpoints<'a>,
     broker: &'a B,
+    watch: BrokerWatch,
     pub rhythm: Rhythm,
     /// What the pipeline reads.
     topic: &'a Topic,
@@ -117,6 +119,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
     pub fn begin(
         collector: Collector,
         broker: &'a B,
+        watch: BrokerWatch,
         observer: &'a mut dyn Observer,
         pipeline: Option<Pipeline>,
         checkpoints: Checkpoints<'a>,
@@ -129,6 +132,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
             pipeline,
             checkpoints,
             broker,
+            watch,
             rhythm,
             topic,
             asked: None,
@@ -140,6 +144,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
     /// Samples everything.
     pub fn sample(&mut self, phase: Phase) {
         let progress = self.progress();
+        self.look_at_broker(phase);
         self.collector.intended_length_ns = self.rhythm.length().as_nanos() as u64;
         self.collector.sample(phase, self.broker.telemetry(), progress, self.observer);
         self.checkpoints.passed(phase);
@@ -147,6 +152,12 @@ impl<'a, B: Broker> Sampler<'a, B> {
             let tell = |so_far: &_| self.observer.checkpoint(so_far);
             self.checkpoints.take(&mut self.collector, self.pipeline.as_ref(), self.broker, tell);
         }
+    }
+
+    fn look_at_broker(&mut self, phase: Phase) {
+        self.collector.broker_use = self.watch.look(phase);
+        let broker = self.watch.usage();
+        self.collector.lend_totals(|totals| Totals { broker, ..totals });
     }
 
     /// The pipeline's progress. Its consumer lag is reported once, for it belongs to the moment of the request.
@@ -192,6 +203,7 @@ impl<'a, B: Broker> Sampler<'a, B> {
 
     /// Takes the last sample: outcomes that come later stay unresolved.
     pub fn close(mut self, phase: Phase) -> (Totals, Option<Pipeline>) {
+        self.look_at_broker(phase);
         let progress = self.progress();
         let totals = self.collector.close(phase, self.broker.telemetry(), progress, self.observer);
         (totals, self.pipeline)

@@ -8,7 +8,7 @@ use super::context::TrialContext;
 use super::interruption::Interruption;
 use super::load_phase::{LoadPhase, Loaded};
 use super::observer::{Observer, Phase};
-use super::outcome::{End, Ledger, Outcome, Times};
+use super::outcome::{End, Ledger, Outcome, PayloadSizes, Times};
 use super::prepare::{Prepared, prepare};
 use super::receive::{Received, Receiving};
 use super::sampler::Sampler;
@@ -38,6 +38,12 @@ pub async fn run<B: Broker>(
     observer.phase(Phase::Prepare);
     host::reset_peak_memory();
     let Prepared { context, broker, created } = prepare::<B>(scenario, identity, interruption).await?;
+    if let Some(messages) = context.messages_before.filter(|messages| *messages > 0) {
+        observer.warning(&format!(
+            "the topics exist and were written to before: their end offsets add up to {messages}. Consumers that begin at the \
+             earliest message read what is left of it, too; without `topology.name`, each run has topics of its own"
+        ));
+    }
     let result = run_prepared(&context, &broker, &created, interruption, observer).await;
     if let Ok(outcome) = &result {
         observer.ended(outcome);
@@ -109,6 +115,8 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         started_at: context.started_at,
         planned_unix_ns: context.identity.load_start_unix_ns,
         topics: context.topics.clone(),
+        messages_before: context.messages_before,
+        payload_sizes: PayloadSizes::of(&context.payloads),
         durability: context.durability.clone(),
         ledger: Ledger::settle(&loaded.sent, &received.totals.outcomes, &context.acks),
         sent: loaded.sent,

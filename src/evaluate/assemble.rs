@@ -9,14 +9,15 @@ use super::series::series_row;
 use super::threshold::evaluate as thresholds;
 use super::verdict::{Evidence, LoadShape, judge};
 use crate::broker::{self, Topic};
-use crate::engine::{End, EngineError, GroupOutcome, Outcome, PartTotals};
+use crate::engine::{End, EngineError, GroupOutcome, Outcome, PartTotals, WatchedUsage};
 use crate::load::PartKind;
 use crate::measure::host::{self, HostUsage};
 use crate::measure::{Distribution, FailureClass};
 use crate::record::{
-    Client, Completion, Counts, Durability, DurabilityLevel, ErrorCount, FoundTopic, GroupVerification, HostLoad,
-    Latencies, LoadModel, Pauses, ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow, Status,
-    Throughput, TimerLateness, Transactions, Verdict, Verification, WarmUpCounts, Wire, point_values,
+    BrokerSource, BrokerUsage, Client, Completion, Counts, Durability, DurabilityLevel, ErrorCount, FoundTopic,
+    GroupVerification, HostLoad, Latencies, LoadModel, Pauses, PayloadSizes, ProducerShares, Record, SCHEMA,
+    SchedulePart, SchedulePartKind, SeriesRow, Status, Throughput, TimerLateness, Transactions, Verdict, Verification,
+    WarmUpCounts, Wire, point_values,
 };
 use crate::scenario::{Load, Scenario, Trial};
 
@@ -66,10 +67,18 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.client = client(outcome);
     (record.start, record.share) = super::share::share(outcome);
     record.found_topics = found_topics(trial, outcome);
+    record.topics = super::defaults::names(outcome.topics.iter().map(|topic| topic.name.as_str()));
+    record.messages_before = outcome.messages_before;
+    record.payload_sizes = Some(PayloadSizes {
+        mean_bytes: outcome.payload_sizes.mean,
+        smallest_bytes: outcome.payload_sizes.smallest as u64,
+        largest_bytes: outcome.payload_sizes.largest as u64,
+    });
     record.transactions = transactions(outcome);
     record.wire = wire(outcome, &record);
     record.host_load = host_load(&outcome.usage);
     record.environment = environment(arguments.iter().cloned(), Some(&outcome.identity));
+    record.broker_usage = broker_usage(&outcome.totals.broker, record.environment.cores);
     evaluate(&mut record, &trial.scenario, &rows);
     record
 }
@@ -148,11 +157,15 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         durability: Durability::default(),
         verification: None,
         found_topics: Vec::new(),
+        topics: Vec::new(),
+        messages_before: None,
+        payload_sizes: None,
         transactions: None,
         wire: None,
         pipeline: None,
         client: Client::default(),
         host_load: None,
+        broker_usage: None,
         verdict: Verdict::pending(),
         thresholds: Vec::new(),
         start: None,
@@ -160,6 +173,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         shares: Vec::new(),
         environment: environment(arguments.iter().cloned(), None),
         scenario: trial.document.clone(),
+        defaults: super::defaults::defaults(trial),
     }
 }
 
@@ -369,6 +383,26 @@ fn host_load(usage: &HostUsage) -> Option<HostLoad> {
         cpu_pressure_share: usage.pressure.cpu,
         memory_pressure_share: usage.pressure.memory,
         io_pressure_share: usage.pressure.io,
+    })
+}
+
+/// `None` where the scenario watches nothing.
+fn broker_usage(watched: &[WatchedUsage], cores: usize) -> Option<BrokerUsage> {
+    let source = |watched: &WatchedUsage| BrokerSource {
+        name: watched.name.clone(),
+        cores_used: watched.cores,
+        memory_bytes_max: watched.memory_bytes_max,
+        failures: watched.failures,
+        first_failure: watched.first_failure.clone(),
+    };
+    (!watched.is_empty()).then(|| BrokerUsage {
+        cores_used: watched.iter().filter_map(|watched| watched.cores).reduce(|sum, cores| sum + cores),
+        cores_of_machine: watched.iter().all(|watched| watched.is_local).then_some(cores),
+        memory_bytes_max: watched
+            .iter()
+            .filter_map(|watched| watched.memory_bytes_max)
+            .reduce(|sum, bytes| sum + bytes),
+        sources: watched.iter().map(source).collect(),
     })
 }
 

@@ -3,10 +3,12 @@
 mod assemble;
 mod backlog;
 pub mod comparison;
+mod defaults;
 mod environment;
 mod figures;
 mod outage;
 mod pipeline;
+mod probe;
 mod series;
 mod share;
 #[cfg(test)]
@@ -18,5 +20,6 @@ pub mod verdict;
 
 pub use assemble::{assemble, assemble_failed, evaluate};
 pub use environment::environment;
+pub use probe::{ProbeJudgement, judge_probe};
 pub use series::series_row;
 pub use until::is_enough;

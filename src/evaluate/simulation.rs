@@ -12,7 +12,9 @@ use rand_distr::{Distribution, LogNormal};
 
 use super::assemble;
 use crate::broker::{BrokerInfo, Telemetry};
-use crate::engine::{Attempted, Collector, End, GroupOutcome, Ledger, Observer, Outcome, Phase, Second, Sent, Times};
+use crate::engine::{
+    Attempted, Collector, End, GroupOutcome, Ledger, Observer, Outcome, PayloadSizes, Phase, Second, Sent, Times,
+};
 use crate::load::SendSchedule;
 use crate::measure::host::{HostUsage, Pressure, ProcessUsage};
 use crate::measure::{
@@ -231,6 +233,8 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         started_at: SystemTime::UNIX_EPOCH,
         planned_unix_ns: None,
         topics: Vec::new(),
+        messages_before: None,
+        payload_sizes: PayloadSizes { mean: 100.0, smallest: 100, largest: 100 },
         durability: crate::broker::Durability::default(),
         ledger: Ledger::settle(&sent, &totals.outcomes, &acks),
         totals,

@@ -103,6 +103,12 @@ impl PayloadPool {
         self.smallest
     }
 
+    /// Mean size of the payloads in bytes.
+    pub fn mean(&self) -> f64 {
+        self.entries.iter().map(|entry| (entry.end - entry.start) as f64).sum::<f64>()
+            / self.entries.len().max(1) as f64
+    }
+
     /// Size of the largest payload in bytes.
     pub fn largest(&self) -> usize {
         self.largest

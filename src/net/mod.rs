@@ -12,6 +12,7 @@ pub mod backoff;
 pub mod connect;
 #[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
 pub mod http;
+pub mod plain_http;
 #[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
 pub mod session;
 pub mod tls;

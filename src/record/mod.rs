@@ -11,7 +11,9 @@ pub mod readable;
 #[cfg(test)]
 pub mod sample;
 mod schema;
+mod search;
 
 pub use directory::*;
 pub use hlog::{HlogInterval, HlogLines};
 pub use schema::*;
+pub use search::{ProbeRecord, ProbeResult, SEARCH_SCHEMA, SearchAnswer, SearchEnd, SearchRecord};

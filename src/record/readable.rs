@@ -30,6 +30,13 @@ pub fn duration(nanoseconds: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
+/// The same, cut off instead of rounded: what lies below a limit is not shown as the limit.
+pub fn duration_at_least(nanoseconds: f64) -> String {
+    let digits = nanoseconds.max(1.0).log10().floor();
+    let unit = 10f64.powf((digits - 2.0).max(0.0));
+    duration((nanoseconds / unit).floor() * unit)
+}
+
 /// A count with its thousands apart: "1,571,234".
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -96,6 +103,12 @@ mod tests {
                 "1h 02m"
             ]
         );
+    }
+
+    #[test]
+    fn what_lies_below_a_limit_is_not_shown_as_the_limit() {
+        let texts = [4_999_999_999.0, 5e9, 999_999.0, 12.0, 0.0, 3_599_999_999_999.0].map(duration_at_least);
+        assert_eq!(texts, ["4.99 s", "5.00 s", "999 µs", "12 ns", "0 ns", "59m 50s"]);
     }
 
     #[test]

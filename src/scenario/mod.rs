@@ -33,18 +33,21 @@ mod threshold;
 pub mod units;
 mod until;
 mod url;
+mod watch;
 
 pub use content::{Content, Payload, Size};
 pub use error::ScenarioError;
 pub use group::{Backlog, ConsumerGroup, Work, WorkLaw};
 pub use kind::{Absent, Capabilities, Descriptor, Kinds, SinkDescriptor, SinkNeeds};
 pub use model::*;
+pub use parse::DEFAULT_OUTPUT_DIRECTORY;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
 pub use plan::parse_for;
 pub use share::{Part, Share};
 pub use threshold::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid};
 pub use until::Until;
 pub use url::{UrlScenario, is_url, parse_url};
+pub use watch::{Watch, WatchedProcess};
 
 pub use crate::secrets::Secret;
 

@@ -15,6 +15,7 @@ use super::pipeline::Pipeline;
 use super::share::Part;
 use super::threshold::{Threshold, WhenInvalid};
 use super::until::Until;
+use super::watch::Watch;
 pub use crate::net::tls::Tls;
 
 /// One fully described load: a scenario file with its overrides applied, at one point of its sweep.
@@ -23,6 +24,8 @@ pub struct Scenario {
     /// Names the run directory and the topics; `[a-zA-Z0-9._-]`, not empty.
     pub name: String,
     pub broker: BrokerConfig,
+    /// Where the CPU and memory of the broker's processes are read.
+    pub watch: Watch,
     pub topology: Topology,
     pub producers: Producers,
     pub load: Load,
@@ -332,6 +335,8 @@ pub struct Output {
 pub enum OutputFormat {
     /// `latency.hlog`, an HdrHistogram interval log.
     Hlog,
+    /// `metrics.txt`, the figures for Prometheus.
+    OpenMetrics,
 }
 
 /// The swept keys of one point with their values, as TOML.

@@ -7,7 +7,7 @@
 //! - `blocks`: an interval of a mean within a trial, whose seconds are correlated. `ranks`: the same of a quantile.
 //! - `shift`: the Hodges–Lehmann estimate of a difference with its interval. `permutation`: how easily chance makes it.
 //! - `holm`: several p-values at once. `comparison`: from two lists of trials to what can be said of them.
-//! - `steady`: where a series begins to be steady.
+//! - `steady`: where a series begins to be steady. `search`: the highest rate that holds, by probes.
 
 mod blocks;
 mod comparison;
@@ -15,6 +15,7 @@ mod holm;
 mod order;
 mod permutation;
 mod ranks;
+pub mod search;
 mod shift;
 #[cfg(test)]
 mod simulations;

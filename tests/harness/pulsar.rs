@@ -17,12 +17,44 @@ pub fn admin() -> String {
 /// Calls the admin interface about a topic of `public/default`, as somebody else would: what it answers, if it does not
 /// refuse.
 pub fn call(method: &str, path: &str) -> Option<String> {
-    let url = format!("{}/admin/v2/persistent/public/default/{path}", admin());
+    request(method, &format!("persistent/public/default/{path}"), "")
+}
+
+/// Calls the admin interface with a JSON value as its body: what it answers, if it does not refuse.
+pub fn request(method: &str, path: &str, body: &str) -> Option<String> {
+    let url = format!("{}/admin/v2/{path}", admin());
     let output = Command::new("curl")
-        .args(["--silent", "--fail", "--max-time", "30", "--request", method, &url])
+        .args(["--silent", "--fail", "--max-time", "30", "--request", method])
+        .args(["--header", "Content-Type: application/json", "--data", body, &url])
         .output()
         .expect("curl can be run");
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A namespace of a test's own: its policies are in force before a topic of it is loaded, which a topic's policies need not be.
+pub struct Namespace(String);
+
+impl Namespace {
+    pub fn make(name: &str) -> Self {
+        let namespace = Self(format!("public/{name}"));
+        assert!(request("PUT", &format!("namespaces/{namespace}"), "{}").is_some(), "{namespace} cannot be made");
+        namespace
+    }
+
+    /// Sets a policy to a JSON value.
+    pub fn set(&self, policy: &str, value: &str) {
+        assert!(request("POST", &format!("namespaces/{self}/{policy}"), value).is_some(), "{policy} = {value}");
+    }
+
+    pub fn remove(self) {
+        assert!(request("DELETE", &format!("namespaces/{self}"), "").is_some(), "{self} cannot be removed");
+    }
+}
+
+impl std::fmt::Display for Namespace {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
 }
 
 pub fn make_topic(name: &str) {

@@ -85,6 +85,24 @@ fn every_file_that_a_page_links_to_is_there() {
 }
 
 #[test]
+fn every_file_of_this_repository_that_a_page_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut named = 0;
+    for (path, text) in pages() {
+        for name in text.split('`').skip(1).step_by(2) {
+            let folders = ["src/", "tests/", "scripts/", "configs/", "benches/", "docs/", "results/"];
+            let is_pattern = name.contains(['*', '<', '…', '{', ' ']);
+            if is_pattern || !folders.iter().any(|folder| name.starts_with(folder)) {
+                continue;
+            }
+            assert!(root.join(name).exists(), "{} names {name}", path.display());
+            named += 1;
+        }
+    }
+    assert!(named >= 20, "only {named} files were found");
+}
+
+#[test]
 fn words_are_split_as_a_shell_splits_them() {
     assert_eq!(
         words("run a.toml --set 'x={ \"a\" = [1, 2] }' # why"),

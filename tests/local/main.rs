@@ -32,3 +32,4 @@ mod schema;
 mod secrets;
 mod shares;
 mod shipped;
+mod watching;

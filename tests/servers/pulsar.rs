@@ -5,7 +5,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::harness::pulsar::{self, admin_of, call, has_topic, make_topic, remove_topic};
+use crate::harness::pulsar::{self, Namespace, admin_of, call, has_topic, make_topic, remove_topic, request};
 use crate::harness::server::variable;
 use crate::harness::{Bench, assert_acknowledged, assert_balanced, assert_delivered, execute, record_of, records_of};
 use crate::load::Load;
@@ -419,26 +419,28 @@ fn real_delayed_messages_arrive_after_their_delay() {
 /// broker counts: a consumer gets again what it had not acknowledged when its topic was unloaded.
 #[test]
 fn real_messages_are_sent_again_and_deduplicated() {
-    let topic = named("resent");
-    make_topic(&topic);
+    let name = named("resent");
+    let namespace = Namespace::make(&name);
+    namespace.set("deduplication", "true");
+    let topic = format!("persistent/{namespace}/{name}");
+    assert!(request("PUT", &topic, "").is_some(), "{topic} cannot be made");
     // Nobody reads it, so that everything is kept.
-    assert!(call("PUT", &format!("{topic}/subscription/keeping")).is_some());
-    let policy = format!("{}/admin/v2/persistent/public/default/{topic}/deduplicationEnabled", pulsar::admin());
-    let arguments = ["-sf", "-X", "POST", "-H", "Content-Type: application/json", "-d", "true", &policy];
-    assert!(Command::new("curl").args(arguments).status().unwrap().success(), "{policy}");
+    assert!(request("PUT", &format!("{topic}/subscription/keeping"), "").is_some());
     let tables = format!(
-        "[topology]\nname = \"{topic}\"\n[load]\nrate = \"2k/s\"\n[producers]\nbatch = 10\n[run]\nmessages = 20000\n\
+        "[topology]\nname = \"{name}\"\n[load]\nrate = \"2k/s\"\n[producers]\nbatch = 10\n[run]\nmessages = 20000\n\
          drain_deadline = \"30s\""
     );
-    let bench = Bench::new(&scenario("resend = true\nbatching = false", &tables));
+    let options = format!("namespace = \"{namespace}\"\nresend = true\nbatching = false");
+    let bench = Bench::new(&scenario(&options, &tables));
     let mut running = bench.start(&[]);
     running.await_stderr(" p99 ");
     for _ in 0..3 {
-        assert!(call("PUT", &format!("{topic}/unload")).is_some());
+        assert!(request("PUT", &format!("{topic}/unload"), "").is_some());
     }
     let record = running.finish(Duration::from_secs(120)).record();
-    let stored = call("GET", &format!("{topic}/internalStats")).unwrap();
-    remove_topic(&topic);
+    let stored = request("GET", &format!("{topic}/internalStats"), "").unwrap();
+    assert!(request("DELETE", &format!("{topic}?force=true"), "").is_some(), "{topic} cannot be removed");
+    namespace.remove();
     assert_balanced(&record);
     assert_eq!(record.counts.acknowledged, record.counts.attempted, "{:?}", record.errors);
     assert!(record.wire.unwrap().retried > 0, "nothing was under way");

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use tokio::sync::Notify;
 
-use super::native::{Batch as Reports, Client, Deliveries, Event, class_of, name_of};
+use super::native::{Batch as Reports, Client, Deliveries, Event, class_of, name_of, without_circumstances};
 use super::statistics;
 use super::transaction_options::TransactionOptions;
 use super::transactions::{Transactions, Written};
@@ -37,6 +37,7 @@ struct State {
     capacity: Notify,
     queue_full_ns: AtomicU64,
     telemetry: Mutex<Telemetry>,
+    statistics: Mutex<statistics::Reader>,
     /// Where messages wait for the end of their transaction; `None`: they are sent without.
     written: Option<Arc<Written>>,
     errors: Mutex<ConnectionErrors>,
@@ -154,12 +155,13 @@ impl State {
                 );
             }
             Event::ConnectionError(Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, _) => self.errors.lock().all_down = true,
-            Event::ConnectionError(code, reason) => self.errors.lock().last = Some((code, reason)),
+            Event::ConnectionError(code, reason) => {
+                self.errors.lock().last = Some((code, without_circumstances(&reason)))
+            }
             Event::Statistics(json) => {
-                if let Some(latest) = statistics::parse(json) {
+                if let Some(latest) = self.statistics.lock().read(json) {
                     let mut telemetry = self.telemetry.lock();
-                    let queue_messages = telemetry.queue_messages.max(latest.queue_messages);
-                    *telemetry = Telemetry { queue_messages, ..latest };
+                    *telemetry = statistics::joined(*telemetry, latest);
                 }
             }
         }

@@ -75,8 +75,9 @@ impl KafkaConsumer {
                 let group = &subscription.group;
                 return Err(cannot(format!("the group {group} assigned no partition to this member{unknown}")));
             }
-            // Messages that are there now are older than the trial.
-            let taken = consumer.serve(usize::MAX, |_| {});
+            // A message that is there as soon as partitions are assigned may be one of a backlog: it is kept.
+            let events = consumer.queue.serve_events();
+            let taken = consumer.served(events);
             if let Some(code) = taken.error {
                 return Err(cannot(name_of(code)));
             }
@@ -88,9 +89,8 @@ impl KafkaConsumer {
         Ok(consumer)
     }
 
-    /// Takes what is queued and does what the group requests.
-    fn serve(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Taken {
-        let mut taken = self.queue.take(most, each);
+    /// Does what the group requests, after its events were served.
+    fn served(&mut self, mut taken: Taken) -> Taken {
         if taken.error.is_some_and(is_unknown_topic) && !self.queue.membership().is_some_and(Membership::has_met) {
             self.unknown = taken.error.take();
         }
@@ -139,7 +139,8 @@ impl Consumer for KafkaConsumer {
     }
 
     fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        let taken = self.serve(most, each);
+        let taken = self.queue.take(most, each);
+        let taken = self.served(taken);
         self.unread = !taken.emptied;
         match taken.error {
             None => Ok(taken.messages),
@@ -183,8 +184,9 @@ impl Offsets for KafkaConsumer {
 
 #[cfg(test)]
 mod tests {
+    use rdkafka::ClientConfig;
     use rdkafka::mocking::MockCluster;
-    use rdkafka::producer::DefaultProducerContext;
+    use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
     use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
     use super::*;
@@ -224,6 +226,32 @@ mod tests {
         cluster.request_errors(RDKafkaApiKey::OffsetCommit, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_GROUP_ID]);
         let refused = begin_at_latest(&member(&cluster), &subscription(), TIMEOUT).await.unwrap_err();
         assert!(refused.to_string().contains("latest"), "{refused}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_message_that_comes_with_the_groups_events_is_kept() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("topic", 2, 1).unwrap();
+        let producer: BaseProducer =
+            ClientConfig::new().set("bootstrap.servers", cluster.bootstrap_servers()).create().unwrap();
+        for payload in ["a", "b", "c"] {
+            producer.send(BaseRecord::<(), str>::to("topic").partition(0).payload(payload)).unwrap();
+        }
+        producer.flush(TIMEOUT).unwrap();
+        let subscription = Subscription { from: StartFrom::Earliest, ..subscription() };
+        let mut consumer = KafkaConsumer::assign(member(&cluster), &subscription).unwrap();
+        while consumer.queue.serve_events().emptied {
+            consumer.arrived.notified().await;
+        }
+        let mut payloads = Vec::new();
+        let receive = async {
+            while payloads.len() < 3 {
+                consumer.ready().await.unwrap();
+                consumer.take(|message| payloads.push(message.payload.to_vec())).unwrap();
+            }
+        };
+        timeout(TIMEOUT, receive).await.expect("no message is missing");
+        assert_eq!(payloads, [b"a", b"b", b"c"]);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -252,7 +252,11 @@ impl Broker for KafkaBroker {
                 round_trip_p50_ns: sum.round_trip_p50_ns.max(one.round_trip_p50_ns),
                 round_trip_p99_ns: sum.round_trip_p99_ns.max(one.round_trip_p99_ns),
                 queue_full_ns: sum.queue_full_ns + one.queue_full_ns,
-                ..Telemetry::default()
+                wire: match (sum.wire, one.wire) {
+                    (Some(sum), Some(one)) => Some(sum.plus(one)),
+                    (sum, one) => sum.or(one),
+                },
+                unmatched_answers: 0,
             }
         })
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::{CreateTopicsRequest, DeleteTopicsRequest, ListOffsetsRequest, TopicName};
-use kafka_protocol::protocol::StrBytes;
-use tokio::time::{Instant, sleep};
+use kafka_protocol::protocol::{Request, StrBytes};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::cluster::{Cluster, Metadata, TopicMetadata};
 use super::config::Isolation;
-use super::error::{CallError, describe, is_retriable};
+use super::error::{CallError, NAME, describe, is_retriable};
 use crate::broker::{BrokerError, Topic};
 
 /// How often to check whether new topics have leaders.
@@ -40,6 +40,15 @@ pub struct Admin {
 pub enum End {
     Latest = -1,
     Earliest = -2,
+}
+
+/// Ends of partitions that are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct EndsQuery<'a> {
+    pub topic: &'a str,
+    pub partitions: &'a [u32],
+    pub end: End,
+    pub isolation: Isolation,
 }
 
 impl Admin {
@@ -93,12 +102,7 @@ impl Admin {
         let request = DeleteTopicsRequest::default()
             .with_topic_names(names.iter().map(|name| name_of(name)).collect())
             .with_timeout_ms(self.timeout.as_millis() as i32);
-        let address = controller(&metadata);
-        let response = match address {
-            Some(address) => self.cluster.call_at(address, &request, DELETE_TOPICS).await,
-            None => self.cluster.call(&request, DELETE_TOPICS).await,
-        };
-        let response = response.map_err(no_answer)?;
+        let response = self.call_controller(&metadata, &request, DELETE_TOPICS).await.map_err(no_answer)?;
         match response.responses.iter().find(|result| result.error_code != 0) {
             None => Ok(()),
             Some(refused) => {
@@ -108,17 +112,36 @@ impl Admin {
         }
     }
 
-    /// The end of every one of these partitions of a topic.
+    /// As [`Admin::remove`], in the time that it has.
+    ///
+    /// # Errors
+    /// As [`Admin::remove`], or when the time is over.
+    pub async fn remove_in_time(&self, names: &[String]) -> Result<(), BrokerError> {
+        timeout(self.timeout, self.remove(names)).await.unwrap_or_else(|_| {
+            let reason = format!("topics were not removed within {:?}", self.timeout);
+            Err(BrokerError::Client { broker: NAME, reason })
+        })
+    }
+
+    /// Sends a request to the node that creates and removes topics; in a cluster with KRaft any may be named.
+    async fn call_controller<R: Request>(
+        &self,
+        metadata: &Metadata,
+        request: &R,
+        newest: i16,
+    ) -> Result<R::Response, CallError> {
+        match metadata.controller.and_then(|id| metadata.nodes.get(&id)) {
+            Some(address) => self.cluster.call_at(address, request, newest).await,
+            None => self.cluster.call(request, newest).await,
+        }
+    }
+
+    /// The end of every one of these partitions.
     ///
     /// # Errors
     /// When a leader does not answer, or refuses.
-    pub async fn ends(
-        &self,
-        topic: &str,
-        partitions: &[u32],
-        end: End,
-        isolation: Isolation,
-    ) -> Result<BTreeMap<u32, i64>, CallError> {
+    pub async fn ends(&self, query: &EndsQuery<'_>) -> Result<BTreeMap<u32, i64>, CallError> {
+        let EndsQuery { topic, partitions, end, isolation } = *query;
         let metadata = self.cluster.metadata(&[topic]).await?;
         let found = metadata.topics.get(topic).ok_or(CallError::Refused(3, None))?;
         let mut by_leader: BTreeMap<i32, Vec<ListOffsetsPartition>> = BTreeMap::new();
@@ -151,16 +174,10 @@ impl Admin {
     ///
     /// # Errors
     /// As [`Admin::ends`].
-    pub async fn ends_in_time(
-        &self,
-        topic: &str,
-        partitions: &[u32],
-        end: End,
-        isolation: Isolation,
-    ) -> Result<BTreeMap<u32, i64>, CallError> {
+    pub async fn ends_in_time(&self, query: &EndsQuery<'_>) -> Result<BTreeMap<u32, i64>, CallError> {
         let deadline = Instant::now() + self.timeout;
         loop {
-            match self.ends(topic, partitions, end, isolation).await {
+            match self.ends(query).await {
                 Err(CallError::Refused(code, _)) if is_retriable(code) && Instant::now() < deadline => {
                     sleep(CHECK_EVERY).await;
                 }
@@ -180,10 +197,7 @@ impl Admin {
         let request = CreateTopicsRequest::default()
             .with_topics(missing.iter().map(|topic| self.creatable(topic)).collect())
             .with_timeout_ms(self.timeout.as_millis() as i32);
-        let response = match controller(metadata) {
-            Some(address) => self.cluster.call_at(address, &request, CREATE_TOPICS).await,
-            None => self.cluster.call(&request, CREATE_TOPICS).await,
-        };
+        let response = self.call_controller(metadata, &request, CREATE_TOPICS).await;
         let response = response.map_err(|error| failed(&missing[0].name, error.to_string()))?;
         let mut refused = None;
         for result in &response.topics {
@@ -236,13 +250,8 @@ impl Admin {
     async fn metadata(&self, topics: &[Topic]) -> Result<Metadata, BrokerError> {
         let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
         let metadata = self.cluster.metadata(&names).await;
-        metadata.map_err(|error| BrokerError::Client { broker: super::error::NAME, reason: error.to_string() })
+        metadata.map_err(|error| BrokerError::Client { broker: NAME, reason: error.to_string() })
     }
-}
-
-/// The node that creates and removes topics; in a cluster with KRaft any may be named.
-fn controller(metadata: &Metadata) -> Option<&str> {
-    metadata.controller.and_then(|id| metadata.nodes.get(&id)).map(String::as_str)
 }
 
 pub fn name_of(topic: &str) -> TopicName {

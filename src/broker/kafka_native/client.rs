@@ -1,4 +1,4 @@
-//! A producing client: its partitions and the nodes that lead them, and the task that keeps them up to date.
+//! A producing client: its partitions, the nodes that lead them, and what its tasks share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,32 +8,26 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use super::cluster::{Cluster, Metadata};
 use super::codec::batch::Headers;
 use super::config::KafkaNativeOptions;
 use super::connect::Connector;
 use super::error::CallError;
-use super::node::{self, Node};
-use super::outcome;
+use super::node::Node;
 use super::partition::{Limits, Partition};
 use super::pending::{Pending, Spare};
 use super::topic::TopicRoutes;
 use super::traffic::Traffic;
 use crate::broker::{BrokerError, FailureClass, SubmitError};
-use crate::measure::{AckRecorder, Acks};
+use crate::measure::Acks;
 
 /// Producers wait while messages of more bytes have no outcome.
 const MOST_BUFFERED_BYTES: usize = 256 << 20;
 
-/// How often the task looks for messages that have waited for too long.
-const SWEEP: Duration = Duration::from_millis(500);
-
-/// Metadata is asked for at least so often (`metadata.max.age.ms`), …
-const METADATA_AGE: Duration = Duration::from_secs(300);
-
-/// … and not more often than this.
-const METADATA_PAUSE: Duration = Duration::from_millis(100);
+/// Starts the task for a node.
+type ServeNode = fn(Arc<Node>, Arc<Client>) -> AbortHandle;
 
 /// A client, which several producers share.
 pub struct Client {
@@ -47,6 +41,7 @@ pub struct Client {
     cluster: Arc<Cluster>,
     topics: Mutex<BTreeMap<String, Arc<TopicRoutes>>>,
     nodes: Mutex<BTreeMap<i32, (Arc<Node>, AbortHandle)>>,
+    serve_node: ServeNode,
     /// Of an idempotent producer.
     identity: Option<(i64, i16)>,
     /// Partitions that need another identity.
@@ -62,18 +57,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts a client of `cluster`.
-    ///
-    /// # Errors
-    /// When it is to be idempotent, and the broker gives it no identity.
-    pub async fn start(
+    /// With no topic. `identity`: of an idempotent producer; `serve_node` starts the task for a node.
+    pub fn new(
         cluster: Arc<Cluster>,
         options: KafkaNativeOptions,
         headers: Vec<Headers>,
         acks: Acks,
-    ) -> Result<Arc<Self>, CallError> {
-        let identity = if options.idempotence { Some(cluster.new_identity().await?) } else { None };
-        let client = Arc::new(Client {
+        identity: Option<(i64, i16)>,
+        serve_node: ServeNode,
+    ) -> Self {
+        Client {
             limits: Limits {
                 batch_bytes: options.batch_bytes as usize,
                 linger: options.linger,
@@ -88,6 +81,7 @@ impl Client {
             cluster,
             topics: Mutex::default(),
             nodes: Mutex::default(),
+            serve_node,
             identity,
             broken: Mutex::default(),
             buffered_bytes: AtomicUsize::new(0),
@@ -96,9 +90,26 @@ impl Client {
             fatal: OnceLock::new(),
             last_error: Mutex::default(),
             keeper: OnceLock::new(),
-        });
-        client.keeper.get_or_init(|| tokio::spawn(keep(client.clone())).abort_handle());
-        Ok(client)
+        }
+    }
+
+    /// The task that keeps it up to date, which ends with it.
+    pub fn kept_by(&self, keeper: AbortHandle) {
+        self.keeper.get_or_init(|| keeper);
+    }
+
+    /// Waits until metadata is old or partitions need another identity, for `most` at most.
+    pub async fn needs_upkeep(&self, most: Duration) {
+        let _ = timeout(most, self.upkeep.notified()).await;
+    }
+
+    pub fn is_outdated(&self) -> bool {
+        self.cluster.is_outdated()
+    }
+
+    /// Those of all its topics.
+    pub fn partitions(&self) -> Vec<Arc<Partition>> {
+        self.topics.lock().values().flat_map(|topic| &topic.partitions).cloned().collect()
     }
 
     /// The routes to a topic, whose leaders are known once.
@@ -195,11 +206,6 @@ impl Client {
         self.upkeep.notify_one();
     }
 
-    /// Fails what has waited for too long.
-    pub fn fail_expired(&self, expired: Vec<Pending>, recorder: &AckRecorder) {
-        outcome::expired(self, recorder, expired);
-    }
-
     /// Ends all tasks: messages without an outcome stay without one.
     pub fn close(&self) {
         if let Some(keeper) = self.keeper.get() {
@@ -221,7 +227,7 @@ impl Client {
             let Some(found) = metadata.topics.get(&*topic.name) else { continue };
             for (partition, leader) in topic.partitions.iter().zip(&found.leaders) {
                 let leader = leader.and_then(|id| Some((id, metadata.nodes.get(&id)?)));
-                let leader = leader.map(|(id, address)| self.node(id, address));
+                let leader = leader.map(|(id, address)| self.node(id, address).schedule.clone());
                 partition.set_leader(leader, self.limits.linger);
             }
         }
@@ -233,13 +239,14 @@ impl Client {
             node.set_address(address.to_owned());
             return node.clone();
         }
-        let node = Arc::new(Node::new(id, address.to_owned()));
-        let task = tokio::spawn(node::serve(node.clone(), self.clone())).abort_handle();
+        let node = Arc::new(Node::new(address.to_owned()));
+        let task = (self.serve_node)(node.clone(), self.clone());
         nodes.insert(id, (node.clone(), task));
         node
     }
 
-    async fn update_metadata(self: &Arc<Self>) {
+    /// Asks for the leaders of its topics' partitions.
+    pub async fn update_metadata(self: &Arc<Self>) {
         let names: Vec<String> = self.topics.lock().keys().cloned().collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         match self.cluster.metadata(&names).await {
@@ -248,7 +255,8 @@ impl Client {
         }
     }
 
-    async fn renew_broken(&self) {
+    /// Gets another identity for the partitions that need one.
+    pub async fn renew_broken(&self) {
         let broken = std::mem::take(&mut *self.broken.lock());
         for partition in broken {
             // It may have been noticed twice.
@@ -260,34 +268,6 @@ impl Client {
                 // The next look finds it broken still.
                 Err(error) => *self.last_error.lock() = Some(error.to_string()),
             }
-        }
-    }
-
-    /// Fails what has waited for too long, and finds partitions that need another identity.
-    fn sweep(&self, recorder: &AckRecorder) {
-        let topics: Vec<Arc<TopicRoutes>> = self.topics.lock().values().cloned().collect();
-        let (now, mut expired) = (Instant::now(), Vec::new());
-        for partition in topics.iter().flat_map(|topic| &topic.partitions) {
-            if partition.expire(&self.limits, now, &mut expired) {
-                self.renew(partition);
-            }
-        }
-        self.fail_expired(expired, recorder);
-    }
-}
-
-/// Keeps leaders and identities up to date. Never returns.
-async fn keep(client: Arc<Client>) {
-    let recorder = client.acks.recorder();
-    let mut updated = Instant::now();
-    loop {
-        let _ = tokio::time::timeout(SWEEP, client.upkeep.notified()).await;
-        client.sweep(&recorder);
-        client.renew_broken().await;
-        let age = updated.elapsed();
-        if age >= METADATA_AGE || (client.cluster.is_outdated() && age >= METADATA_PAUSE) {
-            updated = Instant::now();
-            client.update_metadata().await;
         }
     }
 }

@@ -112,7 +112,7 @@ impl<'a> Connection<'a> {
                     self.written();
                 }
             }
-            () = node.work.notified() => {}
+            () = node.schedule.work() => {}
             () = sleep_until(deadline.into()) => self.check_overdue()?,
         }
         Ok(())
@@ -128,7 +128,9 @@ impl<'a> Connection<'a> {
         if requests.throttled_until.take_if(|until| *until <= now).is_none() && requests.throttled_until.is_some() {
             return Ok(());
         }
-        let mut batches = self.node.gather(self.client, self.recorder);
+        let mut expired = Vec::new();
+        let mut batches = self.node.gather(&self.client.limits, &mut expired);
+        outcome::expired(self.client, self.recorder, expired);
         if batches.is_empty() {
             return Ok(());
         }
@@ -158,7 +160,7 @@ impl<'a> Connection<'a> {
         let overdue = waiting.front().map(|(sent, _)| *sent + self.client.options.request_timeout);
         // What is due is sent when the requests before it allow that.
         let may_send = writing.is_none() && waiting.len() < self.client.options.max_in_flight;
-        let due = may_send.then(|| throttled_until.or_else(|| self.node.next_due())).flatten();
+        let due = may_send.then(|| throttled_until.or_else(|| self.node.schedule.next_due())).flatten();
         overdue.into_iter().chain(due).min().unwrap_or_else(|| Instant::now() + IDLE)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
-use super::admin::{Admin, End};
+use super::admin::{Admin, End, EndsQuery};
 use super::config::Isolation;
 use super::fetch::Fetcher;
 use super::inbox::{Fetched, Inbox};
@@ -37,7 +37,9 @@ impl KafkaNativeConsumer {
             StartFrom::Latest => End::Latest,
         };
         // Also where a transaction is open: what comes after the latest message is received once it ends.
-        let positions = admin.ends_in_time(&topic.name, &partitions, end, Isolation::ReadUncommitted).await;
+        let query =
+            EndsQuery { topic: &topic.name, partitions: &partitions, end, isolation: Isolation::ReadUncommitted };
+        let positions = admin.ends_in_time(&query).await;
         let positions = positions.map_err(|error| BrokerError::Topic {
             topic: topic.name.clone(),
             action: "consumed",

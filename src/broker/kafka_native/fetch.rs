@@ -11,7 +11,7 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use parking_lot::Mutex;
 
-use super::admin::{Admin, End, name_of};
+use super::admin::{Admin, End, EndsQuery, name_of};
 use super::codec::records;
 use super::config::Isolation;
 use super::error::{CallError, class_of, is_retriable};
@@ -147,7 +147,9 @@ impl Fetcher {
 
     /// The messages at the position are gone: the member goes on with the first that is there.
     async fn begin_again(&self, partition: u32) -> Result<(), CallError> {
-        let begins = self.admin.ends(&self.topic, &[partition], End::Earliest, self.isolation).await?;
+        let (partitions, isolation) = ([partition], self.isolation);
+        let query = EndsQuery { topic: &self.topic, partitions: &partitions, end: End::Earliest, isolation };
+        let begins = self.admin.ends(&query).await?;
         self.positions.lock().extend(begins);
         Ok(())
     }

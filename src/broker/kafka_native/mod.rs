@@ -3,8 +3,9 @@
 //! - `config`: the `[broker.kafka]` table of this client.
 //! - `admin`, `cluster`: topics, created, found and removed; the nodes, and which partitions they lead.
 //! - `connect`, `login`, `scram`: opens connections, with TLS and credentials; `sequential`: one request after the other.
-//! - `client`, `topic`, `partition`, `pending`: a producing client, and the batches of its partitions.
-//! - `node`, `connection`, `produce`, `outcome`: the connection to a node, its requests, and what becomes of batches.
+//! - `pending`, `schedule`, `partition`, `topic`, `node`: batches, the partitions that they are of, and which of them a node is sent.
+//! - `client`, `outcome`: what the tasks of a producing client share, and what becomes of batches.
+//! - `produce`, `connection`, `serve`, `keeper`: the requests on a connection to a node, and the tasks.
 //! - `producer`, `consumer`: what the engine's tasks hold. `fetch`, `inbox`: what a consumer reads.
 //! - [`codec`]: record batches; `partitioner`: the partition of a key.
 //! - `error`: what error codes mean; `traffic`: what was sent.
@@ -22,6 +23,7 @@ mod consumer;
 mod error;
 mod fetch;
 mod inbox;
+mod keeper;
 mod login;
 mod node;
 mod outcome;
@@ -30,19 +32,20 @@ mod partitioner;
 mod pending;
 mod produce;
 mod producer;
+mod schedule;
 mod scram;
 mod sequential;
+mod serve;
 #[cfg(all(test, feature = "kafka"))]
 mod tests;
 mod topic;
 mod traffic;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::timeout;
 
-use self::admin::{Admin, End};
+use self::admin::{Admin, End, EndsQuery};
 use self::client::Client;
 use self::cluster::Cluster;
 use self::codec::batch::Headers;
@@ -61,7 +64,6 @@ pub struct KafkaNativeBroker {
     admin: Arc<Admin>,
     isolation: Isolation,
     identity: BrokerInfo,
-    timeout: Duration,
 }
 
 impl Broker for KafkaNativeBroker {
@@ -118,7 +120,7 @@ impl Broker for KafkaNativeBroker {
         let headers: Vec<Headers> = setup.header_sets.iter().map(|set| Headers::new(set)).collect();
         let mut clients = Vec::with_capacity(setup.config.connections);
         for _ in 0..setup.config.connections {
-            let client = Client::start(cluster.clone(), options.clone(), headers.clone(), setup.acks.clone()).await;
+            let client = keeper::start(cluster.clone(), options.clone(), headers.clone(), setup.acks.clone()).await;
             clients.push(client.map_err(unreachable)?);
         }
         let (id, nodes) = (metadata.cluster_id.as_deref().unwrap_or("?"), metadata.nodes.len());
@@ -131,7 +133,21 @@ impl Broker for KafkaNativeBroker {
                 broker: Some(format!("Kafka cluster {id} of {nodes} broker(s)")),
                 embedded: false,
             },
-            timeout: setup.timeout,
+        })
+    }
+
+    fn identity(&self) -> BrokerInfo {
+        self.identity.clone()
+    }
+
+    fn telemetry(&self) -> Telemetry {
+        self.clients.iter().map(|client| client.traffic.take()).fold(Telemetry::default(), |sum, one| Telemetry {
+            queue_messages: Some(sum.queue_messages.unwrap_or(0) + one.queue_messages.unwrap_or(0)),
+            round_trip_p50_ns: sum.round_trip_p50_ns.max(one.round_trip_p50_ns),
+            round_trip_p99_ns: sum.round_trip_p99_ns.max(one.round_trip_p99_ns),
+            queue_full_ns: sum.queue_full_ns + one.queue_full_ns,
+            unmatched_answers: 0,
+            wire: Some(sum.wire.unwrap_or_default().plus(one.wire.unwrap_or(Wire::default()))),
         })
     }
 
@@ -161,32 +177,16 @@ impl Broker for KafkaNativeBroker {
         let (admin, topic) = (self.admin.clone(), topic.clone());
         Some(async move {
             let partitions: Vec<u32> = (0..topic.partitions).collect();
-            let ends = admin.ends(&topic.name, &partitions, End::Latest, Isolation::ReadUncommitted).await.ok()?;
+            let isolation = Isolation::ReadUncommitted;
+            let query = EndsQuery { topic: &topic.name, partitions: &partitions, end: End::Latest, isolation };
+            let ends = admin.ends(&query).await.ok()?;
             partitions.iter().map(|partition| ends.get(partition).and_then(|end| u64::try_from(*end).ok())).collect()
-        })
-    }
-
-    fn identity(&self) -> BrokerInfo {
-        self.identity.clone()
-    }
-
-    fn telemetry(&self) -> Telemetry {
-        self.clients.iter().map(|client| client.traffic.take()).fold(Telemetry::default(), |sum, one| Telemetry {
-            queue_messages: Some(sum.queue_messages.unwrap_or(0) + one.queue_messages.unwrap_or(0)),
-            round_trip_p50_ns: sum.round_trip_p50_ns.max(one.round_trip_p50_ns),
-            round_trip_p99_ns: sum.round_trip_p99_ns.max(one.round_trip_p99_ns),
-            queue_full_ns: sum.queue_full_ns + one.queue_full_ns,
-            unmatched_answers: 0,
-            wire: Some(sum.wire.unwrap_or_default().plus(one.wire.unwrap_or(Wire::default()))),
         })
     }
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
         self.clients.iter().for_each(|client| client.close());
-        timeout(self.timeout, self.admin.remove(&created)).await.unwrap_or_else(|_| {
-            let reason = format!("topics were not removed within {:?}", self.timeout);
-            Err(BrokerError::Client { broker: NAME, reason })
-        })
+        self.admin.remove_in_time(&created).await
     }
 }
 

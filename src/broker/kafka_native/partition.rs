@@ -10,9 +10,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::codec::batch::{Author, MOST_RECORD_OVERHEAD, Record};
-use super::node::Node;
 use super::pending::{Pending, Spare};
+use super::schedule::Schedule;
 use crate::measure::SendTag;
+
+/// The node that leads a partition: what its connection looks at.
+pub type Leader = Schedule<Partition>;
 
 /// A partition, and what a client has to write there.
 pub struct Partition {
@@ -24,7 +27,7 @@ pub struct Partition {
 #[derive(Default)]
 struct State {
     /// The node that leads it; `None`: it has no leader, or the leader is not known.
-    leader: Option<Arc<Node>>,
+    leader: Option<Arc<Leader>>,
     open: Option<Pending>,
     /// By their numbers.
     closed: VecDeque<Pending>,
@@ -57,7 +60,7 @@ pub enum Turn {
     /// Not before that moment.
     Later(Instant),
     /// Another node leads it.
-    Elsewhere(Arc<Node>),
+    Elsewhere(Arc<Leader>),
 }
 
 impl Partition {
@@ -98,22 +101,22 @@ impl Partition {
         }
         if has_closed && !state.is_scheduled {
             state.is_scheduled = true;
-            leader.schedule(self.clone());
+            leader.add(self.clone());
         }
     }
 
     /// The open batch has waited: it is sent now, if it is that one.
-    pub fn stop_lingering(self: &Arc<Self>, node: &Node, linger: Duration, now: Instant) {
+    pub fn stop_lingering(self: &Arc<Self>, node: &Leader, linger: Duration, now: Instant) {
         let mut state = self.state.lock();
         let is_due = state.open.as_ref().is_some_and(|open| open.created + linger <= now);
         if is_due && !state.is_scheduled && state.is_led_by(node) {
             state.is_scheduled = true;
-            node.schedule(self.clone());
+            node.add(self.clone());
         }
     }
 
     /// Takes the next batch to send to `node`, and those that are too old for it.
-    pub fn take(&self, node: &Node, limits: &Limits, now: Instant, expired: &mut Vec<Pending>) -> Turn {
+    pub fn take(&self, node: &Leader, limits: &Limits, now: Instant, expired: &mut Vec<Pending>) -> Turn {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         if !state.is_led_by(node) {
@@ -181,7 +184,7 @@ impl Partition {
         }
         if let Some(leader) = &state.leader {
             state.is_scheduled = true;
-            leader.schedule(self.clone());
+            leader.add(self.clone());
         }
     }
 
@@ -211,12 +214,12 @@ impl Partition {
     }
 
     /// The node that leads it.
-    pub fn leader(&self) -> Option<Arc<Node>> {
+    pub fn leader(&self) -> Option<Arc<Leader>> {
         self.state.lock().leader.clone()
     }
 
     /// Another node leads it, or none.
-    pub fn set_leader(self: &Arc<Self>, leader: Option<Arc<Node>>, linger: Duration) {
+    pub fn set_leader(self: &Arc<Self>, leader: Option<Arc<Leader>>, linger: Duration) {
         let mut state = self.state.lock();
         let is_same = match (&state.leader, &leader) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -246,7 +249,7 @@ impl Partition {
 }
 
 impl State {
-    fn is_led_by(&self, node: &Node) -> bool {
+    fn is_led_by(&self, node: &Leader) -> bool {
         self.leader.as_ref().is_some_and(|leader| std::ptr::eq(&raw const **leader, node))
     }
 

@@ -8,7 +8,7 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr as Code};
 
-use super::admin::{Admin, End};
+use super::admin::{Admin, End, EndsQuery};
 use super::client::Client;
 use super::cluster::Cluster;
 use super::codec::batch::Headers;
@@ -16,6 +16,7 @@ use super::codec::compression::Compression;
 use super::config::{Isolation, KafkaNativeOptions};
 use super::connect::Connector;
 use super::consumer::KafkaNativeConsumer;
+use super::keeper;
 use super::producer::KafkaNativeProducer;
 use crate::broker::{Attributes, Consumer, FailureClass, Outgoing, Producer, Progress, Subscription, Topic};
 use crate::measure::{Acks, Clock, Interval, SendTag, TRACE_HEADER_BYTES};
@@ -48,7 +49,7 @@ impl Bench {
         let acks = Acks::new(Clock::start(), 1, false);
         let sets = [vec![], vec![("tenant".to_owned(), "second".to_owned())]];
         let headers = sets.iter().map(|set| Headers::new(set)).collect();
-        let client = Client::start(cluster.clone(), options, headers, acks.clone()).await.unwrap();
+        let client = keeper::start(cluster.clone(), options, headers, acks.clone()).await.unwrap();
         let producer = KafkaNativeProducer::new(client.clone(), client.topic("topic").await.unwrap());
         let admin = Arc::new(Admin { cluster, config: Vec::new(), timeout: TIMEOUT });
         Bench { mock, acks, client, admin, producer, sent: 0 }
@@ -152,7 +153,8 @@ async fn a_partition_whose_leader_moves_is_written_to_and_read_there() {
         tokio::time::timeout(TIMEOUT, consumer.ready()).await.unwrap().unwrap();
         received += consumer.take(|_| {}).unwrap_or(0);
     }
-    assert_eq!(bench.admin.ends("topic", &[0], End::Latest, Isolation::ReadUncommitted).await.unwrap()[&0], 40);
+    let query = EndsQuery { topic: "topic", partitions: &[0], end: End::Latest, isolation: Isolation::ReadUncommitted };
+    assert_eq!(bench.admin.ends(&query).await.unwrap()[&0], 40);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

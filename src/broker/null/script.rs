@@ -1,5 +1,6 @@
 //! The `[broker.null]` table, and what happens to each message: exactly the share asked for, evenly spread.
 
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ pub struct NullOptions {
     /// By how much that grows each second.
     #[serde(deserialize_with = "duration")]
     pub service_time_grows: Duration,
+    /// Most messages per second that are acknowledged, all connections together: the others wait in a queue without end.
+    pub capacity: Option<NonZeroU64>,
     /// Stretches in which nothing is acknowledged.
     pub stalls: Vec<Stall>,
     /// Answered with a refusal.
@@ -128,6 +131,8 @@ pub struct Script {
     dealers: [Dealer; 7],
     /// Of late answers.
     late: Dealer,
+    /// When the queue of a limited capacity is empty, in picoseconds since the trial's epoch.
+    served_until_ps: AtomicU64,
 }
 
 /// Picks exactly the share asked for, evenly spread.
@@ -148,7 +153,13 @@ impl Dealer {
 impl Script {
     pub fn new(options: NullOptions) -> Self {
         let plain = options == NullOptions::default();
-        Script { options, plain, dealers: Default::default(), late: Dealer::default() }
+        Script {
+            options,
+            plain,
+            dealers: Default::default(),
+            late: Dealer::default(),
+            served_until_ps: AtomicU64::new(0),
+        }
     }
 
     /// Whether every message is acknowledged at once and delivered as it is.
@@ -161,6 +172,7 @@ impl Script {
         let NullOptions { service_time, service_time_grows, .. } = &self.options;
         !service_time.is_zero()
             || !service_time_grows.is_zero()
+            || self.options.capacity.is_some()
             || !self.options.stalls.is_empty()
             || self.options.late > 0.0
     }
@@ -193,6 +205,16 @@ impl Script {
     /// How long after the others the next message is answered.
     pub fn lateness(&self) -> Duration {
         if self.late.picks(self.options.late) { self.options.late_by } else { Duration::ZERO }
+    }
+
+    /// When a message that came at `now_ns` has passed the queue, both since the trial's epoch.
+    pub fn served_at(&self, now_ns: u64) -> u64 {
+        let Some(capacity) = self.options.capacity else { return now_ns };
+        let interval_ps = 1_000_000_000_000 / capacity;
+        let after = |until_ps: u64| until_ps.max(now_ns * 1000) + interval_ps;
+        let updated =
+            self.served_until_ps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| Some(after(until)));
+        updated.map_or(now_ns, after) / 1000
     }
 
     /// When a message is acknowledged that was handed over at `accepted_ns`, both since the first message.
@@ -230,6 +252,14 @@ mod tests {
         assert_eq!(script.acknowledged_at(0), 1_000_000);
         assert_eq!(script.acknowledged_at(999_500_000), 1_500_000_000);
         assert_eq!(script.acknowledged_at(1_499_500_000), 1_500_500_000);
+    }
+
+    #[test]
+    fn a_limited_capacity_makes_messages_wait_for_each_other() {
+        let script = Script::new(toml::from_str("capacity = 1000").unwrap());
+        assert_eq!([0, 0, 0].map(|now_ns| script.served_at(now_ns)), [1_000_000, 2_000_000, 3_000_000]);
+        assert_eq!(script.served_at(10_000_000), 11_000_000, "an empty queue makes nobody wait for what came before");
+        assert!(toml::from_str::<NullOptions>("capacity = 0").is_err());
     }
 
     #[test]

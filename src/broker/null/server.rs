@@ -74,11 +74,11 @@ impl Server {
         let mut queue = self.queue.lock();
         let now_ns = self.clock.now_ns();
         let first_ns = *queue.first_ns.get_or_insert(now_ns);
-        let due_ns = first_ns + self.script.acknowledged_at(now_ns - first_ns);
         for outgoing in batch {
             let message = delivered.then(|| Message::new(outgoing));
             let fate = self.script.deal();
-            let due_ns = due_ns + self.script.lateness().as_nanos() as u64;
+            let answered_ns = self.script.acknowledged_at(self.script.served_at(now_ns) - first_ns);
+            let due_ns = first_ns + answered_ns + self.script.lateness().as_nanos() as u64;
             let (send_tag, payload_bytes) = (outgoing.send_tag, outgoing.payload.len());
             let pending = Pending { due_ns, delivery: delivery.clone(), send_tag, payload_bytes, fate, message };
             // Nearly always at the end: only late answers have others before them.

@@ -1,12 +1,12 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first ends the current phase and keeps the results, the second ends all phases at once,
+//! Signals that ask the program to end: the first ends the current phase and keeps the results, the second ends all phases at once,
 //! and a third ends the program.
 
 use std::io;
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use super::signals::Signals;
 use crate::cli::Exit;
 use crate::engine::Interruption;
 
@@ -39,54 +39,12 @@ pub fn watch() -> io::Result<Interruption> {
     Ok(Interruption::new(receiver))
 }
 
-#[cfg(any(feature = "kafka", feature = "sls"))]
 /// Resolves with the first signal that asks the program to end.
 ///
 /// # Errors
 /// When the signals cannot be listened for.
+#[cfg(any(feature = "kafka", feature = "sls"))]
 pub async fn first_signal() -> io::Result<()> {
     Signals::listen()?.next().await;
     Ok(())
-}
-
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    /// The terminal was closed; `None` where that is to be ignored.
-    hang_up: Option<Signal>,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        // `nohup` starts a program with SIGHUP ignored, and listening would undo that.
-        let hang_up = if is_ignored(libc::SIGHUP) { None } else { Some(signal(SignalKind::hangup())?) };
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hang_up,
-        })
-    }
-
-    async fn next(&mut self) {
-        let hang_up = async {
-            match &mut self.hang_up {
-                Some(hang_up) => hang_up.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = hang_up => {}
-        }
-    }
-}
-
-/// Whether this process was started with the signal ignored.
-fn is_ignored(signal: libc::c_int) -> bool {
-    // SAFETY: a zeroed `sigaction` is a valid one for the call to overwrite, and without a new action nothing is changed.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
-    }
 }

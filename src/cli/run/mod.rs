@@ -3,30 +3,38 @@
 mod ending;
 mod in_turn;
 pub(super) mod interrupt;
-mod progress;
-mod recording;
+mod metrics;
+pub(super) mod progress;
+pub(super) mod recording;
 mod share;
+mod signals;
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
 
-pub(super) use self::ending::exit_of;
-use self::ending::{nothing_written, sink_without_rows, untrusted, worse};
+pub(super) use self::ending::{exit_of, untrusted};
+use self::ending::{nothing_written, sink_without_rows, worse};
+use self::metrics::SharedFigures;
 use self::progress::Progress;
 use self::recording::{Recording, Run};
 use super::Exit;
 use super::compare::{Options, compare_runs};
+use super::report;
 use super::scenario_source::ScenarioSource;
-use super::show::{View, show, summary};
+use super::show::{View, show_run, summary};
 use crate::engine::{Interruption, TrialIdentity, run_scenario};
 use crate::evaluate::{assemble_failed, environment, is_enough};
-use crate::record::{CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, probe};
-use crate::scenario::{Plan, units};
+use crate::record::export::open_metrics;
+use crate::record::{
+    CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, current_records, probe, read_records,
+};
+use crate::scenario::{OutputFormat, Plan, units};
 use crate::secrets::mask_arguments;
 
 #[derive(Debug, Args)]
@@ -45,9 +53,15 @@ pub struct RunArguments {
     /// Continue even with another build of brokermark, or with changed payload files
     #[arg(long, requires = "resume")]
     pub resume_anyway: bool,
+    /// Tell the figures of the trial that runs to Prometheus at this address, as in 127.0.0.1:9464, and keep them in `metrics.txt`
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<SocketAddr>,
     /// End with exit code 3 also if a record is not valid, whether or not the scenario has thresholds
     #[arg(long)]
     pub strict: bool,
+    /// Write a page with charts into the run directory when the run has ended: report.html
+    #[arg(long)]
+    pub report: bool,
     /// Print no progress and no result, only errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -75,8 +89,15 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
     if arguments.print_scenario {
         return Exit::from_result(plans.iter().try_for_each(|plan| out.write_all(plan.text.as_bytes())));
     }
+    let figures = match arguments.metrics.map(metrics::serve).transpose() {
+        Ok(figures) => figures,
+        Err(error) => {
+            eprintln!("error: `--metrics`: the address cannot be listened at: {error}");
+            return Exit::Failure;
+        }
+    };
     let opened: Result<Vec<Session<'_>>, DirectoryError> =
-        plans.iter().enumerate().map(|(side, plan)| Session::open(arguments, plan, side)).collect();
+        plans.iter().enumerate().map(|(side, plan)| Session::open(arguments, plan, side, figures.clone())).collect();
     let sessions = match opened {
         Ok(sessions) => sessions,
         Err(error) => {
@@ -96,6 +117,8 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
     let exit = runtime.block_on(run_all(sessions, arguments.quiet, out));
     // Client libraries may leave blocking work behind. The program does not wait for it.
     runtime.shutdown_background();
+    let exit =
+        if arguments.report { worse(exit, report::of_run(&directories, arguments.against.tolerance)) } else { exit };
     match directories.as_slice() {
         [a, b] if exit != Exit::Interrupted => {
             worse(exit, compare_runs(a, b, Options::of_run(arguments.against.tolerance, arguments.json), out))
@@ -156,8 +179,11 @@ async fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, out: &mut dyn Writ
             }
         }
     }
-    for session in sessions.iter().filter(|_| !quiet) {
-        session.conclude(out);
+    for session in &sessions {
+        session.keep_metrics();
+        if !quiet {
+            session.conclude(out);
+        }
     }
     exit
 }
@@ -173,11 +199,18 @@ struct Session<'a> {
     /// When the first load is to begin, in nanoseconds since 1970.
     start_unix_ns: Option<u64>,
     command_line: Vec<String>,
+    /// What `--metrics` tells.
+    figures: Option<SharedFigures>,
 }
 
 impl<'a> Session<'a> {
     /// `side`: 1 of what the first scenario is run against.
-    fn open(arguments: &'a RunArguments, plan: &'a Plan, side: usize) -> Result<Self, DirectoryError> {
+    fn open(
+        arguments: &'a RunArguments,
+        plan: &'a Plan,
+        side: usize,
+        figures: Option<SharedFigures>,
+    ) -> Result<Self, DirectoryError> {
         let command_line = mask_arguments(std::env::args());
         let files = InputFile::read_all(&plan.payload_files)?;
         if let Some(path) = &arguments.resume {
@@ -198,6 +231,7 @@ impl<'a> Session<'a> {
                 run_id,
                 start_unix_ns: arguments.share.start_unix_ns(),
                 command_line,
+                figures,
             });
         }
         let base = arguments.output.as_ref().unwrap_or(&plan.output.directory);
@@ -207,7 +241,16 @@ impl<'a> Session<'a> {
         directory.keep_inputs(&files)?;
         let run_id = arguments.share.run_id(plan).unwrap_or_else(|| new_run_id(&name));
         let start_unix_ns = arguments.share.start_unix_ns();
-        Ok(Session { arguments, plan, directory, complete: BTreeMap::new(), run_id, start_unix_ns, command_line })
+        Ok(Session {
+            arguments,
+            plan,
+            directory,
+            complete: BTreeMap::new(),
+            run_id,
+            start_unix_ns,
+            command_line,
+            figures,
+        })
     }
 
     /// How the trials ended that an earlier session kept.
@@ -233,13 +276,25 @@ impl<'a> Session<'a> {
         Progress::new(self.arguments.quiet, self.plan, position)
     }
 
+    /// Keeps the figures for Prometheus where they are asked for.
+    fn keep_metrics(&self) {
+        if self.figures.is_none() && !self.plan.output.formats.contains(&OutputFormat::OpenMetrics) {
+            return;
+        }
+        let kept = read_records(self.directory.path())
+            .and_then(|read| self.directory.keep_metrics(&open_metrics::text(&current_records(&read.records))));
+        if let Err(error) = kept {
+            eprintln!("warning: the figures for Prometheus are not kept: {error}");
+        }
+    }
+
     /// Prints what concerns the whole run: the table of its trials, where its records are, and what to do next.
     fn conclude(&self, out: &mut dyn Write) {
         let plan = self.plan;
         let directory = self.directory.path();
         if plan.trials.len() > 1 && !self.arguments.json {
             let _ = writeln!(out);
-            if let Err(error) = show(directory, false, View::of_stdout(), out) {
+            if let Err(error) = show_run(directory, View::of_stdout(), out) {
                 eprintln!("warning: the table of the trials cannot be shown: {error}");
             }
         }
@@ -269,7 +324,7 @@ impl<'a> Session<'a> {
             command_line: &self.command_line,
             checkpoint_every: self.arguments.checkpoint_every,
         };
-        let mut recording = Recording::new(trial, run, &mut self.directory, progress);
+        let mut recording = Recording::new(trial, run, &mut self.directory, progress, self.figures.clone());
         let result = run_scenario(&trial.scenario, &identity, interruption, &mut recording).await;
         if let Err(error) = &result {
             recording.keep(assemble_failed(trial, run.id, run.command_line, error));
@@ -363,7 +418,7 @@ fn next_steps(kind: &str, directory: &Path) -> String {
 }
 
 /// Waits before a trial, unless a signal comes.
-async fn rest(pause: Duration, mut progress: Progress, interruption: &Interruption) {
+pub(super) async fn rest(pause: Duration, mut progress: Progress, interruption: &Interruption) {
     let (ends, signal) = (Instant::now() + pause, interruption.phase());
     loop {
         let left = ends.saturating_duration_since(Instant::now());
@@ -380,13 +435,13 @@ async fn rest(pause: Duration, mut progress: Progress, interruption: &Interrupti
 }
 
 /// Unique to the run, and short enough for the names of topics.
-fn new_run_id(name: &str) -> String {
+pub(super) fn new_run_id(name: &str) -> String {
     let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     format!("brokermark-{}-{unix_ms:x}-{:x}", name.chars().take(60).collect::<String>(), std::process::id())
 }
 
 /// Unique to the trial; a resumed run's trials get new ones, so that they never meet what an earlier attempt left.
-fn identity(run_id: &str, position: usize) -> TrialIdentity {
+pub(super) fn identity(run_id: &str, position: usize) -> TrialIdentity {
     let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let run_id = format!("{run_id}-{position}-{:x}", unix_ns as u32);
     let tag = crc32fast::hash(run_id.as_bytes());

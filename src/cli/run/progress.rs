@@ -15,7 +15,7 @@ const PLAIN_EVERY: Duration = Duration::from_secs(5);
 /// The progress of one trial.
 pub struct Progress {
     display: Display,
-    /// `2/9` for the second trial of nine; empty for a single one.
+    /// `2/9 ` for the second trial of nine; empty for a single one.
     position: String,
     limits: RunLimits,
     /// What the trials after this one take at least, as far as their durations are set.
@@ -43,6 +43,14 @@ enum Display {
 impl Progress {
     /// Of the trial at `position` of `plan`.
     pub fn new(quiet: bool, plan: &Plan, position: usize) -> Self {
+        let trials = plan.trials.len();
+        let name = if trials > 1 { format!("{}/{trials} ", position + 1) } else { String::new() };
+        let rest = plan.trials[position + 1..].iter().map(|trial| plan.pause + length(&trial.scenario.run)).sum();
+        Progress::of(quiet, name, plan.trials[position].scenario.run.clone(), rest)
+    }
+
+    /// Of a trial that is named so, after which the run goes on for `rest`.
+    pub fn of(quiet: bool, position: String, limits: RunLimits, rest: Duration) -> Self {
         let display = if quiet {
             Display::Quiet
         } else if std::io::stderr().is_terminal() {
@@ -55,12 +63,11 @@ impl Progress {
         } else {
             Display::Plain { last: None }
         };
-        let trials = plan.trials.len();
         Progress {
             display,
-            position: if trials > 1 { format!("{}/{trials} ", position + 1) } else { String::new() },
-            limits: plan.trials[position].scenario.run.clone(),
-            rest: plan.trials[position + 1..].iter().map(|trial| plan.pause + length(&trial.scenario.run)).sum(),
+            position,
+            limits,
+            rest,
             phase: Phase::Prepare,
             since: Instant::now(),
             measured: Measured::default(),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::metrics::SharedFigures;
 use super::progress::Progress;
 use crate::engine::{Observer, Outcome, Phase, Second};
 use crate::evaluate::{assemble, series_row};
@@ -30,15 +31,26 @@ pub struct Recording<'a> {
     run: Run<'a>,
     directory: &'a mut RunDirectory,
     progress: Progress,
+    /// What `--metrics` tells.
+    figures: Option<SharedFigures>,
     checkpoint_at: Instant,
     /// The trial's record, and whether it is on disk with all that belongs to it.
     kept: Option<(Record, Result<(), DirectoryError>)>,
 }
 
 impl<'a> Recording<'a> {
-    pub fn new(trial: &'a Trial, run: Run<'a>, directory: &'a mut RunDirectory, progress: Progress) -> Self {
+    pub fn new(
+        trial: &'a Trial,
+        run: Run<'a>,
+        directory: &'a mut RunDirectory,
+        progress: Progress,
+        figures: Option<SharedFigures>,
+    ) -> Self {
         let checkpoint_at = Instant::now() + run.checkpoint_every;
-        Recording { trial, run, directory, progress, checkpoint_at, kept: None }
+        if let Some(figures) = &figures {
+            figures.lock().begin(trial);
+        }
+        Recording { trial, run, directory, progress, figures, checkpoint_at, kept: None }
     }
 
     /// Brings the trial's record to disk.
@@ -78,10 +90,20 @@ impl<'a> Recording<'a> {
 impl Observer for Recording<'_> {
     fn phase(&mut self, phase: Phase) {
         self.progress.phase(phase);
+        if let Some(figures) = &self.figures {
+            figures.lock().phase(phase);
+        }
+    }
+
+    fn warning(&mut self, sentence: &str) {
+        self.progress.notice(&format!("warning: {sentence}"));
     }
 
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {
         self.progress.second(second);
+        if let Some(figures) = &self.figures {
+            figures.lock().second(second, outcomes, arrivals);
+        }
         let intervals = self.intervals(second, outcomes, arrivals);
         let journal = self.directory.journal();
         journal.second(&series_row(self.trial, second), intervals);

@@ -3,32 +3,42 @@
 //! One trial is shown in full, its verdict first; several as a table with a row for each, and a summary of each point.
 
 mod backlog;
+mod braille;
 mod errors;
 mod latency;
 mod outages;
 pub(super) mod page;
 mod parts;
+mod percentile_curve;
 mod pipeline;
+mod place;
+pub mod search;
+mod selection;
 mod shares;
 mod sparkline;
 mod sweep;
 pub(super) mod table;
 mod trial;
+mod words;
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-pub use page::View;
+pub use page::{Charts, View};
+pub use selection::ShowArguments;
 
-use crate::record::export::{ExportError, Format};
-use crate::record::{
-    DirectoryError, Record, SeriesRow, current_records, current_series, is_being_written, read_checkpoint,
-    read_records, read_series,
-};
+use selection::{Shown, Unfinished};
+
+use crate::record::export::ExportError;
+use crate::record::{DirectoryError, Record, SeriesRow, current_records, current_series};
 
 /// Records cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum ShowError {
+    #[error("no directory `results` here, where runs are kept by default: name a run, or the directory of your runs")]
+    NoRuns,
+    #[error("{} has no {wanted}: its points are 0 to {last_point}, their trials 1 to {last_trial}", path.display())]
+    NoSuchTrial { path: PathBuf, wanted: String, last_point: usize, last_trial: u32 },
     #[error(transparent)]
     Read(#[from] DirectoryError),
     #[error(transparent)]
@@ -37,42 +47,79 @@ pub enum ShowError {
     Print(#[from] io::Error),
 }
 
-/// Prints the records of a run directory or of a file of records: as text, or with `json` as they are, one a line.
+/// Prints the records that the arguments ask for: as text, in the format of another tool, or as they are, one a line.
 ///
 /// A reader that closes the pipe is not an error.
 ///
 /// # Errors
-/// When the records cannot be read, or `out` cannot be written.
-pub fn show(path: &Path, json: bool, view: View, out: &mut dyn Write) -> Result<(), ShowError> {
-    let mut read = read_records(path)?;
-    let checkpoint = if path.is_dir() { read_checkpoint(path, &read.records)? } else { None };
-    let unfinished = checkpoint.as_ref().map(|checkpoint| describe(checkpoint, is_being_written(path)));
-    read.records.extend(checkpoint);
-    let text = if json {
-        read.records.iter().map(Record::to_line).collect()
-    } else {
-        let directory = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
-        let mut text = render(&read.records, &read_series(directory)?, view);
-        if let Some(unfinished) = unfinished {
-            text.push_str(&page::Page::of(view, |page| {
-                page.blank();
-                page.led("✗ ", page::Tone::Bad, &unfinished);
-            }));
-        }
-        if read.cut_off {
-            text.push_str(&page::Page::of(view, |page| {
-                page.paragraph(0, "The last record was cut off by a crash and is not shown; `brokermark run --resume` repeats its trial.");
-            }));
-        }
-        text
+/// When the records cannot be read, a record lacks a figure that the format needs, or `out` cannot be written.
+pub fn show(arguments: &ShowArguments, view: View, out: &mut dyn Write) -> Result<(), ShowError> {
+    let runs = arguments.read()?;
+    let records = || runs.iter().flat_map(|run| &run.read.records);
+    if arguments.json {
+        return print(&records().map(Record::to_line).collect::<String>(), out);
+    }
+    if let Some(format) = arguments.format {
+        let all: Vec<Record> = records().cloned().collect();
+        let standing: Vec<Record> = current_records(&all).into_iter().cloned().collect();
+        return print(&format.text(&standing)?, out);
+    }
+    // Without an argument the user did not say which run it is.
+    let is_named = runs.len() > 1 || arguments.paths.iter().all(|path| runs.iter().all(|run| run.path != *path));
+    let view = view.with_charts(arguments.charts);
+    let texts: Vec<String> = runs.iter().map(|run| text(run, is_named, view)).collect();
+    print(&texts.join("\n"), out)
+}
+
+/// Prints what a run directory holds.
+///
+/// # Errors
+/// As [`show`].
+pub fn show_run(directory: &Path, view: View, out: &mut dyn Write) -> Result<(), ShowError> {
+    let arguments = ShowArguments {
+        paths: vec![directory.to_owned()],
+        point: None,
+        trial: None,
+        json: false,
+        format: None,
+        charts: Charts::Auto,
     };
-    print(&text, out)
+    show(&arguments, view, out)
+}
+
+/// One run, under its path where the user did not name it or named several.
+fn text(run: &Shown, is_named: bool, view: View) -> String {
+    let heading = page::Page::of(view, |page| {
+        if is_named {
+            page.led(&format!("── {} ──", run.path.display()), page::Tone::Faint, "");
+        }
+    });
+    let mut text = heading + &render(&run.read.records, &run.series, view);
+    text.push_str(&page::Page::of(view, |page| {
+        if let Some(unfinished) = &run.unfinished {
+            page.blank();
+            page.led("✗ ", page::Tone::Bad, &describe(unfinished));
+        }
+    }));
+    if let Some(search) = &run.search {
+        text.push('\n');
+        text.push_str(&search::page(search, view));
+    }
+    text.push_str(&page::Page::of(view, |page| {
+        if run.read.cut_off {
+            page.paragraph(
+                0,
+                "The last record was cut off by a crash and is not shown; `brokermark run --resume` repeats its trial.",
+            );
+        }
+    }));
+    text
 }
 
 /// What a checkpoint means.
-fn describe(checkpoint: &Record, is_running: bool) -> String {
-    let trial = format!("Trial {} of point {}", checkpoint.trial, checkpoint.point_index);
-    if is_running {
+fn describe(unfinished: &Unfinished) -> String {
+    let trial = format!("Trial {} of point {}", unfinished.trial, unfinished.point_index);
+    if unfinished.is_running {
         format!("{trial} still runs: this is its last checkpoint, up to a minute old.")
     } else {
         format!(
@@ -80,15 +127,6 @@ fn describe(checkpoint: &Record, is_running: bool) -> String {
              after it. `brokermark run --resume` repeats the trial."
         )
     }
-}
-
-/// Prints the last record of each trial in the format of another tool.
-///
-/// # Errors
-/// As [`show`], and when a record lacks a figure that the format needs.
-pub fn export(path: &Path, format: Format, out: &mut dyn Write) -> Result<(), ShowError> {
-    let records: Vec<Record> = current_records(&read_records(path)?.records).into_iter().cloned().collect();
-    print(&format.text(&records)?, out)
 }
 
 fn print(text: &str, out: &mut dyn Write) -> Result<(), ShowError> {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use anstyle::{AnsiColor, Style};
+use clap::ValueEnum;
 
 /// Width of a file or a pipe.
 const WIDTH_OF_A_FILE: usize = 100;
@@ -14,11 +15,23 @@ const MOST_WIDTH: usize = 120;
 /// Columns that labels at the left take.
 pub(in crate::cli) const LABEL_WIDTH: usize = 13;
 
-/// How wide and how colourful.
+/// How wide and how colourful, and whether with charts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct View {
     pub width: usize,
     pub colour: bool,
+    pub charts: bool,
+}
+
+/// When charts are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Charts {
+    /// On a terminal whose characters include those that charts are drawn with
+    #[default]
+    Auto,
+    /// Also into files and pipes
+    Always,
+    Never,
 }
 
 impl View {
@@ -32,11 +45,27 @@ impl View {
         View::of(std::io::stderr().is_terminal())
     }
 
+    /// The same with charts as asked for.
+    pub fn with_charts(self, charts: Charts) -> Self {
+        let charts = match charts {
+            Charts::Auto => self.charts,
+            Charts::Always => true,
+            Charts::Never => false,
+        };
+        View { charts, ..self }
+    }
+
     fn of(terminal: bool) -> Self {
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let of_kind =
+            |kinds: &[&str]| std::env::var_os("TERM").is_some_and(|term| kinds.iter().any(|kind| term == *kind));
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || of_kind(&["dumb"]);
         let width = if terminal { terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)) } else { None };
-        View { width: width.unwrap_or(WIDTH_OF_A_FILE).clamp(LEAST_WIDTH, MOST_WIDTH), colour: terminal && !plain }
+        View {
+            width: width.unwrap_or(WIDTH_OF_A_FILE).clamp(LEAST_WIDTH, MOST_WIDTH),
+            colour: terminal && !plain,
+            // The fonts of Linux' own console have no braille.
+            charts: terminal && !of_kind(&["dumb", "linux"]),
+        }
     }
 }
 
@@ -68,6 +97,10 @@ impl Page {
         self.view.width
     }
 
+    pub(in crate::cli) fn has_charts(&self) -> bool {
+        self.view.charts
+    }
+
     pub(in crate::cli) fn paint(&self, tone: Tone, text: &str) -> String {
         let style = match tone {
             _ if !self.view.colour => return text.to_owned(),
@@ -94,6 +127,14 @@ impl Page {
     pub(in crate::cli) fn paragraph(&mut self, indent: usize, text: &str) {
         for line in wrap(text, self.view.width.saturating_sub(indent)) {
             self.line(&format!("{:indent$}{line}", ""));
+        }
+    }
+
+    /// Faint text, wrapped at words.
+    pub(in crate::cli) fn faint(&mut self, text: &str) {
+        for line in wrap(text, self.view.width) {
+            let line = self.paint(Tone::Faint, &line);
+            self.line(&line);
         }
     }
 
@@ -141,7 +182,7 @@ mod tests {
 
     #[test]
     fn text_is_wrapped_at_words_beside_its_label() {
-        let view = View { width: 30, colour: false };
+        let view = View { width: 30, colour: false, charts: false };
         let text =
             Page::of(view, |page| page.labelled("verified", "one two three four five sixsixsixsixsixsixsix seven"));
         assert_eq!(
@@ -153,7 +194,7 @@ mod tests {
     #[test]
     fn colour_is_only_where_it_is_wanted() {
         let painted = |colour| {
-            Page::of(View { width: 80, colour }, |page| {
+            Page::of(View { width: 80, colour, charts: false }, |page| {
                 let text = page.paint(Tone::Bad, "no");
                 page.line(&text);
             })

@@ -94,17 +94,21 @@ fn trials(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
     };
     let column = |title: &str, rank, cells: Vec<String>| Column::new(title, Align::Right, rank, cells.into_iter());
     let each = |figure: &dyn Fn(&Record) -> String| records.iter().map(|record| figure(record)).collect::<Vec<_>>();
-    let mut columns = point_columns(records);
+    let mut columns = Vec::new();
+    if by_point(records).len() > 1 {
+        columns.push(column("point", 7, each(&|record| record.point_index.to_string())));
+    }
+    columns.extend(point_columns(records));
     columns.push(column("trial", Column::KEEP, each(&|record| record.trial.to_string())));
     columns.push(column("messages/s", Column::KEEP, each(&|record| rate(record.throughput.messages_per_second))));
-    columns.push(column("payload/s", 4, each(&|record| bytes(record.throughput.payload_bytes_per_second))));
+    columns.push(column("payload/s", 1, each(&|record| bytes(record.throughput.payload_bytes_per_second))));
     columns.push(column(&format!("{headline} p50"), 6, at(|latency| stated(latency, 0.5, latency.p50_ns)).collect()));
     columns.push(column("p99", 8, at(|latency| stated(latency, 0.99, latency.p99_ns)).collect()));
-    columns.push(column("max", 5, at(|latency| duration(latency.max_ns as f64)).collect()));
-    columns.push(column("failed", 3, each(&|record| count(record.counts.without_acknowledgement()))));
+    columns.push(column("max", 4, at(|latency| duration(latency.max_ns as f64)).collect()));
+    columns.push(column("failed", 2, each(&|record| count(record.counts.without_acknowledgement()))));
     columns.push(column(
         "CPU/msg",
-        2,
+        5,
         each(&|record| record.client.cpu_ns_per_message.map_or("–".to_owned(), duration)),
     ));
     columns.push(Column {
@@ -114,8 +118,8 @@ fn trials(page: &mut Page, records: &[&Record], series: &[SeriesRow]) {
         rank: Column::KEEP,
     });
     let courses: Vec<String> = records.iter().map(|record| course(record, series)).collect();
-    if courses.iter().any(|course| !course.is_empty()) {
-        columns.push(Column::new("each second", Align::Left, 1, courses.into_iter()));
+    if page.has_charts() && courses.iter().any(|course| !course.is_empty()) {
+        columns.push(Column::new("each second", Align::Left, 3, courses.into_iter()));
     }
     table::print(page, columns);
 }
@@ -210,19 +214,22 @@ fn points(page: &mut Page, records: &[&Record]) {
     }
     // Where a rate was wanted and held, all trials carried the same.
     if throughput.iter().flatten().any(|spread| spread.share() > SHOWN_SPREAD) {
-        columns.push(column("lowest … highest", 5, &throughput, &|spread| {
+        columns.push(column("lowest … highest", 4, &throughput, &|spread| {
             format!("{} … {}", rate(spread.lowest), rate(spread.highest))
         }));
         columns.push(column("spread", 6, &throughput, &|spread| percent(spread.share())));
     }
-    columns.push(column(&format!("median {headline} p99"), 7, &slowest, &|spread| duration(spread.median)));
-    columns.push(column("lowest … highest", 4, &slowest, &|spread| {
+    columns.push(column(&format!("{headline} p99"), 8, &slowest, &|spread| duration(spread.median)));
+    columns.push(column("lowest … highest", 1, &slowest, &|spread| {
         format!("{} … {}", duration(spread.lowest), duration(spread.highest))
     }));
-    columns.push(column("spread", 4, &slowest, &|spread| percent(spread.share())));
+    columns.push(column("spread", 6, &slowest, &|spread| percent(spread.share())));
     let cpu = spreads(&|record| record.client.cpu_ns_per_message);
-    columns.push(column("median CPU/msg", 3, &cpu, &|spread| duration(spread.median)));
+    columns.push(column("CPU/msg", 5, &cpu, &|spread| duration(spread.median)));
     page.blank();
+    page.faint(
+        "Medians of each point's valid trials; spread: from the lowest to the highest, as a share of the median.",
+    );
     table::print(page, columns);
     if points.iter().any(|point| point.valid == 0 && !point.trials.is_empty()) {
         page.led("✗ ", Tone::Bad, "No trial of this point is valid: its figures are not to be trusted.");

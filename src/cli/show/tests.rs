@@ -2,11 +2,13 @@
 
 use super::*;
 use crate::evaluate::verdict::{Evidence, LoadShape, judge};
+use crate::record::export::Format;
 use crate::record::{
     Backlog, BacklogPhase, GroupDrain, GroupTask, GroupVerification, Outage, Transactions, WorkDistribution, sample,
 };
 
-const PLAIN: View = View { width: 100, colour: false };
+const PLAIN: View = View { width: 100, colour: false, charts: false };
+const CHARTS: View = View { charts: true, ..PLAIN };
 
 #[test]
 fn one_trial_in_full() {
@@ -284,10 +286,115 @@ fn json_prints_the_records_and_text_mentions_a_cut_off_one() {
     let directory = tempfile::tempdir().unwrap();
     let line = sample::record().to_line();
     std::fs::write(directory.path().join("records.jsonl"), format!("{line}{}", &line[..100])).unwrap();
+    let arguments = arguments(&[directory.path()]);
+    assert_eq!(shown(&ShowArguments { json: true, ..arguments }), line);
     let mut out = Vec::new();
-    show(directory.path(), true, PLAIN, &mut out).unwrap();
-    assert_eq!(String::from_utf8(out).unwrap(), line);
-    let mut out = Vec::new();
-    show(directory.path(), false, PLAIN, &mut out).unwrap();
+    show_run(directory.path(), PLAIN, &mut out).unwrap();
     assert!(String::from_utf8(out).unwrap().contains("cut off"));
+}
+
+fn arguments(paths: &[&Path]) -> ShowArguments {
+    let paths = paths.iter().map(|path| path.to_path_buf()).collect();
+    ShowArguments { paths, point: None, trial: None, json: false, format: None, charts: Charts::Auto }
+}
+
+fn shown(arguments: &ShowArguments) -> String {
+    let mut out = Vec::new();
+    show(arguments, PLAIN, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// A directory with runs, in each of which are these records.
+fn runs(runs: &[(&str, &[Record])]) -> tempfile::TempDir {
+    let base = tempfile::tempdir().unwrap();
+    for (name, records) in runs {
+        std::fs::create_dir(base.path().join(name)).unwrap();
+        let lines: String = records.iter().map(Record::to_line).collect();
+        std::fs::write(base.path().join(name).join("records.jsonl"), lines).unwrap();
+    }
+    base
+}
+
+fn named(name: &str) -> Record {
+    Record { scenario_name: name.to_owned(), run_id: format!("run-of-{name}"), ..sample::record() }
+}
+
+#[test]
+fn of_a_directory_of_runs_the_newest_is_shown_under_its_path() {
+    let base = runs(&[("b-20260301T120000Z", &[named("older")]), ("a-20260302T120000Z", &[named("newer")])]);
+    let text = shown(&arguments(&[base.path()]));
+    let path = base.path().join("a-20260302T120000Z");
+    assert!(text.starts_with(&format!("── {} ──\nnewer  ", path.display())), "{text}");
+    assert!(!text.contains("older"), "{text}");
+    assert!(shown(&arguments(&[&path])).starts_with("newer  "), "the user named it");
+}
+
+#[test]
+fn several_runs_are_shown_one_after_another() {
+    let base = runs(&[("a-20260301T120000Z", &[named("one")]), ("b-20260302T120000Z", &[named("two")])]);
+    let (one, two) = (base.path().join("a-20260301T120000Z"), base.path().join("b-20260302T120000Z"));
+    let text = shown(&arguments(&[&two, &one]));
+    let at = |part: String| text.find(&part).unwrap_or_else(|| panic!("{part} in {text}"));
+    assert!(at(format!("── {} ──\ntwo  ", two.display())) < at(format!("── {} ──\none  ", one.display())));
+    let csv = shown(&ShowArguments { format: Some(Format::Csv), ..arguments(&[&one, &two]) });
+    assert_eq!(csv.lines().count(), 3, "a title and a row for each: {csv}");
+}
+
+#[test]
+fn records_of_two_runs_in_one_file_are_shown_apart() {
+    let base = runs(&[("both", &[named("one"), named("two")])]);
+    let file = base.path().join("both/records.jsonl");
+    let text = shown(&arguments(&[&file]));
+    assert!(text.contains("\none  ") && text.contains("\ntwo  "), "{text}");
+    assert_eq!(shown(&ShowArguments { format: Some(Format::Csv), ..arguments(&[&file]) }).lines().count(), 3);
+}
+
+#[test]
+fn one_trial_of_a_sweep_is_shown_in_full() {
+    let (records, series) = sweep();
+    let base = runs(&[("sweep", &records)]);
+    let rows: String = series.iter().map(SeriesRow::to_line).collect();
+    std::fs::write(base.path().join("sweep/series.jsonl"), rows).unwrap();
+    let sweep = base.path().join("sweep");
+    let of = |point, trial| ShowArguments { point, trial, ..arguments(&[&sweep]) };
+    let text = shown(&of(Some(2), Some(3)));
+    assert!(text.starts_with("orders-sustained  producers.count = 512 · trial 3"), "{text}");
+    assert!(text.contains("each second"), "{text}");
+    assert!(shown(&of(Some(1), None)).contains("3 of 3 trials valid · 1 point"));
+    let error = show(&of(Some(3), Some(1)), PLAIN, &mut Vec::new()).unwrap_err().to_string();
+    assert!(error.ends_with("has no trial 1 of point 3: its points are 0 to 2, their trials 1 to 3"), "{error}");
+}
+
+#[test]
+fn charts_are_drawn_where_they_are_wanted() {
+    insta::assert_snapshot!(render(&[sample::record()], &sample::series(), CHARTS));
+    let charts = |text: &str| text.chars().any(|character| "▁█⠉⠒⡀⣀".contains(character));
+    assert!(!charts(&render(&[sample::record()], &sample::series(), PLAIN)));
+    let (records, series) = sweep();
+    assert!(charts(&render(&records, &series, View { width: 120, ..CHARTS })));
+    assert!(!charts(&render(&records, &series, View { width: 120, ..PLAIN })));
+    assert_eq!(
+        [Charts::Auto, Charts::Always, Charts::Never].map(|when| PLAIN.with_charts(when).charts),
+        [false, true, false]
+    );
+}
+
+#[test]
+fn words_are_explained_where_they_appear() {
+    let mut record = sample::record();
+    let plain = summary(&record, PLAIN);
+    for word in ["foreign: ", "redelivered: ", "duplicated: ", "beyond range: "] {
+        assert!(!plain.contains(word), "{plain}");
+    }
+    assert!(plain.contains("response: from when a message was due"), "{plain}");
+    let found = record.verification.as_mut().unwrap();
+    (found.foreign, found.redelivered, found.duplicated) = (5, 6, 7);
+    (found.groups[0].redelivered, found.groups[0].duplicated) = (6, 7);
+    record.latency.response.as_mut().unwrap().beyond_range = 1;
+    let explained = summary(&record, PLAIN);
+    for word in
+        ["foreign: not of this trial", "redelivered: received again, as", "duplicated: ", "beyond range: longer than"]
+    {
+        assert!(explained.contains(word), "{word}: {explained}");
+    }
 }

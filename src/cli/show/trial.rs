@@ -6,10 +6,11 @@ use super::errors::errors;
 use super::latency;
 use super::page::{LABEL_WIDTH, Page, Tone};
 use super::sparkline::{Fold, sparkline};
+use super::words;
 use crate::record::readable::{bytes, count, duration, percent, rate};
 use crate::record::{
-    GroupVerification, HostLoad, LoadModel, Pauses, Phase, Reason, ReasonKind, Record, SeriesRow, Status, Transactions,
-    Verification, Wire,
+    GroupVerification, HostLoad, LimitedBy, Limiter, LoadModel, Pauses, Phase, Reason, ReasonKind, Record, SeriesRow,
+    Status, Transactions, Verification, Wire,
 };
 
 /// From this fairness index on, producers' shares are not worth a line.
@@ -24,9 +25,10 @@ pub(super) fn whole(page: &mut Page, record: &Record, series: &[SeriesRow]) {
     verdict(page, record);
     figures(page, record);
     course(page, record, series);
+    super::percentile_curve::draw(page, record);
     page.blank();
     client(page, record);
-    place(page, record);
+    super::place::place(page, record);
 }
 
 /// The sections that are printed when the trial has just ended.
@@ -68,13 +70,22 @@ fn verdict(page: &mut Page, record: &Record) {
     };
     let text = match record.status {
         Status::Failed => word.to_owned(),
-        _ => format!("limited by: {}. {}", limit.limiter, limit.evidence),
+        _ => format!("{}. {}", limited_by(limit), limit.evidence),
     };
     page.led(lead, tone, &text);
     for reason in record.verdict.reasons.iter().filter(|_| record.status != Status::Failed) {
         finding(page, "✗", reason, Tone::Bad);
     }
     notes(page, record);
+}
+
+/// In words: to be limited by the schedule is what an open loop is for, and an unknown limit is none that was found.
+fn limited_by(limit: &LimitedBy) -> String {
+    match limit.limiter {
+        Limiter::Schedule => "limited by: schedule, as wanted".to_owned(),
+        Limiter::Unknown => "limited by: unknown, no limit was found".to_owned(),
+        limiter => format!("limited by: {limiter}"),
+    }
 }
 
 /// Nothing is wrong with the trial but that its broker is embedded, which is there to try things out.
@@ -121,6 +132,7 @@ fn figures(page: &mut Page, record: &Record) {
     super::outages::outages(page, record);
     page.blank();
     latency::table(page, record);
+    words::latencies(page, record);
     super::parts::table(page, record);
     page.blank();
     super::backlog::backlog(page, record);
@@ -218,11 +230,12 @@ fn verification(page: &mut Page, record: &Record) {
     if !listed.is_empty() {
         page.labelled("", &listed.join(", "));
     }
+    words::found(page, &[numbers(&sum).as_slice(), &elsewhere].concat());
 }
 
-/// One group's line.
-fn verified(group: &GroupVerification, found: &Verification) -> String {
-    let all = [
+/// What can be found in a group, with its name.
+fn numbers(group: &GroupVerification) -> [(&'static str, u64); 8] {
+    [
         ("lost", group.lost),
         ("unread", group.unread),
         ("undecided", group.undecided),
@@ -231,8 +244,12 @@ fn verified(group: &GroupVerification, found: &Verification) -> String {
         ("redelivered", group.redelivered),
         ("reordered", group.reordered),
         ("corrupt", group.corrupt),
-    ];
-    let listed = listed(&all);
+    ]
+}
+
+/// One group's line.
+fn verified(group: &GroupVerification, found: &Verification) -> String {
+    let listed = listed(&numbers(group));
     let mut text = match (listed.is_empty(), found.unordered) {
         (true, 0) => "each exactly once, in order and whole".to_owned(),
         (true, _) => "each exactly once and whole; the broker promises no order".to_owned(),
@@ -290,14 +307,18 @@ fn course(page: &mut Page, record: &Record, series: &[SeriesRow]) {
         format!("{} … {}", text(known().fold(f64::INFINITY, f64::min)), text(known().fold(0.0, f64::max)))
     };
     page.blank();
-    let blocks = sparkline(&throughput, width, Fold::Mean);
+    let blocks = |page: &Page, figures: &[Option<f64>], fold| match page.has_charts() {
+        true => sparkline(figures, width, fold) + "  ",
+        false => String::new(),
+    };
     let label = |page: &Page, text: &str| page.paint(Tone::Faint, &format!("{text:LABEL_WIDTH$}"));
-    let line = format!("{}{blocks}  {} messages/s", label(page, "each second"), range(&throughput, rate));
+    let drawn = blocks(page, &throughput, Fold::Mean);
+    let line = format!("{}{drawn}{} messages/s", label(page, "each second"), range(&throughput, rate));
     page.line(&line);
     if slowest.iter().any(Option::is_some) {
         let name = record.headline;
-        let blocks = sparkline(&slowest, width, Fold::Max);
-        let line = format!("{}{blocks}  {} {name} p99", label(page, ""), range(&slowest, duration));
+        let drawn = blocks(page, &slowest, Fold::Max);
+        let line = format!("{}{drawn}{} {name} p99", label(page, ""), range(&slowest, duration));
         page.line(&line);
     }
 }
@@ -324,6 +345,9 @@ fn client(page: &mut Page, record: &Record) {
     if let Some(load) = &record.host_load {
         page.labelled("machine", &machine(load, client.pauses));
     }
+    if let Some(usage) = &record.broker_usage {
+        page.labelled("broker uses", &super::place::broker_usage(usage));
+    }
 }
 
 fn machine(load: &HostLoad, pauses: Option<Pauses>) -> String {
@@ -345,47 +369,6 @@ fn machine(load: &HostLoad, pauses: Option<Pauses>) -> String {
         ));
     }
     parts.join(", ")
-}
-
-fn place(page: &mut Page, record: &Record) {
-    let environment = &record.environment;
-    let broker = &record.scenario["broker"];
-    let addresses: Vec<String> = match &broker["addresses"] {
-        Value::Array(addresses) => addresses.iter().map(plain).collect(),
-        Value::Null => Vec::new(),
-        address => vec![plain(address)],
-    };
-    let known = [
-        Some(broker["kind"].as_str().unwrap_or("broker").to_owned()),
-        (!addresses.is_empty()).then(|| format!("at {}", addresses.join(", "))),
-        environment.broker.as_ref().map(|broker| format!("({broker})")),
-        environment.client_library.as_ref().map(|client| format!("through {client}")),
-    ];
-    page.labelled("broker", &known.into_iter().flatten().collect::<Vec<_>>().join(" "));
-    if record.durability.source.is_some() {
-        page.labelled("durability", &record.durability.to_string());
-    }
-    let host = [
-        environment.hostname.clone(),
-        Some(match &environment.cpu_model {
-            Some(model) => format!("{} × {model}", environment.cores),
-            None => format!("{} cores", environment.cores),
-        }),
-        environment.memory_bytes.map(|memory| bytes(memory as f64)),
-        Some(environment.operating_system.clone()),
-        environment.kernel.as_ref().map(|kernel| format!("kernel {kernel}")),
-    ];
-    page.labelled("host", &host.into_iter().flatten().collect::<Vec<_>>().join(", "));
-    let commit = environment.brokermark_commit.as_ref().map(|commit| format!(" ({commit})")).unwrap_or_default();
-    page.labelled(
-        "run",
-        &format!(
-            "{} by brokermark {}{commit}, {}",
-            record.started_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
-            environment.brokermark_version,
-            record.run_id
-        ),
-    );
 }
 
 /// A JSON value without the quotation marks of a text.

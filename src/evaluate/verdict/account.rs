@@ -26,6 +26,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
             &[],
         ));
     }
+    findings.extend(topic_not_empty(evidence));
     if evidence.debug_build {
         findings.push(note(
             DebugBuild,
@@ -35,6 +36,16 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+fn topic_not_empty(evidence: &Evidence<'_>) -> Option<Finding> {
+    let messages = evidence.messages_before.filter(|messages| *messages > 0)?;
+    Some(note(
+        TopicNotEmpty,
+        format!("The topics had been written to before: their end offsets added up to {}.", count(messages)),
+        "Consumers that begin at the earliest message read what is left of it, too, and a broker that holds data may be slower: leave `topology.name` out, and each run has topics of its own.",
+        &[("messages_before", messages as f64)],
+    ))
 }
 
 fn ledger(evidence: &Evidence<'_>) -> Option<Finding> {
@@ -226,6 +237,12 @@ mod tests {
         record.counts.failed = failed;
         record.counts.unresolved = unresolved;
         record.counts.acknowledged = record.counts.attempted - failed - unresolved;
+    }
+
+    #[test]
+    fn topics_that_were_written_to_before_are_a_note() {
+        assert_eq!(notes(|record, _, _| record.messages_before = Some(0)), []);
+        assert_eq!(notes(|record, _, _| record.messages_before = Some(1)), [TopicNotEmpty]);
     }
 
     #[test]

@@ -5,11 +5,17 @@
 
 use super::{Evidence, limits, pace, resources};
 use crate::record::readable::{bytes, count, duration, percent, rate};
-use crate::record::{LimitedBy, Limiter, Status};
+use crate::record::{BrokerUsage, LimitedBy, Limiter, Status};
 
 pub(super) fn limited_by(evidence: &Evidence<'_>) -> LimitedBy {
-    let (limiter, evidence) = limit(evidence);
-    LimitedBy { limiter, evidence }
+    let (limiter, mut sentence) = limit(evidence);
+    // Where the client or the schedule is the limit, the broker is not.
+    let is_of_interest = matches!(limiter, Limiter::Machine | Limiter::Broker | Limiter::Window | Limiter::Unknown);
+    let used = evidence.broker_usage.filter(|_| is_of_interest).and_then(BrokerUsage::cores);
+    if let Some(used) = used {
+        sentence += &format!(" The broker's processes used {used}.");
+    }
+    LimitedBy { limiter, evidence: sentence }
 }
 
 fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
@@ -277,6 +283,24 @@ mod tests {
         assert!(full.evidence.contains("3,000 by Little's law, 10 at the rows' ends"), "{}", full.evidence);
         assert_eq!(with(10.0, 3_000, 0).limiter, Limiter::Unknown);
         assert_eq!(with(10.0, 3_000, 1_000).limiter, Limiter::Window);
+    }
+
+    #[test]
+    fn what_the_broker_s_processes_used_is_named_where_the_broker_may_be_the_limit() {
+        let with = |is_closed: bool| {
+            judged(move |record, _, _| {
+                if is_closed {
+                    closed(record);
+                }
+                record.broker_usage =
+                    Some(BrokerUsage { cores_used: Some(1.9), cores_of_machine: Some(2), ..Default::default() });
+            })
+            .limited_by
+        };
+        let unknown = with(true);
+        assert!(unknown.evidence.ends_with("The broker's processes used 1.90 of 2 cores."), "{unknown:?}");
+        let kept = with(false);
+        assert!(kept.limiter == Limiter::Schedule && !kept.evidence.contains("broker's"), "{kept:?}");
     }
 
     #[test]

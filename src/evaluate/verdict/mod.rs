@@ -17,8 +17,8 @@ mod verification;
 mod warm_up;
 
 use crate::record::{
-    Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Pipeline, Record, SeriesRow, Share, Start,
-    Status, Throughput, Verdict, Verification, Wire,
+    BrokerUsage, Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Pipeline, Record, SeriesRow, Share,
+    Start, Status, Throughput, Verdict, Verification, Wire,
 };
 use finding::Finding;
 
@@ -47,10 +47,13 @@ pub struct Evidence<'a> {
     pub start: Option<&'a Start>,
     pub errors: &'a [ErrorCount],
     pub receive_errors: &'a [ErrorCount],
+    /// As in [`Record::messages_before`].
+    pub messages_before: Option<u64>,
     pub wire: Option<&'a Wire>,
     pub pipeline: Option<&'a Pipeline>,
     pub client: &'a Client,
     pub host_load: Option<&'a HostLoad>,
+    pub broker_usage: Option<&'a BrokerUsage>,
     /// The rows of the trial's series, in order.
     pub series: &'a [SeriesRow],
 }
@@ -102,10 +105,12 @@ impl<'a> Evidence<'a> {
             start: record.start.as_ref(),
             errors: &record.errors,
             receive_errors: &record.receive_errors,
+            messages_before: record.messages_before,
             wire: record.wire.as_ref(),
             pipeline: record.pipeline.as_ref(),
             client: &record.client,
             host_load: record.host_load.as_ref(),
+            broker_usage: record.broker_usage.as_ref(),
             series,
         }
     }

@@ -4,7 +4,7 @@ use super::finding::{Finding, against, note};
 use super::{Evidence, limits, steadiness, warm_up};
 use crate::record::Latency;
 use crate::record::ReasonKind::*;
-use crate::record::readable::{count, duration, percent, rate};
+use crate::record::readable::{count, duration, duration_at_least, percent, rate};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let all = [too_short, rate_missed, cold_start, warm_up::too_short, steadiness::not_steady, rates_differ];
@@ -28,7 +28,11 @@ fn too_short(evidence: &Evidence<'_>) -> Option<Finding> {
     };
     Some(against(
         TooShort,
-        format!("Only {} and {} {what} messages were measured.", duration(duration_ns as f64), count(messages)),
+        format!(
+            "Only {} and {} {what} messages were measured.",
+            duration_at_least(duration_ns as f64),
+            count(messages)
+        ),
         advice,
         &[("duration_ns", duration_ns as f64), (what, messages as f64)],
     ))
@@ -163,7 +167,7 @@ fn sentence(found: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sound::{notes, reasons};
+    use super::super::sound::{judged, notes, reasons};
     use super::*;
     use crate::record::{Completion, LoadModel, Phase};
 
@@ -171,6 +175,9 @@ mod tests {
     fn too_short_at_its_boundaries() {
         assert_eq!(reasons(|record, _, _| record.throughput.window_ns = 5_000_000_000), []);
         assert_eq!(reasons(|record, _, _| record.throughput.window_ns = 4_999_999_999), [TooShort]);
+        let verdict = judged(|record, _, _| record.throughput.window_ns = 4_999_999_999);
+        let evidence = &verdict.reasons[0].evidence;
+        assert!(evidence.starts_with("Only 4.99 s and "), "what is asked for is not said to be too little: {evidence}");
         let with = |messages: u64| {
             reasons(move |record, _, _| {
                 record.counts.attempted = messages;

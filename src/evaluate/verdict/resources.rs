@@ -7,7 +7,7 @@ use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
-    let all = [client_bound, time_withheld, own_delay, host_contended];
+    let all = [client_bound, time_withheld, own_delay, host_contended, broker_unwatched];
     all.into_iter().filter_map(|find| find(evidence)).collect()
 }
 
@@ -171,6 +171,20 @@ fn host_contended(evidence: &Evidence<'_>) -> Option<Finding> {
     })
 }
 
+/// Where the scenario watches the broker's processes, and some of them told nothing or not always.
+fn broker_unwatched(evidence: &Evidence<'_>) -> Option<Finding> {
+    let failed = || evidence.broker_usage.iter().flat_map(|usage| &usage.sources).filter(|source| source.failures > 0);
+    let first = failed().next()?;
+    let reason = first.first_failure.as_deref().unwrap_or("unknown");
+    let failures: u64 = failed().map(|source| source.failures).sum();
+    Some(note(
+        BrokerUnwatched,
+        format!("What {} used was not read {failures} times, first because: {reason}.", first.name),
+        "CPU and memory of the broker are missing for that time: see `broker.watch`.",
+        &[("failures", failures as f64)],
+    ))
+}
+
 /// How the cores of a machine were used that had none left; `None` where some were idle.
 pub(super) fn machine_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
     let load = evidence.host_load.filter(|_| machine_is_full(evidence))?;
@@ -320,6 +334,17 @@ mod tests {
         let second = 1_000_000_000;
         assert_eq!((with(second, 10_000_000), with(second, 10_000_001)), (vec![], vec![OwnDelay]));
         assert_eq!((with(2_000, 100_000), with(2_000, 100_001)), (vec![], vec![OwnDelay]));
+    }
+
+    #[test]
+    fn a_broker_that_could_not_be_watched_is_a_note() {
+        let with = |failures| {
+            notes(move |record, _, _| {
+                let source = crate::record::BrokerSource { failures, ..Default::default() };
+                record.broker_usage = Some(crate::record::BrokerUsage { sources: vec![source], ..Default::default() });
+            })
+        };
+        assert_eq!((with(0), with(1)), (vec![], vec![BrokerUnwatched]));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! difference of counters that the system keeps anyway, so sampling costs nothing in between. Off Linux, what cannot be known
 //! is `None`.
 
+pub mod exposition;
+mod other;
 mod pauses;
 pub mod polling;
 mod pressure;
@@ -16,6 +18,7 @@ mod wall_clock;
 
 use std::time::{Duration, Instant};
 
+pub use other::{OtherUsage, ProcessFamily};
 pub use pauses::PauseProbe;
 pub use pressure::{Pressure, PressureTotals};
 pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory};

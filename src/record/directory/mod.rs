@@ -12,6 +12,7 @@ mod messages;
 mod probe;
 mod read;
 mod resume;
+mod runs;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -25,11 +26,13 @@ pub use journal::Journal;
 pub use messages::read_messages;
 pub use probe::probe;
 pub use read::{
-    ReadRecords, current_records, current_series, is_being_written, read_checkpoint, read_records, read_series, runs_at,
+    ReadRecords, current_records, current_series, is_being_written, read_checkpoint, read_records, read_search,
+    read_series, run_ids,
 };
 pub use resume::{CompletedTrial, Resumed};
+pub use runs::{begun_at, newest_run, runs_at, runs_by_age};
 
-use super::Record;
+use super::{Record, SearchRecord};
 
 /// The scenario as run.
 pub const SCENARIO_FILE: &str = "scenario.toml";
@@ -45,8 +48,12 @@ pub const INPUTS_FILE: &str = "inputs.jsonl";
 pub const MESSAGES_FILE: &str = "messages.json";
 /// The records of the shares that a merged record was made from.
 pub const SHARES_FILE: &str = "shares.jsonl";
+/// The figures of all trials for Prometheus, written at the run's end; only where they are asked for.
+pub const METRICS_FILE: &str = "metrics.txt";
 /// The record, so far, of the trial that is running or was when the run was killed.
 pub const CHECKPOINT_FILE: &str = "checkpoint.json";
+/// The answer of a search, whose probes are the trials.
+pub const SEARCH_FILE: &str = "search.json";
 
 /// Directories of one name and second that are tried before giving up.
 const MOST_OF_ONE_SECOND: u32 = 1000;
@@ -127,6 +134,28 @@ impl RunDirectory {
         let settled = self.journal.settle();
         self.records.append(record.to_line().as_bytes())?;
         settled.and(journal::remove_checkpoint(&self.path))
+    }
+
+    /// Keeps the figures of all trials for Prometheus, in place of those that an earlier session kept.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn keep_metrics(&self, text: &str) -> Result<(), DirectoryError> {
+        let path = self.path.join(METRICS_FILE);
+        fs::write(&path, text).map_err(|error| DirectoryError::io("write", &path, error))
+    }
+}
+
+impl RunDirectory {
+    /// Keeps what a search has found.
+    ///
+    /// # Errors
+    /// When it cannot be brought to disk.
+    pub fn keep_search(&self, search: &SearchRecord) -> Result<(), DirectoryError> {
+        let path = self.path.join(SEARCH_FILE);
+        let mut file = Appender::open(path)?;
+        file.append(search.to_line().as_bytes())?;
+        synchronise_directory(&self.path)
     }
 }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{CHECKPOINT_FILE, DirectoryError, RECORDS_FILE, SERIES_FILE};
-use crate::record::{Phase, Record, SCHEMA, SeriesRow};
+use super::{CHECKPOINT_FILE, DirectoryError, RECORDS_FILE, SEARCH_FILE, SERIES_FILE};
+use crate::record::{Phase, Record, SCHEMA, SearchRecord, SeriesRow};
 
 /// A full row that lasted so long was a whole second, as samples come a little early or late.
 const LEAST_WHOLE_SECONDS: f64 = 0.9;
@@ -50,27 +50,6 @@ pub fn read_records(path: &Path) -> Result<ReadRecords, DirectoryError> {
     Ok(ReadRecords { records: lines.values, cut_off: lines.cut_off.is_some() })
 }
 
-/// The run at `path`, or all runs in the directory `path`, in the order of their names.
-///
-/// # Errors
-/// When it does not exist, cannot be read, or holds no run.
-pub fn runs_at(path: &Path) -> Result<Vec<PathBuf>, DirectoryError> {
-    if !path.exists() {
-        return Err(DirectoryError::Missing { path: path.to_owned() });
-    }
-    if path.is_file() || path.join(RECORDS_FILE).exists() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let entries = fs::read_dir(path).map_err(|error| DirectoryError::io("read", path, error))?;
-    let below = entries.flatten().map(|entry| entry.path());
-    let mut runs: Vec<PathBuf> = below.filter(|path| path.join(RECORDS_FILE).exists()).collect();
-    runs.sort();
-    if runs.is_empty() {
-        return Err(DirectoryError::NotARun { path: path.to_owned(), missing: RECORDS_FILE });
-    }
-    Ok(runs)
-}
-
 /// The seconds of a run directory; empty when it has none. A cut-off last line is left out.
 ///
 /// # Errors
@@ -107,18 +86,44 @@ pub fn read_checkpoint(directory: &Path, records: &[Record]) -> Result<Option<Re
     Ok((!superseded).then_some(checkpoint))
 }
 
+/// What a search has found whose run is in `directory`; `None` where the run was not one of a search.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn read_search(directory: &Path) -> Result<Option<SearchRecord>, DirectoryError> {
+    let file = directory.join(SEARCH_FILE);
+    match fs::read(&file) {
+        Ok(text) => Ok(read_lines(&file, &text)?.values.pop()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(DirectoryError::io("read", &file, error)),
+    }
+}
+
 /// Whether a run still goes on in `directory`: its process holds a lock. False where that cannot be known.
 pub fn is_being_written(directory: &Path) -> bool {
     let locked = |file: fs::File| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock));
     fs::File::open(directory.join(RECORDS_FILE)).is_ok_and(locked)
 }
 
-/// The record that stands for each trial, in the order of points and trials: of a trial that was run anew after an
+/// The record that stands for each trial, in the order of runs, points and trials: of a trial that was run anew after an
 /// interruption or a failure, the last.
 pub fn current_records(records: &[Record]) -> Vec<&Record> {
-    let current: BTreeMap<(usize, u32), &Record> =
-        records.iter().map(|record| ((record.point_index, record.trial), record)).collect();
+    let runs = run_ids(records);
+    let run = |record: &Record| runs.iter().position(|id| *id == record.run_id);
+    let current: BTreeMap<(Option<usize>, usize, u32), &Record> =
+        records.iter().map(|record| ((run(record), record.point_index, record.trial), record)).collect();
     current.into_values().collect()
+}
+
+/// The runs that the records are of, in the order of the file. A file that somebody put together may have several.
+pub fn run_ids(records: &[Record]) -> Vec<&str> {
+    let mut runs: Vec<&str> = Vec::new();
+    for record in records {
+        if !runs.contains(&record.run_id.as_str()) {
+            runs.push(&record.run_id);
+        }
+    }
+    runs
 }
 
 /// The seconds that belong to a trial's current record: of a trial that was run anew, those since its seconds began anew.
@@ -231,6 +236,14 @@ mod tests {
         let interrupted = Record { status: Status::Interrupted, ..sample::record() };
         let records = [interrupted, sample::record()];
         assert_eq!(current_records(&records), [&sample::record()]);
+    }
+
+    #[test]
+    fn trials_of_two_runs_stand_beside_each_other() {
+        let other = Record { run_id: "another".to_owned(), ..sample::record() };
+        let records = [sample::record(), other.clone(), sample::record()];
+        assert_eq!(run_ids(&records), [sample::record().run_id.as_str(), "another"]);
+        assert_eq!(current_records(&records), [&sample::record(), &other]);
     }
 
     #[test]

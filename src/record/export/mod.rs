@@ -2,6 +2,7 @@
 
 mod kafka_perf;
 pub mod nsq_bench;
+pub mod open_metrics;
 mod pulsar_sweep;
 mod table;
 
@@ -20,6 +21,8 @@ pub enum Format {
     KafkaPerf,
     /// The lines of NSQ's bench_writer, bench_reader and bench.py
     NsqBench,
+    /// The text format of Prometheus and OpenMetrics, with histograms of the latencies
+    OpenMetrics,
     /// One JSON line per trial, as the Pulsar throughput test in `configs/published/` was first published
     PulsarSweep,
     /// The same, but one line per point: the mean of its trials, and those with the highest and the lowest rate
@@ -45,6 +48,7 @@ impl Format {
             Format::Csv => Ok(table::csv(&completed(records)?)),
             Format::Markdown => Ok(table::markdown(&completed(records)?)),
             Format::KafkaPerf => kafka_perf::lines(&completed(records)?),
+            Format::OpenMetrics => Ok(open_metrics::text(&completed(records)?)),
             Format::NsqBench => Ok(nsq_bench::bench_lines(records)),
             Format::PulsarSweep => pulsar_sweep::lines(&completed(records)?),
             Format::PulsarSweepSummary => pulsar_sweep::summary(&completed(records)?),

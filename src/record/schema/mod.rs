@@ -5,6 +5,7 @@
 //! another meaning; a reader ignores what it does not know.
 
 mod backlog;
+mod broker_usage;
 mod client;
 mod counts;
 mod durability;
@@ -13,6 +14,7 @@ mod found_topic;
 mod latency;
 mod outage;
 mod part;
+mod payload_sizes;
 mod pipeline;
 mod series;
 mod share;
@@ -29,6 +31,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use backlog::{Backlog, BacklogPhase, GroupDrain, GroupTask, WorkDistribution};
+pub use broker_usage::{BrokerSource, BrokerUsage};
 pub use client::{Client, HostLoad, Pauses, TimerLateness};
 pub use counts::{Counts, ErrorCount, WarmUpCounts};
 pub use durability::{Durability, DurabilityLevel};
@@ -37,6 +40,7 @@ pub use found_topic::FoundTopic;
 pub use latency::{HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, independent_values_needed};
 pub use outage::Outage;
 pub use part::{SchedulePart, SchedulePartKind};
+pub use payload_sizes::PayloadSizes;
 pub use pipeline::{
     Bottleneck, KeptUp, Pipeline, PublishedFigures, ReadBack, Reconciliation, RowCount, SinkRecord, StageTime,
     UnparsableCount,
@@ -111,6 +115,16 @@ pub struct Record {
     /// With `topology.existing`, the topics as they were found; left out otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found_topics: Vec<FoundTopic>,
+    /// Names of the topics, at most the first 100; left out in records of older builds, and where the trial failed before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub topics: Vec<String>,
+    /// Messages that topics had been written to before the trial, by their end offsets: of topics whose names the scenario gives. Left
+    /// out where the topics were made for the trial, or where the broker does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages_before: Option<u64>,
+    /// Sizes of the payloads; left out in records of older builds, and where the trial failed before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_sizes: Option<PayloadSizes>,
     /// The transactions in which messages were sent; left out where they were sent without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions: Option<Transactions>,
@@ -124,6 +138,9 @@ pub struct Record {
     pub client: Client,
     /// What the whole machine was doing meanwhile; `null` where the system does not report it.
     pub host_load: Option<HostLoad>,
+    /// What the broker's processes used, as far as `broker.watch` names them; left out where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker_usage: Option<BrokerUsage>,
     /// Whether the figures can be trusted, and what limited them.
     pub verdict: Verdict,
     /// The scenario's thresholds, in its order; empty when it has none.
@@ -141,6 +158,9 @@ pub struct Record {
     pub environment: Environment,
     /// The scenario at this point as a JSON document, secrets masked.
     pub scenario: serde_json::Value,
+    /// Keys that the scenario leaves out, with the values that held; empty in records of older builds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub defaults: BTreeMap<String, serde_json::Value>,
 }
 
 impl Record {

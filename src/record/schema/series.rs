@@ -53,6 +53,13 @@ pub struct SeriesRow {
     pub queue_messages: Option<u64>,
     /// Cores busy with this process.
     pub cpu_cores: f64,
+    /// Cores busy with the broker's processes, as `broker.watch` names them; left out where they are not known. Of an endpoint with
+    /// metrics: between the last two times that it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker_cpu_cores: Option<f64>,
+    /// Resident memory of the broker's processes, in bytes; left out where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker_memory_bytes: Option<u64>,
 }
 
 impl SeriesRow {

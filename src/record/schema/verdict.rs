@@ -103,6 +103,10 @@ pub enum ReasonKind {
     TimeWithheld,
     /// A good part of the latency is the load generator's own delay.
     OwnDelay,
+    /// The topics had been written to before the trial.
+    TopicNotEmpty,
+    /// What the broker's processes used is not known, though the scenario watches them.
+    BrokerUnwatched,
     /// The machine was short of CPU, or its tasks waited for disks, for reasons outside this process.
     HostContended,
     /// Nothing was warmed up, and the slowest messages are those of the begin.

@@ -8,7 +8,8 @@ use crate::scenario::fields::{Field, Fields};
 use crate::scenario::suggestion::list;
 
 /// Without the broker's own table, which is named as its kind.
-pub(super) const KEYS: &[&str] = &["kind", "client", "address", "addresses", "connections", "properties", "security"];
+pub(super) const KEYS: &[&str] =
+    &["kind", "client", "address", "addresses", "connections", "properties", "security", "watch"];
 
 pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(BrokerConfig, &'a Descriptor)> {
     let field = root.require("broker", "say which broker to load, as in `[broker]` with `kind = \"kafka\"`")?;

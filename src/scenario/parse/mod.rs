@@ -21,6 +21,7 @@ mod run;
 mod security;
 mod thresholds;
 mod topology;
+mod watch;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -34,11 +35,13 @@ use super::problem::{Problems, Tables};
 use super::{Output, Scenario, sweep};
 use crate::scenario::Kinds;
 
+pub use output::DEFAULT_OUTPUT_DIRECTORY;
 pub(super) use properties::flatten as flatten_properties;
 
 /// The tables of the language, each with its keys.
 pub(super) const TABLES: Tables = &[
     ("broker", broker::KEYS),
+    ("broker.watch", watch::KEYS),
     ("broker.security", security::KEYS),
     ("broker.security.tls", security::TLS_KEYS),
     ("broker.security.sasl", security::SASL_KEYS),
@@ -100,6 +103,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
     let root = root(table, problems);
     let name = name(&root, context);
     let broker = broker::read(&root, context);
+    let watch = watch::read(&root);
     let topology = topology::read(&root, context);
     let (producers, window) = producers::read(&root);
     let (payload, sizes) = payload::read(&root, context);
@@ -116,6 +120,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
     let scenario = Scenario {
         name,
         broker,
+        watch,
         topology,
         producers,
         load,

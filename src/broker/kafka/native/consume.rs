@@ -39,6 +39,7 @@ pub struct ConsumerQueue {
     commits: Arc<Commits>,
     arrived: Arc<Notify>,
     trace_header_name: CString,
+    /// What was fetched last and is to be handed over: empty between calls, but for a message that came with a group's event.
     messages: Vec<*mut rd::rd_kafka_message_t>,
     /// Partitions that were read to their end, with its offset: librdkafka reports it to members with `enable.partition.eof`.
     ends: BTreeMap<u32, u64>,
@@ -46,7 +47,7 @@ pub struct ConsumerQueue {
     reached: Vec<(u32, i64)>,
 }
 
-// SAFETY: librdkafka's queues may be used from any thread, and `messages` is empty between calls.
+// SAFETY: librdkafka's queues and the messages that were taken from them may be used from any thread, by one at a time.
 unsafe impl Send for ConsumerQueue {}
 
 impl ConsumerQueue {
@@ -133,16 +134,10 @@ impl ConsumerQueue {
     /// Fetches once, hands the messages that were queued to `each`, `most` at most, and returns what there was; group events are
     /// served on the way.
     pub fn take(&mut self, most: usize, mut each: impl FnMut(Received<'_>)) -> Taken {
-        self.messages.clear();
-        let most = most.min(FETCH);
-        // SAFETY: the queue is alive and the buffer has room for `most` pointers; as many as the call says are then
-        // initialised, and each is destroyed below.
-        let count = unsafe {
-            let count = rd::rd_kafka_consume_batch_queue(self.queue.as_ptr(), 0, self.messages.as_mut_ptr(), most);
-            self.messages.set_len(count.max(0) as usize);
-            count
-        };
-        let mut taken = Taken { messages: 0, emptied: count <= 0, error: None };
+        if self.messages.is_empty() {
+            self.fetch(most.min(FETCH));
+        }
+        let mut taken = Taken { messages: 0, emptied: self.messages.is_empty(), error: None };
         for message in self.messages.drain(..) {
             // SAFETY: a valid message until it is destroyed, which is after its last use; nothing of it escapes.
             unsafe {
@@ -172,6 +167,35 @@ impl ConsumerQueue {
         }
         self.reached.clear();
         taken
+    }
+
+    /// Serves the group's events alone: a message that comes with them is kept for the next `take`.
+    pub fn serve_events(&mut self) -> Taken {
+        if self.messages.is_empty() {
+            self.fetch(1);
+        }
+        match self.messages.first() {
+            // SAFETY: a valid message, which is destroyed later.
+            Some(message) if unsafe { (**message).err } != Code::RD_KAFKA_RESP_ERR_NO_ERROR => self.take(1, |_| {}),
+            message => Taken { messages: 0, emptied: message.is_none(), error: None },
+        }
+    }
+
+    fn destroy_kept(&mut self) {
+        for message in self.messages.drain(..) {
+            // SAFETY: a valid message, which was not handed over.
+            unsafe { rd::rd_kafka_message_destroy(message) };
+        }
+    }
+
+    /// Fills `messages`, which must be empty, with what is queued, `most` at most.
+    fn fetch(&mut self, most: usize) {
+        // SAFETY: the queue is alive and the buffer has room for `most` pointers; as many as the call says are then
+        // initialised, and each is destroyed once.
+        unsafe {
+            let count = rd::rd_kafka_consume_batch_queue(self.queue.as_ptr(), 0, self.messages.as_mut_ptr(), most);
+            self.messages.set_len(count.max(0) as usize);
+        }
     }
 
     /// The partitions of this member, each with the offset of the next message to take, if that is known.
@@ -216,6 +240,8 @@ impl ConsumerQueue {
 
     /// Returns the partitions that the group requests back.
     pub fn revoke(&mut self) {
+        // A message that was kept is for the partition's next member.
+        self.destroy_kept();
         self.client.revoke();
         self.ends.clear();
     }
@@ -232,10 +258,11 @@ pub struct Taken {
 
 impl Drop for ConsumerQueue {
     fn drop(&mut self) {
-        // SAFETY: disables the callback before its argument is dropped, leaves the group, and returns the queue's reference
-        // before the client is destroyed (fields are dropped after this).
+        // SAFETY: disables the callback before its argument is dropped, destroys what was not handed over, leaves the group, and
+        // returns the queue's reference before the client is destroyed (fields are dropped after this).
         let leave = || unsafe {
             rd::rd_kafka_queue_cb_event_enable(self.queue.as_ptr(), None, ptr::null_mut());
+            self.destroy_kept();
             self.client.leave();
             rd::rd_kafka_queue_destroy(self.queue.as_ptr());
         };

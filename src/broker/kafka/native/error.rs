@@ -18,6 +18,16 @@ pub(super) fn text(buffer: &[c_char]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// An error of a connection without what librdkafka appends for its own developers (`rd_kafka_broker_set_error` in
+/// `rdkafka_broker.c`): " (after 3ms in state CONNECT, 1 identical error(s) suppressed)".
+pub fn without_circumstances(reason: &str) -> String {
+    let appended = reason.rfind(" (after ").filter(|begin| {
+        let appended = &reason[*begin..];
+        appended.contains("ms in state ") && appended.ends_with(')')
+    });
+    appended.map_or(reason, |begin| &reason[..begin]).to_owned()
+}
+
 /// The class of a message's error. Which codes exist: librdkafka's `rdkafka.h`, `rd_kafka_resp_err_t`.
 pub fn class_of(code: rd_kafka_resp_err_t) -> FailureClass {
     use rd_kafka_resp_err_t::*;
@@ -72,6 +82,19 @@ pub fn is_unknown_topic(code: rd_kafka_resp_err_t) -> bool {
 mod tests {
     use super::*;
     use rd_kafka_resp_err_t::*;
+
+    #[test]
+    fn an_error_of_a_connection_is_told_without_librdkafka_s_own_circumstances() {
+        let reason = "10.0.0.1:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused";
+        for appended in [
+            " (after 0ms in state CONNECT, 1 identical error(s) suppressed)",
+            " (after 12ms in state APIVERSION_QUERY)",
+            "",
+        ] {
+            assert_eq!(without_circumstances(&format!("{reason}{appended}")), reason);
+        }
+        assert_eq!(without_circumstances("x (after all)"), "x (after all)");
+    }
 
     #[test]
     fn codes_have_words_and_classes() {

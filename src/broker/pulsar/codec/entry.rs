@@ -372,17 +372,16 @@ mod tests {
         }
     }
 
-    /// A payload, its trace header, its key, its other headers.
-    type Arrived = (Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>, Vec<(String, Vec<u8>)>);
+    /// A payload, its trace header, its key, its timestamp, its other headers.
+    type Arrived = (Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>, Option<u64>, Vec<(String, Vec<u8>)>);
 
     fn received(rest: &[u8]) -> Result<Vec<Arrived>, FrameError> {
         let mut all = Vec::new();
         read(rest, 3, true, &mut Vec::new(), &mut |message| {
             assert!((message.partition, message.redelivered) == (3, true));
             let details = message.details;
-            assert!(details.timestamp_unix_ns().is_none_or(|ns| ns == 1_700_000_000_000_000_000));
             let (trace_header, key) = (message.trace_header.map(<[u8]>::to_vec), details.key().map(Cow::into_owned));
-            all.push((message.payload.to_vec(), trace_header, key, details.headers()));
+            all.push((message.payload.to_vec(), trace_header, key, details.timestamp_unix_ns(), details.headers()));
         })?;
         Ok(all)
     }
@@ -424,8 +423,9 @@ mod tests {
             let texts = headers.iter().map(|(name, text)| (name.clone(), text.clone().into_bytes()));
             let texts: Vec<_> = texts.collect();
             let (traced, key) = (trace_header.map(|bytes| bytes.to_vec()), key.clone().map(String::into_bytes));
-            let expected: Vec<Arrived> =
-                payloads.iter().map(|payload| (payload.clone(), traced.clone(), key.clone(), texts.clone())).collect();
+            let published_at = Some(1_700_000_000_000_000_000);
+            let arrived = |payload: &Vec<u8>| (payload.clone(), traced.clone(), key.clone(), published_at, texts.clone());
+            let expected: Vec<Arrived> = payloads.iter().map(arrived).collect();
             prop_assert_eq!(received(frame.rest), Ok(expected.clone()));
             prop_assert_eq!(count(frame.rest), payloads.len());
 

@@ -1,0 +1,66 @@
+//! Starts a producing client, and the task that keeps it up to date: leaders, identities, and messages that have waited for too long.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::client::Client;
+use super::cluster::Cluster;
+use super::codec::batch::Headers;
+use super::config::KafkaNativeOptions;
+use super::error::CallError;
+use super::outcome;
+use super::serve::serve;
+use crate::measure::{AckRecorder, Acks};
+
+/// How often the task looks for messages that have waited for too long.
+const SWEEP: Duration = Duration::from_millis(500);
+
+/// Metadata is asked for at least so often (`metadata.max.age.ms`), …
+const METADATA_AGE: Duration = Duration::from_secs(300);
+
+/// … and not more often than this.
+const METADATA_PAUSE: Duration = Duration::from_millis(100);
+
+/// Starts a client of `cluster`.
+///
+/// # Errors
+/// When it is to be idempotent, and the broker gives it no identity.
+pub async fn start(
+    cluster: Arc<Cluster>,
+    options: KafkaNativeOptions,
+    headers: Vec<Headers>,
+    acks: Acks,
+) -> Result<Arc<Client>, CallError> {
+    let identity = if options.idempotence { Some(cluster.new_identity().await?) } else { None };
+    let serve_node = |node, client| tokio::spawn(serve(node, client)).abort_handle();
+    let client = Arc::new(Client::new(cluster, options, headers, acks, identity, serve_node));
+    client.kept_by(tokio::spawn(keep(client.clone())).abort_handle());
+    Ok(client)
+}
+
+/// Keeps a client up to date. Never returns.
+async fn keep(client: Arc<Client>) {
+    let recorder = client.acks.recorder();
+    let mut updated = Instant::now();
+    loop {
+        client.needs_upkeep(SWEEP).await;
+        sweep(&client, &recorder);
+        client.renew_broken().await;
+        let age = updated.elapsed();
+        if age >= METADATA_AGE || (client.is_outdated() && age >= METADATA_PAUSE) {
+            updated = Instant::now();
+            client.update_metadata().await;
+        }
+    }
+}
+
+/// Fails what has waited for too long, and finds partitions that need another identity.
+fn sweep(client: &Client, recorder: &AckRecorder) {
+    let (now, mut expired) = (Instant::now(), Vec::new());
+    for partition in client.partitions() {
+        if partition.expire(&client.limits, now, &mut expired) {
+            client.renew(&partition);
+        }
+    }
+    outcome::expired(client, recorder, expired);
+}

@@ -1,0 +1,116 @@
+//! `brokermark report`: writes a page, or its charts, from the records of one run or of several that are compared. It only reads.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+
+use super::Exit;
+use super::compare::parse_tolerance;
+use crate::report::{Choice, ReadError, Report, ReportError, Run, read};
+
+/// The page's name in a run directory.
+pub const REPORT_FILE: &str = "report.html";
+
+/// A change for the worse up to this share is tolerated unless the user says otherwise.
+const TOLERANCE: f64 = 0.05;
+
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    /// A run directory or a file of records; or several, which are compared with the first
+    #[arg(required = true, value_hint = ValueHint::AnyPath)]
+    pub runs: Vec<PathBuf>,
+    /// Write the page to this file, or with `-` to standard output [default: report.html in the run directory; of several runs, in the current one]
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    /// Only this point of a sweep, by its index from 0
+    #[arg(long, value_name = "INDEX")]
+    pub point: Option<usize>,
+    /// Only this repetition of the point, from 1
+    #[arg(long, value_name = "NUMBER")]
+    pub trial: Option<u32>,
+    /// Write each chart as an SVG file into this directory, instead of the page
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, conflicts_with = "output")]
+    pub svg: Option<PathBuf>,
+    /// Of several runs: a change for the worse beyond this share is a regression
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_tolerance)]
+    pub tolerance: f64,
+}
+
+/// A report cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CannotReport {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    #[error("cannot write {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("cannot print: {0}")]
+    Print(io::Error),
+}
+
+impl super::exit::IsBrokenPipe for CannotReport {
+    fn is_broken_pipe(&self) -> bool {
+        matches!(self, CannotReport::Print(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// Writes what is asked for.
+pub fn report(arguments: &ReportArguments, out: &mut dyn Write) -> Exit {
+    Exit::from_result(written(arguments, out))
+}
+
+fn written(arguments: &ReportArguments, out: &mut dyn Write) -> Result<(), CannotReport> {
+    let choice = Choice { point: arguments.point, trial: arguments.trial };
+    let report = made(&arguments.runs, choice, arguments.tolerance)?;
+    if let Some(directory) = &arguments.svg {
+        return charts(&report, directory);
+    }
+    let file = arguments.output.clone().unwrap_or_else(|| default_file(&arguments.runs));
+    if file == Path::new("-") {
+        return out.write_all(report.html().as_bytes()).and_then(|()| out.flush()).map_err(CannotReport::Print);
+    }
+    write(&file, &report.html())
+}
+
+/// Reads the runs: one alone, or the others against the first.
+fn made(paths: &[PathBuf], choice: Choice, tolerance: f64) -> Result<Report, CannotReport> {
+    let runs: Vec<Run> = paths.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+    Ok(match runs.as_slice() {
+        [run] => Report::of_run(run, choice)?,
+        [first, others @ ..] => Report::of_comparison(first, others, tolerance)?,
+        [] => return Err(ReportError::NoSuchTrial.into()),
+    })
+}
+
+fn default_file(runs: &[PathBuf]) -> PathBuf {
+    match runs {
+        [run] if run.is_dir() => run.join(REPORT_FILE),
+        _ => PathBuf::from(REPORT_FILE),
+    }
+}
+
+fn charts(report: &Report, directory: &Path) -> Result<(), CannotReport> {
+    fs::create_dir_all(directory).map_err(|source| CannotReport::Write { path: directory.to_owned(), source })?;
+    for chart in report.charts() {
+        write(&directory.join(format!("{}.svg", chart.name)), &chart.svg)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), CannotReport> {
+    fs::write(path, text).map_err(|source| CannotReport::Write { path: path.to_owned(), source })?;
+    eprintln!("report: {}", path.display());
+    Ok(())
+}
+
+/// For `run --report`: writes the page of a run, or of two that ran in turn, into the first one's directory.
+pub fn of_run(directories: &[PathBuf], tolerance: Option<f64>) -> Exit {
+    let page = made(directories, Choice::default(), tolerance.unwrap_or(TOLERANCE));
+    Exit::from_result(page.and_then(|report| match directories {
+        [] => Ok(()),
+        [first, ..] => write(&first.join(REPORT_FILE), &report.html()),
+    }))
+}

@@ -1,0 +1,238 @@
+//! `run --metrics ADDRESS`: an endpoint for Prometheus, which tells the figures of the trial that runs.
+//!
+//! A thread of its own answers, from what the sampler handed over last. So a scrape costs the load nothing but that thread's time.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+
+use crate::engine::{Phase, Second};
+use crate::measure::{Interval, Reception};
+use crate::record::export::open_metrics::{Buckets, Labels, Text};
+use crate::scenario::Trial;
+
+/// Of OpenMetrics 1.0.
+const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The quantiles that are told of the last sample.
+const QUANTILES: [(f64, &str); 4] = [(0.5, "0.5"), (0.9, "0.9"), (0.99, "0.99"), (0.999, "0.999")];
+
+/// What the sampler writes and the endpoint reads.
+pub type SharedFigures = Arc<Mutex<Figures>>;
+
+/// Answers at `address` until the program ends.
+///
+/// # Errors
+/// When the address cannot be listened at.
+pub fn serve(address: SocketAddr) -> io::Result<SharedFigures> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let figures = SharedFigures::default();
+    let shared = figures.clone();
+    thread::Builder::new()
+        .name("brokermark-metrics".into())
+        .spawn(move || runtime.block_on(accept(listener, shared)))?;
+    Ok(figures)
+}
+
+async fn accept(listener: TcpListener, figures: SharedFigures) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    loop {
+        // A connection that failed is the other side's to try again.
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            continue;
+        };
+        let figures = figures.clone();
+        let answer = service_fn(move |request| std::future::ready(respond(&request, &figures)));
+        tokio::spawn(async move {
+            drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await);
+        });
+    }
+}
+
+fn respond(request: &Request<Incoming>, figures: &SharedFigures) -> Result<Response<Full<Bytes>>, Infallible> {
+    let is_known = matches!(request.uri().path(), "/" | "/metrics");
+    let body = if is_known { figures.lock().text() } else { "the metrics are at /metrics\n".to_owned() };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    if is_known {
+        response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(CONTENT));
+    } else {
+        *response.status_mut() = StatusCode::NOT_FOUND;
+    }
+    Ok(response)
+}
+
+/// The figures of the trial that runs, or ran last.
+#[derive(Default)]
+pub struct Figures {
+    scenario: String,
+    point: String,
+    trial: String,
+    phase: Option<Phase>,
+    /// Since the trial began, warm-up included.
+    due: Option<u64>,
+    attempted: u64,
+    acknowledged: u64,
+    failed: u64,
+    payload_bytes: u64,
+    consumed: u64,
+    /// Of measured messages.
+    response: Buckets,
+    service: Buckets,
+    end_to_end: Buckets,
+    last: Option<Last>,
+}
+
+/// The last sample.
+struct Last {
+    second: Second,
+    /// By the name of the latency.
+    quantiles: Vec<(&'static str, [u64; QUANTILES.len()])>,
+}
+
+impl Figures {
+    /// Another trial begins.
+    pub fn begin(&mut self, trial: &Trial) {
+        *self = Figures {
+            scenario: trial.scenario.name.clone(),
+            point: trial.point_index.to_string(),
+            trial: trial.trial.to_string(),
+            ..Figures::default()
+        };
+    }
+
+    pub fn phase(&mut self, phase: Phase) {
+        self.phase = Some(phase);
+    }
+
+    /// A sample was taken.
+    pub fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {
+        self.due = second.due.map(|due| due + self.due.unwrap_or(0)).or(self.due);
+        self.attempted += second.attempted;
+        self.acknowledged += second.acknowledged;
+        self.failed += second.failed;
+        self.payload_bytes += second.payload_bytes;
+        self.consumed += second.consumed;
+        let all = [
+            ("response", &outcomes.response, &mut self.response),
+            ("service", &outcomes.service, &mut self.service),
+            ("end_to_end", &arrivals.end_to_end, &mut self.end_to_end),
+        ];
+        let mut quantiles = Vec::new();
+        for (name, distribution, buckets) in all.into_iter().filter(|(_, distribution, _)| !distribution.is_empty()) {
+            buckets.add(distribution.histogram(), distribution.beyond_range());
+            quantiles.push((name, QUANTILES.map(|(quantile, _)| distribution.histogram().value_at_quantile(quantile))));
+        }
+        self.last = Some(Last { second: second.clone(), quantiles });
+    }
+
+    /// All of it as OpenMetrics.
+    pub fn text(&self) -> String {
+        let labels = [("scenario", self.scenario.as_str()), ("point", &self.point), ("trial", &self.trial)];
+        let mut text = Text::default();
+        text.metric("brokermark_build", "info", "", "The load generator.");
+        text.sample("brokermark_build", "_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+        if self.phase.is_none() {
+            return text.finish();
+        }
+        self.counters(&mut text, &labels);
+        self.gauges(&mut text, &labels);
+        let histograms = [
+            ("brokermark_response_seconds", "From when a message was due to its acknowledgement.", &self.response),
+            ("brokermark_service_seconds", "From sending a message to its acknowledgement.", &self.service),
+            ("brokermark_end_to_end_seconds", "From when a message was due to its arrival.", &self.end_to_end),
+        ];
+        for (name, help, buckets) in histograms.into_iter().filter(|(.., buckets)| **buckets != Buckets::default()) {
+            text.metric(name, "histogram", "seconds", help);
+            text.buckets(name, &labels, buckets);
+        }
+        text.finish()
+    }
+
+    fn counters(&self, text: &mut Text, labels: &Labels<'_>) {
+        let counters = [
+            ("brokermark_messages_due", "", "Messages that the schedule had due.", self.due),
+            ("brokermark_messages_attempted", "", "Messages handed to the client.", Some(self.attempted)),
+            ("brokermark_messages_acknowledged", "", "Messages that the broker acknowledged.", Some(self.acknowledged)),
+            ("brokermark_messages_failed", "", "Messages that failed.", Some(self.failed)),
+            ("brokermark_messages_consumed", "", "Messages received.", Some(self.consumed)),
+            (
+                "brokermark_payload_acknowledged_bytes",
+                "bytes",
+                "Payload of acknowledged messages.",
+                Some(self.payload_bytes),
+            ),
+        ];
+        for (name, unit, help, value) in counters {
+            if let Some(value) = value {
+                text.metric(name, "counter", unit, help);
+                text.sample(name, "_total", labels, value);
+            }
+        }
+    }
+
+    /// Of the last sample.
+    fn gauges(&self, text: &mut Text, labels: &Labels<'_>) {
+        let phase = self.phase.map_or("", name);
+        text.metric("brokermark_phase", "gauge", "", "1 for the phase that the trial is in.");
+        text.sample("brokermark_phase", "", &[labels, &[("phase", phase)]].concat(), 1);
+        let Some(Last { second, quantiles }) = &self.last else { return };
+        let seconds = (second.end_ns - second.begin_ns).max(1) as f64 / 1e9;
+        let gauges = [
+            (
+                "brokermark_expected_messages_per_second",
+                "Rate of the schedule.",
+                second.due.map(|due| due as f64 / seconds),
+            ),
+            (
+                "brokermark_achieved_messages_per_second",
+                "Messages acknowledged, per second.",
+                Some(second.acknowledged as f64 / seconds),
+            ),
+            ("brokermark_messages_in_flight", "Messages without an outcome.", Some(second.in_flight as f64)),
+            ("brokermark_client_cores", "Cores busy with the load generator.", Some(second.cpu_cores)),
+            ("brokermark_broker_cores", "Cores busy with the broker's processes.", second.broker_cores),
+            (
+                "brokermark_broker_memory_bytes",
+                "Resident memory of the broker's processes.",
+                second.broker_memory_bytes.map(|bytes| bytes as f64),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            if let Some(value) = value {
+                text.metric(name, "gauge", "", help);
+                text.sample(name, "", labels, value);
+            }
+        }
+        text.metric("brokermark_latency_seconds", "gauge", "seconds", "Quantiles of the last sample.");
+        for (latency, values) in quantiles {
+            for ((_, quantile), value_ns) in QUANTILES.iter().zip(values) {
+                let of = [("latency", *latency), ("quantile", *quantile)];
+                text.sample("brokermark_latency_seconds", "", &[labels, &of].concat(), *value_ns as f64 / 1e9);
+            }
+        }
+    }
+}
+
+fn name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Prepare => "prepare",
+        Phase::WarmUp => "warm-up",
+        Phase::Measure => "measure",
+        Phase::Drain => "drain",
+        Phase::Verify => "verify",
+    }
+}

@@ -1,0 +1,227 @@
+//! A chart with all that makes it readable: its title, a sentence that says what to see, its values as a table.
+
+use std::fmt::Write;
+
+use super::svg::{Drawing, Shape, escape, number};
+use super::theme;
+
+/// Wide charts take the whole column, half ones stand in pairs. Each is drawn for a phone as well.
+pub const WIDE: Shape = Shape { width: 900.0, height: 236.0 };
+pub const HALF: Shape = Shape { width: 520.0, height: 330.0 };
+pub const PHONE: Shape = Shape { width: 344.0, height: 230.0 };
+
+/// A chart of the page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// Names it in the page and as a file: `rate`, `latency-over-time`.
+    pub id: String,
+    pub title: String,
+    /// What to see, from the data.
+    pub sentence: String,
+    pub wide: Drawing,
+    pub narrow: Drawing,
+    pub table: Table,
+    /// What numbered flags stand for.
+    pub events: Vec<String>,
+    /// For the values under the pointer.
+    pub values: Option<Values>,
+}
+
+/// The text alternative.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Table {
+    /// What else to know: "each row is 30 s".
+    pub note: String,
+    pub heads: Vec<String>,
+    pub rows: Vec<Vec<String>>,
+}
+
+/// Values for the script.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Values {
+    /// `time`, in seconds, or `tail`, in nines.
+    pub axis: &'static str,
+    /// Where the axis ends; it begins at 0.
+    pub until: f64,
+    pub unit: &'static str,
+    pub at: Vec<f64>,
+    pub series: Vec<(String, Vec<Option<f64>>)>,
+}
+
+impl Figure {
+    /// Draws it in both sizes.
+    pub fn draw(
+        id: &str,
+        title: &str,
+        sentence: String,
+        shapes: (Shape, Shape),
+        draw: impl Fn(Shape) -> Drawing,
+    ) -> Self {
+        Figure {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            sentence,
+            wide: draw(shapes.0),
+            narrow: draw(shapes.1),
+            table: Table::default(),
+            events: Vec::new(),
+            values: None,
+        }
+    }
+
+    pub fn html(&self, level: u8) -> String {
+        let mut html = format!(
+            "<figure id=\"{0}\"><figcaption><h{level}>{1}</h{level}><p>{2}</p></figcaption><div class=\"chart\">",
+            escape(&self.id),
+            escape(&self.title),
+            escape(&self.sentence)
+        );
+        html += &self.svg(&self.wide, "wide");
+        html += &self.svg(&self.narrow, "narrow");
+        html += "</div>";
+        if !self.events.is_empty() {
+            let items: String = self.events.iter().map(|event| format!("<li>{}</li>", escape(event))).collect();
+            let _ = write!(html, "<ol class=\"events\">{items}</ol>");
+        }
+        if let Some(values) = &self.values {
+            let _ = write!(html, "<script type=\"application/json\">{}</script>", values.json());
+        }
+        html += &self.table.details("Values");
+        html + "</figure>"
+    }
+
+    fn svg(&self, drawing: &Drawing, class: &str) -> String {
+        let [left, top, width, height] = drawing.plot.map(number);
+        format!(
+            "<svg class=\"{class}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}: {}\" data-plot=\"{left} {top} {width} {height}\">{}</svg>",
+            number(drawing.shape.width),
+            number(drawing.shape.height),
+            escape(&self.title),
+            escape(&self.sentence),
+            drawing.body
+        )
+    }
+
+    /// A file of its own, which follows the reader's preference for light or dark.
+    pub fn file(&self) -> String {
+        let rules = theme::standalone(false);
+        let dark = theme::standalone(true);
+        self.standalone(
+            &format!(
+                "{rules}svg{{background:#fdfdfc}}@media (prefers-color-scheme:dark){{{dark}svg{{background:#15181c}}}}"
+            ),
+            "",
+        )
+    }
+
+    /// The same in light colours alone, as a renderer without media queries needs it.
+    pub fn for_raster(&self) -> String {
+        self.standalone(&theme::standalone(false), "<rect width=\"100%\" height=\"100%\" fill=\"#fdfdfc\"/>")
+    }
+
+    fn standalone(&self, rules: &str, ground: &str) -> String {
+        let Shape { width, height } = self.wide.shape;
+        // Room around the drawing, which a page gives it.
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"-12 -12 {0} {1}\" role=\"img\"><title>{2}</title><desc>{3}</desc><style>{4}</style>{5}{6}</svg>\n",
+            number(width + 24.0),
+            number(height + 24.0),
+            escape(&self.title),
+            escape(&self.sentence),
+            escape_rules(rules),
+            ground.replace("<rect ", "<rect x=\"-12\" y=\"-12\" "),
+            self.wide.body
+        )
+    }
+}
+
+/// Rules have quotation marks, but nothing else that XML would take for markup.
+fn escape_rules(rules: &str) -> String {
+    rules.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+impl Table {
+    /// As rows that the reader may unfold; nothing without rows.
+    pub fn details(&self, title: &str) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        format!("<details><summary>{}</summary>{}</details>", escape(title), self.html())
+    }
+
+    /// Whether a column has words, which stand at the left, and not numbers.
+    fn is_text(&self, column: usize) -> bool {
+        let cells = self.rows.iter().filter_map(|row| row.get(column)?.chars().next());
+        cells.into_iter().any(|first| !first.is_ascii_digit() && !matches!(first, '–' | '-' | 'u'))
+    }
+
+    pub fn html(&self) -> String {
+        let columns: Vec<&str> =
+            (0..self.heads.len()).map(|column| if self.is_text(column) { " class=t" } else { "" }).collect();
+        let row = |cells: &[String], tag: &str| {
+            let cells = cells.iter().zip(&columns);
+            let cells: String = cells.map(|(cell, class)| format!("<{tag}{class}>{}</{tag}>", escape(cell))).collect();
+            format!("<tr>{cells}</tr>")
+        };
+        let rows: String = self.rows.iter().map(|cells| row(cells, "td")).collect();
+        let note =
+            if self.note.is_empty() { String::new() } else { format!("<p class=\"note\">{}</p>", escape(&self.note)) };
+        // A wide table scrolls by itself, by the keyboard as well.
+        format!(
+            "{note}<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\"><table><thead>{}</thead><tbody>{rows}</tbody></table></div>",
+            row(&self.heads, "th")
+        )
+    }
+}
+
+impl Values {
+    fn json(&self) -> String {
+        let list = |values: &mut dyn Iterator<Item = Option<f64>>| values.map(short).collect::<Vec<_>>().join(",");
+        let series: Vec<String> = self
+            .series
+            .iter()
+            .map(|(name, values)| {
+                // The name of a series may come from a scenario: nothing in it may end the script.
+                let name = serde_json::Value::from(name.as_str()).to_string().replace('<', "\\u003c");
+                format!("[{name},[{}]]", list(&mut values.iter().copied()))
+            })
+            .collect();
+        format!(
+            "{{\"axis\":\"{}\",\"until\":{},\"unit\":\"{}\",\"at\":[{}],\"series\":[{}]}}",
+            self.axis,
+            short(Some(self.until)),
+            self.unit,
+            list(&mut self.at.iter().copied().map(Some)),
+            series.join(",")
+        )
+    }
+}
+
+/// With four digits.
+fn short(value: Option<f64>) -> String {
+    let Some(value) = value.filter(|value| value.is_finite()) else { return "null".to_owned() };
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let power = 10f64.powi(3 - value.abs().log10().floor() as i32);
+    let rounded = (value * power).round() / power;
+    if rounded.fract() == 0.0 { format!("{rounded:.0}") } else { format!("{rounded}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_the_script_are_short() {
+        assert_eq!([0.0, 1234567.0, 0.123456, 12.0].map(|value| short(Some(value))), ["0", "1235000", "0.1235", "12"]);
+        assert_eq!(short(Some(f64::NAN)), "null");
+    }
+
+    #[test]
+    fn a_name_cannot_end_the_script() {
+        let values =
+            Values { axis: "time", until: 1.0, unit: "ns", at: vec![], series: vec![("</script>".to_owned(), vec![])] };
+        assert!(!values.json().contains("</script"), "{}", values.json());
+    }
+}

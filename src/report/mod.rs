@@ -1,0 +1,251 @@
+//! The report: one page of HTML with charts, made of records. It only reads, asks no network for anything, and is complete without
+//! its script. The same records give the same bytes.
+//!
+//! - `read`: runs from their directories. `section`: what a page says, from records.
+//! - `svg`: charts as text. `thin`: as many values as a screen shows. `figure`: a chart with its sentence and its table.
+//! - `page`: the document. `theme`: its colours.
+
+mod figure;
+mod page;
+mod read;
+mod section;
+mod svg;
+mod theme;
+mod thin;
+
+use section::lead::{Lead, Tile};
+use section::{
+    Section, comparison, conditions, course, details, heat, latency, lead, ledger, pipeline, sweep, verdict,
+};
+
+pub use read::{ReadError, Run, read};
+
+use crate::evaluate::comparison::{self as compared, ComparisonError, KeptTrial};
+use crate::record::Record;
+
+/// What is to be reported of a run with several points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Choice {
+    /// Only this point, by its index from 0.
+    pub point: Option<usize>,
+    /// Only this repetition of it, from 1.
+    pub trial: Option<u32>,
+}
+
+/// A page, before it is written down.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    title: String,
+    lead: Lead,
+    sections: Vec<Section>,
+}
+
+/// Nothing can be reported.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    #[error("the run has no such trial: `brokermark show` lists those that it has")]
+    NoSuchTrial,
+    #[error(transparent)]
+    Comparison(#[from] ComparisonError),
+}
+
+impl Report {
+    /// Of one run.
+    ///
+    /// # Errors
+    /// When the choice leaves no trial.
+    pub fn of_run(run: &Run, choice: Choice) -> Result<Self, ReportError> {
+        let is_chosen = |record: &Record| {
+            choice.point.is_none_or(|point| record.point_index == point)
+                && choice.trial.is_none_or(|trial| record.trial == trial)
+        };
+        let chosen: Vec<usize> = (0..run.trials.len()).filter(|index| is_chosen(&run.trials[*index].record)).collect();
+        match chosen.as_slice() {
+            [] => Err(ReportError::NoSuchTrial),
+            [index] => Ok(of_trial(run, *index)),
+            several => Ok(of_trials(run, several)),
+        }
+    }
+
+    /// B, and all that follow, against A.
+    ///
+    /// # Errors
+    /// When two runs have no point in common, or one has no trial that was completed.
+    pub fn of_comparison(a: &Run, others: &[Run], tolerance: f64) -> Result<Self, ReportError> {
+        let mut report: Option<Report> = None;
+        for b in others {
+            let comparison = compared::compare(&a.trials, &b.trials, tolerance)?;
+            let (lead, mut sections) = (comparison::lead(a, b, &comparison), comparison::sections(a, b, &comparison));
+            match &mut report {
+                None => report = Some(Report { title: format!("{} against {}", b.name, a.name), lead, sections }),
+                Some(report) => {
+                    sections.iter_mut().for_each(|section| section.title = format!("{}: {}", b.name, section.title));
+                    report.sections.append(&mut sections);
+                }
+            }
+        }
+        let mut report = report.ok_or(ReportError::NoSuchTrial)?;
+        let (first, both) =
+            (&a.trials[0].record, others.iter().flat_map(Run::records).chain(a.records()).collect::<Vec<_>>());
+        report.sections.extend(verdict::section(&both));
+        report.sections.extend(conditions::section(&a.records()));
+        report.sections.extend(conditions::scenario(a.scenario.as_deref(), first));
+        Ok(report)
+    }
+
+    /// The page.
+    pub fn html(&self) -> String {
+        page::html(&self.title, &self.lead, &self.sections)
+    }
+
+    /// Each chart as a file of its own: its name without an ending, and the drawing for screens and for a raster.
+    pub fn charts(&self) -> Vec<Chart> {
+        let figures = self.sections.iter().flat_map(|section| &section.parts).flat_map(|part| part.figures());
+        let mut charts: Vec<Chart> = Vec::new();
+        for figure in figures {
+            let again = charts.iter().filter(|chart| chart.id == figure.id).count();
+            let name = if again == 0 { figure.id.clone() } else { format!("{}-{}", figure.id, again + 1) };
+            charts.push(Chart { id: figure.id.clone(), name, svg: figure.file(), raster: figure.for_raster() });
+        }
+        charts
+    }
+}
+
+/// A chart as a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    id: String,
+    pub name: String,
+    /// Light or dark, as the reader prefers.
+    pub svg: String,
+    /// Light alone, with its ground.
+    pub raster: String,
+}
+
+fn of_trial(run: &Run, index: usize) -> Report {
+    let trial = &run.trials[index];
+    let record = &trial.record;
+    let mut sections: Vec<Section> = Vec::new();
+    sections.extend(verdict::section(&[record]));
+    sections.extend(of_one(run, index));
+    sections.extend(ledger::section(&[record]));
+    sections.extend(conditions::section(&[record]));
+    sections.extend(conditions::scenario(run.scenario.as_deref(), record));
+    Report { title: title(run), lead: lead::of_trial(record), sections }
+}
+
+/// What only a single trial has.
+fn of_one(run: &Run, index: usize) -> Vec<Section> {
+    let KeptTrial { record, series } = &run.trials[index];
+    let heat = heat::figure(record, series, &run.directories[index]);
+    [
+        pipeline::section(record, series),
+        course::section(record, series, heat),
+        latency::section(record),
+        details::section(record),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn of_trials(run: &Run, chosen: &[usize]) -> Report {
+    let records: Vec<&Record> = chosen.iter().map(|index| &run.trials[*index].record).collect();
+    let mut sections = sweep::sections(&records);
+    sections.extend(verdict::section(&records));
+    if let Some(index) = typical(run, chosen) {
+        let record = &run.trials[index].record;
+        let mut of_one = of_one(run, index);
+        of_one
+            .iter_mut()
+            .for_each(|section| section.title = format!("Trial {}: {}", record.trial, section.title.to_lowercase()));
+        sections.extend(of_one);
+    }
+    sections.extend(ledger::section(&records));
+    sections.extend(conditions::section(&records));
+    sections.extend(records.first().and_then(|record| conditions::scenario(run.scenario.as_deref(), record)));
+    Report { title: title(run), lead: lead_of_trials(&records), sections }
+}
+
+/// Of repetitions of one point, the trial with the middle rate among those that count.
+fn typical(run: &Run, chosen: &[usize]) -> Option<usize> {
+    let record = |index: usize| &run.trials[index].record;
+    let point = record(*chosen.first()?).point_index;
+    if chosen.iter().any(|index| record(*index).point_index != point) {
+        return None;
+    }
+    let any_valid = chosen.iter().any(|index| record(*index).verdict.valid);
+    let mut counted: Vec<usize> =
+        chosen.iter().copied().filter(|index| !any_valid || record(*index).verdict.valid).collect();
+    let rate = |index: &usize| record(*index).throughput.messages_per_second;
+    counted.sort_by(|one, other| rate(one).total_cmp(&rate(other)));
+    counted.get(counted.len() / 2).copied()
+}
+
+fn title(run: &Run) -> String {
+    run.trials.first().map_or_else(|| run.name.clone(), |trial| trial.record.scenario_name.clone())
+}
+
+fn lead_of_trials(records: &[&Record]) -> Lead {
+    let valid = records.iter().filter(|record| record.verdict.valid).count();
+    let points = records.iter().map(|record| record.point_index).collect::<std::collections::BTreeSet<_>>().len();
+    let demonstrations = records.iter().filter(|record| lead::is_demonstration(record)).count();
+    let tone = match valid {
+        _ if demonstrations == records.len() => lead::Tone::Doubtful,
+        valid if valid == records.len() => lead::Tone::Good,
+        _ => lead::Tone::Bad,
+    };
+    let word = if demonstrations == records.len() {
+        "Demonstration".to_owned()
+    } else {
+        format!("{valid} of {} trials valid", records.len())
+    };
+    let rates: Vec<f64> = records.iter().map(|record| record.throughput.messages_per_second).collect();
+    let tile =
+        |label: &str, figure: String, note: String| Tile { label: label.to_owned(), figure, unit: String::new(), note };
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    let lost: u64 = records.iter().filter_map(|record| record.verification.as_ref()).map(|found| found.lost).sum();
+    let mut tiles = vec![
+        tile("points", points.to_string(), section::several(records.len(), "trial")),
+        tile("most messages per second", crate::record::readable::rate(most), sweep::payload(records)),
+    ];
+    if records.iter().any(|record| record.verification.is_some()) {
+        tiles.push(tile("lost", crate::record::readable::count(lost), "over all trials".to_owned()));
+    }
+    Lead {
+        context: records.first().map_or_else(String::new, |record| lead::context(record)),
+        sentence: sweep::headline(records),
+        verdict: lead::Word { tone, word, evidence: reasons(records) },
+        limit: Some(limits(records)),
+        tiles,
+    }
+}
+
+/// How often each reason was found.
+fn reasons(records: &[&Record]) -> String {
+    let mut found: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
+    for reason in records.iter().flat_map(|record| &record.verdict.reasons) {
+        *found.entry(reason.kind.to_string()).or_default() += 1;
+    }
+    let mut found: Vec<(String, usize)> = found.into_iter().collect();
+    found.sort_by_key(|(_, trials)| std::cmp::Reverse(*trials));
+    let texts: Vec<String> = found.iter().map(|(kind, trials)| format!("{kind} ({trials})")).collect();
+    if texts.is_empty() { "Nothing speaks against the figures.".to_owned() } else { texts.join(", ") }
+}
+
+/// What limited most trials.
+fn limits(records: &[&Record]) -> lead::Word {
+    let mut found: Vec<(&str, usize)> = Vec::new();
+    for record in records {
+        let name = lead::limiter(record.verdict.limited_by.limiter);
+        match found.iter_mut().find(|entry| entry.0 == name) {
+            Some(entry) => entry.1 += 1,
+            None => found.push((name, 1)),
+        }
+    }
+    found.sort_by_key(|(_, trials)| std::cmp::Reverse(*trials));
+    let all: Vec<String> =
+        found.iter().map(|(name, trials)| format!("{} ({trials} of {})", name.to_lowercase(), records.len())).collect();
+    let word = found.first().map_or("Not known", |entry| entry.0).to_owned();
+    lead::Word { tone: lead::Tone::Plain, word, evidence: section::capital(&all.join(", ")) + "." }
+}

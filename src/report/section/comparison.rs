@@ -1,0 +1,225 @@
+//! Two runs: what changed, what did not, and what cannot be told.
+
+use super::lead::{Lead, Tile, Tone, Word};
+use super::{Part, Section, latency, plain, several, texts};
+use crate::evaluate::comparison::{Comparison, FigureComparison, FigureKind, KeptTrial, Outcome, PointComparison};
+use crate::record::Record;
+use crate::record::readable::{duration, percent, rate};
+use crate::report::figure::{Figure, PHONE, Table, WIDE};
+use crate::report::read::Run;
+use crate::report::svg::escape;
+use crate::report::svg::forest::{Forest, Ratio};
+
+/// Rows of a forest plot.
+const MOST_ROWS: usize = 24;
+
+/// The head of the page.
+pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
+    let figures: Vec<&FigureComparison> = comparison.points.iter().flat_map(|point| &point.figures).collect();
+    let number = |outcome: Outcome| figures.iter().filter(|figure| figure.outcome == outcome).count();
+    let regressions = figures.iter().filter(|figure| figure.regression).count();
+    let verdict = match regressions {
+        0 if comparison.refusals().next().is_some() => (Tone::Bad, "The runs are not alike".to_owned()),
+        0 => (Tone::Good, "No regression found".to_owned()),
+        several_of_them => (Tone::Bad, several(several_of_them, "regression")),
+    };
+    let evidence = format!(
+        "{}: {} better, {} worse, {} no different within {}, {} cannot be told.",
+        several(figures.len(), "figure"),
+        number(Outcome::Better),
+        number(Outcome::Worse),
+        number(Outcome::NoDifferent),
+        percent(comparison.tolerance),
+        number(Outcome::CannotTell)
+    );
+    Lead {
+        context: format!("A: {} · B: {}", a.name, b.name),
+        sentence: sentence(comparison),
+        verdict: Word { tone: verdict.0, word: verdict.1, evidence },
+        limit: None,
+        tiles: comparison.points.first().filter(|_| comparison.points.len() == 1).map(tiles).unwrap_or_default(),
+    }
+}
+
+fn sentence(comparison: &Comparison) -> String {
+    if let [point] = comparison.points.as_slice() {
+        let told: Vec<String> = point.figures.iter().take(3).map(|figure| told(figure, comparison.tolerance)).collect();
+        return format!("B against A: {}.", told.join("; "));
+    }
+    let worst = |figure: FigureKind| {
+        let all = comparison.points.iter().flat_map(|point| &point.figures).filter(move |found| found.figure == figure);
+        let ratios: Vec<f64> = all.map(|found| found.ratio).collect();
+        let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = ratios.iter().copied().fold(0.0, f64::max);
+        (low, high)
+    };
+    let (low, high) = worst(FigureKind::MessagesPerSecond);
+    format!(
+        "B carried {low:.2} to {high:.2} times as many messages per second as A, over {}.",
+        several(comparison.points.len(), "point")
+    )
+}
+
+fn told(figure: &FigureComparison, tolerance: f64) -> String {
+    let change = percent((figure.ratio - 1.0).abs());
+    let direction = if figure.ratio > 1.0 { "higher" } else { "lower" };
+    match figure.outcome {
+        Outcome::Better | Outcome::Worse => format!("{} {change} {direction}", figure.figure),
+        Outcome::NoDifferent => format!("{} no different within {}", figure.figure, percent(tolerance)),
+        Outcome::CannotTell => format!("{} cannot be told", figure.figure),
+    }
+}
+
+fn amount(figure: &FigureComparison, value: f64) -> String {
+    if figure.figure.larger_is_better() { rate(value) } else { duration(value) }
+}
+
+fn tiles(point: &PointComparison) -> Vec<Tile> {
+    let tile = |figure: &FigureComparison| Tile {
+        label: format!("{}, B / A", figure.figure),
+        figure: format!("{:.3}", figure.ratio),
+        unit: String::new(),
+        note: format!("{} → {}", amount(figure, figure.a.median), amount(figure, figure.b.median)),
+    };
+    point.figures.iter().take(5).map(tile).collect()
+}
+
+pub fn sections(a: &Run, b: &Run, comparison: &Comparison) -> Vec<Section> {
+    let mut ratios = vec![Part::figure(forest(comparison))];
+    ratios.extend(tails(&a.trials, &b.trials, comparison).map(Part::figure));
+    let table = table(comparison);
+    let how =
+        if comparison.paired { "The trials ran in turn and are compared in pairs." } else { "Each run ran by itself." };
+    let left_out = if comparison.unmatched_points > 0 {
+        format!(" {} of only one run are left out.", several(comparison.unmatched_points, "point"))
+    } else {
+        String::new()
+    };
+    let legend = "B / A: Hodges–Lehmann estimate with its 95 % interval; p by permutation, adjusted for all points (Holm). \
+                  Changed: p under 0.05, and the whole interval beyond the middle half of A's own trials.";
+    let figures = format!("<p>{how}{left_out}</p>{}<p class=\"note\">{}</p>", table.html(), escape(legend));
+    [
+        Section::of("ratios", "What changed", ratios),
+        Section::of("figures", "The figures", vec![Part::Html(figures)]),
+        Section::of("differences", "What else differs", vec![Part::Html(differences(comparison))]),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn point_name(point: &PointComparison) -> String {
+    point.point.iter().map(|(key, value)| format!("{key} = {}", plain(value))).collect::<Vec<_>>().join(", ")
+}
+
+/// Of several points only the rate and the 99th percentiles.
+fn forest(comparison: &Comparison) -> Figure {
+    let alone = comparison.points.len() == 1;
+    let is_shown = |figure: &FigureComparison| {
+        alone
+            || matches!(figure.figure, FigureKind::MessagesPerSecond | FigureKind::ResponseP99 | FigureKind::ServiceP99)
+    };
+    let row = |point: &PointComparison, figure: &FigureComparison| Ratio {
+        name: if alone { figure.figure.to_string() } else { format!("{}: {}", point_name(point), figure.figure) },
+        ratio: figure.ratio,
+        interval: figure.ratio_low.zip(figure.ratio_high),
+        band: figure.band,
+        text: match figure.outcome {
+            Outcome::Better => "better".to_owned(),
+            Outcome::Worse => "worse".to_owned(),
+            Outcome::NoDifferent => "no different".to_owned(),
+            Outcome::CannotTell => "cannot tell".to_owned(),
+        },
+        style: match figure.outcome {
+            Outcome::Better => 2,
+            Outcome::Worse => 3,
+            _ => 1,
+        },
+    };
+    let all = comparison
+        .points
+        .iter()
+        .flat_map(|point| point.figures.iter().filter(|figure| is_shown(figure)).map(move |figure| (point, figure)));
+    let forest = Forest { rows: all.take(MOST_ROWS).map(|(point, figure)| row(point, figure)).collect() };
+    let changed = comparison
+        .points
+        .iter()
+        .flat_map(|point| &point.figures)
+        .filter(|figure| matches!(figure.outcome, Outcome::Better | Outcome::Worse));
+    let far = changed.max_by(|one, other| one.ratio.ln().abs().total_cmp(&other.ratio.ln().abs()));
+    let sentence = match far {
+        Some(figure) => {
+            format!("The largest change is that of {}: {}.", figure.figure, figure.conclusion(comparison.tolerance))
+        }
+        None => "No interval lies wholly beyond the band in which A's own trials lie, so no figure changed for sure."
+            .to_owned(),
+    };
+    let shapes = (forest.shape(WIDE.width), forest.shape(PHONE.width));
+    Figure::draw("ratios-of-figures", "B / A, with 95 % intervals; grey: A's own spread", sentence, shapes, |shape| {
+        forest.draw(shape)
+    })
+}
+
+/// The percentiles of both sides, where there is a single point.
+fn tails(a: &[KeptTrial], b: &[KeptTrial], comparison: &Comparison) -> Option<Figure> {
+    if comparison.points.len() != 1 {
+        return None;
+    }
+    let records = |trials: &'_ [KeptTrial]| -> Vec<Record> {
+        let valid: Vec<Record> =
+            trials.iter().filter(|trial| trial.record.verdict.valid).map(|trial| trial.record.clone()).collect();
+        if valid.is_empty() { trials.iter().map(|trial| trial.record.clone()).collect() } else { valid }
+    };
+    let curve = |name: &str, style, trials: &[KeptTrial]| {
+        latency::merged(name, style, &records(trials).iter().collect::<Vec<_>>())
+    };
+    let (a, b) = (curve("A", 6, a)?, curve("B", 1, b)?);
+    let sentence = format!(
+        "Over all trials, the median went from {} in A to {} in B, the 99th percentile from {} to {}.",
+        duration(a.at(0.5)),
+        duration(b.at(0.5)),
+        duration(a.at(0.99)),
+        duration(b.at(0.99))
+    );
+    Some(latency::figure("latency-by-percentile", "Latency by percentile", sentence, vec![a, b]))
+}
+
+fn table(comparison: &Comparison) -> Table {
+    let rows = comparison.points.iter().flat_map(|point| {
+        point.figures.iter().map(move |figure| {
+            let interval = match (figure.ratio_low, figure.ratio_high) {
+                (Some(low), Some(high)) => format!("{low:.3} … {high:.3}"),
+                _ => "–".to_owned(),
+            };
+            vec![
+                point_name(point),
+                figure.figure.to_string(),
+                format!("{} ({})", amount(figure, figure.a.median), several(figure.a.trials, "trial")),
+                format!("{} ({})", amount(figure, figure.b.median), several(figure.b.trials, "trial")),
+                format!("{:.3}", figure.ratio),
+                interval,
+                format!("{:.4}", figure.adjusted_p),
+                figure.conclusion(comparison.tolerance),
+            ]
+        })
+    });
+    let heads = texts(&["point", "figure", "median of A", "median of B", "B / A", "95 % interval", "p", "conclusion"]);
+    Table { heads, rows: rows.take(400).collect(), ..Table::default() }
+}
+
+fn differences(comparison: &Comparison) -> String {
+    if comparison.differences.is_empty() {
+        return "<p>Nothing else differs that the records know of.</p>".to_owned();
+    }
+    let row = |difference: &crate::evaluate::comparison::Difference| {
+        let mark = if difference.refused { "✗ " } else { "" };
+        vec![format!("{mark}{}", difference.what), difference.a.clone(), difference.b.clone()]
+    };
+    let refused = comparison.refusals().next().map(|_| "A cross: figures that differ in this cannot be compared; `compare` refuses them unless --unequal is given.");
+    Table {
+        note: refused.unwrap_or_default().to_owned(),
+        heads: texts(&["what", "A", "B"]),
+        rows: comparison.differences.iter().map(row).collect(),
+    }
+    .html()
+}

@@ -1,0 +1,194 @@
+//! The distribution of latencies over time, from the run's interval log: a column for each stretch of time, a row for each
+//! twentieth of a decade, a darker shade for more messages.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use base64::Engine;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+
+use super::course::Timeline;
+use crate::record::readable::duration;
+use crate::record::{HLOG_FILE, Record, SeriesRow};
+use crate::report::figure::{Figure, PHONE, Table, WIDE};
+use crate::report::svg::heat::{Grid, LEVELS};
+use crate::report::svg::scale::{Scale, time_ticks};
+use crate::report::svg::unit::{Unit, moment};
+
+/// Rows of a decade, and decades from a microsecond on.
+const PER_DECADE: f64 = 20.0;
+const DECADES: usize = 9;
+const ROWS: usize = PER_DECADE as usize * DECADES;
+const LOWEST_NS: f64 = 1e3;
+
+/// Columns at most, and seconds at least.
+const COLUMNS: usize = 150;
+const LEAST_COLUMNS: usize = 10;
+
+/// Messages by time and latency.
+struct Cells {
+    columns: usize,
+    /// How long a column is, in whole seconds, so that each has as many rows of the log.
+    seconds: f64,
+    /// Column by column, from the shortest latency.
+    numbers: Vec<u64>,
+}
+
+/// The chart; `None` where no log was kept, or the trial is short.
+pub fn figure(record: &Record, series: &[SeriesRow], directory: &Path) -> Option<Figure> {
+    let timeline = Timeline::of(record, series)?;
+    let seconds = (timeline.until / COLUMNS as f64).ceil();
+    let columns = (timeline.until / seconds).ceil() as usize;
+    if columns < LEAST_COLUMNS {
+        return None;
+    }
+    let empty = Cells { columns, seconds, numbers: vec![0; columns * ROWS] };
+    let cells = read(record, &timeline, directory, empty)?;
+    let used: Vec<usize> = (0..ROWS).filter(|row| (0..columns).any(|column| cells.at(column, *row) > 0)).collect();
+    let (low, high) = (*used.first()?, *used.last()? + 1);
+    let grid = |is_narrow: bool| cells.grid(low, high, timeline.until, is_narrow);
+    let (wide, narrow) = (grid(false), grid(true));
+    let title = format!("{} of all messages", crate::report::section::capital(&format!("{} times", record.headline)));
+    let mut figure = Figure::draw("latency-heat", &title, sentence(&cells, low, high), (WIDE, PHONE), |shape| {
+        if shape.is_narrow() { narrow.draw(shape) } else { wide.draw(shape) }
+    });
+    figure.table = cells.table();
+    Some(figure)
+}
+
+/// Adds up the intervals of the headline's latency that belong to the trial.
+fn read(record: &Record, timeline: &Timeline<'_>, directory: &Path, mut cells: Cells) -> Option<Cells> {
+    let log = BufReader::new(File::open(directory.join(HLOG_FILE)).ok()?);
+    let begin = record.started_at.as_nanosecond() as f64 / 1e9;
+    let tag = format!("Tag={},", record.headline);
+    for line in log.lines().map_while(Result::ok) {
+        let Some(fields) = line.strip_prefix(&tag) else { continue };
+        let mut fields = fields.splitn(4, ',');
+        let (Some(start), Some(length), _, Some(text)) = (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let (Ok(start), Ok(length)) = (start.parse::<f64>(), length.parse::<f64>()) else { continue };
+        let middle = start + length / 2.0 - begin;
+        if middle < 0.0 || middle >= timeline.until {
+            continue;
+        }
+        let Some(histogram) = decode(text) else { continue };
+        let column = ((middle / cells.seconds) as usize).min(cells.columns - 1);
+        for value in histogram.iter_recorded() {
+            let row = ((value.value_iterated_to() as f64 / LOWEST_NS).max(1.0).log10() * PER_DECADE) as usize;
+            cells.numbers[column * ROWS + row.min(ROWS - 1)] += value.count_at_value();
+        }
+    }
+    cells.numbers.iter().any(|number| *number > 0).then_some(cells)
+}
+
+fn decode(text: &str) -> Option<Histogram<u64>> {
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text.trim()).ok()?;
+    Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
+}
+
+/// The latency at which a row begins.
+fn begin_of(row: usize) -> f64 {
+    LOWEST_NS * 10f64.powf(row as f64 / PER_DECADE)
+}
+
+impl Cells {
+    fn at(&self, column: usize, row: usize) -> u64 {
+        self.numbers[column * ROWS + row]
+    }
+
+    fn column(&self, column: usize) -> &[u64] {
+        &self.numbers[column * ROWS..(column + 1) * ROWS]
+    }
+
+    fn grid(&self, low: usize, high: usize, until: f64, is_narrow: bool) -> Grid {
+        let rows = high - low;
+        let cells = (low..high).flat_map(|row| (0..self.columns).map(move |column| (row, column)));
+        let shade = |(row, column): (usize, usize)| {
+            let all: u64 = self.column(column).iter().sum();
+            (self.shade(self.at(column, row), all), String::new())
+        };
+        let scale = Scale::Logarithmic { low: begin_of(low), high: begin_of(high) };
+        let row_ticks =
+            scale.ticks(5).into_iter().map(|tick| (scale.place(tick), Unit::Nanoseconds.short(tick))).collect();
+        let (left, right) = if is_narrow { (52.0, 62.0) } else { (62.0, 84.0) };
+        let ticks = time_ticks(until, if is_narrow { 3 } else { 10 });
+        Grid {
+            name: "latency, logarithmic".to_owned(),
+            columns: self.columns,
+            column_ticks: ticks.into_iter().map(|tick| (tick / until, moment(tick))).collect(),
+            rows,
+            row_ticks,
+            axis: String::new(),
+            cells: cells.map(shade).collect(),
+            left,
+            right,
+            column_share: self.seconds / until,
+        }
+    }
+
+    /// By the share of the column's messages: each shade is for about three times as many as the one before.
+    fn shade(&self, number: u64, all: u64) -> usize {
+        if number == 0 {
+            return 0;
+        }
+        let share = number as f64 / all.max(1) as f64;
+        let limits = [0.001, 0.003, 0.01, 0.03, 0.1];
+        1 + limits.iter().filter(|limit| share >= **limit).count().min(LEVELS - 1)
+    }
+
+    /// The middle and the longest row of some columns.
+    fn table(&self) -> Table {
+        let every = self.columns.div_ceil(30);
+        let row = |column: usize| {
+            let numbers = self.column(column);
+            let all: u64 = numbers.iter().sum();
+            let mut seen = 0;
+            let middle = numbers.iter().position(|number| {
+                seen += number;
+                2 * seen >= all
+            });
+            let longest = numbers.iter().rposition(|number| *number > 0);
+            let text = |row: Option<usize>| {
+                row.filter(|_| all > 0).map_or("–".to_owned(), |row| duration(begin_of(row + 1)))
+            };
+            vec![moment(column as f64 * self.seconds), crate::record::readable::count(all), text(middle), text(longest)]
+        };
+        Table {
+            note: "Latencies are the upper ends of the rows.".to_owned(),
+            heads: ["time", "messages", "half took at most", "all took at most"].map(str::to_owned).to_vec(),
+            rows: (0..self.columns).step_by(every).map(row).collect(),
+        }
+    }
+}
+
+fn sentence(cells: &Cells, low: usize, high: usize) -> String {
+    let sums: Vec<u64> = (0..ROWS).map(|row| (0..cells.columns).map(|column| cells.at(column, row)).sum()).collect();
+    let all: u64 = sums.iter().sum();
+    // The narrowest stretch from the fullest row on that has half of all messages.
+    let fullest = (low..high).max_by_key(|row| sums[*row]).unwrap_or(low);
+    let (mut from, mut to) = (fullest, fullest + 1);
+    let mut inside = sums[fullest];
+    while 10 * inside < 8 * all && (from > low || to < high) {
+        let below = if from > low { sums[from - 1] } else { 0 };
+        let above = if to < high { sums[to] } else { 0 };
+        if to >= high || (from > low && below >= above) {
+            from -= 1;
+            inside += below;
+        } else {
+            to += 1;
+            inside += above;
+        }
+    }
+    let slowest = (0..cells.columns).find(|column| cells.at(*column, high - 1) > 0).unwrap_or(0);
+    format!(
+        "The dark band holds most messages: 8 of 10 took {} to {}. The slowest, up to {}, came at {}.",
+        duration(begin_of(from)),
+        duration(begin_of(to)),
+        duration(begin_of(high)),
+        moment(slowest as f64 * cells.seconds)
+    )
+}

@@ -1,0 +1,331 @@
+//! The head of the page: can the figures be trusted, how fast was it, what limited it.
+
+use crate::record::readable::{bytes, count, duration, percent, rate};
+use crate::record::{Latency, Limiter, LoadModel, Reason, ReasonKind, Record, Status};
+use crate::report::svg::escape;
+
+/// What a reader is to find within seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lead {
+    /// Above the sentence: name, broker, time.
+    pub context: String,
+    /// The result in plain words.
+    pub sentence: String,
+    pub verdict: Word,
+    pub limit: Option<Word>,
+    pub tiles: Vec<Tile>,
+}
+
+/// A word with its evidence.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Word {
+    pub tone: Tone,
+    pub word: String,
+    pub evidence: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    Good,
+    Bad,
+    Doubtful,
+    Plain,
+}
+
+/// A large figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tile {
+    pub label: String,
+    pub figure: String,
+    pub unit: String,
+    pub note: String,
+}
+
+impl Tone {
+    pub fn class(self) -> &'static str {
+        match self {
+            Tone::Good => "good",
+            Tone::Bad => "bad",
+            Tone::Doubtful => "doubt",
+            Tone::Plain => "plain",
+        }
+    }
+
+    pub fn mark(self) -> &'static str {
+        match self {
+            Tone::Good => "✓",
+            Tone::Bad => "✗",
+            Tone::Doubtful => "!",
+            Tone::Plain => "",
+        }
+    }
+}
+
+/// Of one trial.
+pub fn of_trial(record: &Record) -> Lead {
+    let limit = &record.verdict.limited_by;
+    let failed = record.status == Status::Failed;
+    Lead {
+        context: context(record),
+        sentence: sentence(record),
+        verdict: verdict(record),
+        limit: (!failed).then(|| Word {
+            tone: Tone::Plain,
+            word: limiter(limit.limiter).to_owned(),
+            evidence: limit.evidence.clone(),
+        }),
+        tiles: if failed && record.counts.attempted == 0 { Vec::new() } else { tiles(record) },
+    }
+}
+
+/// Scenario, broker and time.
+pub fn context(record: &Record) -> String {
+    // Its version is among the conditions; some brokers' names are long.
+    let kind = record.scenario["broker"]["kind"].as_str().map(str::to_owned);
+    let begun = record.started_at.strftime("%Y-%m-%d %H:%M UTC").to_string();
+    [Some(record.scenario_name.clone()), kind, Some(begun)].into_iter().flatten().collect::<Vec<_>>().join(" · ")
+}
+
+/// "Held 20,000 messages/s; p99 3.60 ms; nothing lost."
+pub fn sentence(record: &Record) -> String {
+    if record.status == Status::Failed {
+        let error = record.error.as_deref().unwrap_or("the record does not say why").trim_end_matches('.');
+        return format!("The trial failed: {error}.");
+    }
+    let parts = [Some(carried(record)), tail(record), Some(missing(record))];
+    let text = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    format!("{text}.")
+}
+
+fn carried(record: &Record) -> String {
+    let throughput = &record.throughput;
+    let carried = rate(throughput.messages_per_second);
+    if let Some(pipeline) = record.pipeline.as_ref().filter(|pipeline| pipeline.consumed > 0) {
+        let rows: Vec<String> = pipeline
+            .sinks
+            .iter()
+            .map(|sink| format!("{} rows/s to {}", rate(sink.written_per_second), sink.name))
+            .collect();
+        let done = if rows.is_empty() {
+            format!("consumed {} messages/s", rate(pipeline.consumed_per_second))
+        } else {
+            format!("wrote {}", rows.join(", "))
+        };
+        return format!("The pipeline {done}");
+    }
+    match throughput.target_per_second.filter(|_| record.load_model == LoadModel::Open) {
+        Some(wanted) if has(record, ReasonKind::RateMissed) => {
+            format!("Carried {carried} of the {} messages/s that were wanted", rate(wanted))
+        }
+        Some(_) => format!("Held {carried} messages/s"),
+        None => format!("Carried {carried} messages/s"),
+    }
+}
+
+fn has(record: &Record, kind: ReasonKind) -> bool {
+    record.verdict.reasons.iter().any(|reason| reason.kind == kind)
+}
+
+fn tail(record: &Record) -> Option<String> {
+    let latency = record.headline_latency()?;
+    match latency.p99_ns {
+        Some(p99) => Some(format!("p99 {}", duration(p99 as f64))),
+        None => Some(format!("median {}", duration(latency.p50_ns as f64))),
+    }
+}
+
+/// What is missing, or that nothing is.
+fn missing(record: &Record) -> String {
+    let mut found = Vec::new();
+    let unacknowledged = record.counts.without_acknowledgement();
+    if unacknowledged > 0 {
+        found.push(format!("{} messages not acknowledged", count(unacknowledged)));
+    }
+    match &record.verification {
+        Some(verified) => {
+            let numbers = [
+                (verified.lost, "lost"),
+                (verified.unread, "not read"),
+                (verified.duplicated, "delivered twice"),
+                (verified.corrupt, "damaged"),
+            ];
+            let above = numbers.into_iter().filter(|(number, _)| *number > 0);
+            found.extend(above.map(|(number, what)| format!("{} {what}", count(number))));
+            if found.is_empty() { "nothing lost".to_owned() } else { found.join(", ") }
+        }
+        None if found.is_empty() => "every message acknowledged".to_owned(),
+        None => found.join(", "),
+    }
+}
+
+/// Whether nothing is wrong with the trial but that its broker is embedded, which is there to try things out.
+pub fn is_demonstration(record: &Record) -> bool {
+    let reasons = &record.verdict.reasons;
+    record.status == Status::Completed
+        && !reasons.is_empty()
+        && reasons.iter().all(|reason| reason.kind == ReasonKind::Embedded)
+}
+
+fn verdict(record: &Record) -> Word {
+    let reasons = &record.verdict.reasons;
+    let kinds =
+        |reasons: &[Reason]| reasons.iter().map(|reason| reason.kind.to_string()).collect::<Vec<_>>().join(", ");
+    let word = |tone, word: &str, evidence: String| Word { tone, word: word.to_owned(), evidence };
+    if is_demonstration(record) {
+        return word(
+            Tone::Doubtful,
+            "Demonstration",
+            "The broker ran inside brokermark: no figure describes a real broker.".to_owned(),
+        );
+    }
+    match (record.status, record.verdict.valid) {
+        (Status::Failed, _) => word(Tone::Bad, "Failed", String::new()),
+        (_, true) if record.missed_a_threshold() => {
+            let missed: Vec<&str> =
+                record.thresholds.iter().filter(|outcome| !outcome.held).map(|outcome| outcome.text.as_str()).collect();
+            word(Tone::Bad, "Valid, but a threshold was missed", missed.join(", "))
+        }
+        (_, true) => word(Tone::Good, "Valid", valid(record)),
+        (Status::Running, _) => {
+            word(Tone::Bad, "Unfinished", "This is the last checkpoint of a trial that has not ended.".to_owned())
+        }
+        (Status::Interrupted, _) => word(Tone::Bad, "Interrupted", kinds(reasons)),
+        (Status::Stalled, _) => word(Tone::Bad, "Stalled", kinds(reasons)),
+        (Status::Completed, _) => {
+            let first = reasons.first().map_or("", |reason| reason.evidence.as_str());
+            word(Tone::Bad, "Not to be trusted", first.to_owned())
+        }
+    }
+}
+
+fn valid(record: &Record) -> String {
+    let notes = record.verdict.notes.len();
+    let thresholds = record.thresholds.len();
+    let mut text = "Nothing speaks against the figures".to_owned();
+    if thresholds > 0 {
+        text += &format!("; {} held", super::several(thresholds, "threshold"));
+    }
+    if notes > 0 {
+        text += &format!("; {} below", super::several(notes, "note"));
+    }
+    text + "."
+}
+
+pub fn limiter(limiter: Limiter) -> &'static str {
+    match limiter {
+        Limiter::Client => "The load generator",
+        Limiter::Machine => "The machine",
+        Limiter::Broker => "The broker",
+        Limiter::Schedule => "The schedule",
+        Limiter::Window => "The window of messages in flight",
+        Limiter::Pipeline => "The pipeline",
+        Limiter::Unknown => "Not known",
+    }
+}
+
+fn tile(label: &str, figure: String, note: String) -> Tile {
+    // A unit stands smaller than its number.
+    let (figure, unit) = match figure.split_once(' ') {
+        Some((number, unit)) if !unit.contains(' ') => (number.to_owned(), unit.to_owned()),
+        _ => (figure, String::new()),
+    };
+    Tile { label: label.to_owned(), figure, unit, note }
+}
+
+fn tiles(record: &Record) -> Vec<Tile> {
+    let throughput = &record.throughput;
+    let asked = match throughput.target_per_second {
+        Some(wanted) => format!("wanted {}", rate(wanted)),
+        None => "as many as the window let through".to_owned(),
+    };
+    let payload = format!("{asked}; {}/s of payload", bytes(throughput.payload_bytes_per_second));
+    let mut tiles = vec![tile("messages per second", rate(throughput.messages_per_second), payload)];
+    if let Some(latency) = record.headline_latency() {
+        tiles.extend(latencies(latency, &record.headline.to_string()));
+    }
+    tiles.push(losses(record));
+    let client = &record.client;
+    let busy = client.cpu_ns_per_message.map(|cpu| format!("{} a message", duration(cpu)));
+    let cores = format!("of {} cores", client.cores_available);
+    tiles.push(tile(
+        "client CPU",
+        format!("{:.2}", client.cores_used),
+        [Some(cores), busy].into_iter().flatten().collect::<Vec<_>>().join("; "),
+    ));
+    tiles
+}
+
+fn latencies(latency: &Latency, name: &str) -> Vec<Tile> {
+    let meaning = if name == "response" { "intended → acknowledged" } else { "sent → acknowledged" };
+    let mut tiles = vec![tile(&format!("median {name} time"), duration(latency.p50_ns as f64), meaning.to_owned())];
+    let tail = [(latency.p99_ns, "p99", "1 of 100 took longer"), (latency.p99_9_ns, "p99.9", "1 of 1,000 took longer")];
+    for (value, label, note) in tail {
+        if let Some(value) = value {
+            tiles.push(tile(label, duration(value as f64), note.to_owned()));
+        }
+    }
+    tiles
+}
+
+fn losses(record: &Record) -> Tile {
+    let counts = &record.counts;
+    match &record.verification {
+        Some(verified) => {
+            tile("lost", count(verified.lost), format!("of {} acknowledged and verified", count(counts.acknowledged)))
+        }
+        None => {
+            let share = counts.without_acknowledgement() as f64 / (counts.attempted + counts.unsent).max(1) as f64;
+            let note =
+                format!("{} of {}; arrival was not verified", percent(share), count(counts.attempted + counts.unsent));
+            tile("not acknowledged", count(counts.without_acknowledgement()), note)
+        }
+    }
+}
+
+/// Keeps a number and its unit in one line.
+fn together(text: &str) -> String {
+    let mut last = ' ';
+    text.chars()
+        .map(|letter| {
+            let kept = if letter == ' ' && last.is_ascii_digit() { '\u{a0}' } else { letter };
+            last = letter;
+            kept
+        })
+        .collect()
+}
+
+impl Lead {
+    pub fn html(&self) -> String {
+        let word = |title: &str, word: &Word| {
+            format!(
+                "<div class=\"answer {}\"><h2>{}</h2><p class=\"word\"><span aria-hidden=\"true\">{}</span> {}</p><p>{}</p></div>",
+                word.tone.class(),
+                title,
+                word.tone.mark(),
+                escape(&word.word),
+                escape(&word.evidence)
+            )
+        };
+        let tiles: String = self.tiles.iter().map(Tile::html).collect();
+        let tiles = if tiles.is_empty() { tiles } else { format!("<dl class=\"tiles\">{tiles}</dl>") };
+        format!(
+            "<header><p class=\"context\">{}</p><h1>{}</h1><div class=\"answers\">{}{}</div>{tiles}</header>",
+            escape(&self.context),
+            together(&escape(&self.sentence)),
+            word("Can it be trusted?", &self.verdict),
+            self.limit.as_ref().map(|limit| word("What limited it?", limit)).unwrap_or_default(),
+        )
+    }
+}
+
+impl Tile {
+    fn html(&self) -> String {
+        let unit = if self.unit.is_empty() { String::new() } else { format!(" <small>{}</small>", escape(&self.unit)) };
+        format!(
+            "<div><dt>{}</dt><dd><b>{}{unit}</b><span>{}</span></dd></div>",
+            escape(&self.label),
+            escape(&self.figure),
+            escape(&self.note)
+        )
+    }
+}

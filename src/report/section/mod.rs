@@ -1,0 +1,84 @@
+//! What a page is made of, each from records: pure functions that return HTML and charts.
+//!
+//! - `lead`: the sentence, the verdict and the largest figures. `verdict`: reasons, notes and thresholds.
+//! - `sweep`, `points`: the points of a sweep, and the trials of one. `course`, `latency`: one trial over time, and its percentiles.
+//! - `details`: parts of a schedule, groups of consumers, outages. `pipeline`: stages, rows, lag. `comparison`: two runs.
+//! - `ledger`, `conditions`: the account of messages; what is needed to repeat the run.
+
+pub mod comparison;
+pub mod conditions;
+pub mod course;
+pub mod details;
+pub mod heat;
+pub mod latency;
+pub mod lead;
+pub mod ledger;
+pub mod pipeline;
+pub mod points;
+pub mod sweep;
+pub mod verdict;
+
+use super::figure::Figure;
+
+/// A part of the page, with a heading of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Section {
+    pub id: &'static str,
+    pub title: String,
+    pub parts: Vec<Part>,
+}
+
+/// What stands in a section.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
+    Html(String),
+    Figure(Box<Figure>),
+    /// Side by side where there is room.
+    Pair(Vec<Figure>),
+}
+
+impl Part {
+    pub fn figure(figure: Figure) -> Self {
+        Part::Figure(Box::new(figure))
+    }
+
+    pub fn figures(&self) -> &[Figure] {
+        match self {
+            Part::Html(_) => &[],
+            Part::Figure(figure) => std::slice::from_ref(figure),
+            Part::Pair(figures) => figures,
+        }
+    }
+}
+
+impl Section {
+    /// A section; `None` without parts.
+    pub fn of(id: &'static str, title: &str, parts: Vec<Part>) -> Option<Self> {
+        (!parts.is_empty()).then(|| Section { id, title: title.to_owned(), parts })
+    }
+}
+
+/// A JSON value without the quotation marks of a text.
+pub fn plain(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// `1 trial`, `2 trials`.
+pub fn several(number: usize, thing: &str) -> String {
+    if number == 1 {
+        format!("1 {thing}")
+    } else {
+        format!("{} {thing}s", crate::record::readable::count(number as u64))
+    }
+}
+
+/// With a capital letter at its begin.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Cells as texts.
+pub fn texts(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
+}

@@ -1,0 +1,183 @@
+//! The points of a sweep: which keys differ, where each point lies, and its figures over its valid trials.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::plain;
+use crate::record::{Record, Status};
+use crate::report::svg::dots::Spot;
+use crate::statistics::{centre, median};
+
+/// A point with its trials, in the order in which they are numbered.
+pub struct Point<'a> {
+    pub values: &'a BTreeMap<String, Value>,
+    pub records: Vec<&'a Record>,
+}
+
+/// How points lie to each other.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Axes {
+    /// No point differs: repetitions only.
+    None,
+    /// One key, or several that change together.
+    One(Vec<String>),
+    /// Every value of the one with every value of the other.
+    Two(String, String),
+    /// Anything else.
+    Many(Vec<String>),
+}
+
+pub fn of<'a>(records: &[&'a Record]) -> Vec<Point<'a>> {
+    let mut points: BTreeMap<usize, Point<'a>> = BTreeMap::new();
+    for record in records {
+        let point =
+            points.entry(record.point_index).or_insert_with(|| Point { values: &record.point, records: Vec::new() });
+        point.records.push(record);
+    }
+    points.into_values().collect()
+}
+
+impl Point<'_> {
+    /// The trials that count: the valid ones; without any, the completed ones.
+    pub fn counted(&self) -> Vec<&Record> {
+        let of = |counts: fn(&Record) -> bool| {
+            self.records.iter().copied().filter(|record| counts(record)).collect::<Vec<_>>()
+        };
+        let valid = of(|record| record.verdict.valid);
+        if valid.is_empty() { of(|record| record.status == Status::Completed) } else { valid }
+    }
+
+    pub fn valid(&self) -> usize {
+        self.records.iter().filter(|record| record.verdict.valid).count()
+    }
+
+    /// The values of these keys, as a name.
+    pub fn name(&self, keys: &[String]) -> String {
+        keys.iter().filter_map(|key| self.values.get(key)).map(plain).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The figure of every trial that ended, and its middle over those that count.
+    pub fn spot(&self, name: String, figure: &dyn Fn(&Record) -> Option<f64>) -> Spot {
+        let ended = self.records.iter().filter(|record| record.status != Status::Failed);
+        let counted: Vec<f64> = self.counted().into_iter().filter_map(figure).collect();
+        Spot {
+            name,
+            trials: ended.filter_map(|record| Some((figure(record)?, record.verdict.valid))).collect(),
+            middle: median(&counted),
+            interval: centre(&counted).map(|interval| (interval.low, interval.high)),
+        }
+    }
+}
+
+/// The keys whose values differ, and how.
+pub fn axes(points: &[Point<'_>]) -> Axes {
+    let mut values: BTreeMap<&String, Vec<&Value>> = BTreeMap::new();
+    for (key, value) in points.iter().flat_map(|point| point.values) {
+        let found = values.entry(key).or_default();
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    values.retain(|_, found| found.len() > 1);
+    let keys: Vec<String> = values.keys().map(|key| (*key).clone()).collect();
+    let numbers: Vec<usize> = values.values().map(Vec::len).collect();
+    match (keys.as_slice(), numbers.as_slice()) {
+        ([], _) if points.len() < 2 => Axes::None,
+        ([], _) => Axes::Many(keys),
+        _ if numbers.iter().all(|number| *number == points.len()) => Axes::One(keys),
+        ([one, other], [rows, columns]) if rows * columns == points.len() => Axes::Two(one.clone(), other.clone()),
+        ([_], _) => Axes::One(keys),
+        _ => Axes::Many(keys),
+    }
+}
+
+/// The number that a value stands for: `4`, `"10 KiB"`, `"20k/s"`, `"500ms"`; `None` of a name.
+pub fn amount(value: &Value) -> Option<f64> {
+    if let Some(number) = value.as_f64() {
+        return Some(number);
+    }
+    let text = value.as_str()?.trim();
+    let end =
+        text.find(|letter: char| !letter.is_ascii_digit() && letter != '.' && letter != '_').unwrap_or(text.len());
+    let number: f64 = text[..end].replace('_', "").parse().ok()?;
+    let unit = text[end..].trim().trim_end_matches("/s");
+    let factor = match unit {
+        "" | "B" | "s" => 1.0,
+        "k" | "K" | "kB" => 1e3,
+        "M" | "MB" => 1e6,
+        "G" | "GB" => 1e9,
+        "KiB" | "Ki" => 1024.0,
+        "MiB" | "Mi" => 1024.0 * 1024.0,
+        "GiB" | "Gi" => 1024.0 * 1024.0 * 1024.0,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Some(number * factor)
+}
+
+/// Where numbers lie between 0 and 1: by their ratios where they span much, else by their differences. `None`: one of them is
+/// no number.
+pub fn places(points: &[Point<'_>], key: &str) -> Option<Vec<f64>> {
+    let amounts: Option<Vec<f64>> = points.iter().map(|point| amount(point.values.get(key)?)).collect();
+    let amounts = amounts?;
+    let (low, high) = amounts
+        .iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)));
+    if high <= low {
+        return None;
+    }
+    let is_wide = low > 0.0 && high / low >= 10.0;
+    let place =
+        |value: &f64| if is_wide { (value / low).ln() / (high / low).ln() } else { (value - low) / (high - low) };
+    Some(amounts.iter().map(place).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+    use serde_json::json;
+
+    fn records(values: &[&[(&str, Value)]]) -> Vec<Record> {
+        let of = |(index, values): (usize, &&[(&str, Value)])| Record {
+            point_index: index,
+            point: values.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+            ..sample::record()
+        };
+        values.iter().enumerate().map(of).collect()
+    }
+
+    fn axes_of(values: &[&[(&str, Value)]]) -> Axes {
+        let records = records(values);
+        axes(&of(&records.iter().collect::<Vec<_>>()))
+    }
+
+    #[test]
+    fn the_axes_of_a_sweep_are_found() {
+        let key = str::to_owned;
+        assert_eq!(axes_of(&[&[]]), Axes::None);
+        assert_eq!(axes_of(&[&[("a", json!(1))], &[("a", json!(2))]]), Axes::One(vec![key("a")]));
+        let together: [&[(&str, Value)]; 2] =
+            [&[("a", json!(1)), ("b", json!(1))], &[("a", json!(2)), ("b", json!(2))]];
+        assert_eq!(axes_of(&together), Axes::One(vec![key("a"), key("b")]));
+        let all: [&[(&str, Value)]; 4] = [
+            &[("a", json!(1)), ("b", json!("x"))],
+            &[("a", json!(1)), ("b", json!("y"))],
+            &[("a", json!(2)), ("b", json!("x"))],
+            &[("a", json!(2)), ("b", json!("y"))],
+        ];
+        assert_eq!(axes_of(&all), Axes::Two(key("a"), key("b")));
+        assert_eq!(axes_of(&all[..3]), Axes::Many(vec![key("a"), key("b")]));
+    }
+
+    #[test]
+    fn amounts_have_units() {
+        let amounts = [json!(3), json!("10 KiB"), json!("20k/s"), json!("500ms"), json!("lz4"), json!(true)]
+            .map(|value| amount(&value));
+        assert_eq!(amounts, [Some(3.0), Some(10_240.0), Some(20_000.0), Some(0.5), None, None]);
+    }
+}

@@ -1,0 +1,467 @@
+//! A sweep: its curves first, then the percentiles of some points, then every point as a row.
+
+use super::points::{self, Axes, Point};
+use super::{Part, Section, latency, several, texts};
+use crate::record::Record;
+use crate::record::readable::{bytes, duration, percent, rate};
+use crate::report::figure::{Figure, HALF, PHONE, Table};
+use crate::report::svg::Shape;
+use crate::report::svg::bars::{Bar, Bars};
+use crate::report::svg::dots::{Dots, Group, Spot};
+use crate::report::svg::heat::{Grid, level};
+use crate::report::svg::unit::Unit;
+
+/// Rows of the table of points.
+const MOST_ROWS: usize = 200;
+/// Bars of a chart; more points become dots in their order.
+const MOST_BARS: usize = 24;
+/// Curves of percentiles.
+const MOST_CURVES: usize = 5;
+
+const PHONE_HALF: Shape = Shape { height: 280.0, ..PHONE };
+
+/// A figure of a record, and how it is written.
+struct Measure {
+    id: &'static str,
+    title: String,
+    name: String,
+    unit: Unit,
+    of: Box<dyn Fn(&Record) -> Option<f64>>,
+}
+
+/// The curves of the sweep, and its table.
+pub fn sections(records: &[&Record]) -> Vec<Section> {
+    let points = points::of(records);
+    let axes = points::axes(&points);
+    let mut curves =
+        vec![Part::Pair(measures(records).iter().map(|measure| figure(&points, &axes, measure)).collect())];
+    curves.extend(tails(&points, &axes).map(Part::figure));
+    let table = table(&points, &axes);
+    [Section::of("sweep", &title(&axes), curves), Section::of("points", "Every point", vec![Part::Html(table.html())])]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn title(axes: &Axes) -> String {
+    match axes {
+        Axes::None => "The trials".to_owned(),
+        Axes::One(keys) => format!("By {}", keys.join(" and ")),
+        Axes::Two(one, other) => format!("By {one} and {other}"),
+        Axes::Many(_) => "The points".to_owned(),
+    }
+}
+
+fn measures(records: &[&Record]) -> [Measure; 2] {
+    let headline = records.first().map_or_else(String::new, |record| record.headline.to_string());
+    [
+        Measure {
+            id: "throughput",
+            title: "Throughput".to_owned(),
+            name: "messages/s".to_owned(),
+            unit: Unit::PerSecond,
+            of: Box::new(|record| Some(record.throughput.messages_per_second)),
+        },
+        Measure {
+            id: "latency",
+            title: format!("{} time, p99", super::capital(&headline)),
+            name: format!("{headline} time, p99"),
+            unit: Unit::Nanoseconds,
+            of: Box::new(|record| record.headline_latency()?.p99_ns.map(|ns| ns as f64)),
+        },
+    ]
+}
+
+fn keys(axes: &Axes) -> Vec<String> {
+    match axes {
+        Axes::None => Vec::new(),
+        Axes::One(keys) | Axes::Many(keys) => keys.clone(),
+        Axes::Two(one, other) => vec![one.clone(), other.clone()],
+    }
+}
+
+fn figure(points: &[Point<'_>], axes: &Axes, measure: &Measure) -> Figure {
+    let names = keys(axes);
+    let first = match axes {
+        Axes::One(keys) => keys[..1].to_vec(),
+        _ => names.clone(),
+    };
+    let spots: Vec<Spot> = points.iter().map(|point| point.spot(point.name(&first), &measure.of)).collect();
+    let sentence = sentence(&spots, axes, measure);
+    let mut figure = match axes {
+        Axes::None => trials(points, measure, sentence),
+        Axes::Two(one, other) => heat(points, (one, other), &spots, measure, sentence),
+        Axes::One(keys) => match points::places(points, &keys[0]) {
+            Some(places) => curve(places, spots.clone(), keys.join(", "), true, measure, sentence),
+            None if points.len() <= MOST_BARS => bars(&spots, measure, sentence),
+            None => ordered(&spots, measure, sentence),
+        },
+        Axes::Many(_) if points.len() <= MOST_BARS => bars(&spots, measure, sentence),
+        Axes::Many(_) => ordered(&spots, measure, sentence),
+    };
+    figure.table = if *axes == Axes::None { of_trials(points, measure) } else { of_spots(&spots, measure) };
+    figure
+}
+
+fn curve(
+    places: Vec<f64>,
+    spots: Vec<Spot>,
+    axis: String,
+    is_connected: bool,
+    measure: &Measure,
+    sentence: String,
+) -> Figure {
+    let group = Group { name: measure.name.clone(), style: style(measure), spots };
+    let dots = Dots {
+        name: measure.name.clone(),
+        unit: measure.unit,
+        axis,
+        places,
+        groups: vec![group],
+        is_connected,
+        is_from_zero: measure.unit == Unit::PerSecond,
+    };
+    Figure::draw(measure.id, &measure.title, sentence, (HALF, PHONE_HALF), |shape| dots.draw(shape))
+}
+
+fn style(measure: &Measure) -> usize {
+    if measure.unit == Unit::PerSecond { 1 } else { 2 }
+}
+
+/// Points that no number orders, in the order in which they ran.
+fn ordered(spots: &[Spot], measure: &Measure, sentence: String) -> Figure {
+    let last = spots.len().saturating_sub(1).max(1) as f64;
+    let places = (0..spots.len()).map(|index| index as f64 / last).collect();
+    let numbered =
+        spots.iter().enumerate().map(|(index, spot)| Spot { name: index.to_string(), ..spot.clone() }).collect();
+    curve(places, numbered, "point, as numbered in the table".to_owned(), false, measure, sentence)
+}
+
+/// The repetitions of one point, each at its number.
+fn trials(points: &[Point<'_>], measure: &Measure, sentence: String) -> Figure {
+    let records: Vec<&Record> = points.iter().flat_map(|point| point.records.iter().copied()).collect();
+    let spot = |record: &&Record| Spot {
+        name: record.trial.to_string(),
+        trials: (measure.of)(record).map(|value| (value, record.verdict.valid)).into_iter().collect(),
+        middle: None,
+        interval: None,
+    };
+    let last = records.len().saturating_sub(1).max(1) as f64;
+    let places = (0..records.len()).map(|index| index as f64 / last).collect();
+    curve(places, records.iter().map(spot).collect(), "trial".to_owned(), false, measure, sentence)
+}
+
+fn bars(spots: &[Spot], measure: &Measure, sentence: String) -> Figure {
+    let bar = |spot: &Spot| Bar {
+        name: spot.name.clone(),
+        value: spot.middle,
+        text: spot.middle.map_or("–".to_owned(), |middle| measure.unit.exact(middle)),
+        interval: spot.interval,
+        trials: spot.trials.clone(),
+        style: style(measure),
+    };
+    let bars = Bars { name: measure.name.clone(), unit: measure.unit, bars: spots.iter().map(bar).collect() };
+    let shapes = (bars.shape(HALF.width), bars.shape(PHONE.width));
+    Figure::draw(measure.id, &measure.title, sentence, shapes, |shape| bars.draw(shape))
+}
+
+fn heat(
+    points: &[Point<'_>],
+    (one, other): (&str, &str),
+    spots: &[Spot],
+    measure: &Measure,
+    sentence: String,
+) -> Figure {
+    let values = |key: &str| {
+        let mut found: Vec<&serde_json::Value> = Vec::new();
+        for value in points.iter().filter_map(|point| point.values.get(key)) {
+            if !found.contains(&value) {
+                found.push(value);
+            }
+        }
+        found
+    };
+    // The key with more values lies along the longer edge.
+    let (across, up) = if values(one).len() >= values(other).len() { (one, other) } else { (other, one) };
+    let (columns, rows) = (values(across), values(up));
+    let middles: Vec<f64> = spots.iter().filter_map(|spot| spot.middle).collect();
+    let (low, high) =
+        middles.iter().fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(*value), high.max(*value)));
+    let cell = |row: &serde_json::Value, column: &serde_json::Value| {
+        let found = points
+            .iter()
+            .position(|point| point.values.get(up) == Some(row) && point.values.get(across) == Some(column));
+        match found.and_then(|index| spots[index].middle) {
+            Some(middle) => (level(middle, low, high), measure.unit.short(three_digits(middle))),
+            None => (0, "–".to_owned()),
+        }
+    };
+    let ticks = |values: &[&serde_json::Value]| {
+        let share = |index: usize| (index as f64 + 0.5) / values.len() as f64;
+        values.iter().enumerate().map(|(index, value)| (share(index), super::plain(value))).collect::<Vec<_>>()
+    };
+    let row_ticks = ticks(&rows);
+    let widest = row_ticks.iter().map(|tick| crate::report::svg::text_width(&tick.1)).fold(20.0, f64::max);
+    let grid = Grid {
+        name: format!("{up}, bottom to top; in cells: {}", measure.name),
+        columns: columns.len(),
+        column_ticks: ticks(&columns),
+        rows: rows.len(),
+        row_ticks,
+        axis: across.to_owned(),
+        cells: rows.iter().flat_map(|row| columns.iter().map(|column| cell(row, column))).collect(),
+        left: (widest + 14.0).min(140.0),
+        right: 8.0,
+        column_share: 1.0 / columns.len() as f64,
+    };
+    Figure::draw(measure.id, &measure.title, sentence, (HALF, PHONE_HALF), |shape| grid.draw(shape))
+}
+
+fn three_digits(value: f64) -> f64 {
+    if value <= 0.0 {
+        return 0.0;
+    }
+    let power = 10f64.powi(2 - value.log10().floor() as i32);
+    (value * power).round() / power
+}
+
+fn sentence(spots: &[Spot], axes: &Axes, measure: &Measure) -> String {
+    if *axes == Axes::None {
+        return of_repetitions(spots, measure);
+    }
+    let mut known: Vec<(&Spot, f64)> = spots.iter().filter_map(|spot| Some((spot, spot.middle?))).collect();
+    known.sort_by(|one, other| one.1.total_cmp(&other.1));
+    let (Some(low), Some(high)) = (known.first(), known.last()) else {
+        return format!("No point has a {} that can be stated.", measure.name);
+    };
+    let (most, least) = if measure.unit == Unit::PerSecond { ("highest", "lowest") } else { ("longest", "shortest") };
+    let times = high.1 / low.1.max(f64::MIN_POSITIVE);
+    let apart = if times < 1.05 {
+        "hardly any difference".to_owned()
+    } else {
+        format!("{} times as much", crate::report::svg::unit::plain(three_digits(times)))
+    };
+    format!(
+        "{} at {} ({}), {least} at {} ({}): {apart}.{}",
+        super::capital(most),
+        high.0.name,
+        measure.unit.exact(high.1),
+        low.0.name,
+        measure.unit.exact(low.1),
+        doubts(spots)
+    )
+}
+
+/// What crosses are.
+fn doubts(spots: &[Spot]) -> String {
+    let all: usize = spots.iter().map(|spot| spot.trials.len()).sum();
+    let not_valid: usize = spots.iter().flat_map(|spot| &spot.trials).filter(|trial| !trial.1).count();
+    if not_valid == 0 {
+        String::new()
+    } else {
+        format!(" Crosses: {not_valid} of {} not valid.", several(all, "trial"))
+    }
+}
+
+fn of_repetitions(spots: &[Spot], measure: &Measure) -> String {
+    let Some(middle) = spots.first().and_then(|spot| spot.middle) else {
+        return format!("No trial has a {} that can be stated.", measure.name);
+    };
+    let values = || spots.iter().flat_map(|spot| &spot.trials).map(|trial| trial.0);
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    let between = spots.first().and_then(|spot| spot.interval).map(|(low, high)| {
+        format!(" The true middle lies between {} and {} (95 %).", measure.unit.exact(low), measure.unit.exact(high))
+    });
+    format!(
+        "Median {}; trials from {} to {}, {} apart.{}{}",
+        measure.unit.exact(middle),
+        measure.unit.exact(low),
+        measure.unit.exact(high),
+        percent((high - low) / middle.max(f64::MIN_POSITIVE)),
+        between.unwrap_or_default(),
+        doubts(spots)
+    )
+}
+
+/// The percentiles of some points: the first, the last, and some between them.
+fn tails(points: &[Point<'_>], axes: &Axes) -> Option<Figure> {
+    let known: Vec<&Point<'_>> = points
+        .iter()
+        .filter(|point| point.counted().iter().any(|record| record.headline_latency().is_some()))
+        .collect();
+    let number = known.len().min(MOST_CURVES);
+    let index = |place: usize| if number < 2 { 0 } else { place * (known.len() - 1) / (number - 1) };
+    let names = match axes {
+        Axes::One(keys) => keys[..1].to_vec(),
+        other => keys(other),
+    };
+    let chosen = (0..number).map(|place| known[index(place)]);
+    let name = |point: &Point<'_>| if *axes == Axes::None { "all trials".to_owned() } else { point.name(&names) };
+    let curves: Vec<_> = chosen
+        .enumerate()
+        .filter_map(|(place, point)| latency::merged(&name(point), place + 1, &point.counted()))
+        .collect();
+    let longest = curves.iter().max_by_key(|curve| curve.histogram.value_at_quantile(0.99))?;
+    let shortest = curves.iter().min_by_key(|curve| curve.histogram.value_at_quantile(0.99))?;
+    let part =
+        if known.len() > number { format!(" Shown are {number} of {} points.", known.len()) } else { String::new() };
+    let sentence = if curves.len() == 1 {
+        format!(
+            "Over all trials together, half of the messages took {} or less, 99 of 100 {} or less.",
+            duration(longest.at(0.5)),
+            duration(longest.at(0.99))
+        )
+    } else {
+        format!(
+            "The 99th percentile is longest at {} ({}) and shortest at {} ({}).{part}",
+            longest.name,
+            duration(longest.at(0.99)),
+            shortest.name,
+            duration(shortest.at(0.99))
+        )
+    };
+    let title = if names.is_empty() {
+        "Latency by percentile".to_owned()
+    } else {
+        format!("Latency by percentile and {}", names.join(", "))
+    };
+    Some(latency::figure("latency-by-percentile", &title, sentence, curves))
+}
+
+fn of_spots(spots: &[Spot], measure: &Measure) -> Table {
+    let row = |spot: &Spot| {
+        let interval = spot.interval.map_or("–".to_owned(), |(low, high)| {
+            format!("{} … {}", measure.unit.exact(low), measure.unit.exact(high))
+        });
+        vec![
+            spot.name.clone(),
+            spot.trials.len().to_string(),
+            spot.middle.map_or("–".to_owned(), |middle| measure.unit.exact(middle)),
+            interval,
+        ]
+    };
+    let heads = texts(&["point", "trials", "median", "95 % interval of the middle"]);
+    Table { note: cut(spots.len()), heads, rows: spots.iter().take(MOST_ROWS).map(row).collect() }
+}
+
+fn of_trials(points: &[Point<'_>], measure: &Measure) -> Table {
+    let records = points.iter().flat_map(|point| &point.records);
+    let row = |record: &&Record| {
+        let value = (measure.of)(record).map_or("–".to_owned(), |value| measure.unit.exact(value));
+        vec![record.trial.to_string(), value, if record.verdict.valid { "valid" } else { "not valid" }.to_owned()]
+    };
+    Table {
+        heads: texts(&["trial", &measure.name, "verdict"]),
+        rows: records.take(MOST_ROWS).map(row).collect(),
+        ..Table::default()
+    }
+}
+
+fn cut(all: usize) -> String {
+    if all <= MOST_ROWS {
+        return String::new();
+    }
+    format!("The first {MOST_ROWS} of {all} points; `brokermark show --format csv` has them all.")
+}
+
+fn table(points: &[Point<'_>], axes: &Axes) -> Table {
+    let mut names = keys(axes);
+    if names.is_empty() && points.iter().any(|point| !point.values.is_empty()) {
+        names = points.iter().flat_map(|point| point.values.keys().cloned()).collect();
+        names.sort();
+        names.dedup();
+    }
+    let headline = points
+        .first()
+        .and_then(|point| point.records.first())
+        .map_or_else(String::new, |record| record.headline.to_string());
+    let row = |(index, point): (usize, &Point<'_>)| {
+        let counted = point.counted();
+        let middle = |figure: &dyn Fn(&Record) -> Option<f64>, unit: Unit| {
+            let values: Vec<f64> = counted.iter().filter_map(|record| figure(record)).collect();
+            crate::statistics::median(&values).map_or("–".to_owned(), |value| unit.exact(value))
+        };
+        let latency = |pick: fn(&crate::record::Latency) -> Option<u64>| {
+            middle(&|record| record.headline_latency().and_then(pick).map(|ns| ns as f64), Unit::Nanoseconds)
+        };
+        let values = names.iter().map(|key| point.values.get(key).map(super::plain).unwrap_or_default());
+        let mut cells: Vec<String> = std::iter::once(index.to_string()).chain(values).collect();
+        cells.push(match point.valid() {
+            valid if valid == point.records.len() => format!("✓ {valid}"),
+            valid => format!("✗ {valid} of {}", point.records.len()),
+        });
+        cells.push(counted.first().map_or("–".to_owned(), |_| {
+            let rates: Vec<f64> = counted.iter().map(|record| record.throughput.messages_per_second).collect();
+            crate::statistics::median(&rates).map_or("–".to_owned(), rate)
+        }));
+        cells.push(format!("{}/s", middle(&|record| Some(record.throughput.payload_bytes_per_second), Unit::Bytes)));
+        cells.push(latency(|latency| Some(latency.p50_ns)));
+        cells.push(latency(|latency| latency.p99_ns));
+        cells.push(latency(|latency| latency.p99_9_ns));
+        cells.push(middle(&|record| record.client.cpu_ns_per_message, Unit::Nanoseconds));
+        cells.push(limited(&counted));
+        cells
+    };
+    let fixed = [
+        "valid trials",
+        "messages/s",
+        "payload",
+        &format!("{headline} p50"),
+        "p99",
+        "p99.9",
+        "client CPU a message",
+        "limited by",
+    ];
+    let heads =
+        std::iter::once("point".to_owned()).chain(names.iter().cloned()).chain(fixed.map(str::to_owned)).collect();
+    let note = format!(
+        "Medians over the valid trials; where none is valid, over those that were completed. {}",
+        cut(points.len())
+    );
+    Table { note, heads, rows: points.iter().enumerate().take(MOST_ROWS).map(row).collect() }
+}
+
+fn limited(records: &[&Record]) -> String {
+    let mut found: Vec<String> = records.iter().map(|record| record.verdict.limited_by.limiter.to_string()).collect();
+    found.sort();
+    found.dedup();
+    found.join(", ")
+}
+
+/// The sweep in one sentence, for the head of the page: of the points that have a valid trial, where any has.
+pub fn headline(records: &[&Record]) -> String {
+    let all = points::of(records);
+    let axes = points::axes(&all);
+    let [throughput, _] = measures(records);
+    let names = match &axes {
+        Axes::One(keys) => keys[..1].to_vec(),
+        other => keys(other),
+    };
+    let any_valid = all.iter().any(|point| point.valid() > 0);
+    let trusted = all.iter().filter(|point| !any_valid || point.valid() > 0);
+    let spots: Vec<Spot> = trusted.map(|point| point.spot(named(&names, point), &throughput.of)).collect();
+    let mut known: Vec<(&str, f64)> =
+        spots.iter().filter_map(|spot| Some((spot.name.as_str(), spot.middle?))).collect();
+    known.sort_by(|one, other| one.1.total_cmp(&other.1));
+    match (known.first(), known.last()) {
+        (Some((_, median)), _) if axes == Axes::None => {
+            format!("Carried {} messages/s: the median of {}.", rate(*median), several(records.len(), "trial"))
+        }
+        (Some(low), Some(high)) => {
+            format!("Most: {} messages/s at {}; fewest: {} messages/s at {}.", rate(high.1), high.0, rate(low.1), low.0)
+        }
+        _ => format!("No trial of {} was completed.", several(all.len(), "point")),
+    }
+}
+
+fn named(keys: &[String], point: &Point<'_>) -> String {
+    let named: Vec<String> =
+        keys.iter().filter_map(|key| Some(format!("{key} = {}", super::plain(point.values.get(key)?)))).collect();
+    named.join(", ")
+}
+
+/// The payload's rate of the best point, for a tile.
+pub fn payload(records: &[&Record]) -> String {
+    let most = records.iter().map(|record| record.throughput.payload_bytes_per_second).fold(0.0, f64::max);
+    format!("{}/s of payload at most", bytes(most))
+}

@@ -1,0 +1,168 @@
+//! Figures over time: lines with their names at their ends, phases as tinted ground, events as numbered flags.
+
+use super::frame::Frame;
+use super::scale::{Scale, time_ticks};
+use super::unit::{Unit, moment};
+use super::{Canvas, Drawing, Shape, apart, number, text_width};
+use crate::report::thin::{Point, envelope};
+
+/// A figure over time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    pub name: String,
+    /// Which of the page's styles: 1 to 6.
+    pub style: usize,
+    /// In seconds since the trial began.
+    pub points: Vec<Point>,
+}
+
+/// A stretch of time that is not what was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stretch {
+    pub begin: f64,
+    pub end: f64,
+    pub name: &'static str,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub at: f64,
+    /// Where it lasted.
+    pub until: Option<f64>,
+    pub text: String,
+}
+
+/// Lines over one time axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Course {
+    pub name: String,
+    pub unit: Unit,
+    pub lines: Vec<Line>,
+    /// How long the trial lasted, in seconds.
+    pub until: f64,
+    pub stretches: Vec<Stretch>,
+    pub events: Vec<Event>,
+}
+
+/// The same for all charts of a trial, so that their seconds stand below each other.
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 84.0;
+/// By what factor the warm-up may exceed what was measured before it is cut off.
+const LARGEST_APART: f64 = 2.0;
+const LABEL_DISTANCE: f64 = 15.0;
+
+impl Course {
+    /// Fits what was measured. What lies far above it, in the warm-up or the drain, is cut off.
+    pub fn scale(&self) -> (Scale, bool) {
+        let is_apart = |at: f64| self.stretches.iter().any(|stretch| at >= stretch.begin && at < stretch.end);
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let all: Vec<f64> = points().filter_map(|point| point.1).collect();
+        let measured: Vec<f64> = points().filter(|point| !is_apart(point.0)).filter_map(|point| point.1).collect();
+        let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+        let is_cut = !measured.is_empty() && largest(&all) > LARGEST_APART * largest(&measured);
+        (Scale::fitting(if is_cut { measured } else { all }.into_iter()), is_cut)
+    }
+
+    pub fn draw(&self, shape: Shape) -> Drawing {
+        let frame =
+            if shape.is_narrow() { Frame::inside(shape, 52.0, 62.0) } else { Frame::inside(shape, LEFT, RIGHT) };
+        let (mut canvas, (scale, is_cut)) = (Canvas::default(), self.scale());
+        self.ground(&mut canvas, &frame);
+        let cut = if is_cut { "; the warm-up goes beyond" } else { "" };
+        frame.vertical(&mut canvas, scale, self.unit, &format!("{}{cut}", self.name));
+        let most = (frame.width / 70.0) as usize;
+        let ticks: Vec<(f64, String)> =
+            time_ticks(self.until, most).into_iter().map(|tick| (tick / self.until, moment(tick))).collect();
+        frame.horizontal(&mut canvas, &ticks);
+        for (index, line) in self.lines.iter().enumerate() {
+            canvas.open_series(index);
+            canvas.path(&format!("line s{}", line.style), &self.path(line, &frame, scale));
+            canvas.close_series();
+        }
+        self.labels(&mut canvas, &frame, scale);
+        self.flags(&mut canvas, &frame);
+        canvas.finish(shape, frame.plot())
+    }
+
+    fn x(&self, frame: &Frame, at: f64) -> f64 {
+        frame.x((at / self.until).clamp(0.0, 1.0))
+    }
+
+    fn ground(&self, canvas: &mut Canvas, frame: &Frame) {
+        for stretch in &self.stretches {
+            let (begin, end) = (self.x(frame, stretch.begin), self.x(frame, stretch.end));
+            canvas.rectangle("apart", [begin, frame.top, end - begin, frame.height]);
+            if end - begin > text_width(stretch.name) {
+                canvas.text("tick m", ((begin + end) / 2.0, frame.top + 14.0), stretch.name);
+            }
+        }
+        for event in &self.events {
+            if let Some(until) = event.until {
+                let (begin, end) = (self.x(frame, event.at), self.x(frame, until));
+                canvas.rectangle("outage", [begin, frame.top, (end - begin).max(1.0), frame.height]);
+            }
+        }
+    }
+
+    fn path(&self, line: &Line, frame: &Frame, scale: Scale) -> String {
+        let thin = envelope(&line.points, self.until, (frame.width / 2.0) as usize);
+        let (mut data, mut pen_is_down) = (String::new(), false);
+        for (at, value) in &thin {
+            let Some(value) = value else {
+                pen_is_down = false;
+                continue;
+            };
+            let (x, y) = (number(self.x(frame, *at)), number(frame.y(scale.place(*value))));
+            // A point of its own is a dot.
+            data += &if pen_is_down { format!("L{x},{y}") } else { format!("M{x},{y}h0") };
+            pen_is_down = true;
+        }
+        data
+    }
+
+    /// Each line's name at its last value.
+    fn labels(&self, canvas: &mut Canvas, frame: &Frame, scale: Scale) {
+        let last = |line: &Line| line.points.iter().rev().find_map(|point| point.1);
+        let wanted = self.lines.iter().enumerate();
+        let wanted = wanted.filter_map(|(index, line)| Some((index, frame.y(scale.place(last(line)?)))));
+        for (index, y) in apart(wanted.collect(), LABEL_DISTANCE, frame.top + 4.0, frame.bottom()) {
+            let line = &self.lines[index];
+            canvas.open_series(index);
+            canvas.text(&format!("label l{}", line.style), (frame.right() + 8.0, y + 4.0), &line.name);
+            canvas.close_series();
+        }
+    }
+
+    fn flags(&self, canvas: &mut Canvas, frame: &Frame) {
+        for (index, event) in self.events.iter().enumerate() {
+            let x = self.x(frame, event.at);
+            canvas.line("flag", (x, frame.top - 2.0), (x, frame.bottom()));
+            canvas.text("flagged m", (x, frame.top - 5.0), &(index + 1).to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_a_short_drawing_and_a_gap_is_not_bridged() {
+        let points = (0..86_400).map(|second| (f64::from(second), Some(f64::from(second % 977)))).collect();
+        let with_gap = vec![(0.0, Some(1.0)), (10.0, None), (20.0, Some(2.0))];
+        let line = |points| Line { name: "p99".to_owned(), style: 1, points };
+        let course = |points| Course {
+            name: "messages/s".to_owned(),
+            unit: Unit::PerSecond,
+            lines: vec![line(points)],
+            until: 86_400.0,
+            stretches: vec![],
+            events: vec![Event { at: 5.0, until: None, text: "x".to_owned() }],
+        };
+        let shape = Shape { width: 920.0, height: 240.0 };
+        assert!(course(points).draw(shape).body.len() < 14_000);
+        let gap = course(with_gap).draw(shape).body;
+        assert_eq!(gap.matches("h0").count(), 2, "{gap}");
+    }
+}

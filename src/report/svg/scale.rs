@@ -1,0 +1,143 @@
+//! From values to places between 0 and 1, and the values at which an axis has ticks.
+
+/// A scale of an axis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Scale {
+    Linear { low: f64, high: f64 },
+    Logarithmic { low: f64, high: f64 },
+}
+
+/// Values that span more than this need a logarithmic scale to be seen side by side.
+const WIDE_SPAN: f64 = 20.0;
+
+impl Scale {
+    /// From 0 to a little above the largest value.
+    pub fn from_zero(values: impl Iterator<Item = f64>) -> Self {
+        let highest = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
+        let highest = if highest > 0.0 { highest } else { 1.0 };
+        Scale::Linear { low: 0.0, high: highest * 1.08 }
+    }
+
+    /// Around all values, in powers of 10 or parts of them.
+    pub fn logarithmic(values: impl Iterator<Item = f64>) -> Self {
+        let positive = values.filter(|value| *value > 0.0 && value.is_finite());
+        let (low, high) =
+            positive.fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
+        if low > high {
+            return Scale::Logarithmic { low: 1.0, high: 10.0 };
+        }
+        let (low, high) = (step_below(low), step_above(high));
+        if low < high { Scale::Logarithmic { low, high } } else { Scale::Logarithmic { low, high: low * 10.0 } }
+    }
+
+    /// Logarithmic where the values span so much that small ones would not be seen, else from zero.
+    pub fn fitting(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let positive = values.clone().filter(|value| *value > 0.0);
+        let (low, high) =
+            positive.fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
+        if high > low * WIDE_SPAN { Scale::logarithmic(values) } else { Scale::from_zero(values) }
+    }
+
+    pub fn is_logarithmic(self) -> bool {
+        matches!(self, Scale::Logarithmic { .. })
+    }
+
+    /// The place of a value; values beyond the scale lie at its ends.
+    pub fn place(self, value: f64) -> f64 {
+        let share = match self {
+            Scale::Linear { low, high } => (value - low) / (high - low),
+            Scale::Logarithmic { .. } if value <= 0.0 => 0.0,
+            Scale::Logarithmic { low, high } => (value / low).ln() / (high / low).ln(),
+        };
+        share.clamp(0.0, 1.0)
+    }
+
+    /// At most about `most` values for ticks.
+    pub fn ticks(self, most: usize) -> Vec<f64> {
+        match self {
+            Scale::Linear { low, high } => {
+                let step = step_of((high - low) / most.max(1) as f64);
+                let first = (low / step).ceil() as i64;
+                let last = (high / step + 1e-9).floor() as i64;
+                (first..=last).map(|index| index as f64 * step).collect()
+            }
+            Scale::Logarithmic { low, high } => {
+                let all = steps(low, high, &[1.0, 2.0, 5.0]);
+                if all.len() <= most + 1 {
+                    return all;
+                }
+                let halves = steps(low, high, &[1.0, 3.0]);
+                if halves.len() <= most { halves } else { decades(low, high, most) }
+            }
+        }
+    }
+}
+
+/// 1, 2 or 5 times a power of 10, not below `least`.
+fn step_of(least: f64) -> f64 {
+    let power = 10f64.powf(least.log10().floor());
+    [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= least * 0.999).unwrap_or(power)
+}
+
+fn step_below(value: f64) -> f64 {
+    let power = 10f64.powf(value.log10().floor());
+    [5.0, 2.0, 1.0].into_iter().map(|factor| factor * power).find(|step| *step <= value).unwrap_or(power)
+}
+
+fn step_above(value: f64) -> f64 {
+    let power = 10f64.powf(value.log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0];
+    steps.into_iter().map(|factor| factor * power).find(|step| *step >= value).unwrap_or(power * 10.0)
+}
+
+fn steps(low: f64, high: f64, factors: &[f64]) -> Vec<f64> {
+    let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    let all = (first..=last).flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)));
+    all.filter(|value| *value >= low * 0.999 && *value <= high * 1.001).collect()
+}
+
+fn decades(low: f64, high: f64, most: usize) -> Vec<f64> {
+    let all = steps(low, high, &[1.0]);
+    let every = all.len().div_ceil(most.max(1)).max(1);
+    all.into_iter().step_by(every).collect()
+}
+
+/// Steps of a time axis, in seconds.
+const TIME_STEPS: [f64; 22] = [
+    0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10_800.0,
+    21_600.0, 43_200.0, 86_400.0, 604_800.0,
+];
+
+/// Ticks of a time axis from 0, in seconds.
+pub fn time_ticks(until: f64, most: usize) -> Vec<f64> {
+    let step = TIME_STEPS.into_iter().find(|step| until / step <= most as f64).unwrap_or(604_800.0);
+    (0..=(until / step + 1e-9) as usize).map(|index| index as f64 * step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_inside() {
+        assert_eq!(Scale::from_zero([19_900.0].into_iter()).ticks(5), [0.0, 5e3, 10e3, 15e3, 20e3]);
+        assert_eq!(Scale::logarithmic([1.3e6, 8e6].into_iter()).ticks(5), [1e6, 2e6, 5e6, 10e6]);
+        let wide = Scale::logarithmic([1e3, 9e9].into_iter()).ticks(5);
+        assert!(wide.len() <= 5 && wide.iter().all(|tick| tick.log10().fract().abs() < 1e-9), "{wide:?}");
+        assert_eq!(time_ticks(31.0, 8), [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0]);
+        assert_eq!(time_ticks(86_400.0, 8).last(), Some(&86_400.0));
+    }
+
+    #[test]
+    fn places_lie_between_0_and_1_whatever_the_value() {
+        for scale in [
+            Scale::from_zero([0.0].into_iter()),
+            Scale::logarithmic([].into_iter()),
+            Scale::logarithmic([5.0].into_iter()),
+        ] {
+            for value in [0.0, -1.0, 5.0, 1e12] {
+                assert!((0.0..=1.0).contains(&scale.place(value)), "{scale:?} {value}");
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What is known of a capacity, from probes that held or missed.
+//!
+//! The chance that a probe holds falls with its rate, along a logistic curve whose middle is the capacity. How steep it falls
+//! differs between brokers (a cliff, a noisy machine) and is not known, so capacity and spread are estimated together: each
+//! pair of both has a weight, which every probe changes by Bayes' rule. Placing the next probe by these weights is the method of
+//! psychophysics for thresholds (Kontsevich and Tyler, *Bayesian adaptive estimation of psychometric slope and threshold*, Vision
+//! Research 39, 1999).
+
+use super::super::Interval;
+
+/// Between two capacities that are told apart, as a share.
+const STEP: f64 = 0.005;
+
+/// Spreads of the capacity from probe to probe that are considered, as shares of it, each with how likely it is beforehand.
+const SPREADS: [(f64, f64); 5] = [(0.002, 0.2), (0.006, 0.2), (0.015, 0.25), (0.03, 0.25), (0.06, 0.1)];
+
+/// How often a probe misses far below the capacity, for a reason of its own: a pause of the machine, a leader that moves.
+const FALSE_MISS: f64 = 0.03;
+
+/// How often a probe holds far above it.
+const FALSE_HOLD: f64 = 0.01;
+
+/// The logistic curve that is closest to the normal distribution has this factor.
+const LOGISTIC: f64 = 1.702;
+
+/// Beyond so many spreads, the curve is flat.
+const FLAT: f64 = 8.0;
+
+/// Capacities at the ends that are less likely than this are left out: five odd probes in a row would not bring them back.
+const FORGOTTEN: f64 = 1e-7;
+
+/// How far beyond the ends of the range a capacity may lie, as a factor.
+const MARGIN: f64 = 2.0;
+
+/// A weight for each capacity and spread.
+#[derive(Debug, Clone)]
+pub(super) struct Beliefs {
+    /// The logarithm of the lowest capacity.
+    origin: f64,
+    weights: Vec<[f64; SPREADS.len()]>,
+    /// The probability of each capacity, whatever the spread.
+    capacities: Vec<f64>,
+}
+
+impl Beliefs {
+    /// Before any probe: each capacity of the range is as likely as any other with the same share between them.
+    pub(super) fn new(least: f64, most: f64) -> Self {
+        let origin = (least / MARGIN).ln();
+        let steps = ((most * MARGIN).ln() - origin) / STEP;
+        let number = steps.ceil() as usize + 1;
+        let weights = vec![SPREADS.map(|(_, share)| share / number as f64); number];
+        Beliefs { origin, weights, capacities: vec![1.0 / number as f64; number] }
+    }
+
+    /// Takes a probe into account.
+    pub(super) fn observe(&mut self, rate: f64, held: bool) {
+        let mut above = self.origin - rate.ln();
+        let mut sum = 0.0;
+        for (weights, capacity) in self.weights.iter_mut().zip(&mut self.capacities) {
+            *capacity = 0.0;
+            for (weight, (spread, _)) in weights.iter_mut().zip(SPREADS) {
+                let holds = chance_to_hold(above / spread);
+                *weight *= if held { holds } else { 1.0 - holds };
+                *capacity += *weight;
+            }
+            sum += *capacity;
+            above += STEP;
+        }
+        self.weights.iter_mut().flatten().chain(&mut self.capacities).for_each(|weight| *weight /= sum);
+        self.forget();
+    }
+
+    /// Leaves out both ends as far as hardly any weight is there.
+    fn forget(&mut self) {
+        let is_likely = |capacity: &f64| *capacity > FORGOTTEN;
+        let ends = (self.capacities.iter().position(is_likely), self.capacities.iter().rposition(is_likely));
+        if let (Some(first), Some(last)) = ends {
+            self.weights.truncate(last + 1);
+            self.weights.drain(..first);
+            self.capacities.truncate(last + 1);
+            self.capacities.drain(..first);
+            self.origin += first as f64 * STEP;
+        }
+    }
+
+    /// By which share the capacity differs from probe to probe.
+    pub(super) fn spread(&self) -> f64 {
+        let of_each = self.weights.iter().flat_map(|weights| weights.iter().zip(SPREADS));
+        of_each.map(|(weight, (spread, _))| weight * spread).sum()
+    }
+
+    /// The capacity that is above the true one with this probability.
+    pub(super) fn quantile(&self, share: f64) -> f64 {
+        let mut before = 0.0;
+        let reaches = self.capacities.iter().position(|capacity| {
+            before += capacity;
+            before >= share
+        });
+        (self.origin + reaches.unwrap_or(self.capacities.len() - 1) as f64 * STEP).exp()
+    }
+
+    /// The capacity with the interval that holds it with a probability of 95 %.
+    pub(super) fn interval(&self) -> Interval {
+        // A step on each side: the true capacity lies between two that are told apart.
+        Interval {
+            estimate: self.quantile(0.5),
+            low: self.quantile(0.025) * (1.0 - STEP),
+            high: self.quantile(0.975) * (1.0 + STEP),
+        }
+    }
+}
+
+/// `above`: how far the capacity lies above the rate, in spreads.
+fn chance_to_hold(above: f64) -> f64 {
+    let curve = match above {
+        _ if above > FLAT => 1.0,
+        _ if above < -FLAT => 0.0,
+        _ => 1.0 / (1.0 + (-LOGISTIC * above).exp()),
+    };
+    FALSE_HOLD + (1.0 - FALSE_HOLD - FALSE_MISS) * curve
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_on_both_sides_enclose_the_capacity() {
+        let mut beliefs = Beliefs::new(1e3, 1e6);
+        for _ in 0..3 {
+            beliefs.observe(98e3, true);
+            beliefs.observe(102e3, false);
+        }
+        let found = beliefs.interval();
+        assert!((98e3..102e3).contains(&found.estimate), "{found:?}");
+        assert!(found.low > 90e3 && found.high < 110e3, "{found:?}");
+    }
+
+    #[test]
+    fn a_single_miss_far_below_does_not_outweigh_later_probes() {
+        let mut beliefs = Beliefs::new(1e3, 1e6);
+        beliefs.observe(10e3, false);
+        for rate in [8e3, 12e3, 30e3, 60e3] {
+            beliefs.observe(rate, true);
+        }
+        beliefs.observe(100e3, false);
+        assert!(beliefs.quantile(0.5) > 50e3, "{}", beliefs.quantile(0.5));
+    }
+}
