@@ -78,11 +78,13 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
 
 def consuming(workload: Workload, address: str, filler: "RdkafkaPerformance") -> Comparison:
     ours = BrokermarkConsumer("configs/examples/kafka-consume.toml", {"broker.addresses": [address]})
+    scenario = "configs/examples/kafka-native-consume.toml"
+    native = BrokermarkConsumer(scenario, {"broker.addresses": [address]}, "brokermark native")
     return Comparison(
         broker="kafka",
         setting=f"{workload.payload_bytes} B, {workload.partitions} partitions read from their beginning by a group's only member",
         workload=workload,
-        peers=[ours, RdkafkaConsumer(filler)],
+        peers=[ours, native, RdkafkaConsumer(filler)],
         warm_up=lambda: ours.run(workload) and None,
     )
 

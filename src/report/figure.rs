@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::svg::{Drawing, Shape, escape, number};
+use super::svg::{Drawing, Shape, escape, marked, number};
 use super::theme;
 
 /// Wide charts take the whole column, half ones stand in pairs. Each is drawn for a phone as well.
@@ -74,7 +74,7 @@ impl Figure {
             "<figure id=\"{0}\"><figcaption><h{level}>{1}</h{level}><p>{2}</p></figcaption><div class=\"chart\">",
             escape(&self.id),
             escape(&self.title),
-            escape(&self.sentence)
+            marked(&self.sentence)
         );
         html += &self.svg(&self.wide, "wide");
         html += &self.svg(&self.narrow, "narrow");
@@ -104,32 +104,19 @@ impl Figure {
 
     /// A file of its own, which follows the reader's preference for light or dark.
     pub fn file(&self) -> String {
-        let rules = theme::standalone(false);
-        let dark = theme::standalone(true);
-        self.standalone(
-            &format!(
-                "{rules}svg{{background:#fdfdfc}}@media (prefers-color-scheme:dark){{{dark}svg{{background:#15181c}}}}"
-            ),
-            "",
-        )
-    }
-
-    /// The same in light colours alone, as a renderer without media queries needs it.
-    pub fn for_raster(&self) -> String {
-        self.standalone(&theme::standalone(false), "<rect width=\"100%\" height=\"100%\" fill=\"#fdfdfc\"/>")
-    }
-
-    fn standalone(&self, rules: &str, ground: &str) -> String {
         let Shape { width, height } = self.wide.shape;
+        let (light, dark) = (theme::standalone(false), theme::standalone(true));
+        let rules = format!("{light}@media (prefers-color-scheme:dark){{{dark}}}");
         // Room around the drawing, which a page gives it.
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"-12 -12 {0} {1}\" role=\"img\"><title>{2}</title><desc>{3}</desc><style>{4}</style>{5}{6}</svg>\n",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"-12 -12 {0} {1}\" role=\"img\">\
+             <title>{2}</title><desc>{3}</desc><style>{4}</style>\
+             <rect class=\"paper\" x=\"-12\" y=\"-12\" width=\"100%\" height=\"100%\"/>{5}</svg>\n",
             number(width + 24.0),
             number(height + 24.0),
             escape(&self.title),
             escape(&self.sentence),
-            escape_rules(rules),
-            ground.replace("<rect ", "<rect x=\"-12\" y=\"-12\" "),
+            escape_rules(&rules),
             self.wide.body
         )
     }

@@ -62,8 +62,8 @@ impl Report {
         let chosen: Vec<usize> = (0..run.trials.len()).filter(|index| is_chosen(&run.trials[*index].record)).collect();
         match chosen.as_slice() {
             [] => Err(ReportError::NoSuchTrial),
-            [index] => Ok(of_trial(run, *index)),
-            several => Ok(of_trials(run, several)),
+            [index] => Ok(of_trial(run, *index).named()),
+            several => Ok(of_trials(run, several).named()),
         }
     }
 
@@ -90,7 +90,12 @@ impl Report {
         report.sections.extend(verdict::section(&both));
         report.sections.extend(conditions::section(&a.records()));
         report.sections.extend(conditions::scenario(a.scenario.as_deref(), first));
-        Ok(report)
+        Ok(report.named())
+    }
+
+    fn named(mut self) -> Self {
+        section::name_apart(&mut self.sections);
+        self
     }
 
     /// The page.
@@ -98,28 +103,18 @@ impl Report {
         page::html(&self.title, &self.lead, &self.sections)
     }
 
-    /// Each chart as a file of its own: its name without an ending, and the drawing for screens and for a raster.
+    /// Each chart as a file of its own: its name without an ending, and the drawing.
     pub fn charts(&self) -> Vec<Chart> {
         let figures = self.sections.iter().flat_map(|section| &section.parts).flat_map(|part| part.figures());
-        let mut charts: Vec<Chart> = Vec::new();
-        for figure in figures {
-            let again = charts.iter().filter(|chart| chart.id == figure.id).count();
-            let name = if again == 0 { figure.id.clone() } else { format!("{}-{}", figure.id, again + 1) };
-            charts.push(Chart { id: figure.id.clone(), name, svg: figure.file(), raster: figure.for_raster() });
-        }
-        charts
+        figures.map(|figure| Chart { name: figure.id.clone(), svg: figure.file() }).collect()
     }
 }
 
 /// A chart as a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    id: String,
     pub name: String,
-    /// Light or dark, as the reader prefers.
     pub svg: String,
-    /// Light alone, with its ground.
-    pub raster: String,
 }
 
 fn of_trial(run: &Run, index: usize) -> Report {
@@ -206,7 +201,7 @@ fn lead_of_trials(records: &[&Record]) -> Lead {
     let most = rates.iter().copied().fold(0.0, f64::max);
     let lost: u64 = records.iter().filter_map(|record| record.verification.as_ref()).map(|found| found.lost).sum();
     let mut tiles = vec![
-        tile("points", points.to_string(), section::several(records.len(), "trial")),
+        tile("points", crate::record::readable::count(points as u64), section::several(records.len(), "trial")),
         tile("most messages per second", crate::record::readable::rate(most), sweep::payload(records)),
     ];
     if records.iter().any(|record| record.verification.is_some()) {

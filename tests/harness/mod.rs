@@ -14,6 +14,7 @@ mod process;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
 pub mod rabbitmq;
+pub mod reports;
 #[cfg(feature = "pulsar")]
 pub mod scripted_issuer;
 #[cfg(feature = "pulsar")]

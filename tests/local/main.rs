@@ -25,6 +25,7 @@ mod pulsar_client;
 #[cfg(feature = "pulsar")]
 mod pulsar_oauth2;
 mod refusing;
+mod report;
 mod results;
 mod scenario;
 mod schema;

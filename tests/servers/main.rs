@@ -5,6 +5,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod browser;
 mod cluster;
 mod conformance;
 mod faults;
@@ -13,6 +14,8 @@ mod interchange;
 mod kafka;
 #[cfg(feature = "kafka-native")]
 mod kafka_native;
+#[cfg(feature = "kafka-native")]
+mod kafka_native_groups;
 mod load;
 mod nsq;
 mod pipeline;

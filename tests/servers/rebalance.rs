@@ -50,16 +50,22 @@ const SOON: &str = ", \"heartbeat.interval.ms\" = \"200\"";
 /// go on where they were.
 fn assert_members_resume(partitions: usize, way: (&str, &str), more: &str) {
     let (property, value) = way;
+    let properties = format!("properties = {{ \"{property}\" = \"{value}\"{more} }}");
+    assert_members_of_a_client_resume(partitions, way, "", &properties);
+}
+
+/// The same with more keys of the broker and of the consumers.
+fn assert_members_of_a_client_resume(partitions: usize, way: (&str, &str), client: &str, consumers: &str) {
     let address = kafka::address();
     let bench = Bench::new(&format!(
-        "broker = {{ kind = \"kafka\", address = \"{address}\" }}
+        "broker = {{ kind = \"kafka\", address = \"{address}\"{client} }}
         topology.partitions = {partitions}
         producers = {{ count = 3, keys = {{ kind = \"random\", distinct = 1000 }} }}
         load.rate = \"2k/s\"
         [consumers]
         groups = 2
         members = 2
-        properties = {{ \"{property}\" = \"{value}\"{more} }}
+        {consumers}
         [run]
         warm_up = \"1s\"
         duration = \"12s\""
@@ -80,6 +86,14 @@ fn assert_members_resume(partitions: usize, way: (&str, &str), more: &str) {
 #[test]
 fn real_kafka_members_resume_where_the_group_was_when_another_one_comes_and_goes() {
     assert_members_resume(7, ("partition.assignment.strategy", "range,roundrobin"), SOON);
+}
+
+/// Members of both clients are in one group.
+#[cfg(feature = "kafka-native")]
+#[test]
+fn real_kafka_native_members_resume_where_the_group_was_when_one_of_another_client_comes_and_goes() {
+    let client = ", client = \"native\", kafka = { assignment = \"group\", session_timeout = \"6s\" }";
+    assert_members_of_a_client_resume(19, ("partition.assignment.strategy", "range,roundrobin"), client, "");
 }
 
 #[test]

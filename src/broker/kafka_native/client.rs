@@ -26,6 +26,9 @@ use crate::measure::Acks;
 /// Producers wait while messages of more bytes have no outcome.
 const MOST_BUFFERED_BYTES: usize = 256 << 20;
 
+/// Producers that wait are woken when there is room for so much, not for each message.
+const WAKE_BELOW_BYTES: usize = MOST_BUFFERED_BYTES - (16 << 20);
+
 /// Starts the task for a node.
 type ServeNode = fn(Arc<Node>, Arc<Client>) -> AbortHandle;
 
@@ -167,15 +170,17 @@ impl Client {
         self.spare.keep(pending);
     }
 
-    /// Wakes producers that wait for memory.
+    /// Wakes producers that wait for memory, if there is room for many of them.
     pub fn notify_capacity(&self) {
-        self.capacity.notify_waiters();
+        if self.buffered_bytes.load(Ordering::Relaxed) < WAKE_BELOW_BYTES {
+            self.capacity.notify_waiters();
+        }
     }
 
     /// No message is taken any more.
     pub fn end(&self, class: FailureClass, message: String) {
         self.fatal.get_or_init(|| SubmitError { class, message });
-        self.notify_capacity();
+        self.capacity.notify_waiters();
     }
 
     pub fn fatal(&self) -> Option<&SubmitError> {

@@ -3,26 +3,39 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{InitProducerIdRequest, MetadataRequest, MetadataResponse, TopicName};
 use kafka_protocol::protocol::{Request, StrBytes};
 use parking_lot::Mutex;
+use tokio::time::sleep;
 
 use super::connect::Connector;
 use super::error::{CallError, is_retriable};
 use super::sequential::SequentialConnection;
 use crate::net::backoff::Backoff;
 
-/// The newest versions of requests that are used here. Later ones of metadata name topics by ids.
-const METADATA: i16 = 9;
-const INIT_PRODUCER_ID: i16 = 4;
+/// The newest versions of requests that are used here. Later ones encode lengths in another way.
+const METADATA: i16 = 8;
+const INIT_PRODUCER_ID: i16 = 1;
 
 /// `UNKNOWN_TOPIC_OR_PARTITION`: of a topic that does not exist.
 const UNKNOWN_TOPIC: i16 = 3;
 
 /// How often a node may ask for patience before a request fails.
 const MOST_ATTEMPTS: usize = 50;
+
+/// How long a node may say nothing before another one is asked as well.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A node to ask, by a connection that is open or by its address.
+enum Ask {
+    Open(Box<SequentialConnection>),
+    Address(String),
+}
 
 /// A cluster, with a connection to one of its nodes for requests that are rare.
 pub struct Cluster {
@@ -67,38 +80,50 @@ impl Cluster {
         self.is_outdated.load(Ordering::Relaxed)
     }
 
-    /// Sends a request to any node, on a connection that is kept.
+    /// Sends a request to any node, on a connection that is kept: to one node after the other, until one answers.
     ///
     /// # Errors
     /// When no node answers: the error of the last one.
     pub async fn call<R: Request>(&self, request: &R, newest: i16) -> Result<R::Response, CallError> {
-        let mut connection = self.connection.lock().await;
-        if let Some(open) = connection.as_mut() {
-            // A connection that was idle may have been closed since.
-            match open.call(request, newest).await {
-                Err(CallError::Lost(_) | CallError::Timeout(_) | CallError::Malformed(_)) => *connection = None,
-                answer => return answer,
-            }
-        }
-        let known = self.known.lock().clone();
+        self.call_in_turn(request, newest, self.connector.timeout).await
+    }
+
+    /// As [`Cluster::call`], of a request that may be answered twice: a node that says nothing for a while does not hold it up.
+    async fn ask<R: Request>(&self, request: &R, newest: i16) -> Result<R::Response, CallError> {
+        self.call_in_turn(request, newest, PATIENCE).await
+    }
+
+    /// The next node is asked when the one before has failed, or has not answered for `patience`.
+    async fn call_in_turn<R: Request>(
+        &self,
+        request: &R,
+        newest: i16,
+        patience: Duration,
+    ) -> Result<R::Response, CallError> {
+        let mut kept = self.connection.lock().await;
+        let addresses = self.addresses.iter().cloned().chain(self.known.lock().clone()).map(Ask::Address);
+        let mut nodes = kept.take().map(|open| Ask::Open(Box::new(open))).into_iter().chain(addresses);
+        let (mut asked, mut next) = (FuturesUnordered::new(), nodes.next());
         let mut last = CallError::Lost("no address is known".to_owned());
-        for address in self.addresses.iter().chain(&known) {
-            let mut opened = match self.connector.open(address).await {
-                Ok(opened) => opened,
-                Err(error) => {
-                    last = error;
-                    continue;
-                }
-            };
-            match opened.call(request, newest).await {
-                Ok(response) => {
-                    *connection = Some(opened);
-                    return Ok(response);
-                }
-                Err(error) => last = error,
+        loop {
+            if let Some(node) = next.take() {
+                asked.push(node.ask(&self.connector, request, newest));
+            }
+            tokio::select! {
+                answer = asked.next() => match answer {
+                    Some(Ok((connection, response))) => {
+                        *kept = Some(connection);
+                        return Ok(response);
+                    }
+                    Some(Err(error)) => {
+                        last = error;
+                        next = nodes.next();
+                    }
+                    None => return Err(last),
+                },
+                () = sleep(patience) => next = nodes.next(),
             }
         }
-        Err(last)
     }
 
     /// Sends a request to the node at `address`, on a connection of its own.
@@ -118,7 +143,7 @@ impl Cluster {
         let topics = topics.iter().map(|name| MetadataRequestTopic::default().with_name(Some(text(name)))).collect();
         let request = MetadataRequest::default().with_topics(Some(topics)).with_allow_auto_topic_creation(false);
         self.is_outdated.store(false, Ordering::Relaxed);
-        let response = self.call(&request, METADATA).await.inspect_err(|_| self.outdate())?;
+        let response = self.ask(&request, METADATA).await.inspect_err(|_| self.outdate())?;
         let metadata = read(&response)?;
         let has_leaders = |topic: &TopicMetadata| topic.leaders.iter().all(Option::is_some);
         if !metadata.topics.values().all(has_leaders) {
@@ -140,7 +165,7 @@ impl Cluster {
             .with_producer_epoch(-1);
         let mut backoff = Backoff::RECEIVE;
         for _ in 0..MOST_ATTEMPTS {
-            let response = self.call(&request, INIT_PRODUCER_ID).await?;
+            let response = self.ask(&request, INIT_PRODUCER_ID).await?;
             match response.error_code {
                 0 => return Ok((response.producer_id.0, response.producer_epoch)),
                 code if is_retriable(code) => backoff.pause().await,
@@ -148,6 +173,23 @@ impl Cluster {
             }
         }
         Err(CallError::Lost("the broker gave no producer id in time".to_owned()))
+    }
+}
+
+impl Ask {
+    async fn ask<R: Request>(
+        self,
+        connector: &Connector,
+        request: &R,
+        newest: i16,
+    ) -> Result<(SequentialConnection, R::Response), CallError> {
+        let mut connection = match self {
+            // One that was idle may have been closed since.
+            Ask::Open(open) => *open,
+            Ask::Address(address) => connector.open(&address).await?,
+        };
+        let response = connection.call(request, newest).await?;
+        Ok((connection, response))
     }
 }
 

@@ -18,6 +18,9 @@ const MOST_IDEMPOTENT_IN_FLIGHT: usize = 5;
 /// The largest `batch_bytes`: a request of more bytes than `socket.request.max.bytes` ends the connection.
 const MOST_BATCH_BYTES: u64 = 64 << 20;
 
+/// Of `session_timeout`; a broker's own limit, `group.min.session.timeout.ms`, is 6 s unless it is configured.
+const SHORTEST_SESSION: Duration = Duration::from_millis(100);
+
 /// Defaults are librdkafka's, so that both clients load a broker in the same way, except for `max_in_flight` and
 /// `delivery_timeout`, which are those of Kafka's own client.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -44,6 +47,9 @@ pub struct KafkaNativeOptions {
     pub request_timeout: Duration,
     /// Who decides which member of a group reads which partitions.
     pub assignment: Assignment,
+    /// After so long without a sign of life, a group shares out a member's partitions among the others.
+    #[serde(deserialize_with = "duration")]
+    pub session_timeout: Duration,
     /// What consumers receive of transactions.
     pub isolation: Isolation,
 }
@@ -61,6 +67,7 @@ impl Default for KafkaNativeOptions {
             delivery_timeout: Duration::from_secs(120),
             request_timeout: Duration::from_secs(30),
             assignment: Assignment::Manual,
+            session_timeout: Duration::from_secs(45),
             isolation: Isolation::ReadCommitted,
         }
     }
@@ -81,6 +88,7 @@ pub enum RequiredAcks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Assignment {
+    /// The group, by the protocol that Kafka calls classic.
     Group,
     /// brokermark, once: members take partitions in turn, and the broker knows no group.
     Manual,
@@ -112,8 +120,8 @@ impl KafkaNativeOptions {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.assignment == Assignment::Group {
-            return Err(needs_librdkafka("`assignment = \"group\"`"));
+        if self.session_timeout < SHORTEST_SESSION {
+            return Err(format!("`session_timeout` is {SHORTEST_SESSION:?} at least"));
         }
         if self.max_in_flight == 0 {
             return Err("`max_in_flight` is at least 1".to_owned());
@@ -156,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_only_librdkafka_has_is_refused_with_its_name() {
-        for text in ["static_members = true", "assignment = \"group\"", "[transactions]\nmessages = 10"] {
+        for text in ["static_members = true", "[transactions]\nmessages = 10"] {
             let error = parse(text).unwrap_err();
             assert!(error.contains("client = \"librdkafka\""), "{text}: {error}");
         }
@@ -170,6 +178,7 @@ mod tests {
             ("max_in_flight = 0", "max_in_flight"),
             ("batch_bytes = \"1 GiB\"", "batch_bytes"),
             ("request_timeout = \"0s\"", "request_timeout"),
+            ("session_timeout = \"0s\"", "session_timeout"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(key), "{text}: {error}");

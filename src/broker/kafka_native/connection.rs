@@ -1,19 +1,17 @@
 //! One connection of a client to a node, while it lasts: requests out, responses in, several requests at once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
-use kafka_protocol::messages::ProduceResponse;
-use kafka_protocol::messages::produce_response::PartitionProduceResponse;
-use kafka_protocol::protocol::Decodable;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep_until;
 
 use super::client::Client;
 use super::codec::compression::{Compression, Compressor};
+use super::codec::responses;
 use super::config::RequiredAcks;
 use super::error::CallError;
 use super::node::Node;
@@ -185,12 +183,10 @@ impl<'a> Connection<'a> {
             let unexpected = || CallError::Malformed("it answers no request".to_owned());
             let (sent, request) = self.requests.waiting.pop_front().ok_or_else(unexpected)?;
             // A response that cannot be read leaves the request unanswered.
-            let response = take_header(&mut body, 0, request.correlation).and_then(|()| {
-                let decoded = ProduceResponse::decode(&mut body, self.envelope.version);
-                decoded.map_err(|error| CallError::Malformed(error.to_string()))
-            });
-            match response {
-                Ok(response) => self.answered(sent, request, &response),
+            let answers =
+                take_header(&mut body, 0, request.correlation).and_then(|()| self.read_answers(&request, &body));
+            match answers {
+                Ok(answers) => self.answered(sent, request, answers),
                 Err(error) => {
                     self.requests.waiting.push_front((sent, request));
                     return Err(error);
@@ -200,27 +196,28 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    fn answered(&mut self, sent: Instant, request: ProduceRequest, response: &ProduceResponse) {
-        let throttled_ms = u64::try_from(response.throttle_time_ms).unwrap_or(0);
+    /// For each batch of the request the broker's answer, and for how many milliseconds the client is to wait.
+    fn read_answers(&self, request: &ProduceRequest, body: &[u8]) -> Result<(Vec<Answer>, u64), CallError> {
+        let mut answers: Vec<Answer> = request.batches.iter().map(|_| Answer::MISSING).collect();
+        let throttled_ms = responses::read_produced(body, self.envelope.version, |produced| {
+            if let Some(place) = request.place(produced.topic, produced.partition) {
+                answers[place] = Answer { code: produced.code, message: produced.message.map(str::to_owned) };
+            }
+        })?;
+        Ok((answers, u64::try_from(throttled_ms).unwrap_or(0)))
+    }
+
+    fn answered(&mut self, sent: Instant, request: ProduceRequest, (answers, throttled_ms): (Vec<Answer>, u64)) {
         self.client.traffic.answered(sent.elapsed(), throttled_ms > 0);
         if throttled_ms > 0 {
             self.requests.throttled_until = Some(Instant::now() + Duration::from_millis(throttled_ms));
         }
-        let topics = response.responses.iter().flat_map(|topic| {
-            topic.partition_responses.iter().map(|partition| ((topic.name.as_str(), partition.index), partition))
-        });
-        let found: HashMap<(&str, i32), &PartitionProduceResponse> = topics.collect();
-        let answers = request.batches.into_iter().map(|(partition, pending)| {
-            let answer = match found.get(&(&*partition.topic, partition.index)) {
-                Some(found) => Answer {
-                    code: found.error_code,
-                    message: found.error_message.as_ref().map(|message| message.as_str().to_owned()),
-                },
-                None => Answer::MISSING,
-            };
-            (partition, pending, answer)
-        });
-        outcome::record(self.client, self.recorder, answers);
+        let answers = request.batches.into_iter().zip(answers);
+        outcome::record(
+            self.client,
+            self.recorder,
+            answers.map(|((partition, pending), answer)| (partition, pending, answer)),
+        );
     }
 }
 

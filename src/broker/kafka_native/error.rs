@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
 
+use super::codec::Malformed;
 use crate::broker::{BrokerError, FailureClass};
 
 /// The name by which errors call this broker.
@@ -30,6 +31,12 @@ pub enum CallError {
 impl From<io::Error> for CallError {
     fn from(error: io::Error) -> Self {
         CallError::Lost(error.to_string())
+    }
+}
+
+impl From<Malformed> for CallError {
+    fn from(error: Malformed) -> Self {
+        CallError::Malformed(error.0.to_owned())
     }
 }
 

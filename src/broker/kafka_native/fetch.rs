@@ -6,22 +6,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::select_all;
+use kafka_protocol::messages::FetchRequest;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
-use kafka_protocol::messages::fetch_response::PartitionData;
-use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use parking_lot::Mutex;
 
 use super::admin::{Admin, End, EndsQuery, name_of};
+use super::beginning::{Beginning, Positions};
 use super::codec::records;
+use super::codec::responses::{FetchResponse, FetchedPartition, NEWEST_FETCHED, read_fetched};
 use super::config::Isolation;
 use super::error::{CallError, class_of, is_retriable};
 use super::inbox::{Fetched, Inbox};
 use super::sequential::SequentialConnection;
 use crate::broker::{FailureClass, ReceiveError};
 use crate::net::backoff::Backoff;
-
-/// Later versions name topics by ids.
-const NEWEST: i16 = 12;
 
 /// `OFFSET_OUT_OF_RANGE`.
 const OUT_OF_RANGE: i16 = 1;
@@ -31,26 +29,57 @@ const MOST_WAIT: Duration = Duration::from_millis(500);
 const MOST_BYTES: i32 = 50 << 20;
 const MOST_PARTITION_BYTES: i32 = 1 << 20;
 
-/// What a member reads, and how far it is.
+/// What a member reads from.
 pub struct Fetcher {
     pub admin: Arc<Admin>,
     pub topic: String,
     pub isolation: Isolation,
     pub inbox: Arc<Inbox>,
-    /// The offset of the next message of each partition.
-    pub positions: Mutex<BTreeMap<u32, i64>>,
 }
 
-impl Fetcher {
-    /// Fetches until the task is aborted.
-    pub async fn run(self: Arc<Self>) {
+/// How far a member is.
+struct Progress {
+    fetcher: Fetcher,
+    /// The offset of the next message of each partition.
+    positions: Mutex<Positions>,
+}
+
+/// Fetches these partitions until the task is aborted. Without `positions`, they are asked for first.
+pub async fn run(fetcher: Fetcher, beginning: Arc<Beginning>, partitions: Vec<u32>, positions: Option<Positions>) {
+    let positions = match positions {
+        Some(positions) => positions,
+        None => {
+            let positions = find(&fetcher.inbox, &beginning, &partitions).await;
+            // The consumer learns where it is before there is a message.
+            positions.iter().for_each(|(partition, next)| fetcher.inbox.put(Fetched::none(*partition, *next)));
+            positions
+        }
+    };
+    if !positions.is_empty() {
+        Progress { fetcher, positions: Mutex::new(positions) }.run().await;
+    }
+}
+
+async fn find(inbox: &Inbox, beginning: &Beginning, partitions: &[u32]) -> Positions {
+    let mut backoff = Backoff::RECEIVE;
+    loop {
+        match beginning.positions(partitions).await {
+            Ok(positions) => return positions,
+            Err(error) => inbox.fail(failure(&error)),
+        }
+        backoff.pause().await;
+    }
+}
+
+impl Progress {
+    async fn run(self) {
         let mut backoff = Backoff::RECONNECT;
         loop {
             let ended = self.follow_leaders(&mut backoff).await;
             match ended {
                 // Its leader moves, or is about to be elected.
                 Err(CallError::Refused(code, _)) if is_retriable(code) => {}
-                Err(error) => self.inbox.fail(failure(&error)),
+                Err(error) => self.fetcher.inbox.fail(failure(&error)),
                 Ok(()) => {}
             }
             backoff.pause().await;
@@ -59,8 +88,8 @@ impl Fetcher {
 
     /// Fetches from the leaders as they are now, until one of them cannot be fetched from.
     async fn follow_leaders(&self, backoff: &mut Backoff) -> Result<(), CallError> {
-        let metadata = self.admin.cluster.metadata(&[&self.topic]).await?;
-        let found = metadata.topics.get(&self.topic).ok_or(CallError::Refused(3, None))?;
+        let metadata = self.fetcher.admin.cluster.metadata(&[&self.fetcher.topic]).await?;
+        let found = metadata.topics.get(&self.fetcher.topic).ok_or(CallError::Refused(3, None))?;
         let mut by_leader: BTreeMap<i32, Vec<u32>> = BTreeMap::new();
         let mut leaderless = false;
         for partition in self.positions.lock().keys() {
@@ -88,12 +117,12 @@ impl Fetcher {
 
     /// Fetches from one node until that fails.
     async fn fetch_from(&self, address: String, partitions: Vec<u32>) -> Result<(), CallError> {
-        let mut connection = self.admin.cluster.connector.open(&address).await?;
+        let mut connection = self.fetcher.admin.cluster.connector.open(&address).await?;
         loop {
-            self.inbox.room().await;
+            self.fetcher.inbox.room().await;
             let response = self.fetch(&mut connection, &partitions).await?;
-            CallError::check(response.error_code)?;
-            for partition in response.responses.iter().flat_map(|topic| &topic.partitions) {
+            CallError::check(response.code)?;
+            for partition in response.partitions {
                 self.take(partition).await?;
             }
         }
@@ -120,36 +149,33 @@ impl Fetcher {
             .with_max_wait_ms(MOST_WAIT.as_millis() as i32)
             .with_min_bytes(1)
             .with_max_bytes(MOST_BYTES)
-            .with_isolation_level(self.isolation as i8)
-            .with_topics(vec![FetchTopic::default().with_topic(name_of(&self.topic)).with_partitions(asked)]);
-        connection.call(&request, NEWEST).await
+            .with_isolation_level(self.fetcher.isolation as i8)
+            .with_topics(vec![FetchTopic::default().with_topic(name_of(&self.fetcher.topic)).with_partitions(asked)]);
+        let (body, version) = connection.call_body(&request, NEWEST_FETCHED).await?;
+        Ok(read_fetched(&body, version)?)
     }
 
-    async fn take(&self, data: &PartitionData) -> Result<(), CallError> {
-        let partition = data.partition_index as u32;
-        match data.error_code {
+    async fn take(&self, fetched: FetchedPartition) -> Result<(), CallError> {
+        let FetchedPartition { partition, code, mut aborted, records } = fetched;
+        let partition = partition as u32;
+        match code {
             0 => {}
             OUT_OF_RANGE => return self.begin_again(partition).await,
             code => return Err(CallError::Refused(code, None)),
         }
-        let records = data.records.clone().unwrap_or_default();
-        let Some(position) = self.positions.lock().get(&partition).copied() else { return Ok(()) };
-        let next = end_of(&records).map_err(|error| CallError::Malformed(error.to_string()))?;
-        let Some(next) = next else { return Ok(()) };
-        let aborted = data.aborted_transactions.iter().flatten();
-        let mut aborted: Vec<(i64, i64)> =
-            aborted.map(|transaction| (transaction.first_offset, transaction.producer_id.0)).collect();
+        let Some(from) = self.positions.lock().get(&partition).copied() else { return Ok(()) };
+        let Some(next) = end_of(&records)? else { return Ok(()) };
         aborted.sort_unstable();
-        self.inbox.put(Fetched { partition, records, from: position, aborted });
+        self.fetcher.inbox.put(Fetched { partition, records, from, next, aborted });
         self.positions.lock().insert(partition, next);
         Ok(())
     }
 
     /// The messages at the position are gone: the member goes on with the first that is there.
     async fn begin_again(&self, partition: u32) -> Result<(), CallError> {
-        let (partitions, isolation) = ([partition], self.isolation);
-        let query = EndsQuery { topic: &self.topic, partitions: &partitions, end: End::Earliest, isolation };
-        let begins = self.admin.ends(&query).await?;
+        let (partitions, isolation) = ([partition], self.fetcher.isolation);
+        let query = EndsQuery { topic: &self.fetcher.topic, partitions: &partitions, end: End::Earliest, isolation };
+        let begins = self.fetcher.admin.ends(&query).await?;
         self.positions.lock().extend(begins);
         Ok(())
     }
@@ -165,7 +191,8 @@ fn end_of(records: &Bytes) -> Result<Option<i64>, super::codec::Malformed> {
     Ok(end)
 }
 
-fn failure(error: &CallError) -> ReceiveError {
+/// As an error of receiving.
+pub fn failure(error: &CallError) -> ReceiveError {
     let class = match error {
         CallError::Refused(code, _) => class_of(*code),
         CallError::Timeout(_) => FailureClass::Timeout,

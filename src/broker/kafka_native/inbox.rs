@@ -35,6 +35,8 @@ pub struct Fetched {
     pub records: Bytes,
     /// The first offset that was asked for: a batch is returned whole.
     pub from: i64,
+    /// The offset after the last whole batch.
+    pub next: i64,
     /// The first offset and the producer of each aborted transaction among the records, by their offsets.
     pub aborted: Vec<(i64, i64)>,
 }
@@ -94,6 +96,11 @@ impl Inbox {
 }
 
 impl Fetched {
+    /// No messages: the position of a partition.
+    pub fn none(partition: u32, next: i64) -> Self {
+        Fetched { partition, records: Bytes::new(), from: next, next, aborted: Vec::new() }
+    }
+
     /// Hands over the messages, without those of aborted transactions.
     ///
     /// # Errors

@@ -6,25 +6,32 @@
 //! - `pending`, `schedule`, `partition`, `topic`, `node`: batches, the partitions that they are of, and which of them a node is sent.
 //! - `client`, `outcome`: what the tasks of a producing client share, and what becomes of batches.
 //! - `produce`, `connection`, `serve`, `keeper`: the requests on a connection to a node, and the tasks.
-//! - `producer`, `consumer`: what the engine's tasks hold. `fetch`, `inbox`: what a consumer reads.
+//! - `producer`, `consumer`: what the engine's tasks hold. `beginning`, `fetch`, `inbox`: what a consumer reads, and from where.
+//! - `groups`, `coordinator`, `membership`, `assignor`, `committed`: groups, how they share partitions, and their offsets.
 //! - [`codec`]: record batches; `partitioner`: the partition of a key.
 //! - `error`: what error codes mean; `traffic`: what was sent.
 //!
 //! Each record is encoded straight into the open batch of its partition. A task for each node sends the batches that are due.
 
 mod admin;
+mod assignor;
+mod beginning;
 mod client;
 mod cluster;
 pub mod codec;
+mod committed;
 mod config;
 mod connect;
 mod connection;
 mod consumer;
+mod coordinator;
 mod error;
 mod fetch;
+mod groups;
 mod inbox;
 mod keeper;
 mod login;
+mod membership;
 mod node;
 mod outcome;
 mod partition;
@@ -36,13 +43,14 @@ mod schedule;
 mod scram;
 mod sequential;
 mod serve;
-#[cfg(all(test, feature = "kafka"))]
+#[cfg(test)]
 mod tests;
 mod topic;
 mod traffic;
 
 use std::sync::Arc;
 
+use futures_util::future::join;
 use tokio::time::timeout;
 
 use self::admin::{Admin, End, EndsQuery};
@@ -53,6 +61,7 @@ use self::config::{Isolation, KafkaNativeOptions};
 use self::connect::Connector;
 use self::consumer::KafkaNativeConsumer;
 use self::error::NAME;
+use self::groups::Groups;
 use self::producer::KafkaNativeProducer;
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic, Wire};
 use crate::net::tls;
@@ -62,7 +71,7 @@ use crate::scenario::{Capabilities, Descriptor};
 pub struct KafkaNativeBroker {
     clients: Vec<Arc<Client>>,
     admin: Arc<Admin>,
-    isolation: Isolation,
+    groups: Groups,
     identity: BrokerInfo,
 }
 
@@ -93,7 +102,7 @@ impl Broker for KafkaNativeBroker {
             properties: false,
             topic_config: true,
             existing_topics: true,
-            offsets: false,
+            offsets: true,
         },
         check_options: |options| KafkaNativeOptions::parse(options).map(drop),
         refuses: |_| None,
@@ -124,10 +133,11 @@ impl Broker for KafkaNativeBroker {
             clients.push(client.map_err(unreachable)?);
         }
         let (id, nodes) = (metadata.cluster_id.as_deref().unwrap_or("?"), metadata.nodes.len());
+        let admin = Arc::new(Admin { cluster, config: setup.topic_config, timeout: setup.timeout });
         Ok(KafkaNativeBroker {
             clients,
-            admin: Arc::new(Admin { cluster, config: setup.topic_config, timeout: setup.timeout }),
-            isolation: options.isolation,
+            groups: Groups::new(admin.clone(), options.assignment, options.isolation, options.session_timeout),
+            admin,
             identity: BrokerInfo {
                 client: format!("brokermark {}, Kafka protocol", env!("CARGO_PKG_VERSION")),
                 broker: Some(format!("Kafka cluster {id} of {nodes} broker(s)")),
@@ -170,7 +180,7 @@ impl Broker for KafkaNativeBroker {
             let reason = "`consumers.properties` are librdkafka's: remove them, or write `client = \"librdkafka\"`";
             return Err(BrokerError::Configuration { broker: NAME, reason: reason.to_owned() });
         }
-        KafkaNativeConsumer::start(self.admin.clone(), subscription, self.isolation).await
+        self.groups.consumer(subscription).await
     }
 
     fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {
@@ -186,7 +196,8 @@ impl Broker for KafkaNativeBroker {
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
         self.clients.iter().for_each(|client| client.close());
-        self.admin.remove_in_time(&created).await
+        let (topics, groups) = join(self.admin.remove_in_time(&created), self.groups.remove()).await;
+        topics.and(groups)
     }
 }
 

@@ -68,6 +68,11 @@ impl Partition {
         Partition { topic, index, state: Mutex::new(State { identity, ..State::default() }) }
     }
 
+    /// Of its topic, and its own number.
+    pub fn name(&self) -> (&str, i32) {
+        (&self.topic, self.index)
+    }
+
     /// Appends records to the open batch, and to others after it.
     pub fn append<'a>(
         self: &Arc<Self>,
@@ -228,12 +233,11 @@ impl Partition {
         if is_same {
             return;
         }
-        // A former leader that still has it on its list hands it on.
-        let had_none = state.leader.is_none();
-        state.leader = leader;
-        if had_none {
+        // A former leader that is about to look at it finds that it is led elsewhere, and hands it on.
+        if state.leader.as_ref().is_none_or(|former| former.remove(self)) {
             state.is_scheduled = false;
         }
+        state.leader = leader;
         self.schedule_rest(&mut state);
         if let (Some(open), Some(leader)) = (&state.open, &state.leader) {
             leader.linger(open.created + linger, self.clone());

@@ -9,8 +9,8 @@ use super::codec::batch::{Author, Batch, HEADER_BYTES, Record};
 use super::codec::compression::{Compression, Compressor};
 use crate::measure::SendTag;
 
-/// Batches whose memory is kept for later ones.
-const MOST_SPARE: usize = 64;
+/// Bytes of memory that is kept for later batches. Without it, a batch would grow from nothing, copied with each doubling.
+const MOST_SPARE_BYTES: usize = 64 << 20;
 
 /// Records with the messages that they are.
 pub struct Pending {
@@ -71,7 +71,13 @@ impl Pending {
 
 /// Memory of batches that have their outcome.
 #[derive(Default)]
-pub struct Spare(Mutex<Vec<Memory>>);
+pub struct Spare(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    memory: Vec<Memory>,
+    bytes: usize,
+}
 
 type Memory = (Vec<u8>, Vec<(SendTag, u32)>);
 
@@ -98,14 +104,24 @@ impl Spare {
     }
 
     fn take(&self) -> Memory {
-        self.0.lock().pop().unwrap_or_default()
+        let mut kept = self.0.lock();
+        let memory = kept.memory.pop().unwrap_or_default();
+        kept.bytes -= bytes_of(&memory);
+        memory
     }
 
     fn put(&self, bytes: Vec<u8>, mut messages: Vec<(SendTag, u32)>) {
         messages.clear();
-        let mut memory = self.0.lock();
-        if memory.len() < MOST_SPARE {
-            memory.push((bytes, messages));
+        let memory = (bytes, messages);
+        let bytes = bytes_of(&memory);
+        let mut kept = self.0.lock();
+        if kept.bytes + bytes <= MOST_SPARE_BYTES {
+            kept.bytes += bytes;
+            kept.memory.push(memory);
         }
     }
+}
+
+fn bytes_of((bytes, messages): &Memory) -> usize {
+    bytes.capacity() + messages.capacity() * size_of::<(SendTag, u32)>()
 }

@@ -6,6 +6,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
+use super::codec::responses::NEWEST_PRODUCED;
 use super::partition::Partition;
 use super::pending::Pending;
 
@@ -13,11 +14,12 @@ pub const KEY: i16 = 0;
 
 /// The versions that are written here. The oldest one that takes Zstandard is 7.
 pub const OLDEST: i16 = 3;
-pub const NEWEST: i16 = 8;
+pub const NEWEST: i16 = NEWEST_PRODUCED;
 
 /// A request that is being written or waits for its response.
 pub struct ProduceRequest {
     pub correlation: i32,
+    /// In the order of their partitions.
     pub batches: Vec<(Arc<Partition>, Pending)>,
     /// What comes before each batch, one after the other.
     heads: Vec<u8>,
@@ -38,7 +40,7 @@ pub struct Envelope {
 impl ProduceRequest {
     /// With one batch of a partition at most.
     pub fn new(envelope: &Envelope, correlation: i32, mut batches: Vec<(Arc<Partition>, Pending)>) -> Self {
-        batches.sort_by(|(one, _), (other, _)| one.topic.cmp(&other.topic));
+        batches.sort_unstable_by(|(one, _), (other, _)| one.name().cmp(&other.name()));
         let mut heads = vec![0; 4];
         heads.extend_from_slice(&KEY.to_be_bytes());
         heads.extend_from_slice(&envelope.version.to_be_bytes());
@@ -65,6 +67,11 @@ impl ProduceRequest {
         let length = heads.len() + bytes;
         heads[..4].copy_from_slice(&((length - 4) as u32).to_be_bytes());
         ProduceRequest { correlation, batches, heads, head_ends, written: 0, length }
+    }
+
+    /// The place of a partition's batch among the batches.
+    pub fn place(&self, topic: &str, index: i32) -> Option<usize> {
+        self.batches.binary_search_by(|(partition, _)| partition.name().cmp(&(topic, index))).ok()
     }
 
     /// What is left to write.

@@ -62,6 +62,15 @@ impl<T> Schedule<T> {
         self.lists.lock().later.push((moment, entry));
     }
 
+    /// Takes the entry off the lists of what can be sent, now or later. Returns whether it was on one.
+    pub fn remove(&self, entry: &Arc<T>) -> bool {
+        let mut lists = self.lists.lock();
+        let before = lists.ready.len() + lists.later.len();
+        lists.ready.retain(|one| !Arc::ptr_eq(one, entry));
+        lists.later.retain(|(_, one)| !Arc::ptr_eq(one, entry));
+        lists.ready.len() + lists.later.len() < before
+    }
+
     /// The next entry of which something can be sent.
     pub fn next(&self) -> Option<Arc<T>> {
         self.lists.lock().ready.pop_front()

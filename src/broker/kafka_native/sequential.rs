@@ -4,17 +4,20 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{
-    ApiVersionsRequest, ApiVersionsResponse, RequestHeader, ResponseHeader, SaslAuthenticateRequest,
-    SaslHandshakeRequest,
+    ApiVersionsRequest, RequestHeader, ResponseHeader, SaslAuthenticateRequest, SaslHandshakeRequest,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
+use super::codec::{layout, responses};
 use super::error::CallError;
 
 /// Most bytes of a response that is taken: a fetch is asked for far less.
 pub const MOST_RESPONSE_BYTES: usize = 256 << 20;
+
+/// Room that is made for a response before it arrives. It grows with what arrives beyond that, which is copied then.
+const MOST_AHEAD: usize = 8 << 20;
 
 /// `UNSUPPORTED_VERSION`.
 const UNSUPPORTED_VERSION: i16 = 35;
@@ -31,7 +34,7 @@ pub struct SequentialConnection {
 
 /// The versions of each request that a node supports.
 #[derive(Debug, Clone, Default)]
-pub struct Versions(Vec<(i16, i16, i16)>);
+pub struct Versions(responses::Supported);
 
 impl Versions {
     /// The newest version of request `key` that the node supports, between `oldest` and `newest`.
@@ -66,9 +69,22 @@ impl SequentialConnection {
     /// # Errors
     /// When the connection is lost, or the response is late or malformed. The connection cannot be used then.
     pub async fn call<R: Request>(&mut self, request: &R, newest: i16) -> Result<R::Response, CallError> {
-        let version = self.versions.of(R::KEY, R::VERSIONS.min, R::VERSIONS.max.min(newest))?;
-        let mut body = self.call_raw(request, version).await?;
+        let (mut body, version) = self.call_body(request, newest).await?;
+        layout::check(&body, R::KEY, version)?;
         R::Response::decode(&mut body, version).map_err(malformed)
+    }
+
+    /// As [`SequentialConnection::call`], with the response as it came, and its version.
+    ///
+    /// # Errors
+    /// As [`SequentialConnection::call`].
+    pub async fn call_body<R: Request>(&mut self, request: &R, newest: i16) -> Result<(Bytes, i16), CallError> {
+        let (oldest, newest) = match layout::versions(R::KEY) {
+            Some((oldest, known)) => (oldest.max(R::VERSIONS.min), known.min(newest)),
+            None => (R::VERSIONS.min, newest),
+        };
+        let version = self.versions.of(R::KEY, oldest, newest.min(R::VERSIONS.max))?;
+        Ok((self.call_raw(request, version).await?, version))
     }
 
     /// The response's body, in a version that is not checked.
@@ -102,10 +118,9 @@ impl SequentialConnection {
             version = 0;
             body = self.call_raw(&ApiVersionsRequest::default(), version).await?;
         }
-        let response = ApiVersionsResponse::decode(&mut body, version).map_err(malformed)?;
-        CallError::check(response.error_code)?;
-        let keys = response.api_keys.iter().map(|key| (key.api_key, key.min_version, key.max_version));
-        self.versions = Versions(keys.collect());
+        let (code, versions) = responses::read_versions(&body, version)?;
+        CallError::check(code)?;
+        self.versions = Versions(versions);
         Ok(())
     }
 
@@ -130,7 +145,7 @@ impl SequentialConnection {
     /// When the node refuses it.
     pub async fn authenticate(&mut self, message: Vec<u8>) -> Result<Bytes, CallError> {
         let request = SaslAuthenticateRequest::default().with_auth_bytes(message.into());
-        let response = self.call(&request, 2).await?;
+        let response = self.call(&request, 1).await?;
         match response.error_code {
             0 => Ok(response.auth_bytes),
             code => {
@@ -138,6 +153,11 @@ impl SequentialConnection {
                 Err(CallError::Authorisation(super::error::describe(code, message)))
             }
         }
+    }
+
+    /// For the responses from now on.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     pub fn client_id(&self) -> &str {
@@ -179,8 +199,8 @@ pub async fn read_frame(reader: &mut (impl AsyncRead + Unpin)) -> Result<Bytes, 
     if length > MOST_RESPONSE_BYTES {
         return Err(CallError::Malformed(format!("a response of {length} bytes")));
     }
-    // Grows with what arrives, not with what is announced.
-    let mut frame = BytesMut::with_capacity(length.min(64 << 10));
+    // What is announced takes room for so much at once, of which the system provides what is written to.
+    let mut frame = BytesMut::with_capacity(length.min(MOST_AHEAD));
     let mut rest = reader.take(length as u64);
     while frame.len() < length {
         if rest.read_buf(&mut frame).await? == 0 {

@@ -18,13 +18,19 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
     let figures: Vec<&FigureComparison> = comparison.points.iter().flat_map(|point| &point.figures).collect();
     let number = |outcome: Outcome| figures.iter().filter(|figure| figure.outcome == outcome).count();
     let regressions = figures.iter().filter(|figure| figure.regression).count();
+    let untrusted = comparison.points.iter().filter(|point| point.valid_of_a == 0 || point.valid_of_b == 0).count();
     let verdict = match regressions {
+        _ if untrusted > 0 && untrusted == comparison.points.len() => (Tone::Bad, "Not to be trusted".to_owned()),
         0 if comparison.refusals().next().is_some() => (Tone::Bad, "The runs are not alike".to_owned()),
         0 => (Tone::Good, "No regression found".to_owned()),
         several_of_them => (Tone::Bad, several(several_of_them, "regression")),
     };
+    let doubt = match untrusted {
+        0 => String::new(),
+        number => format!("At {}, no trial of one side is valid. ", several(number, "point")),
+    };
     let evidence = format!(
-        "{}: {} better, {} worse, {} no different within {}, {} cannot be told.",
+        "{doubt}{}: {} better, {} worse, {} no different within {}, {} cannot be told.",
         several(figures.len(), "figure"),
         number(Outcome::Better),
         number(Outcome::Worse),

@@ -2,7 +2,7 @@
 
 use super::{Part, Section};
 use crate::record::readable::{count, duration, percent, rate};
-use crate::record::{ErrorCount, Phase, Record, SeriesRow};
+use crate::record::{ErrorCount, Outage, Phase, Record, SeriesRow};
 use crate::report::figure::{Figure, PHONE, Table, Values, WIDE};
 use crate::report::svg::lines::{Course, Event, Line, Stretch};
 use crate::report::svg::unit::{Unit, moment};
@@ -14,6 +14,7 @@ const VALUES: usize = 240;
 
 /// More events than this are not flagged one by one.
 const MOST_EVENTS: usize = 12;
+const MOST_OUTAGES: usize = 8;
 
 /// The seconds of a trial, with when each began.
 pub struct Timeline<'a> {
@@ -28,6 +29,7 @@ impl<'a> Timeline<'a> {
     /// `None` with fewer than two rows.
     pub fn of(record: &'a Record, series: &'a [SeriesRow]) -> Option<Self> {
         let (mut rows, mut now) = (Vec::with_capacity(series.len()), 0.0f64);
+        let usual = series.iter().find(|row| row.full).map_or(0.0, SeriesRow::seconds);
         // The wait for the last answers, where it is a moment only, is no second of its own.
         let long_drain = series.iter().any(|row| row.phase == Phase::Drain && row.full);
         for row in series.iter().filter(|row| long_drain || row.phase != Phase::Drain) {
@@ -35,7 +37,10 @@ impl<'a> Timeline<'a> {
             if row.second as f64 > now + 1.0 {
                 now = row.second as f64;
             }
-            rows.push((now, row));
+            // A remainder of milliseconds between two phases has no rate that means anything.
+            if row.full || row.seconds() > usual / 4.0 {
+                rows.push((now, row));
+            }
             now += row.seconds();
         }
         let mut measured = rows.iter().filter(|(_, row)| row.phase == Phase::Measure);
@@ -78,6 +83,10 @@ pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> O
     let mut parts: Vec<Part> = charts.into_iter().flatten().map(Part::figure).collect();
     if let Some(Part::Figure(first)) = parts.first_mut() {
         first.events = events.iter().map(|event| format!("{}: {}", moment(event.at), event.text)).collect();
+        let outages = record.outages.len();
+        if outages > MOST_OUTAGES {
+            first.sentence += &format!(" Flagged are the {MOST_OUTAGES} longest of {outages} outages.");
+        }
     }
     Section::of("course", "Over time", parts)
 }
@@ -86,7 +95,10 @@ pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> O
 fn events(timeline: &Timeline<'_>) -> Vec<Event> {
     let begin = timeline.measured.0;
     let at = |ns: u64| begin + ns as f64 / 1e9;
-    let outages = timeline.record.outages.iter().map(|outage| Event {
+    // Of many outages, the longest.
+    let mut longest: Vec<&Outage> = timeline.record.outages.iter().collect();
+    longest.sort_by_key(|outage| std::cmp::Reverse(outage.longest_gap_ns));
+    let outages = longest.into_iter().take(MOST_OUTAGES).map(|outage| Event {
         at: at(outage.begin_ns),
         until: Some(outage.recovered_ns.map_or(timeline.measured.1, |recovered| at(outage.begin_ns + recovered))),
         text: match outage.recovered_ns {
@@ -217,9 +229,9 @@ fn rate_sentence(timeline: &Timeline<'_>) -> String {
         return "The achieved rate was never more than 5 % below the wanted one; above it, messages that had waited caught up.".to_owned();
     }
     format!(
-        "The achieved rate was lowest at {}: {} messages/s, {} of what was wanted. {} of {} measured seconds had less than 95 % of it.",
+        "The achieved rate was lowest at {}: {} messages in that second, {} of what was wanted. {} of {} measured seconds had less than 95 % of it.",
         moment(*at),
-        rate(row.acknowledged_per_second()),
+        count(row.acknowledged),
         percent(*share),
         below,
         shares.len()

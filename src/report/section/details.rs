@@ -17,6 +17,7 @@ pub fn section(record: &Record) -> Option<Section> {
         ("Backlog", backlog(record)),
         ("How groups drained it", drains(record)),
         ("Groups of consumers", groups(record)),
+        ("Shares", shares_of_run(record)),
         ("Errors", errors(record)),
     ];
     let known = tables.into_iter().filter(|(_, table)| !table.rows.is_empty());
@@ -132,6 +133,21 @@ fn groups(record: &Record) -> Table {
         "caught up after",
     ]);
     Table { heads, rows: found.groups.iter().map(row).collect(), ..Table::default() }
+}
+
+/// What each process had, where several ran the scenario together.
+fn shares_of_run(record: &Record) -> Table {
+    let row = |share: &crate::record::MergedShare| {
+        vec![
+            format!("{} of {}", share.share.number, share.share.count),
+            share.hostname.clone().unwrap_or_else(|| "–".to_owned()),
+            duration(share.window_ns as f64),
+            rate(share.messages_per_second),
+            format!("{:.2}", share.cores_used),
+        ]
+    };
+    let heads = texts(&["share", "machine", "measured for", "messages/s", "cores"]);
+    Table { heads, rows: record.shares.iter().map(row).collect(), ..Table::default() }
 }
 
 fn errors(record: &Record) -> Table {

@@ -76,11 +76,7 @@ fn read(record: &Record, timeline: &Timeline<'_>, directory: &Path, mut cells: C
             continue;
         }
         let Some(histogram) = decode(text) else { continue };
-        let column = ((middle / cells.seconds) as usize).min(cells.columns - 1);
-        for value in histogram.iter_recorded() {
-            let row = ((value.value_iterated_to() as f64 / LOWEST_NS).max(1.0).log10() * PER_DECADE) as usize;
-            cells.numbers[column * ROWS + row.min(ROWS - 1)] += value.count_at_value();
-        }
+        cells.add(&histogram, middle - length / 2.0, middle + length / 2.0);
     }
     cells.numbers.iter().any(|number| *number > 0).then_some(cells)
 }
@@ -96,6 +92,23 @@ fn begin_of(row: usize) -> f64 {
 }
 
 impl Cells {
+    /// Shares an interval out to the columns that it lies in: the log's seconds do not begin with whole seconds of the trial.
+    fn add(&mut self, histogram: &Histogram<u64>, begin: f64, end: f64) {
+        let first = (begin / self.seconds).max(0.0) as usize;
+        for column in first..self.columns {
+            let (left, right) = (column as f64 * self.seconds, (column + 1) as f64 * self.seconds);
+            let share = (end.min(right) - begin.max(left)) / (end - begin);
+            if share <= 0.0 {
+                break;
+            }
+            for value in histogram.iter_recorded() {
+                let row = ((value.value_iterated_to() as f64 / LOWEST_NS).max(1.0).log10() * PER_DECADE) as usize;
+                let number = (value.count_at_value() as f64 * share).round() as u64;
+                self.numbers[column * ROWS + row.min(ROWS - 1)] += number;
+            }
+        }
+    }
+
     fn at(&self, column: usize, row: usize) -> u64 {
         self.numbers[column * ROWS + row]
     }
@@ -114,7 +127,6 @@ impl Cells {
         let scale = Scale::Logarithmic { low: begin_of(low), high: begin_of(high) };
         let row_ticks =
             scale.ticks(5).into_iter().map(|tick| (scale.place(tick), Unit::Nanoseconds.short(tick))).collect();
-        let (left, right) = if is_narrow { (52.0, 62.0) } else { (62.0, 84.0) };
         let ticks = time_ticks(until, if is_narrow { 3 } else { 10 });
         Grid {
             name: "latency, logarithmic".to_owned(),
@@ -124,8 +136,7 @@ impl Cells {
             row_ticks,
             axis: String::new(),
             cells: cells.map(shade).collect(),
-            left,
-            right,
+            left: None,
             column_share: self.seconds / until,
         }
     }

@@ -1,8 +1,9 @@
 //! The head of the page: can the figures be trusted, how fast was it, what limited it.
 
+use super::{capital, several};
 use crate::record::readable::{bytes, count, duration, percent, rate};
 use crate::record::{Latency, Limiter, LoadModel, Reason, ReasonKind, Record, Status};
-use crate::report::svg::escape;
+use crate::report::svg::{escape, marked};
 
 /// What a reader is to find within seconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,6 +115,9 @@ fn carried(record: &Record) -> String {
         return format!("The pipeline {done}");
     }
     match throughput.target_per_second.filter(|_| record.load_model == LoadModel::Open) {
+        Some(wanted) if has(record, ReasonKind::RateMissed) && throughput.messages_per_second >= wanted * 0.99 => {
+            format!("Carried {carried} messages/s as wanted, but late")
+        }
         Some(wanted) if has(record, ReasonKind::RateMissed) => {
             format!("Carried {carried} of the {} messages/s that were wanted", rate(wanted))
         }
@@ -193,7 +197,11 @@ fn verdict(record: &Record) -> Word {
         (Status::Stalled, _) => word(Tone::Bad, "Stalled", kinds(reasons)),
         (Status::Completed, _) => {
             let first = reasons.first().map_or("", |reason| reason.evidence.as_str());
-            word(Tone::Bad, "Not to be trusted", first.to_owned())
+            let more = match reasons.len() {
+                0 | 1 => String::new(),
+                all => format!(" {} below.", capital(&several(all - 1, "more reason"))),
+            };
+            word(Tone::Bad, "Not to be trusted", format!("{first}{more}"))
         }
     }
 }
@@ -203,10 +211,10 @@ fn valid(record: &Record) -> String {
     let thresholds = record.thresholds.len();
     let mut text = "Nothing speaks against the figures".to_owned();
     if thresholds > 0 {
-        text += &format!("; {} held", super::several(thresholds, "threshold"));
+        text += &format!("; {} held", several(thresholds, "threshold"));
     }
     if notes > 0 {
-        text += &format!("; {} below", super::several(notes, "note"));
+        text += &format!("; {} below", several(notes, "note"));
     }
     text + "."
 }
@@ -303,7 +311,7 @@ impl Lead {
                 title,
                 word.tone.mark(),
                 escape(&word.word),
-                escape(&word.evidence)
+                marked(&word.evidence)
             )
         };
         let tiles: String = self.tiles.iter().map(Tile::html).collect();

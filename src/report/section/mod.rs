@@ -1,7 +1,7 @@
 //! What a page is made of, each from records: pure functions that return HTML and charts.
 //!
 //! - `lead`: the sentence, the verdict and the largest figures. `verdict`: reasons, notes and thresholds.
-//! - `sweep`, `points`: the points of a sweep, and the trials of one. `course`, `latency`: one trial over time, and its percentiles.
+//! - `sweep`, `sweep_tables`, `points`: the points of a sweep, and the trials of one. `course`, `latency`: one trial over time, and its percentiles.
 //! - `details`: parts of a schedule, groups of consumers, outages. `pipeline`: stages, rows, lag. `comparison`: two runs.
 //! - `ledger`, `conditions`: the account of messages; what is needed to repeat the run.
 
@@ -16,7 +16,10 @@ pub mod ledger;
 pub mod pipeline;
 pub mod points;
 pub mod sweep;
+mod sweep_tables;
 pub mod verdict;
+
+use std::collections::BTreeMap;
 
 use super::figure::Figure;
 
@@ -42,6 +45,14 @@ impl Part {
         Part::Figure(Box::new(figure))
     }
 
+    fn figures_mut(&mut self) -> &mut [Figure] {
+        match self {
+            Part::Html(_) => &mut [],
+            Part::Figure(figure) => std::slice::from_mut(figure),
+            Part::Pair(figures) => figures,
+        }
+    }
+
     pub fn figures(&self) -> &[Figure] {
         match self {
             Part::Html(_) => &[],
@@ -55,6 +66,18 @@ impl Section {
     /// A section; `None` without parts.
     pub fn of(id: &'static str, title: &str, parts: Vec<Part>) -> Option<Self> {
         (!parts.is_empty()).then(|| Section { id, title: title.to_owned(), parts })
+    }
+}
+
+/// Gives every chart a name of its own: a page may have the same one of all trials, and of one.
+pub fn name_apart(sections: &mut [Section]) {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for figure in sections.iter_mut().flat_map(|section| &mut section.parts).flat_map(|part| part.figures_mut()) {
+        let times = seen.entry(figure.id.clone()).or_default();
+        *times += 1;
+        if *times > 1 {
+            figure.id = format!("{}-{times}", figure.id);
+        }
     }
 }
 

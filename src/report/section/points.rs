@@ -80,16 +80,31 @@ pub fn axes(points: &[Point<'_>]) -> Axes {
         }
     }
     values.retain(|_, found| found.len() > 1);
-    let keys: Vec<String> = values.keys().map(|key| (*key).clone()).collect();
-    let numbers: Vec<usize> = values.values().map(Vec::len).collect();
-    match (keys.as_slice(), numbers.as_slice()) {
-        ([], _) if points.len() < 2 => Axes::None,
-        ([], _) => Axes::Many(keys),
-        _ if numbers.iter().all(|number| *number == points.len()) => Axes::One(keys),
-        ([one, other], [rows, columns]) if rows * columns == points.len() => Axes::Two(one.clone(), other.clone()),
-        ([_], _) => Axes::One(keys),
-        _ => Axes::Many(keys),
+    let mut groups: Vec<Vec<&String>> = Vec::new();
+    for key in values.keys() {
+        match groups.iter_mut().find(|group| change_together(points, group[0], key)) {
+            Some(group) => group.push(key),
+            None => groups.push(vec![key]),
+        }
     }
+    let keys: Vec<String> = groups.iter().flatten().map(|key| (*key).clone()).collect();
+    let number = |group: &Vec<&String>| values.get(group[0]).map_or(0, Vec::len);
+    match groups.as_slice() {
+        [] if points.len() < 2 => Axes::None,
+        [one] if number(one) == points.len() => Axes::One(keys),
+        [one, other] if number(one) * number(other) == points.len() => Axes::Two(one[0].clone(), other[0].clone()),
+        _ => Axes::Many(groups.iter().map(|group| group[0].clone()).collect()),
+    }
+}
+
+/// Whether each value of the one comes with one value of the other only, and the other way round.
+fn change_together(points: &[Point<'_>], one: &str, other: &str) -> bool {
+    let text = |point: &Point<'_>, key: &str| point.values.get(key).map(Value::to_string);
+    let is_function = |from: &str, to: &str| {
+        let mut seen: BTreeMap<Option<String>, Option<String>> = BTreeMap::new();
+        points.iter().all(|point| *seen.entry(text(point, from)).or_insert_with(|| text(point, to)) == text(point, to))
+    };
+    is_function(one, other) && is_function(other, one)
 }
 
 /// The number that a value stands for: `4`, `"10 KiB"`, `"20k/s"`, `"500ms"`; `None` of a name.

@@ -1,18 +1,17 @@
 //! A sweep: its curves first, then the percentiles of some points, then every point as a row.
 
 use super::points::{self, Axes, Point};
-use super::{Part, Section, latency, several, texts};
+use super::sweep_tables::{of_spots, of_trials, table};
+use super::{Part, Section, latency, several};
 use crate::record::Record;
 use crate::record::readable::{bytes, duration, percent, rate};
-use crate::report::figure::{Figure, HALF, PHONE, Table};
+use crate::report::figure::{Figure, HALF, PHONE};
 use crate::report::svg::Shape;
 use crate::report::svg::bars::{Bar, Bars};
 use crate::report::svg::dots::{Dots, Group, Spot};
 use crate::report::svg::heat::{Grid, level};
 use crate::report::svg::unit::Unit;
 
-/// Rows of the table of points.
-const MOST_ROWS: usize = 200;
 /// Bars of a chart; more points become dots in their order.
 const MOST_BARS: usize = 24;
 /// Curves of percentiles.
@@ -21,12 +20,12 @@ const MOST_CURVES: usize = 5;
 const PHONE_HALF: Shape = Shape { height: 280.0, ..PHONE };
 
 /// A figure of a record, and how it is written.
-struct Measure {
+pub(super) struct Measure {
     id: &'static str,
     title: String,
-    name: String,
-    unit: Unit,
-    of: Box<dyn Fn(&Record) -> Option<f64>>,
+    pub(super) name: String,
+    pub(super) unit: Unit,
+    pub(super) of: fn(&Record) -> Option<f64>,
 }
 
 /// The curves of the sweep, and its table.
@@ -60,19 +59,19 @@ fn measures(records: &[&Record]) -> [Measure; 2] {
             title: "Throughput".to_owned(),
             name: "messages/s".to_owned(),
             unit: Unit::PerSecond,
-            of: Box::new(|record| Some(record.throughput.messages_per_second)),
+            of: |record| Some(record.throughput.messages_per_second),
         },
         Measure {
             id: "latency",
             title: format!("{} time, p99", super::capital(&headline)),
             name: format!("{headline} time, p99"),
             unit: Unit::Nanoseconds,
-            of: Box::new(|record| record.headline_latency()?.p99_ns.map(|ns| ns as f64)),
+            of: |record| record.headline_latency()?.p99_ns.map(|ns| ns as f64),
         },
     ]
 }
 
-fn keys(axes: &Axes) -> Vec<String> {
+pub(super) fn keys(axes: &Axes) -> Vec<String> {
     match axes {
         Axes::None => Vec::new(),
         Axes::One(keys) | Axes::Many(keys) => keys.clone(),
@@ -210,8 +209,7 @@ fn heat(
         row_ticks,
         axis: across.to_owned(),
         cells: rows.iter().flat_map(|row| columns.iter().map(|column| cell(row, column))).collect(),
-        left: (widest + 14.0).min(140.0),
-        right: 8.0,
+        left: Some((widest + 14.0).min(140.0)),
         column_share: 1.0 / columns.len() as f64,
     };
     Figure::draw(measure.id, &measure.title, sentence, (HALF, PHONE_HALF), |shape| grid.draw(shape))
@@ -252,14 +250,13 @@ fn sentence(spots: &[Spot], axes: &Axes, measure: &Measure) -> String {
     )
 }
 
-/// What crosses are.
+/// How many trials are not valid, which are crosses where trials have marks.
 fn doubts(spots: &[Spot]) -> String {
     let all: usize = spots.iter().map(|spot| spot.trials.len()).sum();
     let not_valid: usize = spots.iter().flat_map(|spot| &spot.trials).filter(|trial| !trial.1).count();
-    if not_valid == 0 {
-        String::new()
-    } else {
-        format!(" Crosses: {not_valid} of {} not valid.", several(all, "trial"))
+    match not_valid {
+        0 => String::new(),
+        number => format!(" {number} of {} not valid (crosses, where trials have marks).", several(all, "trial")),
     }
 }
 
@@ -328,106 +325,6 @@ fn tails(points: &[Point<'_>], axes: &Axes) -> Option<Figure> {
     Some(latency::figure("latency-by-percentile", &title, sentence, curves))
 }
 
-fn of_spots(spots: &[Spot], measure: &Measure) -> Table {
-    let row = |spot: &Spot| {
-        let interval = spot.interval.map_or("–".to_owned(), |(low, high)| {
-            format!("{} … {}", measure.unit.exact(low), measure.unit.exact(high))
-        });
-        vec![
-            spot.name.clone(),
-            spot.trials.len().to_string(),
-            spot.middle.map_or("–".to_owned(), |middle| measure.unit.exact(middle)),
-            interval,
-        ]
-    };
-    let heads = texts(&["point", "trials", "median", "95 % interval of the middle"]);
-    Table { note: cut(spots.len()), heads, rows: spots.iter().take(MOST_ROWS).map(row).collect() }
-}
-
-fn of_trials(points: &[Point<'_>], measure: &Measure) -> Table {
-    let records = points.iter().flat_map(|point| &point.records);
-    let row = |record: &&Record| {
-        let value = (measure.of)(record).map_or("–".to_owned(), |value| measure.unit.exact(value));
-        vec![record.trial.to_string(), value, if record.verdict.valid { "valid" } else { "not valid" }.to_owned()]
-    };
-    Table {
-        heads: texts(&["trial", &measure.name, "verdict"]),
-        rows: records.take(MOST_ROWS).map(row).collect(),
-        ..Table::default()
-    }
-}
-
-fn cut(all: usize) -> String {
-    if all <= MOST_ROWS {
-        return String::new();
-    }
-    format!("The first {MOST_ROWS} of {all} points; `brokermark show --format csv` has them all.")
-}
-
-fn table(points: &[Point<'_>], axes: &Axes) -> Table {
-    let mut names = keys(axes);
-    if names.is_empty() && points.iter().any(|point| !point.values.is_empty()) {
-        names = points.iter().flat_map(|point| point.values.keys().cloned()).collect();
-        names.sort();
-        names.dedup();
-    }
-    let headline = points
-        .first()
-        .and_then(|point| point.records.first())
-        .map_or_else(String::new, |record| record.headline.to_string());
-    let row = |(index, point): (usize, &Point<'_>)| {
-        let counted = point.counted();
-        let middle = |figure: &dyn Fn(&Record) -> Option<f64>, unit: Unit| {
-            let values: Vec<f64> = counted.iter().filter_map(|record| figure(record)).collect();
-            crate::statistics::median(&values).map_or("–".to_owned(), |value| unit.exact(value))
-        };
-        let latency = |pick: fn(&crate::record::Latency) -> Option<u64>| {
-            middle(&|record| record.headline_latency().and_then(pick).map(|ns| ns as f64), Unit::Nanoseconds)
-        };
-        let values = names.iter().map(|key| point.values.get(key).map(super::plain).unwrap_or_default());
-        let mut cells: Vec<String> = std::iter::once(index.to_string()).chain(values).collect();
-        cells.push(match point.valid() {
-            valid if valid == point.records.len() => format!("✓ {valid}"),
-            valid => format!("✗ {valid} of {}", point.records.len()),
-        });
-        cells.push(counted.first().map_or("–".to_owned(), |_| {
-            let rates: Vec<f64> = counted.iter().map(|record| record.throughput.messages_per_second).collect();
-            crate::statistics::median(&rates).map_or("–".to_owned(), rate)
-        }));
-        cells.push(format!("{}/s", middle(&|record| Some(record.throughput.payload_bytes_per_second), Unit::Bytes)));
-        cells.push(latency(|latency| Some(latency.p50_ns)));
-        cells.push(latency(|latency| latency.p99_ns));
-        cells.push(latency(|latency| latency.p99_9_ns));
-        cells.push(middle(&|record| record.client.cpu_ns_per_message, Unit::Nanoseconds));
-        cells.push(limited(&counted));
-        cells
-    };
-    let fixed = [
-        "valid trials",
-        "messages/s",
-        "payload",
-        &format!("{headline} p50"),
-        "p99",
-        "p99.9",
-        "client CPU a message",
-        "limited by",
-    ];
-    let heads =
-        std::iter::once("point".to_owned()).chain(names.iter().cloned()).chain(fixed.map(str::to_owned)).collect();
-    let note = format!(
-        "Medians over the valid trials; where none is valid, over those that were completed. {}",
-        cut(points.len())
-    );
-    Table { note, heads, rows: points.iter().enumerate().take(MOST_ROWS).map(row).collect() }
-}
-
-fn limited(records: &[&Record]) -> String {
-    let mut found: Vec<String> = records.iter().map(|record| record.verdict.limited_by.limiter.to_string()).collect();
-    found.sort();
-    found.dedup();
-    found.join(", ")
-}
-
 /// The sweep in one sentence, for the head of the page: of the points that have a valid trial, where any has.
 pub fn headline(records: &[&Record]) -> String {
     let all = points::of(records);
@@ -448,16 +345,25 @@ pub fn headline(records: &[&Record]) -> String {
             format!("Carried {} messages/s: the median of {}.", rate(*median), several(records.len(), "trial"))
         }
         (Some(low), Some(high)) => {
-            format!("Most: {} messages/s at {}; fewest: {} messages/s at {}.", rate(high.1), high.0, rate(low.1), low.0)
+            let left_out = match all.len() - spots.len() {
+                0 => String::new(),
+                number => format!(" (without {} that no trial is valid of)", several(number, "point")),
+            };
+            let (most, fewest) = (rate(high.1), rate(low.1));
+            format!("Most: {most} messages/s at {}; fewest: {fewest} messages/s at {}{left_out}.", high.0, low.0)
         }
         _ => format!("No trial of {} was completed.", several(all.len(), "point")),
     }
 }
 
+/// The values of a point, with the last part of each key's name.
 fn named(keys: &[String], point: &Point<'_>) -> String {
-    let named: Vec<String> =
-        keys.iter().filter_map(|key| Some(format!("{key} = {}", super::plain(point.values.get(key)?)))).collect();
-    named.join(", ")
+    if keys.len() > 2 {
+        return point.name(keys);
+    }
+    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+    let of = |key: &String| Some(format!("{} = {}", last(key), super::plain(point.values.get(key)?)));
+    keys.iter().filter_map(of).collect::<Vec<_>>().join(", ")
 }
 
 /// The payload's rate of the best point, for a tile.

@@ -6,7 +6,7 @@ use super::lead::Tone;
 use super::{Part, Section, several};
 use crate::record::{Reason, ReasonKind, Record, Status};
 use crate::report::figure::Table;
-use crate::report::svg::escape;
+use crate::report::svg::{escape, marked};
 
 /// Every reason and note once, with how many trials it concerns and one of them in words.
 pub fn section(records: &[&Record]) -> Option<Section> {
@@ -46,13 +46,13 @@ fn findings(records: &[&Record], all: usize, tone: Tone, of: fn(&Record) -> &[Re
 
 fn finding(tone: Tone, kind: &str, trials: &str, evidence: &str, advice: &str) -> String {
     let advice =
-        if advice.is_empty() { String::new() } else { format!(" <span class=\"advice\">{}</span>", escape(advice)) };
+        if advice.is_empty() { String::new() } else { format!(" <span class=\"advice\">{}</span>", marked(advice)) };
     format!(
         "<li class=\"{}\"><b><span aria-hidden=\"true\">{}</span> {}</b>{trials}<p>{}{advice}</p></li>",
         tone.class(),
         tone.mark(),
         escape(kind),
-        escape(evidence)
+        marked(evidence)
     )
 }
 

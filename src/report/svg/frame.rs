@@ -8,8 +8,13 @@ use super::{Canvas, Shape, text_width};
 const TOP: f64 = 26.0;
 /// Room below them for ticks.
 const BOTTOM: f64 = 26.0;
+/// Room for the numbers of flags.
+const FLAGS: f64 = 8.0;
 /// Below this height, an axis has fewer ticks.
 const TICK_DISTANCE: f64 = 42.0;
+
+/// With more ticks, only those with a name have a mark.
+const MOST_MARKS: usize = 40;
 
 /// Where values lie.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +29,16 @@ impl Frame {
     /// With `left` and `right` of room for ticks and labels.
     pub fn inside(shape: Shape, left: f64, right: f64) -> Self {
         Frame { left, top: TOP, width: shape.width - left - right, height: shape.height - TOP - BOTTOM }
+    }
+
+    /// The same for all charts of a trial over time, so that their seconds stand below each other.
+    pub fn of_time(shape: Shape) -> Self {
+        let mut frame =
+            if shape.is_narrow() { Frame::inside(shape, 52.0, 74.0) } else { Frame::inside(shape, 62.0, 84.0) };
+        // Flags stand between the axis' name and the values.
+        frame.top += FLAGS;
+        frame.height -= FLAGS;
+        frame
     }
 
     /// With room for a name below the horizontal axis.
@@ -70,8 +85,11 @@ impl Frame {
         let mut free_from = f64::NEG_INFINITY;
         for (share, text) in ticks {
             let (x, half) = (self.x(*share), text_width(text) / 2.0);
-            canvas.line("axis", (x, self.bottom()), (x, self.bottom() + 4.0));
-            if x - half >= free_from {
+            let has_room = x - half >= free_from;
+            if has_room || ticks.len() <= MOST_MARKS {
+                canvas.line("axis", (x, self.bottom()), (x, self.bottom() + 4.0));
+            }
+            if has_room {
                 canvas.text("tick m", (x, self.bottom() + 18.0), text);
                 free_from = x + half + 8.0;
             }

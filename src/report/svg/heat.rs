@@ -24,15 +24,15 @@ pub struct Grid {
     pub axis: String,
     /// Shade (0: none) and text of each cell, row by row from the bottom.
     pub cells: Vec<(usize, String)>,
-    pub left: f64,
-    pub right: f64,
+    /// Room for the names of rows; `None` for a chart over time.
+    pub left: Option<f64>,
     /// The share of the width that a column takes; the last one may be cut off.
     pub column_share: f64,
 }
 
 impl Grid {
     pub fn draw(&self, shape: Shape) -> Drawing {
-        let frame = Frame::inside(shape, self.left, self.right);
+        let frame = self.left.map_or_else(|| Frame::of_time(shape), |left| Frame::inside(shape, left, 8.0));
         let frame = if self.axis.is_empty() { frame } else { frame.above_a_name() };
         let mut canvas = Canvas::default();
         canvas.text("name", (0.0, 12.0), &self.name);
@@ -115,8 +115,7 @@ mod tests {
             row_ticks: vec![],
             axis: String::new(),
             cells: (0..2 * columns).map(|cell| (1 + cell % 6, "12k".to_owned())).collect(),
-            left: 60.0,
-            right: 10.0,
+            left: Some(60.0),
             column_share: 1.0 / columns as f64,
         };
         let shape = Shape { width: 460.0, height: 200.0 };

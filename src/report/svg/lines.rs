@@ -45,9 +45,6 @@ pub struct Course {
     pub events: Vec<Event>,
 }
 
-/// The same for all charts of a trial, so that their seconds stand below each other.
-const LEFT: f64 = 62.0;
-const RIGHT: f64 = 84.0;
 /// By what factor the warm-up may exceed what was measured before it is cut off.
 const LARGEST_APART: f64 = 2.0;
 const LABEL_DISTANCE: f64 = 15.0;
@@ -61,12 +58,13 @@ impl Course {
         let measured: Vec<f64> = points().filter(|point| !is_apart(point.0)).filter_map(|point| point.1).collect();
         let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
         let is_cut = !measured.is_empty() && largest(&all) > LARGEST_APART * largest(&measured);
-        (Scale::fitting(if is_cut { measured } else { all }.into_iter()), is_cut)
+        let shown = if is_cut { measured } else { all }.into_iter();
+        // A number that falls to 0 has no place on a logarithmic axis.
+        (if self.unit == Unit::Nanoseconds { Scale::fitting(shown) } else { Scale::from_zero(shown) }, is_cut)
     }
 
     pub fn draw(&self, shape: Shape) -> Drawing {
-        let frame =
-            if shape.is_narrow() { Frame::inside(shape, 52.0, 62.0) } else { Frame::inside(shape, LEFT, RIGHT) };
+        let frame = Frame::of_time(shape);
         let (mut canvas, (scale, is_cut)) = (Canvas::default(), self.scale());
         self.ground(&mut canvas, &frame);
         let cut = if is_cut { "; the warm-up goes beyond" } else { "" };

@@ -122,9 +122,29 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
+/// The same, with what stands between backticks as code.
+pub fn marked(text: &str) -> String {
+    let escaped = escape(text);
+    let pieces: Vec<&str> = escaped.split('`').collect();
+    // An odd number of backticks means something else.
+    if pieces.len().is_multiple_of(2) {
+        return escaped;
+    }
+    let of = |(index, piece): (usize, &&str)| {
+        if index % 2 == 1 { format!("<code>{piece}</code>") } else { (*piece).to_owned() }
+    };
+    pieces.iter().enumerate().map(of).collect()
+}
+
 /// About how wide a text is at 12 pixels: digits and small letters of the usual fonts.
 pub fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * 6.7
+}
+
+/// A name that stands beside a chart; the table below it has the whole.
+pub fn shortened(name: &str) -> String {
+    const MOST: usize = 18;
+    if name.chars().count() <= MOST { name.to_owned() } else { name.chars().take(MOST - 1).chain(['…']).collect() }
 }
 
 /// Moves labels, which lie at these heights, so far apart that none covers another, within `low` and `high`.

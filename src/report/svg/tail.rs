@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use super::frame::Frame;
 use super::scale::Scale;
 use super::unit::Unit;
-use super::{Canvas, Drawing, Shape, apart, number};
+use super::{Canvas, Drawing, Shape, apart, number, shortened, text_width};
 
 /// One distribution.
 #[derive(Debug, Clone)]
@@ -57,11 +57,9 @@ impl Tail {
     }
 
     pub fn draw(&self, shape: Shape) -> Drawing {
-        let frame = if shape.is_narrow() {
-            Frame::inside(shape, 52.0, 72.0).above_a_name()
-        } else {
-            Frame::inside(shape, 62.0, 108.0).above_a_name()
-        };
+        let widest = self.curves.iter().map(|curve| text_width(&shortened(&curve.name))).fold(60.0, f64::max);
+        let left = if shape.is_narrow() { 52.0 } else { 62.0 };
+        let frame = Frame::inside(shape, left, widest * 1.1 + 10.0).above_a_name();
         let ends = |curve: &Curve| [curve.at(0.0).max(curve.at(0.02)).max(1_000.0), curve.histogram.max() as f64];
         let scale = Scale::logarithmic(self.curves.iter().flat_map(ends));
         let (mut canvas, nines) = (Canvas::default(), self.nines());
@@ -93,7 +91,7 @@ impl Tail {
         for (index, y) in apart(wanted.collect(), 15.0, frame.top + 4.0, frame.bottom()) {
             let curve = &self.curves[index];
             canvas.open_series(index);
-            canvas.text(&format!("label l{}", curve.style), (frame.right() + 8.0, y + 4.0), &curve.name);
+            canvas.text(&format!("label l{}", curve.style), (frame.right() + 8.0, y + 4.0), &shortened(&curve.name));
             canvas.close_series();
         }
     }

@@ -81,7 +81,7 @@ pub fn plain(value: f64) -> String {
 /// A moment of a trial: "45 s", "1:30 min", "2:15 h".
 pub fn moment(seconds: f64) -> String {
     if seconds < 120.0 {
-        return format!("{} s", plain(seconds));
+        return format!("{} s", plain((seconds * 10.0).round() / 10.0));
     }
     let whole = seconds.round() as u64;
     if whole < 7200 {

@@ -124,43 +124,47 @@ impl Batch {
         }
         self.max_timestamp_ms = self.max_timestamp_ms.max(record.timestamp_ms);
         let (headers, trace_header) = match record.trace_header {
-            None => (&record.headers.alone, &[][..]),
-            Some(trace_header) => (&record.headers.traced, &trace_header[..]),
+            None => (&record.headers.alone[..], &[][..]),
+            Some(trace_header) => (&record.headers.traced[..], &trace_header[..]),
         };
-        let timestamp_delta = record.timestamp_ms - self.base_timestamp_ms;
-        let offset_delta = i64::from(self.records);
         let (key_length, value_length) = (length(record.key), length(record.value));
         let (key, value) = (record.key.unwrap_or_default(), record.value.unwrap_or_default());
-        let body = 1
-            + varint::size(timestamp_delta)
-            + varint::size(offset_delta)
-            + varint::size(key_length)
-            + key.len()
-            + varint::size(value_length)
-            + value.len()
-            + headers.len()
-            + trace_header.len();
-        let mut start = [0; MOST_RECORD_OVERHEAD];
-        let mut end = varint::write(body as i64, &mut start);
-        // The record's attributes: Kafka defines no bit of them.
-        end += 1;
-        end += varint::write(timestamp_delta, &mut start[end..]);
-        end += varint::write(offset_delta, &mut start[end..]);
-        end += varint::write(key_length, &mut start[end..]);
-        self.bytes.reserve(end + body);
-        if key.is_empty() {
-            end += varint::write(value_length, &mut start[end..]);
-            self.bytes.extend_from_slice(&start[..end]);
-        } else {
-            self.bytes.extend_from_slice(&start[..end]);
+        let timestamp_delta = record.timestamp_ms - self.base_timestamp_ms;
+        let offset_delta = i64::from(self.records);
+        let numbers = [timestamp_delta, offset_delta, key_length];
+        let rest = value.len() + headers.len() + trace_header.len();
+        let after_key = key.len() + varint::size(value_length) + rest;
+        self.bytes.reserve(MOST_RECORD_OVERHEAD + after_key);
+        let is_short =
+            after_key < Start::MOST && numbers.iter().all(|number| number.unsigned_abs() < Start::MOST as u64);
+        match (is_short, key.is_empty()) {
+            (true, true) => Start::of(numbers).then(value_length).with_length(rest).append_to(&mut self.bytes),
+            (true, false) => Start::of(numbers).with_length(after_key).append_to(&mut self.bytes),
+            (false, _) => self.begin_long(numbers, after_key),
+        }
+        if !(is_short && key.is_empty()) {
             self.bytes.extend_from_slice(key);
-            end = varint::write(value_length, &mut start);
-            self.bytes.extend_from_slice(&start[..end]);
+            varint::append(value_length, &mut self.bytes);
         }
         self.bytes.extend_from_slice(value);
-        self.bytes.extend_from_slice(headers);
-        self.bytes.extend_from_slice(trace_header);
+        match (headers, trace_header) {
+            // The number of headers, where there are none: without a call for one byte.
+            ([none], []) => self.bytes.push(*none),
+            _ => {
+                self.bytes.extend_from_slice(headers);
+                self.bytes.extend_from_slice(trace_header);
+            }
+        }
         self.records += 1;
+    }
+
+    /// Begins a record whose numbers are too large for a [`Start`].
+    #[cold]
+    fn begin_long(&mut self, numbers: [i64; 3], after_key: usize) {
+        let length = 1 + numbers.iter().map(|number| varint::size(*number)).sum::<usize>() + after_key;
+        varint::append(length as i64, &mut self.bytes);
+        self.bytes.push(0);
+        numbers.iter().for_each(|number| varint::append(*number, &mut self.bytes));
     }
 
     /// Fills in the header. `compression` is the number of what the records were compressed with since.
@@ -182,6 +186,44 @@ impl Batch {
         put(at::RECORD_COUNT, &self.records.to_be_bytes());
         let checksum = crc32c::crc32c(&self.bytes[at::ATTRIBUTES..]);
         self.bytes[at::CRC..at::ATTRIBUTES].copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+/// The numbers at the start of a record, in a register: written to memory once, as a whole.
+#[derive(Clone, Copy)]
+struct Start {
+    word: u128,
+    bytes: usize,
+}
+
+impl Start {
+    /// Numbers below this one take 3 bytes at most, so that the length and four others, with the attributes, take 16.
+    const MOST: usize = (1 << 20) - 64;
+
+    /// The record's attributes, which are 0, as Kafka defines no bit of them, and these numbers.
+    #[inline]
+    fn of([timestamp_delta, offset_delta, key_length]: [i64; 3]) -> Start {
+        Start { word: 0, bytes: 1 }.then(timestamp_delta).then(offset_delta).then(key_length)
+    }
+
+    #[inline]
+    fn then(self, value: i64) -> Start {
+        let (bytes, length) = varint::short(value);
+        Start { word: self.word | u128::from(bytes) << (8 * self.bytes), bytes: self.bytes + length }
+    }
+
+    /// With the length of the record before it, which has so many bytes after the start.
+    #[inline]
+    fn with_length(self, after: usize) -> Start {
+        let (bytes, length) = varint::short((self.bytes + after) as i64);
+        Start { word: self.word << (8 * length) | u128::from(bytes), bytes: self.bytes + length }
+    }
+
+    #[inline]
+    fn append_to(self, out: &mut Vec<u8>) {
+        let after = out.len() + self.bytes;
+        out.extend_from_slice(&self.word.to_le_bytes());
+        out.truncate(after);
     }
 }
 

@@ -3,8 +3,12 @@
 //! Everything else of the protocol is per request, and comes from the crate `kafka-protocol`.
 
 pub mod batch;
+#[cfg(test)]
+mod captured;
 pub mod compression;
+pub mod layout;
 pub mod records;
+pub mod responses;
 pub mod varint;
 
 /// Bytes that are not what the protocol says.

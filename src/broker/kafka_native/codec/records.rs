@@ -128,7 +128,7 @@ impl Details for ReadRecord<'_> {
     }
 
     fn timestamp_unix_ns(&self) -> Option<u64> {
-        u64::try_from(self.timestamp_ms).ok().map(|timestamp_ms| timestamp_ms * 1_000_000)
+        u64::try_from(self.timestamp_ms).ok()?.checked_mul(1_000_000)
     }
 
     fn headers(&self) -> Vec<(String, Vec<u8>)> {
@@ -296,6 +296,31 @@ mod tests {
             bytes[at::CRC..at::ATTRIBUTES].copy_from_slice(&checksum.to_be_bytes());
             if let Ok(Some(batch)) = next_batch(&mut &bytes[..]) {
                 let _ = batch.for_each(&mut Vec::new(), |_| {});
+            }
+        }
+    }
+
+    /// Around the largest numbers that are written in a register, and beyond them.
+    #[test]
+    fn large_records_and_distant_timestamps_are_read_as_they_were_written() {
+        const NEAR: i64 = 1 << 20;
+        let headers = Headers::new(&[]);
+        for delta in [-NEAR - 1, -NEAR, 0, NEAR - 65, NEAR - 64, NEAR - 1, NEAR, 1 << 40] {
+            for (key, value) in
+                [(0, 1 << 20), ((1 << 20) - 70, 5), (1 << 20, 0), (3, (1 << 20) - 72), (1 << 22, 1 << 22)]
+            {
+                let (key, value) = ((key > 0).then(|| vec![1; key]), Some(vec![2; value]));
+                let base = 1 << 41;
+                let written: [Written; 2] = [(None, None, false, base), (key, value, true, base + delta)];
+                let bytes = write(&written, &headers, Compression::None);
+                let (mut found, mut rest) = (Vec::new(), &bytes[..]);
+                let batch = next_batch(&mut rest).unwrap().unwrap();
+                let read = batch.for_each(&mut Vec::new(), |record| {
+                    let (key, value) = (record.key.map(<[u8]>::to_vec), record.value.map(<[u8]>::to_vec));
+                    found.push((key, value, record.trace_header.is_some(), record.timestamp_ms));
+                });
+                assert_eq!(read, Ok(()));
+                assert!(found == written, "{delta}");
             }
         }
     }

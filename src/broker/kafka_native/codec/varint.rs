@@ -28,6 +28,19 @@ pub fn write(value: i64, out: &mut [u8]) -> usize {
     length + 1
 }
 
+/// `value`, of 3 bytes at most, as a number whose lowest byte is the first, and how many bytes it takes.
+#[inline]
+pub fn short(value: i64) -> (u32, usize) {
+    let value = zigzag(value) as u32;
+    if value < 1 << 7 {
+        (value, 1)
+    } else if value < 1 << 14 {
+        (value & 0x7f | 0x80 | value >> 7 << 8, 2)
+    } else {
+        (value & 0x7f | 0x80 | (value >> 7 & 0x7f | 0x80) << 8 | value >> 14 << 16, 3)
+    }
+}
+
 /// Appends `value`.
 pub fn append(value: i64, out: &mut Vec<u8>) {
     let mut bytes = [0; MOST_BYTES];
@@ -41,6 +54,17 @@ pub fn append(value: i64, out: &mut Vec<u8>) {
 /// When it does not end, or has more than 64 bits.
 #[inline]
 pub fn read(bytes: &mut &[u8]) -> Result<i64, Malformed> {
+    match *bytes {
+        [byte @ ..0x80, rest @ ..] => {
+            *bytes = rest;
+            Ok(i64::from(byte >> 1) ^ -i64::from(byte & 1))
+        }
+        _ => read_long(bytes),
+    }
+}
+
+/// Of more bytes than one, or none.
+fn read_long(bytes: &mut &[u8]) -> Result<i64, Malformed> {
     let mut value = 0_u64;
     for (index, byte) in bytes.iter().take(MOST_BYTES).enumerate() {
         let bits = u64::from(byte & 0x7f);

@@ -1,126 +1,35 @@
 //! The client against librdkafka's mock cluster, which answers as no real broker does on demand.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr as Code};
 
-use super::admin::{Admin, End, EndsQuery};
-use super::client::Client;
-use super::cluster::Cluster;
-use super::codec::batch::Headers;
-use super::codec::compression::Compression;
-use super::config::{Isolation, KafkaNativeOptions};
-use super::connect::Connector;
-use super::consumer::KafkaNativeConsumer;
-use super::keeper;
-use super::producer::KafkaNativeProducer;
-use crate::broker::{Attributes, Consumer, FailureClass, Outgoing, Producer, Progress, Subscription, Topic};
-use crate::measure::{Acks, Clock, Interval, SendTag, TRACE_HEADER_BYTES};
-use crate::scenario::{Security, StartFrom};
+use super::bench::{Bench, TIMEOUT, TOPIC, classes, one_message_a_batch as options};
+use crate::broker::kafka_native::admin::{End, EndsQuery};
+use crate::broker::kafka_native::codec::compression::Compression;
+use crate::broker::kafka_native::config::{Isolation, KafkaNativeOptions};
+use crate::broker::{Attributes, Consumer, FailureClass, Outgoing, Producer};
+use crate::measure::{SendTag, TRACE_HEADER_BYTES};
 
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// A client of a mock cluster, and one producer for the topic "topic".
-struct Bench {
-    mock: MockCluster<'static, DefaultProducerContext>,
-    acks: Acks,
-    client: Arc<Client>,
-    admin: Arc<Admin>,
-    producer: KafkaNativeProducer,
-    sent: u64,
-}
-
-impl Bench {
-    async fn new(nodes: i32, partitions: i32, options: KafkaNativeOptions) -> Bench {
-        let mock = MockCluster::new(nodes).unwrap();
-        mock.create_topic("topic", partitions, 1).unwrap();
-        let connector = Arc::new(Connector {
-            tls: None,
-            security: Security::default(),
-            client_id: "test".to_owned(),
-            timeout: TIMEOUT,
-        });
-        let addresses = mock.bootstrap_servers().split(',').map(str::to_owned).collect();
-        let cluster = Arc::new(Cluster::new(connector, addresses));
-        let acks = Acks::new(Clock::start(), 1, false);
-        let sets = [vec![], vec![("tenant".to_owned(), "second".to_owned())]];
-        let headers = sets.iter().map(|set| Headers::new(set)).collect();
-        let client = keeper::start(cluster.clone(), options, headers, acks.clone()).await.unwrap();
-        let producer = KafkaNativeProducer::new(client.clone(), client.topic("topic").await.unwrap());
-        let admin = Arc::new(Admin { cluster, config: Vec::new(), timeout: TIMEOUT });
-        Bench { mock, acks, client, admin, producer, sent: 0 }
-    }
-
-    /// Sends messages whose payloads are their numbers.
-    async fn send(&mut self, messages: u64) {
-        for _ in 0..messages {
-            let payload = self.sent.to_be_bytes();
-            let send_tag = SendTag::new(0, self.sent, 0, 0, true);
-            let outgoing = Outgoing { payload: &payload, key: None, trace_header: None, attributes: None, send_tag };
-            self.acks.window(0).submit(1);
-            assert_eq!(self.producer.submit(&[outgoing]).await, Ok(1));
-            self.sent += 1;
-        }
-    }
-
-    async fn outcomes(&mut self) -> Interval {
-        let resolved = self.acks.window(0).resolved_reaches(self.sent, self.acks.stopped());
-        assert!(tokio::time::timeout(TIMEOUT, resolved).await.unwrap(), "{:?}", self.client.last_error());
-        let mut interval = Interval::default();
-        self.acks.collect(&mut interval, &mut Interval::default());
-        interval
-    }
-
-    async fn consumer(&self, partitions: u32) -> KafkaNativeConsumer {
-        let subscription = Subscription {
-            group: "group".to_owned(),
-            topic: Topic { name: "topic".to_owned(), partitions, replication: 1 },
-            from: StartFrom::Earliest,
-            members: 1,
-            member: 0,
-            is_divided: false,
-            properties: Vec::new(),
-            progress: Progress::Uncommitted,
-        };
-        KafkaNativeConsumer::start(self.admin.clone(), &subscription, Isolation::ReadCommitted).await.unwrap()
-    }
-
-    /// The numbers of the first `messages` of partition 0.
-    async fn received(&self, messages: usize) -> Vec<u64> {
-        let mut consumer = self.consumer(1).await;
-        let mut numbers = Vec::new();
-        while numbers.len() < messages {
-            tokio::time::timeout(TIMEOUT, consumer.ready()).await.unwrap().unwrap();
-            // What fails is fetched again.
-            let _ = consumer.take(|message| numbers.push(u64::from_be_bytes(message.payload.try_into().unwrap())));
-        }
-        numbers
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        self.client.close();
-    }
-}
-
-fn options() -> KafkaNativeOptions {
-    // A batch for each message, so that several requests are on their way.
-    KafkaNativeOptions { linger: Duration::ZERO, batch_bytes: 100, ..KafkaNativeOptions::default() }
-}
-
-fn classes(outcomes: &Interval) -> Vec<(FailureClass, u64)> {
-    outcomes.errors.iter().map(|(class, tally)| (class, tally.count)).collect()
+/// A mock cluster, and a client of it.
+async fn mocked(
+    nodes: i32,
+    partitions: i32,
+    options: KafkaNativeOptions,
+) -> (MockCluster<'static, DefaultProducerContext>, Bench) {
+    let mock = MockCluster::new(nodes).unwrap();
+    mock.create_topic(TOPIC, partitions, 1).unwrap();
+    let addresses = mock.bootstrap_servers().split(',').map(str::to_owned).collect();
+    (mock, Bench::new(addresses, options).await)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_fails_for_now_is_sent_again_in_its_order() {
     for idempotence in [false, true] {
-        let mut bench = Bench::new(1, 1, KafkaNativeOptions { idempotence, ..options() }).await;
+        let (mock, mut bench) = mocked(1, 1, KafkaNativeOptions { idempotence, ..options() }).await;
         let for_now = [
             Code::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
             Code::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT,
@@ -128,7 +37,7 @@ async fn what_fails_for_now_is_sent_again_in_its_order() {
             Code::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
             Code::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
         ];
-        bench.mock.request_errors(RDKafkaApiKey::Produce, &for_now);
+        mock.request_errors(RDKafkaApiKey::Produce, &for_now);
         bench.send(50).await;
         let outcomes = bench.outcomes().await;
         assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (50, 0));
@@ -140,12 +49,12 @@ async fn what_fails_for_now_is_sent_again_in_its_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_partition_whose_leader_moves_is_written_to_and_read_there() {
-    let mut bench = Bench::new(2, 1, options()).await;
-    bench.mock.partition_leader("topic", 0, Some(1)).unwrap();
+    let (mock, mut bench) = mocked(2, 1, options()).await;
+    mock.partition_leader("topic", 0, Some(1)).unwrap();
     bench.send(20).await;
     bench.outcomes().await;
     let mut consumer = bench.consumer(1).await;
-    bench.mock.partition_leader("topic", 0, Some(2)).unwrap();
+    mock.partition_leader("topic", 0, Some(2)).unwrap();
     bench.send(20).await;
     assert_eq!(bench.outcomes().await.measured.acknowledged, 20);
     let mut received = 0;
@@ -160,8 +69,8 @@ async fn a_partition_whose_leader_moves_is_written_to_and_read_there() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_the_broker_refuses_fails_with_its_class_and_the_rest_goes_on() {
     for idempotence in [false, true] {
-        let mut bench = Bench::new(1, 1, KafkaNativeOptions { idempotence, ..options() }).await;
-        bench.mock.request_errors(RDKafkaApiKey::Produce, &[Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
+        let (mock, mut bench) = mocked(1, 1, KafkaNativeOptions { idempotence, ..options() }).await;
+        mock.request_errors(RDKafkaApiKey::Produce, &[Code::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
         bench.send(10).await;
         let outcomes = bench.outcomes().await;
         assert_eq!(classes(&outcomes), [(FailureClass::TooLarge, 1)]);
@@ -173,8 +82,8 @@ async fn what_the_broker_refuses_fails_with_its_class_and_the_rest_goes_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_producer_whose_place_is_taken_ends_the_load() {
-    let mut bench = Bench::new(1, 1, KafkaNativeOptions { idempotence: true, ..options() }).await;
-    bench.mock.request_errors(RDKafkaApiKey::Produce, &[Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH]);
+    let (mock, mut bench) = mocked(1, 1, KafkaNativeOptions { idempotence: true, ..options() }).await;
+    mock.request_errors(RDKafkaApiKey::Produce, &[Code::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH]);
     bench.send(1).await;
     assert_eq!(classes(&bench.outcomes().await), [(FailureClass::Fenced, 1)]);
     assert!(bench.producer.fatal_error().unwrap().contains("InvalidProducerEpoch"));
@@ -183,8 +92,8 @@ async fn a_producer_whose_place_is_taken_ends_the_load() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn without_a_leader_messages_fail_when_their_time_is_over() {
     let limited = KafkaNativeOptions { delivery_timeout: Duration::from_millis(300), ..options() };
-    let mut bench = Bench::new(1, 1, limited).await;
-    bench.mock.broker_down(1).unwrap();
+    let (mock, mut bench) = mocked(1, 1, limited).await;
+    mock.broker_down(1).unwrap();
     bench.send(10).await;
     assert_eq!(classes(&bench.outcomes().await), [(FailureClass::Timeout, 10)]);
     let telemetry = bench.client.traffic.take();
@@ -195,7 +104,8 @@ async fn without_a_leader_messages_fail_when_their_time_is_over() {
 async fn messages_of_every_shape_arrive_as_they_were_sent_however_compressed() {
     const TRACE: [u8; TRACE_HEADER_BYTES] = [7; TRACE_HEADER_BYTES];
     for compression in [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4] {
-        let mut bench = Bench::new(1, 3, KafkaNativeOptions { compression, ..KafkaNativeOptions::default() }).await;
+        let (_mock, mut bench) =
+            mocked(1, 3, KafkaNativeOptions { compression, ..KafkaNativeOptions::default() }).await;
         let own = Attributes { partition: Some(2), null_payload: false, header_set: 1 };
         let null = Attributes { partition: Some(1), null_payload: true, header_set: 0 };
         let send_tag = SendTag::new(0, 0, 0, 0, true);
@@ -273,8 +183,8 @@ fn payloads() -> Vec<Vec<u8>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_librdkafka_writes_is_read_compression_by_compression() {
     for compression in ["none", "gzip", "snappy", "lz4"] {
-        let bench = Bench::new(1, 1, options()).await;
-        librdkafka::write(&bench.mock.bootstrap_servers(), compression, &payloads());
+        let (mock, bench) = mocked(1, 1, options()).await;
+        librdkafka::write(&mock.bootstrap_servers(), compression, &payloads());
         let mut consumer = bench.consumer(1).await;
         let mut found = Vec::new();
         while found.len() < payloads().len() {
@@ -292,7 +202,7 @@ async fn what_librdkafka_writes_is_read_compression_by_compression() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_is_written_is_read_by_librdkafka_compression_by_compression() {
     for compression in [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4] {
-        let mut bench = Bench::new(1, 1, KafkaNativeOptions { compression, ..KafkaNativeOptions::default() }).await;
+        let (mock, mut bench) = mocked(1, 1, KafkaNativeOptions { compression, ..KafkaNativeOptions::default() }).await;
         let own = Attributes { partition: None, null_payload: false, header_set: 1 };
         for payload in payloads() {
             let send_tag = SendTag::new(0, bench.sent, 0, 0, true);
@@ -303,7 +213,7 @@ async fn what_is_written_is_read_by_librdkafka_compression_by_compression() {
             bench.sent += 1;
         }
         assert_eq!(bench.outcomes().await.measured.failed, 0);
-        let found = librdkafka::read(&bench.mock.bootstrap_servers(), payloads().len());
+        let found = librdkafka::read(&mock.bootstrap_servers(), payloads().len());
         let expected: Vec<_> =
             payloads().into_iter().map(|payload| (b"key".to_vec(), payload, vec!["tenant".to_owned()])).collect();
         assert!(found == expected, "{compression:?}");

@@ -1,0 +1,242 @@
+//! What responses and messages of members look like, so that the lists which they announce are there before anything makes room.
+//!
+//! The crate `kafka-protocol` makes room for as many elements as a list announces. Here a message is walked through first.
+//! Source: the definitions of messages in Kafka's `clients/src/main/resources/common/message`.
+
+use super::Malformed;
+
+/// A message that has lists: its key, its oldest and newest version of that layout, and the layout. A digit stands for a number of so
+/// many bytes, `s` for a text, `b` for bytes, and `[…]` for a list.
+type Row = (i16, i16, i16, &'static str);
+
+const RESPONSES: [Row; 19] = [
+    // ListOffsets
+    (2, 1, 1, "[s[4288]]"),
+    (2, 2, 3, "4[s[4288]]"),
+    (2, 4, 5, "4[s[42884]]"),
+    // Metadata
+    (3, 5, 6, "4[4s4s]s4[2s1[244[4][4][4]]]"),
+    (3, 7, 7, "4[4s4s]s4[2s1[2444[4][4][4]]]"),
+    (3, 8, 8, "4[4s4s]s4[2s1[2444[4][4][4]]4]4"),
+    // OffsetCommit
+    (8, 2, 2, "[s[42]]"),
+    (8, 3, 7, "4[s[42]]"),
+    // OffsetFetch
+    (9, 1, 1, "[s[48s2]]"),
+    (9, 2, 2, "[s[48s2]]2"),
+    (9, 3, 4, "4[s[48s2]]2"),
+    (9, 5, 5, "4[s[484s2]]2"),
+    // JoinGroup
+    (11, 0, 1, "24sss[sb]"),
+    (11, 2, 4, "424sss[sb]"),
+    (11, 5, 5, "424sss[ssb]"),
+    // SaslHandshake
+    (17, 0, 1, "2[s]"),
+    // CreateTopics
+    (19, 2, 4, "4[s2s]"),
+    // DeleteTopics
+    (20, 1, 3, "4[s2]"),
+    // DeleteGroups
+    (42, 0, 1, "4[s2]"),
+];
+
+/// What a member of a group reads, and what it is assigned, in their oldest version.
+pub const SUBSCRIPTION: &str = "[s]b";
+pub const ASSIGNMENT: &str = "[s[4]]b";
+
+/// The versions of a response with lists that can be walked through; `None`: it has no lists.
+pub fn versions(key: i16) -> Option<(i16, i16)> {
+    let of_key = || RESPONSES.iter().filter(|row| row.0 == key);
+    Some((of_key().map(|row| row.1).min()?, of_key().map(|row| row.2).max()?))
+}
+
+/// Checks that all that a response announces is there.
+///
+/// # Errors
+/// When something is missing.
+pub fn check(body: &[u8], key: i16, version: i16) -> Result<(), Malformed> {
+    let row = RESPONSES.iter().find(|row| row.0 == key && (row.1..=row.2).contains(&version));
+    row.map_or(Ok(()), |row| walk(body, row.3))
+}
+
+/// Checks that all that a message of this layout announces is there.
+///
+/// # Errors
+/// When something is missing.
+pub fn walk(body: &[u8], layout: &str) -> Result<(), Malformed> {
+    step(&mut &*body, layout.as_bytes())
+}
+
+fn step(rest: &mut &[u8], mut layout: &[u8]) -> Result<(), Malformed> {
+    while let [what, after @ ..] = layout {
+        layout = after;
+        match what {
+            b'[' => {
+                let (element, after) = list(after);
+                for _ in 0..announced(i32::from_be_bytes(number(rest)?))? {
+                    step(rest, element)?;
+                }
+                layout = after;
+            }
+            b's' => {
+                let length = announced(i32::from(i16::from_be_bytes(number(rest)?)))?;
+                skip(rest, length)?;
+            }
+            b'b' => {
+                let length = announced(i32::from_be_bytes(number(rest)?))?;
+                skip(rest, length)?;
+            }
+            digit => skip(rest, usize::from(digit - b'0'))?,
+        }
+    }
+    Ok(())
+}
+
+/// The layout of a list's elements, and what comes after the list.
+fn list(layout: &[u8]) -> (&[u8], &[u8]) {
+    let mut depth = 1;
+    let end = layout.iter().position(|what| {
+        match what {
+            b'[' => depth += 1,
+            b']' => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    });
+    let end = end.unwrap_or(layout.len());
+    (&layout[..end], layout.get(end + 1..).unwrap_or_default())
+}
+
+/// Null is as nothing.
+fn announced(length: i32) -> Result<usize, Malformed> {
+    match length {
+        -1 => Ok(0),
+        length => usize::try_from(length).map_err(|_| Malformed("a length is negative")),
+    }
+}
+
+fn number<const BYTES: usize>(rest: &mut &[u8]) -> Result<[u8; BYTES], Malformed> {
+    let (number, after) = rest.split_first_chunk().ok_or(Malformed("it announces more than it has"))?;
+    *rest = after;
+    Ok(*number)
+}
+
+fn skip(rest: &mut &[u8], length: usize) -> Result<(), Malformed> {
+    *rest = rest.get(length..).ok_or(Malformed("it announces more than it has"))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::{Bytes, BytesMut};
+    use kafka_protocol::messages::create_topics_response::CreatableTopicResult;
+    use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
+    use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
+    use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
+    use kafka_protocol::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
+    use kafka_protocol::messages::metadata_response::{
+        MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+    };
+    use kafka_protocol::messages::offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
+    use kafka_protocol::messages::offset_fetch_response::{OffsetFetchResponsePartition, OffsetFetchResponseTopic};
+    use kafka_protocol::messages::{
+        CreateTopicsResponse, DeleteGroupsResponse, DeleteTopicsResponse, JoinGroupResponse, ListOffsetsResponse,
+        MetadataResponse, OffsetCommitResponse, OffsetFetchResponse, SaslHandshakeResponse,
+    };
+    use kafka_protocol::protocol::{Encodable, StrBytes};
+
+    use super::*;
+
+    /// A response of each key with two elements in every list.
+    fn example(key: i16, version: i16) -> Bytes {
+        let two = |count: i32| vec![count.into(), (count + 1).into()];
+        match key {
+            2 => encoded(
+                &ListOffsetsResponse::default().with_topics(vec![
+                    ListOffsetsTopicResponse::default().with_partitions(
+                        vec![ListOffsetsPartitionResponse::default(); 2]
+                    );
+                    2
+                ]),
+                version,
+            ),
+            3 => {
+                let partition = MetadataResponsePartition::default().with_replica_nodes(two(1)).with_isr_nodes(two(3));
+                let topic = MetadataResponseTopic::default()
+                    .with_name(Some(Default::default()))
+                    .with_partitions(vec![partition.with_offline_replicas(two(5)); 2]);
+                let brokers = vec![MetadataResponseBroker::default(); 2];
+                encoded(&MetadataResponse::default().with_brokers(brokers).with_topics(vec![topic; 2]), version)
+            }
+            8 => encoded(
+                &OffsetCommitResponse::default().with_topics(vec![
+                    OffsetCommitResponseTopic::default().with_partitions(
+                        vec![OffsetCommitResponsePartition::default(); 2]
+                    );
+                    2
+                ]),
+                version,
+            ),
+            9 => encoded(
+                &OffsetFetchResponse::default().with_topics(vec![
+                    OffsetFetchResponseTopic::default().with_partitions(
+                        vec![OffsetFetchResponsePartition::default(); 2]
+                    );
+                    2
+                ]),
+                version,
+            ),
+            11 => {
+                let member = JoinGroupResponseMember::default().with_metadata(Bytes::from_static(b"topics"));
+                let joined = JoinGroupResponse::default().with_protocol_name(Some(StrBytes::from_static_str("range")));
+                encoded(&joined.with_members(vec![member; 2]), version)
+            }
+            17 => {
+                let mechanisms = vec![StrBytes::from_static_str("PLAIN"); 2];
+                encoded(&SaslHandshakeResponse::default().with_mechanisms(mechanisms), version)
+            }
+            19 => {
+                encoded(&CreateTopicsResponse::default().with_topics(vec![CreatableTopicResult::default(); 2]), version)
+            }
+            20 => {
+                let topic = DeletableTopicResult::default().with_name(Some(Default::default()));
+                encoded(&DeleteTopicsResponse::default().with_responses(vec![topic; 2]), version)
+            }
+            42 => encoded(
+                &DeleteGroupsResponse::default().with_results(vec![DeletableGroupResult::default(); 2]),
+                version,
+            ),
+            key => panic!("no example of {key}"),
+        }
+    }
+
+    fn encoded(message: &impl Encodable, version: i16) -> Bytes {
+        let mut bytes = BytesMut::new();
+        message.encode(&mut bytes, version).unwrap();
+        bytes.freeze()
+    }
+
+    #[test]
+    fn what_another_encoder_writes_has_its_layout_in_every_version() {
+        for (key, oldest, newest, layout) in RESPONSES {
+            for version in oldest..=newest {
+                let body = example(key, version);
+                let mut rest = &body[..];
+                assert_eq!(step(&mut rest, layout.as_bytes()), Ok(()), "{key} version {version}");
+                assert!(rest.is_empty(), "{key} version {version}: {} bytes are left", rest.len());
+                for end in 0..body.len() {
+                    assert!(check(&body[..end], key, version).is_err(), "{key} version {version}, {end} bytes");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_that_is_longer_than_its_message_is_refused() {
+        let announced = [&i32::MAX.to_be_bytes()[..], &[0; 64]].concat();
+        assert!(walk(&announced, SUBSCRIPTION).is_err() && walk(&announced, ASSIGNMENT).is_err());
+        assert!(walk(&(-2_i32).to_be_bytes(), SUBSCRIPTION).is_err());
+        assert_eq!(versions(3), Some((5, 8)));
+        assert_eq!(versions(12), None);
+    }
+}

@@ -1,0 +1,320 @@
+//! The responses that come for every batch of messages, read where they lie: to produce requests and to fetches.
+//!
+//! Source: Kafka's `ProduceResponse.json` and `FetchResponse.json`. What a response announces takes no memory before it is there.
+
+use bytes::Bytes;
+
+use super::Malformed;
+
+/// The newest versions that are read here: later ones encode lengths in another way.
+pub const NEWEST_PRODUCED: i16 = 8;
+pub const NEWEST_FETCHED: i16 = 11;
+
+/// What became of the batch of one partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Produced<'a> {
+    pub topic: &'a str,
+    pub partition: i32,
+    pub code: i16,
+    pub message: Option<&'a str>,
+}
+
+/// What was fetched of all partitions.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FetchResponse {
+    pub throttled_ms: i32,
+    pub code: i16,
+    pub session_id: i32,
+    pub partitions: Vec<FetchedPartition>,
+}
+
+/// What was fetched of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchedPartition {
+    pub partition: i32,
+    pub code: i16,
+    /// The first offset and the producer of each aborted transaction among the records.
+    pub aborted: Vec<(i64, i64)>,
+    /// Batches, of which the last one may be cut off.
+    pub records: Bytes,
+}
+
+/// Reads a response to a produce request of `version`, from 3 on. Returns for how many milliseconds the broker asks the client to wait.
+///
+/// # Errors
+/// When it is cut off, or a number is senseless. What was handed to `each` before may be wrong as well.
+pub fn read_produced<'a>(body: &'a [u8], version: i16, mut each: impl FnMut(Produced<'a>)) -> Result<i32, Malformed> {
+    let mut reader = Reader(body);
+    for _ in 0..reader.count()? {
+        let topic = reader.text()?.ok_or(Malformed("a topic has no name"))?;
+        for _ in 0..reader.count()? {
+            let (partition, code) = (reader.i32()?, reader.i16()?);
+            // The first offset and the time of the broker's log.
+            reader.take(16)?;
+            if version >= 5 {
+                // The first offset of the log.
+                reader.take(8)?;
+            }
+            let mut message = None;
+            if version >= 8 {
+                for _ in 0..reader.count()? {
+                    // A record of the batch, and what is wrong with it.
+                    reader.take(4)?;
+                    reader.text()?;
+                }
+                message = reader.text()?;
+            }
+            each(Produced { topic, partition, code, message });
+        }
+    }
+    reader.i32()
+}
+
+/// Reads a response to a fetch of `version`, from 4 on. The records stay where they are.
+///
+/// # Errors
+/// When it is cut off, or a number is senseless.
+pub fn read_fetched(body: &Bytes, version: i16) -> Result<FetchResponse, Malformed> {
+    let mut reader = Reader(body);
+    let mut response = FetchResponse { throttled_ms: reader.i32()?, ..FetchResponse::default() };
+    if version >= 7 {
+        (response.code, response.session_id) = (reader.i16()?, reader.i32()?);
+    }
+    for _ in 0..reader.count()? {
+        reader.text()?;
+        for _ in 0..reader.count()? {
+            response.partitions.push(fetched_partition(&mut reader, body, version)?);
+        }
+    }
+    Ok(response)
+}
+
+fn fetched_partition(reader: &mut Reader<'_>, body: &Bytes, version: i16) -> Result<FetchedPartition, Malformed> {
+    let (partition, code) = (reader.i32()?, reader.i16()?);
+    // The ends of what is replicated and of what is committed, and where the log begins.
+    reader.take(if version >= 5 { 24 } else { 16 })?;
+    let mut aborted = Vec::new();
+    for _ in 0..reader.count()? {
+        let (producer, first_offset) = (reader.i64()?, reader.i64()?);
+        aborted.push((first_offset, producer));
+    }
+    if version >= 11 {
+        // A replica that is nearer.
+        reader.take(4)?;
+    }
+    let length = usize::try_from(reader.i32()?).unwrap_or(0);
+    let records = body.slice_ref(reader.take(length)?);
+    Ok(FetchedPartition { partition, code, aborted, records })
+}
+
+/// Numbers of requests, each with the oldest and the newest version that a node supports.
+pub type Supported = Vec<(i16, i16, i16)>;
+
+/// Reads for each request its number and the versions that a node supports, and the error code of the response.
+///
+/// # Errors
+/// When it is cut off, or a number is senseless.
+pub fn read_versions(body: &[u8], version: i16) -> Result<(i16, Supported), Malformed> {
+    let mut reader = Reader(body);
+    let code = reader.i16()?;
+    // Since version 3 (KIP-482), one more than the number, in 7 bits a byte, and each element ends with fields that are optional.
+    let is_compact = version >= 3;
+    let count = if is_compact { reader.unsigned()?.saturating_sub(1) as usize } else { reader.count()? };
+    let mut versions = Vec::new();
+    for _ in 0..count {
+        versions.push((reader.i16()?, reader.i16()?, reader.i16()?));
+        if is_compact {
+            for _ in 0..reader.unsigned()? {
+                reader.unsigned()?;
+                let length = reader.unsigned()? as usize;
+                reader.take(length)?;
+            }
+        }
+    }
+    Ok((code, versions))
+}
+
+/// What is left of a response.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed("it ends too early"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn number<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], Malformed> {
+        let (number, rest) = self.0.split_first_chunk().ok_or(Malformed("it ends too early"))?;
+        self.0 = rest;
+        Ok(*number)
+    }
+
+    fn i16(&mut self) -> Result<i16, Malformed> {
+        self.number().map(i16::from_be_bytes)
+    }
+
+    fn i32(&mut self) -> Result<i32, Malformed> {
+        self.number().map(i32::from_be_bytes)
+    }
+
+    fn i64(&mut self) -> Result<i64, Malformed> {
+        self.number().map(i64::from_be_bytes)
+    }
+
+    fn unsigned(&mut self) -> Result<u32, Malformed> {
+        let mut value = 0;
+        for shift in (0..35).step_by(7) {
+            let [byte] = self.number()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return u32::try_from(value).map_err(|_| Malformed("a number is too large"));
+            }
+        }
+        Err(Malformed("a number does not end"))
+    }
+
+    /// How many elements follow. A null list has none.
+    fn count(&mut self) -> Result<usize, Malformed> {
+        match self.i32()? {
+            -1 => Ok(0),
+            count => match usize::try_from(count) {
+                // Each takes a byte at least.
+                Ok(count) if count <= self.0.len() => Ok(count),
+                _ => Err(Malformed("it announces more than it has")),
+            },
+        }
+    }
+
+    fn text(&mut self) -> Result<Option<&'a str>, Malformed> {
+        match self.i16()? {
+            -1 => Ok(None),
+            length => {
+                let length = usize::try_from(length).map_err(|_| Malformed("a length is negative"))?;
+                std::str::from_utf8(self.take(length)?).map(Some).map_err(|_| Malformed("a text is not UTF-8"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use kafka_protocol::messages::api_versions_response::ApiVersion;
+    use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
+    use kafka_protocol::messages::produce_response::{
+        BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+    };
+    use kafka_protocol::messages::{ApiVersionsResponse, FetchResponse as Fetch, ProduceResponse, TopicName};
+    use kafka_protocol::protocol::{Encodable, StrBytes};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(text: &'static str) -> StrBytes {
+        StrBytes::from_static_str(text)
+    }
+
+    fn encoded(message: &impl Encodable, version: i16) -> Bytes {
+        let mut bytes = BytesMut::new();
+        message.encode(&mut bytes, version).unwrap();
+        bytes.freeze()
+    }
+
+    fn produced(version: i16) -> Bytes {
+        let mut refused = PartitionProduceResponse::default().with_index(3).with_error_code(10);
+        if version >= 8 {
+            let record = BatchIndexAndErrorMessage::default().with_batch_index_error_message(Some(text("large")));
+            refused = refused.with_record_errors(vec![record]).with_error_message(Some(text("too large")));
+        }
+        let taken = PartitionProduceResponse::default().with_index(4);
+        let topic = TopicProduceResponse::default()
+            .with_name(TopicName(text("topic")))
+            .with_partition_responses(vec![refused, taken]);
+        encoded(&ProduceResponse::default().with_responses(vec![topic]).with_throttle_time_ms(12), version)
+    }
+
+    fn fetched(version: i16) -> Bytes {
+        let aborted = AbortedTransaction::default().with_producer_id(7.into()).with_first_offset(5);
+        let full = PartitionData::default()
+            .with_partition_index(1)
+            .with_aborted_transactions(Some(vec![aborted]))
+            .with_records(Some(Bytes::from_static(b"records")));
+        let refused = PartitionData::default().with_partition_index(2).with_error_code(6);
+        let topic =
+            FetchableTopicResponse::default().with_topic(TopicName(text("topic"))).with_partitions(vec![full, refused]);
+        let mut response = Fetch::default().with_responses(vec![topic]).with_throttle_time_ms(12);
+        if version >= 7 {
+            response = response.with_session_id(9);
+        }
+        encoded(&response, version)
+    }
+
+    #[test]
+    fn what_another_encoder_writes_is_read_in_every_version() {
+        for version in 3..=NEWEST_PRODUCED {
+            let (body, mut found) = (produced(version), Vec::new());
+            assert_eq!(read_produced(&body, version, |one| found.push(one)), Ok(12), "version {version}");
+            let message = (version >= 8).then_some("too large");
+            let of = |partition, code, message| Produced { topic: "topic", partition, code, message };
+            assert_eq!(found, [of(3, 10, message), of(4, 0, None)], "version {version}");
+        }
+        for version in 4..=NEWEST_FETCHED {
+            let records = Bytes::from_static(b"records");
+            let full = FetchedPartition { partition: 1, code: 0, aborted: vec![(5, 7)], records };
+            let refused = FetchedPartition { partition: 2, code: 6, aborted: Vec::new(), records: Bytes::new() };
+            let session_id = if version >= 7 { 9 } else { 0 };
+            let expected = FetchResponse { throttled_ms: 12, code: 0, session_id, partitions: vec![full, refused] };
+            assert_eq!(read_fetched(&fetched(version), version), Ok(expected), "version {version}");
+        }
+    }
+
+    #[test]
+    fn versions_are_read_as_another_encoder_writes_them() {
+        let version =
+            |key, newest| ApiVersion::default().with_api_key(key).with_min_version(1).with_max_version(newest);
+        let mut tagged = version(3, 13);
+        tagged.unknown_tagged_fields.insert(200, Bytes::from_static(b"later"));
+        for (number, keys) in [(0, vec![version(0, 8), version(3, 13)]), (3, vec![version(0, 8), tagged])] {
+            let body = encoded(&ApiVersionsResponse::default().with_error_code(35).with_api_keys(keys), number);
+            assert_eq!(read_versions(&body, number), Ok((35, vec![(0, 1, 8), (3, 1, 13)])), "version {number}");
+            assert!(read_versions(&body[..body.len() / 2], number).is_err());
+        }
+        assert!(read_versions(&[0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0], 3).is_err());
+        assert!(read_versions(&[0, 0, 0x7f, 0xff, 0xff, 0xff, 0], 0).is_err());
+    }
+
+    #[test]
+    fn what_is_cut_off_is_refused() {
+        let (of_produce, of_fetch) = (produced(8), fetched(11));
+        for end in 0..of_produce.len() {
+            assert!(read_produced(&of_produce[..end], 8, |_| {}).is_err(), "{end}");
+        }
+        for end in 0..of_fetch.len() {
+            assert!(read_fetched(&of_fetch.slice(..end), 11).is_err(), "{end}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nonsense_is_refused_or_read_without_panic(body: Vec<u8>, version in 3..12_i16) {
+            let _ = read_produced(&body, version, |_| {});
+            let _ = read_versions(&body, version - 3);
+            let _ = read_fetched(&body.into(), version);
+        }
+
+        #[test]
+        fn a_byte_that_is_wrong_is_refused_or_read_without_panic(place: proptest::sample::Index, byte: u8) {
+            for (body, is_fetch) in [(produced(8), false), (fetched(11), true)] {
+                let mut body = body.to_vec();
+                let place = place.index(body.len());
+                body[place] = byte;
+                if is_fetch {
+                    let _ = read_fetched(&body.into(), 11);
+                } else {
+                    let _ = read_produced(&body, 8, |_| {});
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The groups of a trial: makes their members, knows what members of a group have in common, and removes groups of the trial.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout};
+
+use super::admin::{Admin, End, EndsQuery};
+use super::beginning::{Beginning, Positions};
+use super::committed::Committed;
+use super::config::{Assignment, Isolation};
+use super::consumer::KafkaNativeConsumer;
+use super::coordinator::Coordinator;
+use super::error::{CallError, NAME};
+use super::membership::Member;
+use crate::broker::{BrokerError, Progress, Subscription};
+use crate::net::backoff::Backoff;
+use crate::scenario::StartFrom;
+
+/// Later versions encode lengths in another way.
+const DELETE_GROUPS: i16 = 1;
+
+/// `NON_EMPTY_GROUP` and `GROUP_ID_NOT_FOUND`.
+const NON_EMPTY_GROUP: i16 = 68;
+const GROUP_ID_NOT_FOUND: i16 = 69;
+
+/// The groups of a trial.
+pub struct Groups {
+    pub admin: Arc<Admin>,
+    pub assignment: Assignment,
+    pub isolation: Isolation,
+    pub session_timeout: Duration,
+    known: Mutex<BTreeMap<String, Arc<Group>>>,
+    /// Those that are removed with the trial.
+    of_the_trial: Mutex<BTreeSet<String>>,
+}
+
+/// What the members of a group have in common.
+#[derive(Default)]
+struct Group {
+    left_off: Arc<Mutex<Positions>>,
+    /// Whether it is known where the group begins, if that is at the latest message.
+    begun: OnceCell<()>,
+}
+
+impl Groups {
+    pub fn new(admin: Arc<Admin>, assignment: Assignment, isolation: Isolation, session_timeout: Duration) -> Self {
+        let (known, of_the_trial) = (Mutex::default(), Mutex::default());
+        Groups { admin, assignment, isolation, session_timeout, known, of_the_trial }
+    }
+
+    /// A member of a group, which has its partitions if it does not commit.
+    ///
+    /// # Errors
+    /// When the group does not assign them in time, or it is not known where they begin.
+    pub async fn consumer(&self, subscription: &Subscription) -> Result<KafkaNativeConsumer, BrokerError> {
+        let Subscription { group, topic, from, members, member, progress, .. } = subscription;
+        let known = self.known.lock().entry(group.clone()).or_default().clone();
+        if *progress == Progress::OfTheTrial {
+            self.of_the_trial.lock().insert(group.clone());
+        }
+        let committed = || Arc::new(Committed::new(self.coordinator(group), &topic.name));
+        let beginning = Beginning {
+            admin: self.admin.clone(),
+            topic: topic.name.clone(),
+            committed: (*progress != Progress::Uncommitted).then(committed),
+            left_off: known.left_off.clone(),
+            end: match from {
+                StartFrom::Earliest => End::Earliest,
+                StartFrom::Latest => End::Latest,
+            },
+        };
+        if self.assignment == Assignment::Manual {
+            let partitions = (*member..topic.partitions as usize).step_by(*members).map(|one| one as u32);
+            return KafkaNativeConsumer::of_partitions(beginning, partitions.collect(), self.isolation).await;
+        }
+        let cannot = |reason: String| BrokerError::Topic { topic: topic.name.clone(), action: "consumed", reason };
+        // A group that is kept begins at its committed offsets.
+        if *from == StartFrom::Latest && *progress != Progress::Kept {
+            let begun = known.begin_at_latest(&beginning, topic.partitions).await;
+            begun.map_err(cannot)?;
+        }
+        let cluster = self.admin.cluster.clone();
+        let member = Member::join(cluster, group, &topic.name, self.session_timeout, self.admin.timeout);
+        let mut consumer = KafkaNativeConsumer::of_group(beginning, member, self.isolation);
+        if *progress == Progress::Uncommitted {
+            let late = || cannot(format!("the group {group} assigned nothing to this member in time"));
+            let joined = timeout(self.admin.timeout, consumer.joined()).await.map_err(|_| late())?;
+            joined.map_err(|error| cannot(error.message))?;
+        }
+        Ok(consumer)
+    }
+
+    fn coordinator(&self, group: &str) -> Coordinator {
+        Coordinator::new(self.admin.cluster.clone(), group, self.admin.timeout)
+    }
+
+    /// Removes the groups of the trial, whose members have left.
+    ///
+    /// # Errors
+    /// When the coordinator of one refuses or does not answer.
+    pub async fn remove(&self) -> Result<(), BrokerError> {
+        let groups = std::mem::take(&mut *self.of_the_trial.lock());
+        for group in groups {
+            self.remove_one(&group).await.map_err(|error| BrokerError::Client {
+                broker: NAME,
+                reason: format!("group '{group}' was not removed: {error}"),
+            })?;
+        }
+        Ok(())
+    }
+
+    async fn remove_one(&self, group: &str) -> Result<(), CallError> {
+        let coordinator = self.coordinator(group);
+        let request = DeleteGroupsRequest::default().with_groups_names(vec![coordinator.group()]);
+        let code = |response: &DeleteGroupsResponse| response.results.first().map_or(0, |result| result.error_code);
+        let (deadline, mut backoff) = (Instant::now() + self.admin.timeout, Backoff::RECEIVE);
+        loop {
+            let response = coordinator.call(&request, DELETE_GROUPS, code).await?;
+            match code(&response) {
+                0 | GROUP_ID_NOT_FOUND => return Ok(()),
+                // A member that did not leave is forgotten when its session ends.
+                NON_EMPTY_GROUP if Instant::now() < deadline => backoff.pause().await,
+                code => return Err(CallError::Refused(code, None)),
+            }
+        }
+    }
+}
+
+impl Group {
+    /// The group begins at what is the latest message now, not when a member asks first.
+    async fn begin_at_latest(&self, beginning: &Beginning, partitions: u32) -> Result<(), String> {
+        let begin = async || {
+            let partitions: Vec<u32> = (0..partitions).collect();
+            let (topic, isolation) = (&beginning.topic, Isolation::ReadUncommitted);
+            let query = EndsQuery { topic, partitions: &partitions, end: End::Latest, isolation };
+            let ends = beginning.admin.ends_in_time(&query).await.map_err(|error| error.to_string())?;
+            match &beginning.committed {
+                None => self.left_off.lock().extend(ends),
+                Some(committed) => {
+                    let ends: Vec<(u32, u64)> = ends.iter().map(|(one, end)| (*one, *end as u64)).collect();
+                    committed.commit(&ends, true).await.map_err(|error| error.message)?;
+                }
+            }
+            Ok(())
+        };
+        self.begun.get_or_try_init(begin).await.map(drop)
+    }
+}

@@ -1,0 +1,127 @@
+//! A client with one producer, and what becomes of its messages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::broker::kafka_native::admin::Admin;
+use crate::broker::kafka_native::client::Client;
+use crate::broker::kafka_native::cluster::Cluster;
+use crate::broker::kafka_native::codec::batch::Headers;
+use crate::broker::kafka_native::config::{Assignment, Isolation, KafkaNativeOptions};
+use crate::broker::kafka_native::connect::Connector;
+use crate::broker::kafka_native::consumer::KafkaNativeConsumer;
+use crate::broker::kafka_native::groups::Groups;
+use crate::broker::kafka_native::keeper;
+use crate::broker::kafka_native::producer::KafkaNativeProducer;
+use crate::broker::{Attributes, Consumer, FailureClass, Outgoing, Producer, Progress, Subscription, Topic};
+use crate::measure::{Acks, Clock, Interval, SendTag};
+use crate::scenario::{Security, StartFrom};
+
+/// Far more than anything here takes.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+
+pub const TOPIC: &str = "topic";
+
+/// A client, and one producer for [`TOPIC`].
+pub struct Bench {
+    pub acks: Acks,
+    pub client: Arc<Client>,
+    pub admin: Arc<Admin>,
+    pub producer: KafkaNativeProducer,
+    pub sent: u64,
+}
+
+impl Bench {
+    pub async fn new(addresses: Vec<String>, options: KafkaNativeOptions) -> Bench {
+        let connector = Arc::new(Connector {
+            tls: None,
+            security: Security::default(),
+            client_id: "test".to_owned(),
+            timeout: TIMEOUT,
+        });
+        let cluster = Arc::new(Cluster::new(connector, addresses));
+        let acks = Acks::new(Clock::start(), 1, false);
+        let sets = [vec![], vec![("tenant".to_owned(), "second".to_owned())]];
+        let headers = sets.iter().map(|set| Headers::new(set)).collect();
+        let client = keeper::start(cluster.clone(), options, headers, acks.clone()).await.unwrap();
+        let producer = KafkaNativeProducer::new(client.clone(), client.topic(TOPIC).await.unwrap());
+        let admin = Arc::new(Admin { cluster, config: Vec::new(), timeout: TIMEOUT });
+        Bench { acks, client, admin, producer, sent: 0 }
+    }
+
+    /// Sends messages whose payloads are their numbers.
+    pub async fn send(&mut self, messages: u64) {
+        self.send_with(messages, |_| None).await;
+    }
+
+    /// The same, each to a partition by its number.
+    pub async fn send_to(&mut self, messages: u64, partition: impl Fn(u64) -> u32) {
+        self.send_with(messages, |number| Some(partition(number))).await;
+    }
+
+    async fn send_with(&mut self, messages: u64, partition: impl Fn(u64) -> Option<u32>) {
+        for _ in 0..messages {
+            let payload = self.sent.to_be_bytes();
+            let send_tag = SendTag::new(0, self.sent, 0, 0, true);
+            let attributes = Attributes { partition: partition(self.sent), ..Attributes::default() };
+            let attributes = Some(&attributes);
+            let outgoing = Outgoing { payload: &payload, key: None, trace_header: None, attributes, send_tag };
+            self.acks.window(0).submit(1);
+            assert_eq!(self.producer.submit(&[outgoing]).await, Ok(1));
+            self.sent += 1;
+        }
+    }
+
+    /// Waits until every message has its outcome.
+    pub async fn outcomes(&mut self) -> Interval {
+        let resolved = self.acks.window(0).resolved_reaches(self.sent, self.acks.stopped());
+        assert!(tokio::time::timeout(TIMEOUT, resolved).await.unwrap(), "{:?}", self.client.last_error());
+        let mut interval = Interval::default();
+        self.acks.collect(&mut interval, &mut Interval::default());
+        interval
+    }
+
+    pub async fn consumer(&self, partitions: u32) -> KafkaNativeConsumer {
+        let subscription = Subscription {
+            group: "group".to_owned(),
+            topic: Topic { name: TOPIC.to_owned(), partitions, replication: 1 },
+            from: StartFrom::Earliest,
+            members: 1,
+            member: 0,
+            is_divided: false,
+            properties: Vec::new(),
+            progress: Progress::Uncommitted,
+        };
+        let (assignment, isolation) = (Assignment::Manual, Isolation::ReadCommitted);
+        Groups::new(self.admin.clone(), assignment, isolation, TIMEOUT).consumer(&subscription).await.unwrap()
+    }
+
+    /// The numbers of the first `messages` of partition 0.
+    #[cfg(feature = "kafka")]
+    pub async fn received(&self, messages: usize) -> Vec<u64> {
+        let mut consumer = self.consumer(1).await;
+        let mut numbers = Vec::new();
+        while numbers.len() < messages {
+            tokio::time::timeout(TIMEOUT, consumer.ready()).await.unwrap().unwrap();
+            // What fails is fetched again.
+            let _ = consumer.take(|message| numbers.push(u64::from_be_bytes(message.payload.try_into().unwrap())));
+        }
+        numbers
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.client.close();
+    }
+}
+
+/// So that several requests are on their way.
+pub fn one_message_a_batch() -> KafkaNativeOptions {
+    KafkaNativeOptions { linger: Duration::ZERO, batch_bytes: 100, ..KafkaNativeOptions::default() }
+}
+
+/// The classes of failed messages, and how many are of each.
+pub fn classes(outcomes: &Interval) -> Vec<(FailureClass, u64)> {
+    outcomes.errors.iter().map(|(class, tally)| (class, tally.count)).collect()
+}

@@ -1,0 +1,148 @@
+//! Consuming from a scripted cluster: what is fetched is cut off, damaged, of aborted transactions, or not there any more.
+
+use bytes::Bytes;
+use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
+use kafka_protocol::messages::{FetchRequest, FetchResponse};
+
+use super::bench::{Bench, TIMEOUT, one_message_a_batch};
+use super::scripted::{Asked, NOT_LEADER, Scripted, name};
+use crate::broker::kafka_native::codec::batch::{Author, Batch, Headers, Record, at};
+use crate::broker::kafka_native::consumer::KafkaNativeConsumer;
+use crate::broker::{Consumer, ReceiveError};
+
+const OUT_OF_RANGE: i16 = 1;
+
+/// The attribute bits of a transaction's batch, and of one that marks a transaction's end.
+const TRANSACTIONAL: u8 = 0x10;
+const CONTROL: u8 = 0x30;
+
+/// A batch whose messages are the numbers of their offsets.
+fn batch(offsets: std::ops::Range<u64>, attributes: u8, producer_id: i64) -> Vec<u8> {
+    let (headers, mut batch) = (Headers::new(&[]), Batch::in_memory_of(Vec::new()));
+    for offset in offsets.clone() {
+        let value = offset.to_be_bytes();
+        let value = Some(&value[..]);
+        batch.push(&Record { key: None, value, headers: &headers, trace_header: None, timestamp_ms: 0 });
+    }
+    batch.seal(attributes, Author { producer_id, epoch: 0, sequence: 0 });
+    batch.bytes[..8].copy_from_slice(&offsets.start.to_be_bytes());
+    batch.bytes
+}
+
+fn plain(offsets: std::ops::Range<u64>) -> Vec<u8> {
+    batch(offsets, 0, -1)
+}
+
+fn answer(asked: &Asked, partitions: Vec<PartitionData>) -> Bytes {
+    let topic = FetchableTopicResponse::default().with_topic(name()).with_partitions(partitions);
+    asked.frame::<FetchRequest>(&FetchResponse::default().with_responses(vec![topic]))
+}
+
+/// Of partition 0.
+fn data(records: Vec<u8>) -> PartitionData {
+    PartitionData::default().with_records(Some(records.into()))
+}
+
+async fn next(consumer: &mut KafkaNativeConsumer) -> (Vec<u64>, Option<ReceiveError>) {
+    tokio::time::timeout(TIMEOUT, consumer.ready()).await.unwrap().unwrap();
+    let mut numbers = Vec::new();
+    let taken = consumer.take(|message| {
+        let number = u64::from_be_bytes(message.payload.try_into().unwrap());
+        assert_eq!(number, message.offset);
+        numbers.push(number);
+    });
+    (numbers, taken.err())
+}
+
+async fn reading(nodes: usize) -> (Scripted, Bench, KafkaNativeConsumer) {
+    let broker = Scripted::start(nodes, 1).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let consumer = bench.consumer(1).await;
+    (broker, bench, consumer)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_batch_that_is_cut_off_is_fetched_again_and_one_that_begins_before_is_read_from_its_middle() {
+    let (mut broker, _bench, mut consumer) = reading(1).await;
+    let asked = broker.next().await;
+    assert_eq!(asked.positions(), [(0, 0)]);
+    let records = [plain(0..5), plain(5..9)[..80].to_vec()].concat();
+    asked.send(answer(&asked, vec![data(records)]));
+    assert_eq!(next(&mut consumer).await, ((0..5).collect(), None));
+    let asked = broker.next().await;
+    assert_eq!(asked.positions(), [(0, 5)]);
+    // A batch is returned whole: this one was compacted with what came before the position.
+    asked.send(answer(&asked, vec![data(plain(3..9))]));
+    assert_eq!(next(&mut consumer).await, ((5..9).collect(), None));
+    assert_eq!(broker.next().await.positions(), [(0, 9)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_damaged_batch_is_reported_and_its_messages_are_not_taken() {
+    let (mut broker, _bench, mut consumer) = reading(1).await;
+    let asked = broker.next().await;
+    let mut records = plain(0..5);
+    *records.last_mut().unwrap() ^= 1;
+    asked.send(answer(&asked, vec![data(records)]));
+    let (numbers, error) = next(&mut consumer).await;
+    assert!(numbers.is_empty() && error.unwrap().message.contains("wrong checksum"));
+    let asked = broker.next().await;
+    asked.send(answer(&asked, vec![data(plain(5..6))]));
+    assert_eq!(next(&mut consumer).await, (vec![5], None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn messages_of_aborted_transactions_and_their_marks_are_hidden() {
+    let (mut broker, _bench, mut consumer) = reading(1).await;
+    let asked = broker.next().await;
+    let mut mark = batch(4..5, CONTROL, 21);
+    // It holds a record, which is not for consumers.
+    assert_eq!(mark[at::RECORD_COUNT + 3], 1);
+    let records = [
+        batch(0..2, TRANSACTIONAL, 21),
+        batch(2..4, TRANSACTIONAL, 22),
+        std::mem::take(&mut mark),
+        batch(5..7, TRANSACTIONAL, 21),
+        plain(7..8),
+    ]
+    .concat();
+    let aborted = AbortedTransaction::default().with_producer_id(21.into()).with_first_offset(0);
+    asked.send(answer(&asked, vec![data(records).with_aborted_transactions(Some(vec![aborted]))]));
+    assert_eq!(next(&mut consumer).await, (vec![2, 3, 5, 6, 7], None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn where_messages_are_gone_reading_begins_again_and_a_leader_that_moves_is_followed() {
+    let (mut broker, _bench, mut consumer) = reading(2).await;
+    let asked = broker.next().await;
+    asked.send(answer(&asked, vec![data(plain(0..5))]));
+    assert_eq!(next(&mut consumer).await.0.len(), 5);
+    let asked = broker.next().await;
+    asked.send(answer(&asked, vec![PartitionData::default().with_error_code(OUT_OF_RANGE)]));
+    let asked = broker.next().await;
+    assert_eq!((asked.node, asked.positions()), (0, vec![(0, 0)]));
+    broker.move_leader(0, 1);
+    asked.send(answer(&asked, vec![PartitionData::default().with_error_code(NOT_LEADER)]));
+    let asked = broker.next().await;
+    assert_eq!((asked.node, asked.positions()), (1, vec![(0, 0)]));
+    asked.send(answer(&asked, vec![data(plain(0..2))]));
+    assert_eq!(next(&mut consumer).await, (vec![0, 1], None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_is_no_answer_to_a_fetch_is_reported_and_the_fetch_is_sent_again() {
+    for announced in [i32::MAX, -2] {
+        let (mut broker, _bench, mut consumer) = reading(1).await;
+        let asked = broker.next().await;
+        let mut bytes = answer(&asked, vec![data(plain(0..1))]).to_vec();
+        // The number of topics is behind the length, the correlation, the time of throttling, the code and the session.
+        let topics = 4 + 4 + 4 + 2 + 4;
+        bytes[topics..topics + 4].copy_from_slice(&announced.to_be_bytes());
+        asked.send(bytes.into());
+        let (numbers, error) = next(&mut consumer).await;
+        assert!(numbers.is_empty() && error.unwrap().message.contains("malformed"));
+        let asked = broker.next().await;
+        asked.send(answer(&asked, vec![data(plain(0..1))]));
+        assert_eq!(next(&mut consumer).await, (vec![0], None));
+    }
+}

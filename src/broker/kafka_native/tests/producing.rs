@@ -1,0 +1,181 @@
+//! Producing to a scripted cluster: requests whose answers come partly, late, in another order, or not at all.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::bench::{Bench, classes, one_message_a_batch};
+use super::scripted::{Asked, NOT_LEADER, Scripted};
+use crate::broker::FailureClass;
+use crate::broker::kafka_native::config::KafkaNativeOptions;
+
+/// Codes of Kafka's protocol.
+const TOO_LARGE: i16 = 10;
+const NOT_ENOUGH_REPLICAS: i16 = 19;
+
+fn idempotent() -> KafkaNativeOptions {
+    KafkaNativeOptions { idempotence: true, ..one_message_a_batch() }
+}
+
+/// Takes so many requests of one message each, without an answer.
+async fn take(broker: &mut Scripted, requests: usize) -> Vec<Asked> {
+    let mut taken = Vec::new();
+    for _ in 0..requests {
+        taken.push(broker.next().await);
+    }
+    taken
+}
+
+/// Answers every request until all `messages` were written once, and returns their numbers as they were written.
+async fn take_all(broker: &mut Scripted, node: usize, messages: usize) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    while numbers.len() < messages {
+        let asked = broker.next_at(node).await;
+        numbers.extend(asked.numbers());
+        asked.answer(0);
+    }
+    numbers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn requests_in_the_pipeline_when_the_leader_moves_are_written_there_in_their_order() {
+    for idempotence in [false, true] {
+        let mut broker = Scripted::start(2, 1).await;
+        let options = KafkaNativeOptions { idempotence, ..one_message_a_batch() };
+        let mut bench = Bench::new(broker.addresses(), options).await;
+        bench.send(8).await;
+        let pipeline = take(&mut broker, 5).await;
+        broker.move_leader(0, 1);
+        pipeline[0].answer(0);
+        pipeline[1..].iter().for_each(|asked| asked.answer(NOT_LEADER));
+        // The sixth request was sent when the first was answered, or not.
+        let moved = take_all(&mut broker, 1, 7).await;
+        assert_eq!(moved, (1..8).collect::<Vec<u64>>(), "idempotence = {idempotence}");
+        let outcomes = bench.outcomes().await;
+        assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (8, 0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_leader_that_says_nothing_holds_up_no_message_once_another_one_leads() {
+    let mut broker = Scripted::start(2, 1).await;
+    let options = KafkaNativeOptions { request_timeout: Duration::from_millis(500), ..idempotent() };
+    let mut bench = Bench::new(broker.addresses(), options).await;
+    bench.send(1).await;
+    broker.next().await.answer(0);
+    bench.outcomes().await;
+    broker.silence(0);
+    bench.send(3).await;
+    broker.move_leader(0, 1);
+    // Far less than a connection that is being opened may take.
+    let moved = tokio::time::timeout(super::bench::TIMEOUT / 2, take_all(&mut broker, 1, 3)).await;
+    assert_eq!(moved, Ok(vec![1, 2, 3]));
+    assert_eq!(bench.outcomes().await.measured.acknowledged, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn answers_in_another_order_end_the_connection_and_nothing_is_taken_for_written() {
+    let mut broker = Scripted::start(1, 1).await;
+    let mut bench = Bench::new(broker.addresses(), idempotent()).await;
+    bench.send(3).await;
+    let pipeline = take(&mut broker, 3).await;
+    pipeline[1].answer(0);
+    let again = take_all(&mut broker, 0, 3).await;
+    assert_eq!(again, [0, 1, 2]);
+    assert_eq!(bench.outcomes().await.measured.acknowledged, 3);
+    assert!(bench.client.last_error().unwrap().contains("malformed response"), "{:?}", bench.client.last_error());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_answer_in_pieces_is_put_together_and_what_it_leaves_out_is_sent_again() {
+    let mut broker = Scripted::start(1, 2).await;
+    let lingering = KafkaNativeOptions { linger: Duration::from_millis(100), ..KafkaNativeOptions::default() };
+    let mut bench = Bench::new(broker.addresses(), lingering).await;
+    bench.send_to(4, |number| number as u32 % 2).await;
+    let mut left = 4;
+    let first = broker.next().await;
+    for byte in first.produced(&[(0, 0)], 0) {
+        first.send(Bytes::from(vec![byte]));
+    }
+    left -= first.written().iter().filter(|written| written.partition == 0).map(|one| one.numbers.len()).sum::<usize>();
+    while left > 0 {
+        let asked = broker.next().await;
+        left -= asked.numbers().len();
+        asked.answer(0);
+    }
+    assert_eq!(bench.outcomes().await.measured.acknowledged, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn partitions_of_one_request_have_outcomes_of_their_own() {
+    let mut broker = Scripted::start(1, 3).await;
+    // A message in each partition, in one request: the batches are full at the same time.
+    let lingering = KafkaNativeOptions { linger: Duration::from_millis(200), ..KafkaNativeOptions::default() };
+    let mut bench = Bench::new(broker.addresses(), lingering).await;
+    bench.send_to(3, |number| number as u32).await;
+    let (mut again, mut answered) = (Vec::new(), 0);
+    while answered < 3 {
+        let asked = broker.next().await;
+        let code = |partition| match partition {
+            1 => TOO_LARGE,
+            2 if !again.contains(&2) => NOT_ENOUGH_REPLICAS,
+            _ => 0,
+        };
+        let codes: Vec<(i32, i16)> =
+            asked.written().iter().map(|written| (written.partition, code(written.partition))).collect();
+        asked.send(asked.produced(&codes, 0));
+        answered += codes.iter().filter(|(_, code)| *code != NOT_ENOUGH_REPLICAS).count();
+        again.extend(codes.iter().map(|(partition, _)| *partition));
+    }
+    let outcomes = bench.outcomes().await;
+    assert_eq!((outcomes.measured.acknowledged, classes(&outcomes)), (2, vec![(FailureClass::TooLarge, 1)]));
+    again.sort_unstable();
+    assert_eq!(again, [0, 1, 2, 2], "only what was refused for now is sent again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_quota_delays_the_next_request_and_is_counted() {
+    let mut broker = Scripted::start(1, 1).await;
+    let mut bench = Bench::new(broker.addresses(), KafkaNativeOptions { max_in_flight: 1, ..idempotent() }).await;
+    bench.send(2).await;
+    let first = broker.next().await;
+    let answered = std::time::Instant::now();
+    first.send(first.produced(&[(0, 0)], 300));
+    broker.next().await.answer(0);
+    // A lower bound: a slow machine makes it longer.
+    assert!(answered.elapsed() >= Duration::from_millis(300), "{:?}", answered.elapsed());
+    assert_eq!(bench.outcomes().await.measured.acknowledged, 2);
+    let wire = bench.client.traffic.take().wire.unwrap();
+    assert_eq!((wire.requests, wire.quota_refusals), (2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_is_no_answer_ends_the_connection_and_is_asked_again() {
+    let correct = |asked: &Asked| asked.produced(&[(0, 0)], 0).to_vec();
+    let with = |asked: &Asked, at: usize, value: &[u8]| {
+        let mut bytes = correct(asked);
+        bytes[at..at + value.len()].copy_from_slice(value);
+        Bytes::from(bytes)
+    };
+    // A response is its length, the correlation, the number of topics, a topic's name after its length, the number of partitions.
+    let partitions = 4 + 4 + 4 + 2 + super::bench::TOPIC.len();
+    for (number, what) in
+        ["length", "correlation", "topics", "name", "partitions", "cut off", "closed"].iter().enumerate()
+    {
+        let mut broker = Scripted::start(1, 1).await;
+        let mut bench = Bench::new(broker.addresses(), idempotent()).await;
+        bench.send(1).await;
+        let asked = broker.next().await;
+        match number {
+            0 => asked.send(with(&asked, 0, &[0xff; 4])),
+            1 => asked.send(with(&asked, 4, &[0x7f; 4])),
+            2 => asked.send(with(&asked, 8, &i32::MAX.to_be_bytes())),
+            3 => asked.send(with(&asked, 12, &i16::MAX.to_be_bytes())),
+            4 => asked.send(with(&asked, partitions, &i32::MAX.to_be_bytes())),
+            5 => asked.send(Bytes::from([&[0, 0, 0, 6], &correct(&asked)[4..10]].concat())),
+            _ => asked.close(),
+        }
+        assert_eq!(take_all(&mut broker, 0, 1).await, [0], "{what}");
+        assert_eq!(bench.outcomes().await.measured.acknowledged, 1, "{what}");
+    }
+}

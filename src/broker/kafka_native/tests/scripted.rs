@@ -1,0 +1,332 @@
+//! A cluster whose answers a test writes: what is about messages waits for the test, the rest is answered at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI16, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::api_versions_response::ApiVersion;
+use kafka_protocol::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
+use kafka_protocol::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
+use kafka_protocol::messages::{
+    ApiKey, ApiVersionsRequest, ApiVersionsResponse, FetchRequest, FindCoordinatorRequest, FindCoordinatorResponse,
+    HeartbeatRequest, HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, ListOffsetsRequest,
+    ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse, RequestHeader,
+    ResponseHeader, TopicName,
+};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
+use parking_lot::Mutex;
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::bench::{TIMEOUT, TOPIC};
+use crate::broker::kafka_native::codec::records::next_batch;
+use crate::broker::kafka_native::sequential::read_frame;
+
+/// `NOT_LEADER_OR_FOLLOWER`.
+pub const NOT_LEADER: i16 = 6;
+
+/// Nodes are numbered from 0.
+pub struct Scripted {
+    state: Arc<State>,
+    asked: UnboundedReceiver<Asked>,
+}
+
+struct State {
+    ports: Vec<u16>,
+    /// Of each partition of [`TOPIC`].
+    leaders: Mutex<Vec<i32>>,
+    /// The error code of answers to members' signs of life.
+    heartbeats: AtomicI16,
+    /// Nodes that read what they are sent, and say nothing.
+    silent: Vec<AtomicBool>,
+    asked: UnboundedSender<Asked>,
+}
+
+/// A request that waits for the test's answer.
+pub struct Asked {
+    pub node: usize,
+    pub key: ApiKey,
+    version: i16,
+    correlation: i32,
+    body: Bytes,
+    /// What is written to its connection next; nothing: it is closed.
+    out: UnboundedSender<Bytes>,
+}
+
+/// A batch of a produce request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Written {
+    pub partition: i32,
+    pub numbers: Vec<u64>,
+    pub producer_id: i64,
+}
+
+impl Scripted {
+    pub async fn start(nodes: usize, partitions: usize) -> Scripted {
+        let mut listeners = Vec::new();
+        for _ in 0..nodes {
+            listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+        }
+        let (sender, asked) = unbounded_channel();
+        let state = Arc::new(State {
+            ports: listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect(),
+            leaders: Mutex::new(vec![0; partitions]),
+            heartbeats: AtomicI16::new(0),
+            silent: listeners.iter().map(|_| AtomicBool::new(false)).collect(),
+            asked: sender,
+        });
+        for (node, listener) in listeners.into_iter().enumerate() {
+            let state = state.clone();
+            tokio::spawn(async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    tokio::spawn(serve(state.clone(), node, stream));
+                }
+            });
+        }
+        Scripted { state, asked }
+    }
+
+    pub fn addresses(&self) -> Vec<String> {
+        self.state.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    pub fn move_leader(&self, partition: usize, node: i32) {
+        self.state.leaders.lock()[partition] = node;
+    }
+
+    /// From now on, the node answers nothing.
+    pub fn silence(&self, node: usize) {
+        self.state.silent[node].store(true, Ordering::SeqCst);
+    }
+
+    /// From now on, members' signs of life are answered with this code.
+    pub fn answer_heartbeats(&self, code: i16) {
+        self.state.heartbeats.store(code, Ordering::SeqCst);
+    }
+
+    /// The next request of this kind; others get no answer.
+    pub async fn next_of(&mut self, key: ApiKey) -> Asked {
+        loop {
+            let asked = self.next().await;
+            if asked.key == key {
+                return asked;
+            }
+        }
+    }
+
+    /// The next request that waits for an answer.
+    pub async fn next(&mut self) -> Asked {
+        tokio::time::timeout(TIMEOUT, self.asked.recv()).await.unwrap().unwrap()
+    }
+
+    /// The next produce request that comes to this node; other nodes lead nothing.
+    pub async fn next_at(&mut self, node: usize) -> Asked {
+        loop {
+            let asked = self.next().await;
+            if asked.node == node {
+                return asked;
+            }
+            asked.answer(NOT_LEADER);
+        }
+    }
+}
+
+impl Asked {
+    /// What is asked.
+    pub fn request<R: Request>(&self) -> R {
+        R::decode(&mut self.body.clone(), self.version).unwrap()
+    }
+
+    /// The batches of a produce request.
+    pub fn written(&self) -> Vec<Written> {
+        let request = self.request::<ProduceRequest>();
+        let partitions = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+        let written = partitions.map(|partition| {
+            let bytes = partition.records.clone().unwrap();
+            let batch = next_batch(&mut &bytes[..]).unwrap().unwrap();
+            let mut numbers = Vec::new();
+            let read = batch.for_each(&mut Vec::new(), |record| {
+                numbers.push(u64::from_be_bytes(record.value.unwrap().try_into().unwrap()));
+            });
+            read.unwrap();
+            Written { partition: partition.index, numbers, producer_id: batch.producer_id }
+        });
+        written.collect()
+    }
+
+    /// The numbers of all messages of a produce request.
+    pub fn numbers(&self) -> Vec<u64> {
+        self.written().into_iter().flat_map(|written| written.numbers).collect()
+    }
+
+    /// The response to a produce request, with these error codes of partitions.
+    pub fn produced(&self, codes: &[(i32, i16)], throttled_ms: i32) -> Bytes {
+        let partition =
+            |(index, code): &(i32, i16)| PartitionProduceResponse::default().with_index(*index).with_error_code(*code);
+        let topic = TopicProduceResponse::default()
+            .with_name(name())
+            .with_partition_responses(codes.iter().map(partition).collect());
+        let response = ProduceResponse::default().with_responses(vec![topic]).with_throttle_time_ms(throttled_ms);
+        self.frame::<ProduceRequest>(&response)
+    }
+
+    /// Answers a produce request with the same code for all its partitions.
+    pub fn answer(&self, code: i16) {
+        let codes: Vec<(i32, i16)> = self.written().iter().map(|written| (written.partition, code)).collect();
+        self.send(self.produced(&codes, 0));
+    }
+
+    /// The partitions of a fetch and their positions.
+    pub fn positions(&self) -> Vec<(i32, i64)> {
+        let request = self.request::<FetchRequest>();
+        let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.map(|partition| (partition.partition, partition.fetch_offset)).collect()
+    }
+
+    pub fn send(&self, bytes: Bytes) {
+        // The client may have closed the connection.
+        let _ = self.out.send(bytes);
+    }
+
+    /// Closes the connection.
+    pub fn close(&self) {
+        self.send(Bytes::new());
+    }
+
+    /// A whole response to this request.
+    pub fn frame<R: Request>(&self, response: &R::Response) -> Bytes {
+        frame::<R>(response, self.version, self.correlation)
+    }
+}
+
+async fn serve(state: Arc<State>, node: usize, stream: TcpStream) {
+    let (reader, mut writer) = stream.into_split();
+    let (out, mut to_write) = unbounded_channel::<Bytes>();
+    tokio::spawn(async move {
+        while let Some(bytes) = to_write.recv().await {
+            if bytes.is_empty() || writer.write_all(&bytes).await.is_err() {
+                break;
+            }
+        }
+        let _ = writer.shutdown().await;
+    });
+    // It ends with the connection.
+    let _ = read(&state, node, reader, out).await;
+}
+
+async fn read(
+    state: &State,
+    node: usize,
+    mut reader: OwnedReadHalf,
+    out: UnboundedSender<Bytes>,
+) -> Result<(), crate::broker::kafka_native::error::CallError> {
+    loop {
+        let mut body = read_frame(&mut reader).await?;
+        let key = ApiKey::try_from(i16::from_be_bytes([body[0], body[1]])).unwrap();
+        let version = i16::from_be_bytes([body[2], body[3]]);
+        let header = RequestHeader::decode(&mut body, key.request_header_version(version)).unwrap();
+        if state.silent[node].load(Ordering::SeqCst) {
+            continue;
+        }
+        let asked = Asked { node, key, version, correlation: header.correlation_id, body, out: out.clone() };
+        match state.answer(&asked) {
+            Some(answer) => asked.send(answer),
+            None => state.asked.send(asked).unwrap_or_default(),
+        }
+    }
+}
+
+impl State {
+    /// The answer to what is not about messages.
+    fn answer(&self, asked: &Asked) -> Option<Bytes> {
+        Some(match asked.key {
+            ApiKey::ApiVersions => asked.frame::<ApiVersionsRequest>(&versions()),
+            ApiKey::Metadata => asked.frame::<MetadataRequest>(&self.metadata()),
+            ApiKey::InitProducerId => {
+                let response = InitProducerIdResponse::default().with_producer_id(7.into());
+                asked.frame::<InitProducerIdRequest>(&response)
+            }
+            ApiKey::ListOffsets => {
+                asked.frame::<ListOffsetsRequest>(&beginnings(&asked.request::<ListOffsetsRequest>()))
+            }
+            ApiKey::FindCoordinator => {
+                let (host, port) = (StrBytes::from_static_str("127.0.0.1"), i32::from(self.ports[0]));
+                asked.frame::<FindCoordinatorRequest>(
+                    &FindCoordinatorResponse::default().with_host(host).with_port(port),
+                )
+            }
+            ApiKey::Heartbeat => {
+                let code = self.heartbeats.load(Ordering::SeqCst);
+                asked.frame::<HeartbeatRequest>(&HeartbeatResponse::default().with_error_code(code))
+            }
+            _ => return None,
+        })
+    }
+
+    fn metadata(&self) -> MetadataResponse {
+        let broker = |(node, port): (usize, &u16)| {
+            MetadataResponseBroker::default()
+                .with_node_id((node as i32).into())
+                .with_host(StrBytes::from_static_str("127.0.0.1"))
+                .with_port(i32::from(*port))
+        };
+        let partition = |(index, leader): (usize, &i32)| {
+            MetadataResponsePartition::default().with_partition_index(index as i32).with_leader_id((*leader).into())
+        };
+        let topic = MetadataResponseTopic::default()
+            .with_name(Some(name()))
+            .with_partitions(self.leaders.lock().iter().enumerate().map(partition).collect());
+        MetadataResponse::default()
+            .with_brokers(self.ports.iter().enumerate().map(broker).collect())
+            .with_topics(vec![topic])
+    }
+}
+
+fn versions() -> ApiVersionsResponse {
+    let known = [
+        (ApiKey::Produce, 3, 8),
+        (ApiKey::Fetch, 4, 12),
+        (ApiKey::ListOffsets, 1, 7),
+        (ApiKey::Metadata, 0, 9),
+        (ApiKey::ApiVersions, 0, 3),
+        (ApiKey::InitProducerId, 0, 4),
+        (ApiKey::FindCoordinator, 0, 3),
+        (ApiKey::OffsetCommit, 2, 8),
+        (ApiKey::OffsetFetch, 1, 6),
+        (ApiKey::JoinGroup, 0, 6),
+        (ApiKey::SyncGroup, 0, 4),
+        (ApiKey::Heartbeat, 0, 4),
+    ];
+    let version = |(key, oldest, newest)| {
+        ApiVersion::default().with_api_key(key as i16).with_min_version(oldest).with_max_version(newest)
+    };
+    ApiVersionsResponse::default().with_api_keys(known.map(version).into())
+}
+
+/// Every partition begins at 0.
+fn beginnings(request: &ListOffsetsRequest) -> ListOffsetsResponse {
+    let partitions = request.topics.iter().flat_map(|topic| &topic.partitions).map(|partition| {
+        ListOffsetsPartitionResponse::default().with_partition_index(partition.partition_index).with_offset(0)
+    });
+    let topic = ListOffsetsTopicResponse::default().with_name(name()).with_partitions(partitions.collect());
+    ListOffsetsResponse::default().with_topics(vec![topic])
+}
+
+pub fn name() -> TopicName {
+    TopicName(StrBytes::from_static_str(TOPIC))
+}
+
+fn frame<R: Request>(response: &R::Response, version: i16, correlation: i32) -> Bytes {
+    let mut frame = BytesMut::from(&[0; 4][..]);
+    let header = ResponseHeader::default().with_correlation_id(correlation);
+    header.encode(&mut frame, R::Response::header_version(version)).unwrap();
+    response.encode(&mut frame, version).unwrap();
+    let length = (frame.len() - 4) as u32;
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    frame.freeze()
+}

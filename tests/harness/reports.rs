@@ -1,0 +1,161 @@
+//! Runs of every kind that a report is made of, written down without running anything.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+/// Runs, and the page that is to be made of them.
+pub struct Case {
+    pub name: &'static str,
+    pub runs: Vec<PathBuf>,
+}
+
+/// Every kind of page.
+pub const KINDS: [&str; 10] = [
+    "single",
+    "repeated",
+    "one-axis",
+    "categories",
+    "two-axes",
+    "comparison",
+    "pipeline",
+    "failed",
+    "thousand-points",
+    "day",
+];
+
+/// One of them, its runs below `base`.
+pub fn case(base: &Path, name: &'static str) -> Case {
+    let run = |name: &str, records: Vec<Value>, seconds| write(&base.join(name), &records, seconds);
+    let runs = match name {
+        "single" => vec![run(name, vec![record()], 13)],
+        "repeated" => vec![run(name, (0..5).map(|trial| trial_of(0, trial, json!({}), 1.0)).collect(), 13)],
+        "one-axis" => vec![run(name, one_axis(), 0)],
+        "categories" => vec![run(name, categories(), 0)],
+        "two-axes" => vec![run(name, two_axes(), 0)],
+        "comparison" => vec![run("a", side(1.0), 13), run("b", side(0.8), 13)],
+        "pipeline" => vec![kept("pipeline/pipeline-v2-")],
+        "failed" => vec![run(name, vec![failed()], 0)],
+        "thousand-points" => vec![run(name, thousand(), 0)],
+        "day" => vec![run(name, vec![record()], 86_400)],
+        unknown => panic!("no case is called {unknown}"),
+    };
+    Case { name, runs }
+}
+
+/// The record that `tests/local/schema.rs` validates.
+fn record() -> Value {
+    serde_json::from_str(include_str!("../data/record.json")).unwrap()
+}
+
+/// A repetition of a point whose rate and latency are those of the record times a factor.
+fn trial_of(point: usize, trial: usize, values: Value, factor: f64) -> Value {
+    let mut record = record();
+    record["point_index"] = point.into();
+    record["trial"] = (trial + 1).into();
+    record["point"] = values;
+    // Every trial a little different, without chance.
+    let factor = factor * (1.0 + (trial * 37 % 11) as f64 / 500.0);
+    for field in ["messages_per_second", "payload_bytes_per_second"] {
+        record["throughput"][field] = (record["throughput"][field].as_f64().unwrap() * factor).into();
+    }
+    let response = &mut record["latency"]["response"];
+    for field in ["p50_ns", "p99_ns", "p99_9_ns"] {
+        response[field] = ((response[field].as_f64().unwrap() / factor) as u64).into();
+    }
+    record["verdict"]["valid"] = (!(point + trial).is_multiple_of(7)).into();
+    record
+}
+
+fn one_axis() -> Vec<Value> {
+    let point = |index: usize| {
+        (0..4)
+            .map(move |trial| trial_of(index, trial, json!({"producers.count": 1 << index}), 1.0 + index as f64 * 0.4))
+    };
+    (0..7).flat_map(point).collect()
+}
+
+fn categories() -> Vec<Value> {
+    let names: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
+    let point = |index: usize| {
+        (0..3).map(move |trial| {
+            trial_of(index, trial, json!({"broker.kafka.compression": names[index]}), 2.0 - index as f64 * 0.3)
+        })
+    };
+    (0..5).flat_map(point).collect()
+}
+
+fn two_axes() -> Vec<Value> {
+    let point = |index: usize| {
+        let size = ["100 B", "1 KiB", "10 KiB"][index % 3];
+        let values = json!({"payload.size": size, "producers.count": 1 + index / 3});
+        (0..3).map(move |trial| trial_of(index, trial, values.clone(), 1.0 + index as f64 * 0.7))
+    };
+    (0..12).flat_map(point).collect()
+}
+
+fn side(factor: f64) -> Vec<Value> {
+    (0..6).map(|trial| trial_of(0, trial, json!({}), factor)).collect()
+}
+
+fn thousand() -> Vec<Value> {
+    let point = |index: usize| {
+        let mut record =
+            trial_of(index, 0, json!({"producers.in_flight": index + 1}), 1.0 + (index as f64 / 100.0).sin().abs());
+        for unused in ["service", "schedule_delay", "end_to_end"] {
+            record["latency"][unused] = Value::Null;
+        }
+        record
+    };
+    (0..1000).map(point).collect()
+}
+
+fn failed() -> Value {
+    let mut record = record();
+    record["status"] = "failed".into();
+    record["error"] = "the broker at 10.0.0.7:9092 refused the connection: <closed> & \"gone\"".into();
+    record["verdict"]["valid"] = false.into();
+    record["latency"] = json!({"response": null, "service": null, "schedule_delay": null, "end_to_end": null});
+    for count in ["attempted", "acknowledged", "failed", "unresolved", "payload_bytes_acknowledged"] {
+        record["counts"][count] = 0.into();
+    }
+    record["verification"] = Value::Null;
+    record["errors"] = json!([]);
+    record
+}
+
+/// A run directory with these records, and of each so many seconds.
+fn write(directory: &Path, records: &[Value], seconds: u64) -> PathBuf {
+    fs::create_dir_all(directory).unwrap();
+    let lines: String = records.iter().map(|record| record.to_string() + "\n").collect();
+    fs::write(directory.join("records.jsonl"), lines).unwrap();
+    let series = records.iter().flat_map(|record| (0..seconds).map(|second| second_of(record, second, seconds)));
+    fs::write(directory.join("series.jsonl"), series.collect::<String>()).unwrap();
+    fs::write(directory.join("scenario.toml"), "name = \"orders-sustained\"\nbroker.kind = \"kafka\"\n").unwrap();
+    directory.to_owned()
+}
+
+/// A line of a series: two seconds of warm-up, and a wave with a spike in its middle.
+fn second_of(record: &Value, second: u64, seconds: u64) -> String {
+    let wave = second * 7919 % 101;
+    let spike = if second == seconds / 2 { 40 } else { 1 };
+    let row = json!({
+        "point_index": record["point_index"], "trial": record["trial"], "second": second, "length_ns": 1_000_000_000,
+        "due": 50_000, "phase": if second < 2 { "warm-up" } else { "measure" }, "full": true, "attempted": 50_000,
+        "acknowledged": 50_000 / spike.min(2) - wave, "failed": 0, "payload_bytes": 5_000_000, "consumed": 50_000 - wave,
+        "in_flight": 60 * spike + wave, "p50_ns": 1_250_000 + wave * 1000, "p99_ns": (2_900_000 + wave * 9000) * spike,
+        "queue_messages": 40, "cpu_cores": 0.3 + wave as f64 / 1000.0,
+    });
+    row.to_string() + "\n"
+}
+
+/// A run that the repository keeps.
+fn kept(prefix: &str) -> PathBuf {
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
+    let (folder, name) = prefix.split_once('/').unwrap();
+    let runs = fs::read_dir(results.join(folder)).unwrap().flatten().map(|entry| entry.path());
+    runs.into_iter()
+        .find(|path| path.file_name().unwrap().to_string_lossy().starts_with(name))
+        .expect("a run of that name is kept")
+}
