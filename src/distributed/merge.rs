@@ -187,7 +187,7 @@ mod tests {
     fn the_scenario_of_a_share_is_read_without_its_files() {
         let mut share = share(1, 1, 0, SECOND, 1.0);
         let text = r#"{"name": "x", "broker": {"kind": "null", "security": {"tls": {"ca": "/no/such/file"}}},
-            "payload": {"content": "lines", "file": "/no/such/file"}, "thresholds": {"require": ["failed = 0"]}}"#;
+            "payload": {"content": "lines", "file": "/no/such/file"}, "run": {"messages": 5}, "thresholds": {"require": ["failed = 0"]}}"#;
         share.record.scenario = serde_json::from_str(text).unwrap();
         let scenario = scenario(&share, crate::engine::kinds()).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(scenario.thresholds.len(), 1);

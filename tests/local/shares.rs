@@ -173,7 +173,7 @@ mod on_a_cluster {
     fn consumers_verify_the_messages_of_other_processes() {
         let cluster = Cluster::start();
         let bench = Bench::new(&scenario(&cluster, "members = 2, groups = 2"));
-        let shares = run_shares(&bench, 3, 5);
+        let shares = run_shares(&bench, 3, 8);
         let parts: Vec<Record> = shares.iter().map(|share| record_at(share)).collect();
         let own = |part: &Record| part.counts.acknowledged;
         assert!(parts.iter().any(|part| part.counts.consumed != Some(2 * own(part))), "the messages of others, too");
@@ -187,7 +187,7 @@ mod on_a_cluster {
     fn a_message_that_no_share_received_is_missing_in_the_merged_record_only() {
         let cluster = Cluster::start();
         let bench = Bench::new(&scenario(&cluster, "members = 1, timing = \"own\""));
-        let shares = run_shares(&bench, 2, 5);
+        let shares = run_shares(&bench, 2, 8);
         // One of each topic.
         let consumers = |share: &PathBuf| record_at(share).share.map(|share| share.consumers);
         assert_eq!(shares.iter().map(consumers).collect::<Vec<_>>(), [Some(1), Some(1)]);

@@ -21,7 +21,7 @@ const LOAD: &str = "[producers]
 /// Runs the load in three shares on the broker of these keys, and checks what became of every message.
 fn delivers(keys: &str) -> Bench {
     let bench = Bench::new(&format!("{keys}\n{LOAD}"));
-    let shares = run_shares(&bench, 3, 6);
+    let shares = run_shares(&bench, 3, 8);
     let merged = merge(&bench, &shares, "merged").expect(0).record();
     assert_delivered(&merged, 2_000, 2);
     let end_to_end = merged.latency.end_to_end.as_ref().unwrap();

@@ -1,5 +1,7 @@
 //! How a run ends: the exit code of its records, and the reasons to print.
 
+use std::path::Path;
+
 use super::Exit;
 use crate::record::{Record, SinkRecord, Status};
 use crate::scenario::{ProducerMode, Scenario, WhenInvalid};
@@ -66,4 +68,14 @@ pub fn worse(one: Exit, other: Exit) -> Exit {
         Exit::Interrupted => 3,
     };
     if rank(other) > rank(one) { other } else { one }
+}
+
+/// What a user who tried a scenario on an embedded broker may want to do now.
+pub fn next_steps(kind: &str, directory: &Path) -> String {
+    format!(
+        "next:\n  brokermark run {kind}://HOST --rate 10k/s --size 1KiB --for 30s --verify   # a broker of your own\n  \
+         brokermark new {kind} > my.toml                                      # a scenario to edit\n  \
+         brokermark show {}   # this result again, with its course",
+        directory.display()
+    )
 }

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod ending;
+mod identity;
 mod in_turn;
 pub(super) mod interrupt;
 mod metrics;
@@ -14,13 +15,14 @@ mod signals;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 pub use self::arguments::RunArguments;
 pub(super) use self::ending::{exit_of, untrusted};
 use self::ending::{nothing_written, sink_without_rows, worse};
+pub(super) use self::identity::{identity, new_run_id};
 use self::metrics::SharedFigures;
 use self::progress::{Progress, Style};
 use self::recording::{Recording, Run};
@@ -28,7 +30,7 @@ use super::Exit;
 use super::compare::{Options, compare_runs};
 use super::report;
 use super::show::{View, show_run, summary};
-use crate::engine::{Interruption, TrialIdentity, run_scenario};
+use crate::engine::{Interruption, run_scenario};
 use crate::evaluate::{assemble_failed, environment, is_enough};
 use crate::record::export::open_metrics;
 use crate::record::{
@@ -281,7 +283,7 @@ impl<'a> Session<'a> {
         }
         let embedded = plan.trials.iter().map(|trial| &trial.scenario.broker).find(|broker| broker.is_embedded());
         if let Some(broker) = embedded {
-            eprintln!("{}", next_steps(&broker.kind, directory));
+            eprintln!("{}", ending::next_steps(&broker.kind, directory));
         }
     }
 
@@ -345,19 +347,6 @@ impl<'a> Session<'a> {
 }
 
 impl Session<'_> {
-    /// Of a share, the same for all shares.
-    fn identity(&mut self, position: usize) -> TrialIdentity {
-        // The trials after the first one begin when those before them have ended.
-        let load_start_unix_ns = self.start_unix_ns.take();
-        match self.arguments.share.share {
-            None => TrialIdentity { load_start_unix_ns, ..identity(&self.run_id, position) },
-            Some(_) => {
-                let run_id = self.run_id.clone();
-                TrialIdentity { tag: crc32fast::hash(run_id.as_bytes()), run_id, load_start_unix_ns }
-            }
-        }
-    }
-
     /// Prints the result: on standard output, unless that has the records themselves.
     fn show(&self, record: &Record, out: &mut dyn Write) {
         if self.arguments.json {
@@ -383,16 +372,6 @@ impl Session<'_> {
     }
 }
 
-/// What a user who tried a scenario on an embedded broker may want to do now.
-fn next_steps(kind: &str, directory: &Path) -> String {
-    format!(
-        "next:\n  brokermark run {kind}://HOST --rate 10k/s --size 1KiB --for 30s --verify   # a broker of your own\n  \
-         brokermark new {kind} > my.toml                                      # a scenario to edit\n  \
-         brokermark show {}   # this result again, with its course",
-        directory.display()
-    )
-}
-
 /// Waits before a trial, unless a signal comes.
 pub(super) async fn rest(pause: Duration, mut progress: Progress, interruption: &Interruption) {
     let (ends, signal) = (Instant::now() + pause, interruption.phase());
@@ -408,18 +387,4 @@ pub(super) async fn rest(pause: Duration, mut progress: Progress, interruption: 
         }
     }
     progress.finish();
-}
-
-/// Unique to the run, and short enough for the names of topics.
-pub(super) fn new_run_id(name: &str) -> String {
-    let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    format!("brokermark-{}-{unix_ms:x}-{:x}", name.chars().take(60).collect::<String>(), std::process::id())
-}
-
-/// Unique to the trial; a resumed run's trials get new ones, so that they never meet what an earlier attempt left.
-pub(super) fn identity(run_id: &str, position: usize) -> TrialIdentity {
-    let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    let run_id = format!("{run_id}-{position}-{:x}", unix_ns as u32);
-    let tag = crc32fast::hash(run_id.as_bytes());
-    TrialIdentity { run_id, tag, load_start_unix_ns: None }
 }
