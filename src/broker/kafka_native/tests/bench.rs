@@ -13,7 +13,7 @@ use crate::broker::kafka_native::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::groups::Groups;
 use crate::broker::kafka_native::keeper;
 use crate::broker::kafka_native::producer::KafkaNativeProducer;
-use crate::broker::{Attributes, Consumer, FailureClass, Outgoing, Producer, Progress, Subscription, Topic};
+use crate::broker::{Attributes, FailureClass, Outgoing, Producer, Progress, Subscription, Topic};
 use crate::measure::{Acks, Clock, Interval, SendTag};
 use crate::scenario::{Security, StartFrom};
 
@@ -99,6 +99,8 @@ impl Bench {
     /// The numbers of the first `messages` of partition 0.
     #[cfg(feature = "kafka")]
     pub async fn received(&self, messages: usize) -> Vec<u64> {
+        use crate::broker::Consumer;
+
         let mut consumer = self.consumer(1).await;
         let mut numbers = Vec::new();
         while numbers.len() < messages {

@@ -139,7 +139,7 @@ async fn messages_of_every_shape_arrive_as_they_were_sent_however_compressed() {
 }
 
 /// What librdkafka writes with `compression`, and what it reads.
-mod librdkafka {
+mod other_client {
     use rdkafka::consumer::{BaseConsumer, Consumer};
     use rdkafka::message::{Headers as _, Message};
     use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -184,7 +184,7 @@ fn payloads() -> Vec<Vec<u8>> {
 async fn what_librdkafka_writes_is_read_compression_by_compression() {
     for compression in ["none", "gzip", "snappy", "lz4"] {
         let (mock, bench) = mocked(1, 1, options()).await;
-        librdkafka::write(&mock.bootstrap_servers(), compression, &payloads());
+        other_client::write(&mock.bootstrap_servers(), compression, &payloads());
         let mut consumer = bench.consumer(1).await;
         let mut found = Vec::new();
         while found.len() < payloads().len() {
@@ -213,7 +213,7 @@ async fn what_is_written_is_read_by_librdkafka_compression_by_compression() {
             bench.sent += 1;
         }
         assert_eq!(bench.outcomes().await.measured.failed, 0);
-        let found = librdkafka::read(&mock.bootstrap_servers(), payloads().len());
+        let found = other_client::read(&mock.bootstrap_servers(), payloads().len());
         let expected: Vec<_> =
             payloads().into_iter().map(|payload| (b"key".to_vec(), payload, vec!["tenant".to_owned()])).collect();
         assert!(found == expected, "{compression:?}");
