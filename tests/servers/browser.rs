@@ -78,11 +78,11 @@ fn pages_are_complete_and_readable_from_a_phone_to_a_wide_screen_light_and_dark(
     for theme in ["light", "dark"] {
         let begin = Instant::now();
         let found = examined(base.path(), &file, theme);
-        println!("{theme}: {} pages drawn and looked at in {:?}", found.len(), begin.elapsed());
+        eprintln!("{theme}: {} pages drawn and looked at in {:?}", found.len(), begin.elapsed());
         assert_eq!(found.len(), pages.len() * WIDTHS.len(), "{theme}");
         for one in found {
             let size = pages.iter().find(|page| one["page"] == page.0).map_or(0, |page| page.1.len());
-            println!("{} at {} px, {theme}: {size} bytes, {} texts", one["page"], one["width"], one["texts"]);
+            eprintln!("{} at {} px, {theme}: {size} bytes, {} texts", one["page"], one["width"], one["texts"]);
             assert_eq!(one["dark"], theme == "dark", "{one}");
             assert_eq!(one["faults"], Value::Array(vec![]), "{} at {} px, {theme}", one["page"], one["width"]);
             assert!(one["texts"].as_u64() > Some(20), "texts were looked at: {one}");

@@ -150,7 +150,7 @@ mod tests {
     fn dots(points: usize) -> Dots {
         let spot = |index: usize| {
             let value = 1000.0 + index as f64;
-            let trials = vec![(value, true), (value * 1.1, index % 5 != 0)];
+            let trials = vec![(value, true), (value * 1.1, !index.is_multiple_of(5))];
             Spot {
                 name: index.to_string(),
                 trials,
