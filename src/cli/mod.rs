@@ -1,6 +1,7 @@
 //! The command line: its definition, and one file per subcommand.
 
 mod brokers;
+mod ceiling;
 mod check;
 mod compare;
 mod completions;
@@ -42,6 +43,8 @@ pub enum Verb {
     Run(run::RunArguments),
     /// Find the highest rate that holds
     Search(search::SearchArguments),
+    /// Measure how much the load generator itself carries in a scenario's shape, without a broker
+    Ceiling(ceiling::CeilingArguments),
     /// Validate a scenario and print its plan, connecting to nothing
     Check(check::CheckArguments),
     /// Write a commented scenario for a kind of broker, to start from
@@ -91,6 +94,7 @@ pub fn execute(arguments: Arguments) -> ExitCode {
     let exit = match arguments.verb {
         Verb::Run(arguments) => run::run(&arguments, &mut out),
         Verb::Search(arguments) => search::search(&arguments, &mut out),
+        Verb::Ceiling(arguments) => ceiling::ceiling(&arguments, &mut out),
         Verb::Check(arguments) => check::check(&arguments, &mut out),
         Verb::New { kind } => new::new(&kind, &mut out),
         Verb::Show { path, format: Some(format), .. } => Exit::from_result(show::export(&path, format, &mut out)),

@@ -2,6 +2,7 @@
 
 mod assemble;
 mod backlog;
+mod ceiling;
 pub mod comparison;
 mod environment;
 mod figures;
@@ -16,6 +17,7 @@ mod until;
 pub mod verdict;
 
 pub use assemble::{assemble, assemble_failed, series_row};
+pub use ceiling::{ceiling_machine, ceiling_shape, ceiling_trial, mention_ceiling};
 pub use environment::environment;
 pub use probe::{ProbeJudgement, judge_probe};
 pub use until::is_enough;

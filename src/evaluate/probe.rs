@@ -2,8 +2,10 @@
 //!
 //! A backlog that grows slowly leaves the latencies of a short probe below any limit, so thresholds alone do not see it.
 
+use super::threshold::holds_for_every_message;
 use crate::record::readable::{count, percent, rate};
-use crate::record::{Limiter, Phase, ReasonKind, Record, SeriesRow, Status};
+use crate::record::{Limiter, Phase, ReasonKind, Record, SeriesRow, Status, ThresholdOutcome};
+use crate::scenario::Threshold;
 use crate::statistics::search::ProbeOutcome;
 
 /// By which share of the rate a backlog may grow: what is left is far below what a search tells apart.
@@ -36,8 +38,8 @@ pub struct ProbeJudgement {
 }
 
 /// Judges a trial that has run. `groups` is how many groups of consumers were owed each message.
-pub fn judge_probe(record: &Record, series: &[SeriesRow], groups: usize) -> ProbeJudgement {
-    let missed: Vec<String> = thresholds(record)
+pub fn judge_probe(record: &Record, series: &[SeriesRow], requirements: &[Threshold], groups: usize) -> ProbeJudgement {
+    let missed: Vec<String> = thresholds(record, requirements)
         .chain(rate_not_held(record))
         .chain(backlog(record, series))
         .chain(consumers_behind(record, groups))
@@ -50,8 +52,13 @@ pub fn judge_probe(record: &Record, series: &[SeriesRow], groups: usize) -> Prob
     ProbeJudgement { outcome, reason: client.into_iter().chain(missed).collect::<Vec<_>>().join("; ") }
 }
 
-fn thresholds(record: &Record) -> impl Iterator<Item = String> {
-    let missed = record.thresholds.iter().filter(|outcome| !outcome.held);
+/// A percentile that rests on too few messages holds where even the slowest of them was quick enough.
+fn thresholds(record: &Record, requirements: &[Threshold]) -> impl Iterator<Item = String> {
+    let all_hold = |outcome: &ThresholdOutcome| {
+        let mut requirements = requirements.iter().filter(|requirement| requirement.text == outcome.text);
+        outcome.measured.is_none() && requirements.any(|requirement| holds_for_every_message(requirement, record))
+    };
+    let missed = record.thresholds.iter().filter(move |outcome| !outcome.held && !all_hold(outcome));
     missed.map(|outcome| format!("{}: {}", outcome.text, outcome.explanation))
 }
 
@@ -121,7 +128,8 @@ fn client_limit(record: &Record) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{LimitedBy, Reason, ThresholdOutcome, sample};
+    use crate::record::{LimitedBy, Reason, sample};
+    use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric};
 
     /// A probe at 50,000/s with so many messages in flight at the end of each second.
     fn judged(in_flight: impl Fn(usize) -> u64, spoil: impl FnOnce(&mut Record)) -> ProbeJudgement {
@@ -134,7 +142,7 @@ mod tests {
         let mut measured = series.iter_mut().filter(|row| row.phase == Phase::Measure && row.full).collect::<Vec<_>>();
         measured.iter_mut().enumerate().for_each(|(second, row)| row.in_flight = in_flight(second));
         spoil(&mut record);
-        judge_probe(&record, &series, 1)
+        judge_probe(&record, &series, &[], 1)
     }
 
     fn outcome(spoil: impl FnOnce(&mut Record)) -> ProbeOutcome {
@@ -142,7 +150,8 @@ mod tests {
     }
 
     fn against(record: &mut Record, kind: ReasonKind) {
-        let reason = Reason { kind, evidence: "So it was.".to_owned(), advice: String::new(), figures: Default::default() };
+        let reason =
+            Reason { kind, evidence: "So it was.".to_owned(), advice: String::new(), figures: Default::default() };
         record.verdict.reasons.push(reason);
     }
 
@@ -159,6 +168,23 @@ mod tests {
         };
         let found = judged(|_| 100, missed);
         assert_eq!((found.outcome, found.reason.as_str()), (ProbeOutcome::Missed, "p99 < 1ms: 2 ms measured"));
+    }
+
+    #[test]
+    fn a_percentile_of_too_few_messages_holds_where_the_slowest_was_quick_enough() {
+        let with = |limit_ms: f64| {
+            let (mut record, text) = (sample::record(), "p99.99999 < x".to_owned());
+            record.counts.failed = 0;
+            record.verdict.reasons.clear();
+            record.throughput.consumed_per_second = None;
+            let explanation = "not known".to_owned();
+            record.thresholds = vec![ThresholdOutcome { text: text.clone(), measured: None, held: false, explanation }];
+            let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(0.999_999_9));
+            let threshold = Threshold { text, metric, comparison: Comparison::Less, value: limit_ms * 1e6 };
+            judge_probe(&record, &[], &[threshold], 1).outcome
+        };
+        let slowest_ms = sample::record().latency.response.unwrap().max_ns as f64 / 1e6;
+        assert_ne!(with(slowest_ms + 1.0), with(slowest_ms - 1.0));
     }
 
     #[test]

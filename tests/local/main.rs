@@ -28,6 +28,7 @@ mod refusing;
 mod results;
 mod scenario;
 mod schema;
+mod searching;
 #[cfg(feature = "kafka")]
 mod secrets;
 mod shipped;

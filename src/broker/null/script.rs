@@ -153,7 +153,13 @@ impl Dealer {
 impl Script {
     pub fn new(options: NullOptions) -> Self {
         let plain = options == NullOptions::default();
-        Script { options, plain, dealers: Default::default(), late: Dealer::default(), served_until_ps: AtomicU64::new(0) }
+        Script {
+            options,
+            plain,
+            dealers: Default::default(),
+            late: Dealer::default(),
+            served_until_ps: AtomicU64::new(0),
+        }
     }
 
     /// Whether every message is acknowledged at once and delivered as it is.
@@ -206,7 +212,8 @@ impl Script {
         let Some(capacity) = self.options.capacity else { return now_ns };
         let interval_ps = 1_000_000_000_000 / capacity;
         let after = |until_ps: u64| until_ps.max(now_ns * 1000) + interval_ps;
-        let updated = self.served_until_ps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| Some(after(until)));
+        let updated =
+            self.served_until_ps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| Some(after(until)));
         updated.map_or(now_ns, after) / 1000
     }
 

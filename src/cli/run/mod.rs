@@ -19,13 +19,14 @@ use self::ending::{exit_of, nothing_written, sink_without_rows, worse};
 use self::progress::Progress;
 use self::recording::{Recording, Run};
 use super::Exit;
+use super::ceiling;
 use super::compare::{Options, compare_runs};
 use super::scenario_source::ScenarioSource;
 use super::show::{View, show, summary};
 use crate::engine::{Interruption, TrialIdentity, run_scenario};
 use crate::evaluate::{assemble_failed, environment, is_enough};
 use crate::record::{CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, probe};
-use crate::scenario::{Plan, units};
+use crate::scenario::{Plan, Trial, units};
 use crate::secrets::mask_arguments;
 
 #[derive(Debug, Args)]
@@ -47,6 +48,9 @@ pub struct RunArguments {
     /// End with exit code 3 also if a record is not valid, whether or not the scenario has thresholds
     #[arg(long)]
     pub strict: bool,
+    /// First measure what the client itself carries, as `brokermark ceiling` does
+    #[arg(long)]
+    pub ceiling: bool,
     /// Print no progress and no result, only errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -89,6 +93,12 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
+    if arguments.ceiling
+        && let Err(error) = runtime.block_on(measure_ceilings(&sessions, arguments.quiet))
+    {
+        eprintln!("error: {error}");
+        return Exit::Failure;
+    }
     let directories: Vec<PathBuf> = sessions.iter().map(|session| session.directory.path().to_owned()).collect();
     let exit = runtime.block_on(run_all(sessions, arguments.quiet, out));
     // Client libraries may leave blocking work behind. The program does not wait for it.
@@ -115,6 +125,17 @@ fn plans(arguments: &RunArguments) -> Result<Vec<Plan>, String> {
         Some(reason) => Err(format!("error: {reason}")),
         None => Ok(vec![plan, other]),
     }
+}
+
+/// Measures the ceiling of each plan, which is found again when its trials run.
+async fn measure_ceilings(sessions: &[Session<'_>], quiet: bool) -> Result<(), String> {
+    // The run's own signals are not listened for yet: one ends the program.
+    let interruption = Interruption::none();
+    for session in sessions {
+        let base = session.directory.path().parent().unwrap_or(Path::new("."));
+        ceiling::measure(session.plan, base, ceiling::WINDOW, quiet, &interruption).await?;
+    }
+    Ok(())
 }
 
 /// Runs all trials: of a single plan in its order, of two in turn.
@@ -222,6 +243,11 @@ impl<'a> Session<'a> {
         !is_enough(until, &of_point.map(|(_, record)| record).collect::<Vec<_>>())
     }
 
+    /// What the client carries of this shape, where `brokermark ceiling` has measured it below the same directory.
+    fn ceiling(&self, trial: &Trial) -> Option<f64> {
+        self.directory.path().parent().and_then(|base| ceiling::known(base, trial))
+    }
+
     fn progress(&self, position: usize) -> Progress {
         Progress::new(self.arguments.quiet, self.plan, position)
     }
@@ -257,6 +283,7 @@ impl<'a> Session<'a> {
             id: &self.run_id,
             command_line: &self.command_line,
             checkpoint_every: self.arguments.checkpoint_every,
+            ceiling: self.ceiling(trial),
         };
         let mut recording = Recording::new(trial, run, &mut self.directory, progress);
         let result = run_scenario(&trial.scenario, &identity, interruption, &mut recording).await;

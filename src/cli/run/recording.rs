@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::progress::Progress;
 use crate::engine::{Observer, Outcome, Phase, Second};
-use crate::evaluate::{assemble, series_row};
+use crate::evaluate::{assemble, mention_ceiling, series_row};
 use crate::measure::{Interval, Reception};
 use crate::record::{DirectoryError, HlogInterval, HlogLines, Record, RunDirectory};
 use crate::scenario::{OutputFormat, Trial};
@@ -22,6 +22,8 @@ pub struct Run<'a> {
     pub command_line: &'a [String],
     /// Between two checkpoints.
     pub checkpoint_every: Duration,
+    /// Messages per second that the client carries without a broker, where that is known.
+    pub ceiling: Option<f64>,
 }
 
 /// The observer of a trial.
@@ -101,6 +103,10 @@ impl Observer for Recording<'_> {
     }
 
     fn ended(&mut self, outcome: &Outcome) {
-        self.keep(assemble(self.trial, self.run.id, self.run.command_line, outcome));
+        let mut record = assemble(self.trial, self.run.id, self.run.command_line, outcome);
+        if let Some(ceiling) = self.run.ceiling {
+            mention_ceiling(&mut record, ceiling);
+        }
+        self.keep(record);
     }
 }

@@ -1,9 +1,9 @@
 //! A search as text: its probes, and the answer.
 
 use super::per_second;
+use crate::cli::show::View;
 use crate::cli::show::page::{Page, Tone};
 use crate::cli::show::table::{self, Align, Column};
-use crate::cli::show::View;
 use crate::record::readable::{count, duration};
 use crate::record::{ProbeRecord, ProbeResult, SearchEnd, SearchRecord};
 
@@ -77,7 +77,8 @@ fn answer(page: &mut Page, record: &SearchRecord) {
         _ => ("✗ ", Tone::Bad),
     };
     page.led(sign, tone, &conclusion(record));
-    if let (Some(capacity), Some(low), Some(high)) = (found.capacity_per_second, found.capacity_low, found.capacity_high)
+    if let (Some(capacity), Some(low), Some(high)) =
+        (found.capacity_per_second, found.capacity_low, found.capacity_high)
     {
         page.labelled(
             "capacity",
@@ -114,6 +115,10 @@ fn conclusion(record: &SearchRecord) -> String {
         SearchEnd::NothingMissed => format!(
             "{held}: that is the highest rate of the range, so the limit lies above it. Search above it with --between."
         ),
+        SearchEnd::LimitedByClient if found.rate_per_second.is_none() => {
+            "No rate held, and the load generator or its machine was the limit: run the load from a quiet machine of its own."
+                .to_owned()
+        }
         SearchEnd::LimitedByClient => format!(
             "{held}. Above it the load generator or its machine was the limit, so the broker's is not known: run the load \
              from a machine of its own, batch more, or use more connections."

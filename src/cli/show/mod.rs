@@ -21,7 +21,7 @@ pub use page::View;
 
 use crate::record::export::{ExportError, Format};
 use crate::record::{
-    DirectoryError, Record, SeriesRow, current_records, current_series, is_being_written, read_checkpoint,
+    DirectoryError, HLOG_FILE, Record, SeriesRow, current_records, current_series, is_being_written, read_checkpoint,
     read_records, read_search, read_series,
 };
 
@@ -91,7 +91,9 @@ fn describe(checkpoint: &Record, is_running: bool) -> String {
 /// As [`show`], and when a record lacks a figure that the format needs.
 pub fn export(path: &Path, format: Format, out: &mut dyn Write) -> Result<(), ShowError> {
     let records: Vec<Record> = current_records(&read_records(path)?.records).into_iter().cloned().collect();
-    print(&format.text(&records)?, out)
+    let directory = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
+    let hlog = std::fs::read(directory.join(HLOG_FILE)).unwrap_or_default();
+    print(&format.text(&records, &read_series(directory)?, &hlog)?, out)
 }
 
 fn print(text: &str, out: &mut dyn Write) -> Result<(), ShowError> {
