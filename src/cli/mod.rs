@@ -5,6 +5,7 @@ mod ceiling;
 mod check;
 mod compare;
 mod completions;
+mod doctor;
 #[cfg(any(feature = "kafka", feature = "sls"))]
 mod emulate;
 mod exit;
@@ -45,6 +46,8 @@ pub enum Verb {
     Search(search::SearchArguments),
     /// Measure how much the load generator itself carries in a scenario's shape, without a broker
     Ceiling(ceiling::CeilingArguments),
+    /// Find out what would keep a scenario from running or its records from being valid, loading nothing
+    Doctor(doctor::DoctorArguments),
     /// Validate a scenario and print its plan, connecting to nothing
     Check(check::CheckArguments),
     /// Write a commented scenario for a kind of broker, to start from
@@ -95,6 +98,7 @@ pub fn execute(arguments: Arguments) -> ExitCode {
         Verb::Run(arguments) => run::run(&arguments, &mut out),
         Verb::Search(arguments) => search::search(&arguments, &mut out),
         Verb::Ceiling(arguments) => ceiling::ceiling(&arguments, &mut out),
+        Verb::Doctor(arguments) => doctor::doctor(&arguments, &mut out),
         Verb::Check(arguments) => check::check(&arguments, &mut out),
         Verb::New { kind } => new::new(&kind, &mut out),
         Verb::Show { path, format: Some(format), .. } => Exit::from_result(show::export(&path, format, &mut out)),

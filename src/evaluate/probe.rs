@@ -11,6 +11,9 @@ use crate::statistics::search::ProbeOutcome;
 /// By which share of the rate a backlog may grow: what is left is far below what a search tells apart.
 const LARGEST_GROWTH: f64 = 0.003;
 
+/// Which share of the rate must have been acknowledged within the window, at whose ends as many messages are under way.
+const LEAST_ACKNOWLEDGED: f64 = 0.99;
+
 /// Which share of what was acknowledged consumers must have received within the window: its ends cut a little off.
 const LEAST_CONSUMED: f64 = 0.98;
 
@@ -41,6 +44,7 @@ pub struct ProbeJudgement {
 pub fn judge_probe(record: &Record, series: &[SeriesRow], requirements: &[Threshold], groups: usize) -> ProbeJudgement {
     let missed: Vec<String> = thresholds(record, requirements)
         .chain(rate_not_held(record))
+        .chain(not_acknowledged(record))
         .chain(backlog(record, series))
         .chain(consumers_behind(record, groups))
         .collect();
@@ -74,6 +78,13 @@ fn rate_not_held(record: &Record) -> Option<String> {
         }
         _ => reason.evidence.trim_end_matches('.').to_owned(),
     })
+}
+
+/// A window that is too short to show a growing backlog shows this all the same.
+fn not_acknowledged(record: &Record) -> Option<String> {
+    let (acknowledged, target) = (record.throughput.messages_per_second, record.throughput.target_per_second?);
+    (acknowledged < LEAST_ACKNOWLEDGED * target)
+        .then(|| format!("{} of {} messages/s were acknowledged", rate(acknowledged), rate(target)))
 }
 
 /// Messages without an answer, or behind the pipeline, that become more and more.
@@ -196,6 +207,16 @@ mod tests {
         assert_eq!(slowly.outcome, ProbeOutcome::Held, "0.1 % of the rate");
         let varying = judged(|second| [100, 4000, 50, 3000][second % 4], |_| {});
         assert_eq!(varying.outcome, ProbeOutcome::Held, "{}", varying.reason);
+    }
+
+    #[test]
+    fn a_rate_that_is_asked_for_and_not_acknowledged_is_a_miss() {
+        let with = |share: f64| {
+            outcome(move |record| {
+                record.throughput.messages_per_second = share * record.throughput.target_per_second.unwrap()
+            })
+        };
+        assert_eq!((with(0.995), with(0.985)), (ProbeOutcome::Held, ProbeOutcome::Missed));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod amqp_memory;
 mod cli;
 mod comparing;
 mod consumer_groups;
+mod doctor;
 mod documentation;
 mod durability;
 mod first_steps;

@@ -4,6 +4,7 @@
 //! difference of counters that the system keeps anyway, so sampling costs nothing in between. Off Linux, what cannot be known
 //! is `None`.
 
+mod clock;
 mod pauses;
 pub mod polling;
 mod pressure;
@@ -15,6 +16,7 @@ pub mod timers;
 
 use std::time::{Duration, Instant};
 
+pub use clock::clock_is_synchronised;
 pub use pauses::PauseProbe;
 pub use pressure::{Pressure, PressureTotals};
 pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory};

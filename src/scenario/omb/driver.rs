@@ -157,6 +157,11 @@ fn pulsar(keys: &Keys, document: &mut DocumentMut, refusals: &mut Refusals) {
         ["batchingEnabled", "batchingMaxPublishDelayMs", "batchingMaxBytes", "blockIfQueueFull", "pendingQueueSize"];
     refusals.unknown(producer, &known);
     refusals.unknown(consumer, &["subscriptionType", "receiverQueueSize"]);
+    pulsar_connection(client, document, refusals);
+    pulsar_settings([client, producer, consumer], document);
+}
+
+fn pulsar_connection(client: &Keys, document: &mut DocumentMut, refusals: &mut Refusals) {
     let broker = &mut document["broker"];
     broker["kind"] = value("pulsar");
     broker["pulsar"] = Item::Table(Table::new());
@@ -174,6 +179,10 @@ fn pulsar(keys: &Keys, document: &mut DocumentMut, refusals: &mut Refusals) {
         let producers = document["producers"]["count"].as_integer().unwrap_or(1);
         document["broker"]["connections"] = value(connections.clamp(1, producers));
     }
+}
+
+/// `[broker.pulsar]`.
+fn pulsar_settings([client, producer, consumer]: [&Keys; 3], document: &mut DocumentMut) {
     let own = &mut document["broker"]["pulsar"];
     if let Some(admin) = text(client, "httpUrl") {
         own["admin"] = value(admin);

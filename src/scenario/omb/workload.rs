@@ -52,8 +52,22 @@ pub(super) fn convert(keys: &Keys, has_rate: bool, document: &mut DocumentMut, r
     document["run"]["warm_up"] = minutes(number(keys, "warmupDurationMinutes", 1, refusals));
     match number(keys, "testDurationMinutes", 0, refusals) {
         0 => refusals.add("testDurationMinutes", "a run needs an end: write its minutes"),
-        count => document["run"]["duration"] = minutes(count),
+        count => document["run"]["duration"] = minutes(count + backlog_minutes(keys, refusals)),
     }
+}
+
+/// Its minutes begin when the backlog is drained (`buildAndDrainBacklog`): to build it takes as long as the rate says, and to drain
+/// it is given as long again.
+fn backlog_minutes(keys: &Keys, refusals: &mut Refusals) -> u64 {
+    let bytes = backlog_bytes(keys, refusals);
+    let per_second = number(keys, "producerRate", 0, refusals) * number(keys, "messageSize", 0, refusals);
+    if per_second == 0 { 0 } else { 2 * bytes.div_ceil(per_second).div_ceil(60) }
+}
+
+/// Of each subscription. Its GB are 2^30 bytes, all subscriptions together.
+fn backlog_bytes(keys: &Keys, refusals: &mut Refusals) -> u64 {
+    let groups = number(keys, "subscriptionsPerTopic", 0, refusals).max(1);
+    (number(keys, "consumerBacklogSizeGB", 0, refusals) << 30) / groups
 }
 
 /// Names of directories have only letters, digits and `._-`.
@@ -122,10 +136,11 @@ fn consumers(keys: &Keys, document: &mut DocumentMut, refusals: &mut Refusals) {
     consumers["groups"] = value(groups as i64);
     consumers["members"] = value(members as i64);
     consumers["end_to_end"] = value(true);
-    if backlog > 0 {
+    if backlog > 0 && number(keys, "producerRate", 0, refusals) == 0 {
+        refusals.add("consumerBacklogSizeGB", "a backlog is built at a rate: set `producerRate`");
+    } else if backlog > 0 {
         consumers["from"] = value("earliest");
         consumers["backlog"] = Item::Table(Table::new());
-        // Its GB are 2^30 bytes, all subscriptions together (`buildAndDrainBacklog`).
-        consumers["backlog"]["payload_bytes"] = value(format!("{}B", (backlog << 30) / groups));
+        consumers["backlog"]["payload_bytes"] = value(format!("{}B", backlog_bytes(keys, refusals)));
     }
 }
