@@ -102,7 +102,7 @@ fn conclusion(record: &SearchRecord) -> String {
     let held = match (found.rate_per_second, found.confirmed) {
         (Some(rate), true) => format!("{} messages/s held, and held for longer as well", per_second(rate)),
         (Some(rate), false) => {
-            format!("{} messages/s held in a short probe, which no longer one confirmed", per_second(rate))
+            format!("{} messages/s held in a short probe, and was not confirmed by a long one", per_second(rate))
         }
         (None, _) => "no rate held".to_owned(),
     };

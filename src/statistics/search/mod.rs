@@ -222,7 +222,7 @@ impl Search {
         }
         if !self.is_narrow() {
             // Off the middle to both sides in turn: probes at the middle alone do not tell how wide the edge is.
-            let share = if self.probes.len() % 2 == 0 { 0.3 } else { 0.7 };
+            let share = if self.probes.len().is_multiple_of(2) { 0.3 } else { 0.7 };
             return probe(self.beliefs.quantile(share).clamp(least, most), usual);
         }
         let confirmed = match self.long_only {
