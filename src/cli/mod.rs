@@ -1,9 +1,11 @@
 //! The command line: its definition, and one file per subcommand.
 
 mod brokers;
+mod ceiling;
 mod check;
 mod compare;
 mod completions;
+mod doctor;
 #[cfg(any(feature = "kafka", feature = "sls"))]
 mod emulate;
 mod exit;
@@ -43,6 +45,10 @@ pub enum Verb {
     Run(run::RunArguments),
     /// Find the highest rate that holds
     Search(search::SearchArguments),
+    /// Measure how much the load generator itself carries in a scenario's shape, without a broker
+    Ceiling(ceiling::CeilingArguments),
+    /// Find out what would keep a scenario from running or its records from being valid, loading nothing
+    Doctor(doctor::DoctorArguments),
     /// Validate a scenario and print its plan, connecting to nothing
     Check(check::CheckArguments),
     /// Write a commented scenario for a kind of broker, to start from
@@ -90,6 +96,8 @@ pub fn execute(arguments: Arguments) -> ExitCode {
     let exit = match arguments.verb {
         Verb::Run(arguments) => run::run(&arguments, &mut out),
         Verb::Search(arguments) => search::search(&arguments, &mut out),
+        Verb::Ceiling(arguments) => ceiling::ceiling(&arguments, &mut out),
+        Verb::Doctor(arguments) => doctor::doctor(&arguments, &mut out),
         Verb::Check(arguments) => check::check(&arguments, &mut out),
         Verb::New { kind } => new::new(&kind, &mut out),
         Verb::Show(arguments) => Exit::from_result(show::show(&arguments, show::View::of_stdout(), &mut out)),

@@ -105,6 +105,8 @@ const DEFAULTS: &[Default] = &[
 pub struct ScenarioSource {
     /// A file, or a broker's URL.
     scenario: String,
+    /// A workload of OpenMessaging Benchmark; the scenario is its driver's file.
+    omb: Option<String>,
     /// In the order of their weight: a later one wins.
     overrides: Vec<String>,
 }
@@ -114,6 +116,7 @@ impl ScenarioSource {
     pub fn with(&self, scenario: Option<&str>, overrides: &[String]) -> Self {
         ScenarioSource {
             scenario: scenario.unwrap_or(&self.scenario).to_owned(),
+            omb: self.omb.clone(),
             overrides: [self.overrides.as_slice(), overrides].concat(),
         }
     }
@@ -124,6 +127,11 @@ impl ScenarioSource {
     /// When the file cannot be read, and for everything that is not right.
     pub fn load(&self) -> Result<Plan, ScenarioError> {
         let kinds = engine::kinds();
+        if let Some(workload) = &self.omb {
+            let has_rate = self.overrides.iter().any(|one| one.trim_start().starts_with("load."));
+            let text = scenario::omb::scenario_of(Path::new(workload), Path::new(&self.scenario), has_rate)?;
+            return scenario::parse_for(kinds, &text, workload, &self.overrides, Path::new(""));
+        }
         if !scenario::is_url(&self.scenario) {
             return scenario::load(Path::new(&self.scenario), &self.overrides, kinds);
         }
@@ -202,8 +210,13 @@ fn augment(command: Command, lacks: &[&str]) -> Command {
         .value_name("KEY=VALUE")
         .action(ArgAction::Append)
         .help("Override a key: `producers.count=512`");
+    let omb = Arg::new("omb")
+        .long("omb")
+        .value_name("WORKLOAD")
+        .value_hint(ValueHint::FilePath)
+        .help("Run this workload file of OpenMessaging Benchmark; the scenario is then its driver's file");
     let shorthands = SHORTHANDS.iter().filter(|shorthand| !lacks.contains(&shorthand.option));
-    shorthands.fold(command.arg(scenario).arg(overrides), |command, shorthand| {
+    shorthands.fold(command.args([scenario, overrides, omb]), |command, shorthand| {
         let arg = Arg::new(shorthand.option).long(shorthand.option).help_heading("Keys of the scenario");
         command.arg(match shorthand.value {
             Value::Named(name) => arg.value_name(name).help(format!("{} ({})", shorthand.help, shorthand.key)),
@@ -237,6 +250,7 @@ fn from_matches(matches: &ArgMatches, lacks: &[&str]) -> Result<ScenarioSource, 
     let written = matches.get_many::<String>("set").into_iter().flatten().cloned();
     Ok(ScenarioSource {
         scenario: scenario.ok_or_else(|| clap::Error::new(ErrorKind::MissingRequiredArgument))?,
+        omb: matches.get_one::<String>("omb").cloned(),
         overrides: shorthands.chain(written).collect(),
     })
 }

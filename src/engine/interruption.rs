@@ -24,6 +24,11 @@ impl Interruption {
         Interruption { signals }
     }
 
+    /// Without signals.
+    pub fn none() -> Self {
+        Interruption::new(watch::channel(0).1)
+    }
+
     /// Whether a signal has come.
     pub fn is_requested(&self) -> bool {
         self.count() > 0

@@ -2,6 +2,7 @@
 
 mod assemble;
 mod backlog;
+mod ceiling;
 pub mod comparison;
 mod defaults;
 mod environment;
@@ -20,6 +21,7 @@ mod used;
 pub mod verdict;
 
 pub use assemble::{assemble, assemble_failed, evaluate};
+pub use ceiling::{ceiling_machine, ceiling_shape, ceiling_trial, mention_ceiling};
 pub use environment::environment;
 pub use probe::{ProbeJudgement, judge_probe};
 pub use series::series_row;

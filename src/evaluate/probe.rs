@@ -2,12 +2,17 @@
 //!
 //! A backlog that grows slowly leaves the latencies of a short probe below any limit, so thresholds alone do not see it.
 
+use super::threshold::holds_for_every_message;
 use crate::record::readable::{count, percent, rate};
-use crate::record::{Limiter, Phase, ReasonKind, Record, SeriesRow, Status};
+use crate::record::{Limiter, Phase, ReasonKind, Record, SeriesRow, Status, ThresholdOutcome};
+use crate::scenario::Threshold;
 use crate::statistics::search::ProbeOutcome;
 
 /// By which share of the rate a backlog may grow: what is left is far below what a search tells apart.
 const LARGEST_GROWTH: f64 = 0.003;
+
+/// Which share of the rate must have been acknowledged within the window, at whose ends as many messages are under way.
+const LEAST_ACKNOWLEDGED: f64 = 0.99;
 
 /// Which share of what was acknowledged consumers must have received within the window: its ends cut a little off.
 const LEAST_CONSUMED: f64 = 0.98;
@@ -36,9 +41,10 @@ pub struct ProbeJudgement {
 }
 
 /// Judges a trial that has run. `groups` is how many groups of consumers were owed each message.
-pub fn judge_probe(record: &Record, series: &[SeriesRow], groups: usize) -> ProbeJudgement {
-    let missed: Vec<String> = thresholds(record)
+pub fn judge_probe(record: &Record, series: &[SeriesRow], requirements: &[Threshold], groups: usize) -> ProbeJudgement {
+    let missed: Vec<String> = thresholds(record, requirements)
         .chain(rate_not_held(record))
+        .chain(not_acknowledged(record))
         .chain(backlog(record, series))
         .chain(consumers_behind(record, groups))
         .collect();
@@ -50,8 +56,13 @@ pub fn judge_probe(record: &Record, series: &[SeriesRow], groups: usize) -> Prob
     ProbeJudgement { outcome, reason: client.into_iter().chain(missed).collect::<Vec<_>>().join("; ") }
 }
 
-fn thresholds(record: &Record) -> impl Iterator<Item = String> {
-    let missed = record.thresholds.iter().filter(|outcome| !outcome.held);
+/// A percentile that rests on too few messages holds where even the slowest of them was quick enough.
+fn thresholds(record: &Record, requirements: &[Threshold]) -> impl Iterator<Item = String> {
+    let all_hold = |outcome: &ThresholdOutcome| {
+        let mut requirements = requirements.iter().filter(|requirement| requirement.text == outcome.text);
+        outcome.measured.is_none() && requirements.any(|requirement| holds_for_every_message(requirement, record))
+    };
+    let missed = record.thresholds.iter().filter(move |outcome| !outcome.held && !all_hold(outcome));
     missed.map(|outcome| format!("{}: {}", outcome.text, outcome.explanation))
 }
 
@@ -67,6 +78,13 @@ fn rate_not_held(record: &Record) -> Option<String> {
         }
         _ => reason.evidence.trim_end_matches('.').to_owned(),
     })
+}
+
+/// A window that is too short to show a growing backlog shows this all the same.
+fn not_acknowledged(record: &Record) -> Option<String> {
+    let (acknowledged, target) = (record.throughput.messages_per_second, record.throughput.target_per_second?);
+    (acknowledged < LEAST_ACKNOWLEDGED * target)
+        .then(|| format!("{} of {} messages/s were acknowledged", rate(acknowledged), rate(target)))
 }
 
 /// Messages without an answer, or behind the pipeline, that become more and more.
@@ -121,7 +139,8 @@ fn client_limit(record: &Record) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{LimitedBy, Reason, ThresholdOutcome, sample};
+    use crate::record::{LimitedBy, Reason, sample};
+    use crate::scenario::{Comparison, LatencyKind, LatencyStatistic, Metric};
 
     /// A probe at 50,000/s with so many messages in flight at the end of each second.
     fn judged(in_flight: impl Fn(usize) -> u64, spoil: impl FnOnce(&mut Record)) -> ProbeJudgement {
@@ -134,7 +153,7 @@ mod tests {
         let mut measured = series.iter_mut().filter(|row| row.phase == Phase::Measure && row.full).collect::<Vec<_>>();
         measured.iter_mut().enumerate().for_each(|(second, row)| row.in_flight = in_flight(second));
         spoil(&mut record);
-        judge_probe(&record, &series, 1)
+        judge_probe(&record, &series, &[], 1)
     }
 
     fn outcome(spoil: impl FnOnce(&mut Record)) -> ProbeOutcome {
@@ -163,6 +182,23 @@ mod tests {
     }
 
     #[test]
+    fn a_percentile_of_too_few_messages_holds_where_the_slowest_was_quick_enough() {
+        let with = |limit_ms: f64| {
+            let (mut record, text) = (sample::record(), "p99.99999 < x".to_owned());
+            record.counts.failed = 0;
+            record.verdict.reasons.clear();
+            record.throughput.consumed_per_second = None;
+            let explanation = "not known".to_owned();
+            record.thresholds = vec![ThresholdOutcome { text: text.clone(), measured: None, held: false, explanation }];
+            let metric = Metric::Latency(LatencyKind::Headline, LatencyStatistic::Quantile(0.999_999_9));
+            let threshold = Threshold { text, metric, comparison: Comparison::Less, value: limit_ms * 1e6 };
+            judge_probe(&record, &[], &[threshold], 1).outcome
+        };
+        let slowest_ms = sample::record().latency.response.unwrap().max_ns as f64 / 1e6;
+        assert_ne!(with(slowest_ms + 1.0), with(slowest_ms - 1.0));
+    }
+
+    #[test]
     fn a_backlog_that_grows_is_a_miss_and_one_that_varies_is_none() {
         let growing = judged(|second| 100 + 500 * second as u64, |_| {});
         assert_eq!(growing.outcome, ProbeOutcome::Missed);
@@ -171,6 +207,16 @@ mod tests {
         assert_eq!(slowly.outcome, ProbeOutcome::Held, "0.1 % of the rate");
         let varying = judged(|second| [100, 4000, 50, 3000][second % 4], |_| {});
         assert_eq!(varying.outcome, ProbeOutcome::Held, "{}", varying.reason);
+    }
+
+    #[test]
+    fn a_rate_that_is_asked_for_and_not_acknowledged_is_a_miss() {
+        let with = |share: f64| {
+            outcome(move |record| {
+                record.throughput.messages_per_second = share * record.throughput.target_per_second.unwrap()
+            })
+        };
+        assert_eq!((with(0.995), with(0.985)), (ProbeOutcome::Held, ProbeOutcome::Missed));
     }
 
     #[test]

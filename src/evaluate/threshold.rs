@@ -29,6 +29,14 @@ fn evaluate_one(threshold: &Threshold, record: &Record, groups: u64) -> Threshol
     ThresholdOutcome { text: threshold.text.clone(), measured: found.ok(), held, explanation }
 }
 
+/// Whether a percentile of a latency is below its limit because every message was.
+pub(super) fn holds_for_every_message(threshold: &Threshold, record: &Record) -> bool {
+    let Metric::Latency(kind, LatencyStatistic::Quantile(_)) = threshold.metric else { return false };
+    matches!(threshold.comparison, Comparison::Less | Comparison::LessOrEqual)
+        && latency(record, kind, LatencyStatistic::Max, 1)
+            .is_ok_and(|slowest| compare(slowest, threshold.comparison, threshold.value))
+}
+
 fn compare(measured: f64, comparison: Comparison, limit: f64) -> bool {
     match comparison {
         Comparison::Less => measured < limit,

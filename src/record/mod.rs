@@ -4,6 +4,7 @@
 //! JSON; their field docs are the descriptions of the JSON Schema that `brokermark schema` prints. This module does
 //! not measure: `evaluate` fills records with merged histograms and final counts.
 
+mod ceiling;
 mod directory;
 pub mod export;
 mod hlog;
@@ -13,6 +14,8 @@ pub mod sample;
 mod schema;
 mod search;
 
+pub use ceiling::{CEILING_SCHEMA, CEILINGS_FILE, Ceiling};
+use directory::Appender;
 pub use directory::*;
 pub use hlog::{HlogInterval, HlogLines};
 pub use schema::*;

@@ -18,6 +18,7 @@ mod group;
 mod kind;
 mod metric_name;
 mod model;
+pub mod omb;
 mod overrides;
 mod parse;
 mod path;

@@ -156,6 +156,14 @@ impl Finished {
         }
     }
 
+    /// Asserts that standard output mentions all of `parts`.
+    #[track_caller]
+    pub fn says(&self, parts: &[&str]) {
+        for part in parts {
+            assert!(self.stdout.contains(part), "no '{part}' in:\n{}", self.stdout);
+        }
+    }
+
     /// The records on standard output.
     #[track_caller]
     pub fn records(&self) -> Vec<Record> {

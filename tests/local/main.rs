@@ -10,6 +10,7 @@ mod amqp_memory;
 mod cli;
 mod comparing;
 mod consumer_groups;
+mod doctor;
 mod documentation;
 mod durability;
 mod first_steps;
@@ -29,6 +30,7 @@ mod report;
 mod results;
 mod scenario;
 mod schema;
+mod searching;
 #[cfg(feature = "kafka")]
 mod secrets;
 mod shares;

@@ -36,6 +36,9 @@ pub struct RunArguments {
     /// End with exit code 3 also if a record is not valid, whether or not the scenario has thresholds
     #[arg(long)]
     pub strict: bool,
+    /// First measure what the client itself carries, as `brokermark ceiling` does
+    #[arg(long)]
+    pub ceiling: bool,
     /// Write a page with charts into the run directory when the run has ended: report.html
     #[arg(long)]
     pub report: bool,

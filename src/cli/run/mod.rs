@@ -27,6 +27,7 @@ use self::metrics::SharedFigures;
 use self::progress::{Progress, Style};
 use self::recording::{Recording, Run};
 use super::Exit;
+use super::ceiling;
 use super::compare::{Options, compare_runs};
 use super::report;
 use super::show::{View, show_run, summary};
@@ -36,7 +37,7 @@ use crate::record::export::open_metrics;
 use crate::record::{
     CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, current_records, probe, read_records,
 };
-use crate::scenario::{OutputFormat, Plan};
+use crate::scenario::{OutputFormat, Plan, Trial};
 use crate::secrets::mask_arguments;
 
 /// Runs the scenario, or two in turn.
@@ -72,6 +73,12 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
+    if arguments.ceiling
+        && let Err(error) = runtime.block_on(measure_ceilings(&sessions, arguments.quiet))
+    {
+        eprintln!("error: {error}");
+        return Exit::Failure;
+    }
     let directories: Vec<PathBuf> = sessions.iter().map(|session| session.directory.path().to_owned()).collect();
     let exit = runtime.block_on(run_all(sessions, arguments.quiet, out));
     // Client libraries may leave blocking work behind. The program does not wait for it.
@@ -112,6 +119,17 @@ fn plans(arguments: &RunArguments) -> Result<Vec<Plan>, String> {
         Some(reason) => Err(format!("error: {reason}")),
         None => Ok(vec![plan, other]),
     }
+}
+
+/// Measures the ceiling of each plan, which is found again when its trials run.
+async fn measure_ceilings(sessions: &[Session<'_>], quiet: bool) -> Result<(), String> {
+    // The run's own signals are not listened for yet: one ends the program.
+    let interruption = Interruption::none();
+    for session in sessions {
+        let base = session.directory.path().parent().unwrap_or(Path::new("."));
+        ceiling::measure(session.plan, base, ceiling::WINDOW, quiet, &interruption).await?;
+    }
+    Ok(())
 }
 
 /// Runs all trials: of a single plan in its order, of two in turn.
@@ -245,6 +263,11 @@ impl<'a> Session<'a> {
         !is_enough(until, &of_point.map(|(_, record)| record).collect::<Vec<_>>())
     }
 
+    /// What the client carries of this shape, where `brokermark ceiling` has measured it below the same directory.
+    fn ceiling(&self, trial: &Trial) -> Option<f64> {
+        self.directory.path().parent().and_then(|base| ceiling::known(base, trial))
+    }
+
     fn progress(&self, position: usize) -> Progress {
         let style = match (self.arguments.quiet, self.arguments.tui) {
             (true, _) => Style::Quiet,
@@ -301,6 +324,7 @@ impl<'a> Session<'a> {
             id: &self.run_id,
             command_line: &self.command_line,
             checkpoint_every: self.arguments.checkpoint_every,
+            ceiling: self.ceiling(trial),
         };
         let mut recording = Recording::new(trial, run, &mut self.directory, progress, self.figures.clone());
         let result = run_scenario(&trial.scenario, &identity, interruption, &mut recording).await;

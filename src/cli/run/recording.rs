@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::metrics::SharedFigures;
 use super::progress::Progress;
 use crate::engine::{Observer, Outcome, Phase, Second, TopicProgress};
-use crate::evaluate::{assemble, series_row};
+use crate::evaluate::{assemble, mention_ceiling, series_row};
 use crate::measure::{Interval, Reception};
 use crate::record::{DirectoryError, HlogInterval, HlogLines, Record, RunDirectory};
 use crate::scenario::{OutputFormat, Trial};
@@ -23,6 +23,8 @@ pub struct Run<'a> {
     pub command_line: &'a [String],
     /// Between two checkpoints.
     pub checkpoint_every: Duration,
+    /// Messages per second that the client carries without a broker, where that is known.
+    pub ceiling: Option<f64>,
 }
 
 /// The observer of a trial.
@@ -133,7 +135,11 @@ impl Observer for Recording<'_> {
     fn ended(&mut self, outcome: &Outcome) {
         let messages = outcome.part.as_ref().and_then(|part| part.messages.as_ref());
         let kept = messages.map_or(Ok(()), |messages| self.directory.keep_messages(messages));
-        self.keep(assemble(self.trial, self.run.id, self.run.command_line, outcome));
+        let mut record = assemble(self.trial, self.run.id, self.run.command_line, outcome);
+        if let Some(ceiling) = self.run.ceiling {
+            mention_ceiling(&mut record, ceiling);
+        }
+        self.keep(record);
         if let (Some((_, written @ Ok(()))), Err(error)) = (&mut self.kept, kept) {
             *written = Err(error);
         }

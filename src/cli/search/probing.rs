@@ -189,7 +189,12 @@ impl<'a> Probing<'a> {
         let trial = self.trial(rate, length);
         let progress = self.progress(length);
         let identity = identity(&self.run_id, self.probes.len());
-        let run = Run { id: &self.run_id, command_line: &self.command_line, checkpoint_every: CHECKPOINT_EVERY };
+        let run = Run {
+            id: &self.run_id,
+            command_line: &self.command_line,
+            checkpoint_every: CHECKPOINT_EVERY,
+            ceiling: None,
+        };
         let mut recording = Recording::new(&trial, run, &mut self.directory, progress, None);
         let result = run_scenario(&trial.scenario, &identity, interruption, &mut recording).await;
         if let Err(error) = &result {
@@ -209,7 +214,7 @@ impl<'a> Probing<'a> {
     fn judge(&mut self, trial: &Trial, record: Record, length: Length) -> Result<(), DirectoryError> {
         let series = current_series(&read_series(self.directory.path())?, record.point_index, record.trial);
         let groups = trial.scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups.len());
-        let ProbeJudgement { outcome, reason } = judge_probe(&record, &series, groups);
+        let ProbeJudgement { outcome, reason } = judge_probe(&record, &series, &trial.scenario.thresholds, groups);
         let rate = record.throughput.target_per_second.unwrap_or_default();
         let probed = ProbeRecord {
             point_index: trial.point_index,

@@ -29,7 +29,7 @@ pub use selection::ShowArguments;
 
 use selection::{Shown, Unfinished};
 
-use crate::record::export::ExportError;
+use crate::record::export::{ExportError, Format};
 use crate::record::{DirectoryError, Record, SeriesRow, current_records, current_series};
 
 /// Records cannot be shown.
@@ -60,9 +60,7 @@ pub fn show(arguments: &ShowArguments, view: View, out: &mut dyn Write) -> Resul
         return print(&records().map(Record::to_line).collect::<String>(), out);
     }
     if let Some(format) = arguments.format {
-        let all: Vec<Record> = records().cloned().collect();
-        let standing: Vec<Record> = current_records(&all).into_iter().cloned().collect();
-        return print(&format.text(&standing)?, out);
+        return print(&exported(&runs, format)?, out);
     }
     // Without an argument the user did not say which run it is.
     let is_named = runs.len() > 1 || arguments.paths.iter().all(|path| runs.iter().all(|run| run.path != *path));
@@ -114,6 +112,20 @@ fn text(run: &Shown, is_named: bool, view: View) -> String {
         }
     }));
     text
+}
+
+/// The last record of each trial in the format of another tool.
+fn exported(runs: &[Shown], format: Format) -> Result<String, ShowError> {
+    let standing = |runs: &[Shown]| -> Vec<Record> {
+        let all: Vec<Record> = runs.iter().flat_map(|run| &run.read.records).cloned().collect();
+        current_records(&all).into_iter().cloned().collect()
+    };
+    let of_run = |run: &Shown| format.text(&standing(std::slice::from_ref(run)), &run.series, &run.hlog());
+    match format {
+        // Its lines also tell what happened in each second of the run.
+        Format::Omb => Ok(runs.iter().map(of_run).collect::<Result<String, _>>()?),
+        _ => Ok(format.text(&standing(runs), &[], &[])?),
+    }
 }
 
 /// What a checkpoint means.

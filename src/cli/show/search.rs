@@ -100,7 +100,7 @@ fn conclusion(record: &SearchRecord) -> String {
     let held = match (found.rate_per_second, found.confirmed) {
         (Some(rate), true) => format!("{} messages/s held, and held for longer as well", readable::rate(rate)),
         (Some(rate), false) => {
-            format!("{} messages/s held in a short probe, which no longer one confirmed", readable::rate(rate))
+            format!("{} messages/s held in a short probe, and was not confirmed by a long one", readable::rate(rate))
         }
         (None, _) => "no rate held".to_owned(),
     };
@@ -113,6 +113,10 @@ fn conclusion(record: &SearchRecord) -> String {
         SearchEnd::NothingMissed => format!(
             "{held}: that is the highest rate of the range, so the limit lies above it. Search above it with --between."
         ),
+        SearchEnd::LimitedByClient if found.rate_per_second.is_none() => {
+            "No rate held, and the load generator or its machine was the limit: run the load from a quiet machine of its own."
+                .to_owned()
+        }
         SearchEnd::LimitedByClient => format!(
             "{held}. Above it the load generator or its machine was the limit, so the broker's is not known: run the load \
              from a machine of its own, batch more, or use more connections."

@@ -7,8 +7,8 @@ use clap::{Args, ValueHint};
 use super::{Charts, ShowError};
 use crate::record::export::Format;
 use crate::record::{
-    ReadRecords, Record, SearchRecord, SeriesRow, is_being_written, newest_run, read_checkpoint, read_records,
-    read_search, read_series, run_ids,
+    HLOG_FILE, ReadRecords, Record, SearchRecord, SeriesRow, is_being_written, newest_run, read_checkpoint,
+    read_records, read_search, read_series, run_ids,
 };
 use crate::scenario::DEFAULT_OUTPUT_DIRECTORY;
 
@@ -97,6 +97,11 @@ impl ShowArguments {
     }
 }
 
+/// The directory of a run, which may have been named by its file of records.
+fn directory_of(path: &Path) -> &Path {
+    if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) }
+}
+
 impl Shown {
     fn read(path: &Path) -> Result<Self, ShowError> {
         let mut read = read_records(path)?;
@@ -107,10 +112,15 @@ impl Shown {
             is_running: is_being_written(path),
         });
         read.records.extend(checkpoint);
-        let directory = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
+        let directory = directory_of(path);
         let series = read_series(directory)?;
         let search = read_search(directory)?;
         Ok(Shown { path: path.to_owned(), read, series, search, unfinished })
+    }
+
+    /// The interval log of the run; empty where it kept none.
+    pub(super) fn hlog(&self) -> Vec<u8> {
+        std::fs::read(directory_of(&self.path).join(HLOG_FILE)).unwrap_or_default()
     }
 
     /// A file that somebody put together from several runs is shown run by run. Rows of a series do not say which run they are

@@ -25,7 +25,7 @@ pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory};
 pub use system::{SystemLoad, SystemTimes, kibibytes};
 pub use threads::{BusiestThread, ThreadTimes};
 pub use throttling::throttled;
-pub use wall_clock::WallClock;
+pub use wall_clock::{WallClock, clock_is_synchronised};
 
 use super::Distribution;
 

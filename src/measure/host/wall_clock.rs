@@ -20,22 +20,31 @@ impl WallClock {
     }
 }
 
-/// `maxerror` of the kernel's clock discipline (RFC 5905, "maximum error"; adjtimex(2)): the root distance of the time source, which
-/// grows by 500 µs/s while nothing synchronises the clock.
-#[cfg(target_os = "linux")]
+/// Whether the system keeps its clock synchronised; `None` where it does not tell.
+pub fn clock_is_synchronised() -> Option<bool> {
+    kernel_clock().map(|error_ns| error_ns.is_some())
+}
+
 fn most_error_ns() -> Option<u64> {
+    kernel_clock().flatten()
+}
+
+/// `maxerror` of the kernel's clock discipline (RFC 5905, "maximum error"; adjtimex(2)): the root distance of the time source, which
+/// grows by 500 µs/s while nothing synchronises the clock. `Some(None)`: it is not synchronised; `None`: the system does not tell.
+#[cfg(target_os = "linux")]
+fn kernel_clock() -> Option<Option<u64>> {
     // SAFETY: `timex` is a struct of integers, for which zero is a value; with `modes` 0 the call only reads, and writes to nothing
     // but the struct that it is given.
     let (state, timex) = unsafe {
         let mut timex: libc::timex = std::mem::zeroed();
         (libc::adjtimex(&raw mut timex), timex)
     };
-    let is_synchronised = state >= 0 && timex.status & libc::STA_UNSYNC == 0;
-    is_synchronised.then(|| u64::try_from(timex.maxerror).unwrap_or(0) * 1_000)
+    let is_synchronised = timex.status & libc::STA_UNSYNC == 0;
+    (state >= 0).then(|| is_synchronised.then(|| u64::try_from(timex.maxerror).unwrap_or(0) * 1_000))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn most_error_ns() -> Option<u64> {
+fn kernel_clock() -> Option<Option<u64>> {
     None
 }
 

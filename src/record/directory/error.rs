@@ -50,7 +50,7 @@ impl DirectoryError {
         matches!(self, ScenarioDiffers { .. } | InputDiffers { .. } | BuildDiffers { .. })
     }
 
-    pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+    pub(in crate::record) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DirectoryError::Full { path, source },

@@ -196,13 +196,13 @@ fn synchronise_directory(path: &Path) -> Result<(), DirectoryError> {
 
 /// A file that only grows, by whole lines.
 #[derive(Debug)]
-struct Appender {
+pub(super) struct Appender {
     path: PathBuf,
     file: File,
 }
 
 impl Appender {
-    fn open(path: PathBuf) -> Result<Self, DirectoryError> {
+    pub(in crate::record) fn open(path: PathBuf) -> Result<Self, DirectoryError> {
         match OpenOptions::new().create(true).append(true).open(&path) {
             Ok(file) => Ok(Appender { path, file }),
             Err(error) => Err(DirectoryError::io("open", &path, error)),
@@ -228,7 +228,7 @@ impl Appender {
     }
 
     /// Writes whole lines and synchronises them.
-    fn append(&mut self, lines: &[u8]) -> Result<(), DirectoryError> {
+    pub(in crate::record) fn append(&mut self, lines: &[u8]) -> Result<(), DirectoryError> {
         self.try_write(lines, File::sync_all).map_err(|error| DirectoryError::io("write", &self.path, error))
     }
 

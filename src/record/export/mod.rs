@@ -2,13 +2,14 @@
 
 mod kafka_perf;
 pub mod nsq_bench;
+mod omb;
 pub mod open_metrics;
 mod pulsar_sweep;
 mod table;
 
 use clap::ValueEnum;
 
-use super::schema::{Record, Status};
+use super::schema::{Record, SeriesRow, Status};
 
 /// A table, or a format of another tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -23,6 +24,8 @@ pub enum Format {
     NsqBench,
     /// The text format of Prometheus and OpenMetrics, with histograms of the latencies
     OpenMetrics,
+    /// The result file of OpenMessaging Benchmark, a line per trial
+    Omb,
     /// One JSON line per trial, as the Pulsar throughput test in `configs/published/` was first published
     PulsarSweep,
     /// The same, but one line per point: the mean of its trials, and those with the highest and the lowest rate
@@ -39,17 +42,18 @@ pub enum ExportError {
 }
 
 impl Format {
-    /// The records as the other tool would have printed them.
+    /// The records as the other tool would have printed them. `series` and `hlog` are the run's, as far as it kept them.
     ///
     /// # Errors
     /// When a record lacks a figure that the format needs, or no trial was completed.
-    pub fn text(self, records: &[Record]) -> Result<String, ExportError> {
+    pub fn text(self, records: &[Record], series: &[SeriesRow], hlog: &[u8]) -> Result<String, ExportError> {
         match self {
             Format::Csv => Ok(table::csv(&completed(records)?)),
             Format::Markdown => Ok(table::markdown(&completed(records)?)),
             Format::KafkaPerf => kafka_perf::lines(&completed(records)?),
             Format::OpenMetrics => Ok(open_metrics::text(&completed(records)?)),
             Format::NsqBench => Ok(nsq_bench::bench_lines(records)),
+            Format::Omb => omb::lines(&completed(records)?, series, hlog),
             Format::PulsarSweep => pulsar_sweep::lines(&completed(records)?),
             Format::PulsarSweepSummary => pulsar_sweep::summary(&completed(records)?),
         }

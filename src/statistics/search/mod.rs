@@ -201,6 +201,7 @@ impl Search {
                 true if self.long_only => probe((missed * STEP_DOWN).max(least), usual),
                 true => probe((missed / GROWTH).max(least), usual),
                 false if self.misses_at(least) < LEAST_NEAR => probe(least, usual),
+                false if self.is_limited() => Step::End(self.answer(End::Limited)),
                 false => Step::End(self.answer(End::NothingHeld)),
             },
             (Some(_), Some(_)) => self.narrow(usual),
@@ -249,7 +250,7 @@ impl Search {
 
     /// Whether the load generator or its machine is what missed: twice, not far above what held.
     fn is_limited(&self) -> bool {
-        let Some(held) = self.highest_held() else { return false };
+        let held = self.highest_held().unwrap_or(self.range.least);
         let above = self.probes.iter().filter(|probe| probe.outcome != ProbeOutcome::Held && probe.rate >= held);
         let near: Vec<&Probe> = above.filter(|probe| probe.rate <= held * OVERLOAD).collect();
         near.len() >= LEAST_NEAR && near.iter().all(|probe| probe.outcome == ProbeOutcome::Limited)

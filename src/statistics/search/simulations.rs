@@ -175,6 +175,7 @@ fn a_search_that_the_client_limits_says_so_and_ends() {
     assert_eq!(answer.end, End::Limited);
     assert!(answer.rate.is_some_and(|rate| (150e3..=200e3).contains(&rate)), "{answer:?}");
     assert!(left > Duration::from_secs(400), "{left:?}");
+    assert_eq!(run(RANGE, TEN_MINUTES, |_, _| ProbeOutcome::Limited).0.end, End::Limited, "nothing held at all");
     // A broker whose limit lies below is found all the same.
     let both = |rate, _| match rate {
         _ if rate <= 50e3 => ProbeOutcome::Held,

@@ -1,0 +1,267 @@
+//! The result file of OpenMessaging Benchmark: `TestResult.java` as JSON, which its `bin/create_charts.py` reads.
+//!
+//! Its publish latency runs from the sending to the acknowledgement, which is our service time, in milliseconds. Its publish delay is
+//! our schedule delay, in microseconds. Lists have a value for each 10 s: rates from the series, latencies from the interval log; without
+//! that log, the one of the whole trial. A file has one result, so a line is printed for each trial.
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use serde_json::{Map, Value, json};
+
+use super::ExportError;
+use crate::record::schema::{Latency, Phase, Record, SeriesRow};
+
+/// Seconds of an interval: `WorkloadGenerator.printAndCollectStats`.
+const INTERVAL: f64 = 10.0;
+
+/// Names of the percentiles and the quantiles that they are.
+const PERCENTILES: [(&str, f64); 7] = [
+    ("50pct", 0.5),
+    ("75pct", 0.75),
+    ("95pct", 0.95),
+    ("99pct", 0.99),
+    ("999pct", 0.999),
+    ("9999pct", 0.9999),
+    ("99999pct", 0.99999),
+];
+
+/// Points of a quantile curve for each halving of what is left.
+const TICKS: u32 = 5;
+
+/// A latency of theirs: its name, the tag of our interval log, and its unit in nanoseconds.
+const LATENCIES: [(&str, &str, f64); 3] = [
+    ("PublishLatency", "service", 1e6),
+    ("PublishDelayLatency", "schedule_delay", 1e3),
+    ("EndToEndLatency", "end_to_end", 1e6),
+];
+
+/// A line for each trial. `hlog`: the run's interval log; empty where there is none.
+pub fn lines(records: &[&Record], series: &[SeriesRow], hlog: &[u8]) -> Result<String, ExportError> {
+    let each = records.iter().enumerate().map(|(index, record)| {
+        let next = records.get(index + 1).map(|next| seconds_of(next));
+        result(record, series, &intervals(hlog, seconds_of(record), next))
+    });
+    each.map(|result| result.map(|result| format!("{result}\n"))).collect()
+}
+
+fn seconds_of(record: &Record) -> f64 {
+    record.started_at.as_duration().as_secs_f64()
+}
+
+fn result(record: &Record, series: &[SeriesRow], intervals: &[Tagged]) -> Result<Value, ExportError> {
+    let scenario = |table: &str, key: &str| scenario_number(record, table, key);
+    let topics = scenario("topology", "topics").unwrap_or(1);
+    let mut result = Map::new();
+    let mut set = |key: &str, value: Value| result.insert(key.to_owned(), value);
+    set("workload", json!(record.scenario_name));
+    set("driver", record.scenario["broker"]["kind"].clone());
+    set("messageSize", json!(record.counts.payload_bytes_acknowledged / record.counts.acknowledged.max(1)));
+    set("topics", json!(topics));
+    set("partitions", json!(scenario("topology", "partitions").unwrap_or(1)));
+    set("producersPerTopic", json!(scenario("producers", "count").unwrap_or(1) / topics.max(1)));
+    set("consumersPerTopic", json!(scenario("consumers", "members").unwrap_or(0)));
+    let rows: Vec<&SeriesRow> = series
+        .iter()
+        .filter(|row| (row.point_index, row.trial) == (record.point_index, record.trial) && row.phase == Phase::Measure)
+        .collect();
+    set("publishRate", rates(&rows, record.throughput.messages_per_second, |row| row.acknowledged));
+    set("publishErrorRate", rates(&rows, 0.0, |row| row.failed));
+    set(
+        "consumeRate",
+        rates(&rows, record.throughput.consumed_per_second.unwrap_or(0.0), |row| row.consumed.unwrap_or(0)),
+    );
+    set("backlog", json!([]));
+    for (name, tag, unit) in LATENCIES {
+        let latency = match tag {
+            "service" => record.latency.service.as_ref(),
+            "schedule_delay" => record.latency.schedule_delay.as_ref(),
+            _ => record.latency.end_to_end.as_ref(),
+        };
+        let whole = histogram(record, latency)?;
+        let mut each = in_tens(intervals, tag);
+        if each.is_empty() {
+            each.push(whole.clone());
+        }
+        latencies(name, unit, &whole, &each, &mut set);
+    }
+    Ok(Value::Object(result))
+}
+
+fn scenario_number(record: &Record, table: &str, key: &str) -> Option<u64> {
+    record.scenario.get(table)?.get(key)?.as_u64()
+}
+
+/// An empty one where the trial did not measure it.
+fn histogram(record: &Record, latency: Option<&Latency>) -> Result<Histogram<u64>, ExportError> {
+    let lacks = || ExportError::Lacks {
+        point: record.point_index,
+        trial: record.trial,
+        what: "readable histogram",
+        advice: "run the trial again",
+    };
+    match latency {
+        Some(latency) => latency.decode_histogram().map_err(|_| lacks()),
+        None => Histogram::new(3).map_err(|_| lacks()),
+    }
+}
+
+/// The fields of one latency: of the whole trial, and of each interval.
+fn latencies(
+    name: &str,
+    unit: f64,
+    whole: &Histogram<u64>,
+    each: &[Histogram<u64>],
+    set: &mut impl FnMut(&str, Value) -> Option<Value>,
+) {
+    let field = format!("{}{}", name[..1].to_lowercase(), &name[1..]);
+    let amount = |nanoseconds: f64| nanoseconds / unit;
+    let mut both = |suffix: &str, figure: &dyn Fn(&Histogram<u64>) -> f64| {
+        set(&format!("{field}{suffix}"), each.iter().map(|one| json!(amount(figure(one)))).collect());
+        set(&format!("aggregated{name}{suffix}"), json!(amount(figure(whole))));
+    };
+    both("Avg", &|histogram| histogram.mean());
+    for (suffix, quantile) in PERCENTILES {
+        both(suffix, &move |histogram| histogram.value_at_quantile(quantile) as f64);
+    }
+    both("Max", &|histogram| histogram.max() as f64);
+    let curve = whole.iter_quantiles(TICKS).map(|step| {
+        let percentile = 100.0 * step.quantile_iterated_to();
+        (percentile.to_string(), json!(amount(step.value_iterated_to() as f64)))
+    });
+    set(&format!("aggregated{name}Quantiles"), Value::Object(curve.collect()));
+}
+
+/// Per second, for each whole interval; of the whole trial where it was shorter than one.
+fn rates(rows: &[&SeriesRow], whole: f64, count: impl Fn(&SeriesRow) -> u64) -> Value {
+    let mut rates = Vec::new();
+    let (mut seconds, mut sum) = (0.0, 0);
+    for row in rows {
+        seconds += row.seconds();
+        sum += count(row);
+        // A row is a second to within a scheduler's delay.
+        if seconds >= INTERVAL - 0.5 {
+            rates.push(json!(sum as f64 / seconds));
+            (seconds, sum) = (0.0, 0);
+        }
+    }
+    if rates.is_empty() {
+        rates.push(json!(whole));
+    }
+    Value::Array(rates)
+}
+
+/// An interval of the log.
+struct Tagged {
+    tag: String,
+    start_seconds: f64,
+    histogram: Histogram<u64>,
+}
+
+/// The intervals that began between two times, in seconds since the epoch. What cannot be read is left out.
+fn intervals(hlog: &[u8], from: f64, to: Option<f64>) -> Vec<Tagged> {
+    let mut deserializer = Deserializer::new();
+    let entries = IntervalLogIterator::new(hlog).filter_map(|entry| match entry {
+        Ok(LogEntry::Interval(interval)) => Some(interval),
+        _ => None,
+    });
+    let of_trial = entries.filter(|interval| {
+        let start = interval.start_timestamp().as_secs_f64();
+        // The log counts in milliseconds.
+        start >= from - 0.001 && to.is_none_or(|to| start < to)
+    });
+    of_trial
+        .filter_map(|interval| {
+            let bytes =
+                base64::Engine::decode(&base64::engine::general_purpose::STANDARD, interval.encoded_histogram());
+            let histogram = deserializer.deserialize(&mut std::io::Cursor::new(bytes.ok()?)).ok()?;
+            Some(Tagged {
+                tag: interval.tag().map(|tag| tag.as_str().to_owned()).unwrap_or_default(),
+                start_seconds: interval.start_timestamp().as_secs_f64(),
+                histogram,
+            })
+        })
+        .collect()
+}
+
+/// The histograms of a latency, merged over 10 s each.
+fn in_tens(intervals: &[Tagged], tag: &str) -> Vec<Histogram<u64>> {
+    let mut merged: Vec<(u64, Histogram<u64>)> = Vec::new();
+    let mut of_tag = intervals.iter().filter(|interval| interval.tag == tag).peekable();
+    let begin = of_tag.peek().map_or(0.0, |first| first.start_seconds);
+    for interval in of_tag {
+        let number = ((interval.start_seconds - begin) / INTERVAL) as u64;
+        match merged.last_mut() {
+            // Both have the same bounds, so that adding cannot fail.
+            Some((last, histogram)) if *last == number => {
+                let _ = histogram.add(&interval.histogram);
+            }
+            _ => merged.push((number, interval.histogram.clone())),
+        }
+    }
+    merged.into_iter().map(|(_, histogram)| histogram).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::record::{HlogInterval, HlogLines, sample};
+
+    /// The fields that `bin/create_charts.py` reads.
+    const READ: [&str; 11] = [
+        "workload",
+        "driver",
+        "publishLatency99pct",
+        "publishDelayLatency99pct",
+        "publishRate",
+        "endToEndLatency95pct",
+        "consumeRate",
+        "endToEndLatencyAvg",
+        "aggregatedPublishLatencyQuantiles",
+        "aggregatedPublishDelayLatencyQuantiles",
+        "aggregatedEndToEndLatencyQuantiles",
+    ];
+
+    fn exported(hlog: &[u8]) -> Value {
+        let record = sample::record();
+        let text = lines(&[&record], &sample::series(), hlog).unwrap();
+        serde_json::from_str(text.trim_end()).unwrap()
+    }
+
+    #[test]
+    fn the_chart_script_finds_what_it_reads() {
+        let result = exported(&[]);
+        for field in READ {
+            assert!(!result[field].is_null(), "{field}");
+        }
+        for list in READ.iter().filter(|field| result[**field].is_array()) {
+            assert!(!result[*list].as_array().unwrap().is_empty(), "its maximum is taken: {list}");
+        }
+        let service = sample::record().latency.service.unwrap();
+        let p99 = result["aggregatedPublishLatency99pct"].as_f64().unwrap();
+        let expected = service.decode_histogram().unwrap().value_at_quantile(0.99) as f64 / 1e6;
+        assert!((p99 - expected).abs() < 1e-9, "{p99} {expected}");
+        let curve = result["aggregatedPublishLatencyQuantiles"].as_object().unwrap();
+        assert!(curve.len() > 5 && curve.keys().all(|key| key.parse::<f64>().is_ok_and(|key| key <= 100.0)));
+    }
+
+    #[test]
+    fn latencies_of_ten_seconds_are_merged_from_the_interval_log() {
+        let mut log = HlogLines::default();
+        let started = sample::record().started_at;
+        for second in 0..25 {
+            let mut histogram = Histogram::<u64>::new_with_bounds(1, 10_000_000_000, 3).unwrap();
+            histogram.record((1 + second / 10) * 1_000_000).unwrap();
+            let at: Timestamp = started + Duration::from_secs(second);
+            let length = Duration::from_secs(1);
+            log.push(&HlogInterval { tag: "service", started: at, length, histogram: &histogram }).unwrap();
+        }
+        let maxima = exported(log.text())["publishLatencyMax"].clone();
+        let maxima: Vec<f64> = maxima.as_array().unwrap().iter().map(|value| value.as_f64().unwrap().round()).collect();
+        assert_eq!(maxima, [1.0, 2.0, 3.0]);
+    }
+}

@@ -1,0 +1,51 @@
+//! `brokermark doctor` on brokers that answer and brokers that do not.
+
+use std::net::TcpListener;
+
+use crate::harness::{Bench, execute};
+
+fn doctor(scenario: &str) -> crate::harness::Finished {
+    let bench = Bench::new(scenario);
+    execute(&["doctor", bench.scenario().to_str().unwrap()])
+}
+
+#[test]
+fn a_broker_that_answers_is_named_and_nothing_is_kept() {
+    let bench =
+        Bench::new("broker.kind = \"null\"\nrun = { duration = \"30s\", warm_up = \"5s\" }\nload.rate = \"1k/s\"\n");
+    let ended = execute(&["doctor", bench.scenario().to_str().unwrap()]);
+    // The tests' own build is one without optimisation, which makes every record invalid.
+    let ended = ended.expect(if cfg!(debug_assertions) { 1 } else { 0 });
+    ended.says(&[
+        "✓ broker",
+        "logged in through brokermark",
+        "can be made, and were removed again",
+        "in the broker's memory",
+    ]);
+    assert!(bench.run_directories().is_empty());
+}
+
+#[test]
+fn what_would_fail_or_be_invalid_has_a_remedy() {
+    doctor("broker.kind = \"null\"\nrun.duration = \"1s\"\n").expect(1).says(&[
+        "too short for a valid record",
+        "--set run.duration=30s",
+        "nothing is warmed up",
+        "--set load.rate=10k/s",
+    ]);
+    doctor("broker.kind = \"null\"\nbroker.null.refuse_topic = 0\nrun.duration = \"9s\"\n").expect(1).says(&[
+        "✗ topics",
+        "cannot be created",
+        "topology.existing",
+    ]);
+}
+
+#[test]
+#[cfg(feature = "nsq")]
+fn an_address_that_refuses_connections_is_named_with_a_command() {
+    // Bound and let go: nothing listens there.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    doctor(&format!("broker = {{ kind = \"nsq\", addresses = [\"127.0.0.1:{port}\"] }}\nrun.duration = \"9s\"\n"))
+        .expect(1)
+        .says(&["✗ address", &format!("nc -vz 127.0.0.1 {port}")]);
+}

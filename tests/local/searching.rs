@@ -1,0 +1,105 @@
+//! Searches, ceilings and workloads of OpenMessaging Benchmark on the null broker, from the command line.
+
+use brokermark::record::{ProbeResult, SearchEnd, SearchRecord, read_records, read_search};
+
+use crate::harness::{Bench, Finished, execute};
+
+/// A broker that carries 2,000 messages/s: at twice the rate, its queue grows by 100 % of it.
+const LIMITED: &str = "broker.kind = \"null\"\nbroker.null = { capacity = 2000 }\nproducers = { count = 1, in_flight = 100000 }\n\
+                       payload.size = \"100B\"\nrun.duration = \"30s\"\nthresholds.require = [\"p99 < 1s\"]\n\
+                       thresholds.when_invalid = \"ignore\"\n";
+
+fn search(bench: &Bench, arguments: &[&str]) -> Finished {
+    let (scenario, results) = (bench.scenario(), bench.results());
+    let own = ["search", scenario.to_str().unwrap(), "--output", results.to_str().unwrap(), "--format", "json"];
+    execute(&[own.as_slice(), arguments].concat())
+}
+
+#[test]
+fn a_search_never_confirms_more_than_the_broker_carries_and_keeps_every_probe() {
+    let bench = Bench::new(LIMITED);
+    let ended = search(&bench, &["--between", "250/s..64k/s", "--within", "20s", "--probe", "400ms"]);
+    let found: SearchRecord = serde_json::from_str(ended.stdout.trim()).unwrap();
+    let run = bench.run_directory();
+    assert_eq!(read_search(&run).unwrap().as_ref(), Some(&found));
+    let records = read_records(&run).unwrap().records;
+    assert_eq!(records.len(), found.probes.len());
+    for (record, probe) in records.iter().zip(&found.probes) {
+        assert_eq!((record.point_index, record.trial), (probe.point_index, probe.trial));
+        assert_eq!(record.point["load.rate"], format!("{}/s", probe.rate_per_second));
+        assert!(!probe.reason.is_empty() || probe.outcome == ProbeResult::Held, "{probe:?}");
+    }
+    // The queue of an overloaded broker grows, however slow this machine is.
+    let held = found.probes.iter().filter(|probe| probe.outcome == ProbeResult::Held);
+    assert!(held.clone().all(|probe| probe.rate_per_second < 2_500.0), "{found:?}");
+    assert!(found.probes[0].rate_per_second == 10_000.0 && found.probes[0].outcome != ProbeResult::Held, "{found:?}");
+    // On a machine that is busy with other tests, probes may miss without an overload.
+    let expected = match found.answer.end {
+        SearchEnd::Found => 0,
+        SearchEnd::NothingHeld | SearchEnd::LimitedByClient | SearchEnd::OutOfTime => 3,
+        other => panic!("{other:?}"),
+    };
+    ended.expect(expected);
+    execute(&["show", run.to_str().unwrap()]).expect(0).says(&["the highest rate with p99 < 1s"]);
+}
+
+#[test]
+fn a_search_in_which_nothing_holds_says_so() {
+    let bench = Bench::new(LIMITED);
+    let arguments =
+        ["--for", "p99 < 1ns, failed = 0", "--between", "500/s..4k/s", "--within", "20s", "--probe", "200ms"];
+    let ended = search(&bench, &arguments).expect(3);
+    let found: SearchRecord = serde_json::from_str(ended.stdout.trim()).unwrap();
+    assert!(matches!(found.answer.end, SearchEnd::NothingHeld | SearchEnd::LimitedByClient), "{found:?}");
+    assert_eq!((found.answer.rate_per_second, found.answer.confirmed), (None, false));
+    assert_eq!(found.requirements, ["p99 < 1ns", "failed = 0"]);
+}
+
+#[test]
+fn a_search_that_cannot_be_made_is_refused() {
+    let bench = Bench::new(LIMITED);
+    search(&bench, &["--for", "p99"]).expect(2).complains_of(&["compares nothing"]);
+    search(&bench, &["--between", "2k/s..1k/s"]).expect(2).complains_of(&["is empty"]);
+    search(&bench, &["--set", "sweep.over={ \"producers.batch\" = [1, 2] }"]).expect(2).complains_of(&["sweep.over"]);
+    let open =
+        Bench::new(&LIMITED.replace("thresholds.require = [\"p99 < 1s\"]\nthresholds.when_invalid = \"ignore\"\n", ""));
+    search(&open, &[]).expect(2).complains_of(&["--for"]);
+    assert!(bench.run_directories().is_empty());
+}
+
+#[test]
+fn a_ceiling_is_kept_and_named_by_later_runs_of_the_same_shape() {
+    let bench = Bench::new("broker.kind = \"null\"\nrun.messages = 200\nload.rate = \"1k/s\"\nproducers.count = 2\n");
+    let (scenario, results) = (bench.scenario(), bench.results());
+    let before = bench.run(&[]).expect(0).records();
+    assert!(!before[0].verdict.limited_by.evidence.contains("ceiling"));
+    let results = results.to_str().unwrap();
+    let measured = ["ceiling", scenario.to_str().unwrap(), "--output", results, "--measure", "300ms"];
+    execute(&measured).expect(0).says(&["ceiling of the client:", "messages/s"]);
+    let after = bench.run(&[]).expect(0).records();
+    assert!(after[0].verdict.limited_by.evidence.contains("of the client's ceiling of"), "{:?}", after[0].verdict);
+    let other = bench.run(&["--set", "producers.count=4"]).expect(0).records();
+    assert!(!other[0].verdict.limited_by.evidence.contains("ceiling"), "another shape");
+}
+
+#[test]
+#[cfg(feature = "kafka")]
+fn a_workload_of_openmessaging_benchmark_is_a_scenario_and_its_result_can_be_exported() {
+    let bench = Bench::new("broker.kind = \"null\"\nrun.messages = 500\nconsumers.end_to_end = true\n");
+    let workload = bench.write(
+        "workload.yaml",
+        "name: one topic\ntopics: 1\npartitionsPerTopic: 4\nmessageSize: 100\nsubscriptionsPerTopic: 1\n\
+         consumerPerSubscription: 1\nproducersPerTopic: 2\nproducerRate: 1000\ntestDurationMinutes: 5\n",
+    );
+    let driver = bench.write(
+        "driver.yaml",
+        "name: Kafka\ndriverClass: io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver\ncommonConfig: |\n  \
+         bootstrap.servers=localhost:9092\nproducerConfig: |\n  acks=all\n",
+    );
+    let check = ["check", "--omb", workload.to_str().unwrap(), driver.to_str().unwrap()];
+    execute(&check).expect(0).says(&["one-topic"]);
+    bench.run(&[]).expect(0);
+    let shown = execute(&["show", bench.run_directory().to_str().unwrap(), "--format", "omb"]).expect(0);
+    let result: serde_json::Value = serde_json::from_str(shown.stdout.trim()).unwrap();
+    assert!(!result["publishRate"].as_array().unwrap().is_empty() && result["driver"] == "null", "{result}");
+}
