@@ -1,7 +1,6 @@
 //! The command line: its definition, and one file per subcommand.
 
 mod brokers;
-mod ceiling;
 mod check;
 mod compare;
 mod completions;
@@ -46,7 +45,7 @@ pub enum Verb {
     /// Find the highest rate that holds
     Search(search::SearchArguments),
     /// Measure how much the load generator itself carries in a scenario's shape, without a broker
-    Ceiling(ceiling::CeilingArguments),
+    Ceiling(run::ceiling::CeilingArguments),
     /// Find out what would keep a scenario from running or its records from being valid, loading nothing
     Doctor(doctor::DoctorArguments),
     /// Validate a scenario and print its plan, connecting to nothing
@@ -96,7 +95,7 @@ pub fn execute(arguments: Arguments) -> ExitCode {
     let exit = match arguments.verb {
         Verb::Run(arguments) => run::run(&arguments, &mut out),
         Verb::Search(arguments) => search::search(&arguments, &mut out),
-        Verb::Ceiling(arguments) => ceiling::ceiling(&arguments, &mut out),
+        Verb::Ceiling(arguments) => run::ceiling::ceiling(&arguments, &mut out),
         Verb::Doctor(arguments) => doctor::doctor(&arguments, &mut out),
         Verb::Check(arguments) => check::check(&arguments, &mut out),
         Verb::New { kind } => new::new(&kind, &mut out),

@@ -2,6 +2,8 @@
 //!
 //! Records keep plain numbers in base units; only sentences and the terminal use these.
 
+use serde_json::Value;
+
 const NANOSECONDS_PER_SECOND: f64 = 1e9;
 
 /// A duration given in nanoseconds, with three significant digits and a unit from ns to h.
@@ -86,6 +88,11 @@ fn three_digits(value: f64) -> String {
         _ if value >= 9.995 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
     }
+}
+
+/// A JSON value without the quotation marks of a text.
+pub fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `brokermark run`: runs the trials of a plan in order, or of two plans in turn. Each trial is on disk before the next begins.
 
 mod arguments;
+pub(super) mod ceiling;
 mod ending;
 mod identity;
 mod in_turn;
@@ -27,7 +28,6 @@ use self::metrics::SharedFigures;
 use self::progress::{Progress, Style};
 use self::recording::{Recording, Run};
 use super::Exit;
-use super::ceiling;
 use super::compare::{Options, compare_runs};
 use super::report;
 use super::show::{View, show_run, summary};

@@ -3,8 +3,7 @@
 use serde_json::Value;
 
 use super::page::Page;
-use super::trial::plain;
-use crate::record::readable::bytes;
+use crate::record::readable::{bytes, plain};
 use crate::record::{BrokerSource, BrokerUsage, Record};
 
 pub(super) fn place(page: &mut Page, record: &Record) {

@@ -6,8 +6,7 @@ use super::latency::stated;
 use super::page::{Page, Tone};
 use super::sparkline::{Fold, sparkline};
 use super::table::{self, Align, Column};
-use super::trial::plain;
-use crate::record::readable::{bytes, count, duration, percent, rate};
+use crate::record::readable::{bytes, count, duration, percent, plain, rate};
 use crate::record::{Latency, Phase, Reason, Record, SeriesRow, Status, current_series};
 use crate::statistics::{Quartiles, quartiles};
 

@@ -1,13 +1,11 @@
 //! One trial in full: its verdict, its figures, and its environment.
 
-use serde_json::Value;
-
 use super::errors::errors;
 use super::latency;
 use super::page::{LABEL_WIDTH, Page, Tone};
 use super::sparkline::{Fold, sparkline};
 use super::words;
-use crate::record::readable::{bytes, count, duration, percent, rate};
+use crate::record::readable::{bytes, count, duration, percent, plain, rate};
 use crate::record::{
     GroupVerification, HostLoad, LimitedBy, Limiter, LoadModel, Pauses, Phase, Reason, ReasonKind, Record, SeriesRow,
     Status, Transactions, Verification, Wire,
@@ -369,9 +367,4 @@ fn machine(load: &HostLoad, pauses: Option<Pauses>) -> String {
         ));
     }
     parts.join(", ")
-}
-
-/// A JSON value without the quotation marks of a text.
-pub(super) fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

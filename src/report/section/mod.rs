@@ -13,6 +13,7 @@ pub mod heat;
 pub mod latency;
 pub mod lead;
 pub mod ledger;
+mod measure;
 pub mod pipeline;
 pub mod points;
 pub mod sweep;

@@ -28,6 +28,17 @@ pub enum Axes {
     Many(Vec<String>),
 }
 
+impl Axes {
+    /// What differs from point to point.
+    pub fn keys(&self) -> Vec<String> {
+        match self {
+            Axes::None => Vec::new(),
+            Axes::One(keys) | Axes::Many(keys) => keys.clone(),
+            Axes::Two(one, other) => vec![one.clone(), other.clone()],
+        }
+    }
+}
+
 pub fn of<'a>(records: &[&'a Record]) -> Vec<Point<'a>> {
     let mut points: BTreeMap<usize, Point<'a>> = BTreeMap::new();
     for record in records {

@@ -1,5 +1,6 @@
 //! A sweep: its curves first, then the percentiles of some points, then every point as a row.
 
+use super::measure::{Measure, measures};
 use super::points::{self, Axes, Point};
 use super::sweep_tables::{of_spots, of_trials, table};
 use super::{Part, Section, latency, several};
@@ -18,15 +19,6 @@ const MOST_BARS: usize = 24;
 const MOST_CURVES: usize = 5;
 
 const PHONE_HALF: Shape = Shape { height: 280.0, ..PHONE };
-
-/// A figure of a record, and how it is written.
-pub(super) struct Measure {
-    id: &'static str,
-    title: String,
-    pub(super) name: String,
-    pub(super) unit: Unit,
-    pub(super) of: fn(&Record) -> Option<f64>,
-}
 
 /// The curves of the sweep, and its table.
 pub fn sections(records: &[&Record]) -> Vec<Section> {
@@ -51,36 +43,8 @@ fn title(axes: &Axes) -> String {
     }
 }
 
-fn measures(records: &[&Record]) -> [Measure; 2] {
-    let headline = records.first().map_or_else(String::new, |record| record.headline.to_string());
-    [
-        Measure {
-            id: "throughput",
-            title: "Throughput".to_owned(),
-            name: "messages/s".to_owned(),
-            unit: Unit::PerSecond,
-            of: |record| Some(record.throughput.messages_per_second),
-        },
-        Measure {
-            id: "latency",
-            title: format!("{} time, p99", super::capital(&headline)),
-            name: format!("{headline} time, p99"),
-            unit: Unit::Nanoseconds,
-            of: |record| record.headline_latency()?.p99_ns.map(|ns| ns as f64),
-        },
-    ]
-}
-
-pub(super) fn keys(axes: &Axes) -> Vec<String> {
-    match axes {
-        Axes::None => Vec::new(),
-        Axes::One(keys) | Axes::Many(keys) => keys.clone(),
-        Axes::Two(one, other) => vec![one.clone(), other.clone()],
-    }
-}
-
 fn figure(points: &[Point<'_>], axes: &Axes, measure: &Measure) -> Figure {
-    let names = keys(axes);
+    let names = axes.keys();
     let first = match axes {
         Axes::One(keys) => keys[..1].to_vec(),
         _ => names.clone(),
@@ -290,7 +254,7 @@ fn tails(points: &[Point<'_>], axes: &Axes) -> Option<Figure> {
     let index = |place: usize| if number < 2 { 0 } else { place * (known.len() - 1) / (number - 1) };
     let names = match axes {
         Axes::One(keys) => keys[..1].to_vec(),
-        other => keys(other),
+        other => other.keys(),
     };
     let chosen = (0..number).map(|place| known[index(place)]);
     let name = |point: &Point<'_>| if *axes == Axes::None { "all trials".to_owned() } else { point.name(&names) };
@@ -332,7 +296,7 @@ pub fn headline(records: &[&Record]) -> String {
     let [throughput, _] = measures(records);
     let names = match &axes {
         Axes::One(keys) => keys[..1].to_vec(),
-        other => keys(other),
+        other => other.keys(),
     };
     let any_valid = all.iter().any(|point| point.valid() > 0);
     let trusted = all.iter().filter(|point| !any_valid || point.valid() > 0);

@@ -1,7 +1,8 @@
 //! The points of a sweep as tables.
 
+use super::measure::Measure;
 use super::points::{Axes, Point};
-use super::sweep::{Measure, keys};
+
 use super::texts;
 use crate::record::{Latency, Record};
 use crate::report::figure::Table;
@@ -52,7 +53,7 @@ fn cut(all: usize) -> String {
 
 /// Every point with its medians.
 pub fn table(points: &[Point<'_>], axes: &Axes) -> Table {
-    let mut names = keys(axes);
+    let mut names = axes.keys();
     if names.is_empty() || matches!(axes, Axes::Many(_) | Axes::Two(..)) {
         // Also those that change together with another.
         names = points.iter().flat_map(|point| point.values.keys().cloned()).collect();

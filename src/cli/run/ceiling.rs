@@ -7,11 +7,12 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
 
-use super::Exit;
-use super::run::progress::Progress;
-use super::run::recording::{Recording, Run};
-use super::run::{identity, interrupt, new_run_id};
-use super::scenario_source::ScenarioSource;
+use super::identity::{identity, new_run_id};
+use super::interrupt;
+use super::progress::Progress;
+use super::recording::{Recording, Run};
+use crate::cli::Exit;
+use crate::cli::scenario_source::ScenarioSource;
 use crate::engine::{Interruption, run_scenario};
 use crate::evaluate::{ceiling_machine, ceiling_shape, ceiling_trial, environment};
 use crate::record::readable::{bytes, duration, rate};
