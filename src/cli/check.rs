@@ -63,26 +63,13 @@ fn as_text(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn describe(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
-    let Scenario { broker, topology, producers, run, .. } = scenario;
+    let Scenario { broker, producers, run, .. } = scenario;
     let place = match broker.addresses.as_slice() {
         [] => "in this process".to_owned(),
         addresses => format!("at {}", addresses.join(", ")),
     };
     writeln!(out, "  broker     {} {place}, {} connection(s)", broker.kind, broker.connections)?;
-    let shape = match topology.existing {
-        true => "taken as they are".to_owned(),
-        false => format!("of {} partition(s), replication {}", topology.partitions, topology.replication),
-    };
-    writeln!(out, "  topology   {} topic(s) {shape}", topology.topics)?;
-    if topology.name.is_some() {
-        let found =
-            if topology.existing { "the messages in them stay" } else { "where they exist, the messages in them stay" };
-        let read = match scenario.consumers.as_ref().is_some_and(|consumers| consumers.from == StartFrom::Earliest) {
-            true => ", and consumers read them first",
-            false => "",
-        };
-        writeln!(out, "             {found}{read}")?;
-    }
+    describe_topology(scenario, out)?;
     writeln!(
         out,
         "  producers  {}, batches of {}, up to {} in flight each",
@@ -115,6 +102,25 @@ fn describe(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
     )?;
     for threshold in &scenario.thresholds {
         writeln!(out, "  require    {}", threshold.text)?;
+    }
+    Ok(())
+}
+
+fn describe_topology(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
+    let topology = &scenario.topology;
+    let shape = match topology.existing {
+        true => "taken as they are".to_owned(),
+        false => format!("of {} partition(s), replication {}", topology.partitions, topology.replication),
+    };
+    writeln!(out, "  topology   {} topic(s) {shape}", topology.topics)?;
+    if topology.name.is_some() {
+        let found =
+            if topology.existing { "the messages in them stay" } else { "where they exist, the messages in them stay" };
+        let read = match scenario.consumers.as_ref().is_some_and(|consumers| consumers.from == StartFrom::Earliest) {
+            true => ", and consumers read them first",
+            false => "",
+        };
+        writeln!(out, "             {found}{read}")?;
     }
     Ok(())
 }

@@ -34,27 +34,7 @@ pub(super) async fn prepare<'a, B: Broker>(
     // A trace header beside the payload has a checksum of the whole payload.
     let overlaid = if scenario.payload.fits_trace_header() { TRACE_HEADER_BYTES } else { 0 };
     let payloads = Arc::new(PayloadPool::build(&scenario.payload, overlaid)?);
-    let clock = Clock::start();
-    let producers = scenario.producers.count;
-    let consumers = scenario.consumers.as_ref();
-    let verification = consumers
-        .filter(|consumers| consumers.verify)
-        .map(|consumers| consumers.groups.len())
-        .map(|groups| Verification::of_part(scenario.all_producers(), groups, scenario.first_producer()))
-        .map(Arc::new);
-    let open_loop = matches!(scenario.load, Load::Open(_));
-    let acks = Acks::verified(clock, producers, open_loop, verification.clone());
-    let offset_ns = header_offset_ns(scenario, clock);
-    let arrivals = consumers.map(|consumers| {
-        Arrivals::across_processes(
-            clock,
-            offset_ns,
-            scenario.timed_producers(),
-            identity.tag,
-            consumers.groups.len(),
-            verification,
-        )
-    });
+    let (acks, arrivals) = records_of(scenario, identity);
     let connecting = B::connect(setup(scenario, identity, &acks, &payloads));
     let broker = interruption.phase().unless_over(connecting).await.ok_or(EngineError::Interrupted)??;
     let topics = topics(scenario, identity);
@@ -92,6 +72,24 @@ pub(super) async fn prepare<'a, B: Broker>(
         broker,
         created,
     })
+}
+
+/// What the outcomes of the trial's messages are recorded in, and what their arrivals are; both read one clock, which starts now.
+fn records_of(scenario: &Scenario, identity: &TrialIdentity) -> (Acks, Option<Arrivals>) {
+    let clock = Clock::start();
+    let consumers = scenario.consumers.as_ref();
+    let verification = consumers
+        .filter(|consumers| consumers.verify)
+        .map(|consumers| consumers.groups.len())
+        .map(|groups| Verification::of_part(scenario.all_producers(), groups, scenario.first_producer()))
+        .map(Arc::new);
+    let open_loop = matches!(scenario.load, Load::Open(_));
+    let acks = Acks::verified(clock, scenario.producers.count, open_loop, verification.clone());
+    let (offset_ns, timed) = (header_offset_ns(scenario, clock), scenario.timed_producers());
+    let arrivals = consumers.map(|consumers| {
+        Arrivals::across_processes(clock, offset_ns, timed, identity.tag, consumers.groups.len(), verification)
+    });
+    (acks, arrivals)
 }
 
 /// How many messages topics have been written to, by their end offsets; `None` without topics, or where the broker does not tell.

@@ -35,7 +35,6 @@ pub fn is_url(text: &str) -> bool {
 /// # Errors
 /// When this build has no such kind of broker, or a part of the URL is wrong. The error does not repeat a password.
 pub fn parse_url(url: &str, kinds: Kinds<'_>) -> Result<UrlScenario, ScenarioError> {
-    let refuse = |message: String, advice: &str| ScenarioError::single(format!("{message}\n   = {advice}\n"));
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let tls = TLS_ENDINGS.iter().find_map(|ending| scheme.strip_suffix(ending));
     let written = tls.unwrap_or(scheme);
@@ -68,18 +67,7 @@ pub fn parse_url(url: &str, kinds: Kinds<'_>) -> Result<UrlScenario, ScenarioErr
         document["broker"]["addresses"] = value(addresses);
     }
     if let Some(user) = user {
-        let (username, password) = user.split_once(':').unwrap_or((user, ""));
-        let mechanism = descriptor.capabilities.sasl.iter().min_by_key(|mechanism| mechanism.name() != "PLAIN");
-        let Some(mechanism) = mechanism else {
-            let advice = "set its own keys instead, as `brokermark new` writes them";
-            return Err(refuse(format!("a broker of kind `{}` takes no user in its URL", descriptor.kind), advice));
-        };
-        let as_text = |text: &str| decoded(text).map_err(|reason| refuse(reason, "write other characters as %XX"));
-        let mut sasl = toml_edit::InlineTable::new();
-        sasl.insert("mechanism", mechanism.name().into());
-        sasl.insert("username", as_text(username)?.into());
-        sasl.insert("password", as_text(password)?.into());
-        document["broker"]["security"]["sasl"] = value(sasl);
+        document["broker"]["security"]["sasl"] = value(sasl(user, descriptor)?);
     }
     if tls.is_some() {
         document["broker"]["security"]["tls"] = value(true);
@@ -88,6 +76,26 @@ pub fn parse_url(url: &str, kinds: Kinds<'_>) -> Result<UrlScenario, ScenarioErr
         document["topology"]["name"] = value(path.trim_end_matches('/'));
     }
     Ok(UrlScenario { text: document.to_string(), overrides })
+}
+
+fn refuse(message: String, advice: &str) -> ScenarioError {
+    ScenarioError::single(format!("{message}\n   = {advice}\n"))
+}
+
+/// The login of `user[:password]`.
+fn sasl(user: &str, descriptor: &Descriptor) -> Result<toml_edit::InlineTable, ScenarioError> {
+    let (username, password) = user.split_once(':').unwrap_or((user, ""));
+    let mechanism = descriptor.capabilities.sasl.iter().min_by_key(|mechanism| mechanism.name() != "PLAIN");
+    let Some(mechanism) = mechanism else {
+        let advice = "set its own keys instead, as `brokermark new` writes them";
+        return Err(refuse(format!("a broker of kind `{}` takes no user in its URL", descriptor.kind), advice));
+    };
+    let as_text = |text: &str| decoded(text).map_err(|reason| refuse(reason, "write other characters as %XX"));
+    let mut sasl = toml_edit::InlineTable::new();
+    sasl.insert("mechanism", mechanism.name().into());
+    sasl.insert("username", as_text(username)?.into());
+    sasl.insert("password", as_text(password)?.into());
+    Ok(sasl)
 }
 
 fn address(host: &str, descriptor: &Descriptor) -> String {

@@ -434,7 +434,8 @@ fn real_messages_are_sent_again_and_deduplicated() {
     let bench = Bench::new(&scenario(&options, &tables));
     let mut running = bench.start(&[]);
     running.await_stderr(" p99 ");
-    for _ in 0..3 {
+    // Whether messages are under way when it happens is a matter of chance, each time.
+    for _ in 0..10 {
         assert!(request("PUT", &format!("{topic}/unload"), "").is_some());
     }
     let record = running.finish(Duration::from_secs(120)).record();

@@ -94,10 +94,17 @@ impl KafkaConsumer {
         if taken.error.is_some_and(is_unknown_topic) && !self.queue.membership().is_some_and(Membership::has_met) {
             self.unknown = taken.error.take();
         }
+        // What was just handed over is recorded only when this call has returned.
+        if taken.messages == 0 {
+            self.revoke_if_requested();
+        }
+        taken
+    }
+
+    fn revoke_if_requested(&mut self) {
         if !self.commits && self.is_revocation_requested() {
             self.queue.revoke();
         }
-        taken
     }
 }
 
@@ -139,6 +146,7 @@ impl Consumer for KafkaConsumer {
     }
 
     fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        self.revoke_if_requested();
         let taken = self.queue.take(most, each);
         let taken = self.served(taken);
         self.unread = !taken.emptied;

@@ -180,12 +180,12 @@ impl Consumer for KafkaNativeConsumer {
     }
 
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
-        let taken = match &mut self.reading {
+        // First, because what was taken before is recorded by now: the next member may take what follows.
+        self.follow_group()?;
+        match &mut self.reading {
             None => Ok(0),
             Some(reading) => reading.take(&mut self.taken, &mut self.unpacked, each),
-        };
-        self.follow_group()?;
-        taken
+        }
     }
 
     fn offsets(&mut self) -> Option<&mut impl Offsets> {

@@ -352,17 +352,7 @@ impl<'a> Session<'a> {
             self.show(&record, out);
         }
         let exit = exit_of(&record, &trial.scenario, self.arguments.strict);
-        if let Some(sink) = sink_without_rows(&record, &trial.scenario) {
-            eprintln!("error: {}", nothing_written(sink));
-        }
-        if exit == Exit::ThresholdMissed && !record.missed_a_threshold() {
-            eprintln!("error: {}", untrusted(&record));
-        } else if self.arguments.quiet {
-            for missed in record.thresholds.iter().filter(|outcome| !outcome.held) {
-                let point = if record.point.is_empty() { "" } else { &format!(" of point {}", record.point_index) };
-                eprintln!("error: trial {}{point}: {} did not hold: {}", record.trial, missed.text, missed.explanation);
-            }
-        }
+        self.tell_what_failed(&record, trial, exit);
         if self.plan.until.is_some() && record.status == Status::Completed {
             self.complete.insert((trial.point_index, trial.trial), record);
         }
@@ -371,6 +361,21 @@ impl<'a> Session<'a> {
 }
 
 impl Session<'_> {
+    /// Says on standard error why a trial that ended does not end the run with success.
+    fn tell_what_failed(&self, record: &Record, trial: &Trial, exit: Exit) {
+        if let Some(sink) = sink_without_rows(record, &trial.scenario) {
+            eprintln!("error: {}", nothing_written(sink));
+        }
+        if exit == Exit::ThresholdMissed && !record.missed_a_threshold() {
+            eprintln!("error: {}", untrusted(record));
+        } else if self.arguments.quiet {
+            for missed in record.thresholds.iter().filter(|outcome| !outcome.held) {
+                let point = if record.point.is_empty() { "" } else { &format!(" of point {}", record.point_index) };
+                eprintln!("error: trial {}{point}: {} did not hold: {}", record.trial, missed.text, missed.explanation);
+            }
+        }
+    }
+
     /// Prints the result: on standard output, unless that has the records themselves.
     fn show(&self, record: &Record, out: &mut dyn Write) {
         if self.arguments.json {

@@ -24,8 +24,8 @@ fn every_connection_takes_leave() {
     let load = format!("{TOPOLOGY}{BATCHES}{CONSUMERS}[run]\nmessages = 1000\ncatch_up_deadline = \"1s\"\n");
     assert_acknowledged(&record_of(&format!("{}{load}", broker(server.address(), ""))), 1000);
     let connections = by_connection(&server);
-    // For administration, to publish, to consume.
-    assert_eq!(connections.len(), 3, "{connections:?}");
+    // For administration, to see what the stream holds, to publish, to consume.
+    assert_eq!(connections.len(), 4, "{connections:?}");
     assert!(connections.values().all(|keys| keys.last() == Some(&CLOSE)), "{connections:?}");
 }
 
@@ -72,12 +72,13 @@ fn the_ends_of_streams_are_looked_for_together() {
     let run = format!("{CONSUMERS}[run]\nmessages = 100\ncatch_up_deadline = \"1s\"\n");
     assert_acknowledged(&record_of(&format!("{scenario}{topology}{BATCHES}{run}")), 100);
     let connections = by_connection(&cluster.nodes[0]);
-    let keys = connections.values().find(|keys| keys.contains(&7)).unwrap();
+    // An earlier one has looked at what the streams hold.
+    let keys = connections.values().rfind(|keys| keys.contains(&7)).unwrap();
     // Subscribe is 7, Unsubscribe 12.
     let subscriptions: Vec<u16> = keys.iter().copied().filter(|key| [7, 12].contains(key)).collect();
     assert_eq!(subscriptions, [7, 7, 12, 12, 7, 7], "both wait at the same time");
     // 2 is the last chunk, 4 an offset: without a delivery, that of the last chunk.
-    assert_eq!(cluster.nodes[0].subscriptions(), [(2, 0), (2, 0), (4, 7), (4, 7)]);
+    assert_eq!(cluster.nodes[0].subscriptions()[2..], [(2, 0), (2, 0), (4, 7), (4, 7)]);
 }
 
 #[test]
