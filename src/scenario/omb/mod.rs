@@ -1,5 +1,5 @@
 //! A workload and a driver of OpenMessaging Benchmark as the text of a scenario. What has no counterpart here is refused by its
-//! name; what changes nothing of the load is passed over ([`workload`], [`driver`] list it).
+//! name; what changes nothing of the load is passed over (`workload` and `driver` list it).
 //!
 //! The keys and their defaults are those of `Workload.java` and of each driver's `Config.java` in openmessaging/benchmark.
 

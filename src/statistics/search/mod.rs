@@ -1,7 +1,7 @@
 //! Finds the highest rate that holds, by probes. Pure: from the probes so far to the next one, or to the answer.
 //!
 //! 1. *Bracket*: from the first rate on by a factor of four, until one holds and one misses.
-//! 2. *Narrow*: the next probe goes where the [beliefs](beliefs) are divided, again and again near the edge, until the interval of the
+//! 2. *Narrow*: the next probe goes where the beliefs are divided, again and again near the edge, until the interval of the
 //!    capacity is narrow. A single odd probe moves them little.
 //! 3. *Confirm*: the lower end of the interval is probed for longer. If that misses twice, short probes hold what longer ones
 //!    do not, and only long ones count from then on.
