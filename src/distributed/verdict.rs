@@ -14,24 +14,8 @@ const LEAST_OVERLAP: f64 = 0.95;
 /// Share of the median end-to-end latency up to which the clocks of machines may differ.
 const LARGEST_CLOCK_SHARE: f64 = 0.1;
 
-/// What a share's own record says of its process or machine. The sums over all shares would not show it.
-const OF_A_SHARE: [ReasonKind; 12] = [
-    LedgerMismatch,
-    Failed,
-    Interrupted,
-    Stalled,
-    Unfinished,
-    ConsumerCrashed,
-    Embedded,
-    DebugBuild,
-    RateMissed,
-    ClientBound,
-    TimeWithheld,
-    HostContended,
-];
-
-/// What the figures of the whole do not show better than those of the shares: a rate over windows that begin a little apart is lower than the
-/// target, though every share kept its own.
+/// What a share's own record says of its process or machine, and the figures of the whole do not show better than those of the
+/// shares: a rate over windows that begin a little apart is lower than the target, though every share kept its own.
 const NOT_OF_THE_WHOLE: [ReasonKind; 11] = [
     Failed,
     Interrupted,
@@ -81,7 +65,7 @@ fn of_shares(shares: &[KeptShare], list: fn(&Verdict) -> &Vec<Reason>) -> Vec<Re
     const NAMED: usize = 3;
     let mut by_kind: BTreeMap<ReasonKind, Vec<(usize, &Reason)>> = BTreeMap::new();
     for share in shares {
-        let kinds = OF_A_SHARE.iter().chain([&OwnDelay, &LateStart]);
+        let kinds = NOT_OF_THE_WHOLE.iter().chain([&LedgerMismatch, &OwnDelay, &LateStart]);
         let of_share =
             list(&share.record.verdict).iter().filter(|reason| kinds.clone().any(|kind| *kind == reason.kind));
         of_share.for_each(|reason| by_kind.entry(reason.kind).or_default().push((share.number(), reason)));

@@ -58,7 +58,7 @@ struct State {
     next: BTreeMap<u32, u64>,
     /// Who waits for that.
     waiting: Vec<oneshot::Sender<Result<(), ReceiveError>>>,
-    /// Why a commit failed for which nobody waited.
+    /// Why a commit failed whose answer was not awaited.
     refused: Option<ReceiveError>,
 }
 
@@ -101,7 +101,7 @@ impl Committed {
     /// Commits these offsets. With `confirmed`, it waits until the coordinator has them; else a refusal is reported by a later call.
     ///
     /// # Errors
-    /// When this commit was refused, or an earlier one for which nobody waited.
+    /// When this commit was refused, or an earlier one whose answer was not awaited.
     pub async fn commit(&self, next: &[(u32, u64)], confirmed: bool) -> Result<(), ReceiveError> {
         let (waiting, refused) = {
             let mut state = self.shared.state.lock();

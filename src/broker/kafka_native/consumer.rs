@@ -196,7 +196,7 @@ impl Consumer for KafkaNativeConsumer {
         let KafkaNativeConsumer { member, reading, beginning, .. } = self;
         drop(reading);
         if let Some(committed) = &beginning.committed {
-            // What nobody waited for.
+            // Commits whose answers were not awaited.
             let _ = committed.commit(&[], true).await;
         }
         if let Some(member) = member {
