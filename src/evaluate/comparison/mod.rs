@@ -80,11 +80,11 @@ pub fn compare(a: &[KeptTrial], b: &[KeptTrial], tolerance: f64) -> Result<Compa
             return Err(ComparisonError::NoTrial { side });
         }
     }
-    let matched = matched(by_point_a, by_point_b);
+    let mut matched = matched(by_point_a, by_point_b);
     if matched.pairs.is_empty() {
         return Err(ComparisonError::NoCommonPoint);
     }
-    let design = design::of(&matched.pairs);
+    let design = design::of(&mut matched.pairs);
     let differences = conditions::differences(&matched.pairs);
     let mut points: Vec<PointComparison> = matched.pairs.iter().map(|(a, b)| point::compare(a, b, design)).collect();
     adjust(&mut points, tolerance);

@@ -62,9 +62,9 @@ pub struct FigureComparison {
 pub(super) fn compare(a: &Side<'_>, b: &Side<'_>, design: Design) -> PointComparison {
     PointComparison {
         point: a.first().point.clone(),
-        trials_of_a: a.all,
+        trials_of_a: a.completed.len(),
         valid_of_a: a.valid,
-        trials_of_b: b.all,
+        trials_of_b: b.completed.len(),
         valid_of_b: b.valid,
         figures: FigureKind::ALL.into_iter().filter_map(|kind| figure(kind, a, b, design)).collect(),
     }

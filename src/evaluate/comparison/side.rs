@@ -10,10 +10,12 @@ use crate::statistics::{Interval, Quartiles, centre, quantile_ranks, quartiles, 
 /// The trials of a point that a comparison is made from.
 #[derive(Debug, Clone)]
 pub struct Side<'a> {
-    /// In the order in which they ran. The valid ones; without any, all completed ones. There is at least one.
+    /// In the order in which they ran. The valid ones; without any, all completed ones. There is at least one. Of trials that ran in
+    /// turn, only those that are compared with a neighbour.
     pub(super) trials: Vec<&'a KeptTrial>,
+    /// All that were completed, in the same order.
+    pub(super) completed: Vec<&'a KeptTrial>,
     pub(super) valid: usize,
-    pub(super) all: usize,
 }
 
 /// A figure over the trials of one side.
@@ -38,12 +40,11 @@ pub(super) fn is_complete(trial: &KeptTrial) -> bool {
 }
 
 impl<'a> Side<'a> {
-    pub(super) fn of(mut complete: Vec<&'a KeptTrial>) -> Self {
-        complete.sort_by_key(|trial| trial.record.started_at);
-        let all = complete.len();
-        let valid: Vec<&KeptTrial> = complete.iter().copied().filter(|trial| trial.record.verdict.valid).collect();
+    pub(super) fn of(mut completed: Vec<&'a KeptTrial>) -> Self {
+        completed.sort_by_key(|trial| trial.record.started_at);
+        let valid: Vec<&KeptTrial> = completed.iter().copied().filter(|trial| trial.record.verdict.valid).collect();
         let number = valid.len();
-        Side { trials: if valid.is_empty() { complete } else { valid }, valid: number, all }
+        Side { trials: if valid.is_empty() { completed.clone() } else { valid }, completed, valid: number }
     }
 
     pub(super) fn first(&self) -> &'a Record {

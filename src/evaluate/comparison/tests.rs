@@ -49,6 +49,27 @@ fn trials_that_ran_in_turn_are_paired() {
 }
 
 #[test]
+fn a_trial_that_is_not_valid_takes_its_neighbour_out_and_leaves_the_other_pairs() {
+    // The machine slows down for both from pair to pair, so only pairs show the 2 %.
+    let slowing: Vec<f64> = (0..8).map(|pair| 1000.0 * (1.0 - 0.1 * f64::from(pair))).collect();
+    let slower: Vec<f64> = slowing.iter().map(|rate| rate * 0.98).collect();
+    let (mut a, mut b) = (trials(&slowing, 0, 2), trials(&slower, 1, 2));
+    a[2].record.verdict.valid = false;
+    b[5].record.verdict.valid = false;
+    let compared = compare(&a, &b, 0.05).unwrap();
+    assert!(compared.paired);
+    assert_eq!((compared.points[0].valid_of_a, compared.points[0].valid_of_b), (7, 7));
+    let rate = rate_of(&compared);
+    assert_eq!((rate.a.trials, rate.b.trials), (6, 6));
+    assert!((rate.ratio - 0.98).abs() < 1e-9 && rate.ratio_low.unwrap() > 0.97, "{rate:?}");
+    // Without a pair of valid trials, the valid ones of each side are all there is.
+    for (index, (of_a, of_b)) in a.iter_mut().zip(&mut b).enumerate() {
+        (of_a.record.verdict.valid, of_b.record.verdict.valid) = (index % 2 == 0, index % 2 == 1);
+    }
+    assert!(!compare(&a, &b, 0.05).unwrap().paired);
+}
+
+#[test]
 fn unequal_durability_is_refused_and_other_differences_are_said() {
     let a = trials(&RATES, 0, 1);
     let mut b = trials(&RATES, 60, 1);

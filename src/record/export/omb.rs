@@ -60,7 +60,8 @@ fn result(record: &Record, series: &[SeriesRow], intervals: &[Tagged]) -> Result
     set("topics", json!(topics));
     set("partitions", json!(scenario("topology", "partitions").unwrap_or(1)));
     set("producersPerTopic", json!(scenario("producers", "count").unwrap_or(1) / topics.max(1)));
-    set("consumersPerTopic", json!(scenario("consumers", "members").unwrap_or(0)));
+    let members = scenario("consumers", "members").unwrap_or(u64::from(record.scenario.get("consumers").is_some()));
+    set("consumersPerTopic", json!(members));
     let rows: Vec<&SeriesRow> = series
         .iter()
         .filter(|row| (row.point_index, row.trial) == (record.point_index, record.trial) && row.phase == Phase::Measure)
