@@ -52,19 +52,21 @@ brokers! {
 /// What this build does not have.
 pub const ABSENT: &[Absent] = &[
     #[cfg(not(feature = "kafka"))]
-    Absent { kind: "kafka", client: None, feature: "kafka" },
+    Absent { kind: "kafka", client: None, security: false, feature: "kafka" },
+    #[cfg(all(feature = "kafka", not(feature = "kafka-tls")))]
+    Absent { kind: "kafka", client: Some("librdkafka"), security: true, feature: "kafka-tls" },
     #[cfg(not(feature = "kafka-native"))]
-    Absent { kind: "kafka", client: Some("native"), feature: "kafka-native" },
+    Absent { kind: "kafka", client: Some("native"), security: false, feature: "kafka-native" },
     #[cfg(not(feature = "nsq"))]
-    Absent { kind: "nsq", client: None, feature: "nsq" },
+    Absent { kind: "nsq", client: None, security: false, feature: "nsq" },
     #[cfg(not(feature = "pulsar"))]
-    Absent { kind: "pulsar", client: None, feature: "pulsar" },
+    Absent { kind: "pulsar", client: None, security: false, feature: "pulsar" },
     #[cfg(not(feature = "pulsar-rs"))]
-    Absent { kind: "pulsar", client: Some("pulsar-rs"), feature: "pulsar-rs" },
+    Absent { kind: "pulsar", client: Some("pulsar-rs"), security: false, feature: "pulsar-rs" },
     #[cfg(not(feature = "rabbitmq-stream"))]
-    Absent { kind: "rabbitmq-stream", client: None, feature: "rabbitmq-stream" },
+    Absent { kind: "rabbitmq-stream", client: None, security: false, feature: "rabbitmq-stream" },
     #[cfg(not(feature = "sls"))]
-    Absent { kind: "sls", client: None, feature: "sls" },
+    Absent { kind: "sls", client: None, security: false, feature: "sls" },
 ];
 
 /// The kind of that name with its default client, if this build has it.

@@ -23,7 +23,8 @@ pub fn brokers(json: bool, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{title}\n    {}\n    {}", descriptor.summary, abilities.join(" · "))?;
     }
     for absent in ABSENT {
-        writeln!(out, "{}\n    not in this build: {}", title(absent.kind, absent.client), absent.remedy())?;
+        let part = if absent.security { "TLS and most logins are " } else { "" };
+        writeln!(out, "{}\n    {part}not in this build: {}", title(absent.kind, absent.client), absent.remedy())?;
     }
     Ok(())
 }

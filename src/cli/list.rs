@@ -111,6 +111,7 @@ impl Listed {
             (Ok(_), _) if records.is_empty() => (Tone::Bad, "no trial has finished".to_owned()),
             (Ok(_), valid) if valid == records.len() && missed => (Tone::Doubtful, "threshold missed".to_owned()),
             (Ok(_), valid) if valid == records.len() => (Tone::Good, "valid".to_owned()),
+            _ if records.iter().all(Record::is_demonstration) => (Tone::Doubtful, "demonstration".to_owned()),
             (Ok(_), 0) if records.len() == 1 => (Tone::Bad, reason(&records[0])),
             (Ok(_), valid) => (Tone::Bad, format!("{valid} of {} valid", records.len())),
         }

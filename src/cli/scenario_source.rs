@@ -11,6 +11,8 @@ use crate::scenario::{self, Plan, ScenarioError};
 /// An option that stands for `--set` with a key of the scenario language.
 struct Shorthand {
     option: &'static str,
+    /// Names of the same option in other tools.
+    aliases: &'static [&'static str],
     key: &'static str,
     /// The name of its value in the help; for an option without one, the value that it sets.
     value: Value,
@@ -26,62 +28,84 @@ enum Value {
 const SHORTHANDS: &[Shorthand] = &[
     Shorthand {
         option: "rate",
+        aliases: &["throughput"],
         key: "load.rate",
         value: Value::Named("RATE"),
         help: "Send at this rate, as in 10k/s or 10MiB/s, whatever the broker does [default: as fast as answers come]",
     },
     Shorthand {
         option: "size",
+        aliases: &["record-size", "message-size", "payload-size"],
         key: "payload.size",
         value: Value::Named("SIZE"),
         help: "Size of a payload, as in 1KiB",
     },
     Shorthand {
         option: "for",
+        aliases: &["duration", "test-duration", "time"],
         key: "run.duration",
         value: Value::Named("DURATION"),
         help: "Measure for so long, as in 30s",
     },
     Shorthand {
         option: "messages",
+        aliases: &["num-records", "num-messages"],
         key: "run.messages",
         value: Value::Named("COUNT"),
         help: "Measure so many messages, as in 1M",
     },
     Shorthand {
         option: "warm-up",
+        aliases: &[],
         key: "run.warm_up",
         value: Value::Named("DURATION"),
         help: "Load for so long before measuring",
     },
-    Shorthand { option: "producers", key: "producers.count", value: Value::Named("COUNT"), help: "Producers at work" },
+    Shorthand {
+        option: "producers",
+        aliases: &["num-producers"],
+        key: "producers.count",
+        value: Value::Named("COUNT"),
+        help: "Producers at work",
+    },
     Shorthand {
         option: "batch",
+        aliases: &[],
         key: "producers.batch",
         value: Value::Named("COUNT"),
         help: "Messages that a producer sends at once",
     },
-    Shorthand { option: "topics", key: "topology.topics", value: Value::Named("COUNT"), help: "Topics" },
+    Shorthand {
+        option: "topics",
+        aliases: &["num-topics"],
+        key: "topology.topics",
+        value: Value::Named("COUNT"),
+        help: "Topics",
+    },
     Shorthand {
         option: "partitions",
+        aliases: &[],
         key: "topology.partitions",
         value: Value::Named("COUNT"),
         help: "Partitions of each topic",
     },
     Shorthand {
         option: "verify",
+        aliases: &[],
         key: "consumers.verify",
         value: Value::Fixed("true"),
         help: "Consume, and check that every message arrives once",
     },
     Shorthand {
         option: "end-to-end",
+        aliases: &[],
         key: "consumers.end_to_end",
         value: Value::Fixed("true"),
         help: "Consume, and measure latency to the consumer",
     },
     Shorthand {
         option: "trials",
+        aliases: &[],
         key: "sweep.trials",
         value: Value::Named("COUNT"),
         help: "Repeat the measurement so often",
@@ -217,9 +241,14 @@ fn augment(command: Command, lacks: &[&str]) -> Command {
         .help("Run this workload file of OpenMessaging Benchmark; the scenario is then its driver's file");
     let shorthands = SHORTHANDS.iter().filter(|shorthand| !lacks.contains(&shorthand.option));
     shorthands.fold(command.args([scenario, overrides, omb]), |command, shorthand| {
-        let arg = Arg::new(shorthand.option).long(shorthand.option).help_heading("Keys of the scenario");
+        let arg = Arg::new(shorthand.option).long(shorthand.option).aliases(shorthand.aliases);
+        let arg = arg.help_heading("Keys of the scenario");
         command.arg(match shorthand.value {
-            Value::Named(name) => arg.value_name(name).help(format!("{} ({})", shorthand.help, shorthand.key)),
+            // The scenario language refuses a negative number, with the range.
+            Value::Named(name) => arg
+                .value_name(name)
+                .allow_negative_numbers(true)
+                .help(format!("{} ({})", shorthand.help, shorthand.key)),
             Value::Fixed(value) => {
                 arg.action(ArgAction::SetTrue).help(format!("{} ({} = {value})", shorthand.help, shorthand.key))
             }

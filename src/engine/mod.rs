@@ -35,7 +35,7 @@ pub use broker_watch::WatchedUsage;
 pub(crate) use collector::Collector;
 pub use collector::{PartTotals, Totals, WindowTotals};
 pub use dispatch::{kinds, run_scenario};
-pub use examine::{Examined, examine_scenario};
+pub use examine::{Examined, Opened, examine_scenario};
 pub use interruption::{InterruptiblePhase, Interruption};
 pub use observer::{Observer, Phase, Second, TopicProgress};
 pub use outcome::{

@@ -6,6 +6,7 @@
 //! - `commit`: up to which offset a partition is done, while batches end in any order.
 //! - `retry`: a batch is written again until the sink has it, or the run ends.
 //! - [`sink`]: the databases.
+//! - `proof`: whether a database can be written to, before any row.
 //! - `figures`: what is measured.
 //!
 //! A message is committed after it was written (unless the scenario asks otherwise). If this process ends before, the next
@@ -16,6 +17,7 @@ mod commit;
 mod figures;
 mod instance;
 mod parse;
+mod proof;
 mod retry;
 pub mod sink;
 mod writer;
@@ -33,6 +35,7 @@ use tokio::time::{Instant, timeout};
 pub use batch::{Batch, Field, Row};
 pub use figures::{Figures, Latest, SinkFigures, Stage};
 pub use parse::{Parser, Unparsable};
+pub use proof::{ExaminedSink, Refusal, examine};
 use retry::Outlet;
 use sink::{Database, ReadBack, RowCount, Sink, SinkError};
 
@@ -43,9 +46,6 @@ use crate::scenario;
 
 /// How long to wait for the databases' own counts, all at the same time.
 const ASK: Duration = Duration::from_secs(60);
-
-/// How long a sink may take to prove that it can be written to.
-const PROVE: Duration = Duration::from_secs(15);
 
 /// The row count of a sink's database, if it can count the rows, or why it is not known.
 pub type Counted = Result<Option<RowCount>, String>;
@@ -155,27 +155,20 @@ impl Pipeline {
     async fn prove(&self) -> Result<(), String> {
         let removes = self.shared.config.remove_rows;
         let proofs = self.shared.databases.iter().map(|database| async move {
-            let proof = async {
-                let mut sink = database.connection();
-                sink.connect().await?;
-                sink.prove().await?;
-                Ok::<_, SinkError>(!removes || sink.is_empty().await?)
-            };
-            let reason = match timeout(PROVE, proof).await {
-                Ok(Ok(true)) => return Ok(()),
-                Ok(Ok(false)) => {
-                    let place = database.place();
-                    return Err(format!(
-                        "{place} holds rows already, and brokermark removes only its own: remove them, write elsewhere, or remove `pipeline.remove_rows`"
-                    ));
+            proof::prove(&**database, removes).await.map_err(|refusal| match refusal {
+                Refusal::HoldsRows => refusal.to_string(),
+                _ => {
+                    format!("{refusal}; correct the sink, or set `pipeline.wait_for_sinks = true` to begin without it")
                 }
-                Ok(Err(error)) => error.message,
-                Err(_) => format!("no answer within {PROVE:?}"),
-            };
-            let advice = "correct the sink, or set `pipeline.wait_for_sinks = true` to begin without it";
-            Err(format!("{} cannot be written to: {}; {advice}", database.place(), reason.trim_end_matches('.')))
+            })
         });
-        join_all(proofs).await.into_iter().collect()
+        let proofs = join_all(proofs).await.into_iter().zip(&self.shared.databases);
+        proofs
+            .map(|(proof, database)| match proof {
+                Ok(_) => Ok(()),
+                Err(reason) => Err(format!("{} {reason}", database.place())),
+            })
+            .collect()
     }
 
     /// The clock of rates and of CPU time starts.

@@ -184,7 +184,7 @@ fn title(run: &Run) -> String {
 fn lead_of_trials(records: &[&Record]) -> Lead {
     let valid = records.iter().filter(|record| record.verdict.valid).count();
     let points = records.iter().map(|record| record.point_index).collect::<std::collections::BTreeSet<_>>().len();
-    let demonstrations = records.iter().filter(|record| lead::is_demonstration(record)).count();
+    let demonstrations = records.iter().filter(|record| record.is_demonstration()).count();
     let tone = match valid {
         _ if demonstrations == records.len() => lead::Tone::Doubtful,
         valid if valid == records.len() => lead::Tone::Good,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use toml::{Table, Value};
 
+use super::foreign_words;
 use super::path::KeyPath;
 use super::problem::{Problems, SourcePosition};
 use super::suggestion::{closest, list};
@@ -32,13 +33,18 @@ impl<'a> Fields<'a> {
         let mut misspelt = Vec::new();
         for key in table.keys().filter(|key| !known.contains(&key.as_str())) {
             let place = if path.is_empty() { String::new() } else { format!(" in `{path}`") };
-            let advice = match closest(key, known.iter().copied()) {
-                Some(near) => {
+            let near = closest(key, known.iter().copied());
+            let advice = match (foreign_words::counterpart(key, &path), near) {
+                (Some(advice), _) => {
+                    misspelt.extend(foreign_words::meant(key).map(str::to_owned));
+                    advice
+                }
+                (None, Some(near)) => {
                     misspelt.push(near.to_owned());
                     format!("did you mean `{near}`?")
                 }
-                None => match problems.table_of(key) {
-                    Some(table) => format!("`{key}` belongs to [{table}]"),
+                (None, None) => match problems.place_of(key, &path) {
+                    Some(tables) => format!("`{key}` belongs to {tables}"),
                     None => format!("known here: {}", list(known.iter().copied())),
                 },
             };
@@ -56,10 +62,15 @@ impl<'a> Fields<'a> {
         self.table.contains_key(key)
     }
 
+    /// Whether an unknown key probably stands for this one.
+    pub(super) fn is_misspelt(&self, key: &str) -> bool {
+        self.misspelt.iter().any(|known| known == key)
+    }
+
     /// The key's field, or a problem with `advice` on how to write it.
     pub(super) fn require(&self, key: &str, advice: &str) -> Option<Field<'a>> {
         let field = self.get(key);
-        if field.is_none() && !self.misspelt.iter().any(|known| known == key) {
+        if field.is_none() && !self.is_misspelt(key) {
             let place = if self.path.is_empty() { String::new() } else { format!(" in `{}`", self.path) };
             self.problems.value(self.path.clone(), format!("`{key}` is missing{place}"), advice);
         }

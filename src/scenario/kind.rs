@@ -4,6 +4,12 @@
 use super::suggestion::{closest, list};
 use super::{BrokerConfig, SaslMechanism};
 
+/// Protocols of brokers that brokermark does not speak, with what comes nearest.
+const OTHER_PROTOCOLS: &[(&[&str], &str)] = &[
+    (&["amqp", "amqps"], "brokermark loads RabbitMQ's streams, not its queues: `rabbitmq-stream://HOST:5552`"),
+    (&["http", "https"], "write the kind of broker before `://`, as in `kafka://10.0.0.5:9092` or `sls://10.0.0.5:80`"),
+];
+
 /// The kinds that a scenario may name.
 #[derive(Debug, Clone, Copy)]
 pub struct Kinds<'a> {
@@ -22,6 +28,12 @@ impl<'a> Kinds<'a> {
     pub fn hint(self, written: &str) -> String {
         if let Some(absent) = self.absent.iter().find(|absent| absent.kind == written && absent.client.is_none()) {
             return format!("this build does not have it: {}", absent.remedy());
+        }
+        if self.sink(written).is_some() {
+            return format!("`{written}` is a sink of pipelines, which read from a broker: `[[pipeline.sinks]]`");
+        }
+        if let Some((_, advice)) = OTHER_PROTOCOLS.iter().find(|(protocols, _)| protocols.contains(&written)) {
+            return (*advice).to_owned();
         }
         let known = self.names();
         match closest(written, known.iter().copied()) {
@@ -67,12 +79,14 @@ pub struct Descriptor {
     pub refuses: fn(&BrokerConfig) -> Option<String>,
 }
 
-/// A broker that this build does not have.
+/// A broker that this build does not have, or a part of one.
 #[derive(Debug, Clone, Copy)]
 pub struct Absent {
     pub kind: &'static str,
     /// One of its clients; `None`: all of the kind.
     pub client: Option<&'static str>,
+    /// The client is there, and TLS and some of its SASL mechanisms are not.
+    pub security: bool,
     /// The cargo feature that adds it.
     pub feature: &'static str,
 }

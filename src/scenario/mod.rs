@@ -14,6 +14,7 @@ mod content;
 pub mod deserialize;
 mod error;
 mod fields;
+mod foreign_words;
 mod group;
 mod kind;
 mod metric_name;
@@ -32,6 +33,7 @@ mod sweep;
 pub mod template;
 mod threshold;
 pub mod units;
+mod unreadable;
 mod until;
 mod url;
 mod watch;
@@ -61,8 +63,7 @@ pub use crate::secrets::Secret;
 /// When the file cannot be read, and for everything in it that is not right.
 pub fn load(path: &Path, overrides: &[String], kinds: Kinds<'_>) -> Result<Plan, ScenarioError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        let advice =
-            "a scenario is a TOML file (`brokermark new` writes one) or a broker's URL, as in `kafka://10.0.0.5:9092`";
+        let advice = unreadable::advice(path, kinds);
         ScenarioError::single(format!("{}: the scenario cannot be read: {error}\n   = {advice}\n", path.display()))
     })?;
     let directory = path.parent().unwrap_or(Path::new(""));

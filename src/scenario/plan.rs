@@ -13,6 +13,7 @@ use super::path::KeyPath;
 use super::problem::{Problem, Problems, SourcePosition};
 use super::source::Source;
 use super::sweep::{self, Sweep};
+use super::unreadable;
 use super::{Plan, Point, Scenario, Trial};
 use crate::scenario::Kinds;
 use crate::secrets::{mask_document, mask_tree};
@@ -58,7 +59,8 @@ pub fn parse_for(
 fn syntax_error(source: &Source, error: &toml_edit::TomlError) -> ScenarioError {
     let place = SourcePosition::Bytes(error.span().unwrap_or(0..0));
     let message = format!("this is not TOML: {}", error.message().replace('\n', ", "));
-    ScenarioError::single(source.report(&Problem { place, message, advice: None }))
+    let advice = unreadable::other_format(&source.text, error.message());
+    ScenarioError::single(source.report(&Problem { place, message, advice }))
 }
 
 /// The file's name without its ending, with what a name cannot hold replaced.
@@ -77,7 +79,8 @@ struct Points {
 }
 
 fn read_points(table: &Table, source: &Source, context: &Context<'_>) -> Result<Points, ScenarioError> {
-    let problems = Problems::new(parse::TABLES);
+    let own_keys = parse::own_keys(table, context.kinds);
+    let problems = parse::problems(&own_keys);
     let sweep = sweep::read(table, &problems);
     if !problems.is_empty() {
         return Err(refusal(source, problems.into_inner()));
@@ -86,7 +89,7 @@ fn read_points(table: &Table, source: &Source, context: &Context<'_>) -> Result<
     let mut found: Vec<(Problem, usize, usize)> = Vec::new();
     let mut read = Vec::with_capacity(points.len());
     for (number, indices) in points.iter().enumerate() {
-        let problems = Problems::new(parse::TABLES);
+        let problems = parse::problems(&own_keys);
         match read_point(table, &sweep, indices, context, &problems) {
             Some(point) if problems.is_empty() => read.push(point),
             _ => {

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 
 use super::path::KeyPath;
 
@@ -36,23 +37,32 @@ impl SourcePosition {
 /// The tables of the language by their names, with their keys.
 pub(super) type Tables = &'static [(&'static str, &'static [&'static str])];
 
+/// The keys of brokers' own tables, each with its table.
+pub(super) type OwnKeys = Rc<[(String, String)]>;
+
 /// Collects problems, so that one reading shows all of them.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     found: RefCell<Vec<Problem>>,
     tables: Tables,
+    own_keys: OwnKeys,
 }
 
 impl Problems {
-    /// `tables` are for advice on a key that stands in the wrong table.
-    pub(super) fn new(tables: Tables) -> Self {
-        Problems { found: RefCell::default(), tables }
+    /// `tables` and `own_keys` are for advice on a key that stands in the wrong table.
+    pub(super) fn new(tables: Tables, own_keys: OwnKeys) -> Self {
+        Problems { found: RefCell::default(), tables, own_keys }
     }
 
-    /// The table that has `key`, if exactly one has it.
-    pub(super) fn table_of(&self, key: &str) -> Option<&'static str> {
+    /// Where `key` belongs that stands in the table `found`: the language's table that has it, if exactly one has it, and
+    /// the broker's own.
+    pub(super) fn place_of(&self, key: &str, found: &KeyPath) -> Option<String> {
+        let own = self.own_keys.iter().find(|(own, _)| own == key).map(|(_, table)| table.as_str());
         let mut tables = self.tables.iter().filter(|(_, keys)| keys.contains(&key)).map(|(table, _)| *table);
-        tables.next().filter(|_| tables.next().is_none())
+        let table = tables.next().filter(|_| tables.next().is_none());
+        let table = table.filter(|_| own.is_none() || *found != KeyPath::of(&["broker"]));
+        let places: Vec<String> = own.into_iter().chain(table).map(|table| format!("[{table}]")).collect();
+        (!places.is_empty()).then(|| places.join(" or "))
     }
 
     pub(super) fn add(&self, place: SourcePosition, message: impl Into<String>, advice: Option<String>) {

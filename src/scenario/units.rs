@@ -32,6 +32,8 @@ pub enum Rate {
 struct Quantity {
     name: &'static str,
     units: &'static [(&'static str, u64)],
+    /// Units as others write them, in lower case, and ours.
+    otherwise: &'static [(&'static str, &'static str)],
     /// What a value has to be a whole one of.
     smallest: &'static str,
     advice: &'static str,
@@ -51,6 +53,19 @@ const SIZE: Quantity = Quantity {
         ("TB", 1_000_000_000_000),
         ("TiB", 1 << 40),
     ],
+    otherwise: &[
+        ("byte", "B"),
+        ("bytes", "B"),
+        ("k", "KiB"),
+        ("kb", "kB"),
+        ("kib", "KiB"),
+        ("m", "MiB"),
+        ("mb", "MB"),
+        ("mib", "MiB"),
+        ("g", "GiB"),
+        ("gb", "GB"),
+        ("gib", "GiB"),
+    ],
     smallest: "number of bytes",
     advice: "write a number and one of B, kB, KiB, MB, MiB, GB, GiB, as in \"64KiB\"",
 };
@@ -68,6 +83,18 @@ const DURATION: Quantity = Quantity {
         ("min", 60_000_000_000),
         ("h", 3_600_000_000_000),
     ],
+    otherwise: &[
+        ("msec", "ms"),
+        ("sec", "s"),
+        ("secs", "s"),
+        ("second", "s"),
+        ("seconds", "s"),
+        ("mins", "min"),
+        ("minute", "min"),
+        ("minutes", "min"),
+        ("hour", "h"),
+        ("hours", "h"),
+    ],
     smallest: "number of nanoseconds",
     advice: "write a number and one of ns, us, ms, s, min, h, as in \"30s\"",
 };
@@ -75,6 +102,7 @@ const DURATION: Quantity = Quantity {
 const COUNT: Quantity = Quantity {
     name: "count",
     units: &[("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)],
+    otherwise: &[("m", "M"), ("g", "G")],
     smallest: "number",
     advice: "write a whole number, or a number with k, M or G, as in \"20M\"",
 };
@@ -104,7 +132,12 @@ impl Quantity {
         match self.units.iter().find(|(name, _)| *name == unit) {
             Some((_, factor)) => Ok(*factor),
             None if unit.is_empty() => Err(self.error(text, "the unit is missing")),
-            None => Err(self.error(text, &format!("unknown unit `{unit}`"))),
+            None => {
+                let error = self.error(text, &format!("unknown unit `{unit}`"));
+                let near = self.otherwise.iter().find(|(other, _)| *other == unit.to_lowercase());
+                let advice = near.map(|(_, ours)| format!("did you mean \"{number}{ours}\"?"));
+                Err(UnitError { advice: advice.unwrap_or(error.advice), ..error })
+            }
         }
     }
 
@@ -148,7 +181,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, UnitError> {
         advice: RATE_ADVICE.to_owned(),
     };
     let Some(amount) = trimmed.strip_suffix("/s") else {
-        return Err(error("it does not end with `/s`"));
+        return Err(near_rate(trimmed, error("it does not end with `/s`")));
     };
     let (number, unit) = split(amount.trim_end());
     if number.is_empty() {
@@ -164,7 +197,22 @@ pub fn parse_rate(text: &str) -> Result<Rate, UnitError> {
     match (find(&COUNT), find(&SIZE)) {
         (Some(factor), _) => Ok(Rate::MessagesPerSecond(number * factor as f64)),
         (None, Some(factor)) => Ok(Rate::BytesPerSecond(number * factor as f64)),
-        (None, None) => Err(error(&format!("unknown unit `{unit}`"))),
+        (None, None) => Err(near_rate(trimmed, error(&format!("unknown unit `{unit}`")))),
+    }
+}
+
+/// The error, with the rate in our words where `text` has it in others': `10k`, `10k msg/s`, `10MB/sec`.
+fn near_rate(text: &str, error: UnitError) -> UnitError {
+    let lower = text.to_ascii_lowercase();
+    let (amount, _) = lower.split_once('/').unwrap_or((&lower, ""));
+    let amount = ["messages", "message", "msgs", "msg", "records", "rps", "mps", "qps"]
+        .iter()
+        .find_map(|word| amount.trim_end().strip_suffix(word))
+        .unwrap_or(amount);
+    let meant = format!("{}/s", text.get(..amount.trim_end().len()).unwrap_or_default());
+    match meant != text && parse_rate(&meant).is_ok() {
+        true => UnitError { advice: format!("did you mean \"{meant}\"?"), ..error },
+        false => error,
     }
 }
 

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<(Metric, f64), usize> {
-        let problems = Problems::new(super::super::parse::TABLES);
+        let problems = Problems::default();
         let value = Value::String(text.to_owned());
         let field = Field { value: &value, path: KeyPath::of(&["sweep", "until"]), problems: &problems };
         quantity(&field).ok_or_else(|| problems.into_inner().len())

@@ -4,7 +4,7 @@
 //! kind[+tls]://[user:password@]host[:port][,host[:port]…][/topic][?key=value[&key=value…]]
 //! ```
 //!
-//! A `key` without a dot is one of the broker's own table, one with a dot any key of the scenario language.
+//! `+tls` takes the kind's first client that has TLS in this build. A `key` without a dot is one of the broker's own table, one with a dot any key of the scenario language.
 
 use percent_encoding::percent_decode_str;
 use toml_edit::{Array, DocumentMut, Item, Table, value};
@@ -71,6 +71,11 @@ pub fn parse_url(url: &str, kinds: Kinds<'_>) -> Result<UrlScenario, ScenarioErr
     }
     if tls.is_some() {
         document["broker"]["security"]["tls"] = value(true);
+        // Where the kind's first client has no TLS in this build, another one may.
+        let able = kinds.brokers.iter().find(|other| other.kind == descriptor.kind && other.capabilities.tls);
+        if let Some(client) = able.and_then(|other| other.client).filter(|_| !descriptor.capabilities.tls) {
+            document["broker"]["client"] = value(client);
+        }
     }
     if !path.is_empty() {
         document["topology"]["name"] = value(path.trim_end_matches('/'));

@@ -2,15 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
+use brokermark::broker::registry::find;
 use brokermark::cli::Arguments;
+use brokermark::engine::kinds;
+use brokermark::scenario::parse_for;
 use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::shipped::scenarios;
 
 /// The pages, with the README first.
 fn pages() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = ["docs", "docs/brokers", "docs/how-to"].map(|folder| root.join(folder));
     let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
-    let pages = std::iter::once(root.join("README.md"))
+    let pages = ["README.md", "CONTRIBUTING.md"]
+        .map(|page| root.join(page))
+        .into_iter()
         .chain(files.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
     pages.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
@@ -53,21 +61,132 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
+/// The command of brokermark on a line of a shell, without what goes into a file or another program.
+fn command(line: &str) -> Option<String> {
+    let line = line.trim_start();
+    let rest = ["brokermark ", "cargo run --release -- "].iter().find_map(|start| line.strip_prefix(start))?;
+    let end = rest.split(['>', '|']).next().unwrap_or_default();
+    Some(format!("brokermark {}", end.trim_end()))
+}
+
+fn assert_is_a_command(place: &Path, command: &str) {
+    let words = words(command);
+    let parsed = Arguments::try_parse_from(&words);
+    assert!(parsed.is_ok(), "{}: {command}\n{}", place.display(), parsed.unwrap_err());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for file in words.iter().filter(|word| word.starts_with("configs/")) {
+        assert!(root.join(file).is_file(), "{}: {command}", place.display());
+    }
+}
+
 #[test]
 fn every_command_is_one_of_this_build() {
     let mut commands = 0;
     for (path, text) in pages() {
         for block in blocks(&text, "sh") {
-            for line in block.replace("\\\n", " ").lines().filter(|line| line.starts_with("brokermark ")) {
-                // What goes into a file or another program is not the command's.
-                let command = line.split(['>', '|']).next().unwrap_or_default();
-                let parsed = Arguments::try_parse_from(words(command));
-                assert!(parsed.is_ok(), "{}: {line}\n{}", path.display(), parsed.unwrap_err());
+            for command in block.replace("\\\n", " ").lines().filter_map(command) {
+                assert_is_a_command(&path, &command);
                 commands += 1;
             }
         }
     }
     assert!(commands >= 30, "only {commands} commands were found");
+}
+
+/// A command in the middle of a sentence may leave out what it is about.
+#[test]
+fn every_command_of_a_sentence_is_one_of_this_build() {
+    let mut commands = 0;
+    for (path, text) in pages() {
+        let prose = text.split("```").step_by(2).collect::<String>();
+        for command in prose.split('`').skip(1).step_by(2).filter_map(command) {
+            if command.contains(['…', '\n']) {
+                continue;
+            }
+            let error = Arguments::try_parse_from(words(&command)).err().map(|error| error.kind());
+            let is_known = matches!(
+                error,
+                None | Some(ErrorKind::MissingRequiredArgument | ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
+            );
+            assert!(is_known, "{}: {command}: {error:?}", path.display());
+            commands += 1;
+        }
+    }
+    assert!(commands >= 20, "only {commands} commands were found");
+}
+
+#[test]
+fn every_command_above_a_scenario_is_one_of_this_build() {
+    let mut commands = 0;
+    for path in scenarios(&Path::new(env!("CARGO_MANIFEST_DIR")).join("configs")) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let above = text.lines().filter_map(|line| line.strip_prefix('#')).filter(|line| line.starts_with("   "));
+        for command in above.filter_map(command).filter(|command| !command.contains('…')) {
+            assert_is_a_command(&path, &command);
+            commands += 1;
+        }
+    }
+    assert!(commands >= 10, "only {commands} commands were found");
+}
+
+/// Whole scenarios and parts of them: every key and every value is one of the language. What a part leaves out is not missed, and
+/// files that it names need not be there.
+#[test]
+fn every_scenario_is_of_the_language() {
+    const WRONG: &[&str] = &[
+        "unknown key",
+        "unknown value",
+        "unknown kind",
+        "unknown client",
+        "unknown metric",
+        "unknown unit",
+        "should be",
+        "cannot be \"",
+        "is not a ",
+        "has no unit",
+        "unknown field",
+    ];
+    let mut parts = 0;
+    // The reference has a test of its own, and one page shows what Cargo.toml needs.
+    let others =
+        pages().into_iter().filter(|(path, _)| !path.ends_with("SCENARIO.md") && !path.ends_with("ADDING-A-BROKER.md"));
+    for (path, text) in others {
+        for block in blocks(&text, "toml") {
+            let table: Result<toml::Table, _> = toml::from_str(&block);
+            let mut table = table.unwrap_or_else(|error| panic!("{}: {error}\n{block}", path.display()));
+            let own =
+                path.parent().filter(|folder| folder.ends_with("brokers")).and_then(|_| path.file_stem()?.to_str());
+            let broker = table.entry("broker").or_insert_with(|| toml::Table::new().into());
+            let kind = toml::Value::String(own.unwrap_or("kafka").to_owned());
+            broker.as_table_mut().unwrap().entry("kind").or_insert(kind);
+            let known = broker["kind"].as_str().and_then(find).is_some();
+            if !known {
+                continue;
+            }
+            let text = toml::to_string(&table).unwrap();
+            let refused = parse_for(kinds(), &text, "page", &[], Path::new(".")).err();
+            let refused = refused.map(|error| error.to_string()).unwrap_or_default();
+            assert!(!WRONG.iter().any(|wrong| refused.contains(wrong)), "{}: {refused}\n{block}", path.display());
+            parts += 1;
+        }
+    }
+    assert!(parts >= 5, "only {parts} were found");
+}
+
+#[test]
+fn every_script_of_a_command_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut scripts = 0;
+    for (path, text) in pages() {
+        for block in blocks(&text, "sh") {
+            let first = block.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned));
+            for script in first.filter(|word| word.starts_with("scripts/") || word.starts_with(".ci/")) {
+                assert!(root.join(&script).is_file(), "{}: {script}", path.display());
+                scripts += 1;
+            }
+        }
+    }
+    assert!(scripts >= 1);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! Texts are kept as snapshots. After an intended change: `INSTA_UPDATE=always cargo test --test local -- first_steps`.
 
+use brokermark::broker::registry::descriptors;
+
 use crate::harness::{Bench, PATIENCE, Running, brokermark, execute};
 
 #[test]
@@ -89,7 +91,61 @@ fn the_embedded_broker_is_a_demonstration() {
     let mut command = brokermark();
     command.arg("run").arg(bench.scenario()).arg("--output").arg(bench.results());
     let ended = Running::start(&mut command).finish(PATIENCE).expect(0);
-    ended.complains_of(&["next:", "brokermark run kafka://HOST", "brokermark new kafka", "brokermark show"]);
+    ended.complains_of(&[
+        "next:",
+        "brokermark doctor kafka://HOST",
+        "brokermark run kafka://HOST",
+        "brokermark new kafka",
+        "report.html",
+    ]);
+    // 20,000 messages are too few to be valid, which does not matter here.
+    ended.says(&["◦ demonstration  The broker runs inside", "! too-short"]);
+    assert!(!ended.stdout.contains('✗'), "{}", ended.stdout);
+    assert!(bench.run_directory().join("report.html").is_file());
+}
+
+#[test]
+fn a_run_without_a_broker_says_so_and_what_comes_next() {
+    let bench = Bench::new("broker.kind = \"null\"\nrun.messages = 1000");
+    let mut command = brokermark();
+    command.arg("run").arg(bench.scenario()).arg("--output").arg(bench.results());
+    let ended = Running::start(&mut command).finish(PATIENCE).expect(0);
+    ended.says(&["◦ no broker  The null broker answers within this process"]);
+    ended.complains_of(&["brokermark doctor kafka://HOST", "brokermark new kafka"]);
+}
+
+/// Wherever the file of a scenario may stand.
+#[test]
+fn every_command_about_a_scenario_takes_a_url() {
+    let bench = Bench::new("");
+    let run = |arguments: &[&str]| {
+        let mut command = brokermark();
+        command.current_dir(bench.path()).args(arguments);
+        Running::start(&mut command).finish(PATIENCE)
+    };
+    run(&["check", "null://", "--rate", "500/s"]).expect(0);
+    run(&["doctor", "null://", "--rate", "500/s"]).expect(0).says(&["✓ permissions"]);
+    run(&["ceiling", "null://", "--for", "100ms"]).expect(0).says(&["messages/s"]);
+    run(&["remove-topics", "null://", "--run-id", "brokermark-null-1"]).expect(0);
+    run(&["run", "null://", "--messages", "10", "--against", "null://?service_time=1ms", "--quiet"]).expect(0);
+    run(&["search", "null://"]).expect(2).complains_of(&["what must hold?"]);
+}
+
+/// What `new` writes can be run as it is, but for the address.
+#[test]
+fn a_scenario_to_start_from_is_right_for_each_kind_of_broker() {
+    for descriptor in descriptors() {
+        let text = execute(&["new", descriptor.kind]).expect(0).stdout;
+        let bench = Bench::new(&text);
+        execute(&["check", bench.scenario().to_str().unwrap()]).expect(0).says(&[descriptor.kind]);
+        for alias in descriptor.aliases {
+            assert_eq!(execute(&["new", alias]).expect(0).stdout, text);
+        }
+        if descriptor.capabilities.addresses {
+            let url = format!("{}://10.0.0.5:9999", descriptor.kind);
+            execute(&["check", &url]).expect(0).says(&["10.0.0.5:9999"]);
+        }
+    }
 }
 
 /// Each mistake, as a command line or as a line of a scenario, and what brokermark says to it.
@@ -109,6 +165,18 @@ fn typical_mistakes() {
         &["check", "nsq://me:password@10.0.0.5"],
         &["check", "pulsar://10.0.0.5/persistent://public/default/orders"],
         &["check", "orders.tmol"],
+        &["check", "kafka"],
+        &["check", "10.0.0.5:9092"],
+        &["check", "kafka:10.0.0.5:9092"],
+        &["check", "amqp://10.0.0.5"],
+        &["check", "https://10.0.0.5:9092"],
+        &["check", "redis://10.0.0.5"],
+        &["check", "kafka://10.0.0.5:9092", "--rate", "10k"],
+        &["check", "kafka://10.0.0.5:9092", "--throughput", "10k msg/s"],
+        &["check", "kafka://10.0.0.5:9092", "--duration", "30sec"],
+        &["check", "kafka://10.0.0.5:9092", "--record-size", "1K"],
+        &["check", "kafka://10.0.0.5:9092", "--producers", "-1"],
+        &["check", "kafka://10.0.0.5:9092", "--set", "acks=1"],
         &["new", "kafak"],
         &["new", "activemq"],
     ];
@@ -128,6 +196,13 @@ fn typical_mistakes() {
         "broker = { kind = \"kafka\", address = \"a:1\", properties = { max.poll.records = 500 } }",
         "broker = { kind = \"kafka\", address = \"a:1\", properties = { compression.type = \"lz5\" } }",
         "broker = { kind = \"kafka\", address = \"a:1\", properties = { acks = 1 }, kafka = { acks = \"all\" } }",
+        "broker = { kind = \"kafka\", address = \"a:1\", acks = 1 }",
+        "broker = { kind = \"kafka\", bootstrap.servers = \"a:1\" }",
+        "broker = { kind = \"null\" }\ntopology.topic = \"orders\"",
+        "broker = { kind = \"null\" }\ntopology.replication_factor = 3",
+        "broker = { kind = \"null\" }\nload.throughput = \"10k/s\"",
+        "broker = { kind = \"null\" }\nthresholds.p99 = \"50ms\"",
+        "broker = { kind = null }",
         "broker = { kind = \"null\" }\nproducer.count = 4",
         "broker = { kind = \"null\" }\nproducers.count = 0",
         "broker = { kind = \"null\" }\nproducers.count = \"four\"",
@@ -139,17 +214,21 @@ fn typical_mistakes() {
         "broker = { kind = \"null\" }\nconsumers = true",
         "broker = { kind = \"null\" }\nsweep.over = { \"producer.count\" = [1, 2] }",
     ];
+    let other_formats = ["{ \"broker\": { \"kind\": \"kafka\" } }", "broker:\n  kind: kafka"];
+    let scenarios = scenarios.map(|text| format!("run.duration = \"5s\"\n{text}"));
+    assert!(commands.len() + scenarios.len() >= 30);
     let mut shown = String::new();
     for command in commands {
         let ended = execute(command).expect(2);
         assert_eq!(ended.stdout, "");
         shown.push_str(&format!("── brokermark {} ──\n{}\n\n", command.join(" "), ended.stderr.trim_end()));
     }
-    for text in scenarios {
-        let bench = Bench::new(&format!("run.duration = \"5s\"\n{text}"));
+    for text in scenarios.iter().map(String::as_str).chain(other_formats) {
+        let bench = Bench::new(text);
         let mut command = brokermark();
         command.current_dir(bench.path()).args(["check", "scenario.toml"]);
         let ended = Running::start(&mut command).finish(PATIENCE).expect(2);
+        let text = text.strip_prefix("run.duration = \"5s\"\n").unwrap_or(text);
         shown.push_str(&format!("── {text} ──\n{}\n\n", ended.stderr.trim_end()));
     }
     insta::assert_snapshot!("mistakes", shown);

@@ -129,7 +129,7 @@ fn strict() -> Descriptor {
 }
 
 /// A client that this build does not have.
-const ABSENT: &[Absent] = &[Absent { kind: "rich", client: Some("absent"), feature: "absent-client" }];
+const ABSENT: &[Absent] = &[Absent { kind: "rich", client: Some("absent"), security: false, feature: "absent-client" }];
 
 fn with_sinks(brokers: &[Descriptor]) -> Kinds<'_> {
     Kinds { brokers, absent: ABSENT, ..engine::kinds() }

@@ -7,7 +7,7 @@ use brokermark::engine::kinds;
 use brokermark::scenario::{Descriptor, ScenarioError, load, parse_for};
 
 /// Every TOML file of `configs`, however deep.
-fn scenarios(folder: &Path) -> Vec<PathBuf> {
+pub fn scenarios(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries
         .flat_map(|path| if path.is_dir() { scenarios(&path) } else { vec![path] })

@@ -8,6 +8,7 @@ mod harness;
 mod browser;
 mod cluster;
 mod conformance;
+mod doctor;
 mod faults;
 mod fingerprints;
 mod interchange;

@@ -1,31 +1,20 @@
-//! Findings from the broker: whether its addresses resolve and answer, whether it lets us in, and what it says of itself.
+//! Findings from the broker: whether its addresses answer, whether it lets us in, and what it says of itself.
 
-use std::time::Duration;
-
-use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
-
-use super::{Finding, bad, doubtful, good};
+use super::{Finding, bad, doubtful, good, reachable, remedies};
 use crate::broker::{BrokerError, Durability, DurabilityLevel};
 use crate::cli::run::{identity, new_run_id};
-use crate::engine::{EngineError, Examined, examine_scenario};
+use crate::engine::{self, EngineError, Examined, examine_scenario};
 use crate::net::address;
 use crate::scenario::Scenario;
-
-/// How long an address may take to accept a connection.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) async fn findings(scenario: &Scenario) -> Vec<Finding> {
     let mut found = Vec::new();
     for one in scenario.broker.addresses.iter().filter(|_| !scenario.broker.is_embedded()) {
-        found.push(reachable("address", one).await);
+        found.push(reachable::finding("address", one).await);
     }
-    for sink in scenario.pipeline.iter().flat_map(|pipeline| &pipeline.sinks) {
-        let one = sink.options.get("address").and_then(|address| address.as_str());
-        let several = sink.options.get("addresses").and_then(|addresses| addresses.as_array());
-        for one in one.into_iter().chain(several.into_iter().flatten().filter_map(|address| address.as_str())) {
-            found.push(reachable("sink", one).await);
-        }
+    // Its client would try the same addresses for as long as it may.
+    if !found.is_empty() && found.iter().all(Finding::is_bad) {
+        return found;
     }
     let identity = identity(&new_run_id("doctor"), 0);
     match examine_scenario(scenario, &identity).await {
@@ -35,26 +24,6 @@ pub(super) async fn findings(scenario: &Scenario) -> Vec<Finding> {
     found
 }
 
-async fn reachable(subject: &'static str, text: &str) -> Finding {
-    let Some((host, port)) = address::split(text) else {
-        return good(subject, format!("{text}: its client connects by itself"));
-    };
-    let host = host.trim_matches(['[', ']']);
-    let resolved = match lookup_host((host, port)).await {
-        Ok(addresses) => addresses.collect::<Vec<_>>(),
-        Err(error) => return bad(subject, format!("{host} does not resolve: {error}"), format!("getent hosts {host}")),
-    };
-    let mut refusals = Vec::new();
-    for one in &resolved {
-        match timeout(PATIENCE, TcpStream::connect(one)).await {
-            Ok(Ok(_)) => return good(subject, format!("{text} resolves to {} and accepts connections", one.ip())),
-            Ok(Err(error)) => refusals.push(format!("{one}: {error}")),
-            Err(_) => refusals.push(format!("{one}: no answer within {} s", PATIENCE.as_secs())),
-        }
-    }
-    bad(subject, format!("{text} cannot be connected to ({})", refusals.join("; ")), format!("nc -vz {host} {port}"))
-}
-
 fn of_examined(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
     let named = examined.identity.broker.clone().unwrap_or_else(|| "it does not name its version".to_owned());
     let mut found = vec![
@@ -62,12 +31,29 @@ fn of_examined(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
         topics(scenario, examined),
         durability(&examined.durability),
     ];
+    found.extend(rights(scenario, examined));
     if let Some(error) = &examined.removal_error {
         found.push(doubtful(
             "permissions",
             format!("topics can be made and not removed: {error}"),
             "grant the deletion of topics, or set topology.keep = true",
         ));
+    }
+    found
+}
+
+/// Whether a producer and a consumer could be opened.
+fn rights(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
+    let failed = examined.opened.iter().filter_map(|opened| Some((opened, opened.error.as_ref()?)));
+    let mut found: Vec<Finding> = failed
+        .map(|(opened, error)| {
+            let text = format!("a {} cannot be opened: {error}", opened.client);
+            bad("permissions", text, remedies::right(&scenario.broker, opened))
+        })
+        .collect();
+    if found.is_empty() && !examined.opened.is_empty() {
+        let clients: Vec<&str> = examined.opened.iter().map(|opened| opened.client).collect();
+        found.push(good("permissions", format!("a {} can be opened", clients.join(" and a "))));
     }
     found
 }
@@ -119,7 +105,8 @@ fn of_error(scenario: &Scenario, error: &EngineError) -> Finding {
             bad("broker", text, format!("nc -vz {host} {port}"))
         }
         EngineError::Broker(BrokerError::Authorisation { .. }) => {
-            bad("login", text, "check name, password or token in `broker.security`: brokermark check")
+            let kind = engine::kinds().broker(&scenario.broker.kind);
+            bad("login", text, remedies::login(&scenario.broker, kind))
         }
         EngineError::Broker(BrokerError::TopicMismatch { .. } | BrokerError::Topic { .. }) => {
             let remedy = format!(

@@ -1,9 +1,11 @@
-//! Findings from this machine: how many files it may open, whether its processor saves power, and whether its clock is right.
+//! Findings from this machine: whether results can be kept, how many files it may open, whether its processor saves power, and whether its clock is right.
 
 use std::fs;
+use std::path::Path;
 
-use super::{Finding, doubtful, good};
+use super::{Finding, bad, doubtful, good};
 use crate::measure::host::{clock_is_synchronised, cores_available};
+use crate::record::probe;
 use crate::scenario::Scenario;
 
 /// Files that are open besides connections: the journal, libraries, the event loop.
@@ -12,8 +14,23 @@ const OTHER_FILES: u64 = 256;
 /// Busy processes for each core from which others are in the way.
 const LOADED: f64 = 0.5;
 
-pub(super) fn findings(scenario: &Scenario) -> Vec<Finding> {
-    [files(scenario), governor(), clock(), other_load()].into_iter().flatten().collect()
+pub(super) fn findings(scenario: &Scenario, results: &Path) -> Vec<Finding> {
+    let mut found = vec![directory(results)];
+    found.extend([files(scenario), governor(), clock(), other_load()].into_iter().flatten());
+    found
+}
+
+/// Whether records can be kept. A directory that is not there yet is not left behind.
+fn directory(results: &Path) -> Finding {
+    let is_there = results.exists();
+    let probed = probe(results);
+    if !is_there {
+        let _ = fs::remove_dir(results);
+    }
+    match probed {
+        Ok(()) => good("results", format!("{} can be written to", results.display())),
+        Err(error) => bad("results", error.to_string(), "--set output.directory=/a/directory/of/yours"),
+    }
 }
 
 /// Consumers have connections of their own, to every broker.

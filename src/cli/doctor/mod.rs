@@ -1,10 +1,15 @@
 //! `brokermark doctor`: what would keep a scenario from running, or its records from being valid. Nothing is loaded.
 //!
-//! - `machine`: file limits, processor, clock. `broker`: addresses, login, topics and what an acknowledgement means. `plan`: the scenario itself.
+//! - `plan`: the scenario itself. `machine`: file limits, processor, clock, and the directory of results.
+//! - `broker`: addresses, login, topics, rights, and what an acknowledgement means. `sinks`: the databases of a pipeline.
+//! - `reachable`: one address. `remedies`: what helps against a refusal.
 
 mod broker;
 mod machine;
 mod plan;
+mod reachable;
+mod remedies;
+mod sinks;
 
 use std::io::Write;
 
@@ -41,6 +46,12 @@ struct Finding {
     remedy: Option<String>,
 }
 
+impl Finding {
+    fn is_bad(&self) -> bool {
+        self.health == Health::Bad
+    }
+}
+
 fn good(subject: &'static str, found: impl Into<String>) -> Finding {
     Finding { health: Health::Good, subject, found: found.into(), remedy: None }
 }
@@ -72,13 +83,14 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut dyn Write) -> Exit {
         }
     };
     if let Some(trial) = plan.trials.first() {
-        findings.extend(machine::findings(&trial.scenario));
+        findings.extend(machine::findings(&trial.scenario, &plan.output.directory));
         findings.extend(runtime.block_on(broker::findings(&trial.scenario)));
+        findings.extend(runtime.block_on(sinks::findings(&trial.scenario)));
     }
     runtime.shutdown_background();
     let text = page(&findings, View::of_stdout());
     match Exit::from_result(out.write_all(text.as_bytes()).and_then(|()| out.flush())) {
-        Exit::Success if findings.iter().any(|finding| finding.health == Health::Bad) => Exit::Failure,
+        Exit::Success if findings.iter().any(Finding::is_bad) => Exit::Failure,
         exit => exit,
     }
 }

@@ -1,8 +1,10 @@
 //! How a run ends: the exit code of its records, and the reasons to print.
 
-use std::path::Path;
+use std::io::Write;
 
-use super::Exit;
+use super::{Exit, Session};
+use crate::cli::report;
+use crate::cli::show::{View, show_run};
 use crate::record::{Record, SinkRecord, Status};
 use crate::scenario::{ProducerMode, Scenario, WhenInvalid};
 
@@ -70,12 +72,41 @@ pub fn worse(one: Exit, other: Exit) -> Exit {
     if rank(other) > rank(one) { other } else { one }
 }
 
-/// What a user who tried a scenario on an embedded broker may want to do now.
-pub fn next_steps(kind: &str, directory: &Path) -> String {
-    format!(
-        "next:\n  brokermark run {kind}://HOST --rate 10k/s --size 1KiB --for 30s --verify   # a broker of your own\n  \
-         brokermark new {kind} > my.toml                                      # a scenario to edit\n  \
-         brokermark show {}   # this result again, with its course",
-        directory.display()
-    )
+impl Session<'_> {
+    /// Prints what concerns the whole run: the table of its trials, where its records are, and what to do next.
+    pub(super) fn conclude(&self, out: &mut dyn Write) {
+        let plan = self.plan;
+        let directory = self.directory.path();
+        if plan.trials.len() > 1 && !self.arguments.json {
+            let _ = writeln!(out);
+            if let Err(error) = show_run(directory, View::of_stdout(), out) {
+                eprintln!("warning: the table of the trials cannot be shown: {error}");
+            }
+        }
+        eprintln!("records: {}", directory.display());
+        if let Some(next) = self.arguments.share.next_steps(plan, &self.run_id) {
+            eprintln!("{next}");
+            return;
+        }
+        let mut brokers = plan.trials.iter().map(|trial| &trial.scenario.broker);
+        let Some(tried) = brokers.find(|broker| broker.is_embedded() || broker.kind == "null") else { return };
+        if tried.is_embedded() && !self.arguments.report {
+            // The run itself has succeeded.
+            let _ = report::of_run(&[directory.to_owned()], None);
+        }
+        eprintln!("{}", next_steps(&tried.kind));
+    }
+}
+
+/// What a user who tried brokermark out without a broker may want to do now.
+fn next_steps(tried: &str) -> String {
+    let kind = if tried == "null" { "kafka" } else { tried };
+    let steps = [
+        (format!("brokermark doctor {kind}://HOST"), "whether a broker of your own is ready to be measured"),
+        (format!("brokermark run {kind}://HOST --rate 10k/s --size 1KiB --for 30s --verify"), "one measurement of it"),
+        (format!("brokermark new {kind} > my.toml"), "a scenario to edit"),
+    ];
+    let width = steps.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
+    let lines = steps.iter().map(|(command, purpose)| format!("\n  {command:width$}  # {purpose}"));
+    format!("next:{}", lines.collect::<String>())
 }

@@ -30,7 +30,7 @@ use self::recording::{Recording, Run};
 use super::Exit;
 use super::compare::{Options, compare_runs};
 use super::report;
-use super::show::{View, show_run, summary};
+use super::show::{View, summary};
 use crate::engine::{Interruption, run_scenario};
 use crate::evaluate::{assemble_failed, environment, is_enough};
 use crate::record::export::open_metrics;
@@ -286,27 +286,6 @@ impl<'a> Session<'a> {
             .and_then(|read| self.directory.keep_metrics(&open_metrics::text(&current_records(&read.records))));
         if let Err(error) = kept {
             eprintln!("warning: the figures for Prometheus are not kept: {error}");
-        }
-    }
-
-    /// Prints what concerns the whole run: the table of its trials, where its records are, and what to do next.
-    fn conclude(&self, out: &mut dyn Write) {
-        let plan = self.plan;
-        let directory = self.directory.path();
-        if plan.trials.len() > 1 && !self.arguments.json {
-            let _ = writeln!(out);
-            if let Err(error) = show_run(directory, View::of_stdout(), out) {
-                eprintln!("warning: the table of the trials cannot be shown: {error}");
-            }
-        }
-        eprintln!("records: {}", directory.display());
-        if let Some(next) = self.arguments.share.next_steps(plan, &self.run_id) {
-            eprintln!("{next}");
-            return;
-        }
-        let embedded = plan.trials.iter().map(|trial| &trial.scenario.broker).find(|broker| broker.is_embedded());
-        if let Some(broker) = embedded {
-            eprintln!("{}", ending::next_steps(&broker.kind, directory));
         }
     }
 

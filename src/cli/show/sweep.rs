@@ -34,8 +34,13 @@ fn heading(page: &mut Page, records: &[&Record]) {
     let valid = records.iter().filter(|record| record.verdict.valid).count();
     let points = by_point(records).len();
     let name = page.paint(Tone::Strong, &first.scenario_name);
-    let tone = if valid == records.len() { Tone::Good } else { Tone::Bad };
-    let verdict = page.paint(tone, &format!("{valid} of {} trials valid", records.len()));
+    let verdict = match records.iter().all(|record| record.is_demonstration()) {
+        true => page.paint(Tone::Doubtful, &format!("demonstration of {} trials", records.len())),
+        false => {
+            let tone = if valid == records.len() { Tone::Good } else { Tone::Bad };
+            page.paint(tone, &format!("{valid} of {} trials valid", records.len()))
+        }
+    };
     let of_points = if points == 1 { "1 point".to_owned() } else { format!("{points} points") };
     let begun = first.started_at.strftime("%Y-%m-%d %H:%M:%S UTC");
     page.line(&format!("{name}  {verdict} · {of_points} · begun {begun}"));
@@ -128,6 +133,7 @@ fn verdict(record: &Record) -> (Tone, String) {
         (Status::Failed, _) => (Tone::Bad, "failed".to_owned()),
         (_, true) if record.missed_a_threshold() => (Tone::Doubtful, "threshold missed".to_owned()),
         (_, true) => (Tone::Good, "valid".to_owned()),
+        (_, false) if record.is_demonstration() => (Tone::Doubtful, "demonstration".to_owned()),
         (_, false) => (
             Tone::Bad,
             record.verdict.reasons.first().map_or_else(|| "not valid".to_owned(), |reason| reason.kind.to_string()),
@@ -146,7 +152,7 @@ fn course(record: &Record, series: &[SeriesRow]) -> String {
 
 /// A point's trials: those that its median and spread are made from, and how many others there are.
 struct Summed<'a> {
-    /// The valid ones; without any, all that were measured to their end.
+    /// The valid ones and demonstrations; without any, all that were measured to their end.
     trials: Vec<&'a Record>,
     all: usize,
     valid: usize,
@@ -155,7 +161,7 @@ struct Summed<'a> {
 impl<'a> Summed<'a> {
     fn of(all: &[&'a Record]) -> Self {
         let of_those = |counts: fn(&Record) -> bool| all.iter().filter(|record| counts(record)).copied().collect();
-        let valid: Vec<&Record> = of_those(|record| record.verdict.valid);
+        let valid: Vec<&Record> = of_those(|record| record.verdict.valid || record.is_demonstration());
         let (all, number) = (all.len(), valid.len());
         let trials = if valid.is_empty() { of_those(|record| record.status == Status::Completed) } else { valid };
         Summed { trials, all, valid: number }
@@ -266,7 +272,11 @@ impl Spread {
 
 /// Every reason and every note once, with how many trials it concerns and one of them in words.
 fn doubts(page: &mut Page, records: &[&Record]) {
-    findings(page, records, Tone::Bad, "✗", |record| &record.verdict.reasons);
+    let (tone, mark) = match records.iter().all(|record| record.is_demonstration()) {
+        true => (Tone::Doubtful, "!"),
+        false => (Tone::Bad, "✗"),
+    };
+    findings(page, records, tone, mark, |record| &record.verdict.reasons);
     findings(page, records, Tone::Doubtful, "!", |record| &record.verdict.notes);
 }
 

@@ -25,10 +25,44 @@ fn a_trial_that_is_not_to_be_trusted() {
     let mut record = sample::record();
     record.throughput.window_ns = 2_000_000_000;
     record.client.cores_used = 3.9;
-    record.environment.embedded = true;
     let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
     record.verdict = judge(&Evidence::of(&record, &[], shape));
     insta::assert_snapshot!(summary(&record, PLAIN));
+}
+
+/// A trial on an embedded broker that was measured for 2 s only.
+fn demonstration() -> Record {
+    let mut record = sample::record();
+    record.throughput.window_ns = 2_000_000_000;
+    record.environment.embedded = true;
+    let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
+    record.verdict = judge(&Evidence::of(&record, &[], shape));
+    record
+}
+
+#[test]
+fn an_embedded_broker_is_a_demonstration_and_no_failure() {
+    let mut record = demonstration();
+    let shown = summary(&record, PLAIN);
+    assert!(shown.contains("◦ demonstration  The broker runs inside") && shown.contains("! too-short"), "{shown}");
+    let verdict = shown.split("messages  ").next().unwrap();
+    assert!(!verdict.contains('✗') && !verdict.contains("embedded"), "{shown}");
+    let of_two = render(&[record.clone(), Record { trial: 2, ..record.clone() }], &[], PLAIN);
+    assert!(of_two.contains("demonstration of 2 trials") && !of_two.contains("not valid"), "{of_two}");
+    // What broke is a fault here as well.
+    record.counts.acknowledged -= 1;
+    let shape = LoadShape { period_ns: None, window: 4000, producers: 4 };
+    record.verdict = judge(&Evidence::of(&record, &[], shape));
+    let shown = summary(&record, PLAIN);
+    assert!(shown.contains("✗ not to be trusted") && shown.contains("✗ ledger-mismatch"), "{shown}");
+}
+
+#[test]
+fn the_null_broker_is_named_as_none() {
+    let mut record = sample::record();
+    assert!(!summary(&record, PLAIN).contains("◦ no broker"));
+    record.scenario["broker"] = serde_json::json!({ "kind": "null" });
+    assert!(summary(&record, PLAIN).contains("◦ no broker  The null broker answers within this process"));
 }
 
 #[test]

@@ -50,13 +50,20 @@ fn heading(page: &mut Page, record: &Record) {
 
 fn verdict(page: &mut Page, record: &Record) {
     let limit = &record.verdict.limited_by;
-    if is_demonstration(record) {
+    if record.is_demonstration() {
         page.led(
             "◦ demonstration  ",
             Tone::Doubtful,
             "The broker runs inside this process, so its figures describe no real broker.",
         );
+        for doubt in record.verdict.reasons.iter().filter(|reason| reason.kind != ReasonKind::Embedded) {
+            finding(page, "!", doubt, Tone::Doubtful);
+        }
         return notes(page, record);
+    }
+    if record.is_without_broker() {
+        let text = "The null broker answers within this process: the figures are those of brokermark and this machine.";
+        page.led("◦ no broker  ", Tone::Doubtful, text);
     }
     let (lead, tone, word) = match (record.status, record.verdict.valid) {
         (Status::Failed, _) => ("✗ failed  ", Tone::Bad, record.error.as_deref().unwrap_or_default()),
@@ -84,14 +91,6 @@ fn limited_by(limit: &LimitedBy) -> String {
         Limiter::Unknown => "limited by: unknown, no limit was found".to_owned(),
         limiter => format!("limited by: {limiter}"),
     }
-}
-
-/// Nothing is wrong with the trial but that its broker is embedded, which is there to try things out.
-fn is_demonstration(record: &Record) -> bool {
-    let reasons = &record.verdict.reasons;
-    record.status == Status::Completed
-        && !reasons.is_empty()
-        && reasons.iter().all(|reason| reason.kind == ReasonKind::Embedded)
 }
 
 fn notes(page: &mut Page, record: &Record) {

@@ -62,7 +62,8 @@ impl<'a, B: Broker> Members<'a, B> {
     pub async fn register(&self, group: usize) -> Result<(), EngineError> {
         let Some(consumers) = self.settings() else { return Ok(()) };
         for topic in 0..self.context.topics.len() {
-            self.broker.register(&self.subscription(consumers, SubscriptionIndex { group, topic }, 0)).await?;
+            let place = SubscriptionIndex { group, topic };
+            self.broker.register(&subscription(self.context, consumers, place, 0)).await?;
         }
         Ok(())
     }
@@ -79,7 +80,7 @@ impl<'a, B: Broker> Members<'a, B> {
             self.places(consumers, *group).map(move |(place, member)| (place, member, limit.clone()))
         });
         let joining = places.map(|(place, member, limit)| async move {
-            let subscription = self.subscription(consumers, place, member);
+            let subscription = subscription(self.context, consumers, place, member);
             Ok::<_, EngineError>((place, member, limit, self.broker.consumer(&subscription).await?))
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
@@ -103,7 +104,7 @@ impl<'a, B: Broker> Members<'a, B> {
         let (Some(consumers), Some(arrivals)) = (self.settings(), &self.context.arrivals) else { return Ok(()) };
         pipeline.start();
         let joining = self.places(consumers, 0).map(|(place, member)| async move {
-            let subscription = self.subscription(consumers, place, member);
+            let subscription = subscription(self.context, consumers, place, member);
             Ok::<_, EngineError>((place, member, self.broker.consumer(&subscription).await?))
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
@@ -135,18 +136,24 @@ impl<'a, B: Broker> Members<'a, B> {
             .collect::<Vec<_>>()
             .into_iter()
     }
+}
 
-    fn subscription(&self, consumers: &Consumers, place: SubscriptionIndex, member: usize) -> Subscription {
-        Subscription {
-            group: group_name(self.context, place),
-            topic: self.context.topics[place.topic].clone(),
-            from: consumers.from,
-            members: consumers.members,
-            member,
-            is_divided: self.context.scenario.is_divided(place.topic),
-            properties: consumers.groups[place.group].properties.clone(),
-            progress: progress(self.context),
-        }
+/// What the group's member asks the broker for.
+pub(in crate::engine) fn subscription(
+    context: &TrialContext<'_>,
+    consumers: &Consumers,
+    place: SubscriptionIndex,
+    member: usize,
+) -> Subscription {
+    Subscription {
+        group: group_name(context, place),
+        topic: context.topics[place.topic].clone(),
+        from: consumers.from,
+        members: consumers.members,
+        member,
+        is_divided: context.scenario.is_divided(place.topic),
+        properties: consumers.groups[place.group].properties.clone(),
+        progress: progress(context),
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use self::catch_up::CatchUp;
 use self::join::Members;
+pub(super) use self::join::subscription;
 use self::late::LateGroups;
 pub(super) use self::late::StartSignal;
 #[cfg(test)]

@@ -187,6 +187,21 @@ impl Record {
         self.scenario["consumers"]["timing"] == "own"
     }
 
+    /// Whether it only shows what a result looks like: the broker ran in this process, and nothing broke. How fast such a broker
+    /// is, and how steady, does not matter.
+    pub fn is_demonstration(&self) -> bool {
+        let is_to_show = |reason: &Reason| reason.kind == ReasonKind::Embedded || reason.kind.is_about_speed();
+        self.status == Status::Completed
+            && self.environment.embedded
+            && !self.verdict.reasons.is_empty()
+            && self.verdict.reasons.iter().all(is_to_show)
+    }
+
+    /// Whether the broker was the one that answers within this process: `kind = "null"`.
+    pub fn is_without_broker(&self) -> bool {
+        self.scenario["broker"]["kind"] == "null"
+    }
+
     /// Whether a threshold was missed.
     pub fn missed_a_threshold(&self) -> bool {
         self.thresholds.iter().any(|outcome| !outcome.held)

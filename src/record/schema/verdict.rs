@@ -129,6 +129,31 @@ pub enum ReasonKind {
     LateStart,
 }
 
+impl ReasonKind {
+    /// Whether it speaks against rates and latencies alone. Other reasons say that messages are missing, or that something broke.
+    pub fn is_about_speed(self) -> bool {
+        use ReasonKind::{
+            ClientBound, ColdStart, ConsumersBehind, DebugBuild, HostContended, NotSteady, OwnDelay, RateMissed,
+            RatesDiffer, TimeWithheld, TooShort, WarmUpTooShort,
+        };
+        matches!(
+            self,
+            ClientBound
+                | ColdStart
+                | ConsumersBehind
+                | DebugBuild
+                | HostContended
+                | NotSteady
+                | OwnDelay
+                | RateMissed
+                | RatesDiffer
+                | TimeWithheld
+                | TooShort
+                | WarmUpTooShort
+        )
+    }
+}
+
 /// As in a record.
 impl fmt::Display for ReasonKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

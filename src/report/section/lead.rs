@@ -162,20 +162,12 @@ fn missing(record: &Record) -> String {
     }
 }
 
-/// Whether nothing is wrong with the trial but that its broker is embedded, which is there to try things out.
-pub fn is_demonstration(record: &Record) -> bool {
-    let reasons = &record.verdict.reasons;
-    record.status == Status::Completed
-        && !reasons.is_empty()
-        && reasons.iter().all(|reason| reason.kind == ReasonKind::Embedded)
-}
-
 fn verdict(record: &Record) -> Word {
     let reasons = &record.verdict.reasons;
     let kinds =
         |reasons: &[Reason]| reasons.iter().map(|reason| reason.kind.to_string()).collect::<Vec<_>>().join(", ");
     let word = |tone, word: &str, evidence: String| Word { tone, word: word.to_owned(), evidence };
-    if is_demonstration(record) {
+    if record.is_demonstration() {
         return word(
             Tone::Doubtful,
             "Demonstration",

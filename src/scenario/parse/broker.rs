@@ -61,6 +61,7 @@ fn addresses(fields: &Fields<'_>, descriptor: &Descriptor) -> Vec<String> {
     let given: Vec<Field<'_>> = match (fields.get("address"), fields.get("addresses")) {
         (Some(field), _) => vec![field],
         (None, Some(field)) => field.elements(advice).unwrap_or_default(),
+        (None, None) if fields.is_misspelt("address") || fields.is_misspelt("addresses") => return Vec::new(),
         (None, None) if descriptor.capabilities.addresses => {
             let embedded = if descriptor.capabilities.embedded { " or `address = \"embedded\"`" } else { "" };
             let message = format!("a broker of kind `{}` needs an address", descriptor.kind);

@@ -12,7 +12,7 @@ pub(super) fn read<'a>(fields: &Fields<'_>, default: &'a Descriptor, context: &C
     let Some(field) = fields.get(KEY) else { return Some(default) };
     let written = field.string()?;
     let kind = default.kind;
-    let absent = context.kinds.absent.iter().filter(|absent| absent.kind == kind);
+    let absent = context.kinds.absent.iter().filter(|absent| absent.kind == kind && !absent.security);
     if let Some(absent) = absent.clone().find(|absent| absent.client == Some(written)) {
         field.refuse(format!("this build does not have the client \"{written}\""), absent.remedy());
         return None;

@@ -31,10 +31,11 @@ use toml::Table;
 
 use super::fields::{Field, Fields};
 use super::path::KeyPath;
-use super::problem::{Problems, Tables};
+use super::problem::{OwnKeys, Problems, Tables};
 use super::{Output, Scenario, sweep};
 use crate::scenario::Kinds;
 
+pub(super) use options::own_keys;
 pub use output::DEFAULT_OUTPUT_DIRECTORY;
 pub(super) use properties::flatten as flatten_properties;
 
@@ -56,6 +57,11 @@ pub(super) const TABLES: Tables = &[
     ("thresholds", thresholds::KEYS),
     ("output", output::KEYS),
 ];
+
+/// Collects the problems of a scenario, with advice on keys in the wrong table.
+pub(super) fn problems(own_keys: &OwnKeys) -> Problems {
+    Problems::new(TABLES, own_keys.clone())
+}
 
 /// What reading depends on besides the text.
 pub(super) struct Context<'a> {

@@ -3,11 +3,11 @@
 use toml::{Table, Value};
 
 use super::Context;
-use crate::scenario::Descriptor;
 use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
-use crate::scenario::problem::Problems;
+use crate::scenario::problem::{OwnKeys, Problems};
 use crate::scenario::suggestion::{closest, list};
+use crate::scenario::{Descriptor, Kinds};
 use crate::secrets::is_secret_name;
 
 pub(super) fn read(fields: &Fields<'_>, descriptor: &Descriptor, context: &Context<'_>) -> Table {
@@ -21,6 +21,21 @@ pub(super) fn read(fields: &Fields<'_>, descriptor: &Descriptor, context: &Conte
         refuse(table, &field.path, fields.problems, &check, &error);
     }
     with_files_found(table.clone(), &[], context)
+}
+
+/// The keys of the own tables of the scenario's kind of broker, or of all kinds, each with its table. Serde lists them when it
+/// meets an unknown one.
+pub(in crate::scenario) fn own_keys(scenario: &Table, kinds: Kinds<'_>) -> OwnKeys {
+    let written = scenario.get("broker").and_then(|broker| broker.get("kind")).and_then(Value::as_str);
+    let of_kind = |descriptor: &&Descriptor| written.is_none_or(|kind| kind == descriptor.kind);
+    let unknown = || Table::from_iter([("-".to_owned(), Value::Boolean(true))]);
+    let listed = kinds.brokers.iter().filter(of_kind).filter_map(|descriptor| {
+        let refusal = (descriptor.check_options)(unknown()).err()?;
+        let (_, expected) = refusal.message().split_once(", expected ")?;
+        let table = format!("broker.{}", descriptor.kind);
+        Some(quoted(expected).into_iter().map(|key| (key.to_owned(), table.clone())).collect::<Vec<_>>())
+    });
+    listed.flatten().collect()
 }
 
 /// Lets the paths of the keys `files`, and the `{ file = "path" }` of a secret, start at the scenario's own folder, as every path

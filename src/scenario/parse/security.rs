@@ -3,9 +3,8 @@
 use toml::Value;
 
 use super::{Context, properties};
-use crate::scenario::Descriptor;
 use crate::scenario::fields::{Field, Fields};
-use crate::scenario::{Sasl, SaslMechanism, Secret, Security, Tls};
+use crate::scenario::{Absent, Capabilities, Descriptor, Kinds, Sasl, SaslMechanism, Secret, Security, Tls};
 
 pub(super) const KEYS: &[&str] = &["tls", "sasl"];
 pub(super) const TLS_KEYS: &[&str] = &["ca", "certificate", "key", "verify_host"];
@@ -29,25 +28,25 @@ pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Conte
     let Some(fields) = broker.get("security").and_then(|field| field.fields(KEYS)) else {
         return Security::default();
     };
-    let refuse = |field: &Field<'_>, what: &str| {
+    let refuse = |field: &Field<'_>, what: &str, has: &dyn Fn(&Capabilities) -> bool| {
         let message = format!("this build cannot use {what} with {}", descriptor.title());
-        field.refuse(message, "remove it, or use a build that has it: `brokermark brokers` lists the capabilities of this build, the README those of others");
+        field.refuse(message, advice(descriptor, context.kinds, has));
     };
     let tls = fields.get("tls").and_then(|field| {
         let tls = tls(&field, context)?;
         if !descriptor.capabilities.tls {
-            refuse(&field, "TLS");
+            refuse(&field, "TLS", &|other| other.tls);
         }
         Some(tls)
     });
     let credentials = fields.get("sasl").and_then(|field| {
         let known = descriptor.capabilities.sasl;
         if known.is_empty() {
-            refuse(&field, "SASL");
+            refuse(&field, "SASL", &|other| !other.sasl.is_empty());
         }
         let (mechanism, credentials) = sasl(&field, context)?;
         if !known.is_empty() && !known.contains(&mechanism) {
-            refuse(&field, &format!("SASL {}", mechanism.name()));
+            refuse(&field, &format!("SASL {}", mechanism.name()), &|other| other.sasl.contains(&mechanism));
         }
         let has_certificate = tls.as_ref().is_some_and(|tls| tls.certificate.is_some());
         if mechanism == SaslMechanism::External && !has_certificate {
@@ -62,6 +61,20 @@ pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Conte
         None => (None, None),
     };
     Security { tls, sasl, bearer }
+}
+
+/// Another client of the same kind, and another build, that may have what `descriptor` lacks.
+fn advice(descriptor: &Descriptor, kinds: Kinds<'_>, has: &dyn Fn(&Capabilities) -> bool) -> String {
+    let other = kinds.brokers.iter().find(|other| other.kind == descriptor.kind && has(&other.capabilities));
+    let client = other
+        .and_then(|other| other.client)
+        .map(|client| format!("write `broker.client = \"{client}\"`, which has it"));
+    let absent = kinds.absent.iter().find(|absent| absent.security && absent.kind == descriptor.kind);
+    let rebuild = absent.filter(|absent| absent.client == descriptor.client).map(Absent::remedy);
+    match client.into_iter().chain(rebuild).collect::<Vec<_>>() {
+        some if some.is_empty() => "remove it: `brokermark brokers` lists what each kind of broker can do".to_owned(),
+        some => some.join(", or "),
+    }
 }
 
 fn tls(field: &Field<'_>, context: &Context<'_>) -> Option<Tls> {

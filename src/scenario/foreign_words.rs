@@ -1,0 +1,80 @@
+//! Words of other tools and clients for what the scenario language calls otherwise.
+
+use super::path::KeyPath;
+
+/// Words as others write them, with `_` between their parts, and the key of the scenario language.
+const KEYS: &[(&[&str], &str)] = &[
+    (
+        &["bootstrap", "bootstrap_servers", "bootstrap_server", "brokers", "hosts", "servers", "service_url", "url"],
+        ADDRESSES,
+    ),
+    (&["topic", "topic_name"], "topology.name"),
+    (&["replication_factor", "replicas"], "topology.replication"),
+    (&["throughput", "msg_rate", "message_rate", "producer_rate"], "load.rate"),
+    (&["record_size", "message_size", "msg_size", "payload_size"], "payload.size"),
+    (&["num_records", "num_messages", "num_msgs"], "run.messages"),
+    (&["test_duration", "test_duration_minutes", "time"], "run.duration"),
+    (&["warmup", "warmup_duration", "warmup_duration_minutes"], "run.warm_up"),
+    (&["num_producers", "producers_per_topic"], "producers.count"),
+    (&["num_partitions", "partitions_per_topic"], "topology.partitions"),
+];
+
+const ADDRESSES: &str = "broker.addresses";
+
+/// Percentiles, which are thresholds and not keys.
+const PERCENTILES: &[&str] = &["p50", "p90", "p95", "p99", "p999", "p99_9", "latency"];
+
+/// What to write in place of `key`, which the table `found` does not know.
+pub(super) fn counterpart(key: &str, found: &KeyPath) -> Option<String> {
+    if PERCENTILES.contains(&normal(key).as_str()) {
+        return Some("write a threshold: `thresholds.require = [\"p99 < 20ms\"]`".to_owned());
+    }
+    let meant = key_of(key)?;
+    let (table, name) = meant.split_once('.').unwrap_or(("", meant));
+    let here = *found == KeyPath::of(&[table]);
+    let shown = if here { name } else { meant };
+    Some(match meant {
+        ADDRESSES => format!("write `{shown} = [\"host:port\"]`"),
+        _ => format!("the key for it is `{shown}`"),
+    })
+}
+
+/// The last part of the key that was meant, which is then not missing.
+pub(super) fn meant(key: &str) -> Option<&'static str> {
+    key_of(key).and_then(|meant| meant.rsplit('.').next())
+}
+
+fn key_of(key: &str) -> Option<&'static str> {
+    let key = normal(key);
+    KEYS.iter().find(|(words, _)| words.contains(&key.as_str())).map(|(_, meant)| *meant)
+}
+
+fn normal(key: &str) -> String {
+    key.to_lowercase().replace(['-', '.'], "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse::TABLES;
+    use super::*;
+
+    #[test]
+    fn every_counterpart_is_a_key_and_no_word_is_one() {
+        for (words, meant) in KEYS {
+            let (table, key) = meant.split_once('.').unwrap();
+            let (_, keys) = TABLES.iter().find(|(name, _)| *name == table).unwrap();
+            assert!(keys.contains(&key), "{meant}");
+            assert!(words.iter().all(|word| !keys.contains(word)), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_named_as_it_is_written_where_it_stands() {
+        let found = |key: &str, table: &str| counterpart(key, &KeyPath::of(&[table])).unwrap();
+        assert_eq!(found("replication-factor", "topology"), "the key for it is `replication`");
+        assert_eq!(found("throughput", "producers"), "the key for it is `load.rate`");
+        assert_eq!(found("bootstrap.servers", "broker"), "write `addresses = [\"host:port\"]`");
+        assert!(found("p99", "thresholds").contains("thresholds.require"));
+        assert_eq!(counterpart("count", &KeyPath::default()), None);
+    }
+}
