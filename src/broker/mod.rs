@@ -7,6 +7,8 @@ mod error;
 mod kafka;
 #[cfg(feature = "kafka-native")]
 pub mod kafka_native;
+#[cfg(any(feature = "kafka", feature = "kafka-native"))]
+mod kafka_transactions;
 #[cfg(any(feature = "pulsar", feature = "rabbitmq-stream"))]
 mod murmur3;
 #[cfg(feature = "nsq")]

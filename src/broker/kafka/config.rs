@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::producer_only::is_producer_only;
 use super::security::security;
-use super::transaction_options::TransactionOptions;
+use crate::broker::kafka_transactions::TransactionOptions;
 use crate::broker::{BrokerError, Progress, Subscription};
 use crate::scenario::BrokerConfig;
 use crate::scenario::deserialize::{duration, size};

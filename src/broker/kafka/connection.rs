@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 
 use super::native::{Batch as Reports, Client, Deliveries, Event, class_of, name_of, without_circumstances};
 use super::statistics;
-use super::transaction_options::TransactionOptions;
 use super::transactions::{Transactions, Written};
+use crate::broker::kafka_transactions::TransactionOptions;
 use crate::broker::{SubmitError, Telemetry};
 use crate::measure::AckRecorder;
 

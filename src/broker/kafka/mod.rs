@@ -2,7 +2,7 @@
 //!
 //! - `config`, `producer_only`: the `[broker.kafka]` table and how a scenario becomes librdkafka properties.
 //! - `connection`: one producing client and the thread that takes its delivery reports.
-//! - `transactions`, `transaction_options`: the transactions of a client, and the `[broker.kafka.transactions]` table.
+//! - `transactions`: the transactions of a client.
 //! - `producer`, `consumer`: what the engine's tasks hold.
 //! - `topics`: created, found, removed. `durability`: what an acknowledgement meant.
 //! - `security`, `token`: TLS and credentials, and the token of SASL OAUTHBEARER.
@@ -20,7 +20,6 @@ mod security;
 mod statistics;
 mod token;
 mod topics;
-mod transaction_options;
 mod transactions;
 
 use std::collections::BTreeMap;
@@ -38,7 +37,7 @@ use self::native::{Client, GroupOffsets, Membership, Role, TopicHandle, name_of}
 use self::producer::KafkaProducer;
 use self::token::Token;
 use self::topics::Topics;
-use self::transaction_options::TransactionOptions;
+use super::kafka_transactions::TransactionOptions;
 use super::{Broker, BrokerError, BrokerInfo, Durability, Progress, Setup, Subscription, Telemetry, Topic};
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::scenario::{Capabilities, Descriptor, StartFrom};
@@ -133,7 +132,8 @@ impl Broker for KafkaBroker {
         if embedded.is_some() {
             properties.shorten_sessions();
         }
-        let transactions = check_transactions(&properties, &setup).map_err(refused)?;
+        let transactions = properties.transactions();
+        transactions.map_or(Ok(()), |options| options.check(&setup)).map_err(refused)?;
         let connections = (0..setup.config.connections).map(|index| connection(index, &properties, &setup));
         let connections = connections.collect::<Result<Vec<_>, _>>().map_err(refused)?;
         let brokers = tokio::task::block_in_place(|| reach(&connections[0], &addresses, setup.timeout))?;
@@ -285,31 +285,6 @@ fn connection(index: usize, properties: &Properties, setup: &Setup) -> Result<Ar
     let settings = properties.for_producer().chain(id);
     let client = Client::with_token(Role::Producer, settings, Some(setup.payloads.clone()), token)?;
     Connection::start(client, setup.acks.recorder(), is_transactional).map(Arc::new)
-}
-
-/// How producers send in transactions, if they do.
-fn check_transactions(properties: &Properties, setup: &Setup) -> Result<Option<TransactionOptions>, String> {
-    let Some(options) = properties.transactions() else { return Ok(None) };
-    let (connections, producers) = (setup.config.connections, setup.producers);
-    if connections < producers {
-        return Err(format!(
-            "a transaction belongs to one client, so {producers} producers need as many connections, not {connections}: \
-             set `broker.connections = {producers}`"
-        ));
-    }
-    let in_flight = setup.in_flight / producers.max(1);
-    if in_flight < options.messages {
-        return Err(format!(
-            "a transaction of {} messages is more than the {in_flight} that a producer may have in flight: \
-             raise `producers.in_flight`, or lower `broker.kafka.transactions.messages`",
-            options.messages
-        ));
-    }
-    if setup.config.is_embedded() && options.abort_share > 0.0 {
-        let reason = "the embedded cluster delivers aborted messages, too: remove `abort_share`, or name a server";
-        return Err(reason.to_owned());
-    }
-    Ok(Some(options))
 }
 
 /// Begins the first transaction of each client.

@@ -18,10 +18,10 @@ use crate::broker::{BrokerError, Topic};
 /// How often to check whether new topics have leaders.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// The newest versions of requests that are used here. Later ones encode lengths in another way.
-const CREATE_TOPICS: i16 = 4;
-const DELETE_TOPICS: i16 = 3;
-const LIST_OFFSETS: i16 = 5;
+/// The newest versions of requests that are used here. A later one of `DeleteTopics` names topics by their ids.
+const CREATE_TOPICS: i16 = 7;
+const DELETE_TOPICS: i16 = 5;
+const LIST_OFFSETS: i16 = 10;
 
 /// `INVALID_REPLICATION_FACTOR` and `INVALID_CONFIG`.
 const INVALID_REPLICATION: i16 = 38;

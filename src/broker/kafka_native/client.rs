@@ -20,6 +20,8 @@ use super::partition::{Limits, Partition};
 use super::pending::{Pending, Spare};
 use super::topic::TopicRoutes;
 use super::traffic::Traffic;
+use super::transaction_coordinator::TRANSACTION_TIMEOUT;
+use super::transactions::Transactions;
 use crate::broker::{BrokerError, FailureClass, SubmitError};
 use crate::measure::Acks;
 
@@ -46,7 +48,9 @@ pub struct Client {
     nodes: Mutex<BTreeMap<i32, (Arc<Node>, AbortHandle)>>,
     serve_node: ServeNode,
     /// Of an idempotent producer.
-    identity: Option<(i64, i16)>,
+    identity: Mutex<Option<(i64, i16)>>,
+    /// If it sends in them.
+    transactions: Option<Arc<Transactions>>,
     /// Partitions that need another identity.
     broken: Mutex<Vec<Arc<Partition>>>,
     buffered_bytes: AtomicUsize,
@@ -60,20 +64,23 @@ pub struct Client {
 }
 
 impl Client {
-    /// With no topic. `identity`: of an idempotent producer; `serve_node` starts the task for a node.
+    /// With no topic. `identity`: of an idempotent producer; `transactions`: if it sends in them; `serve_node` starts the task for a node.
     pub fn new(
         cluster: Arc<Cluster>,
         options: KafkaNativeOptions,
         headers: Vec<Headers>,
         acks: Acks,
         identity: Option<(i64, i16)>,
+        transactions: Option<Arc<Transactions>>,
         serve_node: ServeNode,
     ) -> Self {
+        // What waits for longer cannot be part of its transaction any more.
+        let most_delivery = if transactions.is_some() { TRANSACTION_TIMEOUT } else { Duration::MAX };
         Client {
             limits: Limits {
                 batch_bytes: options.batch_bytes as usize,
                 linger: options.linger,
-                delivery_timeout: options.delivery_timeout,
+                delivery_timeout: options.delivery_timeout.min(most_delivery),
             },
             options,
             headers,
@@ -85,7 +92,8 @@ impl Client {
             topics: Mutex::default(),
             nodes: Mutex::default(),
             serve_node,
-            identity,
+            identity: Mutex::new(identity),
+            transactions,
             broken: Mutex::default(),
             buffered_bytes: AtomicUsize::new(0),
             capacity: Notify::new(),
@@ -127,11 +135,44 @@ impl Client {
         let metadata = self.cluster.metadata(&[name]).await.map_err(|error| topic_error(error.to_string()))?;
         let found = metadata.topics.get(name).ok_or_else(|| topic_error("it does not exist".to_owned()))?;
         let mut topics = self.topics.lock();
-        let new = || Arc::new(TopicRoutes::new(name, found.leaders.len(), self.identity));
-        let topic = topics.entry(name.to_owned()).or_insert_with(new).clone();
+        let topic = topics.entry(name.to_owned()).or_insert_with(|| self.routes(name, found.leaders.len())).clone();
         drop(topics);
         self.apply(&metadata);
         Ok(topic)
+    }
+
+    fn routes(&self, name: &str, partitions: usize) -> Arc<TopicRoutes> {
+        let routes = TopicRoutes::new(name, partitions, self.identity());
+        if self.transactions.is_some() {
+            routes.partitions.iter().for_each(|partition| partition.leave_transaction());
+        }
+        Arc::new(routes)
+    }
+
+    /// The id and epoch of an idempotent producer.
+    pub fn identity(&self) -> Option<(i64, i16)> {
+        *self.identity.lock()
+    }
+
+    /// From now on, all that is sent has this id and epoch.
+    pub fn set_identity(&self, identity: (i64, i16)) {
+        *self.identity.lock() = Some(identity);
+        self.partitions().iter().for_each(|partition| partition.renew(identity));
+    }
+
+    /// The transactions in which it sends, if it does.
+    pub fn transactions(&self) -> Option<&Arc<Transactions>> {
+        self.transactions.as_ref()
+    }
+
+    /// Whether every message that was handed over has its outcome, apart from that of its transaction.
+    pub fn is_idle(&self) -> bool {
+        self.traffic.is_idle()
+    }
+
+    /// Resolves when messages have got their outcomes after this call.
+    pub fn settled(&self) -> impl Future<Output = ()> {
+        self.capacity.notified()
     }
 
     /// Waits until messages may be handed over.
@@ -179,7 +220,10 @@ impl Client {
 
     /// No message is taken any more.
     pub fn end(&self, class: FailureClass, message: String) {
-        self.fatal.get_or_init(|| SubmitError { class, message });
+        let fatal = self.fatal.get_or_init(|| SubmitError { class, message });
+        if let Some(transactions) = &self.transactions {
+            transactions.fail(fatal.class, fatal.message.clone());
+        }
         self.capacity.notify_waiters();
     }
 
@@ -189,8 +233,12 @@ impl Client {
 
     /// Remembers why a node cannot be reached.
     pub fn note_error(&self, address: &str, error: CallError) {
-        if let CallError::Authorisation(reason) = &error {
-            self.end(FailureClass::Authorisation, format!("{address} refused the credentials: {reason}"));
+        match &error {
+            CallError::Authorisation(reason) => {
+                self.end(FailureClass::Authorisation, format!("{address} refused the credentials: {reason}"));
+            }
+            CallError::Unsupported(reason) => self.end(FailureClass::Refused, format!("{address}: {reason}")),
+            _ => {}
         }
         *self.last_error.lock() = Some(format!("{address}: {error}"));
     }
@@ -205,16 +253,29 @@ impl Client {
         self.upkeep.notify_one();
     }
 
-    /// Gets another identity for a partition.
+    /// Gets another identity for a partition; in a transaction, for all of them once it is aborted.
     pub fn renew(&self, partition: &Arc<Partition>) {
+        if self.transactions.is_some() {
+            return;
+        }
         self.broken.lock().push(partition.clone());
         self.upkeep.notify_one();
+    }
+
+    /// Aborts the transaction that is open.
+    pub async fn end_transactions(&self) {
+        if let Some(transactions) = &self.transactions {
+            transactions.abort(self.identity()).await;
+        }
     }
 
     /// Ends all tasks: messages without an outcome stay without one.
     pub fn close(&self) {
         if let Some(keeper) = self.keeper.get() {
             keeper.abort();
+        }
+        if let Some(transactions) = &self.transactions {
+            transactions.close();
         }
         for (_, task) in std::mem::take(&mut *self.nodes.lock()).into_values() {
             task.abort();

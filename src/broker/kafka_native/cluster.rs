@@ -18,9 +18,9 @@ use super::error::{CallError, is_retriable};
 use super::sequential::SequentialConnection;
 use crate::net::backoff::Backoff;
 
-/// The newest versions of requests that are used here. Later ones encode lengths in another way.
-const METADATA: i16 = 8;
-const INIT_PRODUCER_ID: i16 = 1;
+/// The newest versions of requests that are used here.
+const METADATA: i16 = 13;
+const INIT_PRODUCER_ID: i16 = 5;
 
 /// `UNKNOWN_TOPIC_OR_PARTITION`: of a topic that does not exist.
 const UNKNOWN_TOPIC: i16 = 3;

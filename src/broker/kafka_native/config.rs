@@ -7,10 +7,11 @@ use serde::de::Error as _;
 
 use super::codec::compression::Compression;
 use super::partitioner::Partitioner;
+use crate::broker::kafka_transactions::TransactionOptions;
 use crate::scenario::deserialize::{duration, size};
 
 /// What only the other client has.
-const NOT_YET: [&str; 2] = ["static_members", "transactions"];
+const NOT_YET: [&str; 1] = ["static_members"];
 
 /// Batches of a partition in flight of which an idempotent producer's broker keeps track (KIP-98).
 const MOST_IDEMPOTENT_IN_FLIGHT: usize = 5;
@@ -52,6 +53,8 @@ pub struct KafkaNativeOptions {
     pub session_timeout: Duration,
     /// What consumers receive of transactions.
     pub isolation: Isolation,
+    /// Each producer sends in transactions.
+    pub transactions: Option<TransactionOptions>,
 }
 
 impl Default for KafkaNativeOptions {
@@ -69,6 +72,7 @@ impl Default for KafkaNativeOptions {
             assignment: Assignment::Manual,
             session_timeout: Duration::from_secs(45),
             isolation: Isolation::ReadCommitted,
+            transactions: None,
         }
     }
 }
@@ -114,6 +118,10 @@ impl KafkaNativeOptions {
                 return Err(toml::de::Error::custom(format!("{key}: {}", needs_librdkafka("it"))));
             }
         }
+        let is_refused = table.contains_key("transactions") && table.get("idempotence") == Some(&false.into());
+        if is_refused {
+            return Err(toml::de::Error::custom("`transactions` need `idempotence`: remove `idempotence = false`"));
+        }
         let options: KafkaNativeOptions = table.try_into()?;
         options.check().map_err(toml::de::Error::custom)?;
         Ok(options)
@@ -132,11 +140,16 @@ impl KafkaNativeOptions {
         if self.delivery_timeout.is_zero() || self.request_timeout.is_zero() {
             return Err("`delivery_timeout` and `request_timeout` are longer than 0".to_owned());
         }
-        if self.idempotence && self.acks != RequiredAcks::All {
-            return Err("`idempotence` needs `acks = \"all\"`".to_owned());
+        let numbering = match self.transactions {
+            Some(_) => "transactions",
+            None if self.idempotence => "idempotence",
+            None => return Ok(()),
+        };
+        if self.acks != RequiredAcks::All {
+            return Err(format!("`{numbering}` needs `acks = \"all\"`"));
         }
-        if self.idempotence && self.max_in_flight > MOST_IDEMPOTENT_IN_FLIGHT {
-            return Err(format!("with `idempotence`, `max_in_flight` is {MOST_IDEMPOTENT_IN_FLIGHT} at most"));
+        if self.max_in_flight > MOST_IDEMPOTENT_IN_FLIGHT {
+            return Err(format!("with `{numbering}`, `max_in_flight` is {MOST_IDEMPOTENT_IN_FLIGHT} at most"));
         }
         Ok(())
     }
@@ -164,10 +177,8 @@ mod tests {
 
     #[test]
     fn what_only_librdkafka_has_is_refused_with_its_name() {
-        for text in ["static_members = true", "[transactions]\nmessages = 10"] {
-            let error = parse(text).unwrap_err();
-            assert!(error.contains("client = \"librdkafka\""), "{text}: {error}");
-        }
+        let error = parse("static_members = true").unwrap_err();
+        assert!(error.contains("client = \"librdkafka\""), "{error}");
     }
 
     #[test]
@@ -175,6 +186,10 @@ mod tests {
         for (text, key) in [
             ("idempotence = true\nacks = \"1\"", "acks"),
             ("idempotence = true\nmax_in_flight = 6", "max_in_flight"),
+            ("acks = \"1\"\n[transactions]", "acks"),
+            ("max_in_flight = 6\n[transactions]", "max_in_flight"),
+            ("idempotence = false\n[transactions]", "idempotence"),
+            ("[transactions]\nmessages = 0", "1 to 10,000,000"),
             ("max_in_flight = 0", "max_in_flight"),
             ("batch_bytes = \"1 GiB\"", "batch_bytes"),
             ("request_timeout = \"0s\"", "request_timeout"),

@@ -30,9 +30,13 @@ impl Connector {
     pub async fn open(&self, address: &str) -> Result<SequentialConnection, CallError> {
         let opened = timeout(self.timeout, self.open_socket(address)).await;
         let mut connection = opened.unwrap_or(Err(CallError::Timeout(self.timeout)))?;
-        connection.ask_for_versions().await?;
+        connection.ask_for_versions().await.map_err(|error| explain(error, self.has_certificate()))?;
         login::log_in(&mut connection, &self.security).await?;
         Ok(connection)
+    }
+
+    fn has_certificate(&self) -> bool {
+        self.security.tls.as_ref().is_some_and(|tls| tls.certificate.is_some())
     }
 
     async fn open_socket(&self, address: &str) -> Result<SequentialConnection, CallError> {
@@ -51,5 +55,16 @@ impl Connector {
             }
         };
         Ok(SequentialConnection::new(reader, writer, self.client_id.clone(), self.timeout))
+    }
+}
+
+/// A server that asks for a certificate ends the connection after the handshake, with one of these alerts (RFC 8446, section 6.2).
+fn explain(error: CallError, has_certificate: bool) -> CallError {
+    let is_missing = |text: &str| text.contains("CertificateRequired") || text.contains("BadCertificate");
+    match error {
+        CallError::Lost(reason) if !has_certificate && is_missing(&reason) => CallError::Authorisation(format!(
+            "it asks for a certificate ({reason}): set `broker.security.tls.certificate` and `broker.security.tls.key`"
+        )),
+        other => other,
     }
 }

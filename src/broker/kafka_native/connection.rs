@@ -16,6 +16,7 @@ use super::config::RequiredAcks;
 use super::error::CallError;
 use super::node::Node;
 use super::outcome::{self, Answer};
+use super::pending::Sealing;
 use super::produce::{self, Envelope, ProduceRequest};
 use super::sequential::{MOST_RESPONSE_BYTES, SequentialConnection, take_header};
 use crate::measure::AckRecorder;
@@ -37,6 +38,7 @@ pub struct Connection<'a> {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     envelope: Envelope,
+    sealing: Sealing,
     compressor: Compressor,
     requests: Requests,
     inbox: BytesMut,
@@ -63,16 +65,20 @@ impl<'a> Connection<'a> {
     ) -> Result<Self, CallError> {
         let options = &client.options;
         let oldest = if options.compression == Compression::Zstd { ZSTD_VERSION } else { produce::OLDEST };
+        let is_transactional = client.transactions().is_some();
+        let newest = if is_transactional { produce::NEWEST_IN_TRANSACTION } else { produce::NEWEST };
         let envelope = Envelope {
-            version: opened.versions.of(produce::KEY, oldest, produce::NEWEST)?,
+            version: opened.versions.of(produce::KEY, oldest, newest)?,
             client_id: opened.client_id().to_owned(),
+            transactional_id: client.transactions().map(|transactions| transactions.id.clone()),
             acks: options.acks as i16,
             timeout_ms: i32::try_from(options.request_timeout.as_millis()).unwrap_or(i32::MAX),
         };
+        let sealing = Sealing { compression: options.compression, is_transactional };
         let compressor = Compressor::new(options.compression)?;
         let SequentialConnection { reader, writer, .. } = opened;
         let (requests, inbox) = (Requests::default(), BytesMut::new());
-        Ok(Connection { client, node, recorder, reader, writer, envelope, compressor, requests, inbox })
+        Ok(Connection { client, node, recorder, reader, writer, envelope, sealing, compressor, requests, inbox })
     }
 
     /// Sends and receives until the connection ends, and returns why it did. What has no response is sent again.
@@ -133,7 +139,7 @@ impl<'a> Connection<'a> {
             return Ok(());
         }
         for (_, pending) in &mut batches {
-            pending.seal(options.compression, &mut self.compressor, &self.client.spare)?;
+            pending.seal(self.sealing, &mut self.compressor, &self.client.spare)?;
         }
         let correlation = requests.next_correlation;
         requests.next_correlation = correlation.wrapping_add(1);
@@ -183,8 +189,8 @@ impl<'a> Connection<'a> {
             let unexpected = || CallError::Malformed("it answers no request".to_owned());
             let (sent, request) = self.requests.waiting.pop_front().ok_or_else(unexpected)?;
             // A response that cannot be read leaves the request unanswered.
-            let answers =
-                take_header(&mut body, 0, request.correlation).and_then(|()| self.read_answers(&request, &body));
+            let answers = take_header(&mut body, self.envelope.response_header(), request.correlation)
+                .and_then(|()| self.read_answers(&request, &body));
             match answers {
                 Ok(answers) => self.answered(sent, request, answers),
                 Err(error) => {

@@ -1,4 +1,4 @@
-//! The node that coordinates a group: found by the group's name, and found again when another one coordinates it.
+//! The node that coordinates a group or transactions: found by their name, and found again when another one coordinates them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,23 @@ use super::sequential::SequentialConnection;
 use crate::net::backoff::Backoff;
 
 /// Later versions ask for several groups at once.
-const FIND_COORDINATOR: i16 = 2;
+const FIND_COORDINATOR: i16 = 3;
 
 /// `COORDINATOR_LOAD_IN_PROGRESS`, `COORDINATOR_NOT_AVAILABLE` and `NOT_COORDINATOR`.
 const LOADING: i16 = 14;
 const NOT_AVAILABLE: i16 = 15;
 const NOT_COORDINATOR: i16 = 16;
 
-/// A group, and a connection to the node that coordinates it.
+/// What is coordinated, by its number in a request.
+const GROUP: i8 = 0;
+const TRANSACTIONS: i8 = 1;
+
+/// A group or the transactions with an id, and a connection to the node that coordinates them.
 pub struct Coordinator {
     cluster: Arc<Cluster>,
-    group: String,
+    /// The group's name, or the transactions' id.
+    name: String,
+    kind: i8,
     /// How long the coordinator may be sought, and how long it may take for a response.
     timeout: Duration,
     connection: Mutex<Option<SequentialConnection>>,
@@ -32,14 +38,19 @@ pub struct Coordinator {
 
 impl Coordinator {
     pub fn new(cluster: Arc<Cluster>, group: &str, timeout: Duration) -> Self {
-        Coordinator { cluster, group: group.to_owned(), timeout, connection: Mutex::default() }
+        Coordinator { cluster, name: group.to_owned(), kind: GROUP, timeout, connection: Mutex::default() }
+    }
+
+    /// That of the transactions with an id.
+    pub fn of_transactions(cluster: Arc<Cluster>, id: &str, timeout: Duration) -> Self {
+        Coordinator { kind: TRANSACTIONS, ..Coordinator::new(cluster, id, timeout) }
     }
 
     pub fn group(&self) -> GroupId {
-        GroupId(StrBytes::from_string(self.group.clone()))
+        GroupId(StrBytes::from_string(self.name.clone()))
     }
 
-    /// Sends a request of the group, again where the coordinator moves or is not ready. `code`: the error code of a response.
+    /// Sends a request to the coordinator, again where the coordinator moves or is not ready. `code`: the error code of a response.
     ///
     /// # Errors
     /// When no coordinator answers in time. Other error codes are left to the caller.
@@ -81,9 +92,10 @@ impl Coordinator {
         }
     }
 
-    /// A connection to the node that coordinates the group now.
+    /// A connection to the node that is the coordinator now.
     async fn open(&self) -> Result<SequentialConnection, CallError> {
-        let request = FindCoordinatorRequest::default().with_key(StrBytes::from_string(self.group.clone()));
+        let name = StrBytes::from_string(self.name.clone());
+        let request = FindCoordinatorRequest::default().with_key(name).with_key_type(self.kind);
         let found = self.cluster.call(&request, FIND_COORDINATOR).await?;
         CallError::check(found.error_code)?;
         let host = match found.host.contains(':') {

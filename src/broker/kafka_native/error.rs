@@ -49,6 +49,16 @@ impl CallError {
         if code == 0 { Ok(()) } else { Err(CallError::Refused(code, None)) }
     }
 
+    /// The class of failures that it is the reason of.
+    pub fn class(&self) -> FailureClass {
+        match self {
+            CallError::Refused(code, _) => class_of(*code),
+            CallError::Timeout(_) => FailureClass::Timeout,
+            CallError::Authorisation(_) => FailureClass::Authorisation,
+            CallError::Lost(_) | CallError::Malformed(_) | CallError::Unsupported(_) => FailureClass::ConnectionLost,
+        }
+    }
+
     /// As an error of the broker at `address`.
     pub fn of_broker(self, address: &str) -> BrokerError {
         let address = address.to_owned();
@@ -102,14 +112,17 @@ pub fn class_of(code: i16) -> FailureClass {
     use ResponseError::{
         ClusterAuthorizationFailed, InvalidProducerEpoch, InvalidTopicException, MessageTooLarge, ProducerFenced,
         RecordListTooLarge, RequestTimedOut, SaslAuthenticationFailed, TopicAuthorizationFailed,
-        UnknownTopicOrPartition,
+        TransactionalIdAuthorizationFailed, UnknownTopicOrPartition,
     };
     match ResponseError::try_from_code(code) {
         Some(RequestTimedOut) => FailureClass::Timeout,
         Some(MessageTooLarge | RecordListTooLarge) => FailureClass::TooLarge,
-        Some(TopicAuthorizationFailed | ClusterAuthorizationFailed | SaslAuthenticationFailed) => {
-            FailureClass::Authorisation
-        }
+        Some(
+            TopicAuthorizationFailed
+            | TransactionalIdAuthorizationFailed
+            | ClusterAuthorizationFailed
+            | SaslAuthenticationFailed,
+        ) => FailureClass::Authorisation,
         Some(UnknownTopicOrPartition | InvalidTopicException) => FailureClass::UnknownTopic,
         Some(InvalidProducerEpoch | ProducerFenced) => FailureClass::Fenced,
         _ => FailureClass::Refused,

@@ -10,6 +10,8 @@ use super::config::KafkaNativeOptions;
 use super::error::CallError;
 use super::outcome;
 use super::serve::serve;
+use super::transaction_task::end_transactions;
+use super::transactions::Transactions;
 use crate::measure::{AckRecorder, Acks};
 
 /// How often the task looks for messages that have waited for too long.
@@ -21,7 +23,7 @@ const METADATA_AGE: Duration = Duration::from_secs(300);
 /// … and not more often than this.
 const METADATA_PAUSE: Duration = Duration::from_millis(100);
 
-/// Starts a client of `cluster`.
+/// Starts a client of `cluster`. `transactional_id`: of its transactions, if it sends in them.
 ///
 /// # Errors
 /// When it is to be idempotent, and the broker gives it no identity.
@@ -30,11 +32,23 @@ pub async fn start(
     options: KafkaNativeOptions,
     headers: Vec<Headers>,
     acks: Acks,
+    transactional_id: &str,
 ) -> Result<Arc<Client>, CallError> {
-    let identity = if options.idempotence { Some(cluster.new_identity().await?) } else { None };
+    let (transactions, identity) = match options.transactions {
+        Some(of_options) => {
+            let (begun, identity) = Transactions::begin(cluster.clone(), transactional_id, of_options).await?;
+            (Some(Arc::new(begun)), Some(identity))
+        }
+        None if options.idempotence => (None, Some(cluster.new_identity().await?)),
+        None => (None, None),
+    };
     let serve_node = |node, client| tokio::spawn(serve(node, client)).abort_handle();
-    let client = Arc::new(Client::new(cluster, options, headers, acks, identity, serve_node));
+    let client = Arc::new(Client::new(cluster, options, headers, acks, identity, transactions, serve_node));
     client.kept_by(tokio::spawn(keep(client.clone())).abort_handle());
+    if let Some(transactions) = client.transactions() {
+        let task = tokio::spawn(end_transactions(client.clone(), transactions.clone()));
+        transactions.ended_by(task.abort_handle());
+    }
     Ok(client)
 }
 

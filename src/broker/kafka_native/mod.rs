@@ -7,6 +7,7 @@
 //! - `client`, `outcome`: what the tasks of a producing client share, and what becomes of batches.
 //! - `produce`, `connection`, `serve`, `keeper`: the requests on a connection to a node, and the tasks.
 //! - `producer`, `consumer`: what the engine's tasks hold. `beginning`, `fetch`, `inbox`: what a consumer reads, and from where.
+//! - `transactions`, `transaction_task`, `transaction_coordinator`: the transactions of a client, the task that ends them, and its requests.
 //! - `groups`, `coordinator`, `membership`, `assignor`, `committed`: groups, how they share partitions, and their offsets.
 //! - [`codec`]: record batches; `partitioner`: the partition of a key.
 //! - `error`: what error codes mean; `traffic`: what was sent.
@@ -47,10 +48,13 @@ mod serve;
 mod tests;
 mod topic;
 mod traffic;
+mod transaction_coordinator;
+mod transaction_task;
+mod transactions;
 
 use std::sync::Arc;
 
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use tokio::time::timeout;
 
 use self::admin::{Admin, End, EndsQuery};
@@ -122,14 +126,17 @@ impl Broker for KafkaNativeBroker {
             timeout: setup.timeout,
         });
         let addresses = setup.config.addresses.clone();
+        options.transactions.map_or(Ok(()), |transactions| transactions.check(&setup)).map_err(refused)?;
         let unreachable = |error: error::CallError| error.of_broker(&addresses.join(","));
         let cluster = Arc::new(Cluster::new(connector, addresses.clone()));
         let metadata = timeout(setup.timeout, cluster.metadata(&[])).await;
         let metadata = metadata.unwrap_or(Err(error::CallError::Timeout(setup.timeout))).map_err(unreachable)?;
         let headers: Vec<Headers> = setup.header_sets.iter().map(|set| Headers::new(set)).collect();
         let mut clients = Vec::with_capacity(setup.config.connections);
-        for _ in 0..setup.config.connections {
-            let client = keeper::start(cluster.clone(), options.clone(), headers.clone(), setup.acks.clone()).await;
+        for index in 0..setup.config.connections {
+            let (cluster, options, headers) = (cluster.clone(), options.clone(), headers.clone());
+            let transactional_id = format!("{}-{}", setup.run_id, setup.first_producer + index);
+            let client = keeper::start(cluster, options, headers, setup.acks.clone(), &transactional_id).await;
             clients.push(client.map_err(unreachable)?);
         }
         let (id, nodes) = (metadata.cluster_id.as_deref().unwrap_or("?"), metadata.nodes.len());
@@ -195,6 +202,7 @@ impl Broker for KafkaNativeBroker {
     }
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {
+        join_all(self.clients.iter().map(|client| client.end_transactions())).await;
         self.clients.iter().for_each(|client| client.close());
         let (topics, groups) = join(self.admin.remove_in_time(&created), self.groups.remove()).await;
         topics.and(groups)

@@ -48,8 +48,11 @@ pub fn record(
     for (partition, pending, answer) in answers {
         let is_written = matches!(answer.code, 0 | DUPLICATE_SEQUENCE_NUMBER);
         if is_written {
-            for (send_tag, payload_bytes) in &pending.messages {
-                acks.acknowledged(*send_tag, *payload_bytes as usize);
+            match client.transactions() {
+                Some(transactions) => transactions.keep(&pending.messages),
+                None => {
+                    pending.messages.iter().for_each(|(send_tag, bytes)| acks.acknowledged(*send_tag, *bytes as usize))
+                }
             }
             client.traffic.taken(&pending);
             client.release(pending);
@@ -76,7 +79,16 @@ fn refused(
         client.refresh();
     }
     if matches!(*code, INVALID_PRODUCER_EPOCH | PRODUCER_FENCED) {
-        client.end(class_of(*code), describe(*code, message.as_deref()));
+        let reason = describe(*code, message.as_deref());
+        client.end(
+            class_of(*code),
+            match client.transactions() {
+                Some(transactions) => {
+                    format!("another producer has fenced that of the transactions '{}': {reason}", transactions.id)
+                }
+                None => reason,
+            },
+        );
     }
     // An earlier batch is missing, which is on its way again.
     let is_behind = *code == OUT_OF_ORDER_SEQUENCE_NUMBER && partition.is_behind(pending.number);
@@ -89,7 +101,7 @@ fn refused(
         return;
     }
     let failure = Failure { class: class_of(*code), reason: describe(*code, message.as_deref()) };
-    fail(acks, &pending, &failure);
+    fail(client, acks, &pending, &failure);
     client.release(pending);
     if partition.settle(true) {
         client.renew(partition);
@@ -109,17 +121,19 @@ pub fn lost(
         if partition.give_back(pending, Instant::now() + RETRY_BACKOFF) {
             client.renew(partition);
         }
+        client.notify_capacity();
         return;
     }
     let class = match error {
         CallError::Timeout(_) => FailureClass::Timeout,
         _ => FailureClass::ConnectionLost,
     };
-    fail(&mut recorder.batch(), &pending, &Failure { class, reason: error.to_string() });
+    fail(client, &mut recorder.batch(), &pending, &Failure { class, reason: error.to_string() });
     client.release(pending);
     if partition.settle(true) {
         client.renew(partition);
     }
+    client.notify_capacity();
 }
 
 /// Fails what has waited for too long to be sent.
@@ -132,14 +146,17 @@ pub fn expired(client: &Client, recorder: &AckRecorder, batches: Vec<Pending>) {
     let failure = Failure { class: FailureClass::Timeout, reason };
     let mut acks = recorder.batch();
     for pending in batches {
-        fail(&mut acks, &pending, &failure);
+        fail(client, &mut acks, &pending, &failure);
         client.release(pending);
     }
     drop(acks);
     client.notify_capacity();
 }
 
-fn fail(acks: &mut AckBatch<'_>, pending: &Pending, failure: &Failure) {
+fn fail(client: &Client, acks: &mut AckBatch<'_>, pending: &Pending, failure: &Failure) {
+    if let Some(transactions) = client.transactions() {
+        transactions.fail(failure.class, failure.reason.clone());
+    }
     for (send_tag, _) in &pending.messages {
         acks.failed(*send_tag, failure.class, || failure.reason.clone());
     }

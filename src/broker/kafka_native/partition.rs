@@ -42,6 +42,19 @@ struct State {
     next_sequence: i32,
     /// Records are missing in the sequence, so that it needs another identity.
     is_broken: bool,
+    membership: Membership,
+}
+
+/// Whether the coordinator of the open transaction knows of the partition, without which the broker takes none of its batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Membership {
+    /// The client sends without transactions.
+    #[default]
+    Unneeded,
+    Missing,
+    /// It has messages, and the coordinator is told of it.
+    Asked,
+    Confirmed,
 }
 
 /// What limits a batch.
@@ -73,13 +86,13 @@ impl Partition {
         (&self.topic, self.index)
     }
 
-    /// Appends records to the open batch, and to others after it.
+    /// Appends records to the open batch, and to others after it. Returns whether they are its first ones of the open transaction.
     pub fn append<'a>(
         self: &Arc<Self>,
         limits: &Limits,
         spare: &Spare,
         messages: impl Iterator<Item = (Record<'a>, SendTag, usize)>,
-    ) {
+    ) -> bool {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let (mut has_closed, mut begun) = (false, None);
@@ -98,7 +111,11 @@ impl Partition {
             });
             open.push(&record, send_tag, payload_bytes);
         }
-        let Some(leader) = &state.leader else { return };
+        let is_new = state.membership == Membership::Missing;
+        if is_new {
+            state.membership = Membership::Asked;
+        }
+        let Some(leader) = &state.leader else { return is_new };
         match begun {
             Some(begun) if !limits.linger.is_zero() => leader.linger(begun + limits.linger, self.clone()),
             Some(_) => has_closed = true,
@@ -108,6 +125,7 @@ impl Partition {
             state.is_scheduled = true;
             leader.add(self.clone());
         }
+        is_new
     }
 
     /// The open batch has waited: it is sent now, if it is that one.
@@ -136,7 +154,8 @@ impl Partition {
             return Turn::Later(later);
         }
         let is_again = state.closed.front().is_some_and(|first| first.attempts > 0);
-        if state.is_broken || (is_again && state.in_flight > 0) {
+        let is_unknown = matches!(state.membership, Membership::Missing | Membership::Asked);
+        if is_unknown || state.is_broken || (is_again && state.in_flight > 0) {
             return state.rest();
         }
         let is_due = |open: &mut Pending| open.created + limits.linger <= now;
@@ -210,6 +229,37 @@ impl Partition {
             state.next_sequence = after(sequence, pending.batch.records());
         }
         self.schedule_rest(state);
+    }
+
+    /// The coordinator knows that it is in the open transaction: what waits is sent.
+    pub fn enter_transaction(self: &Arc<Self>) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.membership = Membership::Confirmed;
+        if let Some(leader) = state.leader.as_ref().filter(|_| !state.is_scheduled) {
+            state.is_scheduled = true;
+            leader.add(self.clone());
+        }
+    }
+
+    /// Its transaction has ended, or it is of a client that sends in transactions.
+    pub fn leave_transaction(&self) {
+        self.state.lock().membership = Membership::Missing;
+    }
+
+    /// The open batch does not wait for more messages.
+    pub fn flush(self: &Arc<Self>) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.closed.extend(state.open.take());
+        self.schedule_rest(state);
+    }
+
+    /// Takes what is not on its way.
+    pub fn abandon(&self) -> Vec<Pending> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.closed.drain(..).chain(state.open.take()).collect()
     }
 
     /// Whether an earlier batch than that one is missing at the broker.

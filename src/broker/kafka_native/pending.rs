@@ -5,12 +5,19 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::codec::batch::{Author, Batch, HEADER_BYTES, Record};
+use super::codec::batch::{Author, Batch, HEADER_BYTES, Record, TRANSACTIONAL};
 use super::codec::compression::{Compression, Compressor};
 use crate::measure::SendTag;
 
 /// Bytes of memory that is kept for later batches. Without it, a batch would grow from nothing, copied with each doubling.
 const MOST_SPARE_BYTES: usize = 64 << 20;
+
+/// How the batches of a client are sealed.
+#[derive(Debug, Clone, Copy)]
+pub struct Sealing {
+    pub compression: Compression,
+    pub is_transactional: bool,
+}
 
 /// Records with the messages that they are.
 pub struct Pending {
@@ -48,7 +55,8 @@ impl Pending {
     ///
     /// # Errors
     /// When the compressing library fails.
-    pub fn seal(&mut self, compression: Compression, compressor: &mut Compressor, spare: &Spare) -> io::Result<()> {
+    pub fn seal(&mut self, sealing: Sealing, compressor: &mut Compressor, spare: &Spare) -> io::Result<()> {
+        let Sealing { compression, is_transactional } = sealing;
         if self.is_sealed {
             return Ok(());
         }
@@ -63,7 +71,8 @@ impl Pending {
                 spare.put(unpacked, messages);
             }
         }
-        self.batch.seal(compression as u8, self.author.unwrap_or(Author::UNNAMED));
+        let attributes = compression as u8 | if is_transactional { TRANSACTIONAL } else { 0 };
+        self.batch.seal(attributes, self.author.unwrap_or(Author::UNNAMED));
         self.is_sealed = true;
         Ok(())
     }

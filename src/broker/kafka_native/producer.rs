@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::client::Client;
 use super::codec::batch::Record;
 use super::topic::TopicRoutes;
+use super::transactions::Transactions;
 use crate::broker::{FailureClass, Outgoing, Producer, SubmitError};
 
 /// No message follows in a list.
@@ -32,6 +33,19 @@ impl KafkaNativeProducer {
         let epoch_unix_ns = client.acks.clock().epoch_unix_ns();
         let lists = vec![(END, END); topic.partitions.len()];
         KafkaNativeProducer { client, topic, lists, next: Vec::new(), touched: Vec::new(), epoch_unix_ns }
+    }
+
+    /// Hands over what the open transaction may still have.
+    async fn submit_to(&mut self, transactions: &Transactions, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
+        loop {
+            // Created before the attempt, so that a transaction that begins in between is not missed.
+            let begun = transactions.begun();
+            if let Some(taken) = transactions.enter(batch.len(), |taken| self.hand_over(&batch[..taken])) {
+                return Ok(taken);
+            }
+            begun.await;
+            self.client.admit().await?;
+        }
     }
 
     fn hand_over(&mut self, batch: &[Outgoing<'_>]) {
@@ -89,7 +103,11 @@ impl KafkaNativeProducer {
     fn append<'a>(&self, partition: usize, messages: impl Iterator<Item = &'a Outgoing<'a>>) {
         let client = &self.client;
         let records = messages.map(|outgoing| (self.record(outgoing), outgoing.send_tag, outgoing.payload.len()));
-        self.topic.partitions[partition].append(&client.limits, &client.spare, records);
+        let partition = &self.topic.partitions[partition];
+        let is_new = partition.append(&client.limits, &client.spare, records);
+        if let Some(transactions) = client.transactions().filter(|_| is_new) {
+            transactions.add(partition.clone());
+        }
     }
 
     #[inline]
@@ -115,11 +133,22 @@ impl Producer for KafkaNativeProducer {
             return Err(SubmitError { class: FailureClass::TooLarge, message });
         }
         self.client.admit().await?;
-        self.hand_over(&batch[..fitting]);
-        Ok(fitting)
+        match self.client.transactions().cloned() {
+            None => {
+                self.hand_over(&batch[..fitting]);
+                Ok(fitting)
+            }
+            Some(transactions) => self.submit_to(&transactions, &batch[..fitting]).await,
+        }
     }
 
     fn fatal_error(&self) -> Option<String> {
         self.client.fatal().map(|fatal| fatal.message.clone())
+    }
+
+    fn finish(&mut self) {
+        if let Some(transactions) = self.client.transactions() {
+            transactions.finish();
+        }
     }
 }

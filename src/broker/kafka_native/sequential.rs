@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{
-    ApiVersionsRequest, RequestHeader, ResponseHeader, SaslAuthenticateRequest, SaslHandshakeRequest,
+    ApiKey, ApiVersionsRequest, RequestHeader, ResponseHeader, SaslAuthenticateRequest, SaslHandshakeRequest,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -45,9 +45,14 @@ impl Versions {
         let found = self.0.iter().find(|(found, ..)| *found == key);
         let common = found.map(|(_, least, most)| (oldest.max(*least), newest.min(*most)));
         common.filter(|(least, most)| least <= most).map(|(_, most)| most).ok_or_else(|| {
+            let name = ApiKey::try_from(key).map_or_else(|_| key.to_string(), |known| format!("{known:?}"));
+            let supported = match found {
+                Some((_, least, most)) => format!("versions {least} to {most} of the request {name}"),
+                None => format!("no request {name}"),
+            };
             CallError::Unsupported(format!(
-                "the broker supports no version of request {key} between {oldest} and {newest}: \
-                 use `client = \"librdkafka\"`, or a newer broker"
+                "the broker supports {supported}, and `client = \"native\"` needs one of {oldest} to {newest}: \
+                 use a broker of Kafka 2.1 or newer, or `client = \"librdkafka\"`"
             ))
         })
     }
@@ -145,7 +150,7 @@ impl SequentialConnection {
     /// When the node refuses it.
     pub async fn authenticate(&mut self, message: Vec<u8>) -> Result<Bytes, CallError> {
         let request = SaslAuthenticateRequest::default().with_auth_bytes(message.into());
-        let response = self.call(&request, 1).await?;
+        let response = self.call(&request, 2).await?;
         match response.error_code {
             0 => Ok(response.auth_bytes),
             code => {

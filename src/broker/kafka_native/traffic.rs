@@ -35,6 +35,11 @@ impl Traffic {
         self.queued_messages.fetch_sub(messages as u64, Ordering::Relaxed);
     }
 
+    /// Whether the messages of every batch have their outcome.
+    pub fn is_idle(&self) -> bool {
+        self.queued_messages.load(Ordering::Relaxed) == 0
+    }
+
     /// A producer waited for the client's memory.
     pub fn waited(&self, waited: Duration) {
         self.queue_full_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);

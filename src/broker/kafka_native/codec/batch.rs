@@ -26,6 +26,9 @@ pub mod at {
 /// The version of the format.
 pub const MAGIC: u8 = 2;
 
+/// The attribute of a batch that is part of a transaction.
+pub const TRANSACTIONAL: u8 = 0x10;
+
 /// `batchLength` counts what comes after it.
 pub const BEFORE_LENGTH_ENDS: usize = 12;
 
@@ -167,8 +170,8 @@ impl Batch {
         numbers.iter().for_each(|number| varint::append(*number, &mut self.bytes));
     }
 
-    /// Fills in the header. `compression` is the number of what the records were compressed with since.
-    pub fn seal(&mut self, compression: u8, author: Author) {
+    /// Fills in the header. `attributes` are the number of what the records were compressed with since, and [`TRANSACTIONAL`].
+    pub fn seal(&mut self, attributes: u8, author: Author) {
         let length = (self.bytes.len() - BEFORE_LENGTH_ENDS) as i32;
         let header = &mut self.bytes[..HEADER_BYTES];
         let mut put = |at: usize, value: &[u8]| header[at..at + value.len()].copy_from_slice(value);
@@ -176,7 +179,7 @@ impl Batch {
         // The leader fills in its epoch.
         put(at::BATCH_LENGTH + 4, &(-1_i32).to_be_bytes());
         put(at::MAGIC, &[MAGIC]);
-        put(at::ATTRIBUTES, &u16::from(compression).to_be_bytes());
+        put(at::ATTRIBUTES, &u16::from(attributes).to_be_bytes());
         put(at::LAST_OFFSET_DELTA, &(self.records - 1).to_be_bytes());
         put(at::BASE_TIMESTAMP, &self.base_timestamp_ms.to_be_bytes());
         put(at::MAX_TIMESTAMP, &self.max_timestamp_ms.to_be_bytes());

@@ -3,21 +3,27 @@
 //! The crate `kafka-protocol` makes room for as many elements as a list announces. Here a message is walked through first.
 //! Source: the definitions of messages in Kafka's `clients/src/main/resources/common/message`.
 
-use super::Malformed;
+use super::{Malformed, varint};
 
 /// A message that has lists: its key, its oldest and newest version of that layout, and the layout. A digit stands for a number of so
-/// many bytes, `s` for a text, `b` for bytes, and `[…]` for a list.
+/// many bytes, `s` for a text, `b` for bytes, and `[…]` for a list. In flexible versions (KIP-482), whose lengths are one more than what they
+/// announce and take 7 bits a byte, `S` stands for a text, `{…}` for a list, and `t` for fields that are optional.
 type Row = (i16, i16, i16, &'static str);
 
-const RESPONSES: [Row; 19] = [
+const RESPONSES: [Row; 30] = [
     // ListOffsets
     (2, 1, 1, "[s[4288]]"),
     (2, 2, 3, "4[s[4288]]"),
     (2, 4, 5, "4[s[42884]]"),
+    (2, 6, 10, "4{S{42884t}t}t"),
     // Metadata
     (3, 5, 6, "4[4s4s]s4[2s1[244[4][4][4]]]"),
     (3, 7, 7, "4[4s4s]s4[2s1[2444[4][4][4]]]"),
     (3, 8, 8, "4[4s4s]s4[2s1[2444[4][4][4]]4]4"),
+    (3, 9, 9, "4{4S4St}S4{2S1{2444{4}{4}{4}t}4t}4t"),
+    (3, 10, 10, "4{4S4St}S4{2S881{2444{4}{4}{4}t}4t}4t"),
+    (3, 11, 12, "4{4S4St}S4{2S881{2444{4}{4}{4}t}4t}t"),
+    (3, 13, 13, "4{4S4St}S4{2S881{2444{4}{4}{4}t}4t}2t"),
     // OffsetCommit
     (8, 2, 2, "[s[42]]"),
     (8, 3, 7, "4[s[42]]"),
@@ -34,8 +40,15 @@ const RESPONSES: [Row; 19] = [
     (17, 0, 1, "2[s]"),
     // CreateTopics
     (19, 2, 4, "4[s2s]"),
+    (19, 5, 6, "4{S2S42{SS111t}t}t"),
+    (19, 7, 7, "4{S882S42{SS111t}t}t"),
     // DeleteTopics
     (20, 1, 3, "4[s2]"),
+    (20, 4, 4, "4{S2t}t"),
+    (20, 5, 5, "4{S2St}t"),
+    // AddPartitionsToTxn
+    (24, 0, 2, "4[s[42]]"),
+    (24, 3, 3, "4{S{42t}t}t"),
     // DeleteGroups
     (42, 0, 1, "4[s2]"),
 ];
@@ -78,6 +91,24 @@ fn step(rest: &mut &[u8], mut layout: &[u8]) -> Result<(), Malformed> {
                 }
                 layout = after;
             }
+            b'{' => {
+                let (element, after) = list(after);
+                for _ in 0..compact(rest)? {
+                    step(rest, element)?;
+                }
+                layout = after;
+            }
+            b'S' => {
+                let length = compact(rest)?;
+                skip(rest, length)?;
+            }
+            b't' => {
+                for _ in 0..varint::read_unsigned(rest)? {
+                    varint::read_unsigned(rest)?;
+                    let length = varint::read_unsigned(rest)? as usize;
+                    skip(rest, length)?;
+                }
+            }
             b's' => {
                 let length = announced(i32::from(i16::from_be_bytes(number(rest)?)))?;
                 skip(rest, length)?;
@@ -97,14 +128,19 @@ fn list(layout: &[u8]) -> (&[u8], &[u8]) {
     let mut depth = 1;
     let end = layout.iter().position(|what| {
         match what {
-            b'[' => depth += 1,
-            b']' => depth -= 1,
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth -= 1,
             _ => {}
         }
         depth == 0
     });
     let end = end.unwrap_or(layout.len());
     (&layout[..end], layout.get(end + 1..).unwrap_or_default())
+}
+
+/// A length of a flexible version. Null is as nothing.
+fn compact(rest: &mut &[u8]) -> Result<usize, Malformed> {
+    Ok(varint::read_unsigned(rest)?.saturating_sub(1) as usize)
 }
 
 /// Null is as nothing.
@@ -129,7 +165,10 @@ fn skip(rest: &mut &[u8], length: usize) -> Result<(), Malformed> {
 #[cfg(test)]
 mod tests {
     use bytes::{Bytes, BytesMut};
-    use kafka_protocol::messages::create_topics_response::CreatableTopicResult;
+    use kafka_protocol::messages::add_partitions_to_txn_response::{
+        AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
+    };
+    use kafka_protocol::messages::create_topics_response::{CreatableTopicConfigs, CreatableTopicResult};
     use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
     use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
     use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
@@ -140,8 +179,9 @@ mod tests {
     use kafka_protocol::messages::offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
     use kafka_protocol::messages::offset_fetch_response::{OffsetFetchResponsePartition, OffsetFetchResponseTopic};
     use kafka_protocol::messages::{
-        CreateTopicsResponse, DeleteGroupsResponse, DeleteTopicsResponse, JoinGroupResponse, ListOffsetsResponse,
-        MetadataResponse, OffsetCommitResponse, OffsetFetchResponse, SaslHandshakeResponse,
+        AddPartitionsToTxnResponse, CreateTopicsResponse, DeleteGroupsResponse, DeleteTopicsResponse,
+        JoinGroupResponse, ListOffsetsResponse, MetadataResponse, OffsetCommitResponse, OffsetFetchResponse,
+        SaslHandshakeResponse,
     };
     use kafka_protocol::protocol::{Encodable, StrBytes};
 
@@ -196,11 +236,22 @@ mod tests {
                 encoded(&SaslHandshakeResponse::default().with_mechanisms(mechanisms), version)
             }
             19 => {
-                encoded(&CreateTopicsResponse::default().with_topics(vec![CreatableTopicResult::default(); 2]), version)
+                let config = CreatableTopicConfigs::default().with_value(Some(StrBytes::from_static_str("1")));
+                let mut topic = CreatableTopicResult::default();
+                if version >= 5 {
+                    topic = topic.with_configs(Some(vec![config; 2])).with_topic_config_error_code(29);
+                }
+                encoded(&CreateTopicsResponse::default().with_topics(vec![topic; 2]), version)
             }
             20 => {
                 let topic = DeletableTopicResult::default().with_name(Some(Default::default()));
                 encoded(&DeleteTopicsResponse::default().with_responses(vec![topic; 2]), version)
+            }
+            24 => {
+                let partitions = vec![AddPartitionsToTxnPartitionResult::default(); 2];
+                let topic = AddPartitionsToTxnTopicResult::default().with_results_by_partition(partitions);
+                let topics = vec![topic; 2];
+                encoded(&AddPartitionsToTxnResponse::default().with_results_by_topic_v3_and_below(topics), version)
             }
             42 => encoded(
                 &DeleteGroupsResponse::default().with_results(vec![DeletableGroupResult::default(); 2]),
@@ -236,7 +287,7 @@ mod tests {
         let announced = [&i32::MAX.to_be_bytes()[..], &[0; 64]].concat();
         assert!(walk(&announced, SUBSCRIPTION).is_err() && walk(&announced, ASSIGNMENT).is_err());
         assert!(walk(&(-2_i32).to_be_bytes(), SUBSCRIPTION).is_err());
-        assert_eq!(versions(3), Some((5, 8)));
+        assert_eq!(versions(3), Some((5, 13)));
         assert_eq!(versions(12), None);
     }
 }

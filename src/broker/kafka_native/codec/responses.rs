@@ -4,11 +4,15 @@
 
 use bytes::Bytes;
 
-use super::Malformed;
+use super::{Malformed, varint};
 
-/// The newest versions that are read here: later ones encode lengths in another way.
-pub const NEWEST_PRODUCED: i16 = 8;
+/// The newest versions that are read here. A later produce request names topics by their ids, and a later fetch encodes lengths in
+/// another way.
+pub const NEWEST_PRODUCED: i16 = 12;
 pub const NEWEST_FETCHED: i16 = 11;
+
+/// The first flexible version (KIP-482) of a produce request and its response.
+pub const FLEXIBLE_PRODUCED: i16 = 9;
 
 /// What became of the batch of one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,29 +49,34 @@ pub struct FetchedPartition {
 /// When it is cut off, or a number is senseless. What was handed to `each` before may be wrong as well.
 pub fn read_produced<'a>(body: &'a [u8], version: i16, mut each: impl FnMut(Produced<'a>)) -> Result<i32, Malformed> {
     let mut reader = Reader(body);
-    for _ in 0..reader.count()? {
-        let topic = reader.text()?.ok_or(Malformed("a topic has no name"))?;
-        for _ in 0..reader.count()? {
-            let (partition, code) = (reader.i32()?, reader.i16()?);
-            // The first offset and the time of the broker's log.
-            reader.take(16)?;
-            if version >= 5 {
-                // The first offset of the log.
-                reader.take(8)?;
-            }
-            let mut message = None;
-            if version >= 8 {
-                for _ in 0..reader.count()? {
-                    // A record of the batch, and what is wrong with it.
-                    reader.take(4)?;
-                    reader.text()?;
-                }
-                message = reader.text()?;
-            }
-            each(Produced { topic, partition, code, message });
+    let is_flexible = version >= FLEXIBLE_PRODUCED;
+    for _ in 0..reader.any_count(is_flexible)? {
+        let topic = reader.any_text(is_flexible)?.ok_or(Malformed("a topic has no name"))?;
+        for _ in 0..reader.any_count(is_flexible)? {
+            each(produced_partition(&mut reader, topic, version)?);
         }
+        reader.end(is_flexible)?;
     }
     reader.i32()
+}
+
+fn produced_partition<'a>(reader: &mut Reader<'a>, topic: &'a str, version: i16) -> Result<Produced<'a>, Malformed> {
+    let is_flexible = version >= FLEXIBLE_PRODUCED;
+    let (partition, code) = (reader.i32()?, reader.i16()?);
+    // The first offset and the time of the broker's log, and the first offset of the log.
+    reader.take(if version >= 5 { 24 } else { 16 })?;
+    let mut message = None;
+    if version >= 8 {
+        for _ in 0..reader.any_count(is_flexible)? {
+            // A record of the batch, and what is wrong with it.
+            reader.take(4)?;
+            reader.any_text(is_flexible)?;
+            reader.end(is_flexible)?;
+        }
+        message = reader.any_text(is_flexible)?;
+    }
+    reader.end(is_flexible)?;
+    Ok(Produced { topic, partition, code, message })
 }
 
 /// Reads a response to a fetch of `version`, from 4 on. The records stay where they are.
@@ -124,11 +133,7 @@ pub fn read_versions(body: &[u8], version: i16) -> Result<(i16, Supported), Malf
     for _ in 0..count {
         versions.push((reader.i16()?, reader.i16()?, reader.i16()?));
         if is_compact {
-            for _ in 0..reader.unsigned()? {
-                reader.unsigned()?;
-                let length = reader.unsigned()? as usize;
-                reader.take(length)?;
-            }
+            reader.skip_tags()?;
         }
     }
     Ok((code, versions))
@@ -163,15 +168,44 @@ impl<'a> Reader<'a> {
     }
 
     fn unsigned(&mut self) -> Result<u32, Malformed> {
-        let mut value = 0;
-        for shift in (0..35).step_by(7) {
-            let [byte] = self.number()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return u32::try_from(value).map_err(|_| Malformed("a number is too large"));
-            }
+        varint::read_unsigned(&mut self.0)
+    }
+
+    /// How many elements follow in a list of a flexible version.
+    fn compact_count(&mut self) -> Result<usize, Malformed> {
+        let count = self.unsigned()?.saturating_sub(1) as usize;
+        // Each takes a byte at least.
+        if count <= self.0.len() { Ok(count) } else { Err(Malformed("it announces more than it has")) }
+    }
+
+    fn compact_text(&mut self) -> Result<Option<&'a str>, Malformed> {
+        match self.unsigned()? {
+            0 => Ok(None),
+            length => text(self.take(length as usize - 1)?).map(Some),
         }
-        Err(Malformed("a number does not end"))
+    }
+
+    fn any_count(&mut self, is_flexible: bool) -> Result<usize, Malformed> {
+        if is_flexible { self.compact_count() } else { self.count() }
+    }
+
+    fn any_text(&mut self, is_flexible: bool) -> Result<Option<&'a str>, Malformed> {
+        if is_flexible { self.compact_text() } else { self.text() }
+    }
+
+    /// The end of an element: in flexible versions, fields that are optional.
+    fn end(&mut self, is_flexible: bool) -> Result<(), Malformed> {
+        if is_flexible { self.skip_tags() } else { Ok(()) }
+    }
+
+    /// Fields that are optional, none of which is read.
+    fn skip_tags(&mut self) -> Result<(), Malformed> {
+        for _ in 0..self.unsigned()? {
+            self.unsigned()?;
+            let length = self.unsigned()? as usize;
+            self.take(length)?;
+        }
+        Ok(())
     }
 
     /// How many elements follow. A null list has none.
@@ -191,10 +225,14 @@ impl<'a> Reader<'a> {
             -1 => Ok(None),
             length => {
                 let length = usize::try_from(length).map_err(|_| Malformed("a length is negative"))?;
-                std::str::from_utf8(self.take(length)?).map(Some).map_err(|_| Malformed("a text is not UTF-8"))
+                text(self.take(length)?).map(Some)
             }
         }
     }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Malformed> {
+    std::str::from_utf8(bytes).map_err(|_| Malformed("a text is not UTF-8"))
 }
 
 #[cfg(test)]
@@ -227,7 +265,10 @@ mod tests {
             let record = BatchIndexAndErrorMessage::default().with_batch_index_error_message(Some(text("large")));
             refused = refused.with_record_errors(vec![record]).with_error_message(Some(text("too large")));
         }
-        let taken = PartitionProduceResponse::default().with_index(4);
+        let mut taken = PartitionProduceResponse::default().with_index(4);
+        if version >= 10 {
+            taken.current_leader.leader_id = 2.into();
+        }
         let topic = TopicProduceResponse::default()
             .with_name(TopicName(text("topic")))
             .with_partition_responses(vec![refused, taken]);
@@ -286,10 +327,15 @@ mod tests {
 
     #[test]
     fn what_is_cut_off_is_refused() {
-        let (of_produce, of_fetch) = (produced(8), fetched(11));
-        for end in 0..of_produce.len() {
-            assert!(read_produced(&of_produce[..end], 8, |_| {}).is_err(), "{end}");
+        for version in [8, NEWEST_PRODUCED] {
+            let of_produce = produced(version);
+            // What comes after the time of throttling is not read.
+            let end = of_produce.len() - usize::from(version >= FLEXIBLE_PRODUCED);
+            for end in 0..end {
+                assert!(read_produced(&of_produce[..end], version, |_| {}).is_err(), "{end}");
+            }
         }
+        let of_fetch = fetched(11);
         for end in 0..of_fetch.len() {
             assert!(read_fetched(&of_fetch.slice(..end), 11).is_err(), "{end}");
         }
@@ -297,15 +343,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nonsense_is_refused_or_read_without_panic(body: Vec<u8>, version in 3..12_i16) {
+        fn nonsense_is_refused_or_read_without_panic(body: Vec<u8>, version in 3..13_i16) {
             let _ = read_produced(&body, version, |_| {});
             let _ = read_versions(&body, version - 3);
-            let _ = read_fetched(&body.into(), version);
+            let _ = read_fetched(&body.into(), version.min(NEWEST_FETCHED));
         }
 
         #[test]
         fn a_byte_that_is_wrong_is_refused_or_read_without_panic(place: proptest::sample::Index, byte: u8) {
-            for (body, is_fetch) in [(produced(8), false), (fetched(11), true)] {
+            for (body, is_fetch) in [(produced(8), false), (produced(NEWEST_PRODUCED), false), (fetched(11), true)] {
                 let mut body = body.to_vec();
                 let place = place.index(body.len());
                 body[place] = byte;
@@ -313,6 +359,7 @@ mod tests {
                     let _ = read_fetched(&body.into(), 11);
                 } else {
                     let _ = read_produced(&body, 8, |_| {});
+                    let _ = read_produced(&body, NEWEST_PRODUCED, |_| {});
                 }
             }
         }

@@ -63,6 +63,32 @@ pub fn read(bytes: &mut &[u8]) -> Result<i64, Malformed> {
     }
 }
 
+/// Appends a number of the protocol's flexible versions (KIP-482), which is not zigzag-encoded.
+pub fn append_unsigned(mut value: u32, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Takes such a number from the beginning of `bytes`.
+///
+/// # Errors
+/// When it does not end, or has more than 32 bits.
+pub fn read_unsigned(bytes: &mut &[u8]) -> Result<u32, Malformed> {
+    let mut value = 0;
+    for shift in (0..35).step_by(7) {
+        let (byte, rest) = bytes.split_first().ok_or(Malformed("it ends too early"))?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return u32::try_from(value).map_err(|_| Malformed("a number is too large"));
+        }
+    }
+    Err(Malformed("a number does not end"))
+}
+
 /// Of more bytes than one, or none.
 fn read_long(bytes: &mut &[u8]) -> Result<i64, Malformed> {
     let mut value = 0_u64;

@@ -1,5 +1,6 @@
 //! A client with one producer, and what becomes of its messages.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,9 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub const TOPIC: &str = "topic";
 
+/// The transactional id of the client.
+pub const TRANSACTIONS: &str = "transactions";
+
 /// A client, and one producer for [`TOPIC`].
 pub struct Bench {
     pub acks: Acks,
@@ -33,6 +37,10 @@ pub struct Bench {
 
 impl Bench {
     pub async fn new(addresses: Vec<String>, options: KafkaNativeOptions) -> Bench {
+        Bench::try_new(addresses, options).await.unwrap()
+    }
+
+    pub async fn try_new(addresses: Vec<String>, options: KafkaNativeOptions) -> Result<Bench, Box<dyn Error>> {
         let connector = Arc::new(Connector {
             tls: None,
             security: Security::default(),
@@ -43,10 +51,10 @@ impl Bench {
         let acks = Acks::new(Clock::start(), 1, false);
         let sets = [vec![], vec![("tenant".to_owned(), "second".to_owned())]];
         let headers = sets.iter().map(|set| Headers::new(set)).collect();
-        let client = keeper::start(cluster.clone(), options, headers, acks.clone()).await.unwrap();
-        let producer = KafkaNativeProducer::new(client.clone(), client.topic(TOPIC).await.unwrap());
+        let client = keeper::start(cluster.clone(), options, headers, acks.clone(), TRANSACTIONS).await?;
+        let producer = KafkaNativeProducer::new(client.clone(), client.topic(TOPIC).await?);
         let admin = Arc::new(Admin { cluster, config: Vec::new(), timeout: TIMEOUT });
-        Bench { acks, client, admin, producer, sent: 0 }
+        Ok(Bench { acks, client, admin, producer, sent: 0 })
     }
 
     /// Sends messages whose payloads are their numbers.

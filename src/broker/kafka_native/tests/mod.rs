@@ -7,3 +7,5 @@ mod grouping;
 mod librdkafka;
 mod producing;
 mod scripted;
+mod transactions;
+mod versions;

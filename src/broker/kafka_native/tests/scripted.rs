@@ -1,7 +1,8 @@
 //! A cluster whose answers a test writes: what is about messages waits for the test, the rest is answered at once.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI16, AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
@@ -30,6 +31,8 @@ use crate::broker::kafka_native::sequential::read_frame;
 /// `NOT_LEADER_OR_FOLLOWER`.
 pub const NOT_LEADER: i16 = 6;
 
+const UNSUPPORTED_VERSION: i16 = 35;
+
 /// Nodes are numbered from 0.
 pub struct Scripted {
     state: Arc<State>,
@@ -40,8 +43,17 @@ struct State {
     ports: Vec<u16>,
     /// Of each partition of [`TOPIC`].
     leaders: Mutex<Vec<i32>>,
+    known: Mutex<Vec<(ApiKey, i16, i16)>>,
+    /// The versions of the requests that came, by their keys.
+    versions: Mutex<BTreeMap<i16, i16>>,
+    /// The node that coordinates groups and transactions.
+    coordinator: AtomicUsize,
     /// The error code of answers to members' signs of life.
     heartbeats: AtomicI16,
+    /// The error codes of the next answers to producers that ask for an id.
+    identities: Mutex<VecDeque<i16>>,
+    /// The epoch of the next producer id that is given.
+    epoch: AtomicI16,
     /// Nodes that read what they are sent, and say nothing.
     silent: Vec<AtomicBool>,
     asked: UnboundedSender<Asked>,
@@ -76,7 +88,12 @@ impl Scripted {
         let state = Arc::new(State {
             ports: listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect(),
             leaders: Mutex::new(vec![0; partitions]),
+            known: Mutex::new(KNOWN.into()),
+            versions: Mutex::default(),
+            coordinator: AtomicUsize::new(0),
             heartbeats: AtomicI16::new(0),
+            identities: Mutex::default(),
+            epoch: AtomicI16::new(0),
             silent: listeners.iter().map(|_| AtomicBool::new(false)).collect(),
             asked: sender,
         });
@@ -97,6 +114,25 @@ impl Scripted {
 
     pub fn move_leader(&self, partition: usize, node: i32) {
         self.state.leaders.lock()[partition] = node;
+    }
+
+    /// Knows other versions of requests from now on.
+    pub fn know(&self, versions: &[(ApiKey, i16, i16)]) {
+        *self.state.known.lock() = versions.into();
+    }
+
+    /// The version of the last request of this kind.
+    pub fn version(&self, key: ApiKey) -> i16 {
+        self.state.versions.lock()[&(key as i16)]
+    }
+
+    pub fn move_coordinator(&self, node: usize) {
+        self.state.coordinator.store(node, Ordering::SeqCst);
+    }
+
+    /// The next producers that ask for an id are answered with these codes.
+    pub fn refuse_identities(&self, codes: &[i16]) {
+        self.state.identities.lock().extend(codes);
     }
 
     /// From now on, the node answers nothing.
@@ -234,6 +270,7 @@ async fn read(
             continue;
         }
         let asked = Asked { node, key, version, correlation: header.correlation_id, body, out: out.clone() };
+        state.note(&asked);
         match state.answer(&asked) {
             Some(answer) => asked.send(answer),
             None => state.asked.send(asked).unwrap_or_default(),
@@ -242,20 +279,47 @@ async fn read(
 }
 
 impl State {
+    /// As KIP-511 says, a version that is not known is answered in the oldest.
+    fn versions(&self, asked: &Asked) -> Bytes {
+        let known = self.known.lock();
+        let newest = known.iter().find(|(key, ..)| *key == ApiKey::ApiVersions).map_or(0, |(_, _, newest)| *newest);
+        if asked.version <= newest {
+            return asked.frame::<ApiVersionsRequest>(&versions(&known));
+        }
+        let refusal = versions(&known).with_error_code(UNSUPPORTED_VERSION);
+        frame::<ApiVersionsRequest>(&refusal, 0, asked.correlation)
+    }
+
+    /// Notes the version of a request, which is one that the cluster knows.
+    fn note(&self, asked: &Asked) {
+        let known = self.known.lock();
+        let is_known = |(key, oldest, newest): &(ApiKey, i16, i16)| {
+            *key == asked.key && (*oldest..=*newest).contains(&asked.version)
+        };
+        let is_question = asked.key == ApiKey::ApiVersions;
+        assert!(is_question || known.iter().any(is_known), "{:?} version {}", asked.key, asked.version);
+        self.versions.lock().insert(asked.key as i16, asked.version);
+    }
+
     /// The answer to what is not about messages.
     fn answer(&self, asked: &Asked) -> Option<Bytes> {
         Some(match asked.key {
-            ApiKey::ApiVersions => asked.frame::<ApiVersionsRequest>(&versions()),
+            ApiKey::ApiVersions => self.versions(asked),
             ApiKey::Metadata => asked.frame::<MetadataRequest>(&self.metadata()),
             ApiKey::InitProducerId => {
-                let response = InitProducerIdResponse::default().with_producer_id(7.into());
+                let mut response = InitProducerIdResponse::default().with_producer_id(7.into());
+                match self.identities.lock().pop_front() {
+                    Some(code) => response.error_code = code,
+                    None => response.producer_epoch = self.epoch.fetch_add(1, Ordering::SeqCst),
+                }
                 asked.frame::<InitProducerIdRequest>(&response)
             }
             ApiKey::ListOffsets => {
                 asked.frame::<ListOffsetsRequest>(&beginnings(&asked.request::<ListOffsetsRequest>()))
             }
             ApiKey::FindCoordinator => {
-                let (host, port) = (StrBytes::from_static_str("127.0.0.1"), i32::from(self.ports[0]));
+                let node = self.coordinator.load(Ordering::SeqCst);
+                let (host, port) = (StrBytes::from_static_str("127.0.0.1"), i32::from(self.ports[node]));
                 asked.frame::<FindCoordinatorRequest>(
                     &FindCoordinatorResponse::default().with_host(host).with_port(port),
                 )
@@ -287,25 +351,29 @@ impl State {
     }
 }
 
-fn versions() -> ApiVersionsResponse {
-    let known = [
-        (ApiKey::Produce, 3, 8),
-        (ApiKey::Fetch, 4, 12),
-        (ApiKey::ListOffsets, 1, 7),
-        (ApiKey::Metadata, 0, 9),
-        (ApiKey::ApiVersions, 0, 3),
-        (ApiKey::InitProducerId, 0, 4),
-        (ApiKey::FindCoordinator, 0, 3),
-        (ApiKey::OffsetCommit, 2, 8),
-        (ApiKey::OffsetFetch, 1, 6),
-        (ApiKey::JoinGroup, 0, 6),
-        (ApiKey::SyncGroup, 0, 4),
-        (ApiKey::Heartbeat, 0, 4),
-    ];
-    let version = |(key, oldest, newest)| {
-        ApiVersion::default().with_api_key(key as i16).with_min_version(oldest).with_max_version(newest)
+/// Of each request its key, and the oldest and the newest version that a cluster knows unless a test says otherwise.
+const KNOWN: [(ApiKey, i16, i16); 14] = [
+    (ApiKey::Produce, 3, 8),
+    (ApiKey::Fetch, 4, 12),
+    (ApiKey::ListOffsets, 1, 7),
+    (ApiKey::Metadata, 0, 9),
+    (ApiKey::ApiVersions, 0, 3),
+    (ApiKey::InitProducerId, 0, 4),
+    (ApiKey::FindCoordinator, 0, 3),
+    (ApiKey::OffsetCommit, 2, 8),
+    (ApiKey::OffsetFetch, 1, 6),
+    (ApiKey::JoinGroup, 0, 6),
+    (ApiKey::SyncGroup, 0, 4),
+    (ApiKey::Heartbeat, 0, 4),
+    (ApiKey::AddPartitionsToTxn, 0, 3),
+    (ApiKey::EndTxn, 0, 3),
+];
+
+fn versions(known: &[(ApiKey, i16, i16)]) -> ApiVersionsResponse {
+    let version = |(key, oldest, newest): &(ApiKey, i16, i16)| {
+        ApiVersion::default().with_api_key(*key as i16).with_min_version(*oldest).with_max_version(*newest)
     };
-    ApiVersionsResponse::default().with_api_keys(known.map(version).into())
+    ApiVersionsResponse::default().with_api_keys(known.iter().map(version).collect())
 }
 
 /// Every partition begins at 0.

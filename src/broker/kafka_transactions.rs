@@ -1,10 +1,11 @@
-//! The `[broker.kafka.transactions]` table.
+//! The `[broker.kafka.transactions]` table, which both clients of Kafka have.
 
 use std::time::Duration;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+use super::Setup;
 use crate::scenario::deserialize::duration;
 
 /// The broker aborts a transaction that is open for a minute (`transaction.timeout.ms`), so it is ended well before.
@@ -35,6 +36,33 @@ impl TransactionOptions {
     /// Whether to abort a producer's transaction of this number, from 0. Of `n` transactions, exactly `floor(n × share)` are.
     pub fn aborts(&self, number: u64) -> bool {
         ((number + 1) as f64 * self.abort_share).floor() > (number as f64 * self.abort_share).floor()
+    }
+
+    /// Refuses what the rest of the scenario does not go with.
+    ///
+    /// # Errors
+    /// A sentence that names the key to change.
+    pub fn check(&self, setup: &Setup) -> Result<(), String> {
+        let (connections, producers) = (setup.config.connections, setup.producers);
+        if connections < producers {
+            return Err(format!(
+                "a transaction belongs to one client, so {producers} producers need as many connections, not {connections}: \
+                 set `broker.connections = {producers}`"
+            ));
+        }
+        let in_flight = setup.in_flight / producers.max(1);
+        if in_flight < self.messages {
+            return Err(format!(
+                "a transaction of {} messages is more than the {in_flight} that a producer may have in flight: \
+                 raise `producers.in_flight`, or lower `broker.kafka.transactions.messages`",
+                self.messages
+            ));
+        }
+        if setup.config.is_embedded() && self.abort_share > 0.0 {
+            let reason = "the embedded cluster delivers aborted messages, too: remove `abort_share`, or name a server";
+            return Err(reason.to_owned());
+        }
+        Ok(())
     }
 }
 
