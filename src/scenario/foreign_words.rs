@@ -32,6 +32,10 @@ pub(super) fn counterpart(key: &str, found: &KeyPath) -> Option<String> {
     let meant = key_of(key)?;
     let (table, name) = meant.split_once('.').unwrap_or(("", meant));
     let here = *found == KeyPath::of(&[table]);
+    // In other tables, a server may be another one.
+    if meant == ADDRESSES && !here && !found.is_empty() {
+        return None;
+    }
     let shown = if here { name } else { meant };
     Some(match meant {
         ADDRESSES => format!("write `{shown} = [\"host:port\"]`"),
@@ -76,5 +80,6 @@ mod tests {
         assert_eq!(found("bootstrap.servers", "broker"), "write `addresses = [\"host:port\"]`");
         assert!(found("p99", "thresholds").contains("thresholds.require"));
         assert_eq!(counterpart("count", &KeyPath::default()), None);
+        assert_eq!(counterpart("url", &KeyPath::of(&["broker", "watch"])), None);
     }
 }

@@ -35,7 +35,8 @@ pub(super) fn advice(path: &Path, kinds: Kinds<'_>) -> String {
 /// What to do about a text that is not TOML.
 pub(super) fn other_format(text: &str, message: &str) -> Option<String> {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
-    if message.contains("must be quoted") {
+    // What the parser says of a word without quotes depends on its first letter.
+    if ["must be quoted", "invalid float", "invalid boolean"].iter().any(|says| message.contains(says)) {
         return Some("write the value in quotes, as in `kind = \"kafka\"`".to_owned());
     }
     let is_json = first.starts_with('{') || first.starts_with("[{");

@@ -108,7 +108,17 @@ fn administrate<T>(
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work(client))
 }
 
-/// A server of a test's own, which listens on `port` and the four after it.
+/// An unsigned web token, which expires so many seconds from now.
+pub fn web_token(expires_in_s: i64) -> String {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    let now_s = jiff::Timestamp::now().as_second();
+    let claims = format!(r#"{{"sub":"load","iat":{},"exp":{}}}"#, now_s - 7200, now_s + expires_in_s);
+    format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), URL_SAFE_NO_PAD.encode(claims))
+}
+
+/// A server of a test's own, which listens on `port` and the five after it.
 pub fn server(instance: &str, port: u16) -> Server {
     // A killed server may come back after 5 s instead of 9 s. With 2 s a busy machine's server is taken for dead although it is
     // not; its metadata then names no broker at all, after which librdkafka 2.12.1 sometimes connects to none any more.

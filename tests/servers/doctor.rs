@@ -14,9 +14,15 @@ const READY: &[&str] = &[
     "is on this machine",
 ];
 
+/// What is said of a scenario, without the ends of lines.
+fn examined(scenario: &str, more: &[&str]) -> Finished {
+    let mut ended = execute(&[&["doctor", scenario], more].concat());
+    ended.stdout = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    ended
+}
+
 fn doctor(url: &str, more: &[&str]) -> Finished {
-    let common = ["doctor", url, "--rate", "1k/s", "--verify"];
-    execute(&[&common, more].concat())
+    examined(url, &[&["--rate", "1k/s", "--verify"], more].concat())
 }
 
 fn is_ready(url: &str, more: &[&str], says: &[&str]) {
@@ -52,6 +58,16 @@ fn a_wrong_password_of_kafka_is_a_login() {
 }
 
 #[test]
+#[cfg(feature = "kafka-native")]
+fn a_port_with_tls_and_one_without_are_told_apart() {
+    let native = ["--set", "broker.client=native"];
+    let plain = doctor(&format!("kafka://{}", variable("BROKERMARK_KAFKA_TLS")), &native).expect(1);
+    plain.says(&["✗ broker", "--set broker.security.tls=true"]);
+    let strange = doctor(&format!("kafka+tls://{}", variable("BROKERMARK_KAFKA_TLS")), &native).expect(1);
+    strange.says(&["✗ broker", "broker.security.tls={ ca ="]);
+}
+
+#[test]
 #[cfg(feature = "nsq")]
 fn nsq_names_its_version_and_leaves_no_topic() {
     is_ready(&format!("nsq://{}", nsq::addresses().join(",")), &[], &["nsqd 1."]);
@@ -64,11 +80,17 @@ fn nsq_names_its_version_and_leaves_no_topic() {
 #[test]
 #[cfg(feature = "pulsar")]
 fn pulsar_names_its_version_and_a_wrong_token_is_a_login() {
-    let url = format!("pulsar://{}", crate::harness::pulsar::address());
-    is_ready(&url, &[], &["Pulsar"]);
+    use crate::harness::pulsar;
+
+    let url = format!("pulsar://{}", pulsar::address());
+    let admin = format!("broker.pulsar.admin={}", pulsar::admin());
+    is_ready(&url, &["--set", &admin], &["Pulsar"]);
     let token = format!("broker.pulsar.token={}", variable("BROKERMARK_PULSAR_WRONG_TOKEN"));
-    let ended = doctor(&url, &["--set", &token]).expect(1);
+    let ended = doctor(&url, &["--set", &admin, "--set", &token]).expect(1);
     ended.says(&["✗ login", "correct the login in [broker.pulsar]"]);
+    // Nothing listens there.
+    let ended = doctor(&url, &["--set", "broker.pulsar.admin=http://127.0.0.1:1"]).expect(1);
+    ended.says(&["✗ broker", "→ --set broker.pulsar.admin="]);
 }
 
 #[test]
@@ -111,11 +133,15 @@ fn sinks_are_asked_whether_they_can_be_written_to() {
     };
     let doctor = |sinks: String| {
         let bench = Bench::new(&pipeline(&sinks));
-        execute(&["doctor", bench.scenario().to_str().unwrap()])
+        examined(bench.scenario().to_str().unwrap(), &[])
     };
-    doctor(to_redis("") + &to_mongodb(&mongodb)).expect(0).says(&[
-        &format!("✓ sink          redis at {redis} lets us in and can be written to (appendfsync"),
-        &format!("✓ sink          mongodb at {mongodb} lets us in and can be written to"),
+    let ready = doctor(to_redis("") + &to_mongodb(&mongodb)).expect(0);
+    // The consumer's group, which has committed nothing, is not there to be removed.
+    assert!(!ready.stdout.contains("cannot be removed"), "{}", ready.stdout);
+    ready.says(&[
+        &format!("✓ sink redis at {redis} lets us in and can be written to (appendfsync"),
+        &format!("✓ sink mongodb at {mongodb} lets us in and can be written to"),
+        "✓ permissions",
     ]);
     // This Redis has no user of that name.
     let ended = doctor(to_redis("username = \"nobody\"\npassword = \"sesame\"")).expect(1);

@@ -190,17 +190,6 @@ fn real_secured_listeners_accept_every_way_to_authenticate() {
     crate::harness::assert_delivered(&secured(&encrypted, &tls()).expect(0).record(), 1000, 1);
 }
 
-/// An unsigned web token, which expires so many seconds from now.
-#[cfg(feature = "kafka-tls")]
-fn web_token(expires_in_s: i64) -> String {
-    use base64::Engine;
-    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-
-    let now_s = jiff::Timestamp::now().as_second();
-    let claims = format!(r#"{{"sub":"load","iat":{},"exp":{}}}"#, now_s - 7200, now_s + expires_in_s);
-    format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), URL_SAFE_NO_PAD.encode(claims))
-}
-
 /// Producers, consumers and the administrator each show the token.
 #[cfg(feature = "kafka-tls")]
 #[test]
@@ -212,8 +201,8 @@ fn real_secured_listener_accepts_a_token_and_refuses_one_that_has_expired() {
         bench.write("token", token);
         bench.run(&[])
     };
-    crate::harness::assert_delivered(&with(&web_token(3600)).expect(0).record(), 1000, 1);
-    let expired = web_token(-3600);
+    crate::harness::assert_delivered(&with(&kafka::web_token(3600)).expect(0).record(), 1000, 1);
+    let expired = kafka::web_token(-3600);
     let refused = with(&expired).expect(1);
     refused.complains_of(&[&address, "refused the credentials", "unexpired"]);
     assert!(!refused.stderr.contains(&expired), "{}", refused.stderr);

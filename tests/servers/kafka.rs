@@ -2,12 +2,10 @@
 
 #![cfg(feature = "kafka")]
 
-use brokermark::broker::FailureClass;
-use brokermark::record::{FoundTopic, ReasonKind, Record, Status, Verification};
+use brokermark::record::{FoundTopic, ReasonKind};
 
 use crate::harness::kafka::{address, make_topic, remove_topic, topic_setting, topics};
-use crate::harness::{Bench, PATIENCE, assert_balanced, assert_delivered, finding, reasons, record_of, sums};
-use crate::rebalance::run_with;
+use crate::harness::{Bench, assert_delivered, finding, record_of};
 
 /// A thousand messages that are verified, with these tables besides.
 fn scenario(tables: &str) -> String {
@@ -86,73 +84,6 @@ fn real_kafka_what_a_topic_held_before_is_told_and_so_is_what_compression_saved(
     assert!(wire.raw_bytes > 0 && wire.requests > 0 && wire.compression_ratio.unwrap() > 2.0, "{wire:?}");
 }
 
-/// In transactions of 50 messages, with these keys of `[broker.kafka]` and these tables besides.
-fn in_transactions(isolation: &str, abort_share: f64, tables: &str) -> Record {
-    let address = address();
-    let record = record_of(&scenario(&format!(
-        "[broker]\nkind = \"kafka\"\naddress = \"{address}\"\nconnections = 2\n\
-         kafka = {{ {isolation} transactions = {{ messages = 50, interval = \"30s\", abort_share = {abort_share} }} }}\n{tables}"
-    )));
-    assert_balanced(&record);
-    record
-}
-
-#[test]
-fn real_kafka_delivers_what_was_committed_once_and_nothing_that_was_aborted() {
-    let record = in_transactions("", 0.2, "[producers]\ncount = 2\nbatch = 7\n[topology]\npartitions = 3");
-    let transactions = record.transactions.as_ref().unwrap();
-    assert!(transactions.aborted >= 2 && transactions.committed >= 14, "{transactions:?}");
-    assert_eq!(transactions.commit.as_ref().unwrap().count, transactions.committed);
-    let counts = &record.counts;
-    assert_eq!((counts.acknowledged + counts.failed, counts.unresolved), (1000, 0));
-    assert_eq!(record.errors.iter().map(|error| error.class).collect::<Vec<_>>(), [FailureClass::Aborted]);
-    assert_eq!(sums(&record), Verification { received: counts.acknowledged, ..Verification::default() });
-    assert!(!reasons(&record).contains(&ReasonKind::MissingMessages), "{:?}", record.verdict);
-}
-
-/// Of 20 transactions, the ninth and the seventeenth are aborted: messages that come later are acknowledged, so that consumers are
-/// waited for until they have passed these.
-#[test]
-fn real_kafka_delivers_what_was_aborted_to_those_who_ask_for_it() {
-    for (isolation, received, stored) in [("", 900, 0), ("isolation = \"read-uncommitted\",", 1000, 100)] {
-        let record = in_transactions(isolation, 0.12, "");
-        let transactions = record.transactions.as_ref().unwrap();
-        assert_eq!((transactions.committed, transactions.aborted), (18, 2));
-        assert_eq!((record.counts.acknowledged, record.counts.failed), (900, 100));
-        let expected = Verification { received, not_acknowledged_but_stored: stored, ..Verification::default() };
-        assert_eq!(sums(&record), expected, "{isolation}");
-    }
-}
-
-/// The run's only producer has the id of a producer that begins later.
-#[test]
-fn real_kafka_producer_whose_place_another_has_taken_ends_the_load_with_the_reason() {
-    use rdkafka::producer::{BaseProducer, Producer};
-
-    let address = address();
-    let bench = Bench::new(&format!(
-        "broker = {{ kind = \"kafka\", address = \"{address}\", kafka.transactions.messages = 10 }}
-        topology.partitions = 19
-        load.rate = \"200/s\"
-        consumers = {{}}
-        run.duration = \"10min\""
-    ));
-    let mut run = bench.start(&[]);
-    run.await_stderr("measuring");
-    let id = format!("{}-0", run_with(&address, 19));
-    let mut config = rdkafka::ClientConfig::new();
-    let other: BaseProducer = config.set("bootstrap.servers", &address).set("transactional.id", &id).create().unwrap();
-    other.init_transactions(PATIENCE).unwrap();
-    let record = run.finish(PATIENCE).expect(1).record();
-    assert_balanced(&record);
-    assert_eq!(record.status, Status::Failed);
-    let error = record.error.as_deref().unwrap().to_lowercase();
-    assert!(error.contains("could send nothing more") && error.contains("fenced"), "{error}");
-    assert!(record.errors.iter().any(|error| error.class == FailureClass::Fenced), "{:?}", record.errors);
-    let received = record.counts.acknowledged;
-    assert_eq!(sums(&record), Verification { received, ..Verification::default() });
-}
-
 #[test]
 fn real_kafka_partitions_are_read_without_a_group() {
     let assigned = "kafka.assignment = \"manual\"\n[topology]\npartitions = 5";
@@ -168,8 +99,8 @@ mod authorities {
     use std::process::Command;
 
     use super::*;
-    use crate::harness::Running;
     use crate::harness::server::variable;
+    use crate::harness::{PATIENCE, Running};
 
     fn bench() -> Bench {
         let address = variable("BROKERMARK_KAFKA_TLS");

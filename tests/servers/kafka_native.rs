@@ -67,6 +67,33 @@ fn real_secured_listener_refuses_a_wrong_password_and_it_is_not_printed() {
     }
 }
 
+/// Producers, consumers and the administrator each show the token.
+#[test]
+fn real_secured_listener_accepts_a_token_and_refuses_one_that_has_expired() {
+    let address = variable("BROKERMARK_KAFKA_SASL");
+    let security = "[broker.security.sasl]\nmechanism = \"OAUTHBEARER\"\ntoken = { file = \"token\" }\n";
+    let with = |token: &str| {
+        let bench = Bench::new(&scenario(&address, security));
+        bench.write("token", token);
+        bench.run(&[])
+    };
+    assert_delivered(&with(&kafka::web_token(3600)).expect(0).record(), 1000, 1);
+    for refused in [kafka::web_token(-3600), "opaque".to_owned()] {
+        let ended = with(&refused).expect(1);
+        ended.complains_of(&[&address, "refused the credentials"]);
+        assert!(!ended.stderr.contains(&refused) && !ended.stdout.contains(&refused), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn real_listener_that_asks_for_a_certificate_takes_the_clients_and_refuses_one_without() {
+    let address = variable("BROKERMARK_KAFKA_MTLS");
+    let (certificate, key) = (variable("BROKERMARK_KAFKA_CERTIFICATE"), variable("BROKERMARK_KAFKA_KEY"));
+    let with_certificate = format!("{}certificate = \"{certificate}\"\nkey = \"{key}\"\n", tls());
+    assert_delivered(&run(&address, &with_certificate).expect(0).record(), 1000, 1);
+    run(&address, &tls()).expect(1).complains_of(&[&address, "asks for a certificate", "broker.security.tls.certificate"]);
+}
+
 #[test]
 fn a_closed_port_is_reported_at_once_with_the_address_and_the_reason() {
     let ended = run("127.0.0.1:1", "").expect(1);

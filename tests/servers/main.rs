@@ -17,6 +17,9 @@ mod kafka;
 mod kafka_native;
 #[cfg(feature = "kafka-native")]
 mod kafka_native_groups;
+#[cfg(feature = "kafka-native")]
+mod kafka_readers;
+mod kafka_transactions;
 mod load;
 mod nsq;
 mod pipeline;

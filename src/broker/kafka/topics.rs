@@ -8,7 +8,7 @@ use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
 use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use rdkafka::client::DefaultClientContext;
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::time::{Instant, sleep};
 
 use super::config::Properties;
@@ -170,7 +170,10 @@ impl Topics {
         let failed = |reason: String| BrokerError::Client { broker: "kafka", reason };
         let results = self.admin.delete_groups(&groups, &self.options()).await;
         for result in results.map_err(|error| failed(format!("groups cannot be removed: {error}")))? {
-            if let Err((group, code)) = result {
+            // One whose members have committed nothing is gone with them.
+            if let Err((group, code)) = result
+                && code != RDKafkaErrorCode::GroupIdNotFound
+            {
                 return Err(failed(format!("group '{group}' cannot be removed: {code}")));
             }
         }

@@ -4,7 +4,6 @@ use super::{Finding, bad, doubtful, good, reachable, remedies};
 use crate::broker::{BrokerError, Durability, DurabilityLevel};
 use crate::cli::run::{identity, new_run_id};
 use crate::engine::{self, EngineError, Examined, examine_scenario};
-use crate::net::address;
 use crate::scenario::Scenario;
 
 pub(super) async fn findings(scenario: &Scenario) -> Vec<Finding> {
@@ -35,8 +34,8 @@ fn of_examined(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
     if let Some(error) = &examined.removal_error {
         found.push(doubtful(
             "permissions",
-            format!("topics can be made and not removed: {error}"),
-            "grant the deletion of topics, or set topology.keep = true",
+            format!("what was made cannot be removed: {error}"),
+            "grant the deletion of topics and groups, or --set topology.keep=true",
         ));
     }
     found
@@ -101,8 +100,7 @@ fn of_error(scenario: &Scenario, error: &EngineError) -> Finding {
     let text = error.to_string();
     match error {
         EngineError::Broker(BrokerError::Unreachable { address: at, .. }) => {
-            let (host, port) = address::split(at).unwrap_or((at.as_str(), 0));
-            bad("broker", text, format!("nc -vz {host} {port}"))
+            bad("broker", text, remedies::connection(&scenario.broker, at))
         }
         EngineError::Broker(BrokerError::Authorisation { .. }) => {
             let kind = engine::kinds().broker(&scenario.broker.kind);

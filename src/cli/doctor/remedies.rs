@@ -1,7 +1,29 @@
 //! What helps where a broker refuses a login or a right, as a command of its own tools.
 
 use crate::engine::Opened;
+use crate::net::address;
 use crate::scenario::{BrokerConfig, Descriptor};
+
+/// What helps where a server cannot be reached though an address of the scenario accepts connections. `place` is an address, or
+/// names the key that has it.
+pub(super) fn connection(config: &BrokerConfig, place: &str) -> String {
+    if let Some(key) = place.split('`').nth(1) {
+        return format!("--set {key}=… with an address that answers");
+    }
+    if let Some((host, port)) = address::split(place).filter(|_| !config.addresses.iter().any(|one| one == place)) {
+        return format!("nc -vz {host} {port}: the cluster names this address itself (Kafka: `advertised.listeners`)");
+    }
+    match config.security.tls {
+        Some(_) => concat!(
+            "with a certificate of your own authority, --set 'broker.security.tls={ ca = \"/path/to/ca.pem\" }'; ",
+            "without TLS on this port, --set broker.security.tls=false"
+        )
+        .to_owned(),
+        None => {
+            format!("if the port wants TLS, --set broker.security.tls=true; else see whether it is {}'s", config.kind)
+        }
+    }
+}
 
 /// The keys of the login of a kind of broker.
 pub(super) fn login(config: &BrokerConfig, descriptor: Option<&Descriptor>) -> String {

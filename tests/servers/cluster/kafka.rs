@@ -14,11 +14,33 @@ const SESSION: Duration = Duration::from_secs(1);
 struct Topic {
     cluster: Cluster,
     name: String,
+    is_native: bool,
 }
+
+/// librdkafka asks for metadata every second, and gives a request up after 2 s.
+const LIBRDKAFKA: &str = r#"
+            [broker.properties]
+            "message.timeout.ms" = 90000
+            "socket.timeout.ms" = 2000
+            "reconnect.backoff.max.ms" = 500
+            "topic.metadata.refresh.interval.ms" = 1000
+            [broker.kafka]"#;
+
+/// A request is given up after 2 s as well.
+const NATIVE: &str = r#"
+            client = "native"
+            [broker.kafka]
+            delivery_timeout = "90s"
+            request_timeout = "2s""#;
 
 impl Topic {
     fn new(name: &str) -> Self {
-        Topic { cluster: Cluster::kafka(), name: format!("{name}-{}", std::process::id()) }
+        Topic { cluster: Cluster::kafka(), name: format!("{name}-{}", std::process::id()), is_native: false }
+    }
+
+    #[cfg(feature = "kafka-native")]
+    fn native(name: &str) -> Self {
+        Topic { is_native: true, ..Topic::new(name) }
     }
 }
 
@@ -27,20 +49,14 @@ impl Replicated for Topic {
         &self.cluster
     }
 
-    /// The client asks for metadata every second, and gives a request up after 2 s.
     fn load(&self, fault: &str) -> Load {
         let (addresses, topic) = (self.cluster.addresses(), &self.name);
+        let (client, keys) = if self.is_native { ("kafka-native", NATIVE) } else { ("kafka", LIBRDKAFKA) };
         let broker = format!(
             r#"
             [broker]
             kind = "kafka"
-            addresses = {addresses:?}
-            [broker.properties]
-            "message.timeout.ms" = 90000
-            "socket.timeout.ms" = 2000
-            "reconnect.backoff.max.ms" = 500
-            "topic.metadata.refresh.interval.ms" = 1000
-            [broker.kafka]
+            addresses = {addresses:?}{keys}
             acks = "all"
             idempotence = true
             [topology]
@@ -49,7 +65,7 @@ impl Replicated for Topic {
             keep = true
             "#
         );
-        Load::begin(&format!("kafka-{fault}"), &broker, IN_FLIGHT)
+        Load::begin(&format!("{client}-{fault}"), &broker, IN_FLIGHT)
     }
 
     fn leader(&self, addresses: &[String]) -> Option<(usize, usize)> {
@@ -87,4 +103,21 @@ fn real_rolling_restart_of_all_nodes_loses_nothing() {
     // A node that is stopped cleanly hands its partitions over, so that the gap may be shorter than an outage.
     let record = restart_all(&Topic::new("rolled"));
     assert!(record.throughput.longest_gap_ns.is_some(), "{:?}", record.throughput);
+}
+
+#[cfg(feature = "kafka-native")]
+mod native {
+    use super::*;
+
+    #[test]
+    fn real_leader_that_is_killed_is_succeeded_and_nothing_acknowledged_is_lost() {
+        let topic = Topic::native("native-killed");
+        assert_interrupted(&lose_leader(&topic, "leader-killed", Cluster::kill, Cluster::restart), SESSION);
+    }
+
+    #[test]
+    fn real_rolling_restart_of_all_nodes_loses_nothing() {
+        let record = restart_all(&Topic::native("native-rolled"));
+        assert!(record.throughput.longest_gap_ns.is_some(), "{:?}", record.throughput);
+    }
 }
