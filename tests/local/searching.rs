@@ -80,6 +80,8 @@ fn a_ceiling_is_kept_and_named_by_later_runs_of_the_same_shape() {
     assert!(after[0].verdict.limited_by.evidence.contains("of the client's ceiling of"), "{:?}", after[0].verdict);
     let other = bench.run(&["--set", "producers.count=4"]).expect(0).records();
     assert!(!other[0].verdict.limited_by.evidence.contains("ceiling"), "another shape");
+    let measured_first = bench.run(&["--set", "producers.count=4", "--ceiling"]).expect(0).records();
+    assert!(measured_first[0].verdict.limited_by.evidence.contains("of the client's ceiling of"), "{measured_first:?}");
 }
 
 #[test]
@@ -102,4 +104,5 @@ fn a_workload_of_openmessaging_benchmark_is_a_scenario_and_its_result_can_be_exp
     let shown = execute(&["show", bench.run_directory().to_str().unwrap(), "--format", "omb"]).expect(0);
     let result: serde_json::Value = serde_json::from_str(shown.stdout.trim()).unwrap();
     assert!(!result["publishRate"].as_array().unwrap().is_empty() && result["driver"] == "null", "{result}");
+    assert_eq!((&result["producersPerTopic"], &result["consumersPerTopic"]), (&1.into(), &1.into()), "{result}");
 }
