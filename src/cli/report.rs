@@ -1,5 +1,7 @@
 //! `brokermark report`: writes a page, or its charts, from the records of one run or of several that are compared. It only reads.
 
+mod png;
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -33,6 +35,9 @@ pub struct ReportArguments {
     /// Write each chart as an SVG file into this directory, instead of the page
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, conflicts_with = "output")]
     pub svg: Option<PathBuf>,
+    /// Write each chart as a PNG file into this directory, instead of the page: an installed Chromium or Chrome draws them
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, conflicts_with = "output")]
+    pub png: Option<PathBuf>,
     /// Of several runs: a change for the worse beyond this share is a regression
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_tolerance)]
     pub tolerance: f64,
@@ -47,6 +52,8 @@ pub enum CannotReport {
     Report(#[from] ReportError),
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Draw(#[from] png::CannotDraw),
     #[error("cannot print: {0}")]
     Print(io::Error),
 }
@@ -65,8 +72,8 @@ pub fn report(arguments: &ReportArguments, out: &mut dyn Write) -> Exit {
 fn written(arguments: &ReportArguments, out: &mut dyn Write) -> Result<(), CannotReport> {
     let choice = Choice { point: arguments.point, trial: arguments.trial };
     let report = made(&arguments.runs, choice, arguments.tolerance)?;
-    if let Some(directory) = &arguments.svg {
-        return charts(&report, directory);
+    if arguments.svg.is_some() || arguments.png.is_some() {
+        return charts(&report, arguments);
     }
     let file = arguments.output.clone().unwrap_or_else(|| default_file(&arguments.runs));
     if file == Path::new("-") {
@@ -92,12 +99,21 @@ fn default_file(runs: &[PathBuf]) -> PathBuf {
     }
 }
 
-fn charts(report: &Report, directory: &Path) -> Result<(), CannotReport> {
-    fs::create_dir_all(directory).map_err(|source| CannotReport::Write { path: directory.to_owned(), source })?;
-    for chart in report.charts() {
-        write(&directory.join(format!("{}.svg", chart.name)), &chart.svg)?;
+fn charts(report: &Report, arguments: &ReportArguments) -> Result<(), CannotReport> {
+    let charts = report.charts();
+    if let Some(directory) = &arguments.svg {
+        make(directory)?;
+        charts.iter().try_for_each(|chart| write(&directory.join(format!("{}.svg", chart.name)), &chart.svg))?;
+    }
+    if let Some(directory) = &arguments.png {
+        make(directory)?;
+        png::draw(&charts, directory)?.iter().for_each(|file| eprintln!("report: {}", file.display()));
     }
     Ok(())
+}
+
+fn make(directory: &Path) -> Result<(), CannotReport> {
+    fs::create_dir_all(directory).map_err(|source| CannotReport::Write { path: directory.to_owned(), source })
 }
 
 fn write(path: &Path, text: &str) -> Result<(), CannotReport> {

@@ -74,6 +74,7 @@ fn row(second: u64, found: &[Found<'_>], shares: usize) -> SeriesRow {
         p99_ns,
         queue_messages: rows().filter_map(|row| row.queue_messages).max(),
         cpu_cores: rows().map(|row| row.cpu_cores).sum(),
+        memory_bytes: optional(|row| row.memory_bytes),
         ..found[0].0.clone()
     }
 }

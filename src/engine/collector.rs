@@ -8,7 +8,7 @@ use super::observer::{Observer, Phase, Second};
 use super::stretch::Stretch;
 use crate::broker::{Telemetry, Wire};
 use crate::load::Part;
-use crate::measure::host::CpuLaps;
+use crate::measure::host::{CpuLaps, resident_memory_bytes};
 use crate::measure::{Acks, Arrivals, Interval, Reception};
 use crate::scenario::{Load, Schedule};
 
@@ -279,6 +279,7 @@ impl Collector {
             p99_ns: at(0.99),
             queue_messages: telemetry.queue_messages,
             cpu_cores: self.cpu.lap(),
+            memory_bytes: resident_memory_bytes(),
             broker_cores: self.broker_use.cores,
             broker_memory_bytes: self.broker_use.memory_bytes,
         };

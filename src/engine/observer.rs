@@ -45,6 +45,8 @@ pub struct Second {
     pub queue_messages: Option<u64>,
     /// Processor time of this process in the interval, in cores.
     pub cpu_cores: f64,
+    /// Resident memory of this process at the end of the interval; `None` where the system does not tell.
+    pub memory_bytes: Option<u64>,
     /// The same of the broker's processes, and their resident memory at the end; `None` where they are not watched.
     pub broker_cores: Option<f64>,
     pub broker_memory_bytes: Option<u64>,

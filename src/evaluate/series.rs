@@ -33,6 +33,7 @@ pub fn series_row(trial: &Trial, second: &Second) -> SeriesRow {
         p99_ns: second.p99_ns,
         queue_messages: second.queue_messages,
         cpu_cores: second.cpu_cores,
+        memory_bytes: second.memory_bytes,
         broker_cpu_cores: second.broker_cores,
         broker_memory_bytes: second.broker_memory_bytes,
     }

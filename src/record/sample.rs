@@ -38,6 +38,7 @@ pub fn series() -> Vec<SeriesRow> {
                 p99_ns: Some(2_900_000 + wave[second as usize % 10] * 4_000),
                 queue_messages: Some(40),
                 cpu_cores: 0.31,
+                memory_bytes: Some(20 << 20),
                 broker_cpu_cores: None,
                 broker_memory_bytes: None,
             }

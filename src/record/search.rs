@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::readable;
+
 /// The value of [`SearchRecord::schema`].
 pub const SEARCH_SCHEMA: &str = "brokermark.search/1";
 
@@ -96,6 +98,44 @@ impl SearchRecord {
     /// As a line of JSON with its end. Such a document can always be serialised.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default() + "\n"
+    }
+
+    /// The answer in words, and what to do next.
+    pub fn conclusion(&self) -> String {
+        let found = &self.answer;
+        let held = match (found.rate_per_second, found.confirmed) {
+            (Some(rate), true) => format!("{} messages/s held, and held for longer as well", readable::rate(rate)),
+            (Some(rate), false) => {
+                format!(
+                    "{} messages/s held in a short probe, and was not confirmed by a long one",
+                    readable::rate(rate)
+                )
+            }
+            (None, _) => "no rate held".to_owned(),
+        };
+        match found.end {
+            SearchEnd::Found => format!("{held}."),
+            SearchEnd::NothingHeld => format!(
+                "Nothing held, not even {} messages/s: search below it with --between, or ask for less.",
+                readable::rate(self.least_per_second)
+            ),
+            SearchEnd::NothingMissed => format!(
+                "{held}: that is the highest rate of the range, so the limit lies above it. Search above it with --between."
+            ),
+            SearchEnd::LimitedByClient if found.rate_per_second.is_none() => {
+                "No rate held, and the load generator or its machine was the limit: run the load from a quiet machine of its own."
+                    .to_owned()
+            }
+            SearchEnd::LimitedByClient => format!(
+                "{held}. Above it the load generator or its machine was the limit, so the broker's is not known: run the load \
+                 from a machine of its own, batch more, or use more connections."
+            ),
+            SearchEnd::OutOfTime => {
+                format!("Time was up after {}: {held}. Search for longer with --within.", readable::duration(self.within_ns as f64))
+            }
+            SearchEnd::Interrupted => format!("Interrupted: {held}."),
+            SearchEnd::Failed => format!("A probe could not run: {held}."),
+        }
     }
 }
 

@@ -10,6 +10,9 @@ pub const WIDE: Shape = Shape { width: 900.0, height: 236.0 };
 pub const HALF: Shape = Shape { width: 520.0, height: 330.0 };
 pub const PHONE: Shape = Shape { width: 344.0, height: 230.0 };
 
+/// Room around the drawing in a file of its own, which a page gives it, in pixels.
+const MARGIN: u32 = 12;
+
 /// A chart of the page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
@@ -92,8 +95,9 @@ impl Figure {
 
     fn svg(&self, drawing: &Drawing, class: &str) -> String {
         let [left, top, width, height] = drawing.plot.map(number);
+        let until = drawing.until.map(|until| format!(" data-until=\"{}\"", short(Some(until)))).unwrap_or_default();
         format!(
-            "<svg class=\"{class}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}: {}\" data-plot=\"{left} {top} {width} {height}\">{}</svg>",
+            "<svg class=\"{class}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}: {}\" data-plot=\"{left} {top} {width} {height}\"{until}>{}</svg>",
             number(drawing.shape.width),
             number(drawing.shape.height),
             escape(&self.title),
@@ -102,18 +106,23 @@ impl Figure {
         )
     }
 
+    /// How large the file is, in pixels.
+    pub fn size_of_file(&self) -> (u32, u32) {
+        let whole = |pixels: f64| pixels.ceil() as u32 + 2 * MARGIN;
+        (whole(self.wide.shape.width), whole(self.wide.shape.height))
+    }
+
     /// A file of its own, which follows the reader's preference for light or dark.
     pub fn file(&self) -> String {
-        let Shape { width, height } = self.wide.shape;
+        let (width, height) = self.size_of_file();
         let (light, dark) = (theme::standalone(false), theme::standalone(true));
         let rules = format!("{light}@media (prefers-color-scheme:dark){{{dark}}}");
-        // Room around the drawing, which a page gives it.
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"-12 -12 {0} {1}\" role=\"img\">\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"-{MARGIN} -{MARGIN} {0} {1}\" role=\"img\">\
              <title>{2}</title><desc>{3}</desc><style>{4}</style>\
-             <rect class=\"paper\" x=\"-12\" y=\"-12\" width=\"100%\" height=\"100%\"/>{5}</svg>\n",
-            number(width + 24.0),
-            number(height + 24.0),
+             <rect class=\"paper\" x=\"-{MARGIN}\" y=\"-{MARGIN}\" width=\"100%\" height=\"100%\"/>{5}</svg>\n",
+            width,
+            height,
             escape(&self.title),
             escape(&self.sentence),
             escape_rules(&rules),

@@ -1,27 +1,31 @@
 //! The report: one page of HTML with charts, made of records. It only reads, asks no network for anything, and is complete without
 //! its script. The same records give the same bytes.
 //!
+//! - `publications`: what others published of the scenarios in `configs/published`.
 //! - `read`: runs from their directories. `section`: what a page says, from records.
 //! - `svg`: charts as text. `thin`: as many values as a screen shows. `figure`: a chart with its sentence and its table.
 //! - `page`: the document. `theme`: its colours.
 
 mod figure;
 mod page;
+mod publications;
 mod read;
 mod section;
 mod svg;
 mod theme;
 mod thin;
 
-use section::lead::{Lead, Tile};
+use section::lead::Lead;
+use section::tiles::Tile;
 use section::{
-    Section, comparison, conditions, course, details, heat, latency, lead, ledger, pipeline, sweep, verdict,
+    Section, comparison, conditions, course, details, heat, latency, lead, ledger, pipeline, published, search, sweep,
+    verdict,
 };
 
 pub use read::{ReadError, Run, read};
 
 use crate::evaluate::comparison::{self as compared, ComparisonError, KeptTrial};
-use crate::record::Record;
+use crate::record::{Record, SearchRecord};
 
 /// What is to be reported of a run with several points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,6 +64,9 @@ impl Report {
                 && choice.trial.is_none_or(|trial| record.trial == trial)
         };
         let chosen: Vec<usize> = (0..run.trials.len()).filter(|index| is_chosen(&run.trials[*index].record)).collect();
+        if let Some(found) = run.search.as_ref().filter(|_| choice == Choice::default()) {
+            return Ok(of_search(run, found).named());
+        }
         match chosen.as_slice() {
             [] => Err(ReportError::NoSuchTrial),
             [index] => Ok(of_trial(run, *index).named()),
@@ -106,7 +113,9 @@ impl Report {
     /// Each chart as a file of its own: its name without an ending, and the drawing.
     pub fn charts(&self) -> Vec<Chart> {
         let figures = self.sections.iter().flat_map(|section| &section.parts).flat_map(|part| part.figures());
-        figures.map(|figure| Chart { name: figure.id.clone(), svg: figure.file() }).collect()
+        figures
+            .map(|figure| Chart { name: figure.id.clone(), size: figure.size_of_file(), svg: figure.file() })
+            .collect()
     }
 }
 
@@ -114,6 +123,8 @@ impl Report {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
     pub name: String,
+    /// Its width and height, in pixels.
+    pub size: (u32, u32),
     pub svg: String,
 }
 
@@ -122,6 +133,7 @@ fn of_trial(run: &Run, index: usize) -> Report {
     let record = &trial.record;
     let mut sections: Vec<Section> = Vec::new();
     sections.extend(verdict::section(&[record]));
+    sections.extend(published::section(&[record]));
     sections.extend(of_one(run, index));
     sections.extend(ledger::section(&[record]));
     sections.extend(conditions::section(&[record]));
@@ -144,17 +156,28 @@ fn of_one(run: &Run, index: usize) -> Vec<Section> {
     .collect()
 }
 
+/// The probes, and of all trials only the one that the answer rests on.
+fn of_search(run: &Run, found: &SearchRecord) -> Report {
+    let records = run.records();
+    let mut sections: Vec<Section> = search::section(found).into_iter().collect();
+    if let Some(index) = search::of_the_answer(found, &records) {
+        sections.extend(verdict::section(&[records[index]]));
+        sections.extend(of_one(run, index).into_iter().map(|section| section.named_as_of("The answer's probe")));
+    }
+    sections.extend(ledger::section(&records));
+    sections.extend(conditions::section(&records));
+    sections.extend(records.first().and_then(|record| conditions::scenario(run.scenario.as_deref(), record)));
+    Report { title: title(run), lead: search::lead(found, &records), sections }
+}
+
 fn of_trials(run: &Run, chosen: &[usize]) -> Report {
     let records: Vec<&Record> = chosen.iter().map(|index| &run.trials[*index].record).collect();
     let mut sections = sweep::sections(&records);
+    sections.splice(1..1, published::section(&records));
     sections.extend(verdict::section(&records));
     if let Some(index) = typical(run, chosen) {
-        let record = &run.trials[index].record;
-        let mut of_one = of_one(run, index);
-        of_one
-            .iter_mut()
-            .for_each(|section| section.title = format!("Trial {}: {}", record.trial, section.title.to_lowercase()));
-        sections.extend(of_one);
+        let whose = format!("Trial {}", run.trials[index].record.trial);
+        sections.extend(of_one(run, index).into_iter().map(|section| section.named_as_of(&whose)));
     }
     sections.extend(ledger::section(&records));
     sections.extend(conditions::section(&records));
@@ -184,7 +207,7 @@ fn title(run: &Run) -> String {
 fn lead_of_trials(records: &[&Record]) -> Lead {
     let valid = records.iter().filter(|record| record.verdict.valid).count();
     let points = records.iter().map(|record| record.point_index).collect::<std::collections::BTreeSet<_>>().len();
-    let demonstrations = records.iter().filter(|record| record.is_demonstration()).count();
+    let demonstrations = records.iter().filter(|record| lead::is_demonstration(record)).count();
     let tone = match valid {
         _ if demonstrations == records.len() => lead::Tone::Doubtful,
         valid if valid == records.len() => lead::Tone::Good,

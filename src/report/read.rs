@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::evaluate::comparison::KeptTrial;
 use crate::record::{
-    DirectoryError, Record, SCENARIO_FILE, current_records, current_series, read_checkpoint, read_records, read_series,
-    runs_at,
+    DirectoryError, Record, SCENARIO_FILE, SearchRecord, current_records, current_series, read_checkpoint,
+    read_records, read_search, read_series, runs_at,
 };
 
 /// A run, or several runs of the same scenario that count as one.
@@ -19,6 +19,8 @@ pub struct Run {
     pub directories: Vec<PathBuf>,
     /// The scenario as it was run.
     pub scenario: Option<String>,
+    /// What it found, where it was a search.
+    pub search: Option<SearchRecord>,
 }
 
 impl Run {
@@ -43,7 +45,11 @@ pub enum ReadError {
 pub fn read(path: &Path) -> Result<Run, ReadError> {
     let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
     let mut run = Run { name, ..Run::default() };
-    for one in runs_at(path)? {
+    let all = runs_at(path)?;
+    if let [only] = all.as_slice() {
+        run.search = if only.is_dir() { read_search(only)? } else { None };
+    }
+    for one in all {
         let directory = if one.is_dir() { one.clone() } else { one.parent().unwrap_or(Path::new(".")).to_owned() };
         let mut records = read_records(&one)?.records;
         if one.is_dir() {

@@ -12,7 +12,7 @@ pub struct Case {
 }
 
 /// Every kind of page.
-pub const KINDS: [&str; 10] = [
+pub const KINDS: [&str; 14] = [
     "single",
     "repeated",
     "one-axis",
@@ -21,6 +21,10 @@ pub const KINDS: [&str; 10] = [
     "comparison",
     "pipeline",
     "failed",
+    "client-bound",
+    "demonstration",
+    "search",
+    "published",
     "thousand-points",
     "day",
 ];
@@ -37,6 +41,10 @@ pub fn case(base: &Path, name: &'static str) -> Case {
         "comparison" => vec![run("a", side(1.0), 13), run("b", side(0.8), 13)],
         "pipeline" => vec![kept("pipeline/pipeline-v2-")],
         "failed" => vec![run(name, vec![failed()], 0)],
+        "client-bound" => vec![run(name, vec![client_bound()], 13)],
+        "demonstration" => vec![run(name, vec![demonstration()], 13)],
+        "search" => vec![search(&base.join(name))],
+        "published" => vec![kept("pulsar/pulsar-topics-")],
         "thousand-points" => vec![run(name, thousand(), 0)],
         "day" => vec![run(name, vec![record()], 86_400)],
         unknown => panic!("no case is called {unknown}"),
@@ -125,6 +133,79 @@ fn failed() -> Value {
     record
 }
 
+/// The load generator could do no more.
+fn client_bound() -> Value {
+    let mut record = record();
+    record["verdict"] = json!({
+        "valid": false,
+        "reasons": [{
+            "kind": "client-bound",
+            "evidence": "brokermark used 1.97 of 2 cores",
+            "advice": "Send larger batches, or run the load from a machine with more cores.",
+            "figures": {"cores_used": 1.97},
+        }],
+        "notes": [],
+        "limited_by": {"limiter": "client", "evidence": "brokermark used 1.97 of the 2 cores that it may use."},
+    });
+    record["client"]["cores_used"] = 1.97.into();
+    record["client"]["cores_available"] = 2.into();
+    record["thresholds"] = json!([]);
+    record
+}
+
+/// A broker inside the program, and a short run of it.
+fn demonstration() -> Value {
+    let mut record = record();
+    record["environment"]["embedded"] = true.into();
+    let reason = |kind: &str, evidence: &str| json!({"kind": kind, "evidence": evidence, "advice": "", "figures": {}});
+    record["verdict"] = json!({
+        "valid": false,
+        "reasons": [
+            reason("embedded", "The broker ran inside this process."),
+            reason("too-short", "Only 3 s were measured."),
+        ],
+        "notes": [],
+        "limited_by": {"limiter": "unknown", "evidence": "Nothing was near its limit."},
+    });
+    record["thresholds"] = json!([]);
+    record["broker_usage"] = Value::Null;
+    record
+}
+
+/// A search whose third probe is its answer.
+fn search(directory: &Path) -> PathBuf {
+    let rates = [50_000, 200_000, 96_840, 110_000, 103_000, 98_500];
+    let held = [true, false, true, false, false, true];
+    let mut probes = Vec::new();
+    let mut records = Vec::new();
+    for (index, (rate, held)) in rates.into_iter().zip(held).enumerate() {
+        let mut record = trial_of(index, 0, json!({"load.rate": rate}), 1.0);
+        record["verdict"]["limited_by"] =
+            json!({"limiter": if held { "schedule" } else { "broker" }, "evidence": "The broker's cores were busy."});
+        records.push(record);
+        probes.push(json!({
+            "point_index": index, "trial": 1, "rate_per_second": rate, "window_ns": 10_000_000_000u64,
+            "outcome": if held { "held" } else { "missed" },
+            "reason": if held { "" } else { "p99 < 20ms: 3.20 s measured; 60 % of the messages were sent in time" },
+            "messages_per_second": rate.min(104_000),
+            "p99_ns": if held { 2_000_000 + index * 1_100_000 } else { 120_000_000 + rate as usize * 2000 },
+            "doubts": [],
+        }));
+    }
+    let search = json!({
+        "schema": "brokermark.search/1", "scenario_name": "orders-sustained",
+        "requirements": ["p99 < 20ms", "lost = 0"], "least_per_second": 1e3, "most_per_second": 2e6,
+        "within_ns": 600_000_000_000u64, "took_ns": 301_000_000_000u64, "probes": probes,
+        "answer": {
+            "end": "found", "rate_per_second": 98_500, "confirmed": true, "capacity_per_second": 100_100,
+            "capacity_low": 97_700, "capacity_high": 102_400, "doubts": [],
+        },
+    });
+    write(directory, &records, 13);
+    fs::write(directory.join("search.json"), search.to_string() + "\n").unwrap();
+    directory.to_owned()
+}
+
 /// A run directory with these records, and of each so many seconds.
 fn write(directory: &Path, records: &[Value], seconds: u64) -> PathBuf {
     fs::create_dir_all(directory).unwrap();
@@ -145,7 +226,8 @@ fn second_of(record: &Value, second: u64, seconds: u64) -> String {
         "due": 50_000, "phase": if second < 2 { "warm-up" } else { "measure" }, "full": true, "attempted": 50_000,
         "acknowledged": 50_000 / spike.min(2) - wave, "failed": 0, "payload_bytes": 5_000_000, "consumed": 50_000 - wave,
         "in_flight": 60 * spike + wave, "p50_ns": 1_250_000 + wave * 1000, "p99_ns": (2_900_000 + wave * 9000) * spike,
-        "queue_messages": 40, "cpu_cores": 0.3 + wave as f64 / 1000.0,
+        "queue_messages": 40, "cpu_cores": 0.3 + wave as f64 / 1000.0, "memory_bytes": 24_000_000 + wave * 20_000,
+        "broker_cpu_cores": 1.2 + wave as f64 / 300.0, "broker_memory_bytes": 900_000_000 + wave * 1_000_000,
     });
     row.to_string() + "\n"
 }

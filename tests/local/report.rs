@@ -74,6 +74,15 @@ fn charts_become_files_and_a_choice_a_page_of_one_trial() {
     assert!(rate.starts_with("<svg xmlns=") && rate.contains("<title>Rate</title><desc>"), "{rate}");
     assert!(rate.contains("prefers-color-scheme:dark") && !rate.contains("var("), "{rate}");
     assert!(charts.join("latency-by-percentile.svg").exists());
+    let mut command = brokermark();
+    command
+        .arg("report")
+        .args(&single.runs)
+        .arg("--png")
+        .arg(&charts)
+        .env("PATH", "")
+        .env_remove("BROKERMARK_CHROMIUM");
+    Running::start(&mut command).finish(PATIENCE).expect(1).complains_of(&["no browser", "--svg"]);
     let chosen = report(&sweep, &["--point", "1", "--trial", "2", "--output", "-"]).stdout;
     assert!(chosen.contains("<dt>median response time</dt>") && !chosen.contains("Every point"));
     let mut command = brokermark();
@@ -87,7 +96,9 @@ fn a_run_and_two_in_turn_write_their_page() {
     let bench = Bench::new(scenario);
     bench.run(&["--report"]).expect(0);
     let page = fs::read_to_string(bench.run_directory().join("report.html")).unwrap();
-    assert!(page.contains("✗</span> too-short"), "200 ms are too short: {page}");
+    let head = &page[page.find("<header>").unwrap()..page.find("</header>").unwrap()];
+    assert!(head.contains("!</span> Demonstration") && head.contains("Also: ") && !head.contains('✗'), "{head}");
+    assert!(page.contains("!</span> too-short"), "200 ms are too short: {page}");
     let bench = Bench::new(scenario);
     bench.run(&["--report", "--against-set", "producers.batch=2"]).expect(0);
     let written = bench.run_directories().iter().filter(|run| run.join("report.html").exists()).count();

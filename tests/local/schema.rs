@@ -108,6 +108,7 @@ fn a_second_is_valid_and_an_altered_one_is_not() {
         p99_ns: None,
         queue_messages: None,
         cpu_cores: 0.5,
+        memory_bytes: Some(20 << 20),
         broker_cpu_cores: Some(1.5),
         broker_memory_bytes: None,
     };

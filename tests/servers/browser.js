@@ -38,20 +38,40 @@ function texts(frame, faults) {
   return elements.length;
 }
 
+// A part of the time is enlarged in every chart over time, and all of them become what they were.
+function zoomed(view, drawings, faults) {
+  const state = drawing => [...drawing.querySelectorAll(".window")].map(inner => inner.getAttribute("viewBox")).join() + drawing.querySelector(".ticks").textContent;
+  const press = key => drawings[0].dispatchEvent(new view.KeyboardEvent("keydown", {key, bubbles: true}));
+  const before = drawings.map(state);
+  press("+");
+  const during = drawings.map(state);
+  drawings.forEach((drawing, index) => {
+    if (during[index] === before[index]) faults.push("not enlarged: " + drawing.closest("figure").id);
+    const outer = drawing.getBoundingClientRect();
+    const leaves = [...drawing.querySelectorAll("text")].filter(isSeen).some(text => text.getBoundingClientRect().right > outer.right + 2);
+    if (leaves) faults.push("a text leaves its enlarged chart: " + drawing.closest("figure").id);
+  });
+  if (![...view.document.querySelectorAll(".whole")].some(button => !button.hidden)) faults.push("nothing shows the whole time again");
+  press("0");
+  drawings.map(state).forEach((now, index) => { if (now !== before[index]) faults.push(`not as before: ${before[index]} and now ${now}`); });
+}
+
 function examine(frame) {
   const faults = [], view = frame.contentWindow, page = frame.contentDocument, root = page.documentElement;
   if (root.scrollWidth > root.clientWidth) faults.push(`overflow: ${root.scrollWidth} of ${root.clientWidth} px`);
   const requests = view.performance.getEntriesByType("resource").map(entry => entry.name).filter(name => !name.startsWith("data:"));
   requests.forEach(name => faults.push("request: " + name));
-  const drawings = [...page.querySelectorAll("svg")].filter(isSeen);
+  const drawings = [...page.querySelectorAll(".chart > svg")].filter(isSeen);
   drawings.forEach(drawing => {
     const figure = drawing.closest("figure");
     if (drawing.getAttribute("role") !== "img" || (drawing.getAttribute("aria-label") || "").length < 20) faults.push("a drawing without a text");
     if (!figure.querySelector("figcaption p").textContent.trim()) faults.push("a chart without a sentence");
-    if (!figure.querySelector("table") && figure.id !== "ratios-of-figures") faults.push("a chart without a table: " + figure.id);
+    // Of some charts, the table stands below them for all to see.
+    const isBelow = ["ratios-of-figures", "probes", "published-figures"].includes(figure.id) && figure.closest("section").querySelector("table");
+    if (!figure.querySelector("table") && !isBelow) faults.push("a chart without a table: " + figure.id);
   });
   page.querySelectorAll("figure").forEach(figure => {
-    const shown = [...figure.querySelectorAll("svg")].filter(isSeen).length;
+    const shown = [...figure.querySelectorAll(".chart > svg")].filter(isSeen).length;
     if (shown !== 1) faults.push(`${figure.id}: ${shown} drawings are shown`);
   });
   const headings = [...page.querySelectorAll("h1,h2,h3")].map(heading => +heading.tagName[1]);
@@ -73,6 +93,8 @@ function examine(frame) {
       button.click();
     }
   }
+  const long = drawings.filter(drawing => drawing.dataset.until);
+  if (long.length) zoomed(view, long, faults);
   return {faults: [...new Set(faults)], texts: count, dark: view.matchMedia("(prefers-color-scheme: dark)").matches};
 }
 
@@ -94,7 +116,7 @@ async function look(name, text, width) {
 
 (async () => {
   const found = [];
-  for (const [name, text] of pages) for (const width of widths) found.push(await look(name, text, width));
+  for (const [name, text, widths] of pages) for (const width of widths) found.push(await look(name, text, width));
   document.getElementById("findings").textContent = JSON.stringify(found);
   // The texts of the pages need not be printed.
   document.querySelectorAll("script").forEach(script => script.remove());

@@ -19,7 +19,30 @@ use crate::harness::{PATIENCE, Running, brokermark};
 const EXAMINER: &str = include_str!("browser.js");
 
 /// A phone and a wide screen, in pixels.
-const WIDTHS: [u32; 2] = [360, 1600];
+const SCREENS: &[u32] = &[360, 1600];
+
+/// A sheet of A4 without its margins: 190 mm.
+const PAPER: &[u32] = &[718];
+
+/// A page as it is opened: with its text, at these widths.
+struct Opened {
+    name: String,
+    text: String,
+    widths: &'static [u32],
+}
+
+impl Opened {
+    fn on_screens(base: &Path, name: &'static str) -> Self {
+        Opened { name: name.to_owned(), text: page(base, &case(base, name)), widths: SCREENS }
+    }
+
+    /// As it would be printed: a frame is a screen, so the rules for paper are made to hold there.
+    fn on_paper(&self) -> Self {
+        assert!(self.text.contains("@media print{"), "{} has rules for paper", self.name);
+        let text = self.text.replace("@media print{", "@media all{");
+        Opened { name: format!("{} on paper", self.name), text, widths: PAPER }
+    }
+}
 
 fn page(base: &Path, case: &Case) -> String {
     let file = base.join(format!("{}.html", case.name));
@@ -30,14 +53,14 @@ fn page(base: &Path, case: &Case) -> String {
 }
 
 /// One page with all others as texts, for frames of the same origin.
-fn frames(pages: &[(&str, String)]) -> String {
+fn frames(pages: &[Opened]) -> String {
     let mut texts = String::new();
-    for (name, page) in pages {
-        let text = Value::from(page.as_str()).to_string().replace("</", "<\\/");
-        write!(texts, "[{name:?},{text}],").unwrap();
+    for Opened { name, text, widths } in pages {
+        let text = Value::from(text.as_str()).to_string().replace("</", "<\\/");
+        write!(texts, "[{name:?},{text},{widths:?}],").unwrap();
     }
     format!(
-        "<!doctype html><meta charset=utf-8><body><pre id=findings></pre><script>const pages=[{texts}],widths={WIDTHS:?};{EXAMINER}</script>"
+        "<!doctype html><meta charset=utf-8><body><pre id=findings></pre><script>const pages=[{texts}];{EXAMINER}</script>"
     )
 }
 
@@ -69,23 +92,40 @@ fn examined(base: &Path, file: &Path, theme: &str) -> Vec<Value> {
 }
 
 #[test]
-fn pages_are_complete_and_readable_from_a_phone_to_a_wide_screen_light_and_dark() {
+fn pages_are_complete_and_readable_from_a_phone_to_a_wide_screen_light_and_dark_and_on_paper() {
     let base = tempfile::tempdir().unwrap();
-    let pages: Vec<(&str, String)> =
-        KINDS.iter().map(|name| (*name, page(base.path(), &case(base.path(), name)))).collect();
+    let mut pages: Vec<Opened> = KINDS.iter().map(|name| Opened::on_screens(base.path(), name)).collect();
+    let printed: Vec<Opened> = pages.iter().map(Opened::on_paper).collect();
+    pages.extend(printed);
     let file = base.path().join("frames.html");
     fs::write(&file, frames(&pages)).unwrap();
     for theme in ["light", "dark"] {
         let begin = Instant::now();
         let found = examined(base.path(), &file, theme);
         eprintln!("{theme}: {} pages drawn and looked at in {:?}", found.len(), begin.elapsed());
-        assert_eq!(found.len(), pages.len() * WIDTHS.len(), "{theme}");
+        assert_eq!(found.len(), pages.iter().map(|page| page.widths.len()).sum::<usize>(), "{theme}");
         for one in found {
-            let size = pages.iter().find(|page| one["page"] == page.0).map_or(0, |page| page.1.len());
+            let size = pages.iter().find(|page| one["page"] == page.name).map_or(0, |page| page.text.len());
             eprintln!("{} at {} px, {theme}: {size} bytes, {} texts", one["page"], one["width"], one["texts"]);
             assert_eq!(one["dark"], theme == "dark", "{one}");
             assert_eq!(one["faults"], Value::Array(vec![]), "{} at {} px, {theme}", one["page"], one["width"]);
             assert!(one["texts"].as_u64() > Some(20), "texts were looked at: {one}");
         }
     }
+}
+
+#[test]
+fn charts_become_pictures() {
+    let base = tempfile::tempdir().unwrap();
+    let (case, pictures) = (case(base.path(), "one-axis"), base.path().join("pictures"));
+    let mut command = brokermark();
+    command.arg("report").args(&case.runs).arg("--png").arg(&pictures);
+    Running::start(&mut command).finish(3 * PATIENCE).expect(0);
+    let picture = fs::read(pictures.join("throughput.png")).unwrap();
+    // The header's first chunk: two pixels for each of a chart of 520 × 330 with its margin.
+    assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"));
+    let number = |at: usize| u32::from_be_bytes(picture[at..at + 4].try_into().unwrap());
+    assert_eq!((number(16), number(20)), (2 * 544, 2 * 354));
+    assert!(picture.len() > 8_000, "{} bytes: nothing was drawn", picture.len());
+    assert!(pictures.join("latency-by-percentile.png").is_file());
 }

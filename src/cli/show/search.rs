@@ -74,7 +74,7 @@ fn answer(page: &mut Page, record: &SearchRecord) {
         SearchEnd::Found | SearchEnd::NothingMissed => ("✓ ", Tone::Good),
         _ => ("✗ ", Tone::Bad),
     };
-    page.led(sign, tone, &conclusion(record));
+    page.led(sign, tone, &record.conclusion());
     if let (Some(capacity), Some(low), Some(high)) =
         (found.capacity_per_second, found.capacity_low, found.capacity_high)
     {
@@ -93,40 +93,6 @@ fn answer(page: &mut Page, record: &SearchRecord) {
     }
     let took = duration(record.took_ns as f64);
     page.labelled("search", &format!("{} probes in {took}", count(record.probes.len() as u64)));
-}
-
-fn conclusion(record: &SearchRecord) -> String {
-    let found = &record.answer;
-    let held = match (found.rate_per_second, found.confirmed) {
-        (Some(rate), true) => format!("{} messages/s held, and held for longer as well", readable::rate(rate)),
-        (Some(rate), false) => {
-            format!("{} messages/s held in a short probe, and was not confirmed by a long one", readable::rate(rate))
-        }
-        (None, _) => "no rate held".to_owned(),
-    };
-    match found.end {
-        SearchEnd::Found => format!("{held}."),
-        SearchEnd::NothingHeld => format!(
-            "Nothing held, not even {} messages/s: search below it with --between, or ask for less.",
-            readable::rate(record.least_per_second)
-        ),
-        SearchEnd::NothingMissed => format!(
-            "{held}: that is the highest rate of the range, so the limit lies above it. Search above it with --between."
-        ),
-        SearchEnd::LimitedByClient if found.rate_per_second.is_none() => {
-            "No rate held, and the load generator or its machine was the limit: run the load from a quiet machine of its own."
-                .to_owned()
-        }
-        SearchEnd::LimitedByClient => format!(
-            "{held}. Above it the load generator or its machine was the limit, so the broker's is not known: run the load \
-             from a machine of its own, batch more, or use more connections."
-        ),
-        SearchEnd::OutOfTime => {
-            format!("Time was up after {}: {held}. Search for longer with --within.", duration(record.within_ns as f64))
-        }
-        SearchEnd::Interrupted => format!("Interrupted: {held}."),
-        SearchEnd::Failed => format!("A probe could not run: {held}."),
-    }
 }
 
 #[cfg(test)]
@@ -180,7 +146,7 @@ mod tests {
     #[test]
     fn each_end_says_what_to_do() {
         let ends = [SearchEnd::NothingHeld, SearchEnd::NothingMissed, SearchEnd::LimitedByClient, SearchEnd::OutOfTime];
-        let texts = ends.map(|end| conclusion(&record(end)));
+        let texts = ends.map(|end| record(end).conclusion());
         insta::assert_snapshot!(texts.join("\n"));
     }
 }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub use other::{OtherUsage, ProcessFamily};
 pub use pauses::PauseProbe;
 pub use pressure::{Pressure, PressureTotals};
-pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory};
+pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory, resident_memory_bytes};
 pub use system::{SystemLoad, SystemTimes, kibibytes};
 pub use threads::{BusiestThread, ThreadTimes};
 pub use throttling::throttled;

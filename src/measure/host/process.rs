@@ -86,6 +86,12 @@ pub fn peak_memory_bytes() -> Option<u64> {
     super::system::kibibytes(&status, "VmHWM:").map(|kibibytes| kibibytes * 1024)
 }
 
+/// Memory of this process that is resident now, in bytes (`VmRSS`).
+pub fn resident_memory_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    super::system::kibibytes(&status, "VmRSS:").map(|kibibytes| kibibytes * 1024)
+}
+
 /// Lets [`peak_memory_bytes`] count from now, so that each trial of a sweep has its own peak; whether that succeeded.
 ///
 /// Writing 5 to `clear_refs` resets the high-water mark (proc(5)); some containers forbid it.
@@ -102,6 +108,7 @@ mod tests {
         let block = std::hint::black_box(vec![1u8; 96 << 20]);
         let high = peak_memory_bytes().unwrap();
         assert!(high >= 96 << 20, "{high}");
+        assert!(resident_memory_bytes().unwrap() >= 96 << 20);
         drop(block);
         if reset_peak_memory() {
             assert!(peak_memory_bytes().unwrap() < high - (48 << 20));

@@ -53,6 +53,10 @@ pub struct SeriesRow {
     pub queue_messages: Option<u64>,
     /// Cores busy with this process.
     pub cpu_cores: f64,
+    /// Resident memory of this process at the end of the second, in bytes; left out where the system does not tell, and in rows of
+    /// older builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// Cores busy with the broker's processes, as `broker.watch` names them; left out where they are not known. Of an endpoint with
     /// metrics: between the last two times that it was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]

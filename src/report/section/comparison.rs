@@ -1,6 +1,7 @@
 //! Two runs: what changed, what did not, and what cannot be told.
 
-use super::lead::{Lead, Tile, Tone, Word};
+use super::lead::{Lead, Tone, Word};
+use super::tiles::Tile;
 use super::{Part, Section, latency, plain, several, texts};
 use crate::evaluate::comparison::{Comparison, FigureComparison, FigureKind, KeptTrial, Outcome, PointComparison};
 use crate::record::Record;

@@ -1,6 +1,6 @@
-//! One trial over time: rate, latency, messages in flight, CPU, all on one time axis.
+//! One trial over time: rate, latency, messages in flight, CPU and memory, all on one time axis.
 
-use super::{Part, Section};
+use super::{Part, Section, resources};
 use crate::record::readable::{count, duration, percent, rate};
 use crate::record::{ErrorCount, Outage, Phase, Record, SeriesRow};
 use crate::report::figure::{Figure, PHONE, Table, Values, WIDE};
@@ -70,7 +70,8 @@ impl<'a> Timeline<'a> {
         stretches
     }
 
-    fn line(&self, name: &str, style: usize, figure: impl Fn(&SeriesRow) -> Option<f64>) -> Line {
+    /// A line of such figures.
+    pub fn line(&self, name: &str, style: usize, figure: impl Fn(&SeriesRow) -> Option<f64>) -> Line {
         Line { name: name.to_owned(), style, points: self.points(figure) }
     }
 }
@@ -79,7 +80,14 @@ impl<'a> Timeline<'a> {
 pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> Option<Section> {
     let timeline = Timeline::of(record, series)?;
     let events = events(&timeline);
-    let charts = [Some(rates(&timeline)), latencies(&timeline), heat, Some(in_flight(&timeline)), Some(cpu(&timeline))];
+    let charts = [
+        Some(rates(&timeline)),
+        latencies(&timeline),
+        heat,
+        Some(in_flight(&timeline)),
+        Some(resources::cpu(&timeline)),
+        resources::memory(&timeline),
+    ];
     let mut parts: Vec<Part> = charts.into_iter().flatten().map(Part::figure).collect();
     if let Some(Part::Figure(first)) = parts.first_mut() {
         first.events = events.iter().map(|event| format!("{}: {}", moment(event.at), event.text)).collect();
@@ -319,24 +327,4 @@ fn in_flight(timeline: &Timeline<'_>) -> Figure {
         count(flights.iter().copied().fold(0.0, f64::max) as u64)
     );
     figure("in-flight", "Messages in flight", sentence, timeline, "messages without an answer", Unit::Count, lines)
-}
-
-fn cpu(timeline: &Timeline<'_>) -> Figure {
-    let client = &timeline.record.client;
-    let lines = vec![timeline.line("client", 1, |row| Some(row.cpu_cores))];
-    let busiest = timeline.measured_rows().max_by(|one, other| one.1.cpu_cores.total_cmp(&other.1.cpu_cores));
-    let most = busiest
-        .map(|(at, row)| format!(", {:.2} in its busiest second (at {})", row.cpu_cores, moment(at)))
-        .unwrap_or_default();
-    let left = match client.cores_used / client.cores_available.max(1) as f64 {
-        share if share >= 0.9 => "it had none left",
-        share if share >= 0.6 => "it had little left",
-        _ => "it had CPU left",
-    };
-    let memory = client
-        .peak_memory_bytes
-        .map(|peak| format!(" Its memory reached {}.", crate::record::readable::bytes(peak as f64)));
-    let sentence =
-        format!("brokermark used {} on average{most}: {left}.{}", client.cores(), memory.unwrap_or_default());
-    figure("cpu", "CPU of the load generator", sentence, timeline, "cores", Unit::Cores, lines)
 }

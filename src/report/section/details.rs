@@ -18,6 +18,7 @@ pub fn section(record: &Record) -> Option<Section> {
         ("How groups drained it", drains(record)),
         ("Groups of consumers", groups(record)),
         ("Shares", shares_of_run(record)),
+        ("The broker's processes", sources(record)),
         ("Errors", errors(record)),
     ];
     let known = tables.into_iter().filter(|(_, table)| !table.rows.is_empty());
@@ -148,6 +149,24 @@ fn shares_of_run(record: &Record) -> Table {
     };
     let heads = texts(&["share", "machine", "measured for", "messages/s", "cores"]);
     Table { heads, rows: record.shares.iter().map(row).collect(), ..Table::default() }
+}
+
+/// One that told everything is in the charts and among the large figures already.
+fn sources(record: &Record) -> Table {
+    let all = record.broker_usage.iter().flat_map(|usage| &usage.sources);
+    let is_alone = all.clone().count() == 1;
+    let shown = all.filter(|source| !is_alone || source.failures > 0);
+    let row = |source: &crate::record::BrokerSource| {
+        vec![
+            source.name.clone(),
+            source.cores_used.map_or("–".to_owned(), |cores| format!("{cores:.2}")),
+            source.memory_bytes_max.map_or("–".to_owned(), |most| bytes(most as f64)),
+            count(source.failures),
+            source.first_failure.clone().unwrap_or_default(),
+        ]
+    };
+    let heads = texts(&["process or endpoint", "cores", "most memory", "samples that failed", "why the first one did"]);
+    Table { heads, rows: shown.map(row).collect(), ..Table::default() }
 }
 
 fn errors(record: &Record) -> Table {

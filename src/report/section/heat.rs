@@ -137,6 +137,7 @@ impl Cells {
             axis: String::new(),
             cells: cells.map(shade).collect(),
             left: None,
+            until: Some(until),
             column_share: self.seconds / until,
         }
     }

@@ -1,8 +1,9 @@
 //! The head of the page: can the figures be trusted, how fast was it, what limited it.
 
+use super::tiles::{Tile, tiles};
 use super::{capital, several};
-use crate::record::readable::{bytes, count, duration, percent, rate};
-use crate::record::{Latency, Limiter, LoadModel, Reason, ReasonKind, Record, Status};
+use crate::record::readable::{count, duration, rate};
+use crate::record::{Limiter, LoadModel, Reason, ReasonKind, Record, Status};
 use crate::report::svg::{escape, marked};
 
 /// What a reader is to find within seconds.
@@ -31,15 +32,6 @@ pub enum Tone {
     Bad,
     Doubtful,
     Plain,
-}
-
-/// A large figure.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Tile {
-    pub label: String,
-    pub figure: String,
-    pub unit: String,
-    pub note: String,
 }
 
 impl Tone {
@@ -162,20 +154,47 @@ fn missing(record: &Record) -> String {
     }
 }
 
+/// What stood in for a broker, inside this process; `None`: the broker was a real one.
+fn stand_in(record: &Record) -> Option<&'static str> {
+    match record.scenario["broker"]["kind"].as_str() {
+        Some("null") => Some("The null broker ran inside brokermark: the figures describe the load generator alone."),
+        _ if record.environment.embedded => {
+            Some("The broker ran inside brokermark: no figure describes a real broker.")
+        }
+        _ => None,
+    }
+}
+
+/// Whether nothing went wrong, and the trial is not valid only because it is there to try things out.
+pub fn is_demonstration(record: &Record) -> bool {
+    record.is_demonstration()
+        || (record.is_without_broker()
+            && record.status == Status::Completed
+            && !record.verdict.valid
+            && record.verdict.reasons.iter().all(|reason| reason.kind.is_about_speed()))
+}
+
+fn demonstration(record: &Record) -> Word {
+    let kinds = record.verdict.reasons.iter().map(|reason| reason.kind);
+    let others: Vec<String> = kinds.filter(|kind| *kind != ReasonKind::Embedded).map(|kind| kind.to_string()).collect();
+    let more = if others.is_empty() { String::new() } else { format!(" Also: {}; see below.", others.join(", ")) };
+    let evidence = format!("{}{more}", stand_in(record).unwrap_or_default());
+    Word { tone: Tone::Doubtful, word: "Demonstration".to_owned(), evidence }
+}
+
 fn verdict(record: &Record) -> Word {
     let reasons = &record.verdict.reasons;
     let kinds =
         |reasons: &[Reason]| reasons.iter().map(|reason| reason.kind.to_string()).collect::<Vec<_>>().join(", ");
     let word = |tone, word: &str, evidence: String| Word { tone, word: word.to_owned(), evidence };
-    if record.is_demonstration() {
-        return word(
-            Tone::Doubtful,
-            "Demonstration",
-            "The broker ran inside brokermark: no figure describes a real broker.".to_owned(),
-        );
+    if is_demonstration(record) {
+        return demonstration(record);
     }
     match (record.status, record.verdict.valid) {
-        (Status::Failed, _) => word(Tone::Bad, "Failed", String::new()),
+        (Status::Failed, _) if record.counts.attempted == 0 => {
+            word(Tone::Bad, "Failed", "No message was measured.".to_owned())
+        }
+        (Status::Failed, _) => word(Tone::Bad, "Failed", "The figures end where it failed.".to_owned()),
         (_, true) if record.missed_a_threshold() => {
             let missed: Vec<&str> =
                 record.thresholds.iter().filter(|outcome| !outcome.held).map(|outcome| outcome.text.as_str()).collect();
@@ -201,7 +220,8 @@ fn verdict(record: &Record) -> Word {
 fn valid(record: &Record) -> String {
     let notes = record.verdict.notes.len();
     let thresholds = record.thresholds.len();
-    let mut text = "Nothing speaks against the figures".to_owned();
+    let mut text = stand_in(record).map(|sentence| format!("{sentence} ")).unwrap_or_default();
+    text += "Nothing speaks against the figures";
     if thresholds > 0 {
         text += &format!("; {} held", several(thresholds, "threshold"));
     }
@@ -220,65 +240,6 @@ pub fn limiter(limiter: Limiter) -> &'static str {
         Limiter::Window => "The window of messages in flight",
         Limiter::Pipeline => "The pipeline",
         Limiter::Unknown => "Not known",
-    }
-}
-
-fn tile(label: &str, figure: String, note: String) -> Tile {
-    // A unit stands smaller than its number.
-    let (figure, unit) = match figure.split_once(' ') {
-        Some((number, unit)) if !unit.contains(' ') => (number.to_owned(), unit.to_owned()),
-        _ => (figure, String::new()),
-    };
-    Tile { label: label.to_owned(), figure, unit, note }
-}
-
-fn tiles(record: &Record) -> Vec<Tile> {
-    let throughput = &record.throughput;
-    let asked = match throughput.target_per_second {
-        Some(wanted) => format!("wanted {}", rate(wanted)),
-        None => "as many as the window let through".to_owned(),
-    };
-    let payload = format!("{asked}; {}/s of payload", bytes(throughput.payload_bytes_per_second));
-    let mut tiles = vec![tile("messages per second", rate(throughput.messages_per_second), payload)];
-    if let Some(latency) = record.headline_latency() {
-        tiles.extend(latencies(latency, &record.headline.to_string()));
-    }
-    tiles.push(losses(record));
-    let client = &record.client;
-    let busy = client.cpu_ns_per_message.map(|cpu| format!("{} a message", duration(cpu)));
-    let cores = format!("of {} cores", client.cores_available);
-    tiles.push(tile(
-        "client CPU",
-        format!("{:.2}", client.cores_used),
-        [Some(cores), busy].into_iter().flatten().collect::<Vec<_>>().join("; "),
-    ));
-    tiles
-}
-
-fn latencies(latency: &Latency, name: &str) -> Vec<Tile> {
-    let meaning = if name == "response" { "intended → acknowledged" } else { "sent → acknowledged" };
-    let mut tiles = vec![tile(&format!("median {name} time"), duration(latency.p50_ns as f64), meaning.to_owned())];
-    let tail = [(latency.p99_ns, "p99", "1 of 100 took longer"), (latency.p99_9_ns, "p99.9", "1 of 1,000 took longer")];
-    for (value, label, note) in tail {
-        if let Some(value) = value {
-            tiles.push(tile(label, duration(value as f64), note.to_owned()));
-        }
-    }
-    tiles
-}
-
-fn losses(record: &Record) -> Tile {
-    let counts = &record.counts;
-    match &record.verification {
-        Some(verified) => {
-            tile("lost", count(verified.lost), format!("of {} acknowledged and verified", count(counts.acknowledged)))
-        }
-        None => {
-            let share = counts.without_acknowledgement() as f64 / (counts.attempted + counts.unsent).max(1) as f64;
-            let note =
-                format!("{} of {}; arrival was not verified", percent(share), count(counts.attempted + counts.unsent));
-            tile("not acknowledged", count(counts.without_acknowledgement()), note)
-        }
     }
 }
 
@@ -314,18 +275,6 @@ impl Lead {
             together(&escape(&self.sentence)),
             word("Can it be trusted?", &self.verdict),
             self.limit.as_ref().map(|limit| word("What limited it?", limit)).unwrap_or_default(),
-        )
-    }
-}
-
-impl Tile {
-    fn html(&self) -> String {
-        let unit = if self.unit.is_empty() { String::new() } else { format!(" <small>{}</small>", escape(&self.unit)) };
-        format!(
-            "<div><dt>{}</dt><dd><b>{}{unit}</b><span>{}</span></dd></div>",
-            escape(&self.label),
-            escape(&self.figure),
-            escape(&self.note)
         )
     }
 }

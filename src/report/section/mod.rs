@@ -1,7 +1,8 @@
 //! What a page is made of, each from records: pure functions that return HTML and charts.
 //!
-//! - `lead`: the sentence, the verdict and the largest figures. `verdict`: reasons, notes and thresholds.
-//! - `sweep`, `sweep_tables`, `points`: the points of a sweep, and the trials of one. `course`, `latency`: one trial over time, and its percentiles.
+//! - `lead`, `tiles`: the sentence, the verdict and the largest figures. `verdict`: reasons, notes and thresholds.
+//! - `sweep`, `sweep_tables`, `points`: the points of a sweep, and the trials of one. `search`: the probes of a search.
+//! - `course`, `resources`, `latency`: one trial over time, and its percentiles. `published`: figures of others beside these.
 //! - `details`: parts of a schedule, groups of consumers, outages. `pipeline`: stages, rows, lag. `comparison`: two runs.
 //! - `ledger`, `conditions`: the account of messages; what is needed to repeat the run.
 
@@ -16,8 +17,12 @@ pub mod ledger;
 mod measure;
 pub mod pipeline;
 pub mod points;
+pub mod published;
+mod resources;
+pub mod search;
 pub mod sweep;
 mod sweep_tables;
+pub mod tiles;
 pub mod verdict;
 
 use std::collections::BTreeMap;
@@ -67,6 +72,12 @@ impl Section {
     /// A section; `None` without parts.
     pub fn of(id: &'static str, title: &str, parts: Vec<Part>) -> Option<Self> {
         (!parts.is_empty()).then(|| Section { id, title: title.to_owned(), parts })
+    }
+
+    /// The same with a title that says whose it is, where a page has several.
+    pub fn named_as_of(mut self, whose: &str) -> Self {
+        self.title = format!("{whose}: {}", self.title.to_lowercase());
+        self
     }
 }
 

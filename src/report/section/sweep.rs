@@ -174,6 +174,7 @@ fn heat(
         axis: across.to_owned(),
         cells: rows.iter().flat_map(|row| columns.iter().map(|column| cell(row, column))).collect(),
         left: Some((widest + 14.0).min(140.0)),
+        until: None,
         column_share: 1.0 / columns.len() as f64,
     };
     Figure::draw(measure.id, &measure.title, sentence, (HALF, PHONE_HALF), |shape| grid.draw(shape))
@@ -311,7 +312,7 @@ pub fn headline(records: &[&Record]) -> String {
         (Some(low), Some(high)) => {
             let left_out = match all.len() - spots.len() {
                 0 => String::new(),
-                number => format!(" (without {} that no trial is valid of)", several(number, "point")),
+                number => format!(" ({} without a valid trial left out)", several(number, "point")),
             };
             let (most, fewest) = (rate(high.1), rate(low.1));
             format!("Most: {most} messages/s at {}; fewest: {fewest} messages/s at {}{left_out}.", high.0, low.0)

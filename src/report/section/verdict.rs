@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::lead::Tone;
+use super::lead::{Tone, is_demonstration};
 use super::{Part, Section, several};
 use crate::record::{Reason, ReasonKind, Record, Status};
 use crate::report::figure::Table;
@@ -12,10 +12,12 @@ use crate::report::svg::{escape, marked};
 pub fn section(records: &[&Record]) -> Option<Section> {
     let mut parts = Vec::new();
     let all = records.len();
+    // What is there to try things out has its reasons as notes.
+    let tone = if records.iter().all(|record| is_demonstration(record)) { Tone::Doubtful } else { Tone::Bad };
     let found = format!(
         "{}{}{}",
         errors(records),
-        findings(records, all, Tone::Bad, |record| &record.verdict.reasons),
+        findings(records, all, tone, |record| &record.verdict.reasons),
         findings(records, all, Tone::Doubtful, |record| &record.verdict.notes)
     );
     if found.is_empty() {

@@ -3,7 +3,7 @@
 use super::frame::Frame;
 use super::scale::Scale;
 use super::unit::Unit;
-use super::{Canvas, Drawing, Mark, Shape, apart, mark, number};
+use super::{Canvas, Drawing, Mark, Shape, apart, mark, number, text_width};
 
 /// The trials of a point.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +56,8 @@ impl Dots {
     }
 
     pub fn draw(&self, shape: Shape) -> Drawing {
-        let right = if self.groups.len() > 1 { 44.0 } else { 14.0 };
+        let widest = self.groups.iter().map(|group| text_width(&group.name)).fold(0.0, f64::max);
+        let right = if self.groups.len() > 1 { widest + 14.0 } else { 14.0 };
         let frame = Frame::inside(shape, 62.0, right).above_a_name();
         let (mut canvas, scale) = (Canvas::default(), self.scale());
         frame.vertical(&mut canvas, scale, self.unit, &self.name);
@@ -68,7 +69,7 @@ impl Dots {
         for (index, group) in self.groups.iter().enumerate() {
             canvas.open_series(index);
             self.group(&mut canvas, &frame, scale, group);
-            canvas.close_series();
+            canvas.close_group();
         }
         if self.groups.len() > 1 {
             let last = |group: &Group| group.spots.iter().rev().find_map(|spot| spot.middle);

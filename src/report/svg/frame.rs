@@ -47,6 +47,13 @@ impl Frame {
         self
     }
 
+    /// With room for a line of text below the name of the vertical axis.
+    pub fn below_a_legend(mut self) -> Self {
+        self.top += 18.0;
+        self.height -= 18.0;
+        self
+    }
+
     pub fn x(&self, share: f64) -> f64 {
         self.left + share * self.width
     }
@@ -70,19 +77,26 @@ impl Frame {
 
     /// The vertical axis with its grid; its name stands above it.
     pub fn vertical(&self, canvas: &mut Canvas, scale: Scale, unit: Unit, name: &str) {
-        for tick in scale.ticks((self.height / TICK_DISTANCE) as usize) {
+        let base = unit.base(scale.high());
+        let text = |tick: f64| match base {
+            Some((size, _)) => super::unit::plain(tick / size),
+            None => unit.short(tick),
+        };
+        for tick in scale.ticks_of(base.map_or(1.0, |base| base.0), (self.height / TICK_DISTANCE) as usize) {
             let y = self.y(scale.place(tick));
             canvas.line("grid", (self.left, y), (self.right(), y));
-            canvas.text("tick e", (self.left - 8.0, y + 4.0), &unit.short(tick));
+            canvas.text("tick e", (self.left - 8.0, y + 4.0), &text(tick));
         }
         let logarithmic = if scale.is_logarithmic() { ", logarithmic" } else { "" };
-        canvas.text("name", (0.0, 12.0), &format!("{name}{logarithmic}"));
+        let counted = base.map(|(_, name)| format!(", {name}")).unwrap_or_default();
+        canvas.text("name", (0.0, 12.0), &format!("{name}{counted}{logarithmic}"));
     }
 
     /// Ticks of the horizontal axis at shares of the width; those that would cover the one before are left out.
     pub fn horizontal(&self, canvas: &mut Canvas, ticks: &[(f64, String)]) {
         canvas.line("axis", (self.left, self.bottom()), (self.right(), self.bottom()));
         let mut free_from = f64::NEG_INFINITY;
+        canvas.open_ticks();
         for (share, text) in ticks {
             let (x, half) = (self.x(*share), text_width(text) / 2.0);
             let has_room = x - half >= free_from;
@@ -94,6 +108,7 @@ impl Frame {
                 free_from = x + half + 8.0;
             }
         }
+        canvas.close_group();
     }
 
     /// The name of the horizontal axis, below its ticks.

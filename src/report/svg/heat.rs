@@ -26,6 +26,8 @@ pub struct Grid {
     pub cells: Vec<(usize, String)>,
     /// Room for the names of rows; `None` for a chart over time.
     pub left: Option<f64>,
+    /// Of a chart over time, how long it is, in seconds.
+    pub until: Option<f64>,
     /// The share of the width that a column takes; the last one may be cut off.
     pub column_share: f64,
 }
@@ -37,7 +39,9 @@ impl Grid {
         let mut canvas = Canvas::default();
         canvas.text("name", (0.0, 12.0), &self.name);
         let (width, height) = (frame.width * self.column_share, frame.height / self.rows as f64);
+        canvas.open_window(frame.plot());
         self.shades(&mut canvas, &frame, width, height);
+        canvas.close_window();
         for (share, text) in &self.row_ticks {
             canvas.text("tick e", (frame.left - 8.0, frame.y(*share) + 4.0), text);
         }
@@ -54,7 +58,7 @@ impl Grid {
                 canvas.text(&format!("on h{level}t m"), (x, y + 4.0), text);
             }
         }
-        canvas.finish(shape, frame.plot())
+        Drawing { until: self.until, ..canvas.finish(shape, frame.plot()) }
     }
 
     /// All cells of a shade are one path; neighbours in a row are one rectangle of it.
@@ -116,6 +120,7 @@ mod tests {
             axis: String::new(),
             cells: (0..2 * columns).map(|cell| (1 + cell % 6, "12k".to_owned())).collect(),
             left: Some(60.0),
+            until: None,
             column_share: 1.0 / columns as f64,
         };
         let shape = Shape { width: 460.0, height: 200.0 };

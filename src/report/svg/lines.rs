@@ -73,14 +73,20 @@ impl Course {
         let ticks: Vec<(f64, String)> =
             time_ticks(self.until, most).into_iter().map(|tick| (tick / self.until, moment(tick))).collect();
         frame.horizontal(&mut canvas, &ticks);
+        canvas.open_window(frame.plot());
         for (index, line) in self.lines.iter().enumerate() {
             canvas.open_series(index);
             canvas.path(&format!("line s{}", line.style), &self.path(line, &frame, scale));
-            canvas.close_series();
+            canvas.close_group();
         }
+        for event in &self.events {
+            let x = self.x(&frame, event.at);
+            canvas.line("flag", (x, frame.top - 2.0), (x, frame.bottom()));
+        }
+        canvas.close_window();
         self.labels(&mut canvas, &frame, scale);
-        self.flags(&mut canvas, &frame);
-        canvas.finish(shape, frame.plot())
+        self.names_of_moments(&mut canvas, &frame);
+        Drawing { until: Some(self.until), ..canvas.finish(shape, frame.plot()) }
     }
 
     fn x(&self, frame: &Frame, at: f64) -> f64 {
@@ -88,18 +94,28 @@ impl Course {
     }
 
     fn ground(&self, canvas: &mut Canvas, frame: &Frame) {
+        canvas.open_window(frame.plot());
+        let stretches = self.stretches.iter().map(|stretch| ("apart", stretch.begin, stretch.end));
+        let events = self.events.iter().filter_map(|event| Some(("outage", event.at, event.until?)));
+        for (class, begin, end) in stretches.chain(events) {
+            let (begin, end) = (self.x(frame, begin), self.x(frame, end));
+            canvas.rectangle(class, [begin, frame.top, (end - begin).max(1.0), frame.height]);
+        }
+        canvas.close_window();
+    }
+
+    /// Above the values: which stretches were not measured, and the numbers of events.
+    fn names_of_moments(&self, canvas: &mut Canvas, frame: &Frame) {
+        let y = frame.top - 5.0;
         for stretch in &self.stretches {
             let (begin, end) = (self.x(frame, stretch.begin), self.x(frame, stretch.end));
-            canvas.rectangle("apart", [begin, frame.top, end - begin, frame.height]);
             if end - begin > text_width(stretch.name) {
-                canvas.text("tick m", ((begin + end) / 2.0, frame.top + 14.0), stretch.name);
+                let middle = (stretch.begin + stretch.end) / 2.0;
+                canvas.text_at("tick m", middle, ((begin + end) / 2.0, y), stretch.name);
             }
         }
-        for event in &self.events {
-            if let Some(until) = event.until {
-                let (begin, end) = (self.x(frame, event.at), self.x(frame, until));
-                canvas.rectangle("outage", [begin, frame.top, (end - begin).max(1.0), frame.height]);
-            }
+        for (index, event) in self.events.iter().enumerate() {
+            canvas.text_at("flagged m", event.at, (self.x(frame, event.at), y), &(index + 1).to_string());
         }
     }
 
@@ -128,15 +144,7 @@ impl Course {
             let line = &self.lines[index];
             canvas.open_series(index);
             canvas.text(&format!("label l{}", line.style), (frame.right() + 8.0, y + 4.0), &line.name);
-            canvas.close_series();
-        }
-    }
-
-    fn flags(&self, canvas: &mut Canvas, frame: &Frame) {
-        for (index, event) in self.events.iter().enumerate() {
-            let x = self.x(frame, event.at);
-            canvas.line("flag", (x, frame.top - 2.0), (x, frame.bottom()));
-            canvas.text("flagged m", (x, frame.top - 5.0), &(index + 1).to_string());
+            canvas.close_group();
         }
     }
 }

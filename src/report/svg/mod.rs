@@ -3,6 +3,7 @@
 //!
 //! - `scale`: from values to places, and where the ticks are. `unit`: how values are written. `frame`: axes and grid.
 //! - `lines`: figures over time. `tail`: latency by percentile. `dots`: a figure over the points of a sweep.
+//! - `probes`: the probes of a search.
 //! - `bars`: figures of named things. `heat`: a grid of shades. `forest`: ratios with their intervals.
 
 pub mod bars;
@@ -11,6 +12,7 @@ pub mod forest;
 pub mod frame;
 pub mod heat;
 pub mod lines;
+pub mod probes;
 pub mod scale;
 pub mod tail;
 pub mod unit;
@@ -39,6 +41,8 @@ pub struct Drawing {
     pub body: String,
     /// Where the values lie in it: left, top, width, height.
     pub plot: [f64; 4],
+    /// Of a chart over time, how long it is, in seconds: the page's script may enlarge a part of it.
+    pub until: Option<f64>,
 }
 
 /// Elements, one after the other.
@@ -80,17 +84,51 @@ impl Canvas {
         );
     }
 
+    /// A text that belongs to a moment, in seconds, and moves with it.
+    pub fn text_at(&mut self, class: &str, seconds: f64, (x, y): (f64, f64), text: &str) {
+        let _ = write!(
+            self.body,
+            "<text class=\"{class}\" data-at=\"{}\" x=\"{}\" y=\"{}\">{}</text>",
+            (seconds * 1e3).round() / 1e3,
+            number(x),
+            number(y),
+            escape(text)
+        );
+    }
+
+    /// Begins what lies on the time axis: a drawing of its own inside this one, whose part the script may show alone.
+    pub fn open_window(&mut self, [left, top, width, height]: [f64; 4]) {
+        // Lines at the upper and the lower end are whole.
+        let place = [left, top - 3.0, width, height + 5.0].map(number);
+        let [left, top, width, height] = &place;
+        let _ = write!(
+            self.body,
+            "<svg class=\"window\" x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" viewBox=\"{}\" preserveAspectRatio=\"none\">",
+            place.join(" ")
+        );
+    }
+
+    pub fn close_window(&mut self) {
+        self.body.push_str("</svg>");
+    }
+
+    /// Begins and ends the ticks of the horizontal axis, which the script may replace.
+    pub fn open_ticks(&mut self) {
+        self.body.push_str("<g class=\"ticks\">");
+    }
+
     /// Begins the group of a series, which the reader may switch off.
     pub fn open_series(&mut self, index: usize) {
         let _ = write!(self.body, "<g data-series=\"{index}\">");
     }
 
-    pub fn close_series(&mut self) {
+    /// Ends a series, or the ticks.
+    pub fn close_group(&mut self) {
         self.body.push_str("</g>");
     }
 
     pub fn finish(self, shape: Shape, plot: [f64; 4]) -> Drawing {
-        Drawing { shape, body: self.body, plot }
+        Drawing { shape, body: self.body, plot, until: None }
     }
 }
 

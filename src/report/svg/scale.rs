@@ -52,6 +52,22 @@ impl Scale {
         share.clamp(0.0, 1.0)
     }
 
+    /// Where it ends.
+    pub fn high(self) -> f64 {
+        match self {
+            Scale::Linear { high, .. } | Scale::Logarithmic { high, .. } => high,
+        }
+    }
+
+    /// As [`Scale::ticks`], with values that are round when they are counted in `base`.
+    pub fn ticks_of(self, base: f64, most: usize) -> Vec<f64> {
+        let scale = match self {
+            Scale::Linear { low, high } => Scale::Linear { low: low / base, high: high / base },
+            Scale::Logarithmic { low, high } => Scale::Logarithmic { low: low / base, high: high / base },
+        };
+        scale.ticks(most).into_iter().map(|tick| tick * base).collect()
+    }
+
     /// At most about `most` values for ticks.
     pub fn ticks(self, most: usize) -> Vec<f64> {
         match self {
@@ -124,6 +140,11 @@ mod tests {
         assert_eq!(Scale::logarithmic([1.3e6, 8e6].into_iter()).ticks(5), [1e6, 2e6, 5e6, 10e6]);
         let wide = Scale::logarithmic([1e3, 9e9].into_iter()).ticks(5);
         assert!(wide.len() <= 5 && wide.iter().all(|tick| tick.log10().fract().abs() < 1e-9), "{wide:?}");
+        let mebibyte = 1024.0 * 1024.0;
+        assert_eq!(
+            Scale::from_zero([18.0 * mebibyte].into_iter()).ticks_of(mebibyte, 4),
+            [0.0, 5.0, 10.0, 15.0].map(|number| number * mebibyte)
+        );
         assert_eq!(time_ticks(31.0, 8), [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0]);
         assert_eq!(time_ticks(86_400.0, 8).last(), Some(&86_400.0));
     }

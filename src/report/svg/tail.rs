@@ -79,7 +79,7 @@ impl Tail {
             let [sure, unsure] = path(curve, &frame, scale, nines);
             canvas.path(&format!("line s{}", curve.style), &sure);
             canvas.path(&format!("line s{} unsure", curve.style), &unsure);
-            canvas.close_series();
+            canvas.close_group();
         }
         self.labels(&mut canvas, &frame, scale, nines);
         canvas.finish(shape, frame.plot())
@@ -92,7 +92,7 @@ impl Tail {
             let curve = &self.curves[index];
             canvas.open_series(index);
             canvas.text(&format!("label l{}", curve.style), (frame.right() + 8.0, y + 4.0), &shortened(&curve.name));
-            canvas.close_series();
+            canvas.close_group();
         }
     }
 }

@@ -27,6 +27,13 @@ impl Unit {
         }
     }
 
+    /// What an axis up to `highest` counts in, with its name: bytes are counted in what is near it.
+    pub fn base(self, highest: f64) -> Option<(f64, &'static str)> {
+        let units = ["KiB", "MiB", "GiB", "TiB"].into_iter().zip(1..);
+        let sizes = units.map(|(name, power)| (1024f64.powi(power), name));
+        (self == Unit::Bytes).then(|| sizes.filter(|size| size.0 <= highest).last().unwrap_or((1.0, "B")))
+    }
+
     /// For a tick: "20k", "5 ms".
     pub fn short(self, value: f64) -> String {
         match self {

@@ -154,3 +154,20 @@ fn restore_on_panic() {
         }));
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The load panics on a thread of its own, and the program may end before the screen is dropped.
+    #[test]
+    fn a_panic_of_any_thread_gives_the_terminal_back() {
+        restore_on_panic();
+        IS_OPEN.store(true, Ordering::Release);
+        tell("what was told meanwhile");
+        assert_eq!(NOTICES.lock().len(), 1);
+        let panicked = std::thread::spawn(|| panic!("on purpose: the screen's test")).join();
+        assert!(panicked.is_err());
+        assert!(!IS_OPEN.load(Ordering::Acquire) && NOTICES.lock().is_empty());
+    }
+}

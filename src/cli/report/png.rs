@@ -1,0 +1,154 @@
+//! Charts as PNG files. An installed browser draws them: the same drawings that `--svg` writes, in light colours, with two pixels for
+//! each of theirs. A rasteriser of our own would cost every build what few readers need.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::report::Chart;
+
+/// Names the browser, where it is not found by its usual name.
+const VARIABLE: &str = "BROKERMARK_CHROMIUM";
+
+/// Chromium and its relatives, which all draw a page into a file.
+const NAMES: [&str; 7] = [
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+    "microsoft-edge",
+    "chrome-headless-shell",
+];
+
+/// How long one chart may take: a browser that starts for the first time on a busy machine takes some seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often it is asked whether it has ended.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A chart cannot be drawn as a picture.
+#[derive(Debug, thiserror::Error)]
+pub enum CannotDraw {
+    #[error(
+        "found no browser to draw PNG files with: install Chromium or Chrome, name one in {VARIABLE}, or write SVG files with --svg"
+    )]
+    NoBrowser,
+    #[error("cannot write {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("cannot start {}: {source}", program.display())]
+    Start { program: PathBuf, source: io::Error },
+    #[error("{} did not draw the chart {chart} ({how}): write SVG files with --svg, or name another browser in {VARIABLE}", program.display())]
+    NotDrawn { program: PathBuf, chart: String, how: String },
+}
+
+/// Draws each chart into `directory`, which exists; returns the files.
+///
+/// # Errors
+/// When no browser is installed, or one cannot draw.
+pub fn draw(charts: &[Chart], directory: &Path) -> Result<Vec<PathBuf>, CannotDraw> {
+    let program = browser().ok_or(CannotDraw::NoBrowser)?;
+    let desk = Desk::lay_out()?;
+    let draw = |chart: &Chart| {
+        let file = directory.join(format!("{}.png", chart.name));
+        desk.draw(&program, chart, &file).map(|()| file)
+    };
+    charts.iter().map(draw).collect()
+}
+
+/// The browser that the user names, else the first on the path.
+fn browser() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
+        return Some(named.into());
+    }
+    let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
+    let files = NAMES.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    files.map(|file| file.with_extension(std::env::consts::EXE_EXTENSION)).find(|file| file.is_file())
+}
+
+/// A directory for drawings and for what the browser leaves behind; removed in the end.
+struct Desk {
+    path: PathBuf,
+}
+
+impl Desk {
+    fn lay_out() -> Result<Self, CannotDraw> {
+        let path = std::env::temp_dir().join(format!("brokermark-png-{}", std::process::id()));
+        fs::create_dir_all(&path).map_err(|source| CannotDraw::Write { path: path.clone(), source })?;
+        Ok(Desk { path })
+    }
+
+    fn draw(&self, program: &Path, chart: &Chart, file: &Path) -> Result<(), CannotDraw> {
+        let drawing = self.path.join("chart.svg");
+        fs::write(&drawing, &chart.svg).map_err(|source| CannotDraw::Write { path: drawing.clone(), source })?;
+        let picture = self.path.join("chart.png");
+        let _ = fs::remove_file(&picture);
+        let mut command = self.command(program, chart, &picture);
+        command.arg(format!("file://{}", drawing.display()));
+        let ended = ended(&mut command).map_err(|source| CannotDraw::Start { program: program.to_owned(), source })?;
+        let not_drawn =
+            |how: String| CannotDraw::NotDrawn { program: program.to_owned(), chart: chart.name.clone(), how };
+        let status = ended.ok_or_else(|| not_drawn(format!("it took more than {} s", PATIENCE.as_secs())))?;
+        if !status.success() || !picture.is_file() {
+            return Err(not_drawn(status.to_string()));
+        }
+        // The destination may be on another file system, so it is copied and not moved.
+        fs::copy(&picture, file).map(drop).map_err(|source| CannotDraw::Write { path: file.to_owned(), source })
+    }
+
+    fn command(&self, program: &Path, chart: &Chart, picture: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"])
+            .args(["--disable-background-networking", "--no-first-run", "--force-device-scale-factor=2"])
+            // Light, whatever the desktop prefers.
+            .arg("--blink-settings=preferredColorScheme=1")
+            .arg(format!("--window-size={},{}", chart.size.0, chart.size.1))
+            .arg(format!("--user-data-dir={}", self.path.join("profile").display()))
+            .arg(format!("--screenshot={}", picture.display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        if self.belongs_to_root() {
+            // Chromium does not start as root with its sandbox, as in a container. What it draws is our own file.
+            command.arg("--no-sandbox");
+        }
+        command
+    }
+
+    #[cfg(unix)]
+    fn belongs_to_root(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(&self.path).is_ok_and(|desk| desk.uid() == 0)
+    }
+
+    #[cfg(not(unix))]
+    fn belongs_to_root(&self) -> bool {
+        false
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Runs the command to its end; `None`: it took too long, and was killed.
+fn ended(command: &mut Command) -> io::Result<Option<ExitStatus>> {
+    let mut child = command.spawn()?;
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if begin.elapsed() > PATIENCE {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(POLL);
+    }
+}

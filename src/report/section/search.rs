@@ -1,0 +1,165 @@
+//! A search: its answer first, then its probes as marks, then each as a row.
+
+use super::lead::{Lead, Tone, Word, context, limiter};
+use super::tiles::{Tile, tile};
+use super::{Part, Section, capital, several, texts};
+use crate::record::readable::{duration, rate};
+use crate::record::{ProbeRecord, ProbeResult, Record, SearchEnd, SearchRecord};
+use crate::report::figure::{Figure, PHONE, Table, WIDE};
+use crate::report::svg::Shape;
+use crate::report::svg::probes::{Kind, Probe, Probes};
+
+const SHAPES: (Shape, Shape) = (Shape { height: 330.0, ..WIDE }, Shape { height: 290.0, ..PHONE });
+
+/// The head of the page.
+pub fn lead(search: &SearchRecord, records: &[&Record]) -> Lead {
+    Lead {
+        context: records.first().map_or_else(|| search.scenario_name.clone(), |record| context(record)),
+        sentence: sentence(search),
+        verdict: verdict(search),
+        limit: limit(search, records),
+        tiles: tiles(search),
+    }
+}
+
+fn sentence(search: &SearchRecord) -> String {
+    let required = search.requirements.join(", ");
+    match search.answer.rate_per_second {
+        Some(held) => format!("{} messages/s is the highest rate that held {required}.", rate(held)),
+        None => format!("No rate held {required}."),
+    }
+}
+
+fn verdict(search: &SearchRecord) -> Word {
+    let found = &search.answer;
+    let (tone, word) = match found.end {
+        _ if !found.doubts.is_empty() => (Tone::Bad, "Not to be trusted"),
+        SearchEnd::Found => (Tone::Good, "Found"),
+        SearchEnd::NothingMissed => (Tone::Doubtful, "The limit lies above the range"),
+        SearchEnd::NothingHeld => (Tone::Bad, "Nothing held"),
+        SearchEnd::LimitedByClient => (Tone::Bad, "Not known: the client was the limit"),
+        SearchEnd::OutOfTime => (Tone::Bad, "Time was up"),
+        SearchEnd::Interrupted => (Tone::Bad, "Interrupted"),
+        SearchEnd::Failed => (Tone::Bad, "A probe failed"),
+    };
+    let doubts = if found.doubts.is_empty() {
+        String::new()
+    } else {
+        format!(" Against the probe that confirmed it: {}.", found.doubts.join(", "))
+    };
+    Word { tone, word: word.to_owned(), evidence: format!("{}{doubts}", capital(&search.conclusion())) }
+}
+
+/// What limited the slowest rate that was missed.
+fn limit(search: &SearchRecord, records: &[&Record]) -> Option<Word> {
+    let missed = search.probes.iter().filter(|probe| probe.outcome != ProbeResult::Held);
+    let lowest = missed.min_by(|one, other| one.rate_per_second.total_cmp(&other.rate_per_second))?;
+    let is_of_it = |record: &&&Record| (record.point_index, record.trial) == (lowest.point_index, lowest.trial);
+    let record = records.iter().find(is_of_it)?;
+    let reason = first(&lowest.reason);
+    Some(Word {
+        tone: Tone::Plain,
+        word: limiter(record.verdict.limited_by.limiter).to_owned(),
+        evidence: format!("At {} messages/s, missed: {reason}.", rate(lowest.rate_per_second)),
+    })
+}
+
+fn tiles(search: &SearchRecord) -> Vec<Tile> {
+    let found = &search.answer;
+    let confirmed = if found.confirmed { "held in a longer probe too" } else { "not confirmed by a longer probe" };
+    let held = found.rate_per_second.map(|held| tile("messages per second", rate(held), confirmed.to_owned()));
+    let interval = found.capacity_low.zip(found.capacity_high);
+    let capacity = found.capacity_per_second.map(|capacity| {
+        let note = interval.map(|(low, high)| format!("95 % interval {} … {}", rate(low), rate(high)));
+        tile("capacity, messages per second", rate(capacity), note.unwrap_or_default())
+    });
+    let answer = search.probes.iter().rev().find(|probe| Some(probe.rate_per_second) == found.rate_per_second);
+    let p99 = answer.and_then(|probe| probe.p99_ns);
+    let p99 = p99.map(|ns| tile("p99 at that rate", duration(ns as f64), "response time".to_owned()));
+    let probes = tile("probes", search.probes.len().to_string(), format!("in {}", duration(search.took_ns as f64)));
+    [held, capacity, p99, Some(probes)].into_iter().flatten().collect()
+}
+
+/// The probes as a chart and as rows.
+pub fn section(search: &SearchRecord) -> Option<Section> {
+    if search.probes.is_empty() {
+        return None;
+    }
+    Section::of("search", "The search", vec![Part::figure(figure(search)), Part::Html(table(search).html())])
+}
+
+fn figure(search: &SearchRecord) -> Figure {
+    let kind = |outcome| match outcome {
+        ProbeResult::Held => Kind::Held,
+        ProbeResult::Missed => Kind::Missed,
+        ProbeResult::LimitedByClient => Kind::LimitedByClient,
+    };
+    let probe = |probe: &ProbeRecord| {
+        let latency_ns = probe.p99_ns? as f64;
+        Some(Probe { rate_per_second: probe.rate_per_second, latency_ns, kind: kind(probe.outcome) })
+    };
+    let chart = Probes {
+        name: "response time, p99".to_owned(),
+        axis: "rate that was probed, messages/s".to_owned(),
+        probes: search.probes.iter().filter_map(probe).collect(),
+        interval: search.answer.capacity_low.zip(search.answer.capacity_high),
+        answer: search.answer.rate_per_second,
+    };
+    let shown = chart.probes.len();
+    Figure::draw("probes", "Probes by rate", what_to_see(search, shown), SHAPES, |shape| chart.draw(shape))
+}
+
+fn what_to_see(search: &SearchRecord, shown: usize) -> String {
+    let all = || search.probes.iter();
+    let rates = |held: bool| {
+        all().filter(move |probe| (probe.outcome == ProbeResult::Held) == held).map(|probe| probe.rate_per_second)
+    };
+    let held =
+        rates(true).reduce(f64::max).map(|highest| format!("{} held, up to {}/s", rates(true).count(), rate(highest)));
+    let missed = rates(false)
+        .reduce(f64::min)
+        .map(|lowest| format!("{} missed, from {}/s on", rates(false).count(), rate(lowest)));
+    let both = [held, missed].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let interval = match search.answer.capacity_low {
+        Some(_) => " Tinted: the 95 % interval of the rate at which half of all probes would hold.",
+        None => "",
+    };
+    let line = if search.answer.rate_per_second.is_some() { " The line is the answer." } else { "" };
+    let absent = match all().count() - shown {
+        0 => String::new(),
+        number => format!(" {} had too few messages for a p99.", several(number, "probe")),
+    };
+    format!("Of {}, {both}.{interval}{line}{absent}", several(all().count(), "probe"))
+}
+
+/// The first of several reasons; all of them are in the record.
+fn first(reasons: &str) -> &str {
+    reasons.split(';').next().unwrap_or_default()
+}
+
+fn table(search: &SearchRecord) -> Table {
+    let row = |(index, probe): (usize, &ProbeRecord)| {
+        let outcome = match probe.outcome {
+            ProbeResult::Held => "✓ held".to_owned(),
+            ProbeResult::Missed => format!("✗ missed: {}", first(&probe.reason)),
+            ProbeResult::LimitedByClient => format!("! limited by the client: {}", first(&probe.reason)),
+        };
+        vec![
+            (index + 1).to_string(),
+            rate(probe.rate_per_second),
+            duration(probe.window_ns as f64),
+            rate(probe.messages_per_second),
+            probe.p99_ns.map_or("–".to_owned(), |ns| duration(ns as f64)),
+            outcome,
+        ]
+    };
+    let heads = texts(&["probe", "wanted/s", "measured for", "carried/s", "p99", "outcome"]);
+    Table { heads, rows: search.probes.iter().enumerate().map(row).collect(), ..Table::default() }
+}
+
+/// The probe that the answer rests on: the last that held its rate.
+pub fn of_the_answer(search: &SearchRecord, records: &[&Record]) -> Option<usize> {
+    let answer = search.answer.rate_per_second?;
+    let probe = search.probes.iter().rev().find(|probe| probe.rate_per_second == answer)?;
+    records.iter().position(|record| (record.point_index, record.trial) == (probe.point_index, probe.trial))
+}
