@@ -60,11 +60,19 @@ pub use crate::secrets::Secret;
 /// # Errors
 /// When the file cannot be read, and for everything in it that is not right.
 pub fn load(path: &Path, overrides: &[String], kinds: Kinds<'_>) -> Result<Plan, ScenarioError> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = read_text(path)?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    parse_for(kinds, &text, &path.display().to_string(), overrides, directory)
+}
+
+/// Reads a scenario's file.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_text(path: &Path) -> Result<String, ScenarioError> {
+    std::fs::read_to_string(path).map_err(|error| {
         let advice =
             "a scenario is a TOML file (`brokermark new` writes one) or a broker's URL, as in `kafka://10.0.0.5:9092`";
         ScenarioError::single(format!("{}: the scenario cannot be read: {error}\n   = {advice}\n", path.display()))
-    })?;
-    let directory = path.parent().unwrap_or(Path::new(""));
-    parse_for(kinds, &text, &path.display().to_string(), overrides, directory)
+    })
 }
