@@ -60,10 +60,10 @@ mod tests {
         assert!(read::<String>(&mut endless, PATIENCE).await.unwrap_err().to_string().contains("too long"));
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_sender_that_is_silent_is_given_up() {
         let (_kept_open, mut from) = tokio::io::duplex(64);
-        let error = read::<String>(&mut from, PATIENCE).await.unwrap_err();
-        assert!(error.to_string().contains("nothing came for 60 s"), "{error}");
+        let error = read::<String>(&mut from, Duration::from_millis(1)).await.unwrap_err();
+        assert!(error.to_string().contains("nothing came"), "{error}");
     }
 }
