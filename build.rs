@@ -19,6 +19,33 @@ fn main() {
     if let Some(compiler) = env::var("RUSTC").ok().and_then(|compiler| answer(&compiler, &["--version"])) {
         println!("cargo::rustc-env=BROKERMARK_RUST_COMPILER={compiler}");
     }
+    #[cfg(feature = "mpi")]
+    mpi();
+}
+
+/// Compiles the calls of MPI with its own compiler wrapper, and links the libraries that this one names.
+#[cfg(feature = "mpi")]
+fn mpi() {
+    println!("cargo::rerun-if-env-changed=MPICC");
+    let wrapper = env::var("MPICC").unwrap_or_else(|_| "mpicc".to_owned());
+    // Open MPI's wrapper, and that of MPICH and its relatives.
+    let found = answer(&wrapper, &["--showme:link"]).or_else(|| answer(&wrapper, &["-link_info"]));
+    let Some(options) = found else {
+        println!(
+            "cargo::error=the feature `mpi` needs {wrapper}: install libopenmpi-dev or libmpich-dev, or name the wrapper in MPICC"
+        );
+        return;
+    };
+    cc::Build::new().compiler(&wrapper).file("src/ranks/job.c").compile("brokermark_mpi");
+    for option in options.split_whitespace() {
+        if let Some(folder) = option.strip_prefix("-L") {
+            println!("cargo::rustc-link-search=native={folder}");
+        } else if let Some(library) = option.strip_prefix("-l") {
+            println!("cargo::rustc-link-lib={library}");
+        } else if option.starts_with("-Wl,-rpath") {
+            println!("cargo::rustc-link-arg={option}");
+        }
+    }
 }
 
 /// The commit checked out, with `-dirty` behind it when the sources differ from it.

@@ -30,7 +30,7 @@ fn trial(runtime: &Runtime, text: &str, messages: u64) -> Duration {
     let sent = messages.max(LEAST_MESSAGES);
     let plan = scenario::parse_for(kinds(), text, "bench.toml", &[format!("run.messages={sent}")], Path::new("."))
         .expect("the benchmark's scenarios are right");
-    let identity = TrialIdentity { run_id: "bench".into(), tag: 1, load_start_unix_ns: None };
+    let identity = TrialIdentity::alone("bench".into(), 1);
     let (_signals, interrupted) = watch::channel(0);
     let interruption = Interruption::new(interrupted);
     let mut observer = Unobserved;

@@ -31,6 +31,7 @@
 //! - [`record`]: the versioned result and its run directory.
 //! - `evaluate`: computes the figures of a record and judges them.
 //! - `distributed`: puts the records of several processes that ran one scenario together.
+//! - `ranks` (feature `mpi`): the processes that MPI started together, and what they tell each other.
 //! - `report`: a page with charts, from records; it only reads.
 //! - [`cli`]: the command line, one file per subcommand.
 
@@ -48,6 +49,8 @@ pub mod load;
 pub mod measure;
 pub mod net;
 pub mod pipeline;
+#[cfg(feature = "mpi")]
+mod ranks;
 pub mod record;
 mod report;
 pub mod scenario;

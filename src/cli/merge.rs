@@ -33,7 +33,7 @@ pub struct MergeArguments {
 
 /// The shares cannot be put together.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+pub(super) enum Failure {
     #[error(transparent)]
     Directory(#[from] DirectoryError),
     #[error(transparent)]
@@ -65,7 +65,7 @@ fn merged(arguments: &MergeArguments) -> Result<(Record, Scenario), Failure> {
     let shares = arguments.shares.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let records: String = shares.iter().map(|share| share.record.to_line()).collect();
     let scenario = read_text(&arguments.shares[0].join(SCENARIO_FILE))?;
-    let Merged { record, series, interval_log, scenario: judged_by } = merge(shares, engine::kinds())?;
+    let Merged { record, series, interval_log, scenario: judged_by } = merge(shares, Vec::new(), engine::kinds())?;
     let mut directory = RunDirectory::create_at(&arguments.output, &scenario)?;
     directory.keep(SHARES_FILE, records.as_bytes())?;
     directory.keep(HLOG_FILE, interval_log.as_bytes())?;
@@ -76,7 +76,11 @@ fn merged(arguments: &MergeArguments) -> Result<(Record, Scenario), Failure> {
     Ok((record, judged_by))
 }
 
-fn read(path: &Path) -> Result<KeptShare, Failure> {
+/// What one process kept of its share.
+///
+/// # Errors
+/// When the directory cannot be read, or has more than one record.
+pub(super) fn read(path: &Path) -> Result<KeptShare, Failure> {
     let read = read_records(path)?;
     let current = current_records(&read.records);
     let [record] = current.as_slice() else {
@@ -89,6 +93,7 @@ fn read(path: &Path) -> Result<KeptShare, Failure> {
         interval_log: read_text(&path.join(HLOG_FILE))?,
         messages: read_messages(path)?.map(Arc::new),
         record: (*record).clone(),
+        clock: None,
     })
 }
 

@@ -34,7 +34,7 @@ pub fn run(arguments: &RemoveTopicsArguments, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
-    let identity = TrialIdentity { run_id: arguments.run_id.clone(), tag: 0, load_start_unix_ns: None };
+    let identity = TrialIdentity::alone(arguments.run_id.clone(), 0);
     let removed = runtime.block_on(remove_topics(&trial.scenario, &identity));
     runtime.shutdown_background();
     match removed {

@@ -1,9 +1,10 @@
 //! The scenario of a command line: a file or a broker's URL, with the keys that options set.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use serde::{Deserialize, Serialize};
 
 use crate::engine;
 use crate::scenario::{self, Plan, ScenarioError};
@@ -124,6 +125,27 @@ const DEFAULTS: &[Default] = &[
     Default { set: "run.warm_up=5s", unless: &["warm_up", "messages", "payload_bytes"] },
 ];
 
+/// A scenario as it was written, with all that it takes to read it: what another process needs to run the same one.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WrittenScenario {
+    text: String,
+    /// Names it in errors.
+    origin: String,
+    overrides: Vec<String>,
+    /// Where relative paths start.
+    directory: PathBuf,
+}
+
+impl WrittenScenario {
+    /// Checks the scenario.
+    ///
+    /// # Errors
+    /// For everything that is not right.
+    pub fn plan(&self) -> Result<Plan, ScenarioError> {
+        scenario::parse_for(engine::kinds(), &self.text, &self.origin, &self.overrides, &self.directory)
+    }
+}
+
 /// The scenario that a command is about.
 #[derive(Debug, Clone)]
 pub struct ScenarioSource {
@@ -150,14 +172,35 @@ impl ScenarioSource {
     /// # Errors
     /// When the file cannot be read, and for everything that is not right.
     pub fn load(&self) -> Result<Plan, ScenarioError> {
+        self.written()?.plan()
+    }
+
+    /// Reads the scenario.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or the URL or workload is not right.
+    pub fn written(&self) -> Result<WrittenScenario, ScenarioError> {
         let kinds = engine::kinds();
+        let written = |text: String, origin: &str, overrides: &[String], directory: &Path| WrittenScenario {
+            text,
+            origin: origin.to_owned(),
+            overrides: overrides.to_vec(),
+            directory: directory.to_owned(),
+        };
         if let Some(workload) = &self.omb {
             let has_rate = self.overrides.iter().any(|one| one.trim_start().starts_with("load."));
             let text = scenario::omb::scenario_of(Path::new(workload), Path::new(&self.scenario), has_rate)?;
-            return scenario::parse_for(kinds, &text, workload, &self.overrides, Path::new(""));
+            return Ok(written(text, workload, &self.overrides, Path::new("")));
         }
         if !scenario::is_url(&self.scenario) {
-            return scenario::load(Path::new(&self.scenario), &self.overrides, kinds);
+            let path = Path::new(&self.scenario);
+            let directory = path.parent().unwrap_or(Path::new(""));
+            return Ok(written(
+                scenario::read_text(path, kinds)?,
+                &path.display().to_string(),
+                &self.overrides,
+                directory,
+            ));
         }
         let url = scenario::parse_url(&self.scenario, kinds)?;
         let mut overrides: Vec<String> = url.overrides.into_iter().chain(self.overrides.iter().cloned()).collect();
@@ -170,7 +213,7 @@ impl ScenarioSource {
         let defaults = DEFAULTS.iter().filter(|default| !sets("run", default.unless));
         let defaults: Vec<String> = defaults.map(|default| default.set.to_owned()).collect();
         overrides.splice(0..0, defaults);
-        scenario::parse_for(kinds, &url.text, "the URL", &overrides, Path::new(""))
+        Ok(written(url.text, "the URL", &overrides, Path::new("")))
     }
 }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::agreement::agree;
 use super::{KeptShare, MergeError, interval_log, latencies, sections, series, verdict, verification};
 use crate::evaluate;
-use crate::record::{MergedShare, Record, SeriesRow, Status};
+use crate::record::{LostRank, MergedShare, Record, SeriesRow, Status};
 use crate::scenario::{Kinds, Scenario, parse_for};
 
 /// One run of all shares.
@@ -20,15 +20,16 @@ pub struct Merged {
     pub scenario: Scenario,
 }
 
-/// Puts shares together. `kinds`: the brokers of this build, which must have run them.
+/// Puts shares together. `lost`: ranks of an MPI job that were to run shares too. `kinds`: the brokers of this build, which must have run
+/// them.
 ///
 /// # Errors
 /// When they are not shares of one run, or one cannot be read.
-pub fn merge(shares: Vec<KeptShare>, kinds: Kinds<'_>) -> Result<Merged, MergeError> {
+pub fn merge(shares: Vec<KeptShare>, lost: Vec<LostRank>, kinds: Kinds<'_>) -> Result<Merged, MergeError> {
     let shares = agree(shares)?;
     let scenario = scenario(&shares[0], kinds)?;
     let series = series::merged(&shares);
-    let mut record = record(&shares)?;
+    let mut record = Record { lost_ranks: lost, ..record(&shares)? };
     evaluate::evaluate(&mut record, &scenario, &series);
     verdict::complete(&mut record, &shares);
     let logs: Vec<&str> = shares.iter().map(|share| share.interval_log.as_str()).collect();
@@ -94,6 +95,7 @@ fn merged_share(kept: &KeptShare) -> Option<MergedShare> {
         messages_per_second: record.throughput.messages_per_second,
         cores_used: record.client.cores_used,
         valid: record.verdict.valid,
+        clock: kept.clock,
     })
 }
 
@@ -151,6 +153,7 @@ pub(super) mod made_up {
             series: sample::series(),
             interval_log: String::new(),
             messages: None,
+            clock: None,
         }
     }
 }

@@ -20,7 +20,7 @@ mod verification;
 use std::sync::Arc;
 
 use crate::measure::MessageSets;
-use crate::record::{Record, SeriesRow};
+use crate::record::{RankClock, Record, SeriesRow};
 
 pub use merge::{Merged, merge};
 
@@ -34,9 +34,25 @@ pub struct KeptShare {
     /// The text of its interval log; empty where it has none.
     pub interval_log: String,
     pub messages: Option<Arc<MessageSets>>,
+    /// How the clock of the process was compared with that of the first one, where that was done.
+    pub clock: Option<RankClock>,
 }
 
 impl KeptShare {
+    /// As the ranks of an MPI job know its clock, by which all its times were corrected: what its kernel knows of it is of no use then.
+    /// `is_unknown`: it is not known whose clock it is.
+    #[cfg(feature = "mpi")]
+    pub fn with_clock(mut self, clock: Option<RankClock>, is_unknown: bool) -> Self {
+        self.clock = clock;
+        if let Some(share) = &mut self.record.share {
+            share.clock_error_ns = clock.map(|clock| clock.error_ns);
+            if is_unknown {
+                share.boot_id = Some(format!("rank {}", share.number - 1));
+            }
+        }
+        self
+    }
+
     /// Which share it is, from 1.
     fn number(&self) -> usize {
         self.record.share.as_ref().map_or(0, |share| share.number)

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{KeptShare, sections};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
-use crate::record::{LimitedBy, Limiter, Reason, ReasonKind, Record, Verdict};
+use crate::record::{LimitedBy, Limiter, LostRank, Reason, ReasonKind, Record, Verdict};
 
 /// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
 const LEAST_OVERLAP: f64 = 0.95;
@@ -46,7 +46,7 @@ pub(super) fn complete(record: &mut Record, shares: &[KeptShare]) {
             notes.push(note);
         }
     }
-    reasons.extend(missing(shares));
+    reasons.extend(missing(shares, &record.lost_ranks));
     reasons.extend(apart(shares));
     match clocks(record, shares) {
         Some((true, reason)) => reasons.push(reason),
@@ -88,7 +88,7 @@ fn reason(kind: ReasonKind, evidence: String, advice: &str, figures: &[(&str, f6
     Reason { kind, evidence, advice: advice.to_owned(), figures }
 }
 
-fn missing(shares: &[KeptShare]) -> Option<Reason> {
+fn missing(shares: &[KeptShare], lost: &[LostRank]) -> Option<Reason> {
     let count = shares.first()?.record.share.as_ref()?.count;
     let missing: Vec<String> = (1..=count)
         .filter(|number| shares.iter().all(|share| share.number() != *number))
@@ -97,11 +97,28 @@ fn missing(shares: &[KeptShare]) -> Option<Reason> {
     (!missing.is_empty()).then(|| {
         reason(
             ShareMissing,
-            format!("{} of {count} shares are here; missing: {}.", shares.len(), missing.join(", ")),
+            format!(
+                "{} of {count} shares are here; missing: {}.{}",
+                shares.len(),
+                missing.join(", "),
+                lost.iter().map(what_is_missing).collect::<String>()
+            ),
             "Give `brokermark merge` the directories of all shares. If a share died, run the scenario again: its messages are in no figure.",
             &[("shares", shares.len() as f64), ("missing", missing.len() as f64)],
         )
     })
+}
+
+fn what_is_missing(lost: &LostRank) -> String {
+    format!(
+        " Rank {} on {} was lost ({}, phase: {}): {} messages that it had handed over until then and {} acknowledgements are in no figure.",
+        lost.number - 1,
+        lost.hostname.as_deref().unwrap_or("an unknown host"),
+        lost.reason,
+        lost.phase,
+        lost.attempted,
+        lost.acknowledged
+    )
 }
 
 /// The part of the stretch that all windows cover which lies in every one of them.

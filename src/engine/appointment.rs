@@ -1,6 +1,8 @@
-//! A load that begins at a set time, by the wall clock: so that several processes begin together.
+//! A load that begins at a set time, or at one that several processes agree on when all are ready: so that they begin together.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
 
 use super::interruption::InterruptiblePhase;
 use super::{EngineError, TrialIdentity};
@@ -12,14 +14,44 @@ const LEAD: Duration = Duration::from_millis(100);
 /// The wall clock is read again so often, as it may be set meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// Where several processes agree when their load begins: each says that it is ready, and learns the time.
+#[derive(Debug, Clone)]
+pub struct Rendezvous {
+    ready: watch::Sender<bool>,
+    start_unix_ns: watch::Receiver<Option<u64>>,
+}
+
+impl Rendezvous {
+    /// `ready` becomes true when this process could begin; `start_unix_ns` has the time, in nanoseconds since 1970, once all agree.
+    pub fn new(ready: watch::Sender<bool>, start_unix_ns: watch::Receiver<Option<u64>>) -> Self {
+        Rendezvous { ready, start_unix_ns }
+    }
+
+    /// The time, once all agree.
+    pub fn start_unix_ns(&self) -> Option<u64> {
+        *self.start_unix_ns.borrow()
+    }
+
+    async fn agree(&self) {
+        self.ready.send_replace(true);
+        if self.start_unix_ns.clone().wait_for(Option::is_some).await.is_err() {
+            // The others are lost: a signal ends the wait.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 /// Waits until shortly before the load is to begin.
 ///
 /// # Errors
 /// When a signal comes before.
 pub(super) async fn wait(identity: &TrialIdentity, signals: &InterruptiblePhase) -> Result<(), EngineError> {
-    let Some(start_ns) = identity.load_start_unix_ns else { return Ok(()) };
+    if let Some(rendezvous) = &identity.rendezvous {
+        signals.unless_over(rendezvous.agree()).await.ok_or(EngineError::Interrupted)?;
+    }
+    let Some(start_ns) = identity.begins_at_unix_ns() else { return Ok(()) };
     let waiting = async {
-        while let Some(left) = Duration::from_nanos(start_ns.saturating_sub(unix_ns())).checked_sub(LEAD)
+        while let Some(left) = Duration::from_nanos(start_ns.saturating_sub(unix_ns(identity))).checked_sub(LEAD)
             && !left.is_zero()
         {
             tokio::time::sleep(left.min(LOOK)).await;
@@ -32,12 +64,14 @@ pub(super) async fn wait(identity: &TrialIdentity, signals: &InterruptiblePhase)
 /// `run_up` from now.
 pub(super) fn load_start_ns(identity: &TrialIdentity, clock: Clock, run_up: Duration) -> u64 {
     let soonest_ns = clock.now_ns() + run_up.as_nanos() as u64;
-    let set_ns = identity.load_start_unix_ns.map(|unix_ns| unix_ns.saturating_sub(clock.epoch_unix_ns()));
+    let set_ns = identity.begins_at_unix_ns().map(|unix_ns| unix_ns.saturating_sub(clock.epoch_unix_ns()));
     set_ns.map_or(soonest_ns, |set_ns| set_ns.max(soonest_ns))
 }
 
-fn unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+/// Now, by the time that all processes of the trial go by.
+fn unix_ns(identity: &TrialIdentity) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_nanos() as u64).saturating_add_signed(identity.clock_shift_ns)
 }
 
 #[cfg(test)]
@@ -48,7 +82,7 @@ mod tests {
     fn a_load_begins_at_its_time_and_a_late_one_as_soon_as_it_can() {
         let clock = Clock::start();
         let start = |load_start_unix_ns| {
-            let identity = TrialIdentity { run_id: String::new(), tag: 0, load_start_unix_ns };
+            let identity = TrialIdentity { load_start_unix_ns, ..TrialIdentity::alone(String::new(), 0) };
             load_start_ns(&identity, clock, Duration::from_millis(20))
         };
         let in_an_hour_ns = 3_600_000_000_000;
@@ -56,5 +90,26 @@ mod tests {
         for late in [None, Some(0), Some(clock.epoch_unix_ns())] {
             assert!((20_000_000..in_an_hour_ns).contains(&start(late)), "{late:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_process_says_that_it_is_ready_and_waits_for_the_agreed_time_or_a_signal() {
+        let (ready, mut is_ready) = watch::channel(false);
+        let (tell, start) = watch::channel(None);
+        let rendezvous = Some(Rendezvous::new(ready, start));
+        let identity = TrialIdentity { rendezvous, ..TrialIdentity::alone(String::new(), 0) };
+        let (signal, signals) = watch::channel(0);
+        let interruption = crate::engine::Interruption::new(signals);
+        let phase = interruption.phase();
+        let agreed = async {
+            is_ready.wait_for(|ready| *ready).await.unwrap();
+            tell.send_replace(Some(1));
+        };
+        let (waited, ()) = tokio::join!(wait(&identity, &phase), agreed);
+        assert!(waited.is_ok() && identity.begins_at_unix_ns() == Some(1));
+        tell.send_replace(None);
+        drop(tell);
+        signal.send_replace(1);
+        assert!(matches!(wait(&identity, &phase).await, Err(EngineError::Interrupted)));
     }
 }

@@ -74,7 +74,7 @@ impl<'a> Checkpoints<'a> {
         Outcome {
             end: End::Running,
             started_at: trial.started_at,
-            planned_unix_ns: trial.identity.load_start_unix_ns,
+            planned_unix_ns: trial.identity.begins_at_unix_ns(),
             topics: trial.topics.clone(),
             messages_before: trial.messages_before,
             payload_sizes: PayloadSizes::of(&trial.payloads),

@@ -30,6 +30,7 @@ mod send;
 mod stretch;
 mod trial;
 
+pub use appointment::Rendezvous;
 pub use broker_watch::WatchedUsage;
 #[cfg(test)]
 pub(crate) use collector::Collector;
@@ -50,7 +51,7 @@ use crate::broker::BrokerError;
 use crate::load::LoadError;
 
 /// Identifies one trial.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct TrialIdentity {
     /// Topics, groups and client ids begin with it.
     pub run_id: String,
@@ -58,6 +59,22 @@ pub struct TrialIdentity {
     pub tag: u32,
     /// When its load is to begin, in nanoseconds since 1970; `None`: once everything is prepared.
     pub load_start_unix_ns: Option<u64>,
+    /// Where the processes that run the trial together agree on that time.
+    pub rendezvous: Option<Rendezvous>,
+    /// What is added to this machine's wall clock to get the time that all processes of the trial go by.
+    pub clock_shift_ns: i64,
+}
+
+impl TrialIdentity {
+    /// Of a trial that this process runs alone, and begins when everything is prepared.
+    pub fn alone(run_id: String, tag: u32) -> Self {
+        TrialIdentity { run_id, tag, load_start_unix_ns: None, rendezvous: None, clock_shift_ns: 0 }
+    }
+
+    /// When its load is to begin, in nanoseconds since 1970, as far as that is known.
+    pub fn begins_at_unix_ns(&self) -> Option<u64> {
+        self.load_start_unix_ns.or_else(|| self.rendezvous.as_ref()?.start_unix_ns())
+    }
 }
 
 /// Why a trial could not begin, or its result cannot be trusted at all.
@@ -69,6 +86,8 @@ pub enum EngineError {
     Broker(#[from] BrokerError),
     #[error("the pipeline cannot begin: {0}")]
     Pipeline(String),
+    #[error("rank {rank}: {reason}")]
+    Rank { rank: usize, reason: String },
     #[error("it was interrupted before its load began")]
     Interrupted,
 }

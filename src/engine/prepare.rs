@@ -43,7 +43,7 @@ pub(super) async fn prepare<'a, B: Broker>(
     let prepared = match scenario.topology.existing {
         true => broker.find(&topics).await,
         false if scenario.makes_topics() => broker.prepare(&topics, &mut created).await.map(|()| topics),
-        false => part::await_topics(&broker, &topics, identity.load_start_unix_ns, interruption).await,
+        false => part::await_topics(&broker, &topics, identity.begins_at_unix_ns(), interruption).await,
     };
     let topics = match prepared {
         Ok(topics) => topics,
@@ -76,7 +76,7 @@ pub(super) async fn prepare<'a, B: Broker>(
 
 /// What the outcomes of the trial's messages are recorded in, and what their arrivals are; both read one clock, which starts now.
 fn records_of(scenario: &Scenario, identity: &TrialIdentity) -> (Acks, Option<Arrivals>) {
-    let clock = Clock::start();
+    let clock = Clock::shifted(identity.clock_shift_ns);
     let consumers = scenario.consumers.as_ref();
     let verification = consumers
         .filter(|consumers| consumers.verify)

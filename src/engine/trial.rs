@@ -113,7 +113,7 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
     Outcome {
         end,
         started_at: context.started_at,
-        planned_unix_ns: context.identity.load_start_unix_ns,
+        planned_unix_ns: context.identity.begins_at_unix_ns(),
         topics: context.topics.clone(),
         messages_before: context.messages_before,
         payload_sizes: PayloadSizes::of(&context.payloads),

@@ -17,10 +17,15 @@ pub struct Clock {
 impl Clock {
     /// A clock whose epoch is now.
     pub fn start() -> Self {
+        Clock::shifted(0)
+    }
+
+    /// A clock whose epoch is now, and `shift_ns` later by the time that several machines go by than by this one's wall clock.
+    pub fn shifted(shift_ns: i64) -> Self {
         let since_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Clock {
             epoch: Instant::now(),
-            epoch_unix_ns: since_unix.as_nanos() as u64,
+            epoch_unix_ns: (since_unix.as_nanos() as u64).saturating_add_signed(shift_ns),
             #[cfg(test)]
             set_ns: None,
         }

@@ -62,10 +62,18 @@ pub use crate::secrets::Secret;
 /// # Errors
 /// When the file cannot be read, and for everything in it that is not right.
 pub fn load(path: &Path, overrides: &[String], kinds: Kinds<'_>) -> Result<Plan, ScenarioError> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        let advice = unreadable::advice(path, kinds);
-        ScenarioError::single(format!("{}: the scenario cannot be read: {error}\n   = {advice}\n", path.display()))
-    })?;
+    let text = read_text(path, kinds)?;
     let directory = path.parent().unwrap_or(Path::new(""));
     parse_for(kinds, &text, &path.display().to_string(), overrides, directory)
+}
+
+/// Reads a scenario's file.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_text(path: &Path, kinds: Kinds<'_>) -> Result<String, ScenarioError> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let advice = unreadable::advice(path, kinds);
+        ScenarioError::single(format!("{}: the scenario cannot be read: {error}\n   = {advice}\n", path.display()))
+    })
 }

@@ -14,6 +14,8 @@ mod process;
 #[cfg(feature = "pulsar")]
 pub mod pulsar;
 pub mod rabbitmq;
+#[cfg(feature = "mpi")]
+pub mod ranks;
 pub mod reports;
 #[cfg(feature = "pulsar")]
 pub mod scripted_issuer;

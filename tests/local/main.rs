@@ -25,6 +25,8 @@ mod pipeline;
 mod pulsar_client;
 #[cfg(feature = "pulsar")]
 mod pulsar_oauth2;
+#[cfg(feature = "mpi")]
+mod ranks;
 mod refusing;
 mod report;
 mod results;

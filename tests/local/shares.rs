@@ -210,6 +210,29 @@ mod on_a_cluster {
     }
 }
 
+/// The ranks that the manifest's launcher starts have a worker each, and the command that they run is one of this build.
+#[test]
+fn the_manifest_s_mpi_job_has_a_worker_for_each_rank() {
+    use brokermark::cli::Arguments;
+    use clap::Parser;
+
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/kubernetes/mpijob.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (launcher, worker) = text.split_once("    Worker:").unwrap();
+    let (_, arguments) = launcher.split_once("args:").unwrap();
+    let (arguments, _) = arguments.split_once("resources:").unwrap();
+    let words: Vec<&str> = arguments
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- "))
+        .map(|word| word.trim_matches('"'))
+        .collect();
+    let ranks = words[words.iter().position(|word| *word == "-n").unwrap() + 1];
+    assert!(worker.contains(&format!("replicas: {ranks}\n")), "{ranks} ranks");
+    let command = words.iter().position(|word| *word == "brokermark").unwrap();
+    let parsed = Arguments::try_parse_from(&words[command..]);
+    assert!(parsed.is_ok(), "{}", parsed.unwrap_err());
+}
+
 /// The command in the Kubernetes manifest is one of this build, and its number of shares is that of the pods.
 #[test]
 fn the_manifest_s_job_runs_as_many_shares_as_it_has_pods() {

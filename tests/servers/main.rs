@@ -26,6 +26,7 @@ mod pipeline;
 mod pulsar;
 mod pulsar_rs;
 mod rabbitmq_stream;
+mod ranks;
 mod rebalance;
 mod shares;
 mod slow_readers;

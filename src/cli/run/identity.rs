@@ -14,7 +14,8 @@ impl Session<'_> {
             None => TrialIdentity { load_start_unix_ns, ..identity(&self.run_id, position) },
             Some(_) => {
                 let run_id = self.run_id.clone();
-                TrialIdentity { tag: crc32fast::hash(run_id.as_bytes()), run_id, load_start_unix_ns }
+                let tag = crc32fast::hash(run_id.as_bytes());
+                TrialIdentity { load_start_unix_ns, ..TrialIdentity::alone(run_id, tag) }
             }
         }
     }
@@ -31,5 +32,5 @@ pub fn identity(run_id: &str, position: usize) -> TrialIdentity {
     let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let run_id = format!("{run_id}-{position}-{:x}", unix_ns as u32);
     let tag = crc32fast::hash(run_id.as_bytes());
-    TrialIdentity { run_id, tag, load_start_unix_ns: None }
+    TrialIdentity::alone(run_id, tag)
 }

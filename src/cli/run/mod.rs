@@ -8,6 +8,8 @@ mod in_turn;
 pub(super) mod interrupt;
 mod metrics;
 pub(super) mod progress;
+#[cfg(feature = "mpi")]
+mod ranks;
 pub(super) mod recording;
 mod screen;
 mod share;
@@ -42,6 +44,12 @@ use crate::secrets::mask_arguments;
 
 /// Runs the scenario, or two in turn.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
+    #[cfg(feature = "mpi")]
+    if ranks::are_launched(arguments)
+        && let Some(exit) = ranks::run(arguments, out)
+    {
+        return exit;
+    }
     let plans = match plans(arguments) {
         Ok(plans) => plans,
         Err(reason) => {
@@ -316,14 +324,28 @@ impl<'a> Session<'a> {
         }
         // A trial that did not fail has ended.
         let Some((record, kept)) = kept else { return Ok(Exit::Failure) };
+        if let Some(error) = result.as_ref().ok().and_then(|outcome| outcome.close_error.as_ref()) {
+            eprintln!("warning: after the trial, {error}");
+        }
+        self.ended(record, kept, position, out)
+    }
+}
+
+impl Session<'_> {
+    /// Shows the record of a trial that has ended, and whether it is on disk; how the trial ended.
+    fn ended(
+        &mut self,
+        record: Record,
+        kept: Result<(), DirectoryError>,
+        position: usize,
+        out: &mut dyn Write,
+    ) -> Result<Exit, DirectoryError> {
+        let trial = &self.plan.trials[position];
         if kept.is_err() || self.arguments.json {
             // Where the disk does not take it, the record must not be lost.
             let _ = out.write_all(record.to_line().as_bytes()).and_then(|()| out.flush());
         }
         kept?;
-        if let Some(error) = result.as_ref().ok().and_then(|outcome| outcome.close_error.as_ref()) {
-            eprintln!("warning: after the trial, {error}");
-        }
         if let Some(warning) = self.other_broker(&record) {
             eprintln!("warning: {warning}");
         }
@@ -337,9 +359,7 @@ impl<'a> Session<'a> {
         }
         Ok(exit)
     }
-}
 
-impl Session<'_> {
     /// Says on standard error why a trial that ended does not end the run with success.
     fn tell_what_failed(&self, record: &Record, trial: &Trial, exit: Exit) {
         if let Some(sink) = sink_without_rows(record, &trial.scenario) {

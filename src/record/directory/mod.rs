@@ -113,6 +113,15 @@ impl RunDirectory {
         synchronise_directory(&self.path)
     }
 
+    /// Appends whole lines to another file of the run.
+    ///
+    /// # Errors
+    /// When they cannot be brought to disk.
+    pub fn append_to(&self, name: &str, lines: &[u8]) -> Result<(), DirectoryError> {
+        Appender::open(self.path.join(name))?.append(lines)?;
+        synchronise_directory(&self.path)
+    }
+
     /// Where the run is kept.
     pub fn path(&self) -> &Path {
         &self.path

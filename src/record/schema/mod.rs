@@ -46,7 +46,7 @@ pub use pipeline::{
     UnparsableCount,
 };
 pub use series::{Phase, SeriesRow};
-pub use share::{MergedShare, Share, Start};
+pub use share::{LostRank, MergedShare, RankClock, Share, Start};
 pub use throughput::{Completion, ProducerShares, Throughput};
 pub use transactions::Transactions;
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};
@@ -154,6 +154,9 @@ pub struct Record {
     /// The shares that this record was merged from; left out otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<MergedShare>,
+    /// Ranks of an MPI job that were lost during the trial; left out where none was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_ranks: Vec<LostRank>,
     /// What is needed to repeat the trial, besides the scenario.
     pub environment: Environment,
     /// The scenario at this point as a JSON document, secrets masked.

@@ -64,4 +64,43 @@ pub struct MergedShare {
     pub cores_used: f64,
     /// Whether its own record was valid, but for what only all shares can show.
     pub valid: bool,
+    /// How its clock was compared with that of the first, where ranks of an MPI job ran the shares; left out otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<RankClock>,
+}
+
+/// How far a rank's clock is from the first rank's, by round trips between them before, during and after the trial.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct RankClock {
+    /// How much it was ahead before the trial, in nanoseconds: all its times were corrected by that.
+    pub offset_ns: i64,
+    /// Most that the corrected times are off, as far as round trips show, in nanoseconds. 0: both ranks read the clock of one kernel.
+    pub error_ns: u64,
+    /// How much further ahead it got in each second from before to after the trial, in nanoseconds; `null` where one of the two is not
+    /// known, or the clock is the same.
+    pub drift_ns_per_second: Option<f64>,
+    /// The shortest round trip, in nanoseconds.
+    pub round_trip_ns: u64,
+    /// How many round trips were made.
+    pub round_trips: u64,
+}
+
+/// A rank of an MPI job that was lost during the trial. What it measured is in no figure of this record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct LostRank {
+    /// Which share it ran, from 1.
+    #[schemars(range(min = 1))]
+    pub number: usize,
+    /// Name of its machine.
+    pub hostname: Option<String>,
+    /// How it was noticed.
+    pub reason: String,
+    /// The phase in which it was heard of last.
+    pub phase: String,
+    /// Messages that it had handed over, as far as it had told.
+    pub attempted: u64,
+    /// Messages that it had acknowledged, as far as it had told.
+    pub acknowledged: u64,
 }

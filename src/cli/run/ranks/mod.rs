@@ -1,0 +1,237 @@
+//! `mpirun brokermark run`: the processes that MPI started run the scenario in shares, and rank 0 writes one record of all.
+//!
+//! - `root`: rank 0's part: it says what is run and when, shows progress, and merges what the ranks have kept.
+//! - `member`: every rank's part, rank 0 included: it runs its share of each trial.
+//! - `reporting`: tells rank 0 what happens each second.
+
+mod member;
+mod reporting;
+mod root;
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
+
+use super::{Exit, RunArguments, Session};
+use crate::cli::scenario_source::WrittenScenario;
+use crate::evaluate::environment;
+use crate::measure::host::WallClock;
+use crate::ranks::{Hello, Hub, Job, Member, RanksError, addresses, injected_offset_ns, is_launched};
+use crate::record::InputFile;
+use crate::scenario::{OutputFormat, Plan, Share};
+
+/// What rank 0 tells all ranks by MPI.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Invitation {
+    /// Where rank 0 listens.
+    addresses: Vec<SocketAddr>,
+    token: u64,
+    run_id: String,
+    /// Below which directory each rank keeps what it measures.
+    directory: PathBuf,
+    scenario: WrittenScenario,
+}
+
+/// Whether MPI started this process as one of several that run a scenario together.
+pub fn are_launched(arguments: &RunArguments) -> bool {
+    is_launched() && arguments.share.share.is_none() && !arguments.print_scenario
+}
+
+/// Takes part in the run; `None`: this rank is the only one, and runs the whole scenario.
+pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Option<Exit> {
+    let job = match Job::join() {
+        Ok(job) => job,
+        Err(error) => return Some(failed(&error)),
+    };
+    match (job.rank, job.size) {
+        (_, 1) => {
+            let left = job.broadcast(Vec::new());
+            left.err().map(|error| failed(&error))
+        }
+        (0, _) => Some(lead(arguments, job, out)),
+        _ => Some(follow(arguments, job)),
+    }
+}
+
+fn failed(error: &RanksError) -> Exit {
+    eprintln!("error: {error}");
+    Exit::Failure
+}
+
+/// Rank 0.
+fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
+    let size = job.size;
+    let prepared = prepare(arguments, size);
+    // The others are told of a failure, too, or they would wait.
+    let told = prepared.as_ref().map(|(_, scenario)| scenario.clone()).map_err(|(reason, _)| reason.clone());
+    let (plan, _) = match prepared {
+        Ok(prepared) => prepared,
+        Err((reason, exit)) => {
+            eprintln!("{reason}");
+            let _ = tell(job, Err(reason));
+            return exit;
+        }
+    };
+    let opened = Session::open(arguments, &plan, 0, None)
+        .map_err(|error| format!("error: {error}"))
+        .and_then(|session| Ok((session, listen().map_err(|error| format!("error: {error}"))?)));
+    let (session, (listener, addresses)) = match opened {
+        Ok(opened) => opened,
+        Err(reason) => {
+            eprintln!("{reason}");
+            let _ = tell(job, Err(reason));
+            return Exit::Failure;
+        }
+    };
+    let invitation = told.map(|scenario| Invitation {
+        addresses,
+        token: rand::random(),
+        run_id: session.run_id.clone(),
+        directory: session.directory.path().to_owned(),
+        scenario,
+    });
+    let invitation = match invitation.and_then(|invitation| tell(job, Ok(invitation))) {
+        Ok(invitation) => invitation,
+        Err(reason) => {
+            eprintln!("{reason}");
+            return Exit::Failure;
+        }
+    };
+    on_runtime(async {
+        let injected_ns = injected_offset_ns();
+        let listener = match listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener)) {
+            Ok(listener) => listener,
+            Err(error) => return failed(&RanksError::Listen(error)),
+        };
+        let gathering = Hub::gather(listener, size, invitation.token, injected_ns);
+        let own = Box::pin(member::take_part(arguments, &invitation, 0, size, Ok(plan.clone())));
+        let leading = async {
+            match gathering.await {
+                Ok(hub) => root::lead(session, hub, out).await,
+                Err(error) => failed(&error),
+            }
+        };
+        // Its own share ends with the last order; without the others there is nothing to wait for.
+        tokio::pin!(leading);
+        tokio::select! {
+            exit = &mut leading => exit,
+            _ = own => leading.await,
+        }
+    })
+}
+
+/// Every other rank.
+fn follow(arguments: &RunArguments, job: Job) -> Exit {
+    let (rank, size) = (job.rank, job.size);
+    let told = job.broadcast(Vec::new());
+    let invitation: Result<Invitation, String> = match told {
+        Ok(bytes) => {
+            serde_json::from_slice(&bytes).unwrap_or_else(|error| Err(format!("rank 0 runs another build: {error}")))
+        }
+        Err(error) => return failed(&error),
+    };
+    // Rank 0 says why it does not run.
+    let Ok(invitation) = invitation else { return Exit::Success };
+    let plan = invitation.scenario.plan().map_err(|error| error.to_string());
+    on_runtime(member::take_part(arguments, &invitation, rank, size, plan))
+}
+
+/// The plan, and the scenario as all ranks read it; or why it cannot be run, and how to end.
+fn prepare(arguments: &RunArguments, size: usize) -> Result<(Plan, WrittenScenario), (String, Exit)> {
+    let usage = |reason: String| (reason, Exit::Usage);
+    if let Some(option) = alone(arguments) {
+        return Err(usage(format!("error: `{option}` is for a run of one process: leave it out, or mpirun")));
+    }
+    let scenario = arguments.source.written().map_err(|error| usage(error.to_string()))?;
+    let plan = scenario.plan().map_err(|error| usage(error.to_string()))?;
+    for trial in &plan.trials {
+        trial.scenario.part(Share { number: 1, count: size }).map_err(|reason| usage(format!("error: {reason}")))?;
+    }
+    Ok((plan, scenario))
+}
+
+/// An option that several processes together do not have.
+fn alone(arguments: &RunArguments) -> Option<&'static str> {
+    let given = [
+        ("--resume", arguments.resume.is_some()),
+        ("--tui", arguments.tui),
+        ("--metrics", arguments.metrics.is_some()),
+        ("--ceiling", arguments.ceiling),
+        ("--against", arguments.against.is_wanted()),
+        ("--start-at", arguments.share.start_at.is_some()),
+    ];
+    given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+}
+
+/// Sends the invitation, or why there is none, to all ranks.
+fn tell(job: Job, invitation: Result<Invitation, String>) -> Result<Invitation, String> {
+    let text = serde_json::to_vec(&invitation).map_err(|error| format!("error: {error}"))?;
+    job.broadcast(text).map_err(|error| format!("error: {error}"))?;
+    invitation
+}
+
+fn listen() -> Result<(TcpListener, Vec<SocketAddr>), RanksError> {
+    // Most systems serve both families at the unspecified address of the sixth version.
+    let listener =
+        TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0")).map_err(RanksError::Listen)?;
+    let port = listener.local_addr().map_err(RanksError::Listen)?.port();
+    Ok((listener, addresses().into_iter().map(|address| SocketAddr::new(address, port)).collect()))
+}
+
+fn on_runtime(work: impl Future<Output = Exit>) -> Exit {
+    let runtime: Runtime =
+        match tokio::runtime::Builder::new_multi_thread().thread_name("brokermark-load").enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                eprintln!("error: the threads of the load cannot be started: {error}");
+                return Exit::Failure;
+            }
+        };
+    let exit = runtime.block_on(work);
+    runtime.shutdown_background();
+    exit
+}
+
+/// This rank's part of the plan.
+fn divided(mut plan: Plan, share: Share) -> Result<Plan, String> {
+    for trial in &mut plan.trials {
+        trial.scenario = trial.scenario.part(share)?;
+        // Latencies of single seconds can be put together only where their histograms are kept.
+        let formats = &mut trial.scenario.output.formats;
+        if !formats.contains(&OutputFormat::Hlog) {
+            formats.push(OutputFormat::Hlog);
+        }
+    }
+    Ok(plan)
+}
+
+/// What this rank says first.
+fn hello(invitation: &Invitation, rank: usize, plan: &Result<Plan, String>) -> Hello {
+    let environment = environment([], None);
+    let files = plan
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|plan| InputFile::read_all(&plan.payload_files).map_err(|error| error.to_string()));
+    let refusal = files.as_ref().err().cloned();
+    Hello {
+        token: invitation.token,
+        rank,
+        build: environment.build(),
+        hostname: environment.hostname,
+        boot_id: WallClock::now().boot_id.filter(|_| injected_offset_ns() == 0),
+        files: files.unwrap_or_default(),
+        refusal,
+    }
+}
+
+/// Connects to rank 0.
+async fn connect(invitation: &Invitation, rank: usize, plan: &Result<Plan, String>) -> Result<Member, RanksError> {
+    let hello = hello(invitation, rank, plan);
+    // Rank 0 itself is on this machine.
+    let own: Vec<SocketAddr> =
+        invitation.addresses.iter().copied().filter(|address| rank > 0 || address.ip().is_loopback()).collect();
+    Member::connect(&own, &hello, injected_offset_ns()).await
+}

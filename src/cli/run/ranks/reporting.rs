@@ -1,0 +1,42 @@
+//! Keeps a rank's trial, and tells rank 0 what happens each second.
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::super::recording::Recording;
+use crate::engine::{Observer, Outcome, Phase, Second};
+use crate::measure::{Interval, Reception};
+use crate::ranks::{Counters, FromRank};
+
+/// The observer of a rank's share of a trial.
+pub struct Reporting<'a> {
+    pub recording: Recording<'a>,
+    pub to_root: UnboundedSender<FromRank>,
+}
+
+impl Observer for Reporting<'_> {
+    fn phase(&mut self, phase: Phase) {
+        self.recording.phase(phase);
+    }
+
+    fn warning(&mut self, sentence: &str) {
+        self.recording.warning(sentence);
+    }
+
+    fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {
+        self.recording.second(second, outcomes, arrivals);
+        // Where rank 0 is lost, its orders end.
+        let _ = self.to_root.send(FromRank::Second(Counters::of(second)));
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        self.recording.wants_checkpoint()
+    }
+
+    fn checkpoint(&mut self, so_far: &Outcome) {
+        self.recording.checkpoint(so_far);
+    }
+
+    fn ended(&mut self, outcome: &Outcome) {
+        self.recording.ended(outcome);
+    }
+}

@@ -1,0 +1,306 @@
+//! Rank 0's part of a run: it orders each trial, lets all ranks begin at one time and end together, and merges what they kept.
+
+use std::io::Write;
+use std::time::Duration;
+
+use super::super::ending::worse;
+use super::super::identity::identity;
+use super::super::progress::Progress;
+use super::super::{Session, interrupt, rest};
+use super::Exit;
+use crate::distributed::{KeptShare, merge};
+use crate::engine::{self, EngineError, Interruption, Phase, TrialIdentity, remove_topics};
+use crate::evaluate::assemble_failed;
+use crate::measure::Interval;
+use crate::ranks::{Counters, Event, FromRank, FromRoot, Hub, Order};
+use crate::record::{DirectoryError, HLOG_FILE, HlogLines, LostRank, Record, SHARES_FILE, SeriesRow, Status};
+use crate::scenario::Scenario;
+
+/// From the moment in which all ranks are ready to the load: the order must reach the farthest, whose tasks start then.
+const START_LEAD: Duration = Duration::from_secs(1);
+
+/// How long the ranks may take to close their connections at the end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Leads the ranks through all trials.
+pub async fn lead(mut session: Session<'_>, mut hub: Hub, out: &mut dyn Write) -> Exit {
+    let interruption = match interrupt::watch() {
+        Ok(interruption) => interruption,
+        Err(error) => {
+            eprintln!("error: cannot listen for signals: {error}");
+            return Exit::Failure;
+        }
+    };
+    let exit = match trials(&mut session, &mut hub, &interruption, out).await {
+        Ok(exit) => exit,
+        Err(error) => {
+            eprintln!("error: {error}");
+            Exit::Failure
+        }
+    };
+    hub.dismiss(FAREWELL).await;
+    session.keep_metrics();
+    if !session.arguments.quiet {
+        session.conclude(out);
+    }
+    exit
+}
+
+async fn trials(
+    session: &mut Session<'_>,
+    hub: &mut Hub,
+    interruption: &Interruption,
+    out: &mut dyn Write,
+) -> Result<Exit, DirectoryError> {
+    let mut exit = Exit::Success;
+    let mut pause = Duration::ZERO;
+    for position in 0..session.plan.trials.len() {
+        if !session.is_to_run(position) {
+            continue;
+        }
+        if !pause.is_zero() {
+            rest(pause, session.progress(position), interruption).await;
+        }
+        pause = session.plan.pause;
+        if interruption.is_requested() {
+            return Ok(Exit::Interrupted);
+        }
+        let run_id = identity(&session.run_id, position).run_id;
+        let trial = Trial::order(session, hub, position, &run_id).await;
+        let gathered = trial.run(hub, interruption).await;
+        let has_topics = !gathered.kept.is_empty() || !gathered.lost.is_empty();
+        let is_lost = !gathered.lost.is_empty();
+        let whole = record(session, position, gathered);
+        let written = keep(session, &whole);
+        let ended = session.ended(whole.record, written, position, out)?;
+        if has_topics {
+            remove(&session.plan.trials[position].scenario, run_id).await;
+        }
+        exit = worse(exit, if is_lost && !interruption.is_requested() { Exit::Failure } else { ended });
+        if hub.reachable().count() < hub.size() {
+            eprintln!("error: a rank was lost, so no further trial can be run");
+            return Ok(if exit == Exit::Interrupted { exit } else { Exit::Failure });
+        }
+    }
+    Ok(exit)
+}
+
+/// Removes the topics that the ranks have left, because others might still have used them.
+async fn remove(scenario: &Scenario, run_id: String) {
+    if scenario.topology.keep || !scenario.topology.is_named_by_run() {
+        return;
+    }
+    if let Err(error) = remove_topics(scenario, &TrialIdentity::alone(run_id, 0)).await {
+        eprintln!("warning: after the trial, {error}");
+    }
+}
+
+/// What all ranks came to.
+struct Gathered {
+    kept: Vec<KeptShare>,
+    lost: Vec<LostRank>,
+    /// Why ranks could not begin, and whether a signal was the reason.
+    failures: Vec<(usize, String, bool)>,
+}
+
+/// One trial of all ranks.
+struct Trial {
+    /// Whether each rank could begin; and whether it has ended.
+    ready: Vec<bool>,
+    ended: Vec<bool>,
+    /// What each rank's clock is corrected by.
+    shifts: Vec<i64>,
+    progress: WholeProgress,
+    gathered: Gathered,
+    /// The most signals that ranks were told of.
+    told: u32,
+    has_begun: bool,
+}
+
+impl Trial {
+    /// Compares the clocks, and orders the trial.
+    async fn order(session: &Session<'_>, hub: &mut Hub, position: usize, run_id: &str) -> Self {
+        hub.before_trial().await;
+        let size = hub.size();
+        let shifts: Vec<i64> = (0..size).map(|rank| hub.clock_shift_ns(rank)).collect();
+        for (rank, clock_shift_ns) in shifts.iter().enumerate() {
+            let directory = session.directory.path().to_owned();
+            let order = Order { position, run_id: run_id.to_owned(), directory, clock_shift_ns: *clock_shift_ns };
+            hub.tell(rank, FromRoot::Prepare(order));
+        }
+        let gathered = Gathered { kept: Vec::new(), lost: Vec::new(), failures: Vec::new() };
+        let progress = WholeProgress::new(session.progress(position), size);
+        let (ready, ended) = (vec![false; size], vec![false; size]);
+        Trial { ready, ended, shifts, progress, gathered, told: 0, has_begun: false }
+    }
+
+    /// Follows the ranks until all have ended or are lost.
+    async fn run(mut self, hub: &mut Hub, interruption: &Interruption) -> Gathered {
+        while self.ended.contains(&false) {
+            let told = self.told;
+            tokio::select! {
+                event = hub.next() => match event {
+                    Some((rank, event)) => self.happened(hub, rank, event),
+                    None => break,
+                },
+                () = signal(interruption, told), if told < 2 => self.signal(hub, told + 1),
+            }
+            self.begin_when_ready(hub);
+        }
+        self.progress.progress.finish();
+        hub.after_trial().await;
+        let shifts = self.shifts;
+        let mut gathered = self.gathered;
+        gathered.kept.sort_by_key(|share| share.record.share.as_ref().map(|share| share.number));
+        gathered.kept = gathered
+            .kept
+            .into_iter()
+            .map(|share| {
+                let rank = share.record.share.as_ref().map_or(0, |share| share.number - 1);
+                share.with_clock(hub.clock(rank, shifts[rank]), hub.is_clock_unknown(rank))
+            })
+            .collect();
+        gathered
+    }
+
+    fn happened(&mut self, hub: &Hub, rank: usize, event: Event) {
+        match event {
+            Event::RoundTrip(_) => {}
+            Event::Lost(reason) => {
+                if !self.ended[rank] {
+                    self.ended[rank] = true;
+                    self.progress.notice(&format!("error: rank {rank} was lost: {reason}. The others end, too"));
+                    self.gathered.lost.push(hub.lost(rank, reason));
+                    self.signal(hub, 1);
+                }
+            }
+            Event::Told(FromRank::Ready) => self.ready[rank] = true,
+            Event::Told(FromRank::Second(counters)) => self.progress.add(rank, counters, &self.ended),
+            Event::Told(FromRank::Signals(count)) => self.signal(hub, count),
+            Event::Told(FromRank::Kept(kept)) => {
+                self.ended[rank] = true;
+                let share = kept.share(rank);
+                // A share that stands still or has failed ends all.
+                if share.record.status != Status::Completed {
+                    self.signal(hub, 1);
+                }
+                self.gathered.kept.push(share);
+            }
+            Event::Told(FromRank::Failed { reason, interrupted }) => {
+                self.ended[rank] = true;
+                self.gathered.failures.push((rank, reason, interrupted));
+                self.signal(hub, 1);
+            }
+            Event::Told(FromRank::Hello(_) | FromRank::Pong { .. }) => {}
+        }
+    }
+
+    fn signal(&mut self, hub: &Hub, count: u32) {
+        if count > self.told {
+            self.told = count;
+            hub.tell_all(&FromRoot::Signals(count));
+        }
+    }
+
+    fn begin_when_ready(&mut self, hub: &Hub) {
+        if !self.has_begun && self.ready.iter().all(|ready| *ready) {
+            self.has_begun = true;
+            hub.tell_all(&FromRoot::Begin { unix_ns: hub.clock_ns() + START_LEAD.as_nanos() as u64 });
+        }
+    }
+}
+
+/// Resolves with the first signal of the user's, and once the ranks know of that, with the second.
+async fn signal(interruption: &Interruption, told: u32) {
+    if told == 0 {
+        interruption.phase().over().await;
+    } else {
+        interruption.given_up(Duration::ZERO).await;
+    }
+}
+
+/// Shows each second of all ranks together.
+struct WholeProgress {
+    progress: Progress,
+    phase: Phase,
+    sum: Counters,
+    /// The ranks that are in `sum`.
+    told: Vec<bool>,
+}
+
+impl WholeProgress {
+    fn new(mut progress: Progress, size: usize) -> Self {
+        progress.phase(Phase::Prepare);
+        WholeProgress { progress, phase: Phase::Prepare, sum: Counters::default(), told: vec![false; size] }
+    }
+
+    /// Adds a rank's second. The sum is shown when every rank that has not ended is in it, or one would be twice.
+    fn add(&mut self, rank: usize, counters: Counters, ended: &[bool]) {
+        if self.told[rank] {
+            self.show();
+        }
+        self.sum.add(&counters);
+        self.sum.phase = counters.phase;
+        self.told[rank] = true;
+        if self.told.iter().zip(ended).all(|(told, ended)| *told || *ended) {
+            self.show();
+        }
+    }
+
+    fn show(&mut self) {
+        let sum = std::mem::take(&mut self.sum);
+        self.told.fill(false);
+        if sum.phase() != self.phase {
+            self.phase = sum.phase();
+            self.progress.phase(self.phase);
+        }
+        self.progress.second(&sum.second(), &Interval::default());
+    }
+
+    fn notice(&self, line: &str) {
+        self.progress.notice(line);
+    }
+}
+
+/// The record of all ranks, with what else is kept of it.
+struct Whole {
+    record: Record,
+    series: Vec<SeriesRow>,
+    interval_log: String,
+    shares: String,
+}
+
+fn record(session: &Session<'_>, position: usize, gathered: Gathered) -> Whole {
+    let Gathered { kept, lost, failures } = gathered;
+    let shares: String = kept.iter().map(|share| share.record.to_line()).collect();
+    let trial = &session.plan.trials[position];
+    let failure = |error: EngineError| {
+        eprintln!("error: {error}");
+        assemble_failed(trial, &session.run_id, &session.command_line, &error)
+    };
+    let failed =
+        |record: Record, shares: String| Whole { record, series: Vec::new(), interval_log: String::new(), shares };
+    if kept.is_empty() {
+        let cause = failures.iter().find(|(_, _, interrupted)| !interrupted);
+        let lost_rank = lost.first().map(|lost| (lost.number - 1, format!("it was lost: {}", lost.reason)));
+        let cause = cause.map(|(rank, reason, _)| (*rank, reason.clone())).or(lost_rank);
+        let error = cause.map_or(EngineError::Interrupted, |(rank, reason)| EngineError::Rank { rank, reason });
+        let record = Record { lost_ranks: lost, ..failure(error) };
+        return failed(record, shares);
+    }
+    match merge(kept, lost, engine::kinds()) {
+        Ok(merged) => Whole { record: merged.record, series: merged.series, interval_log: merged.interval_log, shares },
+        Err(error) => failed(failure(EngineError::Rank { rank: 0, reason: error.to_string() }), shares),
+    }
+}
+
+/// Brings the record to disk, with all that belongs to it.
+fn keep(session: &mut Session<'_>, whole: &Whole) -> Result<(), DirectoryError> {
+    let directory = &mut session.directory;
+    directory.append_to(SHARES_FILE, whole.shares.as_bytes())?;
+    directory.append_to(HLOG_FILE, whole.interval_log.as_bytes())?;
+    for row in &whole.series {
+        directory.journal().second(row, HlogLines::default());
+    }
+    directory.append_record(&whole.record)
+}

@@ -1,0 +1,69 @@
+//! How a message is written to a connection: its length in four bytes, most significant first, and the message as JSON.
+
+use std::io;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// The longest message: a record, its seconds, and the numbers of all its messages.
+const LONGEST: u32 = 1 << 30;
+
+pub(super) async fn write(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    let length = u32::try_from(text.len()).ok().filter(|length| *length <= LONGEST);
+    let length = length.ok_or_else(|| io::Error::other(format!("a message of {} bytes is too long", text.len())))?;
+    let mut frame = Vec::with_capacity(4 + text.len());
+    frame.extend_from_slice(&length.to_be_bytes());
+    frame.extend_from_slice(&text);
+    to.write_all(&frame).await?;
+    to.flush().await
+}
+
+/// Reads the next message. A sender that sends nothing for `silence` is given up, however long its message is.
+pub(super) async fn read<M: DeserializeOwned>(from: &mut (impl AsyncRead + Unpin), silence: Duration) -> io::Result<M> {
+    let silent = |_| io::Error::other(format!("nothing came for {} s", silence.as_secs()));
+    let length = timeout(silence, from.read_u32()).await.map_err(silent)??;
+    if length > LONGEST {
+        return Err(io::Error::other(format!("a message of {length} bytes is too long")));
+    }
+    let mut text = Vec::new();
+    let mut from = from.take(u64::from(length));
+    // As it comes: what a length announces need not come.
+    while text.len() < length as usize {
+        if timeout(silence, from.read_buf(&mut text)).await.map_err(silent)?? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(serde_json::from_slice(&text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn messages_are_read_as_they_were_written_and_half_of_one_is_an_error() {
+        let mut bytes = Vec::new();
+        for message in ["one", "", "three"] {
+            write(&mut bytes, &message).await.unwrap();
+        }
+        let mut from = &bytes[..bytes.len() - 1];
+        assert_eq!(read::<String>(&mut from, PATIENCE).await.unwrap(), "one");
+        assert_eq!(read::<String>(&mut from, PATIENCE).await.unwrap(), "");
+        assert_eq!(read::<String>(&mut from, PATIENCE).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        let mut endless: &[u8] = &[0xff; 8];
+        assert!(read::<String>(&mut endless, PATIENCE).await.unwrap_err().to_string().contains("too long"));
+    }
+
+    #[tokio::test]
+    async fn a_sender_that_is_silent_is_given_up() {
+        let (_kept_open, mut from) = tokio::io::duplex(64);
+        let error = read::<String>(&mut from, Duration::from_millis(1)).await.unwrap_err();
+        assert!(error.to_string().contains("nothing came"), "{error}");
+    }
+}

@@ -1,0 +1,401 @@
+//! Rank 0's side: a connection to each rank, itself included.
+//!
+//! Each connection has a task that reads and one that writes, so that a rank that is slow or cut off holds up no other. The reading task
+//! notes when the answer to a ping came; the writing task, when it left.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, interval, timeout, timeout_at};
+
+use super::clock::{RoundTrip, RoundTrips, Stage};
+use super::message::{Counters, FromRank, FromRoot, Hello};
+use super::{JOIN, RanksError, SILENCE, clock_ns, frame};
+use crate::record::{LostRank, RankClock};
+
+/// Between two pings, beside those of a burst.
+const PING_EVERY: Duration = Duration::from_secs(1);
+
+/// Round trips before and after a trial.
+const BURST: usize = 20;
+
+/// How long the answers to a ping of a burst are waited for.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// What a rank did.
+#[derive(Debug)]
+pub enum Event {
+    Told(FromRank),
+    RoundTrip(RoundTrip),
+    Lost(String),
+}
+
+type Events = UnboundedReceiver<(usize, Event)>;
+
+/// The connections of all ranks.
+#[derive(Debug)]
+pub struct Hub {
+    ranks: Vec<Connection>,
+    events: Events,
+    /// What came while round trips were waited for.
+    waiting: VecDeque<(usize, Event)>,
+    stage: Stage,
+    injected_ns: i64,
+}
+
+#[derive(Debug)]
+struct Connection {
+    hello: Hello,
+    /// `None` once the rank is lost.
+    orders: Option<UnboundedSender<FromRoot>>,
+    trips: RoundTrips,
+    /// What it has told of the trial.
+    told: Counters,
+}
+
+impl Hub {
+    /// Waits until all ranks of the job have connected.
+    ///
+    /// # Errors
+    /// When one does not come, or the ranks cannot run together; they are told why.
+    pub async fn gather(listener: TcpListener, size: usize, token: u64, injected_ns: i64) -> Result<Self, RanksError> {
+        let (joined, mut joining) = unbounded_channel();
+        let accepting = tokio::spawn(accept(listener, token, size, joined));
+        let mut found: Vec<Option<(Hello, TcpStream)>> = (0..size).map(|_| None).collect();
+        let deadline = Instant::now() + JOIN;
+        while found.iter().any(Option::is_none) {
+            match timeout_at(deadline, joining.recv()).await {
+                Ok(Some((hello, stream))) => {
+                    let rank = hello.rank;
+                    found[rank] = Some((hello, stream));
+                }
+                _ => break,
+            }
+        }
+        accepting.abort();
+        let missing = found.iter().filter(|rank| rank.is_none()).count();
+        if missing > 0 {
+            return Err(RanksError::Missing { missing, size });
+        }
+        let (event, events) = unbounded_channel();
+        let ranks =
+            found.into_iter().flatten().map(|(hello, stream)| Connection::begin(hello, stream, &event, injected_ns));
+        let hub = Hub { ranks: ranks.collect(), events, waiting: VecDeque::new(), stage: Stage::Before, injected_ns };
+        match hub.disagreement() {
+            None => Ok(hub),
+            Some(reason) => {
+                hub.tell_all(&FromRoot::Refused { reason: reason.clone() });
+                Err(RanksError::Refused(reason))
+            }
+        }
+    }
+
+    /// Why the ranks cannot run one scenario together.
+    fn disagreement(&self) -> Option<String> {
+        let first = &self.ranks[0].hello;
+        self.ranks.iter().map(|rank| &rank.hello).find_map(|other| {
+            let (rank, host) = (other.rank, other.hostname.as_deref().unwrap_or("unknown host"));
+            if let Some(reason) = &other.refusal {
+                return Some(format!("rank {rank} ({host}) cannot run the scenario: {reason}"));
+            }
+            if other.build != first.build {
+                return Some(format!(
+                    "rank {rank} ({host}) is another build than rank 0: {} and {}. Install the same program on all machines",
+                    other.build, first.build
+                ));
+            }
+            (other.files != first.files).then(|| {
+                format!("rank {rank} ({host}) has other payload files than rank 0: copy the same ones to all machines")
+            })
+        })
+    }
+
+    /// How many ranks began.
+    pub fn size(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// The ranks that can still be reached.
+    pub fn reachable(&self) -> impl Iterator<Item = usize> {
+        (0..self.ranks.len()).filter(|rank| self.ranks[*rank].orders.is_some())
+    }
+
+    pub fn tell(&self, rank: usize, order: FromRoot) {
+        if let Some(orders) = &self.ranks[rank].orders {
+            let _ = orders.send(order);
+        }
+    }
+
+    pub fn tell_all(&self, order: &FromRoot) {
+        self.reachable().for_each(|rank| self.tell(rank, order.clone()));
+    }
+
+    /// Rank 0's clock, in nanoseconds since 1970.
+    pub fn clock_ns(&self) -> u64 {
+        clock_ns(self.injected_ns)
+    }
+
+    /// What a rank does next. `None`: none can be reached any more.
+    pub async fn next(&mut self) -> Option<(usize, Event)> {
+        loop {
+            let (rank, event) = match self.waiting.pop_front() {
+                Some(waiting) => waiting,
+                None => self.events.recv().await?,
+            };
+            match &event {
+                Event::RoundTrip(trip) => self.ranks[rank].trips.add(self.stage, *trip),
+                Event::Lost(_) => {
+                    self.ranks[rank].orders = None;
+                    return Some((rank, event));
+                }
+                Event::Told(FromRank::Second(counters)) => {
+                    self.ranks[rank].told.add(counters);
+                    self.ranks[rank].told.phase = counters.phase;
+                    return Some((rank, event));
+                }
+                Event::Told(_) => return Some((rank, event)),
+            }
+        }
+    }
+
+    /// Compares the clocks before a trial.
+    pub async fn before_trial(&mut self) {
+        self.ranks.iter_mut().for_each(|rank| (rank.trips, rank.told) = Default::default());
+        self.burst(Stage::Before).await;
+        self.stage = Stage::During;
+    }
+
+    /// Compares the clocks after a trial.
+    pub async fn after_trial(&mut self) {
+        self.burst(Stage::After).await;
+    }
+
+    async fn burst(&mut self, stage: Stage) {
+        self.stage = stage;
+        for _ in 0..BURST {
+            let mut awaited: Vec<usize> = self.reachable().collect();
+            self.tell_all(&FromRoot::Ping { sent_ns: 0 });
+            let deadline = Instant::now() + ANSWER;
+            while !awaited.is_empty() {
+                let Ok(Some((rank, event))) = timeout_at(deadline, self.events.recv()).await else { break };
+                awaited.retain(|one| *one != rank || matches!(event, Event::Told(_)));
+                if let Event::Lost(_) = &event {
+                    self.ranks[rank].orders = None;
+                }
+                match event {
+                    Event::RoundTrip(trip) => self.ranks[rank].trips.add(stage, trip),
+                    event => self.waiting.push_back((rank, event)),
+                }
+            }
+        }
+    }
+
+    /// What is added to a rank's clock to get rank 0's.
+    pub fn clock_shift_ns(&self, rank: usize) -> i64 {
+        if self.has_own_clock(rank) { -self.ranks[rank].trips.offset_ns() } else { 0 }
+    }
+
+    /// Whether a test shifts a rank's clock, or its kernel is not known.
+    pub fn is_clock_unknown(&self, rank: usize) -> bool {
+        self.ranks[rank].hello.boot_id.is_none()
+    }
+
+    /// Whether a rank has another clock than rank 0.
+    fn has_own_clock(&self, rank: usize) -> bool {
+        let boot_id = |rank: usize| self.ranks[rank].hello.boot_id.as_ref();
+        rank > 0 && (boot_id(rank).is_none() || boot_id(rank) != boot_id(0))
+    }
+
+    /// What is known of a rank's clock.
+    pub fn clock(&self, rank: usize, shifted_by_ns: i64) -> Option<RankClock> {
+        self.ranks[rank].trips.clock(-shifted_by_ns, !self.has_own_clock(rank))
+    }
+
+    /// What the record says of a rank that was lost.
+    pub fn lost(&self, rank: usize, reason: String) -> LostRank {
+        let Connection { hello, told, .. } = &self.ranks[rank];
+        LostRank {
+            number: rank + 1,
+            hostname: hello.hostname.clone(),
+            reason,
+            phase: format!("{:?}", told.phase()).to_lowercase(),
+            attempted: told.attempted,
+            acknowledged: told.acknowledged,
+        }
+    }
+
+    /// Ends all ranks, and waits until they have closed their connections.
+    pub async fn dismiss(mut self, patience: Duration) {
+        self.tell_all(&FromRoot::Goodbye);
+        // Rank 0's own connection lasts as long as its process.
+        let gone = async { while self.reachable().any(|rank| rank > 0) && self.next().await.is_some() {} };
+        let _ = timeout(patience, gone).await;
+    }
+}
+
+impl Connection {
+    fn begin(hello: Hello, stream: TcpStream, event: &UnboundedSender<(usize, Event)>, injected_ns: i64) -> Self {
+        let (from, to) = stream.into_split();
+        let (orders, to_send) = unbounded_channel();
+        tokio::spawn(write(to, to_send, injected_ns));
+        tokio::spawn(read(from, hello.rank, event.clone(), injected_ns));
+        Connection { hello, orders: Some(orders), trips: RoundTrips::default(), told: Counters::default() }
+    }
+}
+
+/// Takes connections, and hands over those of this job's ranks.
+async fn accept(listener: TcpListener, token: u64, size: usize, joined: UnboundedSender<(Hello, TcpStream)>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let joined = joined.clone();
+        tokio::spawn(async move {
+            if let Ok(welcomed) = welcome(stream, token, size).await {
+                let _ = joined.send(welcomed);
+            }
+        });
+    }
+}
+
+async fn welcome(mut stream: TcpStream, token: u64, size: usize) -> io::Result<(Hello, TcpStream)> {
+    stream.set_nodelay(true)?;
+    let hello: Hello = frame::read(&mut stream, SILENCE).await?;
+    if hello.token != token || hello.rank >= size {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    frame::write(&mut stream, &FromRoot::Welcome).await?;
+    Ok((hello, stream))
+}
+
+async fn write(mut to: OwnedWriteHalf, mut orders: UnboundedReceiver<FromRoot>, injected_ns: i64) {
+    let mut pings = interval(PING_EVERY);
+    loop {
+        let mut order = tokio::select! {
+            order = orders.recv() => match order {
+                Some(order) => order,
+                None => return,
+            },
+            _ = pings.tick() => FromRoot::Ping { sent_ns: 0 },
+        };
+        if let FromRoot::Ping { sent_ns } = &mut order {
+            *sent_ns = clock_ns(injected_ns);
+        }
+        // The reading task finds out that the connection is lost.
+        if frame::write(&mut to, &order).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read(mut from: OwnedReadHalf, rank: usize, events: UnboundedSender<(usize, Event)>, injected_ns: i64) {
+    loop {
+        let event = match frame::read(&mut from, SILENCE).await {
+            Ok(FromRank::Pong { sent_ns, clock_ns: answered_ns }) => {
+                Event::RoundTrip(RoundTrip { sent_ns, arrived_ns: clock_ns(injected_ns), answered_ns })
+            }
+            Ok(told) => Event::Told(told),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Event::Lost("its connection was closed".to_owned())
+            }
+            Err(error) => Event::Lost(format!("its connection failed: {error}")),
+        };
+        let is_lost = matches!(event, Event::Lost(_));
+        if events.send((rank, event)).is_err() || is_lost {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::Member;
+    use crate::record::InputFile;
+
+    const TOKEN: u64 = 7;
+
+    fn hello(rank: usize) -> Hello {
+        Hello {
+            token: TOKEN,
+            rank,
+            build: "one".to_owned(),
+            hostname: Some(format!("host-{rank}")),
+            boot_id: None,
+            files: Vec::new(),
+            refusal: None,
+        }
+    }
+
+    /// Gathers ranks that say these words first.
+    async fn gather(hellos: Vec<Hello>) -> (Result<Hub, RanksError>, Vec<Member>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let size = hellos.len();
+        let mut joining = tokio::task::JoinSet::new();
+        for hello in hellos {
+            joining.spawn(async move { Member::connect(&[address], &hello, 0).await.unwrap() });
+        }
+        let hub = Hub::gather(listener, size, TOKEN, 0).await;
+        (hub, joining.join_all().await)
+    }
+
+    async fn refusal(change: impl FnOnce(&mut Hello)) -> String {
+        let mut hellos = vec![hello(0), hello(1), hello(2)];
+        change(&mut hellos[2]);
+        let (hub, members) = gather(hellos).await;
+        for mut member in members {
+            assert!(matches!(member.order().await, Some(FromRoot::Refused { .. })), "all are told");
+        }
+        hub.unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn ranks_that_cannot_run_together_are_refused_by_name() {
+        let build = refusal(|hello| hello.build = "other".to_owned()).await;
+        assert!(build.contains("rank 2 (host-2)") && build.contains("other and one"), "{build}");
+        let file = InputFile { file: "a".to_owned(), bytes: 1, crc32: "0".to_owned() };
+        let files = refusal(|hello| hello.files.push(file)).await;
+        assert!(files.contains("rank 2 (host-2) has other payload files"), "{files}");
+        let scenario = refusal(|hello| hello.refusal = Some("no such file".to_owned())).await;
+        assert!(scenario.contains("rank 2 (host-2)") && scenario.contains("no such file"), "{scenario}");
+    }
+
+    #[tokio::test]
+    async fn a_stranger_is_no_rank_and_a_rank_that_is_gone_is_lost() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let gathering = tokio::spawn(Hub::gather(listener, 2, TOKEN, 0));
+        let introduced = async |hello: Hello| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            frame::write(&mut stream, &hello).await.unwrap();
+            let answer = frame::read::<FromRoot>(&mut stream, SILENCE).await;
+            (stream, answer)
+        };
+        let (_stranger, answer) = introduced(Hello { token: TOKEN + 1, ..hello(0) }).await;
+        assert!(answer.is_err(), "{answer:?}");
+        let (_first, welcome) = introduced(hello(0)).await;
+        assert_eq!(welcome.unwrap(), FromRoot::Welcome);
+        let (second, _) = introduced(hello(1)).await;
+        let mut hub = gathering.await.unwrap().unwrap();
+        assert_eq!(hub.reachable().collect::<Vec<_>>(), [0, 1]);
+        drop(second);
+        let (rank, event) = hub.next().await.unwrap();
+        assert!(rank == 1 && matches!(event, Event::Lost(_)), "{event:?}");
+        assert_eq!(hub.reachable().collect::<Vec<_>>(), [0]);
+    }
+
+    #[tokio::test]
+    async fn clocks_are_compared_by_a_burst_of_round_trips() {
+        let (hub, _members) = gather(vec![hello(0), hello(1)]).await;
+        let mut hub = hub.unwrap();
+        hub.before_trial().await;
+        hub.after_trial().await;
+        // Both read this machine's clock.
+        let clock = hub.clock(1, hub.clock_shift_ns(1)).unwrap();
+        assert!(clock.offset_ns.unsigned_abs() <= clock.error_ns && clock.error_ns > 0, "{clock:?}");
+        assert!(clock.round_trips >= 2 * BURST as u64, "{clock:?}");
+    }
+}

@@ -1,0 +1,24 @@
+/*
+ * The five calls of MPI that brokermark makes. They are in C because names such as MPI_COMM_WORLD are macros, which mean something else
+ * in each implementation of MPI: the compiler wrapper `mpicc` knows its own.
+ */
+#include <mpi.h>
+
+/* Joins the job. Returns 0, or not 0 where that fails or no thread but the main one may call MPI. */
+int brokermark_mpi_join(int *rank, int *size) {
+    int provided = MPI_THREAD_SINGLE;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS || provided < MPI_THREAD_SERIALIZED) {
+        return 1;
+    }
+    return MPI_Comm_rank(MPI_COMM_WORLD, rank) != MPI_SUCCESS || MPI_Comm_size(MPI_COMM_WORLD, size) != MPI_SUCCESS;
+}
+
+/* Sends rank 0's bytes to all others. Returns 0, or not 0 where that fails. */
+int brokermark_mpi_broadcast(unsigned char *bytes, int length) {
+    return MPI_Bcast(bytes, length, MPI_BYTE, 0, MPI_COMM_WORLD) != MPI_SUCCESS;
+}
+
+/* Leaves the job. */
+void brokermark_mpi_leave(void) {
+    MPI_Finalize();
+}

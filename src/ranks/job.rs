@@ -1,0 +1,112 @@
+//! What MPI does for the ranks: it tells each its number, and carries one message from rank 0 to all.
+//!
+//! MPI's calls block, so they have a thread of their own. The thread leaves MPI (`MPI_Finalize`) when the message has arrived: a process
+//! that has left is not missed by the others' calls when it dies.
+
+use std::ffi::c_int;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use super::RanksError;
+
+/// The most bytes of one call, whose length is an `int`.
+const LONGEST: usize = 1 << 30;
+
+/// Variables that say which rank a process is: of Open MPI's mpirun; of process managers with PMI, such as MPICH's; with PMIx.
+const RANK_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"];
+
+/// Whether MPI has started this process.
+pub fn is_launched() -> bool {
+    RANK_VARIABLES.iter().any(|variable| std::env::var_os(variable).is_some())
+}
+
+/// The processes that MPI started together.
+pub struct Job {
+    /// Which of them this is, from 0.
+    pub rank: usize,
+    /// How many they are.
+    pub size: usize,
+    message: Sender<Vec<u8>>,
+    received: Receiver<Vec<u8>>,
+}
+
+impl Job {
+    /// Joins the others.
+    ///
+    /// # Errors
+    /// When MPI cannot be initialised.
+    pub fn join() -> Result<Self, RanksError> {
+        let (tell, joined) = channel();
+        let (message, to_send) = channel();
+        let (deliver, received) = channel();
+        let spawned =
+            thread::Builder::new().name("brokermark-mpi".into()).spawn(move || take_part(&tell, &to_send, &deliver));
+        spawned.map_err(|_| RanksError::Mpi)?;
+        let (rank, size) = joined.recv().map_err(|_| RanksError::Mpi)?;
+        Ok(Job { rank, size, message, received })
+    }
+
+    /// Sends rank 0's message to all, and leaves MPI; returns the message.
+    ///
+    /// # Errors
+    /// When MPI has failed.
+    pub fn broadcast(self, message: Vec<u8>) -> Result<Vec<u8>, RanksError> {
+        self.message.send(message).map_err(|_| RanksError::Mpi)?;
+        self.received.recv().map_err(|_| RanksError::Mpi)
+    }
+}
+
+/// The thread's part.
+fn take_part(joined: &Sender<(usize, usize)>, to_send: &Receiver<Vec<u8>>, deliver: &Sender<Vec<u8>>) {
+    let Some((rank, size)) = mpi::join() else { return };
+    if joined.send((rank, size)).is_err() {
+        return;
+    }
+    let Ok(message) = to_send.recv() else { return };
+    let mut length = (message.len() as u64).to_ne_bytes();
+    if !mpi::broadcast(&mut length) {
+        return;
+    }
+    let length = u64::from_ne_bytes(length) as usize;
+    if length > LONGEST {
+        return;
+    }
+    let mut bytes = if rank == 0 { message } else { vec![0; length] };
+    let is_sent = mpi::broadcast(&mut bytes);
+    mpi::leave();
+    if is_sent {
+        let _ = deliver.send(bytes);
+    }
+}
+
+/// What `job.c` makes of MPI. One thread calls it, in this order.
+mod mpi {
+    use super::c_int;
+
+    unsafe extern "C" {
+        fn brokermark_mpi_join(rank: *mut c_int, size: *mut c_int) -> c_int;
+        fn brokermark_mpi_broadcast(bytes: *mut u8, length: c_int) -> c_int;
+        fn brokermark_mpi_leave();
+    }
+
+    /// The rank and how many there are; `None` where MPI cannot be used.
+    pub(super) fn join() -> Option<(usize, usize)> {
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: both are there to be written to; MPI is initialised once, because a job is joined once.
+        let failed = unsafe { brokermark_mpi_join(&raw mut rank, &raw mut size) };
+        let known = usize::try_from(rank).ok().zip(usize::try_from(size).ok());
+        known.filter(|_| failed == 0)
+    }
+
+    /// Sends rank 0's bytes to all; whether that succeeded. All ranks have the same length.
+    pub(super) fn broadcast(bytes: &mut [u8]) -> bool {
+        let Ok(length) = c_int::try_from(bytes.len()) else { return false };
+        // SAFETY: so many bytes are there to be read and written.
+        unsafe { brokermark_mpi_broadcast(bytes.as_mut_ptr(), length) == 0 }
+    }
+
+    pub(super) fn leave() {
+        // SAFETY: MPI is initialised, and this thread makes no further call.
+        unsafe { brokermark_mpi_leave() }
+    }
+}

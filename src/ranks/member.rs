@@ -1,0 +1,110 @@
+//! A rank's side: its connection to rank 0.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::message::{FromRank, FromRoot, Hello};
+use super::{JOIN, RanksError, SILENCE, clock_ns, frame};
+
+/// How long one address of rank 0 is tried.
+const TRY: Duration = Duration::from_secs(3);
+
+/// Before the addresses are tried again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection to rank 0.
+#[derive(Debug)]
+pub struct Member {
+    to_root: UnboundedSender<FromRank>,
+    orders: UnboundedReceiver<FromRoot>,
+}
+
+impl Member {
+    /// Connects to rank 0, which listens at one of these addresses at least.
+    ///
+    /// # Errors
+    /// When none of them can be reached.
+    pub async fn connect(addresses: &[SocketAddr], hello: &Hello, injected_ns: i64) -> Result<Self, RanksError> {
+        let deadline = Instant::now() + JOIN;
+        let mut reason = "none was tried".to_owned();
+        while Instant::now() < deadline {
+            for address in addresses {
+                match timeout(TRY, introduce(*address, hello)).await {
+                    Ok(Ok(stream)) => return Ok(Member::begin(stream, injected_ns)),
+                    Ok(Err(error)) => reason = error.to_string(),
+                    Err(_) => reason = format!("no answer within {} s", TRY.as_secs()),
+                }
+            }
+            sleep(PAUSE).await;
+        }
+        let addresses = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        Err(RanksError::Unreachable { addresses, reason })
+    }
+
+    fn begin(stream: TcpStream, injected_ns: i64) -> Self {
+        let (from, to) = stream.into_split();
+        let (to_root, to_send) = unbounded_channel();
+        let (deliver, orders) = unbounded_channel();
+        tokio::spawn(write(to, to_send));
+        tokio::spawn(read(from, deliver, to_root.clone(), injected_ns));
+        Member { to_root, orders }
+    }
+
+    /// Rank 0's next order; `None`: rank 0 is lost.
+    pub async fn order(&mut self) -> Option<FromRoot> {
+        self.orders.recv().await
+    }
+
+    /// Tells rank 0 something. Where that is lost, [`Member::order`] says so.
+    pub fn tell(&self, message: FromRank) {
+        let _ = self.to_root.send(message);
+    }
+
+    /// For those who tell rank 0 something while orders are awaited.
+    pub fn to_root(&self) -> UnboundedSender<FromRank> {
+        self.to_root.clone()
+    }
+}
+
+async fn introduce(address: SocketAddr, hello: &Hello) -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    frame::write(&mut stream, hello).await?;
+    match frame::read(&mut stream, SILENCE).await? {
+        FromRoot::Welcome => Ok(stream),
+        _ => Err(std::io::Error::other("another program answered")),
+    }
+}
+
+async fn write(mut to: OwnedWriteHalf, mut messages: UnboundedReceiver<FromRank>) {
+    while let Some(message) = messages.recv().await {
+        // The reading task finds out that the connection is lost.
+        if frame::write(&mut to, &message).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read(
+    mut from: OwnedReadHalf,
+    deliver: UnboundedSender<FromRoot>,
+    to_root: UnboundedSender<FromRank>,
+    injected_ns: i64,
+) {
+    while let Ok(order) = frame::read(&mut from, SILENCE).await {
+        let is_delivered = match order {
+            FromRoot::Ping { sent_ns } => {
+                to_root.send(FromRank::Pong { sent_ns, clock_ns: clock_ns(injected_ns) }).is_ok()
+            }
+            order => deliver.send(order).is_ok(),
+        };
+        if !is_delivered {
+            return;
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What ranks tell each other.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::distributed::KeptShare;
+use crate::engine::{Phase, Second};
+use crate::measure::MessageSets;
+use crate::record::{InputFile, Record, SeriesRow};
+
+/// The first message of a rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// What only the ranks of this job know.
+    pub token: u64,
+    pub rank: usize,
+    pub build: String,
+    pub hostname: Option<String>,
+    /// The kernel that keeps its clock; `None` where that is not known, or the clock is shifted.
+    pub boot_id: Option<String>,
+    /// What is in the files that payloads are made from.
+    pub files: Vec<InputFile>,
+    /// Why it cannot run the scenario.
+    pub refusal: Option<String>,
+}
+
+/// A trial that all ranks are to prepare.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Its place in the plan.
+    pub position: usize,
+    /// Topics and groups begin with it.
+    pub run_id: String,
+    /// Below which directory each rank keeps its own record.
+    pub directory: PathBuf,
+    /// What is added to this rank's clock to get rank 0's.
+    pub clock_shift_ns: i64,
+}
+
+/// From rank 0.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromRoot {
+    /// It is rank 0 of this job that was reached.
+    Welcome,
+    /// To be answered at once.
+    Ping {
+        sent_ns: u64,
+    },
+    /// The ranks cannot run together.
+    Refused {
+        reason: String,
+    },
+    Prepare(Order),
+    /// All are ready: the load begins at this time of rank 0's clock.
+    Begin {
+        unix_ns: u64,
+    },
+    /// So many signals have come that ask for an end.
+    Signals(u32),
+    /// No further trial comes.
+    Goodbye,
+}
+
+/// To rank 0.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum FromRank {
+    Hello(Hello),
+    Pong {
+        sent_ns: u64,
+        clock_ns: u64,
+    },
+    /// It could begin the load now.
+    Ready,
+    Second(Counters),
+    Signals(u32),
+    /// Its trial has ended, and this is what it kept.
+    Kept(Box<Kept>),
+    /// Its trial could not begin.
+    Failed {
+        reason: String,
+        interrupted: bool,
+    },
+}
+
+/// What happened at a rank since it told last.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Counters {
+    pub phase: u8,
+    pub length_ns: u64,
+    pub attempted: u64,
+    pub acknowledged: u64,
+    pub failed: u64,
+    pub payload_bytes: u64,
+    pub in_flight: u64,
+    pub cpu_cores: f64,
+}
+
+const PHASES: [Phase; 5] = [Phase::Prepare, Phase::WarmUp, Phase::Measure, Phase::Drain, Phase::Verify];
+
+impl Counters {
+    pub fn of(second: &Second) -> Self {
+        Counters {
+            phase: PHASES.iter().position(|phase| *phase == second.phase).unwrap_or(0) as u8,
+            length_ns: second.end_ns - second.begin_ns,
+            attempted: second.attempted,
+            acknowledged: second.acknowledged,
+            failed: second.failed,
+            payload_bytes: second.payload_bytes,
+            in_flight: second.in_flight,
+            cpu_cores: second.cpu_cores,
+        }
+    }
+
+    pub fn phase(&self) -> Phase {
+        PHASES.get(usize::from(self.phase)).copied().unwrap_or(Phase::Prepare)
+    }
+
+    /// Adds what happened at another rank in the same second.
+    pub fn add(&mut self, other: &Counters) {
+        self.length_ns = self.length_ns.max(other.length_ns);
+        self.attempted += other.attempted;
+        self.acknowledged += other.acknowledged;
+        self.failed += other.failed;
+        self.payload_bytes += other.payload_bytes;
+        self.in_flight += other.in_flight;
+        self.cpu_cores += other.cpu_cores;
+    }
+
+    /// As progress shows it: latencies of single seconds are known to each rank alone.
+    pub fn second(&self) -> Second {
+        Second {
+            phase: self.phase(),
+            begin_ns: 0,
+            end_ns: self.length_ns.max(1),
+            intended_length_ns: self.length_ns,
+            due: None,
+            attempted: self.attempted,
+            acknowledged: self.acknowledged,
+            failed: self.failed,
+            payload_bytes: self.payload_bytes,
+            consumed: 0,
+            finished: None,
+            consumer_lag: None,
+            in_flight: self.in_flight,
+            p50_ns: None,
+            p99_ns: None,
+            queue_messages: None,
+            cpu_cores: self.cpu_cores,
+            broker_cores: None,
+            broker_memory_bytes: None,
+        }
+    }
+}
+
+/// What a rank kept of its share.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Kept {
+    record: Record,
+    series: Vec<SeriesRow>,
+    interval_log: String,
+    messages: Option<MessageSets>,
+}
+
+impl From<KeptShare> for Kept {
+    fn from(share: KeptShare) -> Self {
+        let KeptShare { record, series, interval_log, messages, .. } = share;
+        Kept { record, series, interval_log, messages: messages.map(Arc::unwrap_or_clone) }
+    }
+}
+
+impl Kept {
+    /// As it is merged, from this rank.
+    pub fn share(self, rank: usize) -> KeptShare {
+        let Kept { record, series, interval_log, messages } = self;
+        let origin = format!("rank {rank}");
+        KeptShare { origin, record, series, interval_log, messages: messages.map(Arc::new), clock: None }
+    }
+}

@@ -1,0 +1,152 @@
+//! `mpirun brokermark run`: ranks run one scenario together and write one record; ranks die, and clocks differ.
+
+use std::path::Path;
+
+use brokermark::record::{ReasonKind, Record, Status, read_records};
+
+use crate::harness::ranks::{mpirun, mpirun_with_clock_offset, mpirun_with_exit_code, signal};
+use crate::harness::{Bench, Finished, PATIENCE, Running, assert_acknowledged, assert_balanced, finding};
+
+const NULL: &str = "broker.kind = \"null\"
+    topology = { topics = 2, partitions = 4 }
+    producers = { count = 10, batch = 10, keys = { kind = \"round-robin\", distinct = 100 } }
+    load.rate = \"2k/s\"
+    payload = { size = \"64B\" }
+    run = { messages = 2_003, warm_up = \"500ms\" }
+    thresholds = { require = [\"failed = 0\", \"response.max < 10m\"], when_invalid = \"ignore\" }";
+
+/// Goes on until it is ended.
+fn endless(warm_up: &str) -> Bench {
+    Bench::new(&format!(
+        "broker.kind = \"null\"\nproducers.count = 6\nload.rate = \"600/s\"\nrun = {{ warm_up = \"{warm_up}\", duration = \"1h\" }}"
+    ))
+}
+
+fn finish(command: &mut std::process::Command) -> Finished {
+    Running::start(command).finish(PATIENCE)
+}
+
+/// What the ranks kept of themselves.
+fn kept(directory: &Path) -> Vec<Record> {
+    let text = std::fs::read_to_string(directory.join("shares.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn four_ranks_are_one_record_whose_quantiles_are_those_of_all_values() {
+    let bench = Bench::new(NULL);
+    let record = finish(&mut mpirun(&bench, 4)).expect(0).record();
+    assert_acknowledged(&record, 2_003);
+    assert_eq!(record.thresholds.iter().map(|threshold| threshold.held).collect::<Vec<_>>(), [true, true]);
+    let shares = kept(&bench.run_directory());
+    assert_eq!((record.shares.len(), shares.len(), record.lost_ranks.len()), (4, 4, 0));
+    let response = |record: &Record| record.latency.response.as_ref().unwrap().decode_histogram().unwrap();
+    let mut whole = response(&shares[0]);
+    shares[1..].iter().for_each(|share| whole.add(response(share)).unwrap());
+    assert_eq!(response(&record), whole);
+    assert_together(&record);
+    // Each rank's own run directory can be merged again, should rank 0 be lost.
+    let own = (1..=4).map(|number| bench.run_directory().join(format!("share-{number}")));
+    let merged = crate::harness::shares::merge(&bench, &own.collect::<Vec<_>>(), "again").expect(0).record();
+    assert_eq!((merged.counts, response(&merged)), (record.counts, whole));
+}
+
+/// All shares were to begin at one time, and those that were not late began within a millisecond.
+fn assert_together(record: &Record) {
+    let starts: Vec<_> = record.shares.iter().map(|share| share.start.as_ref().unwrap()).collect();
+    assert!(starts.iter().all(|start| start.planned_at == starts[0].planned_at), "{starts:?}");
+    let in_time = record.shares.iter().filter(|share| share.start.as_ref().unwrap().late_ns == 0);
+    let begins: Vec<u64> = in_time.map(|share| share.share.window_begin_unix_ns).collect();
+    let skew_ns = begins.iter().max().unwrap_or(&0) - begins.iter().min().unwrap_or(&0);
+    assert!(skew_ns < 1_000_000, "{skew_ns} ns apart");
+    assert!(record.shares.iter().all(|share| share.clock.is_some_and(|clock| clock.error_ns == 0)), "one clock");
+}
+
+#[test]
+fn the_trials_of_a_sweep_run_one_after_another() {
+    let bench = Bench::new(
+        "broker.kind = \"null\"\nproducers.count = 4\nrun.messages = 400\nsweep = { trials = 2, over = { \"producers.batch\" = [1, 10] } }",
+    );
+    let records = finish(&mut mpirun(&bench, 2)).expect(0).records();
+    assert_eq!(records.len(), 4);
+    for record in &records {
+        assert_acknowledged(record, 400);
+        assert_eq!(record.shares.len(), 2);
+    }
+    assert_eq!(kept(&bench.run_directory()).len(), 8);
+}
+
+#[test]
+fn a_clock_that_differs_is_found_within_its_bound_and_corrected() {
+    let bench = Bench::new(NULL);
+    let record = finish(&mut mpirun_with_clock_offset(&bench, "50ms")).expect(0).record();
+    let clock = record.shares[1].clock.unwrap();
+    assert!(clock.offset_ns.abs_diff(50_000_000) <= clock.error_ns, "{clock:?}");
+    assert!(clock.round_trips >= 40 && clock.error_ns > 0, "{clock:?}");
+    assert_eq!(record.shares[1].share.clock_error_ns, Some(clock.error_ns));
+    let begins: Vec<_> = record.shares.iter().map(|share| share.start.as_ref().unwrap()).collect();
+    assert_eq!(begins[0].planned_at, begins[1].planned_at, "by the clock of rank 0");
+    let apart = begins[0].began_at.as_nanosecond().abs_diff(begins[1].began_at.as_nanosecond());
+    let late: u64 = begins.iter().map(|start| start.late_ns).sum();
+    assert!(apart <= u128::from(late), "{begins:?}");
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_the_others_and_is_named() {
+    for (phase, warm_up) in [("warming up", "1h"), ("measuring", "0s")] {
+        let bench = endless(warm_up);
+        let mut running = Running::start(&mut mpirun(&bench, 3));
+        running.await_stderr(phase);
+        signal(&bench, 1, libc::SIGKILL);
+        let ended = running.finish(PATIENCE);
+        assert!(ended.stderr.contains("rank 1 was lost"), "{}", ended.stderr);
+        let record = read_records(&bench.run_directory()).unwrap().records.remove(0);
+        assert_eq!((record.status, record.shares.len()), (Status::Interrupted, 2));
+        assert_balanced(&record);
+        let [lost] = record.lost_ranks.as_slice() else { panic!("{:?}", record.lost_ranks) };
+        assert_eq!(lost.number, 2);
+        assert!(lost.attempted > 0 && lost.reason.contains("connection"), "{lost:?}");
+        let missing = finding(&record, ReasonKind::ShareMissing).unwrap();
+        assert!(missing.evidence.contains("missing: 2") && missing.evidence.contains("Rank 1"), "{missing:?}");
+    }
+}
+
+#[test]
+fn without_rank_0_the_others_keep_what_they_measured() {
+    let bench = endless("0s");
+    let mut running = Running::start(&mut mpirun(&bench, 3));
+    running.await_stderr("measuring");
+    signal(&bench, 0, libc::SIGKILL);
+    running.finish(PATIENCE).complains_of(&["rank 0 was lost", "share-2", "share-3", "brokermark merge"]);
+    let directory = bench.run_directory();
+    let own: Vec<_> = (2..=3).map(|number| directory.join(format!("share-{number}"))).collect();
+    let merged = crate::harness::shares::merge(&bench, &own, "merged").expect(130).record();
+    assert_balanced(&merged);
+    assert!(merged.counts.acknowledged > 0);
+}
+
+#[test]
+fn a_signal_to_one_rank_ends_all_and_keeps_everything() {
+    let bench = endless("0s");
+    let mut running = Running::start(&mut mpirun(&bench, 2));
+    running.await_stderr("measuring");
+    signal(&bench, 1, libc::SIGINT);
+    let record = running.finish(PATIENCE).record();
+    assert_eq!((record.status, record.shares.len(), record.lost_ranks.len()), (Status::Interrupted, 2, 0));
+    assert_balanced(&record);
+}
+
+#[test]
+fn what_ranks_cannot_run_is_refused_once() {
+    let refused = |scenario: &str, arguments: &[&str], parts: &[&str]| {
+        let bench = Bench::new(scenario);
+        let ended = finish(mpirun_with_exit_code(&bench, 2).args(arguments)).expect(2);
+        ended.complains_of(parts);
+        assert_eq!(ended.stderr.matches(parts[0]).count(), 1, "{}", ended.stderr);
+        assert!(bench.run_directories().is_empty());
+    };
+    let null = "broker.kind = \"null\"\nrun.messages = 10\n";
+    refused(null, &[], &["producers.count"]);
+    refused("broker.kind = \"nul\"", &[], &["broker.kind"]);
+    refused(&format!("{null}producers.count = 2"), &["--ceiling"], &["--ceiling"]);
+}
