@@ -86,7 +86,7 @@ fn a_quiet_run_says_which_threshold_was_missed() {
 #[cfg(feature = "kafka")]
 fn the_embedded_broker_is_a_demonstration() {
     let bench = Bench::new(
-        "broker = { kind = \"kafka\", address = \"embedded\" }\nrun.messages = 20000\nthresholds.require = [\"failed = 0\"]",
+        "broker = { kind = \"kafka\", address = \"embedded\" }\nrun.messages = 500\nthresholds.require = [\"failed = 0\"]",
     );
     let mut command = brokermark();
     command.arg("run").arg(bench.scenario()).arg("--output").arg(bench.results());
@@ -98,7 +98,7 @@ fn the_embedded_broker_is_a_demonstration() {
         "brokermark new kafka",
         "report.html",
     ]);
-    // 20,000 messages are too few to be valid, which does not matter here.
+    // 500 messages are too few to be valid, which does not matter here.
     ended.says(&["◦ demonstration  The broker runs inside", "! too-short"]);
     assert!(!ended.stdout.contains('✗'), "{}", ended.stdout);
     assert!(bench.run_directory().join("report.html").is_file());

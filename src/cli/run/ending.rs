@@ -5,8 +5,17 @@ use std::io::Write;
 use super::{Exit, Session};
 use crate::cli::report;
 use crate::cli::show::{View, show_run};
+use crate::engine::EngineError;
 use crate::record::{Record, SinkRecord, Status};
 use crate::scenario::{ProducerMode, Scenario, WhenInvalid};
+
+/// Prints why a trial failed, and what looks for the cause.
+pub fn tell(error: &EngineError) {
+    eprintln!("error: {error}");
+    if matches!(error, EngineError::Broker(_)) {
+        eprintln!("   = `brokermark doctor` with the same scenario looks for the cause");
+    }
+}
 
 /// The exit code that a record asks for. With `strict`, one that is not valid fails.
 pub fn exit_of(record: &Record, scenario: &Scenario, strict: bool) -> Exit {

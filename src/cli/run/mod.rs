@@ -320,7 +320,7 @@ impl<'a> Session<'a> {
         }
         let kept = recording.finish();
         if let Err(error) = &result {
-            eprintln!("error: {error}");
+            ending::tell(error);
         }
         // A trial that did not fail has ended.
         let Some((record, kept)) = kept else { return Ok(Exit::Failure) };

@@ -4,6 +4,10 @@
 /// and start-up effects (connections, first batches, caches) take about the first.
 pub const LEAST_DURATION_NS: u64 = 5_000_000_000;
 
+/// Least window of a record. What a scenario measures for [`LEAST_DURATION_NS`] may end with the last message that was due in it,
+/// which is a little earlier.
+pub const LEAST_WINDOW_NS: u64 = LEAST_DURATION_NS / 100 * 99;
+
 /// Fewest acknowledged messages: below it the 99.9th percentile is not one whole message.
 pub const LEAST_MESSAGES: u64 = 1_000;
 
