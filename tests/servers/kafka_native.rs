@@ -91,7 +91,11 @@ fn real_listener_that_asks_for_a_certificate_takes_the_clients_and_refuses_one_w
     let (certificate, key) = (variable("BROKERMARK_KAFKA_CERTIFICATE"), variable("BROKERMARK_KAFKA_KEY"));
     let with_certificate = format!("{}certificate = \"{certificate}\"\nkey = \"{key}\"\n", tls());
     assert_delivered(&run(&address, &with_certificate).expect(0).record(), 1000, 1);
-    run(&address, &tls()).expect(1).complains_of(&[&address, "asks for a certificate", "broker.security.tls.certificate"]);
+    run(&address, &tls()).expect(1).complains_of(&[
+        &address,
+        "asks for a certificate",
+        "broker.security.tls.certificate",
+    ]);
 }
 
 #[test]
