@@ -155,10 +155,11 @@ fn missing(record: &Record) -> String {
 }
 
 /// What speaks against figures as such, but not against what happened to messages: expected where the broker is only a stand-in.
-const OF_FIGURES: [ReasonKind; 12] = [
+const OF_FIGURES: [ReasonKind; 13] = [
     ReasonKind::Embedded,
     ReasonKind::DebugBuild,
     ReasonKind::TooShort,
+    ReasonKind::RateMissed,
     ReasonKind::NotSteady,
     ReasonKind::ClientBound,
     ReasonKind::TimeWithheld,
