@@ -148,6 +148,7 @@ impl Counters {
             p99_ns: None,
             queue_messages: None,
             cpu_cores: self.cpu_cores,
+            memory_bytes: None,
             broker_cores: None,
             broker_memory_bytes: None,
         }
