@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{KeptShare, MergeError};
+use crate::record::Durability;
 
 /// Sorts the shares by their numbers.
 ///
@@ -24,7 +25,21 @@ pub(super) fn agree(mut shares: Vec<KeptShare>) -> Result<Vec<KeptShare>, MergeE
             return Err(MergeError::Differ { one, other, what, left, right });
         }
     }
+    agree_in_durability(&shares)?;
     Ok(shares)
+}
+
+/// A broker under load may answer one share and not another in time. Those that were answered were told the same.
+fn agree_in_durability(shares: &[KeptShare]) -> Result<(), MergeError> {
+    let text = |share: &KeptShare| share.record.durability.to_string();
+    let told: Vec<&KeptShare> =
+        shares.iter().filter(|share| share.record.durability != Durability::default()).collect();
+    let differing = told.windows(2).find(|pair| text(pair[0]) != text(pair[1]));
+    differing.map_or(Ok(()), |pair| {
+        let (one, other) = (pair[0].origin.clone(), pair[1].origin.clone());
+        let [left, right] = [pair[0], pair[1]].map(text);
+        Err(MergeError::Differ { one, other, what: "durability".to_owned(), left, right })
+    })
 }
 
 /// What differs, and the value of either side.
@@ -38,7 +53,6 @@ fn difference(one: &KeptShare, other: &KeptShare) -> Option<(String, String, Str
         })
         .or_else(|| of_text("the number of shares", count(one), count(other)))
         .or_else(|| of_text("the run", left.run_id.clone(), right.run_id.clone()))
-        .or_else(|| of_text("durability", left.durability.to_string(), right.durability.to_string()))
 }
 
 /// The first place at which two documents differ, with both values.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::agreement::agree;
 use super::{KeptShare, MergeError, interval_log, latencies, sections, series, verdict, verification};
 use crate::evaluate;
-use crate::record::{LostRank, MergedShare, Record, SeriesRow, Status};
+use crate::record::{Durability, LostRank, MergedShare, Record, SeriesRow, Status};
 use crate::scenario::{Kinds, Scenario, parse_for};
 
 /// One run of all shares.
@@ -71,6 +71,10 @@ fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
         ..shares[0].record.clone()
     };
     record.environment.hostname = record.environment.hostname.filter(|_| hostnames);
+    // What one share was not told is not known of all messages.
+    if shares.iter().any(|share| share.record.durability == Durability::default()) {
+        record.durability = Durability::default();
+    }
     Ok(record)
 }
 
@@ -184,6 +188,18 @@ mod tests {
         assert!(twice.contains("are both share 1"), "{twice}");
         let whole = refusal(|shares| shares[0].record.share = None);
         assert!(whole.contains("is not the record of a share"), "{whole}");
+    }
+
+    #[test]
+    fn what_one_share_was_not_told_of_durability_is_unknown_and_the_others_must_agree() {
+        let mut shares: Vec<KeptShare> = (1..=3).map(|number| share(number, 3, 0, SECOND, 1.0)).collect();
+        assert_ne!(shares[0].record.durability, Durability::default());
+        shares[1].record.durability = Durability::default();
+        let merged = record(&agree(shares.clone()).unwrap()).unwrap();
+        assert_eq!(merged.durability, Durability::default());
+        shares[2].record.durability.copies = Some(77);
+        let error = agree(shares).unwrap_err().to_string();
+        assert!(error.contains("share-1 and share-3 differ in durability") && error.contains("77"), "{error}");
     }
 
     #[test]
