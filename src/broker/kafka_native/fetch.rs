@@ -9,6 +9,7 @@ use futures_util::future::select_all;
 use kafka_protocol::messages::FetchRequest;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use parking_lot::Mutex;
+use tokio::time::sleep;
 
 use super::admin::{Admin, End, EndsQuery, name_of};
 use super::beginning::{Beginning, Positions};
@@ -125,6 +126,10 @@ impl Progress {
             for partition in response.partitions {
                 self.take(partition).await?;
             }
+            // Until then, the broker does not read from this connection (KIP-219).
+            if let Ok(throttled @ 1..) = u64::try_from(response.throttled_ms) {
+                sleep(Duration::from_millis(throttled)).await;
+            }
         }
     }
 
@@ -152,7 +157,9 @@ impl Progress {
             .with_isolation_level(self.fetcher.isolation as i8)
             .with_topics(vec![FetchTopic::default().with_topic(name_of(&self.fetcher.topic)).with_partitions(asked)]);
         let (body, version) = connection.call_body(&request, NEWEST_FETCHED).await?;
-        Ok(read_fetched(&body, version)?)
+        let response = read_fetched(&body, version)?;
+        self.fetcher.admin.fetched.answered(response.throttled_ms > 0);
+        Ok(response)
     }
 
     async fn take(&self, fetched: FetchedPartition) -> Result<(), CallError> {

@@ -67,6 +67,7 @@ use self::consumer::KafkaNativeConsumer;
 use self::error::NAME;
 use self::groups::Groups;
 use self::producer::KafkaNativeProducer;
+use self::traffic::FetchTraffic;
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic, Wire};
 use crate::net::tls;
 use crate::scenario::{Capabilities, Descriptor};
@@ -140,7 +141,8 @@ impl Broker for KafkaNativeBroker {
             clients.push(client.map_err(unreachable)?);
         }
         let (id, nodes) = (metadata.cluster_id.as_deref().unwrap_or("?"), metadata.nodes.len());
-        let admin = Arc::new(Admin { cluster, config: setup.topic_config, timeout: setup.timeout });
+        let (config, fetched) = (setup.topic_config, FetchTraffic::default());
+        let admin = Arc::new(Admin { cluster, config, timeout: setup.timeout, fetched });
         Ok(KafkaNativeBroker {
             clients,
             groups: Groups::new(admin.clone(), options.assignment, options.isolation, options.session_timeout),
@@ -158,7 +160,8 @@ impl Broker for KafkaNativeBroker {
     }
 
     fn telemetry(&self) -> Telemetry {
-        self.clients.iter().map(|client| client.traffic.take()).fold(Telemetry::default(), |sum, one| Telemetry {
+        let fetched = Telemetry { wire: Some(self.admin.fetched.take()), ..Telemetry::default() };
+        self.clients.iter().map(|client| client.traffic.take()).fold(fetched, |sum, one| Telemetry {
             queue_messages: Some(sum.queue_messages.unwrap_or(0) + one.queue_messages.unwrap_or(0)),
             round_trip_p50_ns: sum.round_trip_p50_ns.max(one.round_trip_p50_ns),
             round_trip_p99_ns: sum.round_trip_p99_ns.max(one.round_trip_p99_ns),

@@ -1,5 +1,7 @@
 //! Consuming from a scripted cluster: what is fetched is cut off, damaged, of aborted transactions, or not there any more.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
@@ -127,6 +129,23 @@ async fn where_messages_are_gone_reading_begins_again_and_a_leader_that_moves_is
     assert_eq!((asked.node, asked.positions()), (1, vec![(0, 0)]));
     asked.send(answer(&asked, vec![data(plain(0..2))]));
     assert_eq!(next(&mut consumer).await, (vec![0, 1], None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_quota_delays_the_next_fetch_and_is_counted() {
+    let (mut broker, bench, mut consumer) = reading(1).await;
+    let asked = broker.next().await;
+    let answered = std::time::Instant::now();
+    // As Kafka does it: the response is empty.
+    asked.send(asked.frame::<FetchRequest>(&FetchResponse::default().with_throttle_time_ms(300)));
+    let asked = broker.next().await;
+    // A lower bound: a slow machine makes it longer.
+    assert!(answered.elapsed() >= Duration::from_millis(300), "{:?}", answered.elapsed());
+    assert_eq!(asked.positions(), [(0, 0)]);
+    asked.send(answer(&asked, vec![data(plain(0..1))]));
+    assert_eq!(next(&mut consumer).await, (vec![0], None));
+    let wire = bench.admin.fetched.take();
+    assert_eq!((wire.fetches, wire.throttled_fetches), (2, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
