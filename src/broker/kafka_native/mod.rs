@@ -6,7 +6,8 @@
 //! - `pending`, `schedule`, `partition`, `topic`, `node`: batches, the partitions that they are of, and which of them a node is sent.
 //! - `client`, `outcome`: what the tasks of a producing client share, and what becomes of batches.
 //! - `produce`, `connection`, `serve`, `keeper`: the requests on a connection to a node, and the tasks.
-//! - `producer`, `consumer`: what the engine's tasks hold. `beginning`, `fetch`, `inbox`: what a consumer reads, and from where.
+//! - `producer`, `consumer`: what the engine's tasks hold. `beginning`, `fetch`, `fetch_session`, `inbox`: what a consumer reads, and from
+//!   where.
 //! - `transactions`, `transaction_task`, `transaction_coordinator`: the transactions of a client, the task that ends them, and its requests.
 //! - `groups`, `coordinator`, `membership`, `assignor`, `committed`: groups, how they share partitions, and their offsets.
 //! - [`codec`]: record batches; `partitioner`: the partition of a key.
@@ -28,6 +29,7 @@ mod consumer;
 mod coordinator;
 mod error;
 mod fetch;
+mod fetch_session;
 mod groups;
 mod inbox;
 mod keeper;
