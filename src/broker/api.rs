@@ -363,6 +363,10 @@ pub struct Wire {
     pub body_bytes: u64,
     /// As they were sent.
     pub sent_bytes: u64,
+    /// Requests for messages that were answered, where a consumer asks for them.
+    pub fetches: u64,
+    /// Of `fetches`, those whose response delayed the consumer because a quota was used up.
+    pub throttled_fetches: u64,
 }
 
 impl Wire {
@@ -375,6 +379,8 @@ impl Wire {
             raw_bytes: self.raw_bytes + other.raw_bytes,
             body_bytes: self.body_bytes + other.body_bytes,
             sent_bytes: self.sent_bytes + other.sent_bytes,
+            fetches: self.fetches + other.fetches,
+            throttled_fetches: self.throttled_fetches + other.throttled_fetches,
         }
     }
 }

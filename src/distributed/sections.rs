@@ -143,6 +143,8 @@ pub(super) fn wire(shares: &[KeptShare], throughput: &Throughput, cpu_seconds: f
         raw_bytes: sum(|wire| wire.raw_bytes),
         body_bytes,
         sent_bytes,
+        fetches: sum(|wire| wire.fetches),
+        throttled_fetches: sum(|wire| wire.throttled_fetches),
         compression_ratio: over(body_bytes as f64, sent_bytes as f64),
         raw_bytes_per_second: over(inside(|wire| wire.raw_bytes_per_second), seconds).unwrap_or_default(),
         sent_bytes_per_second: over(inside(|wire| wire.sent_bytes_per_second), seconds).unwrap_or_default(),

@@ -35,6 +35,8 @@ pub(super) fn wire(outcome: &Outcome, record: &Record) -> Option<Wire> {
         raw_bytes: seen.raw_bytes,
         body_bytes: seen.body_bytes,
         sent_bytes: seen.sent_bytes,
+        fetches: seen.fetches,
+        throttled_fetches: seen.throttled_fetches,
         compression_ratio: over(seen.body_bytes, seen.sent_bytes as f64),
         raw_bytes_per_second: over(inside.raw_bytes, seconds).unwrap_or_default(),
         sent_bytes_per_second: over(inside.sent_bytes, seconds).unwrap_or_default(),

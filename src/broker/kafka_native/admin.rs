@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::cluster::{Cluster, Metadata, TopicMetadata};
 use super::config::Isolation;
 use super::error::{CallError, NAME, describe, is_retriable};
+use super::traffic::FetchTraffic;
 use crate::broker::{BrokerError, Topic};
 
 /// How often to check whether new topics have leaders.
@@ -33,6 +34,8 @@ pub struct Admin {
     /// Settings of topics that are created.
     pub config: Vec<(String, String)>,
     pub timeout: Duration,
+    /// What consumers have asked for.
+    pub fetched: FetchTraffic,
 }
 
 /// An end of a partition, by its number as a timestamp.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::select_all;
 use kafka_protocol::messages::FetchRequest;
-use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use parking_lot::Mutex;
+use tokio::time::sleep;
 
 use super::admin::{Admin, End, EndsQuery, name_of};
 use super::beginning::{Beginning, Positions};
@@ -16,6 +17,7 @@ use super::codec::records;
 use super::codec::responses::{FetchResponse, FetchedPartition, NEWEST_FETCHED, read_fetched};
 use super::config::Isolation;
 use super::error::{CallError, class_of, is_retriable};
+use super::fetch_session::{FetchSession, SessionFetch};
 use super::inbox::{Fetched, Inbox};
 use super::sequential::SequentialConnection;
 use crate::broker::{FailureClass, ReceiveError};
@@ -42,6 +44,8 @@ struct Progress {
     fetcher: Fetcher,
     /// The offset of the next message of each partition.
     positions: Mutex<Positions>,
+    /// What nodes remember of it, by their ids.
+    sessions: Mutex<BTreeMap<i32, FetchSession>>,
 }
 
 /// Fetches these partitions until the task is aborted. Without `positions`, they are asked for first.
@@ -56,7 +60,8 @@ pub async fn run(fetcher: Fetcher, beginning: Arc<Beginning>, partitions: Vec<u3
         }
     };
     if !positions.is_empty() {
-        Progress { fetcher, positions: Mutex::new(positions) }.run().await;
+        let (positions, sessions) = (Mutex::new(positions), Mutex::default());
+        Progress { fetcher, positions, sessions }.run().await;
     }
 }
 
@@ -101,7 +106,7 @@ impl Progress {
         let mut fetches = Vec::new();
         for (leader, partitions) in by_leader {
             let Some(address) = metadata.nodes.get(&leader) else { continue };
-            fetches.push(Box::pin(self.fetch_from(address.clone(), partitions)));
+            fetches.push(Box::pin(self.fetch_from(leader, address.clone(), partitions)));
         }
         if fetches.is_empty() {
             return Ok(());
@@ -116,14 +121,20 @@ impl Progress {
     }
 
     /// Fetches from one node until that fails.
-    async fn fetch_from(&self, address: String, partitions: Vec<u32>) -> Result<(), CallError> {
+    async fn fetch_from(&self, node: i32, address: String, partitions: Vec<u32>) -> Result<(), CallError> {
         let mut connection = self.fetcher.admin.cluster.connector.open(&address).await?;
         loop {
             self.fetcher.inbox.room().await;
-            let response = self.fetch(&mut connection, &partitions).await?;
-            CallError::check(response.code)?;
-            for partition in response.partitions {
-                self.take(partition).await?;
+            let response = self.fetch(&mut connection, node, &partitions).await?;
+            let is_known = self.sessions.lock().entry(node).or_default().answered(&response)?;
+            if is_known {
+                for partition in response.partitions {
+                    self.take(partition).await?;
+                }
+            }
+            // Until then, the broker does not read from this connection (KIP-219).
+            if let Ok(throttled @ 1..) = u64::try_from(response.throttled_ms) {
+                sleep(Duration::from_millis(throttled)).await;
             }
         }
     }
@@ -131,28 +142,47 @@ impl Progress {
     async fn fetch(
         &self,
         connection: &mut SequentialConnection,
+        node: i32,
         partitions: &[u32],
     ) -> Result<FetchResponse, CallError> {
-        let asked = {
+        let positions = {
             let positions = self.positions.lock();
-            let asked = |partition: &u32| {
-                FetchPartition::default()
-                    .with_partition(*partition as i32)
-                    .with_current_leader_epoch(-1)
-                    .with_fetch_offset(positions.get(partition).copied().unwrap_or(0))
-                    .with_partition_max_bytes(MOST_PARTITION_BYTES)
-            };
-            partitions.iter().map(asked).collect()
+            let position = |partition: &u32| (*partition, positions.get(partition).copied().unwrap_or(0));
+            partitions.iter().map(position).collect()
         };
-        let request = FetchRequest::default()
+        let fetch = self.sessions.lock().entry(node).or_default().fetch(positions);
+        let request = self.request(fetch);
+        let (body, version) = connection.call_body(&request, NEWEST_FETCHED).await?;
+        let response = read_fetched(&body, version)?;
+        self.fetcher.admin.fetched.answered(response.throttled_ms > 0);
+        Ok(response)
+    }
+
+    fn request(&self, SessionFetch { id, epoch, changed, forgotten }: SessionFetch) -> FetchRequest {
+        let partition = |(partition, next): (u32, i64)| {
+            FetchPartition::default()
+                .with_partition(partition as i32)
+                .with_current_leader_epoch(-1)
+                .with_fetch_offset(next)
+                .with_partition_max_bytes(MOST_PARTITION_BYTES)
+        };
+        let mut request = FetchRequest::default()
             .with_replica_id((-1).into())
             .with_max_wait_ms(MOST_WAIT.as_millis() as i32)
             .with_min_bytes(1)
             .with_max_bytes(MOST_BYTES)
             .with_isolation_level(self.fetcher.isolation as i8)
-            .with_topics(vec![FetchTopic::default().with_topic(name_of(&self.fetcher.topic)).with_partitions(asked)]);
-        let (body, version) = connection.call_body(&request, NEWEST_FETCHED).await?;
-        Ok(read_fetched(&body, version)?)
+            .with_session_id(id)
+            .with_session_epoch(epoch);
+        let topic = name_of(&self.fetcher.topic);
+        if !changed.is_empty() {
+            let changed = changed.into_iter().map(partition).collect();
+            request.topics.push(FetchTopic::default().with_topic(topic.clone()).with_partitions(changed));
+        }
+        if !forgotten.is_empty() {
+            request.forgotten_topics_data.push(ForgottenTopic::default().with_topic(topic).with_partitions(forgotten));
+        }
+        request
     }
 
     async fn take(&self, fetched: FetchedPartition) -> Result<(), CallError> {

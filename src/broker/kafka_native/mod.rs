@@ -6,7 +6,8 @@
 //! - `pending`, `schedule`, `partition`, `topic`, `node`: batches, the partitions that they are of, and which of them a node is sent.
 //! - `client`, `outcome`: what the tasks of a producing client share, and what becomes of batches.
 //! - `produce`, `connection`, `serve`, `keeper`: the requests on a connection to a node, and the tasks.
-//! - `producer`, `consumer`: what the engine's tasks hold. `beginning`, `fetch`, `inbox`: what a consumer reads, and from where.
+//! - `producer`, `consumer`: what the engine's tasks hold. `beginning`, `fetch`, `fetch_session`, `inbox`: what a consumer reads, and from
+//!   where.
 //! - `transactions`, `transaction_task`, `transaction_coordinator`: the transactions of a client, the task that ends them, and its requests.
 //! - `groups`, `coordinator`, `membership`, `assignor`, `committed`: groups, how they share partitions, and their offsets.
 //! - [`codec`]: record batches; `partitioner`: the partition of a key.
@@ -28,6 +29,7 @@ mod consumer;
 mod coordinator;
 mod error;
 mod fetch;
+mod fetch_session;
 mod groups;
 mod inbox;
 mod keeper;
@@ -67,6 +69,7 @@ use self::consumer::KafkaNativeConsumer;
 use self::error::NAME;
 use self::groups::Groups;
 use self::producer::KafkaNativeProducer;
+use self::traffic::FetchTraffic;
 use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic, Wire};
 use crate::net::tls;
 use crate::scenario::{Capabilities, Descriptor};
@@ -140,7 +143,8 @@ impl Broker for KafkaNativeBroker {
             clients.push(client.map_err(unreachable)?);
         }
         let (id, nodes) = (metadata.cluster_id.as_deref().unwrap_or("?"), metadata.nodes.len());
-        let admin = Arc::new(Admin { cluster, config: setup.topic_config, timeout: setup.timeout });
+        let (config, fetched) = (setup.topic_config, FetchTraffic::default());
+        let admin = Arc::new(Admin { cluster, config, timeout: setup.timeout, fetched });
         Ok(KafkaNativeBroker {
             clients,
             groups: Groups::new(admin.clone(), options.assignment, options.isolation, options.session_timeout),
@@ -158,7 +162,8 @@ impl Broker for KafkaNativeBroker {
     }
 
     fn telemetry(&self) -> Telemetry {
-        self.clients.iter().map(|client| client.traffic.take()).fold(Telemetry::default(), |sum, one| Telemetry {
+        let fetched = Telemetry { wire: Some(self.admin.fetched.take()), ..Telemetry::default() };
+        self.clients.iter().map(|client| client.traffic.take()).fold(fetched, |sum, one| Telemetry {
             queue_messages: Some(sum.queue_messages.unwrap_or(0) + one.queue_messages.unwrap_or(0)),
             round_trip_p50_ns: sum.round_trip_p50_ns.max(one.round_trip_p50_ns),
             round_trip_p99_ns: sum.round_trip_p99_ns.max(one.round_trip_p99_ns),

@@ -1,4 +1,4 @@
-//! What a client has sent, counted a batch at a time.
+//! What a client has sent, counted a batch at a time, and what its consumers have asked for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,6 +16,28 @@ pub struct Traffic {
     queued_messages: AtomicU64,
     queue_full_ns: AtomicU64,
     counted: Mutex<Counted>,
+}
+
+/// Fetches of all consumers since the last look.
+#[derive(Debug, Default)]
+pub struct FetchTraffic {
+    answered: AtomicU64,
+    throttled: AtomicU64,
+}
+
+impl FetchTraffic {
+    /// A fetch was answered. `is_throttled`: a quota was used up.
+    pub fn answered(&self, is_throttled: bool) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        self.throttled.fetch_add(u64::from(is_throttled), Ordering::Relaxed);
+    }
+
+    /// What was counted since the last call.
+    pub fn take(&self) -> Wire {
+        // In this order, so that no more are throttled than answered.
+        let throttled_fetches = self.throttled.swap(0, Ordering::Relaxed);
+        Wire { fetches: self.answered.swap(0, Ordering::Relaxed), throttled_fetches, ..Wire::default() }
+    }
 }
 
 #[derive(Default)]

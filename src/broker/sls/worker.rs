@@ -42,6 +42,7 @@ impl Traffic {
             raw_bytes: take(&self.raw_bytes),
             body_bytes: take(&self.body_bytes),
             sent_bytes: take(&self.sent_bytes),
+            ..Wire::default()
         }
     }
 }

@@ -197,6 +197,10 @@ fn crossed(wire: &Wire) -> String {
             parts.push(format!("{} {what}", count(number)));
         }
     }
+    if wire.throttled_fetches > 0 {
+        let (throttled, fetches) = (count(wire.throttled_fetches), count(wire.fetches));
+        parts.push(format!("{throttled} of {fetches} fetches delayed for a quota"));
+    }
     parts.join(", ")
 }
 

@@ -15,6 +15,9 @@ pub(super) fn limited_by(evidence: &Evidence<'_>) -> LimitedBy {
     if let Some(used) = used {
         sentence += &format!(" The broker's processes used {used}.");
     }
+    if let Some(throttled) = throttled_fetches(evidence) {
+        sentence += &format!(" {throttled}");
+    }
     LimitedBy { limiter, evidence: sentence }
 }
 
@@ -104,6 +107,20 @@ fn quota(evidence: &Evidence<'_>) -> Option<(f64, String)> {
     })
 }
 
+/// The sentence on consumers that a quota delays, beside whatever limits the throughput; `None` where few fetches were delayed.
+fn throttled_fetches(evidence: &Evidence<'_>) -> Option<String> {
+    let wire = evidence.wire.filter(|wire| wire.fetches > 0)?;
+    let share = wire.throttled_fetches as f64 / wire.fetches as f64;
+    (share >= limits::QUOTA_REFUSAL_SHARE).then(|| {
+        format!(
+            "The broker delayed {} of {} fetches ({}) because the quota of the consumers was used up: it may be what limits them.",
+            count(wire.throttled_fetches),
+            count(wire.fetches),
+            percent(share),
+        )
+    })
+}
+
 /// Share of their time that producers waited for the full queue of the client.
 fn queue_full_share(evidence: &Evidence<'_>) -> f64 {
     let all = evidence.throughput.window_ns as f64 * evidence.producers as f64;
@@ -189,6 +206,21 @@ mod tests {
             assert_eq!(found.limiter, limiter, "{quota_refusals} refused, {cores_used} cores: {}", found.evidence);
             let names = |word| found.evidence.contains(word);
             assert_eq!((names("quota"), names("cores")), (names_quota, names_cores), "{}", found.evidence);
+        }
+    }
+
+    #[test]
+    fn a_quota_of_the_consumers_is_named_and_leaves_the_limit_as_it_is() {
+        let found = |throttled_fetches| {
+            judged(move |record, _, _| {
+                record.wire = Some(crate::record::Wire { fetches: 1000, throttled_fetches, ..Default::default() });
+            })
+            .limited_by
+        };
+        for (throttled, is_named) in [(0, false), (9, false), (10, true), (1000, true)] {
+            let found = found(throttled);
+            assert_eq!(found.evidence.contains("quota of the consumers"), is_named, "{}", found.evidence);
+            assert_eq!(found.limiter, Limiter::Schedule);
         }
     }
 

@@ -21,6 +21,12 @@ pub struct Wire {
     pub body_bytes: u64,
     /// As they were sent, without headers.
     pub sent_bytes: u64,
+    /// Requests of consumers for messages that were answered, where brokermark's own client of Kafka sends them; absent: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fetches: u64,
+    /// Of `fetches`, those with whose response the broker delayed the consumer because a quota was used up; absent: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub throttled_fetches: u64,
     /// `body_bytes` / `sent_bytes`; `null` when nothing was sent.
     pub compression_ratio: Option<f64>,
     /// Raw bytes of what was taken inside the measured window, per second.
@@ -29,4 +35,8 @@ pub struct Wire {
     pub sent_bytes_per_second: f64,
     /// Raw bytes taken inside the measured window, per second of `client.cpu_seconds`: what one core of the client carries; `null` when no CPU time was seen.
     pub raw_bytes_per_cpu_second: Option<f64>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -14,6 +14,7 @@ use crate::broker::kafka_native::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::groups::Groups;
 use crate::broker::kafka_native::keeper;
 use crate::broker::kafka_native::producer::KafkaNativeProducer;
+use crate::broker::kafka_native::traffic::FetchTraffic;
 use crate::broker::{Attributes, FailureClass, Outgoing, Producer, Progress, Subscription, Topic};
 use crate::measure::{Acks, Clock, Interval, SendTag};
 use crate::scenario::{Security, StartFrom};
@@ -53,7 +54,7 @@ impl Bench {
         let headers = sets.iter().map(|set| Headers::new(set)).collect();
         let client = keeper::start(cluster.clone(), options, headers, acks.clone(), TRANSACTIONS).await?;
         let producer = KafkaNativeProducer::new(client.clone(), client.topic(TOPIC).await?);
-        let admin = Arc::new(Admin { cluster, config: Vec::new(), timeout: TIMEOUT });
+        let admin = Arc::new(Admin { cluster, config: Vec::new(), timeout: TIMEOUT, fetched: FetchTraffic::default() });
         Ok(Bench { acks, client, admin, producer, sent: 0 })
     }
 

@@ -1,5 +1,7 @@
 //! Consuming from a scripted cluster: what is fetched is cut off, damaged, of aborted transactions, or not there any more.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
@@ -127,6 +129,95 @@ async fn where_messages_are_gone_reading_begins_again_and_a_leader_that_moves_is
     assert_eq!((asked.node, asked.positions()), (1, vec![(0, 0)]));
     asked.send(answer(&asked, vec![data(plain(0..2))]));
     assert_eq!(next(&mut consumer).await, (vec![0, 1], None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_quota_delays_the_next_fetch_and_is_counted() {
+    let (mut broker, bench, mut consumer) = reading(1).await;
+    let asked = broker.next().await;
+    let answered = std::time::Instant::now();
+    // As Kafka does it: the response is empty.
+    asked.send(asked.frame::<FetchRequest>(&FetchResponse::default().with_throttle_time_ms(300)));
+    let asked = broker.next().await;
+    // A lower bound: a slow machine makes it longer.
+    assert!(answered.elapsed() >= Duration::from_millis(300), "{:?}", answered.elapsed());
+    assert_eq!(asked.positions(), [(0, 0)]);
+    asked.send(answer(&asked, vec![data(plain(0..1))]));
+    assert_eq!(next(&mut consumer).await, (vec![0], None));
+    let wire = bench.admin.fetched.take();
+    assert_eq!((wire.fetches, wire.throttled_fetches), (2, 1));
+}
+
+/// The session and the epoch of a fetch, the positions that it names, and the partitions that it forgets.
+fn session(asked: &Asked) -> (i32, i32, Vec<(i32, i64)>, Vec<i32>) {
+    let request = asked.request::<FetchRequest>();
+    let forgotten = request.forgotten_topics_data.into_iter().flat_map(|topic| topic.partitions).collect();
+    (request.session_id, request.session_epoch, asked.positions(), forgotten)
+}
+
+/// In session 9.
+fn answer_in_session(asked: &Asked, code: i16, partitions: Vec<(i32, PartitionData)>) {
+    let partitions = partitions.into_iter().map(|(index, data)| data.with_partition_index(index)).collect();
+    let topic = FetchableTopicResponse::default().with_topic(name()).with_partitions(partitions);
+    let response = FetchResponse::default().with_session_id(9).with_error_code(code).with_responses(vec![topic]);
+    asked.send(asked.frame::<FetchRequest>(&response));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn in_a_session_a_fetch_names_what_has_changed_and_one_that_is_lost_begins_again() {
+    const SESSION_NOT_FOUND: i16 = 70;
+    let broker = Scripted::start(1, 2).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let (mut broker, mut consumer) = (broker, bench.consumer(2).await);
+    let asked = broker.next().await;
+    assert_eq!(session(&asked), (0, 0, vec![(0, 0), (1, 0)], vec![]));
+    answer_in_session(&asked, 0, vec![(0, data(plain(0..3))), (1, data(vec![]))]);
+    let asked = broker.next().await;
+    assert_eq!(session(&asked), (9, 1, vec![(0, 3)], vec![]));
+    answer_in_session(&asked, 0, vec![]);
+    let asked = broker.next().await;
+    assert_eq!(session(&asked), (9, 2, vec![], vec![]));
+    answer_in_session(&asked, 0, vec![(1, data(plain(0..2)))]);
+    let asked = broker.next().await;
+    assert_eq!(session(&asked), (9, 3, vec![(1, 2)], vec![]));
+    answer_in_session(&asked, SESSION_NOT_FOUND, vec![]);
+    let asked = broker.next().await;
+    assert_eq!(session(&asked), (0, 0, vec![(0, 3), (1, 2)], vec![]));
+    // What is not answered is not known: the session ends with the next fetch.
+    answer_in_session(&asked, 0, vec![(0, data(plain(3..4))), (1, data(vec![]))]);
+    broker.next().await.close();
+    let asked = broker.next().await;
+    assert_eq!(session(&asked), (9, 0, vec![(0, 4), (1, 2)], vec![]));
+    let mut numbers = Vec::new();
+    while numbers.len() < 6 {
+        numbers.extend(next(&mut consumer).await.0);
+    }
+    assert_eq!(numbers, [0, 1, 2, 0, 1, 3]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_partition_whose_leader_moves_is_forgotten_by_the_node_that_led_it() {
+    let broker = Scripted::start(2, 2).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let (mut broker, mut consumer) = (broker, bench.consumer(2).await);
+    let asked = broker.next().await;
+    answer_in_session(&asked, 0, vec![(0, data(plain(0..3))), (1, data(vec![]))]);
+    let asked = broker.next().await;
+    assert_eq!((asked.node, session(&asked)), (0, (9, 1, vec![(0, 3)], vec![])));
+    broker.move_leader(1, 1);
+    answer_in_session(&asked, 0, vec![(1, PartitionData::default().with_error_code(NOT_LEADER))]);
+    let mut asked = [broker.next().await, broker.next().await];
+    asked.sort_by_key(|asked| asked.node);
+    assert_eq!(asked.each_ref().map(|asked| asked.node), [0, 1]);
+    assert_eq!(session(&asked[0]), (9, 2, vec![], vec![1]));
+    assert_eq!(session(&asked[1]), (0, 0, vec![(1, 0)], vec![]));
+    asked[1].send(asked[1].frame::<FetchRequest>(&FetchResponse::default()));
+    answer_in_session(&asked[0], 0, vec![(0, data(plain(3..5)))]);
+    let mut numbers = Vec::new();
+    while numbers.len() < 5 {
+        numbers.extend(next(&mut consumer).await.0);
+    }
+    assert_eq!(numbers, [0, 1, 2, 3, 4]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
