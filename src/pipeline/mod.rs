@@ -162,13 +162,11 @@ impl Pipeline {
                 }
             })
         });
-        let proofs = join_all(proofs).await.into_iter().zip(&self.shared.databases);
-        proofs
-            .map(|(proof, database)| match proof {
-                Ok(_) => Ok(()),
-                Err(reason) => Err(format!("{} {reason}", database.place())),
-            })
-            .collect()
+        let mut proofs = join_all(proofs).await.into_iter().zip(&self.shared.databases);
+        proofs.try_for_each(|(proof, database)| match proof {
+            Ok(_) => Ok(()),
+            Err(reason) => Err(format!("{} {reason}", database.place())),
+        })
     }
 
     /// The clock of rates and of CPU time starts.
