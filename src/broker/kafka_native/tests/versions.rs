@@ -27,11 +27,11 @@ const KAFKA_2_1: Versions = [
     (ApiKey::EndTxn, 0, 1),
 ];
 
-/// What Kafka 4.1.0 answers.
+/// What Kafka 4.1.0 answers, as its own `BrokerApiVersionsCommand` prints it.
 const KAFKA_4_1: Versions = [
     (ApiKey::Produce, 0, 13),
     (ApiKey::Fetch, 4, 18),
-    (ApiKey::ListOffsets, 1, 11),
+    (ApiKey::ListOffsets, 1, 10),
     (ApiKey::Metadata, 0, 13),
     (ApiKey::FindCoordinator, 0, 6),
     (ApiKey::ApiVersions, 0, 4),
@@ -40,7 +40,7 @@ const KAFKA_4_1: Versions = [
     (ApiKey::EndTxn, 0, 5),
 ];
 
-/// What Redpanda knows. Source: the handlers in its `src/v/kafka/server/handlers`, version 23.
+/// What Redpanda knows. Source: the handlers in its `src/v/kafka/server/handlers`.
 const REDPANDA: Versions = [
     (ApiKey::Produce, 0, 7),
     (ApiKey::Fetch, 4, 11),
