@@ -38,6 +38,9 @@ pub const INVALID_STATE: i16 = 48;
 pub const TRANSACTION_ABORTABLE: i16 = 120;
 /// `CONCURRENT_TRANSACTIONS`: the transaction before is still being ended.
 const CONCURRENT_TRANSACTIONS: i16 = 51;
+/// `UNKNOWN_SERVER_ERROR`: Kafka 4.1 answers so while another producer takes the place of this one ("Preparing transaction state
+/// transition … while it already a pending state PREPARE_EPOCH_FENCE"). The next answer says that the producer is fenced.
+const UNKNOWN_SERVER_ERROR: i16 = -1;
 /// `OPERATION_NOT_ATTEMPTED`: of a partition beside one that was refused.
 const NOT_ATTEMPTED: i16 = 55;
 
@@ -127,7 +130,9 @@ impl TransactionCoordinator {
                 Err(error) => error,
             };
             let may_pass = match &failed {
-                CallError::Refused(code, _) => is_retriable(*code) || *code == CONCURRENT_TRANSACTIONS,
+                CallError::Refused(code, _) => {
+                    is_retriable(*code) || matches!(*code, CONCURRENT_TRANSACTIONS | UNKNOWN_SERVER_ERROR)
+                }
                 CallError::Lost(_) | CallError::Timeout(_) => true,
                 _ => false,
             };
