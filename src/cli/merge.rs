@@ -1,21 +1,17 @@
 //! `brokermark merge`: puts the records of a run's shares together. It reads them, and writes a run directory of its own.
 
-use std::fs;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::io::Write;
+use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
 use super::Exit;
+use super::kept_share::{ShareError, read, read_text};
 use super::run::exit_of;
 use super::show::{View, summary};
-use crate::distributed::{KeptShare, MergeError, Merged, merge};
+use crate::distributed::{MergeError, Merged, merge};
 use crate::engine;
-use crate::record::{
-    DirectoryError, HLOG_FILE, HlogLines, Record, RunDirectory, SCENARIO_FILE, SHARES_FILE, current_records,
-    current_series, read_messages, read_records, read_series,
-};
+use crate::record::{DirectoryError, HLOG_FILE, HlogLines, Record, RunDirectory, SCENARIO_FILE, SHARES_FILE};
 use crate::scenario::Scenario;
 
 #[derive(Debug, Args)]
@@ -33,13 +29,13 @@ pub struct MergeArguments {
 
 /// The shares cannot be put together.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+enum Failure {
     #[error(transparent)]
     Directory(#[from] DirectoryError),
     #[error(transparent)]
     Merge(#[from] MergeError),
-    #[error("{path} has {records} records: a share has one")]
-    NotOne { path: String, records: usize },
+    #[error(transparent)]
+    Share(#[from] ShareError),
 }
 
 /// Merges the shares and prints the result.
@@ -74,34 +70,4 @@ fn merged(arguments: &MergeArguments) -> Result<(Record, Scenario), Failure> {
     }
     directory.append_record(&record)?;
     Ok((record, judged_by))
-}
-
-/// What one process kept of its share.
-///
-/// # Errors
-/// When the directory cannot be read, or has more than one record.
-pub(super) fn read(path: &Path) -> Result<KeptShare, Failure> {
-    let read = read_records(path)?;
-    let current = current_records(&read.records);
-    let [record] = current.as_slice() else {
-        return Err(Failure::NotOne { path: path.display().to_string(), records: current.len() });
-    };
-    let series = read_series(path)?;
-    Ok(KeptShare {
-        origin: path.display().to_string(),
-        series: current_series(&series, record.point_index, record.trial),
-        interval_log: read_text(&path.join(HLOG_FILE))?,
-        messages: read_messages(path)?.map(Arc::new),
-        record: (*record).clone(),
-        clock: None,
-    })
-}
-
-/// Nothing where there is no such file.
-fn read_text(path: &Path) -> Result<String, DirectoryError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(source) => Err(DirectoryError::Io { action: "read", path: path.to_owned(), source }),
-    }
 }

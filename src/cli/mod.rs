@@ -8,6 +8,7 @@ mod doctor;
 #[cfg(any(feature = "kafka", feature = "sls"))]
 mod emulate;
 mod exit;
+mod kept_share;
 mod list;
 mod merge;
 mod new;

@@ -10,7 +10,7 @@ use super::super::progress::Progress;
 use super::super::recording::{Recording, Run};
 use super::reporting::Reporting;
 use super::{Exit, Invitation, RunArguments, connect, divided, failed};
-use crate::cli::merge::read;
+use crate::cli::kept_share::read;
 use crate::engine::{EngineError, Interruption, Rendezvous, TrialIdentity, run_scenario};
 use crate::evaluate::assemble_failed;
 use crate::ranks::{FromRank, FromRoot, Member, Order, injected_offset_ns};
