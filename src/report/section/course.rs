@@ -1,80 +1,11 @@
 //! One trial over time: rate, latency, messages in flight, CPU and memory, all on one time axis.
 
+use super::timeline::{MOST_OUTAGES, Timeline, events, figure};
 use super::{Part, Section, resources};
 use crate::record::readable::{count, duration, percent, rate};
-use crate::record::{ErrorCount, Outage, Phase, Record, SeriesRow};
-use crate::report::figure::{Figure, PHONE, Table, Values, WIDE};
-use crate::report::svg::lines::{Course, Event, Line, Stretch};
+use crate::record::{Phase, Record, SeriesRow};
+use crate::report::figure::Figure;
 use crate::report::svg::unit::{Unit, moment};
-use crate::report::thin::{Fold, Point, folded};
-
-/// Rows of a table, and values under the pointer.
-const TABLE_ROWS: usize = 60;
-const VALUES: usize = 240;
-
-/// More events than this are not flagged one by one.
-const MOST_EVENTS: usize = 12;
-const MOST_OUTAGES: usize = 8;
-
-/// The seconds of a trial, with when each began.
-pub struct Timeline<'a> {
-    pub record: &'a Record,
-    pub rows: Vec<(f64, &'a SeriesRow)>,
-    pub until: f64,
-    /// When the measurement began and ended.
-    pub measured: (f64, f64),
-}
-
-impl<'a> Timeline<'a> {
-    /// `None` with fewer than two rows.
-    pub fn of(record: &'a Record, series: &'a [SeriesRow]) -> Option<Self> {
-        let (mut rows, mut now) = (Vec::with_capacity(series.len()), 0.0f64);
-        let usual = series.iter().find(|row| row.full).map_or(0.0, SeriesRow::seconds);
-        // The wait for the last answers, where it is a moment only, is no second of its own.
-        let long_drain = series.iter().any(|row| row.phase == Phase::Drain && row.full);
-        for row in series.iter().filter(|row| long_drain || row.phase != Phase::Drain) {
-            // Rows follow each other; after some that are missing, the time goes on where the next one says.
-            if row.second as f64 > now + 1.0 {
-                now = row.second as f64;
-            }
-            // A remainder of milliseconds between two phases has no rate that means anything.
-            if row.full || row.seconds() > usual / 4.0 {
-                rows.push((now, row));
-            }
-            now += row.seconds();
-        }
-        let mut measured = rows.iter().filter(|(_, row)| row.phase == Phase::Measure);
-        let first = measured.next().map_or(0.0, |(begin, _)| *begin);
-        let last = measured.next_back().map_or(first, |(begin, row)| begin + row.seconds());
-        (rows.len() > 1).then_some(Timeline { record, rows, until: now, measured: (first, last.max(first)) })
-    }
-
-    /// A figure of each row, in its middle.
-    fn points(&self, figure: impl Fn(&SeriesRow) -> Option<f64>) -> Vec<Point> {
-        self.rows.iter().map(|(begin, row)| (begin + row.seconds() / 2.0, figure(row))).collect()
-    }
-
-    /// The full rows of the measurement.
-    pub fn measured_rows(&self) -> impl Iterator<Item = (f64, &'a SeriesRow)> {
-        self.rows.iter().copied().filter(|(_, row)| row.phase == Phase::Measure && row.full)
-    }
-
-    fn stretches(&self) -> Vec<Stretch> {
-        let mut stretches = Vec::new();
-        if self.measured.0 > 0.0 {
-            stretches.push(Stretch { begin: 0.0, end: self.measured.0, name: "warm-up" });
-        }
-        if self.until > self.measured.1 {
-            stretches.push(Stretch { begin: self.measured.1, end: self.until, name: "drain" });
-        }
-        stretches
-    }
-
-    /// A line of such figures.
-    pub fn line(&self, name: &str, style: usize, figure: impl Fn(&SeriesRow) -> Option<f64>) -> Line {
-        Line { name: name.to_owned(), style, points: self.points(figure) }
-    }
-}
 
 /// All charts over time.
 pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> Option<Section> {
@@ -97,104 +28,6 @@ pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> O
         }
     }
     Section::of("course", "Over time", parts)
-}
-
-/// What happened, in its order.
-fn events(timeline: &Timeline<'_>) -> Vec<Event> {
-    let begin = timeline.measured.0;
-    let at = |ns: u64| begin + ns as f64 / 1e9;
-    // Of many outages, the longest.
-    let mut longest: Vec<&Outage> = timeline.record.outages.iter().collect();
-    longest.sort_by_key(|outage| std::cmp::Reverse(outage.longest_gap_ns));
-    let outages = longest.into_iter().take(MOST_OUTAGES).map(|outage| Event {
-        at: at(outage.begin_ns),
-        until: Some(outage.recovered_ns.map_or(timeline.measured.1, |recovered| at(outage.begin_ns + recovered))),
-        text: match outage.recovered_ns {
-            Some(recovered) => format!(
-                "no acknowledgement for {}; the rate was held again after {}",
-                duration(outage.longest_gap_ns as f64),
-                duration(recovered as f64)
-            ),
-            None => format!(
-                "no acknowledgement for {}; the rate was not held again",
-                duration(outage.longest_gap_ns as f64)
-            ),
-        },
-    });
-    let error = |what: &str, error: &ErrorCount| Event {
-        at: at(error.first_at_ns),
-        until: None,
-        text: format!("first of {} {what}: {}", count(error.count), error.first_message),
-    };
-    let failed = timeline.record.errors.iter().map(|found| error("messages that failed", found));
-    let received = timeline.record.receive_errors.iter().map(|found| error("errors while receiving", found));
-    let mut events: Vec<Event> = outages.chain(failed).chain(received).collect();
-    events.sort_by(|one, other| one.at.total_cmp(&other.at));
-    events.truncate(MOST_EVENTS);
-    events
-}
-
-/// A chart of lines with its table and its values.
-pub fn figure(
-    id: &str,
-    title: &str,
-    sentence: String,
-    timeline: &Timeline<'_>,
-    name: &str,
-    unit: Unit,
-    lines: Vec<Line>,
-) -> Figure {
-    let course = Course {
-        name: name.to_owned(),
-        unit,
-        lines,
-        until: timeline.until,
-        stretches: timeline.stretches(),
-        events: events(timeline),
-    };
-    let mut figure = Figure::draw(id, title, sentence, (WIDE, PHONE), |shape| course.draw(shape));
-    figure.table = table(&course, unit);
-    figure.values = Some(values(&course, unit));
-    figure
-}
-
-/// Of a duration, the largest of a column; of all else, the mean.
-fn fold(unit: Unit) -> Fold {
-    if unit == Unit::Nanoseconds { Fold::Largest } else { Fold::Mean }
-}
-
-fn columns(course: &Course, unit: Unit, most: usize) -> Vec<Vec<Point>> {
-    course.lines.iter().map(|line| folded(&line.points, course.until, most, fold(unit))).collect()
-}
-
-fn table(course: &Course, unit: Unit) -> Table {
-    let columns = columns(course, unit, TABLE_ROWS);
-    let Some(first) = columns.first() else { return Table::default() };
-    let row = |index: usize, at: f64| {
-        let cell = |column: &Vec<Point>| {
-            column.get(index).and_then(|point| point.1).map_or("–".to_owned(), |value| unit.exact(value))
-        };
-        std::iter::once(moment(at)).chain(columns.iter().map(cell)).collect()
-    };
-    let rows = first.iter().enumerate().map(|(index, point)| row(index, point.0)).collect();
-    let heads = std::iter::once("time".to_owned()).chain(course.lines.iter().map(|line| line.name.clone())).collect();
-    let all = course.lines.first().map_or(0, |line| line.points.len());
-    let what = if fold(unit) == Fold::Largest { "the largest value" } else { "the mean" };
-    let note = if all > TABLE_ROWS {
-        format!("Each row is {what} of {}.", moment(course.until / TABLE_ROWS as f64))
-    } else {
-        String::new()
-    };
-    Table { note, heads, rows }
-}
-
-fn values(course: &Course, unit: Unit) -> Values {
-    let columns = columns(course, unit, VALUES);
-    let at = columns.first().map(|column| column.iter().map(|point| point.0).collect()).unwrap_or_default();
-    let series = course.lines.iter().zip(&columns);
-    let series =
-        series.map(|(line, column)| (line.name.clone(), column.iter().map(|point| point.1).collect())).collect();
-    Values { axis: "time", until: course.until, unit: unit.code(), at, series }
 }
 
 fn rates(timeline: &Timeline<'_>) -> Figure {

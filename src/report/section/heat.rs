@@ -9,7 +9,7 @@ use base64::Engine;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 
-use super::course::Timeline;
+use super::timeline::Timeline;
 use crate::record::readable::duration;
 use crate::record::{HLOG_FILE, Record, SeriesRow};
 use crate::report::figure::{Figure, PHONE, Table, WIDE};

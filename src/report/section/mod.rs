@@ -2,7 +2,7 @@
 //!
 //! - `lead`, `tiles`: the sentence, the verdict and the largest figures. `verdict`: reasons, notes and thresholds.
 //! - `sweep`, `sweep_tables`, `points`: the points of a sweep, and the trials of one. `search`: the probes of a search.
-//! - `course`, `resources`, `latency`: one trial over time, and its percentiles. `published`: figures of others beside these.
+//! - `timeline`, `course`, `resources`, `latency`: one trial over time, and its percentiles. `published`: figures of others beside these.
 //! - `details`: parts of a schedule, groups of consumers, outages. `pipeline`: stages, rows, lag. `comparison`: two runs.
 //! - `ledger`, `conditions`: the account of messages; what is needed to repeat the run.
 
@@ -23,6 +23,7 @@ pub mod search;
 pub mod sweep;
 mod sweep_tables;
 pub mod tiles;
+mod timeline;
 pub mod verdict;
 
 use std::collections::BTreeMap;

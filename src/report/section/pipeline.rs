@@ -1,6 +1,6 @@
 //! A pipeline: where time went, rows over time, and how far behind it was.
 
-use super::course::{self, Timeline};
+use super::timeline::{self, Timeline};
 use super::{Part, Section, texts};
 use crate::record::readable::{count, duration, percent, rate};
 use crate::record::{Pipeline, Record, SeriesRow};
@@ -108,7 +108,7 @@ fn rows(timeline: &Timeline<'_>) -> Option<Figure> {
             format!("In its fastest second, the pipeline was done with {} messages.", rate(fastest.fold(0.0, f64::max)))
         }
     };
-    Some(course::figure(
+    Some(timeline::figure(
         "rows",
         "Messages that the pipeline was done with",
         sentence,
@@ -127,7 +127,7 @@ fn lag(timeline: &Timeline<'_>) -> Option<Figure> {
     let end = if last == 0 { "at the end, none".to_owned() } else { format!("at the end still {}", count(last)) };
     let sentence = format!("The pipeline was {} messages behind at most (at {}); {end}.", count(*most), moment(*at));
     let lines = vec![line(timeline, "behind", 4, |row| row.consumer_lag.map(|lag| lag as f64))];
-    Some(course::figure("lag", "How far behind", sentence, timeline, "messages behind", Unit::Count, lines))
+    Some(timeline::figure("lag", "How far behind", sentence, timeline, "messages behind", Unit::Count, lines))
 }
 
 fn sinks(pipeline: &Pipeline) -> Table {

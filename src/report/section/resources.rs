@@ -1,8 +1,8 @@
 //! What the load generator and the broker used while a trial ran: CPU and memory, each in one chart, so that the busier of the two is
 //! seen.
 
-use super::course::{Timeline, figure};
 use super::several;
+use super::timeline::{Timeline, figure};
 use crate::record::SeriesRow;
 use crate::record::readable::bytes;
 use crate::report::figure::Figure;
