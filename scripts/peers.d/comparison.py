@@ -21,6 +21,8 @@ class Workload:
     batch_bytes: int
     queue_messages: int  # how many messages a client holds at most, where it counts messages
     batching: bool = True
+    idempotent: bool = False
+    compression: str = "none"
 
 
 @dataclass(frozen=True)

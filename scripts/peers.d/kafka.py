@@ -1,13 +1,15 @@
 """Producers for Apache Kafka.
 
 The workload `throughput` (the default) is for brokermark with both its clients, librdkafka's rdkafka_performance and Kafka's
-kafka-producer-perf-test. `batch` and `single` are the Kafka side of RbFly's performance report: brokermark beside aiokafka,
+kafka-producer-perf-test. `idempotent` is the same with acks=all and idempotent producers, `1kib` with larger messages, `lz4`
+with compressed batches. `batch` and `single` are the Kafka side of RbFly's performance report: brokermark beside aiokafka,
 messages of 12 bytes, which are 10 in MessagePack, the acknowledgement of each 100 messages or of each one awaited before the
 next. `consume` reads a topic of messages of 100 bytes from its beginning as the only member of a group, beside
 rdkafka_performance: brokermark verifies each message, and its CPU time is of reading only; rdkafka_performance's is of the whole
 process.
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -30,7 +32,14 @@ CACHE = Path(
 )
 AIOKAFKA = ["aiokafka==0.14.0", "msgpack==1.2.4", "uvloop==0.23.0"]
 REPORTED = {"batch": 100, "single": 1}  # messages acknowledged together
-WORKLOADS = ["throughput", "consume", *REPORTED]
+# What differs from `throughput`: a larger message means fewer of them wait in the client, so that they fit into its memory.
+VARIANTS = {
+    "throughput": {},
+    "idempotent": {"acks": "all", "idempotent": True},
+    "1kib": {"payload_bytes": 1024, "batch_bytes": 1000 * 1000, "queue_messages": 40_000},
+    "lz4": {"compression": "lz4"},
+}
+WORKLOADS = [*VARIANTS, "consume", *REPORTED]
 
 
 def comparison(messages: int, server: dict[str, str], name: str = "throughput") -> Comparison:
@@ -38,7 +47,7 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
         return reported(messages, server, name)
     if name not in WORKLOADS:
         raise PeerError(f"no workload '{name}'; there are: {', '.join(WORKLOADS)}")
-    workload = Workload(
+    throughput = Workload(
         messages=messages,
         payload_bytes=100,
         partitions=4,
@@ -47,6 +56,7 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
         batch_bytes=128 * 1024,
         queue_messages=100_000,  # librdkafka's own default
     )
+    workload = dataclasses.replace(throughput, **VARIANTS.get(name, {}))
     address = server["BROKERMARK_KAFKA"]
     topics = Topics(address, server["BROKERMARK_KAFKA_LIBS"])
     rdkafka_performance = RdkafkaPerformance(address, topics)
@@ -54,8 +64,22 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
         return consuming(workload, address, rdkafka_performance)
     setting = (
         f"{workload.payload_bytes} B, {workload.partitions} partitions, acks={workload.acks}, "
-        f"linger {workload.linger_ms} ms, batch {workload.batch_bytes // 1024} KiB, no compression"
+        f"linger {workload.linger_ms} ms, batch {workload.batch_bytes / 1024:.0f} KiB, compression {workload.compression}"
     )
+    if workload.idempotent:
+        setting += ", idempotent producers"
+    ours = {
+        "broker.addresses": [address],
+        "broker.kafka.acks": workload.acks,
+        "broker.kafka.idempotence": workload.idempotent,
+        "broker.kafka.compression": workload.compression,
+        "payload.size": f"{workload.payload_bytes}B",
+        "producers.in_flight": workload.queue_messages // 4,
+        # What rdkafka_performance sends: the same bytes in every message.
+        "payload.kind": "zeros",
+    }
+    librdkafka_batch = {'broker.properties."batch.size"': workload.batch_bytes}
+    native_batch = {"broker.kafka.batch_bytes": f"{workload.batch_bytes}B"}
 
     def warm_up() -> None:
         # As large as what follows: on a virtual machine memory is slow at its first use, and the log is in memory.
@@ -67,8 +91,8 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
         setting=setting,
         workload=workload,
         peers=[
-            Brokermark("configs/examples/kafka-throughput.toml", {"broker.addresses": [address]}),
-            Brokermark("configs/examples/kafka-native.toml", {"broker.addresses": [address]}, "brokermark native"),
+            Brokermark("configs/examples/kafka-throughput.toml", ours | librdkafka_batch),
+            Brokermark("configs/examples/kafka-native.toml", ours | native_batch, "brokermark native"),
             rdkafka_performance,
             ProducerPerformance(address, topics),
         ],
@@ -205,8 +229,10 @@ class RdkafkaPerformance:
             "linger.ms": workload.linger_ms,
             "batch.size": workload.batch_bytes,
             "queue.buffering.max.messages": workload.queue_messages,
+            "enable.idempotence": str(workload.idempotent).lower(),
+            "compression.codec": workload.compression,
         }
-        command = [str(self.program), "-P", "-t", topic, "-b", self.address, "-a", workload.acks]
+        command = [str(self.program), "-P", "-t", topic, "-b", self.address, "-a", {"all": "-1"}.get(workload.acks, workload.acks)]
         command += ["-s", str(workload.payload_bytes), "-c", str(workload.messages)]
         for name, value in properties.items():
             command += ["-X", f"{name}={value}"]
@@ -290,6 +316,7 @@ class ProducerPerformance:
             command += ["--num-records", str(workload.messages), "--record-size", str(workload.payload_bytes)]
             command += ["--throughput", "-1", "--producer-props", f"bootstrap.servers={self.address}"]
             command += [f"acks={workload.acks}", f"linger.ms={workload.linger_ms}", f"batch.size={workload.batch_bytes}"]
+            command += [f"enable.idempotence={str(workload.idempotent).lower()}", f"compression.type={workload.compression}"]
             process = measure.run(command)
         lines = re.findall(r"^(\d+) records sent, ([\d.]+) records/sec.*$", process.output, re.MULTILINE)
         printed = [line for line in process.output.splitlines() if " records sent, " in line]

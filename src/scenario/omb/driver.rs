@@ -54,17 +54,30 @@ const SAME_NAME: [&str; 14] = [
 ];
 
 /// Properties without a counterpart that do not change what is sent: limits of the Java clients' memory and waiting.
-const PASSED_OVER: [&str; 9] = [
+/// The driver itself replaces `group.id` by the subscription's name, as brokermark does.
+const PASSED_OVER: [&str; 10] = [
     "buffer.memory",
     "client.id",
     "default.api.timeout.ms",
     "enable.auto.commit",
+    "group.id",
     "key.serializer",
     "key.deserializer",
     "max.poll.records",
     "value.serializer",
     "value.deserializer",
 ];
+
+/// The highest `request.timeout.ms` of librdkafka. Java's client has no limit, and the driver's files ask for 20 minutes.
+const LONGEST_REQUEST_TIMEOUT_MS: u64 = 900_000;
+
+/// A property's value as librdkafka accepts it.
+fn accepted(key: &str, setting: &str) -> String {
+    match setting.parse::<u64>() {
+        Ok(milliseconds) if key == "request.timeout.ms" => milliseconds.min(LONGEST_REQUEST_TIMEOUT_MS).to_string(),
+        _ => setting.to_owned(),
+    }
+}
 
 fn kafka(keys: &Keys, document: &mut DocumentMut, refusals: &mut Refusals) {
     let known = [
@@ -89,7 +102,7 @@ fn kafka(keys: &Keys, document: &mut DocumentMut, refusals: &mut Refusals) {
                 "max.request.size" => broker["properties"]["message.max.bytes"] = value(setting),
                 // Consumers begin where the scenario's `consumers.from` says.
                 _ if consumer_only.contains(&key) || PASSED_OVER.contains(&key) => {}
-                _ if SAME_NAME.contains(&key) => broker["properties"][key] = value(setting),
+                _ if SAME_NAME.contains(&key) => broker["properties"][key] = value(accepted(key, setting)),
                 _ if key.starts_with("sasl.") || key.starts_with("ssl.") || key == "security.protocol" => {
                     refusals.add(key, "set `broker.security` instead, as in --set broker.security.tls=true");
                 }
@@ -156,7 +169,10 @@ fn pulsar(keys: &Keys, document: &mut DocumentMut, refusals: &mut Refusals) {
     let known =
         ["batchingEnabled", "batchingMaxPublishDelayMs", "batchingMaxBytes", "blockIfQueueFull", "pendingQueueSize"];
     refusals.unknown(producer, &known);
-    refusals.unknown(consumer, &["subscriptionType", "receiverQueueSize"]);
+    refusals.unknown(consumer, &["subscriptionMode", "subscriptionType", "receiverQueueSize"]);
+    if text(consumer, "subscriptionMode").is_some_and(|mode| mode != "Durable") {
+        refusals.add("subscriptionMode", "subscriptions are durable here: remove it, or write Durable");
+    }
     pulsar_connection(client, document, refusals);
     pulsar_settings([client, producer, consumer], document);
 }

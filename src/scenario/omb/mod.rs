@@ -41,7 +41,7 @@ fn read(path: &Path) -> Result<Keys, ScenarioError> {
         ScenarioError::single(format!("{}: {reason}\n   = {advice}\n", path.display()))
     };
     let text = std::fs::read_to_string(path).map_err(|error| refuse(format!("it cannot be read: {error}")))?;
-    yaml::parse(&text).map_err(refuse)
+    yaml::parse(&with_defaults(&text)).map_err(refuse)
 }
 
 /// What is not taken, and why.
@@ -63,11 +63,24 @@ impl Refusals {
     }
 }
 
-/// A key's text, with the default of a placeholder as in `${minutes:-15}`.
+/// The text with each placeholder that has a default, as in `${minutes:-15}`, replaced by it.
+fn with_defaults(text: &str) -> String {
+    let mut parts = text.split("${");
+    let mut replaced = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once('}').and_then(|(inside, rest)| Some((inside.split_once(":-")?.1, rest))) {
+            Some((default, rest)) => replaced.extend([default, rest]),
+            None => replaced.extend(["${", part]),
+        }
+    }
+    replaced
+}
+
 fn text<'a>(keys: &'a Keys, key: &str) -> Option<&'a str> {
-    let Value::Text(text) = keys.get(key)? else { return None };
-    let inside = text.strip_prefix("${").and_then(|text| text.strip_suffix('}'));
-    Some(inside.and_then(|inside| inside.split_once(":-")).map_or(text.as_str(), |(_, default)| default))
+    match keys.get(key)? {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
 }
 
 /// A whole number; `default` where the key is not there.

@@ -84,6 +84,25 @@ fn a_driver_of_pulsar_as_a_scenario() {
     insta::assert_snapshot!(converted(&workload(&ACCEPTED[2]), PULSAR, false).unwrap());
 }
 
+/// What was met in the benchmark's own files for these drivers and their forks.
+#[test]
+#[cfg(all(feature = "kafka", feature = "pulsar"))]
+fn drivers_with_rarer_settings_become_scenarios_that_are_accepted() {
+    let simple = workload(&ACCEPTED[0]);
+    let patient = KAFKA.replace("default.api.timeout.ms=600000", "request.timeout.ms=1200000");
+    let scenario = converted(&simple, &patient, false).unwrap();
+    assert!(scenario.contains("\"900000\""), "{scenario}");
+    check(&scenario);
+    let placed = KAFKA.replace("=a:9092,b", "=${kafkaServiceUrl:-localhost:9092}") + "  group.id=replaced\n";
+    let scenario = converted(&simple, &placed, false).unwrap();
+    assert!(scenario.contains("[\"localhost:9092\"]") && !scenario.contains("group.id"), "{scenario}");
+    check(&scenario);
+    let durable = format!("{PULSAR}consumer:\n    subscriptionType: Failover\n    subscriptionMode: Durable\n");
+    check(&converted(&simple, &durable, false).unwrap());
+    let error = converted(&simple, &durable.replace("Durable", "NonDurable"), false).unwrap_err().to_string();
+    assert!(error.contains("`subscriptionMode`"), "{error}");
+}
+
 #[test]
 fn what_has_no_counterpart_is_refused_by_its_name() {
     let simple = workload(&ACCEPTED[0]);
@@ -102,6 +121,8 @@ fn what_has_no_counterpart_is_refused_by_its_name() {
     let rabbitmq = "driverClass: io.openmessaging.benchmark.driver.rabbitmq.RabbitMqBenchmarkDriver\namqpUris:\n  - amqp://localhost";
     refused(&simple, rabbitmq, &["driver.yaml", "AMQP 0.9.1"]);
     refused(&simple, "driverClass: a.b.RedisBenchmarkDriver", &["RedisBenchmarkDriver"]);
+    let selecting = "driverClass: a.b.JMSBenchmarkDriver\nproperties:\n  - name: foo\n    value: bar\nselector: x";
+    refused(&simple, selecting, &["JMSBenchmarkDriver"]);
     refused(&simple, "name: nothing", &["driverClass", "missing"]);
     refused(&simple, &format!("{KAFKA}  partition.assignment.strategy=x\n"), &["partition.assignment.strategy"]);
     refused(&simple, &KAFKA.replace("acks=all", "sasl.mechanism=PLAIN"), &["sasl.mechanism", "broker.security"]);

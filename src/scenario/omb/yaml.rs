@@ -107,6 +107,10 @@ impl<'a> Reader<'a> {
             };
             items.push(scalar(uncommented(item.trim()))?);
             self.position += 1;
+            // The further keys of an item that is a table: no broker's settings are in such a list, so they are not read.
+            while self.peek().is_some_and(|(_, line)| indentation_of(line) > indentation) {
+                self.position += 1;
+            }
         }
         Ok(Value::List(items))
     }
