@@ -2,9 +2,9 @@
 
 The workload `throughput` (the default) is for brokermark with both its clients, librdkafka's rdkafka_performance and Kafka's
 kafka-producer-perf-test. `idempotent` is the same with acks=all and idempotent producers, `1kib` with larger messages, `lz4`
-with compressed batches. `batch` and `single` are the Kafka side of RbFly's performance report: brokermark beside aiokafka,
-messages of 12 bytes, which are 10 in MessagePack, the acknowledgement of each 100 messages or of each one awaited before the
-next. `consume` reads a topic of messages of 100 bytes from its beginning as the only member of a group, beside
+with compressed batches. `batch` and `single` are the Kafka side of RbFly's performance report: brokermark with both its
+clients beside aiokafka, messages of 12 bytes, which are 10 in MessagePack, the acknowledgement of each 100 messages or of each
+one awaited before the next. `consume` reads a topic of messages of 100 bytes from its beginning as the only member of a group, beside
 rdkafka_performance: brokermark verifies each message, and its CPU time is of reading only; rdkafka_performance's is of the whole
 process.
 """
@@ -125,12 +125,14 @@ def reported(messages: int, server: dict[str, str], name: str) -> Comparison:
         queue_messages=batch,
     )
     address = server["BROKERMARK_KAFKA"]
-    ours = Brokermark(f"configs/published/kafka-{name}.toml", {"broker.address": address, "sweep.trials": 1})
+    scenario, settings = f"configs/published/kafka-{name}.toml", {"broker.address": address, "sweep.trials": 1}
+    ours = Brokermark(scenario, settings)
+    native = Brokermark(scenario, settings | {"broker.client": "native"}, "brokermark native")
     return Comparison(
         broker="kafka",
         setting=f"{name}: 12 B, batches of {batch}, one outstanding, acks=1, no linger, one partition",
         workload=workload,
-        peers=[ours, Aiokafka(address, Topics(address, server["BROKERMARK_KAFKA_LIBS"]), batch)],
+        peers=[ours, native, Aiokafka(address, Topics(address, server["BROKERMARK_KAFKA_LIBS"]), batch)],
         warm_up=lambda: ours.run(workload) and None,
     )
 

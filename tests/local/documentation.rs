@@ -64,7 +64,10 @@ fn words(command: &str) -> Vec<String> {
 /// The command of brokermark on a line of a shell, without what goes into a file or another program.
 fn command(line: &str) -> Option<String> {
     let line = line.trim_start();
-    let rest = ["brokermark ", "cargo run --release -- "].iter().find_map(|start| line.strip_prefix(start))?;
+    let rest = match line.strip_prefix("cargo run ") {
+        Some(options) => options.split_once(" -- ")?.1,
+        None => line.strip_prefix("brokermark ")?,
+    };
     let end = rest.split(['>', '|']).next().unwrap_or_default();
     Some(format!("brokermark {}", end.trim_end()))
 }
