@@ -5,7 +5,7 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::agreement::agree;
-use super::{KeptShare, MergeError, interval_log, latencies, sections, series, verdict, verification};
+use super::{KeptShare, MergeError, consumers, interval_log, latencies, sections, series, verdict, verification};
 use crate::evaluate;
 use crate::record::{Durability, LostRank, MergedShare, Record, SeriesRow, Status};
 use crate::scenario::{Kinds, Scenario, parse_for};
@@ -58,6 +58,9 @@ fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
         errors: sections::errors(shares, |record| &record.errors),
         receive_errors: sections::errors(shares, |record| &record.receive_errors),
         verification: verification::verification(shares)?,
+        // Percentiles of shares do not give those of all.
+        partitions: None,
+        consumers: consumers::consumers(shares),
         transactions: latencies::transactions(shares)?,
         wire: sections::wire(shares, &throughput, client.cpu_seconds),
         host_load: sections::host_load(shares),

@@ -9,6 +9,7 @@
 //! says which.
 
 mod agreement;
+mod consumers;
 mod interval_log;
 mod latencies;
 mod merge;

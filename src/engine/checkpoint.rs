@@ -91,6 +91,9 @@ impl<'a> Checkpoints<'a> {
             totals,
             // A share does not know what others sent.
             groups: trial.arrivals.as_ref().filter(|_| trial.scenario.part.is_none()).map(groups).unwrap_or_default(),
+            // Recorders would have to wait while it is read.
+            partitions: None,
+            consumers: trial.arrivals.as_ref().map(Arrivals::consumers).unwrap_or_default(),
             part: None,
             // Consumers hand over what they met when they end.
             receive_errors: Errors::default(),

@@ -210,7 +210,7 @@ impl Collector {
         observer: &mut dyn Observer,
     ) {
         if let Some(arrivals) = &self.arrivals {
-            arrivals.collect(&mut self.reception, &mut self.spare_reception);
+            arrivals.collect(phase == Phase::Measure, &mut self.reception, &mut self.spare_reception);
         }
         let second = self.second(phase, telemetry, pipeline);
         observer.second(&second, &self.interval, &self.reception);

@@ -50,10 +50,7 @@ impl TrialContext<'_> {
 
     /// Index of the topic that a producer writes to, by its number among the producers of all shares.
     pub fn topic_of(&self, producer: usize) -> usize {
-        match self.scenario.producers.placement {
-            Placement::Blocks => producer / (self.scenario.all_producers() / self.topics.len()),
-            Placement::RoundRobin => producer % self.topics.len(),
-        }
+        topic_of(self.scenario, self.topics.len(), producer)
     }
 
     /// Where each topic is, in their order: as far as this process writes to it.
@@ -80,6 +77,14 @@ impl TrialContext<'_> {
     /// their own, so the times in their headers count from 1970.
     pub fn header_offset_ns(&self) -> u64 {
         header_offset_ns(self.scenario, self.acks.clock())
+    }
+}
+
+/// As [`TrialContext::topic_of`], of so many topics.
+pub(super) fn topic_of(scenario: &Scenario, topics: usize, producer: usize) -> usize {
+    match scenario.producers.placement {
+        Placement::Blocks => producer / (scenario.all_producers() / topics),
+        Placement::RoundRobin => producer % topics,
     }
 }
 

@@ -7,7 +7,9 @@ use super::send::{Attempted, Sent};
 use crate::broker::{BrokerInfo, Durability, Topic};
 use crate::load::PayloadPool;
 use crate::measure::host::{HostUsage, WallClock};
-use crate::measure::{Acks, Arrived, Distribution, Errors, GroupAccount, Interval, MessageSets, Tally};
+use crate::measure::{
+    Acknowledged, Acks, Arrived, ConsumerTally, Distribution, Errors, GroupAccount, Interval, MessageSets, Tally,
+};
 use crate::pipeline;
 use crate::scenario::Part;
 
@@ -58,6 +60,10 @@ pub struct Outcome {
     pub sent: Vec<Sent>,
     /// What each group came to; empty when nothing is verified.
     pub groups: Vec<GroupOutcome>,
+    /// What was acknowledged in each partition; `None`: there is one only, or this is a checkpoint.
+    pub partitions: Option<Acknowledged>,
+    /// What each consumer received, by group, topic and member.
+    pub consumers: Vec<ConsumerTally>,
     /// Where this is a part of a scenario: what only all parts together decide; `None` for checkpoints.
     pub part: Option<PartOutcome>,
     /// What went wrong while receiving; each was retried.

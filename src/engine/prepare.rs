@@ -5,12 +5,12 @@ use std::time::SystemTime;
 
 use tokio::time::timeout;
 
-use super::context::{CONTROL_TIMEOUT, DURABILITY_TIMEOUT, TrialContext, header_offset_ns};
+use super::context::{CONTROL_TIMEOUT, DURABILITY_TIMEOUT, TrialContext, header_offset_ns, topic_of};
 use super::interruption::Interruption;
 use super::{EngineError, TrialIdentity, part};
 use crate::broker::{Broker, Setup, Topic};
 use crate::load::PayloadPool;
-use crate::measure::{Acks, Arrivals, Clock, TRACE_HEADER_BYTES, Verification};
+use crate::measure::{Acks, Arrivals, Clock, PartitionNames, TRACE_HEADER_BYTES, Verification};
 use crate::scenario::{Load, Scenario};
 
 /// Topics of which the messages are counted that they have before the trial.
@@ -84,12 +84,24 @@ fn records_of(scenario: &Scenario, identity: &TrialIdentity) -> (Acks, Option<Ar
         .map(|groups| Verification::of_part(scenario.all_producers(), groups, scenario.first_producer()))
         .map(Arc::new);
     let open_loop = matches!(scenario.load, Load::Open(_));
-    let acks = Acks::verified(clock, scenario.producers.count, open_loop, verification.clone());
+    let partitions = partitions_of(scenario, identity);
+    let acks = Acks::of_partitions(clock, scenario.producers.count, open_loop, verification.clone(), partitions);
     let (offset_ns, timed) = (header_offset_ns(scenario, clock), scenario.timed_producers());
     let arrivals = consumers.map(|consumers| {
         Arrivals::across_processes(clock, offset_ns, timed, identity.tag, consumers.groups.len(), verification)
     });
     (acks, arrivals)
+}
+
+/// The partitions that have figures of their own; `None`: there is one only.
+fn partitions_of(scenario: &Scenario, identity: &TrialIdentity) -> Option<PartitionNames> {
+    let topology = &scenario.topology;
+    // How many partitions existing topics have is found later.
+    let is_alone = topology.topics * topology.partitions as usize == 1 && !topology.existing;
+    let topics: Vec<Arc<str>> = topics(scenario, identity).into_iter().map(|topic| topic.name.into()).collect();
+    let topic =
+        |producer: usize| topics[topic_of(scenario, topics.len(), scenario.first_producer() + producer)].clone();
+    (!is_alone).then(|| PartitionNames::new((0..scenario.producers.count).map(topic)))
 }
 
 /// How many messages topics have been written to, by their end offsets; `None` without topics, or where the broker does not tell.

@@ -14,6 +14,7 @@ use super::receive::{Received, Receiving};
 use super::sampler::Sampler;
 use super::{EngineError, TrialIdentity, appointment, send};
 use crate::broker::Broker;
+use crate::measure::Arrivals;
 use crate::measure::host::{self, HostUsage};
 
 /// How long producers may still be closed after the second signal.
@@ -129,6 +130,8 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         },
         totals: received.totals,
         groups: received.groups,
+        partitions: context.acks.by_partition(),
+        consumers: context.arrivals.as_ref().map(Arrivals::consumers).unwrap_or_default(),
         part: received.part,
         receive_errors: received.errors,
         consumer_crashes: received.crashes,

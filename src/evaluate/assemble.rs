@@ -48,6 +48,8 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.receive_errors.extend(crashes(&outcome.consumer_crashes));
     record.durability = durability(outcome);
     record.verification = verification(trial, outcome);
+    record.partitions = super::spread::partitions(outcome);
+    record.consumers = super::spread::consumers(trial, outcome);
     record.pipeline = super::pipeline::pipeline(trial, outcome);
     record.client = client(outcome);
     (record.start, record.share) = super::share::share(outcome);
@@ -165,6 +167,8 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         receive_errors: Vec::new(),
         durability: Durability::default(),
         verification: None,
+        partitions: None,
+        consumers: None,
         found_topics: Vec::new(),
         topics: Vec::new(),
         messages_before: None,

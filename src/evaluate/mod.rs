@@ -15,6 +15,7 @@ mod share;
 #[cfg(test)]
 mod simulation;
 mod sink;
+mod spread;
 mod threshold;
 mod until;
 mod used;
@@ -25,4 +26,5 @@ pub use ceiling::{ceiling_machine, ceiling_shape, ceiling_trial, mention_ceiling
 pub use environment::environment;
 pub use probe::{ProbeJudgement, judge_probe};
 pub use series::series_row;
+pub use spread::listed_consumers;
 pub use until::is_enough;

@@ -247,6 +247,8 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         },
         sent,
         groups: groups(arrivals.as_ref()),
+        partitions: acks.by_partition(),
+        consumers: arrivals.as_ref().map(Arrivals::consumers).unwrap_or_default(),
         part: None,
         receive_errors: Errors::default(),
         consumer_crashes: Vec::new(),

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::budget::Budget;
 use super::clock::Clock;
+use super::consumer_tally::ConsumerTally;
 use super::partitions::Partitions;
 use super::reception::{Arrived, Reception};
 use super::verification::Verification;
@@ -30,7 +31,7 @@ pub(super) struct Shared {
     pub(super) verification: Option<Arc<Verification>>,
     pub(super) groups: Box<[Group]>,
     pub(super) partition_budget: Budget,
-    pub(super) shards: Mutex<Vec<(SubscriptionIndex, Arc<Mutex<Shard>>)>>,
+    pub(super) consumers: Mutex<Vec<Consumer>>,
 }
 
 /// What is known of a group at once, whenever its recorders were collected.
@@ -55,6 +56,12 @@ pub struct GroupProgress {
     pub corrupt: u64,
     /// Times that receiving failed.
     pub errors: u64,
+}
+
+/// One consumer: what it records now, and what was collected of it.
+pub(super) struct Consumer {
+    pub(super) shard: Arc<Mutex<Shard>>,
+    pub(super) tally: ConsumerTally,
 }
 
 pub(super) struct Shard {

@@ -1,5 +1,5 @@
 //! What one share of a scenario knows of single messages: those that its producers had acknowledged, and those that its consumers
-//! received, whoever sent them. Only all shares together show what was lost.
+//! received, from its own producers or those of other shares. Only all shares together show what was lost.
 
 use std::sync::Arc;
 

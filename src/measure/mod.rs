@@ -5,16 +5,20 @@
 //! batch; a producer's [`Window`] opens by one atomic addition per run of outcomes. Once a second the engine collects
 //! every recorder's [`Interval`] and merges their histograms.
 
+mod ack_batch;
 mod acks;
 mod arrival_state;
 mod arrivals;
 mod budget;
 mod clock;
+mod compact;
+mod consumer_tally;
 mod failure;
 mod histogram;
 pub mod host;
 mod interval;
 mod message_sets;
+mod partition_tally;
 mod partitions;
 mod receiving;
 mod reception;
@@ -27,15 +31,21 @@ mod transactions;
 mod verification;
 mod window;
 
-pub use acks::{AckBatch, AckRecorder, Acks};
+pub use ack_batch::AckBatch;
+pub use acks::{AckRecorder, Acks};
 pub use arrival_state::{GroupProgress, SubscriptionIndex};
 pub use arrivals::Arrivals;
 pub use budget::Budget;
 pub use clock::Clock;
+pub use compact::CompactDistribution;
+pub use consumer_tally::ConsumerTally;
 pub use failure::FailureClass;
 pub use histogram::Distribution;
 pub use interval::{ErrorTally, Errors, Interval, Tally};
 pub use message_sets::{GroupSets, MergedGroup, MessageSets, TopicSets, merge_groups};
+pub use partition_tally::{
+    Acknowledged, MOST_PARTITIONS, PartitionIndex, PartitionName, PartitionNames, PartitionTally,
+};
 pub use partitions::{Order, PARTITION_BYTES, Partitions, UNORDERED_PARTITION};
 pub use receiving::{ArrivalBatch, ArrivalRecorder};
 pub use reception::{Arrived, Details, NoDetails, Received, Reception};

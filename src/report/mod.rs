@@ -18,8 +18,8 @@ mod thin;
 use section::lead::Lead;
 use section::tiles::Tile;
 use section::{
-    Section, comparison, conditions, course, details, heat, latency, lead, ledger, pipeline, published, search, sweep,
-    verdict,
+    Section, comparison, conditions, course, details, heat, latency, lead, ledger, pipeline, published, search, spread,
+    sweep, verdict,
 };
 
 pub use read::{ReadError, Run, read};
@@ -149,6 +149,7 @@ fn of_one(run: &Run, index: usize) -> Vec<Section> {
         pipeline::section(record, series),
         course::section(record, series, heat),
         latency::section(record),
+        spread::section(record),
         details::section(record),
     ]
     .into_iter()

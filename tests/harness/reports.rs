@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+mod unequal;
+
 /// Runs, and the page that is to be made of them.
 pub struct Case {
     pub name: &'static str,
@@ -12,8 +14,9 @@ pub struct Case {
 }
 
 /// Every kind of page.
-pub const KINDS: [&str; 14] = [
+pub const KINDS: [&str; 15] = [
     "single",
+    "unequal",
     "repeated",
     "one-axis",
     "categories",
@@ -34,6 +37,7 @@ pub fn case(base: &Path, name: &'static str) -> Case {
     let run = |name: &str, records: Vec<Value>, seconds| write(&base.join(name), &records, seconds);
     let runs = match name {
         "single" => vec![run(name, vec![record()], 13)],
+        "unequal" => vec![run(name, vec![unequal::record(record())], 13)],
         "repeated" => vec![run(name, (0..5).map(|trial| trial_of(0, trial, json!({}), 1.0)).collect(), 13)],
         "one-axis" => vec![run(name, one_axis(), 0)],
         "categories" => vec![run(name, categories(), 0)],

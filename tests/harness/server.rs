@@ -28,7 +28,7 @@ impl Server {
             ("BROKERMARK_INSTANCE".to_owned(), format!("test-{instance}")),
             (format!("BROKERMARK_{}_PORT", kind.to_uppercase()), port.to_string()),
         ];
-        // Whoever runs tests without servers does not want this one either.
+        // Without servers, this one is not wanted either.
         variable(&format!("BROKERMARK_{}", kind.to_uppercase()));
         environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let server = Server { kind, port, environment };

@@ -18,7 +18,7 @@ impl Relay {
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let address = address.clone();
-                // Whoever gives up is missed by its peer, not here.
+                // If one side gives up, its peer reports the loss.
                 thread::spawn(move || relay(client, &address));
             }
         });

@@ -46,6 +46,21 @@ fn a_groups_rate_is_that_of_all_its_members_together() {
 }
 
 #[test]
+fn a_consumer_with_two_of_three_partitions_received_twice_as_much_and_the_record_says_so() {
+    let tables = "producers.count = 3\ntopology.partitions = 3\n[consumers]\nmembers = 2";
+    let record = record_of(&second(tables));
+    let consumers = record.consumers.as_ref().unwrap();
+    let [group] = consumers.groups.as_slice() else { panic!("{consumers:?}") };
+    assert_eq!((group.group, group.consumers), (0, 2));
+    assert!((333..=334).contains(&group.consumed.smallest), "{group:?}");
+    assert!(group.differs() && group.end_to_end_p50_ns.is_some(), "{group:?}");
+    assert_eq!(consumers.listed.iter().map(|of| of.member).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(consumers.listed.iter().map(|of| of.consumed).sum::<u64>(), 1_000);
+    let alone = record_of(&second("[consumers]"));
+    assert_eq!(alone.consumers, None, "there is nothing to compare it with");
+}
+
+#[test]
 fn a_group_without_settings_is_told_nothing_and_one_that_starts_late_receives_everything() {
     let record = record_of(&second("[[consumers.group]]\n[[consumers.group]]\nstart_after = \"600ms\""));
     assert_delivered(&record, 1_000, 2);

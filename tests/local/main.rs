@@ -20,6 +20,7 @@ mod honesty_verification;
 mod honesty_window;
 #[cfg(feature = "kafka")]
 mod kafka_client;
+mod partitions;
 mod pipeline;
 #[cfg(feature = "pulsar")]
 mod pulsar_client;

@@ -138,7 +138,7 @@ fn a_folder_that_cannot_be_written_is_refused_before_any_load() {
     let answer = refused(&file);
     answer.complains_of(&[file.to_str().unwrap()]);
     assert_eq!(answer.stdout, "", "no trial ran");
-    // Nobody can make a folder here, root included.
+    // A folder cannot be made here, not even by root.
     refused(Path::new("/proc/brokermark")).complains_of(&["/proc/brokermark"]);
 }
 

@@ -424,7 +424,7 @@ fn real_messages_are_sent_again_and_deduplicated() {
     namespace.set("deduplication", "true");
     let topic = format!("persistent/{namespace}/{name}");
     assert!(request("PUT", &topic, "").is_some(), "{topic} cannot be made");
-    // Nobody reads it, so that everything is kept.
+    // No consumer reads it, so that everything is kept.
     assert!(request("PUT", &format!("{topic}/subscription/keeping"), "").is_some());
     let tables = format!(
         "[topology]\nname = \"{name}\"\n[load]\nrate = \"2k/s\"\n[producers]\nbatch = 10\n[run]\nmessages = 20000\n\

@@ -10,6 +10,7 @@ use rdkafka::bindings::rd_kafka_resp_err_t as Code;
 use tokio::sync::Notify;
 
 use super::native::{Batch as Reports, Client, Deliveries, Event, class_of, name_of, without_circumstances};
+use super::partitions::KnownPartitions;
 use super::statistics;
 use super::transactions::{Transactions, Written};
 use crate::broker::kafka_transactions::TransactionOptions;
@@ -67,8 +68,9 @@ impl Connection {
             thread::Builder::new()
                 .name("brokermark-acks".into())
                 .spawn(move || {
+                    let mut partitions = KnownPartitions::default();
                     while !state.ended.load(Ordering::Acquire) {
-                        if deliveries.poll(POLL, |event| state.take(event, &recorder)) {
+                        if deliveries.poll(POLL, |event| state.take(event, &recorder, &mut partitions)) {
                             state.capacity.notify_waiters();
                         }
                     }
@@ -140,19 +142,18 @@ impl Connection {
 }
 
 impl State {
-    fn take(&self, event: Event<'_>, recorder: &AckRecorder) {
+    fn take(&self, event: Event<'_>, recorder: &AckRecorder, partitions: &mut KnownPartitions) {
         match event {
             Event::Delivered(reports) if self.written.is_some() => self.keep(reports, recorder),
             Event::Delivered(reports) => {
                 let mut acks = recorder.batch();
-                reports.for_each(
-                    acks.now_ns(),
-                    recorder.needs_sequences(),
-                    |send_tag, payload_bytes, error| match error {
-                        None => acks.acknowledged(send_tag, payload_bytes),
-                        Some(code) => acks.failed(send_tag, class_of(code), || self.explain(code)),
-                    },
-                );
+                reports.for_each(acks.now_ns(), recorder.needs_sequences(), |report| match report.error {
+                    None => {
+                        acks.to_partition(partitions.index_of(&report, recorder));
+                        acks.acknowledged(report.send_tag, report.payload_bytes());
+                    }
+                    Some(code) => acks.failed(report.send_tag, class_of(code), || self.explain(code)),
+                });
             }
             Event::ConnectionError(Code::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, _) => self.errors.lock().all_down = true,
             Event::ConnectionError(code, reason) => {
@@ -172,11 +173,11 @@ impl State {
         let Some(written) = &self.written else { return };
         let mut written = written.0.lock();
         let mut acks = recorder.batch();
-        reports.for_each(acks.now_ns(), recorder.needs_sequences(), |send_tag, payload_bytes, error| match error {
+        reports.for_each(acks.now_ns(), recorder.needs_sequences(), |report| match report.error {
             None | Some(Code::RD_KAFKA_RESP_ERR__PURGE_QUEUE | Code::RD_KAFKA_RESP_ERR__PURGE_INFLIGHT) => {
-                written.push((send_tag, payload_bytes));
+                written.push((report.send_tag, report.payload_bytes()));
             }
-            Some(code) => acks.failed(send_tag, class_of(code), || self.explain(code)),
+            Some(code) => acks.failed(report.send_tag, class_of(code), || self.explain(code)),
         });
     }
 

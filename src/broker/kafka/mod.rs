@@ -1,7 +1,7 @@
 //! Apache Kafka through librdkafka.
 //!
 //! - `config`, `producer_only`: the `[broker.kafka]` table and how a scenario becomes librdkafka properties.
-//! - `connection`: one producing client and the thread that takes its delivery reports.
+//! - `connection`, `partitions`: one producing client, the thread that takes its delivery reports, and where these are counted.
 //! - `transactions`: the transactions of a client.
 //! - `producer`, `consumer`: what the engine's tasks hold.
 //! - `topics`: created, found, removed. `durability`: what an acknowledgement meant.
@@ -14,6 +14,7 @@ mod connection;
 mod consumer;
 mod durability;
 mod native;
+mod partitions;
 mod producer;
 mod producer_only;
 mod security;

@@ -51,6 +51,7 @@ pub fn record(
             match client.transactions() {
                 Some(transactions) => transactions.keep(&pending.messages),
                 None => {
+                    acks.to_partition(partition.counted_in(recorder));
                     pending.messages.iter().for_each(|(send_tag, bytes)| acks.acknowledged(*send_tag, *bytes as usize))
                 }
             }

@@ -4,7 +4,7 @@
 //! partition is on its way: an earlier one among them may have to be sent again as well.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::codec::batch::{Author, MOST_RECORD_OVERHEAD, Record};
 use super::pending::{Pending, Spare};
 use super::schedule::Schedule;
-use crate::measure::SendTag;
+use crate::measure::{AckRecorder, PartitionIndex, SendTag};
 
 /// The node that leads a partition: what its connection looks at.
 pub type Leader = Schedule<Partition>;
@@ -21,6 +21,7 @@ pub type Leader = Schedule<Partition>;
 pub struct Partition {
     pub topic: Arc<str>,
     pub index: i32,
+    counted_in: OnceLock<PartitionIndex>,
     state: Mutex<State>,
 }
 
@@ -78,7 +79,17 @@ pub enum Turn {
 
 impl Partition {
     pub fn new(topic: Arc<str>, index: i32, identity: Option<(i64, i16)>) -> Self {
-        Partition { topic, index, state: Mutex::new(State { identity, ..State::default() }) }
+        Partition {
+            topic,
+            index,
+            counted_in: OnceLock::new(),
+            state: Mutex::new(State { identity, ..State::default() }),
+        }
+    }
+
+    /// Where its messages are counted.
+    pub fn counted_in(&self, recorder: &AckRecorder) -> PartitionIndex {
+        *self.counted_in.get_or_init(|| recorder.partition(&self.topic, u32::try_from(self.index).ok()))
     }
 
     /// Of its topic, and its own number.

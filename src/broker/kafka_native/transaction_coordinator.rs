@@ -58,7 +58,7 @@ impl TransactionCoordinator {
     }
 
     /// The id and the epoch with which the producer writes from now on. A transaction that is open is aborted. `former`: those with
-    /// which it wrote before; without them, whoever else writes with this transactional id is fenced.
+    /// which it wrote before; without them, another producer that writes with this transactional id is fenced.
     ///
     /// # Errors
     /// When the coordinator refuses, or does not answer in time.

@@ -196,7 +196,7 @@ impl Transactions {
         }
     }
 
-    /// The next transaction is open. With `is_over`, there is none.
+    /// The next transaction is open. With `is_over`, no transaction follows.
     pub fn begin_next(&self, is_over: bool) {
         let stage = if is_over { Stage::Over } else { Stage::Open };
         *self.state.lock() = State { stage, ..State::default() };

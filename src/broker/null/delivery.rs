@@ -7,19 +7,33 @@ use parking_lot::Mutex;
 use super::message::Message;
 use super::script::Fate;
 use super::topic::TopicLog;
+use crate::broker::Outgoing;
+use crate::measure::PartitionIndex;
 
 /// One producer's way to its topic. A producer writes to one partition, so that its order is defined, except for messages with
 /// a partition of their own.
 pub struct Delivery {
     log: Arc<TopicLog>,
     partition: u32,
+    /// Where the messages of `partition` are counted.
+    counted_in: PartitionIndex,
     held_back: Mutex<Option<Message>>,
 }
 
 impl Delivery {
     pub fn new(log: Arc<TopicLog>, producer_index: usize) -> Arc<Self> {
         let partition = (producer_index % log.end_offsets().len()) as u32;
-        Arc::new(Delivery { log, partition, held_back: Mutex::default() })
+        let counted_in = log.partition(partition);
+        Arc::new(Delivery { log, partition, counted_in, held_back: Mutex::default() })
+    }
+
+    /// Where a message is counted.
+    #[inline]
+    pub fn counted_in(&self, outgoing: &Outgoing<'_>) -> PartitionIndex {
+        match outgoing.attributes.and_then(|attributes| attributes.partition) {
+            Some(partition) => self.log.partition(partition),
+            None => self.counted_in,
+        }
     }
 
     /// Whether the topic has a group that would receive a message.

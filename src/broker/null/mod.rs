@@ -30,6 +30,7 @@ use super::{
     Broker, BrokerError, BrokerInfo, Consumer, Durability, DurabilityLevel, FailureClass, Offsets, Outgoing, Producer,
     Progress, ReceiveError, Received, Setup, SubmitError, Subscription, Topic,
 };
+use crate::measure::Acks;
 use crate::scenario::{Capabilities, Descriptor};
 
 /// The scripted broker.
@@ -37,11 +38,13 @@ pub struct NullBroker {
     servers: Vec<Arc<Server>>,
     topics: Mutex<BTreeMap<String, Arc<TopicLog>>>,
     options: NullOptions,
+    acks: Acks,
 }
 
 impl NullBroker {
     fn log(&self, topic: &Topic) -> Arc<TopicLog> {
-        let log = || Arc::new(TopicLog::new(topic.partitions, self.options.clone()));
+        let partition = |number| self.acks.partition(&topic.name, Some(number));
+        let log = || Arc::new(TopicLog::new((0..topic.partitions).map(partition).collect(), self.options.clone()));
         self.topics.lock().entry(topic.name.clone()).or_insert_with(log).clone()
     }
 }
@@ -89,7 +92,7 @@ impl Broker for NullBroker {
         let script = Arc::new(Script::new(options.clone()));
         let servers = (0..setup.config.connections)
             .map(|_| Server::start(script.clone(), setup.acks.recorder(), setup.acks.clock()));
-        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default(), options })
+        Ok(NullBroker { servers: servers.collect(), topics: Mutex::default(), options, acks: setup.acks.clone() })
     }
 
     async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {

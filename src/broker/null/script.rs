@@ -258,7 +258,7 @@ mod tests {
     fn a_limited_capacity_makes_messages_wait_for_each_other() {
         let script = Script::new(toml::from_str("capacity = 1000").unwrap());
         assert_eq!([0, 0, 0].map(|now_ns| script.served_at(now_ns)), [1_000_000, 2_000_000, 3_000_000]);
-        assert_eq!(script.served_at(10_000_000), 11_000_000, "an empty queue makes nobody wait for what came before");
+        assert_eq!(script.served_at(10_000_000), 11_000_000, "a message that finds an empty queue does not wait");
         assert!(toml::from_str::<NullOptions>("capacity = 0").is_err());
     }
 

@@ -10,7 +10,7 @@ use super::delivery::Delivery;
 use super::message::Message;
 use super::script::{Fate, Script};
 use crate::broker::{FailureClass, Outgoing};
-use crate::measure::{AckBatch, AckRecorder, Clock, SendTag};
+use crate::measure::{AckBatch, AckRecorder, Clock, PartitionIndex, SendTag};
 
 /// Acknowledges at once while the script takes no time, else from a queue on a thread of its own.
 pub struct Server {
@@ -34,6 +34,7 @@ struct Pending {
     due_ns: u64,
     delivery: Arc<Delivery>,
     send_tag: SendTag,
+    counted_in: PartitionIndex,
     payload_bytes: usize,
     fate: Fate,
     message: Option<Message>,
@@ -60,12 +61,14 @@ impl Server {
         let mut acks = self.recorder.batch();
         if self.script.is_plain() && !delivered {
             for outgoing in batch {
+                acks.to_partition(delivery.counted_in(outgoing));
                 acks.acknowledged(outgoing.send_tag, outgoing.payload.len());
             }
             return;
         }
         for outgoing in batch {
             let message = delivered.then(|| Message::new(outgoing));
+            acks.to_partition(delivery.counted_in(outgoing));
             settle(&mut acks, outgoing.send_tag, outgoing.payload.len(), self.script.deal(), message, delivery);
         }
     }
@@ -79,8 +82,15 @@ impl Server {
             let fate = self.script.deal();
             let answered_ns = self.script.acknowledged_at(self.script.served_at(now_ns) - first_ns);
             let due_ns = first_ns + answered_ns + self.script.lateness().as_nanos() as u64;
-            let (send_tag, payload_bytes) = (outgoing.send_tag, outgoing.payload.len());
-            let pending = Pending { due_ns, delivery: delivery.clone(), send_tag, payload_bytes, fate, message };
+            let pending = Pending {
+                due_ns,
+                delivery: delivery.clone(),
+                send_tag: outgoing.send_tag,
+                counted_in: delivery.counted_in(outgoing),
+                payload_bytes: outgoing.payload.len(),
+                fate,
+                message,
+            };
             // Nearly always at the end: only late answers have others before them.
             let index = queue.pending.iter().rposition(|other| other.due_ns <= due_ns).map_or(0, |before| before + 1);
             queue.pending.insert(index, pending);
@@ -122,7 +132,8 @@ impl Server {
 
     fn answer(&self, ready: Vec<Pending>) {
         let mut acks = self.recorder.batch();
-        for Pending { delivery, send_tag, payload_bytes, fate, message, .. } in ready {
+        for Pending { delivery, send_tag, counted_in, payload_bytes, fate, message, .. } in ready {
+            acks.to_partition(counted_in);
             settle(&mut acks, send_tag, payload_bytes, fate, message, &delivery);
         }
     }

@@ -7,10 +7,11 @@ use super::message::Message;
 use super::script::NullOptions;
 use super::topic::{Membership, TopicLog};
 use crate::broker::{Progress, Subscription, Topic};
+use crate::measure::PartitionIndex;
 use crate::scenario::StartFrom;
 
 fn topic(options: &str) -> Arc<TopicLog> {
-    Arc::new(TopicLog::new(2, toml::from_str::<NullOptions>(options).unwrap()))
+    Arc::new(TopicLog::new(vec![PartitionIndex::UNKNOWN; 2], toml::from_str::<NullOptions>(options).unwrap()))
 }
 
 fn member(log: &Arc<TopicLog>, number: usize) -> Membership {

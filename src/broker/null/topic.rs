@@ -11,11 +11,14 @@ use super::member::{Backlog, Member};
 use super::message::{Message, Queued};
 use super::script::{GroupOptions, NullOptions};
 use crate::broker::{Progress, Subscription};
+use crate::measure::PartitionIndex;
 
 /// A topic. A group receives the messages that are stored after its first member has joined, or after it was registered.
 pub struct TopicLog {
     options: NullOptions,
     state: Mutex<State>,
+    /// Where the messages of each partition are counted.
+    partitions: Vec<PartitionIndex>,
     pub(super) backlog: Arc<Backlog>,
 }
 
@@ -26,9 +29,15 @@ struct State {
 }
 
 impl TopicLog {
-    pub fn new(partitions: u32, options: NullOptions) -> Self {
-        let state = State { end_offsets: vec![0; partitions as usize], groups: BTreeMap::new() };
-        TopicLog { options, state: Mutex::new(state), backlog: Arc::default() }
+    /// With these partitions.
+    pub fn new(partitions: Vec<PartitionIndex>, options: NullOptions) -> Self {
+        let state = State { end_offsets: vec![0; partitions.len()], groups: BTreeMap::new() };
+        TopicLog { options, state: Mutex::new(state), partitions, backlog: Arc::default() }
+    }
+
+    /// Where the messages of a partition are counted.
+    pub fn partition(&self, number: u32) -> PartitionIndex {
+        self.partitions.get(number as usize).copied().unwrap_or(PartitionIndex::UNKNOWN)
     }
 
     /// Adds a member to the subscription's group.

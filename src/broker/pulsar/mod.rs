@@ -199,13 +199,16 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
         #[cfg(feature = "pulsar-rs")]
         if let Some(client) = &self.crate_client {
             let name = self.shared.options.resend.then(|| self.name_of(producer_index));
-            let producer = client.producer(producer_index, parts, name).await;
+            let producer = client.producer(producer_index, &topic.name, parts, name).await;
             return producer.map(PulsarProducer::Crate).map_err(|failure| failure.of_topic(&topic.name, "written to"));
         }
         let returned = Arc::new(Notify::new());
         let resend = self.shared.options.resend.then(|| (self.name_of(producer_index), returned.clone()));
-        let open = |part| PartitionProducer::open(self.shared.clone(), part, index, resend.clone());
-        let partition_producers = try_join_all(parts.into_iter().map(open));
+        let open = |(number, part): (usize, Arc<str>)| {
+            let counted_in = self.shared.recorder.partition(&topic.name, Some(number as u32));
+            PartitionProducer::open(self.shared.clone(), (part, counted_in), index, resend.clone())
+        };
+        let partition_producers = try_join_all(parts.into_iter().enumerate().map(open));
         let partition_producers =
             partition_producers.await.map_err(|failure| failure.of_topic(&topic.name, "written to"))?;
         let producer = TopicProducer::new(self.shared.clone(), partition_producers, producer_index);

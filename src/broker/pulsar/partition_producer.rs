@@ -16,7 +16,7 @@ use super::error::RequestError;
 use super::pool::Pool;
 use super::retry::{Retry, persist};
 use crate::broker::{FailureClass, Outgoing, SubmitError};
-use crate::measure::AckRecorder;
+use crate::measure::{AckRecorder, PartitionIndex};
 
 /// What all partition producers of a trial share.
 pub struct Client {
@@ -34,6 +34,8 @@ pub struct PartitionProducer {
     shared: Arc<Client>,
     /// In full: `persistent://tenant/namespace/name`.
     topic: Arc<str>,
+    /// Where its messages are counted.
+    counted_in: PartitionIndex,
     /// Number of the connection among those to the same broker.
     index: usize,
     state: State,
@@ -67,7 +69,7 @@ struct Open {
 }
 
 impl PartitionProducer {
-    /// Opens a producer on `topic`.
+    /// Opens a producer on `topic`, whose messages are counted in this partition.
     ///
     /// # Errors
     /// When the broker does not want it.
@@ -75,7 +77,7 @@ impl PartitionProducer {
     /// With `resend`, its name, and who is told that entries are to be sent again.
     pub async fn open(
         shared: Arc<Client>,
-        topic: Arc<str>,
+        (topic, counted_in): (Arc<str>, PartitionIndex),
         index: usize,
         resend: Option<(String, Arc<Notify>)>,
     ) -> Result<PartitionProducer, RequestError> {
@@ -84,8 +86,9 @@ impl PartitionProducer {
         let build = Build::new(compressor);
         let kept = |(name, returned)| Resend { name, kept: Arc::new(Kept::new(returned)), next_sequence: 0 };
         let resend = resend.map(kept);
-        let open = persist(shared.pool.timeout(), || open(&shared, &topic, index, None, resend.as_ref())).await?;
-        Ok(PartitionProducer { shared, topic, index, state: State::Open(open), build, resend })
+        let open = persist(shared.pool.timeout(), || open(&shared, (&topic, counted_in), index, None, resend.as_ref()))
+            .await?;
+        Ok(PartitionProducer { shared, topic, counted_in, index, state: State::Open(open), build, resend })
     }
 
     /// Why it is closed for good, if it is.
@@ -168,6 +171,7 @@ impl PartitionProducer {
     fn reopen(&self) -> Retry<Open> {
         let resend = self.resend.clone();
         let (shared, topic, index) = (self.shared.clone(), self.topic.clone(), self.index);
+        let counted_in = self.counted_in;
         let (reason, topic_epoch) = match &self.state {
             State::Open(open) if !open.connection.is_open() => (open.connection.failure(), open.topic_epoch),
             State::Open(open) => (RequestError::lost("the broker closed the producer"), open.topic_epoch),
@@ -175,7 +179,7 @@ impl PartitionProducer {
         };
         Retry::start(reason, Arc::default(), move || {
             let (shared, topic, resend) = (shared.clone(), topic.clone(), resend.clone());
-            async move { open(&shared, &topic, index, topic_epoch, resend.as_ref()).await }
+            async move { open(&shared, (&topic, counted_in), index, topic_epoch, resend.as_ref()).await }
         })
     }
 
@@ -212,13 +216,13 @@ impl PartitionProducer {
 
 async fn open(
     shared: &Client,
-    topic: &str,
+    (topic, counted_in): (&str, PartitionIndex),
     index: usize,
     topic_epoch: Option<u64>,
     resend: Option<&Resend>,
 ) -> Result<Open, RequestError> {
     let connection = shared.pool.connection_for(topic, index).await?;
-    let producer_id = connection.add_producer(resend.map(|resend| resend.kept.clone()));
+    let producer_id = connection.add_producer(counted_in, resend.map(|resend| resend.kept.clone()));
     let create = |request_id| {
         let producer = proto::Producer {
             topic: topic.to_owned(),

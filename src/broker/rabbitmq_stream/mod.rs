@@ -162,8 +162,9 @@ impl Broker for RabbitmqStreamBroker {
 
     async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<RabbitmqStreamProducer, BrokerError> {
         let mut routes = Vec::with_capacity(topic.partitions as usize);
-        for location in self.locations(topic).await?.iter() {
-            routes.push(self.pool.route(location, producer_index).await?);
+        for (number, location) in self.locations(topic).await?.iter().enumerate() {
+            let counted_in = self.pool.counted_in(&topic.name, number);
+            routes.push(self.pool.route(location, counted_in, producer_index).await?);
         }
         let options = self.connector.options();
         let sub_entries = options.sub_entry.map(|messages| (messages, options.compression));

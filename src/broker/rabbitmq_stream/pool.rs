@@ -18,7 +18,7 @@ use super::connection::{Connection, LostPublishers, Publishing, StreamPublisher}
 use super::error::{ConnectError, Refusal, is_final};
 use super::nodes::{Nodes, StreamLocation, untried};
 use crate::broker::BrokerError;
-use crate::measure::Acks;
+use crate::measure::{Acks, PartitionIndex};
 use crate::net::backoff::Backoff;
 
 /// How long a server must refuse a publisher: while it starts, it may not know a stream for a moment.
@@ -46,6 +46,7 @@ type Slot = tokio::sync::Mutex<Option<Arc<Connection>>>;
 /// A publisher's way to its stream. Producers of the same stream and number share it.
 pub struct Route {
     stream: String,
+    counted_in: PartitionIndex,
     number: usize,
     current: Mutex<StreamPublisher>,
     /// Held while the publisher is declared again.
@@ -80,25 +81,40 @@ impl Pool {
         pool
     }
 
-    /// The way to a stream over the connection of that number, found once.
+    /// Where the messages of a topic's stream are counted.
+    pub fn counted_in(&self, topic: &str, number: usize) -> PartitionIndex {
+        self.acks.partition(topic, Some(number as u32))
+    }
+
+    /// The way to a stream, whose messages are counted in this partition, over the connection of that number, found once.
     ///
     /// # Errors
     /// When no node can be connected to, or the server refuses.
-    pub async fn route(&self, location: &StreamLocation, number: usize) -> Result<Arc<Route>, BrokerError> {
+    pub async fn route(
+        &self,
+        location: &StreamLocation,
+        counted_in: PartitionIndex,
+        number: usize,
+    ) -> Result<Arc<Route>, BrokerError> {
         let number = number % self.count;
         let mut routes = self.routes.lock().await;
         let key = (location.stream.clone(), number);
         if let Some(route) = routes.get(&key) {
             return Ok(route.clone());
         }
-        let current = Mutex::new(self.first_publisher(location, number).await?);
+        let current = Mutex::new(self.first_publisher(location, counted_in, number).await?);
         let stream = location.stream.clone();
-        let route = Arc::new(Route { stream, number, current, restoring: tokio::sync::Mutex::default() });
+        let route = Arc::new(Route { stream, counted_in, number, current, restoring: tokio::sync::Mutex::default() });
         routes.insert(key, route.clone());
         Ok(route)
     }
 
-    async fn first_publisher(&self, location: &StreamLocation, number: usize) -> Result<StreamPublisher, BrokerError> {
+    async fn first_publisher(
+        &self,
+        location: &StreamLocation,
+        counted_in: PartitionIndex,
+        number: usize,
+    ) -> Result<StreamPublisher, BrokerError> {
         let addresses = self.nodes.for_publishing(Some(location), number);
         // A node that does not answer must not delay the others for long. A slow one is given time in the second round.
         let hurried = self.connector.recovery_limit(0);
@@ -114,7 +130,8 @@ impl Pool {
                         continue;
                     }
                 };
-                let declared = connection.publisher(&location.stream, None, self.connector.timeout()).await;
+                let declared =
+                    connection.publisher((&location.stream, counted_in), None, self.connector.timeout()).await;
                 let publisher = declared.map_err(|error| BrokerError::Topic {
                     topic: location.stream.clone(),
                     action: "published to",
@@ -225,7 +242,7 @@ impl Pool {
             return Ok(());
         }
         let connection = self.connection(address, route.number, limit).await?;
-        let publisher = connection.publisher(&route.stream, Some(&old), limit).await?;
+        let publisher = connection.publisher((&route.stream, route.counted_in), Some(&old), limit).await?;
         *route.current.lock() = StreamPublisher { connection, publisher };
         // Producers that wait there look for the new one.
         old.connection.session().notify_capacity();

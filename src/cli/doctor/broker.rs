@@ -65,7 +65,7 @@ fn topics(scenario: &Scenario, examined: &Examined) -> Finding {
         (true, _) => doubtful(
             "topics",
             format!("{all} exist, and the run writes into them"),
-            "check that nobody else reads or writes them",
+            "check that no other program reads or writes them",
         ),
         (false, 0) => doubtful(
             "topics",

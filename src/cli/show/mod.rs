@@ -16,6 +16,7 @@ pub mod search;
 mod selection;
 mod shares;
 mod sparkline;
+mod spread;
 mod sweep;
 pub(super) mod table;
 mod trial;

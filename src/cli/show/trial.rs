@@ -84,7 +84,7 @@ fn verdict(page: &mut Page, record: &Record) {
     notes(page, record);
 }
 
-/// In words: to be limited by the schedule is what an open loop is for, and an unknown limit is none that was found.
+/// In words: to be limited by the schedule is what an open loop is for, and "unknown" means that no limit was found.
 fn limited_by(limit: &LimitedBy) -> String {
     match limit.limiter {
         Limiter::Schedule => "limited by: schedule, as wanted".to_owned(),
@@ -123,8 +123,11 @@ fn figures(page: &mut Page, record: &Record) {
         account += &format!("; {} were due and never sent", count(counts.unsent));
     }
     page.labelled("messages", &account);
+    words::unresolved(page, counts.unresolved);
     super::shares::shares(page, record);
     throughput(page, record);
+    super::spread::partitions(page, record);
+    super::spread::consumers(page, record);
     transactions(page, record);
     super::outages::outages(page, record);
     page.blank();

@@ -17,6 +17,17 @@ const FOUND: &[(&str, &str)] = &[
     ("without a check of their order", "the memory for it was exceeded"),
 ];
 
+/// Explains the word, if it was printed with a number above 0.
+pub(super) fn unresolved(page: &mut Page, messages: u64) {
+    if messages > 0 {
+        explain(
+            page,
+            "unresolved",
+            "without an answer when the wait for acknowledgements ended; the broker may have them",
+        );
+    }
+}
+
 /// Explains those of the words that verifying has printed with a number above 0.
 pub(super) fn found(page: &mut Page, printed: &[(&str, u64)]) {
     for (word, meaning) in FOUND {

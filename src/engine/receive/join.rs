@@ -86,7 +86,8 @@ impl<'a, B: Broker> Members<'a, B> {
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
         while let Some((place, member, limit, consumer)) = joined.try_next().await? {
             let Some(arrivals) = &self.context.arrivals else { continue };
-            let (recorder, clock, stop) = (arrivals.recorder(place), self.context.acks.clock(), self.stop.clone());
+            let (recorder, clock, stop) =
+                (arrivals.recorder_of(place, member), self.context.acks.clock(), self.stop.clone());
             let group = &consumers.groups[place.group];
             if group.is_unpaced() {
                 self.tasks.lock().spawn(consume(consumer, recorder, clock, stop));
@@ -109,7 +110,7 @@ impl<'a, B: Broker> Members<'a, B> {
         });
         let mut joined = stream::iter(joining).buffer_unordered(AT_ONCE);
         while let Some((place, member, consumer)) = joined.try_next().await? {
-            self.tasks.lock().spawn(pipeline.instance(member, consumer, arrivals.recorder(place)));
+            self.tasks.lock().spawn(pipeline.instance(member, consumer, arrivals.recorder_of(place, member)));
         }
         drop(joined);
         // The load begins with a group that is complete; one that is not by then misses nothing.

@@ -87,7 +87,13 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
             false => (Limiter::Window, format!("{window}: a larger `producers.in_flight` may carry more.")),
         };
     }
-    (Limiter::Unknown, format!("Neither the window, nor the queue of the client, nor its CPU was full: {idle}."))
+    let late = match evidence.throughput.target_per_second {
+        Some(target) if missed && evidence.throughput.sent_per_second >= target * limits::LEAST_RATE_SHARE => {
+            " The wanted rate was sent, but not in time: `rate-missed` has by how much."
+        }
+        _ => "",
+    };
+    (Limiter::Unknown, format!("Neither the window, nor the queue of the client, nor its CPU was full: {idle}.{late}"))
 }
 
 /// The share of requests that a quota refused and the sentence on it; `None` where few were refused.
@@ -183,6 +189,20 @@ mod tests {
     fn a_kept_schedule_is_the_limit() {
         assert_eq!(limiter(|_, _, _| {}), Limiter::Schedule);
         assert_ne!(limiter(|record, _, _| record.throughput.sent_per_second = 1.0), Limiter::Schedule);
+    }
+
+    #[test]
+    fn a_rate_that_was_sent_late_is_told_where_no_limit_was_found() {
+        let late = |sent_per_second| {
+            judged(move |record, _, _| {
+                record.latency.schedule_delay.as_mut().unwrap().p99_ns = Some(50_000_000);
+                record.throughput.sent_per_second = sent_per_second;
+            })
+            .limited_by
+        };
+        assert_eq!(late(50_000.0).limiter, Limiter::Unknown);
+        assert!(late(50_000.0).evidence.contains("but not in time"), "{}", late(50_000.0).evidence);
+        assert!(!late(40_000.0).evidence.contains("but not in time"), "{}", late(40_000.0).evidence);
     }
 
     #[test]

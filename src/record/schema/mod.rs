@@ -18,6 +18,7 @@ mod payload_sizes;
 mod pipeline;
 mod series;
 mod share;
+mod spread;
 mod throughput;
 mod transactions;
 mod verdict;
@@ -47,6 +48,7 @@ pub use pipeline::{
 };
 pub use series::{Phase, SeriesRow};
 pub use share::{LostRank, MergedShare, RankClock, Share, Start};
+pub use spread::{ConsumerFigures, ConsumerSpread, Consumers, Extent, PartitionFigures, Partitions};
 pub use throughput::{Completion, ProducerShares, Throughput};
 pub use transactions::Transactions;
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};
@@ -112,6 +114,13 @@ pub struct Record {
     pub durability: Durability,
     /// What the consumers found missing, twice or damaged; `null` when nothing was verified.
     pub verification: Option<Verification>,
+    /// What was acknowledged in single partitions; left out where there is one only, where no client knows the partition of a message, and
+    /// in merged records and checkpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<Partitions>,
+    /// What single consumers received; left out where no group has two of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumers: Option<Consumers>,
     /// With `topology.existing`, the topics as they were found; left out otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found_topics: Vec<FoundTopic>,

@@ -133,7 +133,9 @@ fn groups(record: &Record) -> Table {
         "behind at the end",
         "caught up after",
     ]);
-    Table { heads, rows: found.groups.iter().map(row).collect(), ..Table::default() }
+    let note = "Duplicated: received again, and the broker did not announce it. Redelivered: received again, as the broker announced. \
+                Unread: not received when the wait for consumers ended.";
+    Table { note: note.to_owned(), heads, rows: found.groups.iter().map(row).collect() }
 }
 
 /// What each process had, where several ran the scenario together.

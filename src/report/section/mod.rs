@@ -3,7 +3,7 @@
 //! - `lead`, `tiles`: the sentence, the verdict and the largest figures. `verdict`: reasons, notes and thresholds.
 //! - `sweep`, `sweep_tables`, `points`: the points of a sweep, and the trials of one. `search`: the probes of a search.
 //! - `timeline`, `course`, `resources`, `latency`: one trial over time, and its percentiles. `published`: figures of others beside these.
-//! - `details`: parts of a schedule, groups of consumers, outages. `pipeline`: stages, rows, lag. `comparison`: two runs.
+//! - `spread`: partitions and consumers that differ. `details`: parts of a schedule, groups of consumers, outages. `pipeline`: stages, rows, lag. `comparison`: two runs.
 //! - `ledger`, `conditions`: the account of messages; what is needed to repeat the run.
 
 pub mod comparison;
@@ -20,6 +20,7 @@ pub mod points;
 pub mod published;
 mod resources;
 pub mod search;
+pub mod spread;
 pub mod sweep;
 mod sweep_tables;
 pub mod tiles;

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_published_has_no_section_and_what_has_only_ratios_a_sentence() {
+    fn what_was_not_published_has_no_section_and_what_has_only_ratios_a_sentence() {
         assert!(section(&[&sample::record()]).is_none());
         let ratios = record("rabbitmq-single", 0, &[], 1.0);
         assert!(html(&section(&[&ratios]).unwrap()).contains("ratios only"));

@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::scenario::fields::Fields;
+use crate::scenario::path::KeyPath;
 use crate::scenario::suggestion::{closest, list};
 use crate::scenario::{BrokerConfig, Descriptor};
 
@@ -37,7 +38,32 @@ pub(super) fn read<'a>(fields: &Fields<'_>, default: &'a Descriptor, context: &C
 /// Refuses what the client cannot do.
 pub(super) fn check(fields: &Fields<'_>, descriptor: &Descriptor, config: &BrokerConfig) {
     let Some(reason) = (descriptor.refuses)(config) else { return };
-    let message = format!("{} cannot do that: {reason}", descriptor.title());
-    let place = if fields.has(KEY) { fields.path.key(KEY) } else { fields.path.clone() };
+    let broker = if fields.has(KEY) { fields.path.key(KEY) } else { fields.path.clone() };
+    let place = named_key(&reason).unwrap_or(broker);
+    // Where another client may be chosen, the reason is about the one that was.
+    let message = match descriptor.alternative {
+        Some(_) => format!("{} cannot do that: {reason}", descriptor.title()),
+        None => reason,
+    };
     fields.problems.value(place, message, descriptor.advise("leave it out"));
+}
+
+/// The first key that a sentence names in backticks, if it is one of the broker's tables.
+fn named_key(sentence: &str) -> Option<KeyPath> {
+    let path = KeyPath::parse(sentence.split('`').nth(1)?).ok()?;
+    matches!(path.keys().as_slice(), ["broker", _, _, ..]).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_that_a_reason_names_is_pointed_at() {
+        let found = |sentence: &str| named_key(sentence).map(|path| path.to_string());
+        let property = found("librdkafka does not accept `broker.properties.max.poll.records`: no such `property`");
+        assert_eq!(property.as_deref(), Some("broker.properties.\"max.poll.records\""));
+        assert_eq!(found("its entries mix keys (`broker.pulsar.batch_by_key`)").unwrap(), "broker.pulsar.batch_by_key");
+        assert_eq!([found("it takes no `broker.properties`"), found("`a b`"), found("no key")], [None, None, None]);
+    }
 }

@@ -50,7 +50,7 @@ pub(super) fn read(broker: &Fields<'_>, descriptor: &Descriptor, context: &Conte
         }
         let has_certificate = tls.as_ref().is_some_and(|tls| tls.certificate.is_some());
         if mechanism == SaslMechanism::External && !has_certificate {
-            let message = "SASL EXTERNAL logs in by a client's certificate, and there is none";
+            let message = "SASL EXTERNAL logs in by a client's certificate, and the scenario names no certificate";
             field.refuse(message, "set `broker.security.tls.certificate` and its `key`");
         }
         Some(credentials)

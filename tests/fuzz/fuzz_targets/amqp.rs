@@ -49,7 +49,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(message) = Message::decode(bytes)
         && message.encode(&mut again).is_ok()
     {
-        // By their text: a number that is none is not equal to itself.
+        // By their text: NaN is not equal to itself.
         assert_eq!(format!("{:?}", Message::decode(&again)), format!("{:?}", Ok::<_, ()>(&message)));
     }
     again.clear();

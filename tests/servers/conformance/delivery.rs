@@ -1,5 +1,7 @@
 //! Delivery to every receiver without loss, repetition, reordering or damage, for every shape of load.
 
+use brokermark::record::Record;
+
 use super::Broker;
 use crate::harness::{assert_delivered, record_of, records_of};
 
@@ -19,7 +21,7 @@ pub fn what_is_acknowledged_arrives_once_and_in_order(broker: &Broker) {
     assert_eq!(record.counts.payload_bytes_acknowledged, 3000 * 200);
     let end_to_end = record.latency.end_to_end.as_ref().unwrap();
     assert_eq!(end_to_end.count, 3000);
-    // Whoever receives a message cannot have it before it was sent.
+    // A consumer cannot receive a message before it was sent.
     assert!(end_to_end.min_ns > 0);
 }
 
@@ -41,7 +43,19 @@ pub fn topics_partitions_placements_and_connections(broker: &Broker) {
     assert_eq!(records.len(), 4);
     for record in &records {
         assert_delivered(record, 1200, 1);
+        assert_partitions_add_up(broker, record, 1200);
     }
+}
+
+/// Of three topics with two partitions each; where the client does not know a message's partition, of the topics.
+fn assert_partitions_add_up(broker: &Broker, record: &Record, messages: u64) {
+    let partitions = record.partitions.as_ref().expect("there is more than one");
+    let named = partitions.listed.iter().filter(|of| of.partition.is_some()).count();
+    let expected = if broker.tells_partitions() { (6, 6) } else { (3, 0) };
+    assert_eq!((partitions.partitions, named), expected, "{partitions:?}");
+    let acknowledged: u64 = partitions.listed.iter().map(|of| of.acknowledged).sum();
+    assert_eq!((acknowledged, partitions.unknown), (messages, 0), "{partitions:?}");
+    assert!(partitions.listed.iter().all(|of| of.p50_ns.is_some() == (of.acknowledged > 0)), "{partitions:?}");
 }
 
 pub fn every_group_receives_everything_whatever_its_members(broker: &Broker) {

@@ -96,6 +96,11 @@ impl Broker {
         descriptors().iter().find(is_meant).unwrap().capabilities
     }
 
+    /// Whether its client knows the partition of an acknowledged message.
+    fn tells_partitions(&self) -> bool {
+        self.can().partitions && !self.keys.contains("\"sls\"")
+    }
+
     /// `tables`, a scenario without its broker, for this broker; with one partition where it has no more.
     fn scenario(&self, tables: &str) -> String {
         let can = self.can();

@@ -117,7 +117,7 @@ fn real_consumers_go_on_where_they_were_when_the_connection_was_cut() {
 fn real_publishers_of_a_name_go_on_where_they_left_off() {
     let stream = Stream::new("named");
     let named = stream.scenario(&real("publisher = \"again\""));
-    // Nobody has published under that name, so that the first message has the first id, 1.
+    // No publisher had that name before, so that the first message has the first id, 1.
     assert_acknowledged(&record_of(&format!("{named}[run]\nmessages = 500\n")), 500);
     assert_eq!(Stranger::arrive().publisher_sequence("again", &stream.name), 500);
     // If the second began with ids the server has seen, it would drop the messages.

@@ -40,6 +40,40 @@ pub enum Event<'a> {
     Statistics(&'a str),
 }
 
+/// Distinguishes the partitions that a client writes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PartitionKey {
+    topic: usize,
+    number: i32,
+}
+
+/// A delivery report.
+pub struct Report<'a> {
+    pub send_tag: SendTag,
+    /// `None`: the message was delivered.
+    pub error: Option<Code>,
+    message: &'a rd::rd_kafka_message_t,
+}
+
+impl Report<'_> {
+    pub fn payload_bytes(&self) -> usize {
+        self.message.len
+    }
+
+    #[inline]
+    pub fn partition(&self) -> PartitionKey {
+        PartitionKey { topic: self.message.rkt as usize, number: self.message.partition }
+    }
+
+    /// The topic's name and the partition's number; `None`: the message has no partition, because it was not written.
+    pub fn partition_name(&self) -> Option<(String, u32)> {
+        let (topic, number) = (NonNull::new(self.message.rkt)?, u32::try_from(self.message.partition).ok()?);
+        // SAFETY: a message keeps its topic alive, and with it the name, which is copied.
+        let name = unsafe { CStr::from_ptr(rd::rd_kafka_topic_name(topic.as_ptr())) };
+        Some((name.to_string_lossy().into_owned(), number))
+    }
+}
+
 /// The delivery reports of one event.
 pub struct Batch<'a> {
     event: &'a OwnedEvent,
@@ -92,9 +126,8 @@ impl Drop for Deliveries {
 }
 
 impl Batch<'_> {
-    /// Every report: the send tag, the payload's size, and the error if the message was not delivered. `now_ns` is the time
-    /// since the trial's epoch; `with_sequences`: send tags need the messages' numbers.
-    pub fn for_each(self, now_ns: u64, with_sequences: bool, mut each: impl FnMut(SendTag, usize, Option<Code>)) {
+    /// Every report. `now_ns` is the time since the trial's epoch; `with_sequences`: send tags need the messages' numbers.
+    pub fn for_each(self, now_ns: u64, with_sequences: bool, mut each: impl FnMut(Report)) {
         let mut messages = [ptr::null::<rd::rd_kafka_message_t>(); FETCH];
         loop {
             // SAFETY: the event is alive and the array as long as it says; the messages belong to the event.
@@ -110,7 +143,7 @@ impl Batch<'_> {
                 // SAFETY: as above.
                 let message = unsafe { &**message };
                 let error = (message.err != Code::RD_KAFKA_RESP_ERR_NO_ERROR).then_some(message.err);
-                each(send_tag, message.len, error);
+                each(Report { send_tag, error, message });
             }
         }
     }

@@ -24,7 +24,7 @@ pub use client::{Client, Role};
 pub use consume::{Begin, ConsumerQueue, Taken};
 pub use create_topics::create_topics;
 pub use error::{class_of, is_unknown_topic, name_of, without_circumstances};
-pub use events::{Batch, Deliveries, Event};
+pub use events::{Batch, Deliveries, Event, PartitionKey, Report};
 pub use membership::{GroupOffsets, Membership};
 pub use oauthbearer::set_admin_token;
 pub use produce::{Handed, Space, TopicHandle};

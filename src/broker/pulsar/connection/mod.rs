@@ -32,7 +32,7 @@ use super::codec::proto::{FromBroker, ToBroker};
 use super::connect::{self, Greeting, SocketSettings};
 use super::error::RequestError;
 use super::traffic::Traffic;
-use crate::measure::AckRecorder;
+use crate::measure::{AckRecorder, PartitionIndex};
 
 /// With more unwritten bytes than this, producers wait: enough for 2048 messages of 2 KiB, so that even
 /// thousands of producers do not wake each other in vain.
@@ -162,8 +162,8 @@ impl Connection {
     }
 
     /// Adds a producer. `kept`: where its entries without an answer go when it is closed; otherwise they fail.
-    pub fn add_producer(&self, kept: Option<Arc<Kept>>) -> ProducerId {
-        self.shared.lock().add_producer(kept)
+    pub fn add_producer(&self, counted_in: PartitionIndex, kept: Option<Arc<Kept>>) -> ProducerId {
+        self.shared.lock().add_producer(counted_in, kept)
     }
 
     /// Sends entries again as those of `producer`.

@@ -16,6 +16,7 @@ use crate::broker::pulsar::codec::proto::{FromBroker, Kind, Nothing, ToBroker};
 use crate::broker::pulsar::connect::auth_response;
 use crate::broker::pulsar::error::RequestError;
 use crate::broker::pulsar::token::Token;
+use crate::measure::PartitionIndex;
 
 /// Bytes asked for at a time.
 const READ: usize = 256 << 10;
@@ -31,8 +32,8 @@ pub struct Reader {
 #[derive(Default)]
 struct Findings {
     acknowledged: Vec<Unanswered>,
-    /// The entries that held them, and when they were handed over.
-    taken: Vec<(Entry, Instant)>,
+    /// The entries that held them, in the same order, when they were handed over, and where their messages are counted.
+    taken: Vec<(Entry, Instant, PartitionIndex)>,
     failed: Vec<(Unanswered, RequestError)>,
     /// Inboxes to be announced.
     delivered: Vec<Arc<DeliveryQueue>>,
@@ -144,16 +145,21 @@ impl Reader {
     fn record(&self, findings: &mut Findings) {
         if !findings.acknowledged.is_empty() || !findings.failed.is_empty() {
             let mut acks = self.shared.outcomes.recorder.batch();
-            for (send_tag, size) in findings.acknowledged.drain(..) {
-                acks.acknowledged(send_tag, size as usize);
+            let mut acknowledged = findings.acknowledged.drain(..);
+            for (entry, _, counted_in) in &findings.taken {
+                acks.to_partition(*counted_in);
+                for (send_tag, size) in acknowledged.by_ref().take(entry.messages as usize) {
+                    acks.acknowledged(send_tag, size as usize);
+                }
             }
+            drop(acknowledged);
             for ((send_tag, _), failure) in findings.failed.drain(..) {
                 acks.failed(send_tag, failure.class, || failure.message);
             }
         }
         let traffic = &self.shared.outcomes.traffic;
         if !findings.taken.is_empty() {
-            traffic.count_taken(findings.taken.drain(..).map(|(entry, sent)| (entry.sizes, sent)));
+            traffic.count_taken(findings.taken.drain(..).map(|(entry, sent, _)| (entry.sizes, sent)));
         }
         traffic.count_unmatched(std::mem::take(&mut findings.unmatched));
         findings.delivered.drain(..).for_each(|delivery_queue| delivery_queue.announce());

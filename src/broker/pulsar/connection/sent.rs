@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::kept::{Kept, KeptEntry};
 use crate::broker::pulsar::traffic::EntrySizes;
-use crate::measure::SendTag;
+use crate::measure::{PartitionIndex, SendTag};
 
 /// A message without a receipt: its send tag and payload size.
 pub type Unanswered = (SendTag, u32);
@@ -24,8 +24,9 @@ pub struct Entry {
 }
 
 /// A producer's messages without a receipt, oldest first.
-#[derive(Default)]
 pub struct Sent {
+    /// Where they are counted.
+    pub counted_in: PartitionIndex,
     /// Each entry, and when it was handed over.
     pub entries: VecDeque<(Entry, Instant)>,
     pub messages: VecDeque<Unanswered>,
@@ -36,6 +37,12 @@ pub struct Sent {
 }
 
 impl Sent {
+    /// Of a producer whose messages are counted there, without a message. `kept`: where its entries go when it is closed.
+    pub fn new(counted_in: PartitionIndex, kept: Option<Arc<Kept>>) -> Self {
+        let resend = kept.map(|kept| (kept, VecDeque::new()));
+        Sent { counted_in, entries: VecDeque::new(), messages: VecDeque::new(), closed: None, resend }
+    }
+
     /// Removes the oldest entries for which `is_due` holds, and appends their messages to `due`.
     pub fn expire(&mut self, due: &mut Vec<Unanswered>, is_due: impl Fn(Instant) -> bool) {
         while let Some((entry, sent)) = self.entries.front()

@@ -1,6 +1,6 @@
 //! The state of a connection: bytes to write, requests and messages without a response, and the consumers' queues.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use super::sent::{Entry, Sent, Unanswered};
 use crate::broker::pulsar::codec::frame::put_with_command;
 use crate::broker::pulsar::codec::proto::{FromBroker, send_command};
 use crate::broker::pulsar::error::RequestError;
+use crate::measure::PartitionIndex;
 
 /// `producer_id` and `consumer_id` of the protocol: a connection's own numbers.
 pub type ProducerId = u64;
@@ -62,9 +63,9 @@ impl State {
         self.next_request - 1
     }
 
-    /// `kept`: where its entries go when it is closed.
-    pub fn add_producer(&mut self, kept: Option<Arc<Kept>>) -> ProducerId {
-        self.producers.push(Some(Sent { resend: kept.map(|kept| (kept, VecDeque::new())), ..Sent::default() }));
+    /// A producer whose messages are counted in this partition. `kept`: where its entries go when it is closed.
+    pub fn add_producer(&mut self, counted_in: PartitionIndex, kept: Option<Arc<Kept>>) -> ProducerId {
+        self.producers.push(Some(Sent::new(counted_in, kept)));
         self.producers.len() as u64 - 1
     }
 
@@ -127,14 +128,14 @@ impl State {
     }
 
     /// The broker has answered the entry that holds the message `sequence_id`: a receipt names the first message of a batch, a
-    /// refusal the last one. The entry's messages are appended to `answered`. Returns the entry and when it was handed over, if such
-    /// an entry awaits an answer.
+    /// refusal the last one. The entry's messages are appended to `answered`. Returns the entry, when it was handed over, and where its
+    /// messages are counted, if such an entry awaits an answer.
     pub fn answer(
         &mut self,
         producer: ProducerId,
         sequence_id: u64,
         answered: &mut Vec<Unanswered>,
-    ) -> Option<(Entry, Instant)> {
+    ) -> Option<(Entry, Instant, PartitionIndex)> {
         let sent = self.producers.get_mut(producer as usize)?.as_mut()?;
         // Receipts arrive in order; only a refusal may be earlier.
         let holds = |(entry, _): &(Entry, Instant)| {
@@ -147,7 +148,7 @@ impl State {
             frames.remove(index);
         }
         answered.extend(sent.messages.drain(before..before + entry.messages as usize));
-        Some((entry, at))
+        Some((entry, at, sent.counted_in))
     }
 
     /// The broker has closed a producer. Receipts of what it had read before may still follow.
@@ -223,7 +224,8 @@ mod tests {
     #[test]
     fn receipts_find_their_messages_in_and_out_of_order_and_only_once() {
         let mut state = State::default();
-        let (first, second) = (state.add_producer(None), state.add_producer(None));
+        let (first, second) =
+            (state.add_producer(PartitionIndex::UNKNOWN, None), state.add_producer(PartitionIndex::UNKNOWN, None));
         send(&mut state, first, 0, 0..3);
         send(&mut state, first, 3, 3..4);
         send(&mut state, second, 0, 4..5);
@@ -241,7 +243,7 @@ mod tests {
 
     /// Adds a producer that is closed with a message without a receipt.
     fn add_closed(state: &mut State) -> Unanswered {
-        let producer = state.add_producer(None);
+        let producer = state.add_producer(PartitionIndex::UNKNOWN, None);
         send(state, producer, 0, 7..8);
         state.close_producer(producer);
         send_tag(7)
@@ -252,7 +254,7 @@ mod tests {
     fn any_message_of_a_batch_names_it() {
         for sequence_id in 5..8 {
             let mut state = State::default();
-            let producer = state.add_producer(None);
+            let producer = state.add_producer(PartitionIndex::UNKNOWN, None);
             send(&mut state, producer, 4, 0..1);
             send(&mut state, producer, 5, 1..4);
             let mut answered = Vec::new();
@@ -268,7 +270,8 @@ mod tests {
     #[test]
     fn what_is_not_answered_in_time_expires() {
         let mut state = State::default();
-        let (silent, closed) = (state.add_producer(None), state.add_producer(None));
+        let (silent, closed) =
+            (state.add_producer(PartitionIndex::UNKNOWN, None), state.add_producer(PartitionIndex::UNKNOWN, None));
         send(&mut state, silent, 0, 0..2);
         send(&mut state, closed, 0, 2..4);
         send(&mut state, closed, 2, 4..5);
@@ -299,7 +302,7 @@ mod tests {
     #[test]
     fn a_removed_producer_gives_back_what_it_had_sent() {
         let mut state = State::default();
-        let producer = state.add_producer(None);
+        let producer = state.add_producer(PartitionIndex::UNKNOWN, None);
         send(&mut state, producer, 0, 0..2);
         assert_eq!(state.remove_producer(producer), [send_tag(0), send_tag(1)]);
         assert_eq!(state.readiness(producer), Readiness::Closed);
@@ -310,7 +313,7 @@ mod tests {
     fn what_a_closed_producer_had_sent_is_sent_again_by_another() {
         let mut state = State::default();
         let kept = Arc::new(Kept::new(Arc::default()));
-        let producer = state.add_producer(Some(kept.clone()));
+        let producer = state.add_producer(PartitionIndex::UNKNOWN, Some(kept.clone()));
         for (sequence_id, slots) in [(5, 0..1), (6, 1..3)] {
             let mut frames = Vec::new();
             put_message(
@@ -327,7 +330,7 @@ mod tests {
         let first = mem::take(&mut state.write_buffer);
         state.close_producer(producer);
         assert!(!kept.is_empty());
-        let another = state.add_producer(Some(kept.clone()));
+        let another = state.add_producer(PartitionIndex::UNKNOWN, Some(kept.clone()));
         assert!(state.send_again(another, kept.take()).is_ok() && kept.is_empty());
         let (old, new) = (frames_of(&first), frames_of(&state.write_buffer));
         assert_eq!(
@@ -357,7 +360,7 @@ mod tests {
     #[test]
     fn an_outbox_fills_up() {
         let mut state = State::default();
-        let producer = state.add_producer(None);
+        let producer = state.add_producer(PartitionIndex::UNKNOWN, None);
         assert_eq!(state.readiness(producer), Readiness::Ready);
         state.write_buffer.resize(WRITE_BUFFER_BYTES, 0);
         assert_eq!(state.readiness(producer), Readiness::Full);

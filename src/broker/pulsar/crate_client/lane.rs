@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::broker::pulsar::error::RequestError;
-use crate::measure::{AckRecorder, SendTag};
+use crate::measure::{AckRecorder, PartitionIndex, SendTag};
 
 /// A message on its way to the crate.
 pub struct Item {
@@ -33,11 +33,12 @@ pub struct Lane {
 }
 
 impl Lane {
-    pub fn start(producer: Producer<TokioExecutor>, recorder: Arc<AckRecorder>) -> Self {
+    /// Messages are counted in this partition.
+    pub fn start(producer: Producer<TokioExecutor>, recorder: Arc<AckRecorder>, counted_in: PartitionIndex) -> Self {
         // One batch waits while another is sent: the crate's own queues hold back what is too much.
         let (batches, handed_over) = mpsc::channel(1);
         let failure = Arc::new(OnceLock::new());
-        let receipts = Receipts { awaited: VecDeque::new(), recorder, failure: failure.clone() };
+        let receipts = Receipts { awaited: VecDeque::new(), recorder, counted_in, failure: failure.clone() };
         let task = tokio::spawn(send(producer, handed_over, receipts));
         Lane { batches: Some(batches), failure, task }
     }
@@ -104,6 +105,7 @@ struct Awaited {
 struct Receipts {
     awaited: VecDeque<Awaited>,
     recorder: Arc<AckRecorder>,
+    counted_in: PartitionIndex,
     failure: Arc<OnceLock<RequestError>>,
 }
 
@@ -126,6 +128,7 @@ impl Receipts {
             let Some(first) = self.awaited.front_mut() else { return Poll::Pending };
             let Poll::Ready(mut outcome) = Pin::new(&mut first.receipt).poll(context) else { return Poll::Pending };
             let mut acks = self.recorder.batch();
+            acks.to_partition(self.counted_in);
             loop {
                 let Some(Awaited { send_tag, payload_bytes, .. }) = self.awaited.pop_front() else { break };
                 match outcome {

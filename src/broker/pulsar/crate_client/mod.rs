@@ -89,26 +89,28 @@ impl CrateClient {
         Telemetry { queue_full_ns: self.manner.waited_ns.swap(0, Ordering::Relaxed), ..Telemetry::default() }
     }
 
-    /// A producer on all `parts` of a topic.
+    /// A producer on all `parts` of `topic`.
     ///
     /// # Errors
     /// When the broker does not want it.
     pub async fn producer(
         &self,
         producer_index: usize,
+        topic: &str,
         parts: Vec<Arc<str>>,
         name: Option<String>,
     ) -> Result<CrateProducer, RequestError> {
         let index = producer_index % self.producing.len();
         let (pulsar, recorder) = (&self.producing[index], &self.recorders[index]);
         let mut lanes = Vec::with_capacity(parts.len());
-        for part in parts {
+        for (number, part) in parts.into_iter().enumerate() {
             let mut builder = pulsar.producer().with_topic(&*part).with_options(self.manner.producer_options.clone());
             if let Some(name) = &name {
                 builder = builder.with_name(name);
             }
             let producer = within(self.options.opening_timeout(self.settings.timeout), builder.build()).await?;
-            lanes.push(lane::Lane::start(producer, recorder.clone()));
+            let counted_in = recorder.partition(topic, Some(number as u32));
+            lanes.push(lane::Lane::start(producer, recorder.clone(), counted_in));
         }
         Ok(CrateProducer::new(self.manner.clone(), lanes, producer_index))
     }

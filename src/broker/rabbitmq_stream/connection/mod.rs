@@ -22,7 +22,7 @@ use super::connect::{FAREWELL, LEAVE};
 use super::error::{ConnectError, Refusal, class_of};
 use super::pending::{Pending, Settled};
 use crate::broker::{FailureClass, SubmitError};
-use crate::measure::{AckRecorder, Clock};
+use crate::measure::{AckRecorder, Clock, PartitionIndex};
 use crate::net::connect::within;
 use crate::net::session::{Lost, Protocol, PublishingConnection, Served, Session};
 
@@ -93,6 +93,8 @@ type Response = (u16, Vec<u8>);
 /// Publishes to one stream. Its index in the list is its id.
 struct Publisher {
     stream: String,
+    /// Where its messages are counted.
+    counted_in: PartitionIndex,
     pending: Pending,
     /// Why nothing can be published; `None` while the server knows the publisher.
     lost: Option<PublisherLost>,
@@ -147,14 +149,14 @@ impl Connection {
         self.session().state().protocol.frame_max
     }
 
-    /// Declares the publisher of a stream, within `limit`, in the place of the `old` one: its ids go on after those of the old one
+    /// Declares the publisher of a stream, whose messages are counted in this partition, within `limit`, in the place of the `old` one: its ids go on after those of the old one
     /// and those that the server has, and it publishes again what the old one has kept.
     ///
     /// # Errors
     /// When the server refuses, or the connection is lost.
     pub async fn publisher(
         &self,
-        stream: &str,
+        (stream, counted_in): (&str, PartitionIndex),
         old: Option<&StreamPublisher>,
         limit: Duration,
     ) -> Result<u8, ConnectError> {
@@ -168,7 +170,7 @@ impl Connection {
                 )));
             }
             known.ok_or_else(|| {
-                publishers.push(Publisher::undeclared(stream, session.protocol.resend));
+                publishers.push(Publisher::undeclared(stream, counted_in, session.protocol.resend));
                 publishers.len() - 1
             })
         };
@@ -250,12 +252,12 @@ impl Connection {
 }
 
 impl Publisher {
-    fn undeclared(stream: &str, resend: bool) -> Self {
+    fn undeclared(stream: &str, counted_in: PartitionIndex, resend: bool) -> Self {
         let message = format!("the publisher of {stream} is not declared yet");
         let error = SubmitError { class: FailureClass::UnknownTopic, message };
         let lost = Lost { since: Instant::now(), error, is_final: false };
         let pending = if resend { Pending::keeping() } else { Pending::default() };
-        Publisher { stream: stream.to_owned(), pending, lost: Some(lost) }
+        Publisher { stream: stream.to_owned(), counted_in, pending, lost: Some(lost) }
     }
 
     /// The server removed the publisher: its messages fail, unless they are kept. Returns its stream, if it was declared until now.

@@ -13,6 +13,7 @@ use super::super::incoming;
 use super::super::pending::Settled;
 use super::{Publishing, State};
 use crate::broker::{FailureClass, SubmitError};
+use crate::measure::PartitionIndex;
 use crate::net::session::{Protocol, Served, Session};
 
 /// How often messages are checked for being overdue.
@@ -23,6 +24,8 @@ const LONGEST_CHECK: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub struct Scratch {
     settled: Vec<Settled>,
+    /// Up to which of `settled` confirmed messages are counted in which partition.
+    partitions: Vec<(usize, PartitionIndex)>,
     lost: Vec<String>,
 }
 
@@ -53,7 +56,7 @@ impl Protocol for Publishing {
         state.protocol.pending -= scratch.settled.len();
         drop(state);
         if !scratch.settled.is_empty() {
-            session.protocol.record(&mut scratch.settled);
+            session.protocol.record(scratch);
         }
         session.report_lost(std::mem::take(&mut scratch.lost));
         end.and(filled.map(drop))
@@ -123,12 +126,13 @@ impl Protocol for Publishing {
 
 impl State {
     #[inline]
-    fn read(&mut self, frame: Frame<'_>, Scratch { settled, lost }: &mut Scratch) {
+    fn read(&mut self, frame: Frame<'_>, Scratch { settled, partitions, lost }: &mut Scratch) {
         match frame {
             Frame::Confirm { publisher, ids } => {
                 if let Some(publisher) = self.publishers.get_mut(usize::from(publisher)) {
                     ids.iter().for_each(|id| publisher.pending.settle(id, code::OK, settled));
                     publisher.pending.release();
+                    partitions.push((settled.len(), publisher.counted_in));
                 }
             }
             Frame::PublishError { publisher, errors } => {
@@ -167,13 +171,20 @@ impl State {
 }
 
 impl Publishing {
-    fn record(&self, settled: &mut Vec<Settled>) {
+    fn record(&self, Scratch { settled, partitions, .. }: &mut Scratch) {
         let mut acks = self.recorder.batch();
-        for Settled { send_tag, bytes, code } in settled.drain(..) {
-            match code {
-                code::OK => acks.acknowledged(send_tag, bytes as usize),
-                code => acks.failed(send_tag, class_of(code), || code::name(code)),
+        let mut begin = 0;
+        // Failures may follow on the last confirmation.
+        for (end, counted_in) in partitions.drain(..).chain([(settled.len(), PartitionIndex::UNKNOWN)]) {
+            acks.to_partition(counted_in);
+            for Settled { send_tag, bytes, code } in &settled[begin..end] {
+                match *code {
+                    code::OK => acks.acknowledged(*send_tag, *bytes as usize),
+                    code => acks.failed(*send_tag, class_of(code), || code::name(code)),
+                }
             }
+            begin = end;
         }
+        settled.clear();
     }
 }

@@ -166,7 +166,7 @@ fn alone(arguments: &RunArguments) -> Option<&'static str> {
     given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
 }
 
-/// Sends the invitation, or why there is none, to all ranks.
+/// Sends the invitation, or the reason why it could not be made, to all ranks.
 fn tell(job: Job, invitation: Result<Invitation, String>) -> Result<Invitation, String> {
     let text = serde_json::to_vec(&invitation).map_err(|error| format!("error: {error}"))?;
     job.broadcast(text).map_err(|error| format!("error: {error}"))?;

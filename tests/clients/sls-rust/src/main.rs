@@ -1,7 +1,7 @@
 //! Writes to a log store and reads it to its end, by the service's own client for Rust.
 //!
 //! `sls-rust ENDPOINT PROJECT STORE KEY_ID KEY_SECRET TOKEN REQUESTS LOGS`: posts so many requests of so many logs each,
-//! then prints how many logs the store holds and how many fields they have together, topic by topic. An empty TOKEN is none.
+//! then prints how many logs the store holds and how many fields they have together, topic by topic. An empty TOKEN stands for no token.
 //! The client connects through `http_proxy`, because the name of its endpoint does not resolve.
 
 use std::collections::BTreeMap;

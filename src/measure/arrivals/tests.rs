@@ -1,0 +1,252 @@
+//! Arrivals of made-up messages.
+
+use super::*;
+use crate::measure::{NoDetails, Received, Span, TRACE_HEADER_BYTES, TraceHeader, UNORDERED_PARTITION};
+
+const SUBSCRIPTION: SubscriptionIndex = SubscriptionIndex { group: 0, topic: 0 };
+
+fn verified(run_tag: u32) -> Arrivals {
+    Arrivals::new(Clock::start(), run_tag, 1, Some(Arc::new(Verification::new(1, 1))))
+}
+
+fn collected(arrivals: &Arrivals) -> Reception {
+    let mut reception = Reception::default();
+    arrivals.collect(true, &mut reception, &mut Reception::default());
+    reception
+}
+
+fn sealed(run_tag: u32, sequence: u64) -> Vec<u8> {
+    let mut message = vec![7; 100];
+    let checksum = crc32fast::hash(&message[TRACE_HEADER_BYTES..]);
+    TraceHeader { run_tag, producer: 0, measured: true, sequence, intended_ns: 0 }.seal(&mut message, checksum);
+    message
+}
+
+#[test]
+fn every_arrival_is_counted_once_under_what_it_is() {
+    let arrivals = verified(42);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    let mut broken = sealed(42, 9);
+    broken[99] ^= 1;
+    let messages = [sealed(42, 0), sealed(42, 2), sealed(42, 1), sealed(42, 1), broken, sealed(43, 5), vec![0; 3]];
+    {
+        let mut batch = recorder.batch();
+        for payload in &messages {
+            batch.received(Received {
+                payload,
+                trace_header: None,
+                partition: 0,
+                offset: 0,
+                redelivered: false,
+                details: &NoDetails,
+            });
+        }
+    }
+    let reception = collected(&arrivals);
+    let Arrived { last_first_ns, last_consumed_ns, .. } = reception.arrived;
+    let expected = Arrived {
+        messages: 7,
+        payload_bytes: 503 + 100,
+        received: 5,
+        first: 3,
+        consumed: 3,
+        duplicated: 1,
+        reordered: 1,
+        corrupt: 1,
+        foreign: 2,
+        last_first_ns,
+        last_consumed_ns,
+        ..Arrived::default()
+    };
+    assert_eq!(reception.arrived, expected);
+    assert_eq!(reception.end_to_end.histogram().len(), 3, "a repetition has no latency");
+    assert_eq!(arrivals.groups(), [expected]);
+    let progress = GroupProgress { deliveries: 7, first: 3, corrupt: 1, errors: 0 };
+    assert_eq!((arrivals.progress(), arrivals.received()), (vec![progress], 4));
+}
+
+#[test]
+fn a_flag_makes_a_repetition_a_redelivery_and_the_first_arrival_nothing_else() {
+    let arrivals = verified(1);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    for (sequence, redelivered) in [(0, true), (1, false), (1, true), (2, false), (0, false), (2, true)] {
+        let payload = &sealed(1, sequence);
+        recorder.batch().received(Received {
+            payload,
+            trace_header: None,
+            partition: 0,
+            offset: 0,
+            redelivered,
+            details: &NoDetails,
+        });
+    }
+    let arrived = collected(&arrivals).arrived;
+    assert_eq!((arrived.first, arrived.redelivered, arrived.duplicated), (3, 2, 1));
+    assert_eq!(arrived.reordered, 0, "an old message that comes again is not out of order");
+}
+
+#[test]
+fn what_has_been_passed_is_known_by_partition_over_all_members() {
+    let verification = Arc::new(Verification::new(2, 1));
+    let arrivals = Arrivals::new(Clock::start(), 1, 1, Some(verification.clone()));
+    let mut members = [arrivals.recorder(SUBSCRIPTION), arrivals.recorder(SUBSCRIPTION)];
+    for (member, partition, sequence) in [(0, 0, 0), (0, 0, 3), (1, 0, 5), (1, 1, 2)] {
+        let payload = &sealed(1, sequence);
+        let message = Received {
+            payload,
+            trace_header: None,
+            partition,
+            offset: sequence * 10,
+            redelivered: false,
+            details: &NoDetails,
+        };
+        members[member].batch().received(message);
+    }
+    assert_eq!(arrivals.next_offsets(SUBSCRIPTION), [51, 21]);
+    assert_eq!(arrivals.passed_until(SUBSCRIPTION, &[0], 2), [6, 0]);
+    assert_eq!(arrivals.passed_until(SUBSCRIPTION, &[0, 1], 2), [3, 0]);
+    assert_eq!(arrivals.passed_until(SUBSCRIPTION, &[0, 1, 2], 2), [0, 0], "nothing of the third partition was seen");
+    assert_eq!(arrivals.passed_until(SUBSCRIPTION, &[], 2), [u64::MAX; 2], "all partitions were read to their ends");
+    verification.acknowledge(&mut [Span { producer_index: 0, begin: 0, end: 8 }]);
+    let passed = arrivals.passed_until(SUBSCRIPTION, &[0, 1], 2);
+    let account = verification.account(0, |producer| passed[producer as usize]);
+    assert_eq!((account.lost, account.unread), (1, 3), "1 was passed; 4, 6 and 7 may still come");
+}
+
+#[test]
+fn times_count_from_the_headers_clock_and_only_those_of_timed_producers() {
+    const AHEAD_NS: u64 = 1_000_000_000_000;
+    let arrivals = Arrivals::across_processes(Clock::start(), AHEAD_NS, 1..2, 7, 1, None);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    for (producer, intended_ns) in [(0, AHEAD_NS), (1, AHEAD_NS), (1, 2 * AHEAD_NS), (2, AHEAD_NS)] {
+        let mut payload = vec![7; 100];
+        let checksum = crc32fast::hash(&payload[TRACE_HEADER_BYTES..]);
+        TraceHeader { run_tag: 7, producer, measured: true, sequence: 0, intended_ns }.seal(&mut payload, checksum);
+        recorder.batch().received(Received {
+            payload: &payload,
+            trace_header: None,
+            partition: 0,
+            offset: 0,
+            redelivered: false,
+            details: &NoDetails,
+        });
+    }
+    let reception = collected(&arrivals);
+    assert_eq!((reception.arrived.consumed, reception.arrived.before_intended), (4, 1));
+    assert_eq!((reception.end_to_end.histogram().len(), reception.end_to_end.beyond_range()), (2, 0));
+}
+
+#[test]
+fn errors_are_a_part_of_a_groups_progress() {
+    let arrivals = verified(1);
+    arrivals.recorder(SUBSCRIPTION).failed();
+    assert_eq!(arrivals.progress(), [GroupProgress { errors: 1, ..GroupProgress::default() }]);
+}
+
+#[test]
+fn the_arrival_is_no_earlier_than_the_handing_over() {
+    let clock = Clock::start();
+    let arrivals = Arrivals::new(clock, 1, 1, None);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    let mut message = vec![7; 100];
+    let checksum = crc32fast::hash(&message[TRACE_HEADER_BYTES..]);
+    {
+        let mut batch = recorder.batch();
+        let intended_ns = clock.now_ns();
+        TraceHeader { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns }.seal(&mut message, checksum);
+        while clock.now_ns() < intended_ns + 10_000 {}
+        batch.received(Received {
+            payload: &message,
+            trace_header: None,
+            partition: 0,
+            offset: 0,
+            redelivered: false,
+            details: &NoDetails,
+        });
+    }
+    let reception = collected(&arrivals);
+    assert!(reception.end_to_end.histogram().min() >= 9_900, "{}", reception.end_to_end.histogram().min());
+}
+
+#[test]
+fn messages_without_a_promised_order_are_counted_as_such() {
+    let arrivals = verified(1);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    for sequence in [1, 0] {
+        let payload = &sealed(1, sequence);
+        let partition = UNORDERED_PARTITION;
+        recorder.batch().received(Received {
+            payload,
+            trace_header: None,
+            partition,
+            offset: 0,
+            redelivered: false,
+            details: &NoDetails,
+        });
+    }
+    let reception = collected(&arrivals);
+    let arrived = reception.arrived;
+    assert_eq!((arrived.consumed, arrived.reordered, arrived.unordered), (2, 0, 2));
+}
+
+#[test]
+fn a_trace_header_beside_the_payload_covers_all_of_it() {
+    let arrivals = verified(1);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    let mut trace_header = [0; TRACE_HEADER_BYTES];
+    let payload = br#"{"a": 1}"#;
+    TraceHeader { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns: 0 }
+        .seal(&mut trace_header, crc32fast::hash(payload));
+    let message = Received {
+        payload,
+        trace_header: Some(&trace_header),
+        partition: 0,
+        offset: 0,
+        redelivered: false,
+        details: &NoDetails,
+    };
+    recorder.batch().received(message);
+    recorder.batch().received(Received { payload: br#"{"a": 2}"#, ..message });
+    let reception = collected(&arrivals);
+    assert_eq!((reception.arrived.consumed, reception.arrived.corrupt), (1, 1));
+}
+
+#[test]
+fn every_consumer_has_figures_of_its_own_that_add_up_to_those_of_all() {
+    let arrivals = verified(1);
+    let mut recorders = [1, 0].map(|member| arrivals.recorder_of(SUBSCRIPTION, member));
+    let mut receive = |member: usize, sequence: u64| {
+        let payload = &sealed(1, sequence);
+        recorders[member].batch().received(Received {
+            payload,
+            trace_header: None,
+            partition: 0,
+            offset: 0,
+            redelivered: false,
+            details: &NoDetails,
+        });
+    };
+    (0..3).for_each(|sequence| receive(0, sequence));
+    // A repetition is not a first arrival, also at another consumer.
+    (2..4).for_each(|sequence| receive(1, sequence));
+    let mut all = collected(&arrivals);
+    // After the window.
+    let mut late = Reception::default();
+    receive(0, 9);
+    arrivals.collect(false, &mut late, &mut Reception::default());
+    all.merge(&late);
+    let consumers = arrivals.consumers();
+    let figures = |of: &ConsumerTally| (of.member, of.consumed, of.in_window, of.moments);
+    assert_eq!(consumers.iter().map(figures).collect::<Vec<_>>(), [(0, 1, 1, 1), (1, 4, 3, 4)]);
+    assert_eq!(consumers.iter().map(|of| of.consumed).sum::<u64>(), all.arrived.consumed);
+    let timed = consumers.iter().map(|of| of.end_to_end.as_ref().unwrap().len());
+    assert_eq!(timed.sum::<u64>(), all.end_to_end.histogram().len());
+}
+
+#[test]
+fn latencies_of_single_consumers_are_kept_of_so_many_only() {
+    let arrivals = verified(1);
+    let _recorders: Vec<_> = (0..=MOST_TIMED).map(|member| arrivals.recorder_of(SUBSCRIPTION, member)).collect();
+    let timed: Vec<bool> = arrivals.consumers().iter().map(|of| of.end_to_end.is_some()).collect();
+    assert_eq!((timed.len(), timed.iter().filter(|timed| **timed).count()), (MOST_TIMED + 1, MOST_TIMED));
+}

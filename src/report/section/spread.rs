@@ -1,0 +1,275 @@
+//! How figures differ from one partition, or one consumer, to the next, where one is more than 10 % above another.
+
+use super::{Part, Section, capital, several, texts};
+use crate::record::readable::{count, duration};
+use crate::record::{ConsumerFigures, Consumers, PartitionFigures, Record};
+use crate::report::figure::{Figure, HALF, PHONE, Table};
+use crate::report::svg::dots::{Dots, Group, Spot};
+use crate::report::svg::unit::Unit;
+
+/// One of those that are compared.
+struct Entry {
+    name: String,
+    messages: u64,
+    p50_ns: Option<u64>,
+    p99_ns: Option<u64>,
+}
+
+/// What is compared with each other.
+struct Entries {
+    /// `consumer`, as a part of the charts' ids, too.
+    thing: &'static str,
+    /// Where there are several groups, " of group 1".
+    whose: String,
+    /// What names them: `member`.
+    axis: String,
+    /// What became of their messages: `received`.
+    done: &'static str,
+    latency: String,
+    of: Vec<Entry>,
+    /// How many there are, of which only some may be listed.
+    all: u64,
+}
+
+pub fn section(record: &Record) -> Option<Section> {
+    let consumers = record.consumers.as_ref().into_iter().flat_map(of_groups);
+    let all = partitions(record).into_iter().chain(consumers).filter(|entries| !entries.of.is_empty());
+    let pairs = all.map(|entries| Part::Pair(vec![messages(&entries), latency(&entries)]));
+    Section::of("spread", "Partitions and consumers that differ", pairs.collect())
+}
+
+/// The partitions, if they differ.
+fn partitions(record: &Record) -> Option<Entries> {
+    let found = record.partitions.as_ref().filter(|found| found.differ())?;
+    let of = &found.listed;
+    let of_one_topic = of.iter().all(|one| one.topic == of[0].topic);
+    let of_topics = of.iter().all(|one| one.partition.is_none());
+    let name = |of: &PartitionFigures| match of.partition {
+        None => of.topic.clone(),
+        Some(partition) if of_one_topic => partition.to_string(),
+        Some(partition) => format!("{}/{partition}", of.topic),
+    };
+    let entry = |of: &PartitionFigures| Entry {
+        name: name(of),
+        messages: of.acknowledged,
+        p50_ns: of.p50_ns,
+        p99_ns: of.p99_ns,
+    };
+    let axis = match (of_topics, of_one_topic) {
+        (true, _) => "topic",
+        (false, true) => "partition",
+        (false, false) => "topic/partition",
+    };
+    Some(Entries {
+        thing: if of_topics { "topic" } else { "partition" },
+        whose: String::new(),
+        axis: axis.to_owned(),
+        done: "taken",
+        latency: format!("{} time", record.headline),
+        of: of.iter().map(entry).collect(),
+        all: found.partitions,
+    })
+}
+
+/// The consumers of each group in which they differ.
+fn of_groups(consumers: &Consumers) -> impl Iterator<Item = Entries> {
+    let is_alone = consumers.groups.len() == 1;
+    consumers.groups.iter().filter(|group| group.differs()).map(move |group| {
+        let of: Vec<&ConsumerFigures> = consumers.listed.iter().filter(|of| of.group == group.group).collect();
+        let of_one_topic = of.iter().all(|one| one.topic == of[0].topic);
+        let name = |of: &ConsumerFigures| {
+            if of_one_topic { of.member.to_string() } else { format!("{}/{}", of.topic, of.member) }
+        };
+        let entry = |of: &&ConsumerFigures| Entry {
+            name: name(of),
+            messages: of.consumed,
+            p50_ns: of.end_to_end_p50_ns,
+            p99_ns: of.end_to_end_p99_ns,
+        };
+        let axis = if of_one_topic { "member" } else { "topic/member" };
+        Entries {
+            thing: "consumer",
+            whose: if is_alone { String::new() } else { format!(" of group {}", group.group) },
+            axis: axis.to_owned(),
+            done: "received",
+            latency: "end-to-end latency".to_owned(),
+            of: of.iter().map(entry).collect(),
+            all: group.consumers,
+        }
+    })
+}
+
+fn messages(entries: &Entries) -> Figure {
+    let Entries { thing, done, .. } = entries;
+    let most = entries.of.iter().max_by_key(|of| of.messages);
+    let fewest = entries.of.iter().min_by_key(|of| of.messages);
+    let sentence = match (most, fewest) {
+        (Some(most), Some(fewest)) => format!(
+            "Most messages were {done} by {thing} {} ({}), fewest by {thing} {} ({}).{}",
+            most.name,
+            count(most.messages),
+            fewest.name,
+            count(fewest.messages),
+            entries.listed()
+        ),
+        _ => String::new(),
+    };
+    let group = entries.group("messages", 1, |of| Some(of.messages));
+    let title = format!("Messages {done} by each {thing}{}", entries.whose);
+    entries.figure("messages", &title, sentence, Unit::Count, vec![group])
+}
+
+fn latency(entries: &Entries) -> Figure {
+    let Entries { thing, latency, .. } = entries;
+    // Of some, too few messages may have come to state the 99th percentile: then the medians are compared.
+    let has_tails = entries.of.iter().all(|of| of.p99_ns.is_some() || of.messages == 0);
+    let (which, figure): (&str, fn(&Entry) -> Option<u64>) =
+        if has_tails { ("p99", |of| of.p99_ns) } else { ("median", |of| of.p50_ns) };
+    let known = || entries.of.iter().filter_map(|of| Some((of, figure(of)?)));
+    let sentence = match (known().max_by_key(|of| of.1), known().min_by_key(|of| of.1)) {
+        (Some((slow, slow_ns)), Some((fast, fast_ns))) => format!(
+            "Slowest is {thing} {} ({which} {}), fastest {thing} {} ({}).{}",
+            slow.name,
+            duration(slow_ns as f64),
+            fast.name,
+            duration(fast_ns as f64),
+            entries.listed()
+        ),
+        _ => format!("The latency of single {thing}s is not known."),
+    };
+    let groups = vec![entries.group("p50", 1, |of| of.p50_ns), entries.group("p99", 2, |of| of.p99_ns)];
+    let title = format!("{} of each {thing}{}", capital(latency), entries.whose);
+    entries.figure("latency", &title, sentence, Unit::Nanoseconds, groups)
+}
+
+impl Entries {
+    /// That some are left out, if so.
+    fn listed(&self) -> String {
+        let (shown, all) = (self.of.len(), self.all as usize);
+        let all_of_them = several(all, self.thing);
+        if shown < all {
+            format!(" Shown are {shown} of {all_of_them}, those that differ the most.")
+        } else {
+            String::new()
+        }
+    }
+
+    fn group(&self, name: &str, style: usize, figure: impl Fn(&Entry) -> Option<u64>) -> Group {
+        let spot = |of: &Entry| {
+            let value = figure(of).map(|value| value as f64);
+            let trials = value.iter().map(|value| (*value, true)).collect();
+            Spot { name: of.name.clone(), trials, middle: value, interval: None }
+        };
+        Group { name: name.to_owned(), style, spots: self.of.iter().map(spot).collect() }
+    }
+
+    fn figure(&self, id: &str, title: &str, sentence: String, unit: Unit, groups: Vec<Group>) -> Figure {
+        let last = self.of.len().saturating_sub(1).max(1) as f64;
+        let name = if unit == Unit::Count { "messages" } else { "latency" };
+        let dots = Dots {
+            name: name.to_owned(),
+            unit,
+            axis: self.axis.clone(),
+            places: (0..self.of.len()).map(|index| index as f64 / last).collect(),
+            groups,
+            is_connected: false,
+            is_from_zero: true,
+        };
+        let id = format!("{id}-by-{}", self.thing);
+        let mut figure = Figure::draw(&id, title, sentence, (HALF, PHONE), |shape| dots.draw(shape));
+        figure.table = self.table();
+        figure
+    }
+
+    fn table(&self) -> Table {
+        let known = |ns: Option<u64>| ns.map_or("–".to_owned(), |ns| duration(ns as f64));
+        let row = |of: &Entry| vec![of.name.clone(), count(of.messages), known(of.p50_ns), known(of.p99_ns)];
+        Table {
+            heads: texts(&[self.axis.as_str(), "messages", "p50", "p99"]),
+            rows: self.of.iter().map(row).collect(),
+            ..Table::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{ConsumerSpread, Extent, Partitions, sample};
+
+    fn unequal() -> Record {
+        let consumer = |member: usize| ConsumerFigures {
+            topic: "orders".to_owned(),
+            member,
+            consumed: 1000 * (member as u64 + 1),
+            end_to_end_p50_ns: Some(1_000_000),
+            end_to_end_p99_ns: Some(2_000_000 * (8 - member as u64)),
+            ..ConsumerFigures::default()
+        };
+        let extent = |smallest, largest| Extent { smallest, largest };
+        let spread = ConsumerSpread {
+            group: 0,
+            consumers: 8,
+            consumed: extent(1000, 8000),
+            end_to_end_p50_ns: Some(extent(1_000_000, 1_000_000)),
+            end_to_end_p99_ns: Some(extent(2_000_000, 16_000_000)),
+        };
+        let consumers = Consumers { groups: vec![spread], listed: (0..8).map(consumer).collect() };
+        Record { consumers: Some(consumers), ..sample::record() }
+    }
+
+    fn sentences(record: &Record) -> Vec<String> {
+        let section = section(record).expect("they differ");
+        section.parts.iter().flat_map(Part::figures).map(|figure| figure.sentence.clone()).collect()
+    }
+
+    #[test]
+    fn the_sentences_name_the_extremes() {
+        assert_eq!(
+            sentences(&unequal()),
+            [
+                "Most messages were received by consumer 7 (8,000), fewest by consumer 0 (1,000).",
+                "Slowest is consumer 0 (p99 16.0 ms), fastest consumer 7 (2.00 ms)."
+            ]
+        );
+        let mut record = unequal();
+        let consumers = record.consumers.as_mut().unwrap();
+        consumers.groups[0].consumers = 100;
+        consumers.listed.iter_mut().for_each(|of| of.end_to_end_p99_ns = None);
+        let sentences = sentences(&record);
+        assert!(sentences[0].ends_with("Shown are 8 of 100 consumers, those that differ the most."), "{sentences:?}");
+        assert!(sentences[1].contains("(median 1.00 ms)"), "{sentences:?}");
+    }
+
+    #[test]
+    fn partitions_are_named_by_their_numbers_and_topics_by_their_names() {
+        let partition = |topic: &str, partition: Option<u32>, acknowledged: u64| PartitionFigures {
+            topic: topic.to_owned(),
+            partition,
+            acknowledged,
+            p50_ns: Some(1_000_000 * (acknowledged + 1)),
+            p99_ns: None,
+        };
+        let of = |listed: Vec<PartitionFigures>| {
+            let acknowledged = Extent { smallest: 0, largest: 9 };
+            let partitions = Partitions { partitions: 2, acknowledged, listed, ..Partitions::default() };
+            sentences(&Record { partitions: Some(partitions), ..sample::record() })
+        };
+        let one = of(vec![partition("orders", Some(0), 9), partition("orders", Some(1), 0)]);
+        assert_eq!(one[0], "Most messages were taken by partition 0 (9), fewest by partition 1 (0).");
+        let several = of(vec![partition("a", Some(0), 9), partition("b", Some(0), 0)]);
+        assert!(several[0].contains("by partition a/0 (9)"), "{several:?}");
+        let topics = of(vec![partition("a", None, 9), partition("b", None, 0)]);
+        assert!(topics[0].contains("by topic a (9)") && topics[1].contains("topic a (median "), "{topics:?}");
+    }
+
+    #[test]
+    fn consumers_that_are_alike_have_no_section() {
+        let mut record = unequal();
+        let group = &mut record.consumers.as_mut().unwrap().groups[0];
+        let alike = Extent { smallest: 1000, largest: 1050 };
+        (group.consumed, group.end_to_end_p99_ns) = (alike, Some(alike));
+        assert_eq!(section(&record), None);
+        assert_eq!(section(&sample::record()), None);
+    }
+}
