@@ -51,7 +51,7 @@ impl TransactionOptions {
             ));
         }
         let in_flight = setup.in_flight / producers.max(1);
-        if in_flight < self.messages {
+        if producers > 0 && in_flight < self.messages {
             return Err(format!(
                 "a transaction of {} messages is more than the {in_flight} that a producer may have in flight: \
                  raise `producers.in_flight`, or lower `broker.kafka.transactions.messages`",

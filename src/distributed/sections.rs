@@ -10,9 +10,20 @@ use crate::record::{
     WarmUpCounts, Wire,
 };
 
-/// Begin and end of the stretch that the measured windows of all shares cover, in nanoseconds since 1970.
+/// Whether a share has producers.
+pub(super) fn sends(share: &KeptShare) -> bool {
+    share.record.share.as_ref().is_some_and(|share| share.producers > 0)
+}
+
+/// The measured windows of the shares that have producers: one that only consumes may receive later than others send.
+pub(super) fn windows(shares: &[KeptShare]) -> impl Iterator<Item = (u64, u64)> {
+    let any_sends = shares.iter().any(sends);
+    shares.iter().filter(move |share| !any_sends || sends(share)).map(window_of)
+}
+
+/// Begin and end of the stretch that these windows cover, in nanoseconds since 1970.
 pub(super) fn window(shares: &[KeptShare]) -> (u64, u64) {
-    let windows = || shares.iter().map(window_of);
+    let windows = || windows(shares);
     (windows().map(|(begin_ns, _)| begin_ns).min().unwrap_or(0), windows().map(|(_, end_ns)| end_ns).max().unwrap_or(0))
 }
 
@@ -53,11 +64,6 @@ pub(super) fn throughput(shares: &[KeptShare], counts: &Counts) -> Throughput {
         let messages: f64 = all().map(|of| rate(of) * of.window_ns as f64).sum();
         if window_ns == 0 { 0.0 } else { messages / window_ns as f64 }
     };
-    let optional = |rate: fn(&Throughput) -> Option<f64>| {
-        let is_known = all().any(|of| rate(of).is_some());
-        let messages: f64 = all().filter_map(|of| Some(rate(of)? * of.window_ns as f64)).sum();
-        (is_known && window_ns > 0).then(|| messages / window_ns as f64)
-    };
     let payload_bytes = counts.payload_bytes_acknowledged as f64;
     Throughput {
         window_ns,
@@ -65,18 +71,29 @@ pub(super) fn throughput(shares: &[KeptShare], counts: &Counts) -> Throughput {
         payload_bytes_per_second: per_second(|of| of.payload_bytes_per_second),
         sent_per_second: per_second(|of| of.sent_per_second),
         target_per_second: all().filter_map(|of| of.target_per_second).reduce(|sum, rate| sum + rate),
-        consumed_per_second: optional(|of| of.consumed_per_second),
+        consumed_per_second: consumed_per_second(shares, window_ns),
         in_flight_by_littles_law: None,
         until_last_acknowledgement: last(shares, |of| of.until_last_acknowledgement)
-            .and_then(|ns| Completion::of(ns - begin_ns, counts.acknowledged, payload_bytes)),
+            .and_then(|ns| Completion::of(ns.saturating_sub(begin_ns), counts.acknowledged, payload_bytes)),
         until_last_arrival: last(shares, |of| of.until_last_arrival).and_then(|ns| {
             let bytes = all().filter_map(|of| of.until_last_arrival);
             let bytes = bytes.map(|of| of.payload_bytes_per_second * of.duration_ns as f64 / 1e9).sum();
-            Completion::of(ns - begin_ns, counts.consumed.unwrap_or(0), bytes)
+            Completion::of(ns.saturating_sub(begin_ns), counts.consumed.unwrap_or(0), bytes)
         }),
         longest_gap_ns: None,
         producer_shares: producer_shares(shares),
     }
+}
+
+/// What all shares received in their windows, over the stretch that the windows cover together. A share that only consumes has a window
+/// of its own, and its rate is that of this window.
+fn consumed_per_second(shares: &[KeptShare], window_ns: u64) -> Option<f64> {
+    let rate = |share: &KeptShare| {
+        let Throughput { consumed_per_second, window_ns: own_ns, .. } = &share.record.throughput;
+        let part = if sends(share) { *own_ns as f64 / window_ns as f64 } else { 1.0 };
+        Some((*consumed_per_second)? * part)
+    };
+    shares.iter().filter_map(rate).reduce(|sum, rate| sum + rate).filter(|_| window_ns > 0)
 }
 
 /// When the last of it happened in any share, in nanoseconds since 1970.
@@ -95,8 +112,9 @@ fn producer_shares(shares: &[KeptShare]) -> Option<ProducerShares> {
         .map(|(record, of)| (record.counts.attempted as f64).powi(2) / (producers(record) * of.jain_index))
         .sum();
     let all: f64 = shares.iter().map(|share| producers(&share.record)).sum();
+    let senders = shares.iter().filter(|share| sends(share)).count();
     Some(ProducerShares {
-        smallest_messages: if of_shares().count() < shares.len() { 0 } else { smallest_messages },
+        smallest_messages: if of_shares().count() < senders { 0 } else { smallest_messages },
         largest_messages: of_shares().map(|(_, of)| of.largest_messages).max()?,
         jain_index: sum * sum / (all * squares),
     })
@@ -107,7 +125,7 @@ pub(super) fn errors(shares: &[KeptShare], of: fn(&Record) -> &[ErrorCount]) -> 
     let (begin_ns, _) = window(shares);
     let mut by_class: BTreeMap<FailureClass, ErrorCount> = BTreeMap::new();
     for share in shares {
-        let later_ns = window_of(share).0 - begin_ns;
+        let later_ns = window_of(share).0.saturating_sub(begin_ns);
         for error in of(&share.record) {
             let first_at_ns = if error.first_at_ns == 0 { 0 } else { error.first_at_ns + later_ns };
             let error = ErrorCount { first_at_ns, ..error.clone() };
@@ -243,6 +261,18 @@ mod tests {
         assert!((throughput.messages_per_second - 40_000.0 / 12.0).abs() < 1e-6, "{throughput:?}");
         assert_eq!(counts.acknowledged, 40_000);
         assert!(counts.balances());
+    }
+
+    #[test]
+    fn a_share_that_only_consumes_does_not_stretch_the_window() {
+        let second = 1_000_000_000;
+        let mut shares = [share(1, 2, 0, 10 * second, 1_000.0), share(2, 2, 5 * second, 20 * second, 0.0)];
+        shares[0].record.throughput.consumed_per_second = Some(0.0);
+        shares[1].record.throughput.consumed_per_second = Some(500.0);
+        shares[1].record.share.as_mut().unwrap().producers = 0;
+        let throughput = throughput(&shares, &counts(&shares));
+        assert_eq!(throughput.window_ns, 10 * second);
+        assert_eq!((throughput.messages_per_second, throughput.consumed_per_second), (1_000.0, Some(500.0)));
     }
 
     #[test]

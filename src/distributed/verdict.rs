@@ -124,7 +124,7 @@ fn what_is_missing(lost: &LostRank) -> String {
 /// The part of the stretch that all windows cover which lies in every one of them.
 pub(super) fn overlap(shares: &[KeptShare]) -> f64 {
     let (begin_ns, end_ns) = sections::window(shares);
-    let windows = || shares.iter().map(sections::window_of);
+    let windows = || sections::windows(shares);
     let latest_begin = windows().map(|(begin_ns, _)| begin_ns).max().unwrap_or(0);
     let first_end = windows().map(|(_, end_ns)| end_ns).min().unwrap_or(0);
     match end_ns - begin_ns {
@@ -177,7 +177,7 @@ fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
                 "{known}, and end-to-end latency is measured between them (median {}){seen}.",
                 duration(latency.p50_ns as f64)
             ),
-            "Synchronise the clocks (chrony, PTP), or or record only messages whose two ends have one clock: `consumers.timing = \"own\"`.",
+            "Synchronise the clocks (chrony, PTP), or record only messages whose two ends have one clock: `consumers.timing = \"own\"`.",
             &figures,
         ),
     ))

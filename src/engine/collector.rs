@@ -23,6 +23,8 @@ pub struct Collector {
     last_ns: u64,
     /// Time from one sample to the next, unless a phase ends in between.
     pub intended_length_ns: u64,
+    /// Whether the window ends with the last arrival.
+    pub ends_with_arrivals: bool,
     /// What the broker's processes use at the sample.
     pub broker_use: BrokerUse,
     last_submitted: u64,
@@ -137,6 +139,7 @@ impl Collector {
             load_start_ns,
             last_ns: load_start_ns,
             intended_length_ns: 0,
+            ends_with_arrivals: false,
             broker_use: BrokerUse::default(),
             last_submitted: 0,
             last_finished: 0,
@@ -214,7 +217,7 @@ impl Collector {
         }
         let second = self.second(phase, telemetry, pipeline);
         observer.second(&second, &self.interval, &self.reception);
-        if phase == Phase::Measure {
+        if phase == Phase::Measure && (second.consumed > 0 || !self.ends_with_arrivals) {
             self.totals.window.add(&second, telemetry);
             self.add_to_part(&second);
             self.add_to_stretch(&second);

@@ -12,6 +12,7 @@ use super::checkpoint::Checkpoints;
 use super::collector::Collector;
 use super::context::TrialContext;
 use super::interruption::InterruptiblePhase;
+use super::listening::Listening;
 use super::observer::{Observer, Phase};
 use super::outcome::BacklogOutcome;
 use super::outcome::End;
@@ -21,6 +22,7 @@ use super::sampler::{Rhythm, Sampler};
 use super::send::{self, Closing, Pacer, Sent, StallWatch, TrialWindow};
 use crate::broker::{Broker, Producer};
 use crate::load::due_by;
+use crate::measure::Arrivals;
 use crate::measure::host::{HostSampler, HostUsage};
 use crate::pipeline::Pipeline;
 use crate::scenario::Load;
@@ -37,6 +39,8 @@ pub(super) struct LoadPhase<'a> {
     trial_window: Arc<TrialWindow>,
     pacer: Option<Arc<Pacer>>,
     tasks: JoinSet<Sent>,
+    /// Where there are no producers to wait for.
+    listening: Option<Listening>,
     phase: Phase,
     stall: StallWatch<'a>,
     backlog: Option<BacklogWatch<'a>>,
@@ -97,6 +101,7 @@ impl<'a> LoadPhase<'a> {
             pacer,
             sent: Vec::with_capacity(tasks.len()),
             tasks,
+            listening: Listening::of(context),
             phase: if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp },
             stall: StallWatch::new(&scenario.load, limits),
             backlog: BacklogWatch::of(context, load_start_ns, start),
@@ -133,7 +138,9 @@ impl<'a> LoadPhase<'a> {
         let nominal_end_ns = window.nominal_end_ns().map(|end_ns| end_ns - begin_ns);
         let (acks, arrivals) = (context.acks.clone(), context.arrivals.clone());
         let load = context.scenario.own_load();
-        let collector = Collector::new(acks, arrivals, &load, parts, begin_ns, nominal_end_ns);
+        let mut collector = Collector::new(acks, arrivals, &load, parts, begin_ns, nominal_end_ns);
+        // Where neither a time nor producers end the load, the wait for more messages is not measured.
+        collector.ends_with_arrivals = self.listening.is_some() && nominal_end_ns.is_none();
         let checkpoints = Checkpoints::new(context, window.clone(), self.pacer.clone());
         Sampler::begin(collector, broker, observer, pipeline, checkpoints, &context.topics[0], rhythm)
     }
@@ -151,12 +158,12 @@ impl<'a> LoadPhase<'a> {
         if self.phase == Phase::Measure {
             BacklogWatch::begin(self.backlog.as_ref(), sampler);
         }
-        loop {
+        if let Some(listening) = &mut self.listening {
+            listening.begin(measure_start);
+        }
+        while !self.tasks.is_empty() || self.listens() {
             tokio::select! {
-                ended = self.tasks.join_next() => match ended {
-                    Some(ended) => self.producer_ended(ended),
-                    None => break,
-                },
+                Some(ended) = self.tasks.join_next() => self.producer_ended(ended),
                 () = sleep_until(measure_start), if self.phase == Phase::WarmUp => self.begin_window(sampler),
                 () = sleep_until(window_end.unwrap_or_else(Instant::now)),
                     if window_end.is_some() && self.phase == Phase::Measure => self.end_window(sampler),
@@ -174,6 +181,14 @@ impl<'a> LoadPhase<'a> {
         }
         sampler.sample(self.phase);
         self.loaded()
+    }
+
+    /// Whether a process without producers waits for what others send.
+    fn listens(&mut self) -> bool {
+        let Some(listening) = &mut self.listening else { return false };
+        let received = self.context.arrivals.as_ref().map_or(0, Arrivals::received);
+        let may_come = self.trial_window.nominal_end_ns().is_some() || listening.goes_on(received, Instant::now());
+        may_come && self.phase != Phase::Drain && !self.trial_window.is_stopped()
     }
 
     fn producer_ended(&mut self, ended: Result<Sent, JoinError>) {
@@ -212,7 +227,7 @@ impl<'a> LoadPhase<'a> {
         // What the client refuses is handed over and resolved, and yet nothing moves.
         let moved = counted.wrapping_sub(2 * self.trial_window.refused());
         let since_begin_ns = self.trial_window.clock().now_ns().saturating_sub(self.trial_window.load_start_ns);
-        if self.end == End::Completed && self.stall.is_stalled(moved, since_begin_ns) {
+        if self.end == End::Completed && self.listening.is_none() && self.stall.is_stalled(moved, since_begin_ns) {
             self.stop_because(End::Stalled);
         }
     }

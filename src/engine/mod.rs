@@ -18,6 +18,7 @@ mod context;
 mod dispatch;
 mod examine;
 mod interruption;
+mod listening;
 mod load_phase;
 mod observer;
 mod outcome;

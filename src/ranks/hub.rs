@@ -152,7 +152,7 @@ impl Hub {
                     self.ranks[rank].orders = None;
                     return Some((rank, event));
                 }
-                Event::Told(FromRank::Second(counters)) => {
+                Event::Told(FromRank::Second { counters, .. }) => {
                     self.ranks[rank].told.add(counters);
                     self.ranks[rank].told.phase = counters.phase;
                     return Some((rank, event));
@@ -310,92 +310,4 @@ async fn read(mut from: OwnedReadHalf, rank: usize, events: UnboundedSender<(usi
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ranks::Member;
-    use crate::record::InputFile;
-
-    const TOKEN: u64 = 7;
-
-    fn hello(rank: usize) -> Hello {
-        Hello {
-            token: TOKEN,
-            rank,
-            build: "one".to_owned(),
-            hostname: Some(format!("host-{rank}")),
-            boot_id: None,
-            files: Vec::new(),
-            refusal: None,
-        }
-    }
-
-    /// Gathers ranks that say these words first.
-    async fn gather(hellos: Vec<Hello>) -> (Result<Hub, RanksError>, Vec<Member>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let size = hellos.len();
-        let mut joining = tokio::task::JoinSet::new();
-        for hello in hellos {
-            joining.spawn(async move { Member::connect(&[address], &hello, 0).await.unwrap() });
-        }
-        let hub = Hub::gather(listener, size, TOKEN, 0).await;
-        (hub, joining.join_all().await)
-    }
-
-    async fn refusal(change: impl FnOnce(&mut Hello)) -> String {
-        let mut hellos = vec![hello(0), hello(1), hello(2)];
-        change(&mut hellos[2]);
-        let (hub, members) = gather(hellos).await;
-        for mut member in members {
-            assert!(matches!(member.order().await, Some(FromRoot::Refused { .. })), "all are told");
-        }
-        hub.unwrap_err().to_string()
-    }
-
-    #[tokio::test]
-    async fn ranks_that_cannot_run_together_are_refused_by_name() {
-        let build = refusal(|hello| hello.build = "other".to_owned()).await;
-        assert!(build.contains("rank 2 (host-2)") && build.contains("other and one"), "{build}");
-        let file = InputFile { file: "a".to_owned(), bytes: 1, crc32: "0".to_owned() };
-        let files = refusal(|hello| hello.files.push(file)).await;
-        assert!(files.contains("rank 2 (host-2) has other payload files"), "{files}");
-        let scenario = refusal(|hello| hello.refusal = Some("no such file".to_owned())).await;
-        assert!(scenario.contains("rank 2 (host-2)") && scenario.contains("no such file"), "{scenario}");
-    }
-
-    #[tokio::test]
-    async fn a_stranger_is_no_rank_and_a_rank_that_is_gone_is_lost() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let gathering = tokio::spawn(Hub::gather(listener, 2, TOKEN, 0));
-        let introduced = async |hello: Hello| {
-            let mut stream = TcpStream::connect(address).await.unwrap();
-            frame::write(&mut stream, &hello).await.unwrap();
-            let answer = frame::read::<FromRoot>(&mut stream, SILENCE).await;
-            (stream, answer)
-        };
-        let (_stranger, answer) = introduced(Hello { token: TOKEN + 1, ..hello(0) }).await;
-        assert!(answer.is_err(), "{answer:?}");
-        let (_first, welcome) = introduced(hello(0)).await;
-        assert_eq!(welcome.unwrap(), FromRoot::Welcome);
-        let (second, _) = introduced(hello(1)).await;
-        let mut hub = gathering.await.unwrap().unwrap();
-        assert_eq!(hub.reachable().collect::<Vec<_>>(), [0, 1]);
-        drop(second);
-        let (rank, event) = hub.next().await.unwrap();
-        assert!(rank == 1 && matches!(event, Event::Lost(_)), "{event:?}");
-        assert_eq!(hub.reachable().collect::<Vec<_>>(), [0]);
-    }
-
-    #[tokio::test]
-    async fn clocks_are_compared_by_a_burst_of_round_trips() {
-        let (hub, _members) = gather(vec![hello(0), hello(1)]).await;
-        let mut hub = hub.unwrap();
-        hub.before_trial().await;
-        hub.after_trial().await;
-        // Both read this machine's clock.
-        let clock = hub.clock(1, hub.clock_shift_ns(1)).unwrap();
-        assert!(clock.offset_ns.unsigned_abs() <= clock.error_ns && clock.error_ns > 0, "{clock:?}");
-        assert!(clock.round_trips >= 2 * BURST as u64, "{clock:?}");
-    }
-}
+mod tests;

@@ -2,6 +2,8 @@
  * The five calls of MPI that brokermark makes. They are in C because names such as MPI_COMM_WORLD are macros, which mean something else
  * in each implementation of MPI: the compiler wrapper `mpicc` knows its own.
  */
+#include <stddef.h>
+
 #include <mpi.h>
 
 /* Joins the job. Returns 0, or not 0 where that fails or no thread but the main one may call MPI. */

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::distributed::KeptShare;
 use crate::engine::{Phase, Second};
-use crate::measure::MessageSets;
-use crate::record::{InputFile, Record, SeriesRow};
+use crate::measure::{Interval, MessageSets};
+use crate::record::{InputFile, Record, SeriesRow, encode_histogram};
 
 /// The first message of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +73,11 @@ pub enum FromRank {
     },
     /// It could begin the load now.
     Ready,
-    Second(Counters),
+    Second {
+        counters: Counters,
+        /// The headline latencies of the second, as [`encode_histogram`] writes them; empty: none was measured.
+        latencies: String,
+    },
     Signals(u32),
     /// Its trial has ended, and this is what it kept.
     Kept(Box<Kept>),
@@ -127,32 +131,12 @@ impl Counters {
         self.in_flight += other.in_flight;
         self.cpu_cores += other.cpu_cores;
     }
+}
 
-    /// As progress shows it: latencies of single seconds are known to each rank alone.
-    pub fn second(&self) -> Second {
-        Second {
-            phase: self.phase(),
-            begin_ns: 0,
-            end_ns: self.length_ns.max(1),
-            intended_length_ns: self.length_ns,
-            due: None,
-            attempted: self.attempted,
-            acknowledged: self.acknowledged,
-            failed: self.failed,
-            payload_bytes: self.payload_bytes,
-            consumed: 0,
-            finished: None,
-            consumer_lag: None,
-            in_flight: self.in_flight,
-            p50_ns: None,
-            p99_ns: None,
-            queue_messages: None,
-            cpu_cores: self.cpu_cores,
-            memory_bytes: None,
-            broker_cores: None,
-            broker_memory_bytes: None,
-        }
-    }
+/// The headline latencies of an interval, as [`FromRank::Second`] has them: response times in an open loop, else service times.
+pub fn headline(interval: &Interval) -> String {
+    let latencies = if interval.response.is_empty() { &interval.service } else { &interval.response };
+    if latencies.histogram().is_empty() { String::new() } else { encode_histogram(latencies.histogram()) }
 }
 
 /// What a rank kept of its share.

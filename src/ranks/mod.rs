@@ -7,6 +7,7 @@
 //! - `job`: what MPI itself does. `interfaces`: the addresses at which rank 0 can be reached.
 //! - `message`: what ranks tell each other. `frame`: how it is written.
 //! - `hub`: rank 0's side, with a connection to each rank, itself included. `member`: a rank's side.
+//! - `joint_second`: what all ranks did in one second.
 //! - `clock`: how far clocks are apart, by round trips.
 
 mod clock;
@@ -14,14 +15,16 @@ mod frame;
 mod hub;
 mod interfaces;
 mod job;
+mod joint_second;
 mod member;
 mod message;
 
 pub use hub::{Event, Hub};
 pub use interfaces::addresses;
 pub use job::{Job, is_launched};
+pub use joint_second::JointSecond;
 pub use member::Member;
-pub use message::{Counters, FromRank, FromRoot, Hello, Order};
+pub use message::{Counters, FromRank, FromRoot, Hello, Order, headline};
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -12,6 +12,7 @@ use std::path::Path;
 
 mod content;
 pub mod deserialize;
+mod distribution;
 mod error;
 mod fields;
 mod foreign_words;
@@ -39,6 +40,7 @@ mod url;
 mod watch;
 
 pub use content::{Content, Payload, Size};
+pub use distribution::{RankRoles, RankSet};
 pub use error::ScenarioError;
 pub use group::{Backlog, ConsumerGroup, Work, WorkLaw};
 pub use kind::{Absent, Capabilities, Descriptor, Kinds, SinkDescriptor, SinkNeeds};

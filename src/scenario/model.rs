@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::Secret;
 use super::content::Payload;
+use super::distribution::RankRoles;
 use super::group::{Backlog, ConsumerGroup};
 use super::pipeline::Pipeline;
 use super::share::Part;
@@ -43,6 +44,8 @@ pub struct Scenario {
     /// What a record whose figures cannot be trusted means where thresholds are set.
     pub when_invalid: WhenInvalid,
     pub output: Output,
+    /// Which processes run producers and consumers, where several run the scenario.
+    pub distribution: RankRoles,
     /// Where this is a part of a scenario that several processes run: which.
     pub part: Option<Part>,
 }
@@ -56,7 +59,7 @@ pub struct BrokerConfig {
     pub client: Option<&'static str>,
     /// `host:port` each, or the single word `embedded`. Empty only for kinds that need no address.
     pub addresses: Vec<String>,
-    /// Client instances (or sockets): producers share them. At least 1, at most the number of producers.
+    /// Client instances (or sockets): producers share them. At least 1, at most the number of producers where there are some.
     pub connections: usize,
     /// Handed to the client library untouched, in the order of the file.
     pub properties: Vec<(String, String)>,
@@ -149,7 +152,7 @@ pub struct Topology {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Producers {
-    /// At least 1.
+    /// At least 1, but for a part of a scenario that only consumes.
     pub count: usize,
     pub placement: Placement,
     pub partitioning: Partitioning,

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use super::{Load, Scenario, Schedule, Timing, Topology};
 
 /// The most processes that a scenario is divided among.
-const MOST_SHARES: usize = 10_000;
+pub(super) const MOST_SHARES: usize = 10_000;
 
 /// This process is the `number`th (from 1) of `count`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,8 @@ impl Share {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     pub share: Share,
-    /// This part's producers, by their numbers in the whole, from 0.
+    /// This part's producers, by their numbers in the whole, from 0. A part without producers has a number of its own beyond all of
+    /// them, because clients are named after it.
     pub producers: Range<usize>,
     /// Producers of the whole.
     pub all_producers: usize,
@@ -64,29 +65,46 @@ impl Scenario {
     /// When the scenario cannot be divided so.
     pub fn part(&self, share: Share) -> Result<Scenario, String> {
         self.refuse_part(share)?;
-        let producers = share.of(self.producers.count);
-        let places = self.consumers.as_ref().map_or(0, |consumers| consumers.members * self.topology.topics);
+        let writers = self.distribution.of_writers(share);
+        let all_producers = self.producers.count;
+        let beyond_all = all_producers + share.number;
+        let producers = writers.map_or(beyond_all..beyond_all, |writers| writers.of(all_producers));
+        let readers = self.distribution.of_readers(share);
         let mut part = self.clone();
         part.part = Some(Part {
             share,
             producers: producers.clone(),
-            all_producers: self.producers.count,
-            consumers: share.of(places),
+            all_producers,
+            consumers: readers.map_or(0..0, |readers| readers.of(self.consumer_places())),
         });
         part.producers.count = producers.len();
-        part.broker.connections = share.of(self.broker.connections).len().clamp(1, producers.len());
+        // A process that only consumes still asks the broker for what it needs to know.
+        let connections = writers.map_or(1, |writers| writers.of(self.broker.connections).len());
+        part.broker.connections = connections.clamp(1, producers.len().max(1));
         part.thresholds.clear();
         Ok(part)
     }
 
+    /// Where consumers time their own process's messages only: one of `count` processes that sends none.
+    fn reader_without_messages_of_its_own(&self, count: usize) -> Option<usize> {
+        let own = self.consumers.as_ref().is_some_and(|consumers| consumers.timing == Timing::Own);
+        let idle = |rank: &usize| {
+            let share = Share { number: rank + 1, count };
+            let readers = self.distribution.of_readers(share);
+            let reads = readers.is_some_and(|readers| !readers.of(self.consumer_places()).is_empty());
+            reads && self.distribution.of_writers(share).is_none()
+        };
+        (0..count).find(idle).filter(|_| own)
+    }
+
+    /// Consumers of each group, over all topics.
+    fn consumer_places(&self) -> usize {
+        self.consumers.as_ref().map_or(0, |consumers| consumers.members * self.topology.topics)
+    }
+
     fn refuse_part(&self, share: Share) -> Result<(), String> {
-        let producers = self.producers.count;
-        if producers < share.count {
-            return Err(format!(
-                "{} shares need as many producers, but `producers.count` is {producers}: start fewer shares, or raise it",
-                share.count
-            ));
-        }
+        let consumers = self.consumers.as_ref().map(|_| self.consumer_places());
+        self.distribution.check(share.count, self.producers.count, consumers)?;
         if self.pipeline.is_some() {
             return Err("a pipeline cannot be run in shares: remove [pipeline], or leave --share out".to_owned());
         }
@@ -98,12 +116,34 @@ impl Scenario {
             return Err("a backlog cannot be built in shares: remove `consumers.backlog`".to_owned());
         }
         let inside = self.broker.addresses.is_empty() || self.broker.is_embedded();
+        if let Some(rank) = self.reader_without_messages_of_its_own(share.count) {
+            return Err(format!(
+                "with `consumers.timing` = \"own\", rank {rank} would time nothing, because it has no producers: name it in \
+                 `distribution.writers`, or remove the key"
+            ));
+        }
         if self.consumers.is_some() && inside {
             return Err("this broker runs inside each process, so consumers cannot receive what other shares send: name a server \
                         in `broker.addresses`, or remove [consumers]"
                 .to_owned());
         }
         Ok(())
+    }
+
+    /// Whether one process can run all of it.
+    ///
+    /// # Errors
+    /// When `[distribution]` names other processes.
+    pub fn check_alone(&self) -> Result<(), String> {
+        let consumers = self.consumers.as_ref().map(|_| self.consumer_places());
+        self.distribution.check(1, self.producers.count, consumers).map_err(|reason| {
+            format!("{reason}. To run it in several processes, use mpirun or --share; to run it in this one, remove [distribution]")
+        })
+    }
+
+    /// Whether this is a part without producers: others send what its consumers receive.
+    pub fn only_consumes(&self) -> bool {
+        self.part.as_ref().is_some_and(|part| part.producers.is_empty())
     }
 
     /// The number of this scenario's first producer in the whole.
@@ -116,9 +156,10 @@ impl Scenario {
         self.part.as_ref().map_or(self.producers.count, |part| part.all_producers)
     }
 
-    /// The load of this process alone: the schedule at its share of the rate.
+    /// The load of this process alone: the schedule at its share of the rate. Without producers nothing is due.
     pub fn own_load(&self) -> Cow<'_, Load> {
         match (&self.part, &self.load) {
+            (Some(part), _) if part.producers.is_empty() => Cow::Owned(Load::Closed),
             (Some(part), Load::Open(schedule)) => {
                 let share = part.producers.len() as f64 / part.all_producers as f64;
                 Cow::Owned(Load::Open(at_share(schedule, share)))
@@ -202,6 +243,34 @@ mod tests {
         let part = plan.trials[0].scenario.part(Share { number: 3, count: 3 }).unwrap();
         assert_eq!((part.producers.count, part.first_producer(), part.all_producers()), (3, 5, 8));
         assert_eq!(*part.own_load(), Load::Open(Schedule::Constant { rate: 375.0 }));
+    }
+
+    #[test]
+    fn a_part_that_only_consumes_has_no_producers_and_no_schedule() {
+        let text = "broker = { kind = \"null\", connections = 4 }\nproducers.count = 8\nload.rate = \"1k/s\"\nrun.duration = \"1s\"
+            [distribution]\nwriters = \"0-1\"";
+        let plan =
+            crate::scenario::parse_for(crate::engine::kinds(), text, "share", &[], std::path::Path::new("")).unwrap();
+        let mut whole = plan.trials[0].scenario.clone();
+        assert!(whole.part(Share { number: 3, count: 3 }).unwrap_err().contains("rank 2 of 3"));
+        assert!(whole.check_alone().unwrap_err().contains("mpirun"));
+        whole.distribution.readers = Some("2".parse().unwrap());
+        whole.broker.addresses = vec!["server:1".to_owned()];
+        let consumers = "broker.kind = \"null\"\nrun.messages = 1\nconsumers = {}";
+        let plan =
+            crate::scenario::parse_for(crate::engine::kinds(), consumers, "share", &[], std::path::Path::new(""));
+        whole.consumers = plan.unwrap().trials[0].scenario.consumers.clone();
+        let part = |number| whole.part(Share { number, count: 3 }).unwrap();
+        let consumers = |part: &Scenario| part.part.as_ref().unwrap().consumers.len();
+        let reader = part(3);
+        assert_eq!((reader.producers.count, reader.broker.connections, consumers(&reader)), (0, 1, 1));
+        assert!(reader.first_producer() > 8, "no producer has the number that its client is named after");
+        assert!(reader.only_consumes() && *reader.own_load() == Load::Closed);
+        let writer = part(2);
+        assert_eq!((writer.producers.count, writer.first_producer(), writer.broker.connections), (4, 4, 2));
+        assert_eq!((consumers(&writer), writer.only_consumes()), (0, false));
+        whole.consumers.as_mut().unwrap().timing = Timing::Own;
+        assert!(whole.part(Share { number: 1, count: 3 }).unwrap_err().contains("rank 2 would time nothing"));
     }
 
     #[test]

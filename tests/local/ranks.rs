@@ -91,24 +91,66 @@ fn a_clock_that_differs_is_found_within_its_bound_and_corrected() {
     assert!(apart <= u128::from(late), "{begins:?}");
 }
 
+/// Kills rank 1 of three, and expects the others to end with a record that names it, lost in this phase.
+fn kill(bench: &Bench, running: Running, phase: &str) -> Record {
+    signal(bench, 1, libc::SIGKILL);
+    let ended = running.finish(PATIENCE);
+    assert!(ended.stderr.contains("rank 1 was lost"), "{}", ended.stderr);
+    let record = read_records(&bench.run_directory()).unwrap().records.remove(0);
+    assert_balanced(&record);
+    let [lost] = record.lost_ranks.as_slice() else { panic!("{:?}", record.lost_ranks) };
+    assert_eq!((lost.number, lost.phase.as_str()), (2, phase));
+    assert!(lost.reason.contains("connection"), "{lost:?}");
+    record
+}
+
 #[test]
 fn a_rank_that_is_killed_ends_the_others_and_is_named() {
-    for (phase, warm_up) in [("warming up", "1h"), ("measuring", "0s")] {
-        let bench = endless(warm_up);
+    let unanswered = Bench::new(
+        "broker = { kind = \"null\", null = { ignore = 1.0 } }
+        producers.count = 6
+        load.rate = \"600/s\"
+        run = { duration = \"1s\", drain_deadline = \"9m\" }",
+    );
+    let benches = [
+        ("warming up", "warmup", endless("1h")),
+        ("measuring", "measure", endless("0s")),
+        ("draining", "drain", unanswered),
+    ];
+    for (shown, phase, bench) in benches {
         let mut running = Running::start(&mut mpirun(&bench, 3));
-        running.await_stderr(phase);
-        signal(&bench, 1, libc::SIGKILL);
-        let ended = running.finish(PATIENCE);
-        assert!(ended.stderr.contains("rank 1 was lost"), "{}", ended.stderr);
-        let record = read_records(&bench.run_directory()).unwrap().records.remove(0);
+        running.await_stderr(shown);
+        let record = kill(&bench, running, phase);
         assert_eq!((record.status, record.shares.len()), (Status::Interrupted, 2));
-        assert_balanced(&record);
-        let [lost] = record.lost_ranks.as_slice() else { panic!("{:?}", record.lost_ranks) };
-        assert_eq!(lost.number, 2);
-        assert!(lost.attempted > 0 && lost.reason.contains("connection"), "{lost:?}");
+        assert!(record.lost_ranks[0].attempted > 0, "{:?}", record.lost_ranks);
         let missing = finding(&record, ReasonKind::ShareMissing).unwrap();
         assert!(missing.evidence.contains("missing: 2") && missing.evidence.contains("Rank 1"), "{missing:?}");
     }
+}
+
+/// All ranks wait for a server that takes connections and says nothing.
+#[test]
+#[cfg(feature = "nsq")]
+fn a_rank_that_is_killed_while_it_prepares_ends_the_others_and_is_named() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let bench = Bench::new(&format!(
+        "broker = {{ kind = \"nsq\", address = \"{}\" }}\nproducers.count = 3\nrun.messages = 30",
+        server.local_addr().unwrap()
+    ));
+    let running = Running::start(&mut mpirun(&bench, 3));
+    let _connections: Vec<_> = (0..3).map(|_| server.accept().unwrap()).collect();
+    let record = kill(&bench, running, "prepare");
+    assert_eq!((record.status, record.counts.attempted), (Status::Failed, 0));
+    assert!(record.error.as_ref().is_some_and(|error| error.contains("rank 1")), "{:?}", record.error);
+}
+
+#[test]
+fn progress_has_the_latencies_of_all_ranks() {
+    let bench = endless("0s");
+    let mut running = Running::start(&mut mpirun(&bench, 2));
+    running.await_stderr("p99");
+    signal(&bench, 0, libc::SIGINT);
+    running.finish(PATIENCE);
 }
 
 #[test]
@@ -126,14 +168,30 @@ fn without_rank_0_the_others_keep_what_they_measured() {
 }
 
 #[test]
-fn a_signal_to_one_rank_ends_all_and_keeps_everything() {
-    let bench = endless("0s");
-    let mut running = Running::start(&mut mpirun(&bench, 2));
-    running.await_stderr("measuring");
-    signal(&bench, 1, libc::SIGINT);
-    let record = running.finish(PATIENCE).record();
-    assert_eq!((record.status, record.shares.len(), record.lost_ranks.len()), (Status::Interrupted, 2, 0));
-    assert_balanced(&record);
+fn a_signal_to_any_rank_ends_all_and_keeps_everything() {
+    for rank in [0, 1] {
+        let bench = endless("0s");
+        let mut running = Running::start(&mut mpirun(&bench, 2));
+        running.await_stderr("measuring");
+        signal(&bench, rank, libc::SIGINT);
+        let record = running.finish(PATIENCE).record();
+        assert_eq!((record.status, record.shares.len(), record.lost_ranks.len()), (Status::Interrupted, 2, 0));
+        assert_balanced(&record);
+    }
+}
+
+#[test]
+fn trials_of_a_point_end_at_all_ranks_once_its_metric_is_known_well_enough() {
+    let bench = Bench::new(
+        "broker = { kind = \"null\", null.service_time = \"2ms\" }
+        producers.count = 4
+        load.rate = \"2k/s\"
+        run.messages = 400
+        sweep = { trials = 3, trials_at_most = 30, until = \"messages_per_second ± 50 %\" }",
+    );
+    let records = finish(&mut mpirun(&bench, 2)).expect(0).records();
+    assert!((3..30).contains(&records.len()), "{} trials", records.len());
+    assert_eq!(kept(&bench.run_directory()).len(), 2 * records.len());
 }
 
 #[test]
@@ -149,4 +207,6 @@ fn what_ranks_cannot_run_is_refused_once() {
     refused(null, &[], &["producers.count"]);
     refused("broker.kind = \"nul\"", &[], &["broker.kind"]);
     refused(&format!("{null}producers.count = 2"), &["--ceiling"], &["--ceiling"]);
+    let one_writer = format!("{null}distribution.writers = \"0\"");
+    refused(&one_writer, &[], &["rank 1 of 2 would have nothing to do"]);
 }

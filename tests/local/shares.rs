@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use brokermark::record::{Record, read_series};
+use brokermark::record::{Record, Status, read_series};
 use serde_json::Value;
 
 use crate::harness::shares::{merge, record_at, run_shares};
@@ -99,6 +99,12 @@ fn what_cannot_be_run_in_shares_is_refused_with_the_key() {
     refused(&format!("{null}producers.count = 2"), &["--share", "1/2", "--start-at", "+5s"], &["its own now"]);
     refused(&format!("{null}producers.count = 2\nconsumers = {{}}"), &at, &["runs inside each process"]);
     refused(&format!("{null}producers.count = 2\nsweep.trials = 2"), &at, &["2 trials"]);
+    let roles = format!("{null}producers.count = 4\ndistribution.writers = ");
+    refused(&format!("{roles}\"0\""), &at, &["rank 1 of 2 would have nothing to do", "`distribution.readers`"]);
+    refused(&format!("{roles}\"0-2\""), &at, &["`distribution.writers` names rank 2", "the last is rank 1"]);
+    refused(&format!("{roles}\"2-0\""), &at, &["distribution.writers", "has no rank in it", "0-2,5"]);
+    refused(&format!("{roles}\"0\"\ndistribution.readers = \"1\""), &at, &["nothing is consumed"]);
+    refused(&format!("{roles}\"0-1\""), &[], &["names rank 1", "mpirun or --share"]);
     let rounds = "producers = { count = 2, round_barrier = true }";
     refused(&format!("{null}{rounds}"), &at, &["producers.round_barrier"]);
 }
@@ -203,6 +209,29 @@ mod on_a_cluster {
         let found = merge(&bench, &shares, "without").expect(0).record().verification.unwrap();
         assert_eq!((found.lost + found.unread, found.not_acknowledged_but_stored), (received, 0));
         assert!(received > 0 && !whole.verdict.reasons.iter().any(|reason| reason.evidence.contains("lost")));
+    }
+
+    /// In both loops: one whose end all shares know, and one that ends when the writers have sent their messages.
+    #[test]
+    fn a_share_without_producers_receives_what_the_writers_send() {
+        for load in ["load.rate = \"500/s\"", ""] {
+            let cluster = Cluster::start();
+            let whole = scenario(&cluster, "members = 2").replace("load.rate = \"500/s\"", load);
+            let bench = Bench::new(&format!("{whole}\n[distribution]\nwriters = \"0,2\"\nreaders = \"1\""));
+            let shares = run_shares(&bench, 3, 8);
+            let of = |share: &PathBuf| record_at(share).share.map(|share| (share.producers, share.consumers)).unwrap();
+            assert_eq!(shares.iter().map(of).collect::<Vec<_>>(), [(3, 0), (0, 4), (3, 0)]);
+            let reader = record_at(&shares[1]);
+            assert_eq!((reader.status, reader.counts.attempted), (Status::Completed, 0));
+            assert_eq!(reader.counts.consumed, Some(1_000));
+            let merged = merge(&bench, &shares, "merged").expect(0).record();
+            assert_delivered(&merged, 1_000, 1);
+            assert!(merged.throughput.consumed_per_second.unwrap() > 0.0, "{:?}", merged.throughput);
+            assert_eq!(
+                merged.latency.end_to_end.as_ref().map(|latency| latency.count + latency.beyond_range),
+                Some(1_000)
+            );
+        }
     }
 
     fn marked(set: &Value) -> u64 {

@@ -21,6 +21,7 @@ mod kafka_native_groups;
 mod kafka_readers;
 mod kafka_transactions;
 mod load;
+mod manifests;
 mod nsq;
 mod pipeline;
 mod pulsar;

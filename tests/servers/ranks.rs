@@ -2,8 +2,9 @@
 
 #![cfg(feature = "mpi")]
 
-use crate::harness::ranks::mpirun;
+use crate::harness::ranks::{mpirun, mpirun_with_clock_offset};
 use crate::harness::{Bench, PATIENCE, Running, assert_delivered, execute};
+use brokermark::record::Record;
 
 #[test]
 #[cfg(feature = "nsq")]
@@ -30,4 +31,85 @@ fn nsq_s_distributed_benchmark_prints_the_aggregate_of_all_ranks() {
             crate::harness::nsq::topics(&http).into_iter().filter(|topic| topic.contains(&name)).collect();
         assert!(left.is_empty(), "{left:?}");
     }
+}
+
+/// The scenarios as they are published, for a second.
+#[test]
+#[cfg(feature = "nsq")]
+fn nsq_s_published_scenarios_run_on_three_ranks() {
+    for (file, shown) in [("nsq-pub", &["bench_writer"][..]), ("nsq-pubsub", &["bench_writer", "bench_reader"])] {
+        let path = format!("{}/configs/published/{file}.toml", env!("CARGO_MANIFEST_DIR"));
+        let published: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+        let bench = Bench::new(&shortened(published).to_string());
+        let record = Running::start(&mut mpirun(&bench, 3)).finish(PATIENCE).expect(0).record();
+        assert_eq!((record.shares.len(), record.counts.failed), (3, 0));
+        assert!(record.shares.iter().all(|of| of.share.producers == 6 && of.messages_per_second > 0.0), "{:?}", record.shares);
+        let directory = bench.run_directory();
+        let printed = execute(&["show", directory.to_str().unwrap(), "--format", "nsq-bench"]).expect(0);
+        printed.says(shown);
+        printed.says(&["aggregate, as published"]);
+    }
+}
+
+/// On the test's servers, for a second.
+#[cfg(feature = "nsq")]
+fn shortened(mut scenario: toml::Table) -> toml::Table {
+    let mut set = |table: &str, key: &str, value: toml::Value| {
+        scenario[table].as_table_mut().unwrap().insert(key.to_owned(), value);
+    };
+    set("broker", "addresses", crate::harness::nsq::addresses().into());
+    set("run", "duration", "1s".into());
+    set("run", "drain_deadline", "3s".into());
+    scenario
+}
+
+/// A run of two ranks, of which the second reads by a clock that is 50 ms ahead.
+#[cfg(feature = "nsq")]
+fn read_by_another_clock(consumers: &str, more: &str) -> Record {
+    let addresses = crate::harness::nsq::addresses();
+    let http = crate::harness::nsq::http_addresses();
+    let bench = Bench::new(&format!(
+        "name = \"clocks{}\"
+        broker = {{ kind = \"nsq\", addresses = {addresses:?}, nsq = {{ http_addresses = {http:?} }} }}
+        producers = {{ count = 2 }}
+        load.rate = \"500/s\"
+        consumers = {{ {consumers} }}
+        run = {{ messages = 1_000, drain_deadline = \"5s\" }}
+        {more}",
+        std::process::id()
+    ));
+    Running::start(&mut mpirun_with_clock_offset(&bench, "50ms")).finish(PATIENCE).expect(0).record()
+}
+
+/// One rank writes and the other reads, so that every latency is between two clocks. A message cannot arrive before it was sent: 50 ms that
+/// were not corrected would be seen in the fastest messages, either way.
+#[test]
+#[cfg(feature = "nsq")]
+fn nsq_s_latency_between_two_clocks_is_right_within_their_bound() {
+    let record = read_by_another_clock("verify = true", "distribution = { writers = \"0\", readers = \"1\" }");
+    assert_delivered(&record, 1_000, 1);
+    let clock = record.shares[1].clock.unwrap();
+    assert!(clock.offset_ns.abs_diff(50_000_000) <= clock.error_ns, "{clock:?}");
+    let latency = record.latency.end_to_end.as_ref().unwrap();
+    assert_eq!(latency.count, 1_000);
+    // What is received has been sent; the fastest way of a message on one machine takes far less than the offset.
+    assert!(latency.min_ns < 25_000_000 + clock.error_ns, "{latency:?}");
+    let early: u64 = record.shares.iter().map(|share| share.share.before_intended).sum();
+    assert!(early == 0 || clock.error_ns > 0, "{early} before they were sent, by clocks that agree");
+    assert!(
+        latency.p50_ns + clock.error_ns > 0 && latency.p50_ns.saturating_sub(clock.error_ns) < 50_000_000,
+        "{latency:?}"
+    );
+}
+
+/// Both ranks write and read, and each times its own messages: no clock's offset is in any of them, so none arrives early.
+#[test]
+#[cfg(feature = "nsq")]
+fn nsq_s_latency_of_own_messages_has_no_other_clock_in_it() {
+    let record = read_by_another_clock("members = 2, timing = \"own\"", "");
+    let latency = record.latency.end_to_end.as_ref().unwrap();
+    assert!(latency.count > 0 && latency.count < 1_000, "{latency:?}");
+    let early: u64 = record.shares.iter().map(|share| share.share.before_intended).sum();
+    assert_eq!(early, 0);
+    assert!(latency.min_ns < 25_000_000, "{latency:?}");
 }

@@ -60,6 +60,10 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
     if arguments.print_scenario {
         return Exit::from_result(plans.iter().try_for_each(|plan| out.write_all(plan.text.as_bytes())));
     }
+    if let Some(reason) = refusal_alone(arguments, &plans) {
+        eprintln!("error: {reason}");
+        return Exit::Usage;
+    }
     let figures = match displays(arguments) {
         Ok(figures) => figures,
         Err(exit) => return exit,
@@ -111,6 +115,14 @@ fn displays(arguments: &RunArguments) -> Result<Option<SharedFigures>, Exit> {
         eprintln!("error: `--metrics`: the address cannot be listened at: {error}");
         Exit::Failure
     })
+}
+
+/// Why this process cannot run the whole scenario, where it is to do so.
+fn refusal_alone(arguments: &RunArguments, plans: &[Plan]) -> Option<String> {
+    let trials = || plans.iter().flat_map(|plan| &plan.trials);
+    let checked =
+        arguments.share.share.is_none().then(|| trials().find_map(|trial| trial.scenario.check_alone().err()));
+    checked.flatten()
 }
 
 /// The plan, or those of both sides.

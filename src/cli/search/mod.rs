@@ -115,7 +115,10 @@ impl SearchArguments {
             Some(trial) if trial.scenario.thresholds.is_empty() => {
                 Err("error: what must hold? Add --for \"p99 < 20ms\", or [thresholds] to the scenario".to_owned())
             }
-            Some(_) => Ok((plan, range)),
+            Some(trial) => match trial.scenario.check_alone() {
+                Ok(()) => Ok((plan, range)),
+                Err(reason) => Err(format!("error: {reason}")),
+            },
             None => Err("error: the scenario has no trial".to_owned()),
         }
     }

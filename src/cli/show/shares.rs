@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::page::Page;
-use crate::record::readable::rate;
+use crate::record::readable::{duration, rate};
 use crate::record::{MergedShare, Record};
 
 /// Shares whose figures are shown one by one.
@@ -18,7 +18,9 @@ pub(super) fn shares(page: &mut Page, record: &Record) {
         |of: &MergedShare| (of.share.boot_id.clone(), of.hostname.clone().filter(|_| of.share.boot_id.is_none()));
     let machines = record.shares.iter().map(machine).collect::<BTreeSet<_>>().len();
     let plural = if machines == 1 { "machine" } else { "machines" };
-    page.labelled("shares", &format!("{} of {}, on {machines} {plural}", record.shares.len(), first.share.count));
+    let begun = apart_ns(record).map(|apart| format!(", begun within {}", duration(apart))).unwrap_or_default();
+    let counted = format!("{} of {}, on {machines} {plural}{begun}", record.shares.len(), first.share.count);
+    page.labelled("shares", &counted);
     for of in record.shares.iter().take(SHOWN) {
         let host = of.hostname.as_deref().unwrap_or("unknown host");
         let doubt = if of.valid { "" } else { ", not valid" };
@@ -28,4 +30,11 @@ pub(super) fn shares(page: &mut Page, record: &Record) {
     if record.shares.len() > SHOWN {
         page.labelled("", &format!("and {} more", record.shares.len() - SHOWN));
     }
+}
+
+/// Between the first begin of a load and the last one, in nanoseconds, where all began at a set time.
+fn apart_ns(record: &Record) -> Option<f64> {
+    let begins = record.shares.iter().map(|of| of.start.as_ref().map(|start| start.began_at.as_nanosecond()));
+    let begins = begins.collect::<Option<Vec<i128>>>()?;
+    Some((begins.iter().max()? - begins.iter().min()?) as f64)
 }

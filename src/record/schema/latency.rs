@@ -92,7 +92,7 @@ impl Latency {
             p99_99_ns: known(0.9999),
             max_ns: histogram.max(),
             beyond_range,
-            histogram: encode(histogram),
+            histogram: encode_histogram(histogram),
         })
     }
 
@@ -111,13 +111,20 @@ impl Latency {
     /// # Errors
     /// When the text is not one that an HdrHistogram library wrote.
     pub fn decode_histogram(&self) -> Result<Histogram<u64>, HistogramError> {
-        let bytes = base64::engine::general_purpose::STANDARD
-            .decode(&self.histogram)
-            .map_err(|error| HistogramError(error.to_string()))?;
-        Deserializer::new()
-            .deserialize(&mut std::io::Cursor::new(bytes))
-            .map_err(|error| HistogramError(format!("{error:?}")))
+        decode_histogram(&self.histogram)
     }
+}
+
+/// The histogram that [`encode_histogram`] wrote.
+///
+/// # Errors
+/// When the text is not one that an HdrHistogram library wrote.
+pub fn decode_histogram(text: &str) -> Result<Histogram<u64>, HistogramError> {
+    let bytes =
+        base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| HistogramError(error.to_string()))?;
+    Deserializer::new()
+        .deserialize(&mut std::io::Cursor::new(bytes))
+        .map_err(|error| HistogramError(format!("{error:?}")))
 }
 
 /// How many independent values a distribution must have for ten of them to lie beyond `quantile` (0 to 1); none are enough
@@ -130,8 +137,10 @@ pub fn independent_values_needed(quantile: f64) -> u64 {
     }
 }
 
+/// The histogram in HdrHistogram's compressed V2 encoding, as base64.
+///
 /// Writing to memory fails only where a count does not fit 63 bits, which no trial lives to see: the text is empty then.
-fn encode(histogram: &Histogram<u64>) -> String {
+pub fn encode_histogram(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     match V2DeflateSerializer::new().serialize(histogram, &mut bytes) {
         Ok(_) => base64::engine::general_purpose::STANDARD.encode(bytes),

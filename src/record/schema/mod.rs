@@ -38,7 +38,10 @@ pub use counts::{Counts, ErrorCount, WarmUpCounts};
 pub use durability::{Durability, DurabilityLevel};
 pub use environment::Environment;
 pub use found_topic::FoundTopic;
-pub use latency::{HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, independent_values_needed};
+pub use latency::{
+    HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, decode_histogram, encode_histogram,
+    independent_values_needed,
+};
 pub use outage::Outage;
 pub use part::{SchedulePart, SchedulePartKind};
 pub use payload_sizes::PayloadSizes;

@@ -29,7 +29,7 @@ pub struct Share {
     /// How many shares there are.
     #[schemars(range(min = 1))]
     pub count: usize,
-    /// The first of its producers, counted over all shares from 0.
+    /// The first of its producers, counted over all shares from 0. Without producers: a number beyond all of them.
     pub first_producer: usize,
     /// How many producers it has.
     pub producers: usize,

@@ -9,6 +9,7 @@ mod client;
 mod consumers;
 mod consuming;
 mod cross_checks;
+mod distribution;
 mod groups;
 mod load;
 mod options;
@@ -56,6 +57,7 @@ pub(super) const TABLES: Tables = &[
     ("sweep", sweep::KEYS),
     ("thresholds", thresholds::KEYS),
     ("output", output::KEYS),
+    ("distribution", distribution::KEYS),
 ];
 
 /// Collects the problems of a scenario, with advice on keys in the wrong table.
@@ -119,6 +121,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
     let run = run::read(&root);
     let (thresholds, when_invalid) = thresholds::read(&root);
     let output = output::read(&root);
+    let distribution = distribution::read(&root);
     if !problems.is_empty() {
         return None;
     }
@@ -138,6 +141,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
         thresholds,
         when_invalid,
         output,
+        distribution,
         part: None,
     };
     Some(cross_checks::settle(scenario, window, &root, descriptor))

@@ -5,7 +5,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::super::recording::Recording;
 use crate::engine::{Observer, Outcome, Phase, Second};
 use crate::measure::{Interval, Reception};
-use crate::ranks::{Counters, FromRank};
+use crate::ranks::{Counters, FromRank, headline};
 
 /// The observer of a rank's share of a trial.
 pub struct Reporting<'a> {
@@ -25,7 +25,8 @@ impl Observer for Reporting<'_> {
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {
         self.recording.second(second, outcomes, arrivals);
         // Where rank 0 is lost, its orders end.
-        let _ = self.to_root.send(FromRank::Second(Counters::of(second)));
+        let told = FromRank::Second { counters: Counters::of(second), latencies: headline(outcomes) };
+        let _ = self.to_root.send(told);
     }
 
     fn wants_checkpoint(&self) -> bool {

@@ -12,7 +12,7 @@ use crate::distributed::{KeptShare, merge};
 use crate::engine::{self, EngineError, Interruption, Phase, TrialIdentity, remove_topics};
 use crate::evaluate::assemble_failed;
 use crate::measure::Interval;
-use crate::ranks::{Counters, Event, FromRank, FromRoot, Hub, Order};
+use crate::ranks::{Counters, Event, FromRank, FromRoot, Hub, JointSecond, Order};
 use crate::record::{DirectoryError, HLOG_FILE, HlogLines, LostRank, Record, SHARES_FILE, SeriesRow, Status};
 use crate::scenario::Scenario;
 
@@ -175,7 +175,9 @@ impl Trial {
                 }
             }
             Event::Told(FromRank::Ready) => self.ready[rank] = true,
-            Event::Told(FromRank::Second(counters)) => self.progress.add(rank, counters, &self.ended),
+            Event::Told(FromRank::Second { counters, latencies }) => {
+                self.progress.add(rank, counters, &latencies, &self.ended);
+            }
             Event::Told(FromRank::Signals(count)) => self.signal(hub, count),
             Event::Told(FromRank::Kept(kept)) => {
                 self.ended[rank] = true;
@@ -223,7 +225,7 @@ async fn signal(interruption: &Interruption, told: u32) {
 struct WholeProgress {
     progress: Progress,
     phase: Phase,
-    sum: Counters,
+    sum: JointSecond,
     /// The ranks that are in `sum`.
     told: Vec<bool>,
 }
@@ -231,16 +233,15 @@ struct WholeProgress {
 impl WholeProgress {
     fn new(mut progress: Progress, size: usize) -> Self {
         progress.phase(Phase::Prepare);
-        WholeProgress { progress, phase: Phase::Prepare, sum: Counters::default(), told: vec![false; size] }
+        WholeProgress { progress, phase: Phase::Prepare, sum: JointSecond::default(), told: vec![false; size] }
     }
 
     /// Adds a rank's second. The sum is shown when every rank that has not ended is in it, or one would be twice.
-    fn add(&mut self, rank: usize, counters: Counters, ended: &[bool]) {
+    fn add(&mut self, rank: usize, counters: Counters, latencies: &str, ended: &[bool]) {
         if self.told[rank] {
             self.show();
         }
-        self.sum.add(&counters);
-        self.sum.phase = counters.phase;
+        self.sum.add(counters, latencies);
         self.told[rank] = true;
         if self.told.iter().zip(ended).all(|(told, ended)| *told || *ended) {
             self.show();
@@ -248,13 +249,13 @@ impl WholeProgress {
     }
 
     fn show(&mut self) {
-        let sum = std::mem::take(&mut self.sum);
+        let sum = std::mem::take(&mut self.sum).second();
         self.told.fill(false);
-        if sum.phase() != self.phase {
-            self.phase = sum.phase();
+        if sum.phase != self.phase {
+            self.phase = sum.phase;
             self.progress.phase(self.phase);
         }
-        self.progress.second(&sum.second(), &Interval::default());
+        self.progress.second(&sum, &Interval::default());
     }
 
     fn notice(&self, line: &str) {

@@ -1,0 +1,160 @@
+//! Ranks that are gathered, refused, lost, far away and cut off, over connections of this machine.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::watch;
+use tokio::time::{sleep, sleep_until};
+
+use super::*;
+use crate::ranks::Member;
+use crate::record::InputFile;
+
+const TOKEN: u64 = 7;
+
+fn hello(rank: usize) -> Hello {
+    Hello {
+        token: TOKEN,
+        rank,
+        build: "one".to_owned(),
+        hostname: Some(format!("host-{rank}")),
+        boot_id: None,
+        files: Vec::new(),
+        refusal: None,
+    }
+}
+
+/// Gathers ranks that say these words first.
+async fn gather(hellos: Vec<Hello>) -> (Result<Hub, RanksError>, Vec<Member>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let size = hellos.len();
+    let mut joining = tokio::task::JoinSet::new();
+    for hello in hellos {
+        joining.spawn(async move { Member::connect(&[address], &hello, 0).await.unwrap() });
+    }
+    let hub = Hub::gather(listener, size, TOKEN, 0).await;
+    (hub, joining.join_all().await)
+}
+
+/// A network between a rank and rank 0: what the rank sends takes `there`, and nothing passes while the link is down.
+async fn network(to: SocketAddr, there: Duration, link: watch::Receiver<bool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (from_rank, to_rank) = listener.accept().await.unwrap().0.into_split();
+        let (from_root, to_root) = TcpStream::connect(to).await.unwrap().into_split();
+        tokio::spawn(carry(from_rank, to_root, there, link.clone()));
+        tokio::spawn(carry(from_root, to_rank, Duration::ZERO, link));
+    });
+    address
+}
+
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, takes: Duration, mut link: watch::Receiver<bool>) {
+    let (sent, mut under_way) = unbounded_channel();
+    tokio::spawn(async move {
+        let mut bytes = vec![0; 64 << 10];
+        while let Ok(length @ 1..) = from.read(&mut bytes).await {
+            let _ = sent.send((Instant::now() + takes, bytes[..length].to_vec()));
+        }
+    });
+    while let Some((arrives, bytes)) = under_way.recv().await {
+        sleep_until(arrives).await;
+        if link.wait_for(|is_up| *is_up).await.is_err() || to.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Rank 0, and rank 1 behind such a network.
+async fn gather_far(there: Duration, link: watch::Receiver<bool>) -> (Hub, Vec<Member>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let gathering = tokio::spawn(Hub::gather(listener, 2, TOKEN, 0));
+    let far = network(address, there, link).await;
+    let (near, far) = (hello(0), (far, hello(1)));
+    let near = Member::connect(&[address], &near, 0).await.unwrap();
+    let far = Member::connect(&[far.0], &far.1, 0).await.unwrap();
+    (gathering.await.unwrap().unwrap(), vec![near, far])
+}
+
+#[tokio::test]
+async fn the_bound_of_a_host_that_is_300_ms_away_contains_its_clock() {
+    let (_link, is_up) = watch::channel(true);
+    let (mut hub, _members) = gather_far(Duration::from_millis(300), is_up).await;
+    hub.before_trial().await;
+    // Both read this machine's clock, and only one of both ways takes long.
+    let clock = hub.clock(1, hub.clock_shift_ns(1)).unwrap();
+    assert!(clock.offset_ns != 0 && clock.offset_ns.unsigned_abs() <= clock.error_ns, "{clock:?}");
+    assert!(clock.round_trip_ns >= 300_000_000 && clock.round_trips >= BURST as u64, "{clock:?}");
+}
+
+#[tokio::test]
+async fn a_link_that_is_cut_for_5_s_loses_no_rank_and_no_message() {
+    let (link, is_up) = watch::channel(true);
+    let (mut hub, members) = gather_far(Duration::ZERO, is_up).await;
+    link.send_replace(false);
+    members[1].tell(FromRank::Signals(7));
+    sleep(Duration::from_secs(5)).await;
+    link.send_replace(true);
+    let (rank, event) = hub.next().await.unwrap();
+    assert!(rank == 1 && matches!(event, Event::Told(FromRank::Signals(7))), "{event:?}");
+    assert_eq!(hub.reachable().collect::<Vec<_>>(), [0, 1]);
+}
+
+async fn refusal(change: impl FnOnce(&mut Hello)) -> String {
+    let mut hellos = vec![hello(0), hello(1), hello(2)];
+    change(&mut hellos[2]);
+    let (hub, members) = gather(hellos).await;
+    for mut member in members {
+        assert!(matches!(member.order().await, Some(FromRoot::Refused { .. })), "all are told");
+    }
+    hub.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn ranks_that_cannot_run_together_are_refused_by_name() {
+    let build = refusal(|hello| hello.build = "other".to_owned()).await;
+    assert!(build.contains("rank 2 (host-2)") && build.contains("other and one"), "{build}");
+    let file = InputFile { file: "a".to_owned(), bytes: 1, crc32: "0".to_owned() };
+    let files = refusal(|hello| hello.files.push(file)).await;
+    assert!(files.contains("rank 2 (host-2) has other payload files"), "{files}");
+    let scenario = refusal(|hello| hello.refusal = Some("no such file".to_owned())).await;
+    assert!(scenario.contains("rank 2 (host-2)") && scenario.contains("no such file"), "{scenario}");
+}
+
+#[tokio::test]
+async fn a_stranger_is_no_rank_and_a_rank_that_is_gone_is_lost() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let gathering = tokio::spawn(Hub::gather(listener, 2, TOKEN, 0));
+    let introduced = async |hello: Hello| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        frame::write(&mut stream, &hello).await.unwrap();
+        let answer = frame::read::<FromRoot>(&mut stream, SILENCE).await;
+        (stream, answer)
+    };
+    let (_stranger, answer) = introduced(Hello { token: TOKEN + 1, ..hello(0) }).await;
+    assert!(answer.is_err(), "{answer:?}");
+    let (_first, welcome) = introduced(hello(0)).await;
+    assert_eq!(welcome.unwrap(), FromRoot::Welcome);
+    let (second, _) = introduced(hello(1)).await;
+    let mut hub = gathering.await.unwrap().unwrap();
+    assert_eq!(hub.reachable().collect::<Vec<_>>(), [0, 1]);
+    drop(second);
+    let (rank, event) = hub.next().await.unwrap();
+    assert!(rank == 1 && matches!(event, Event::Lost(_)), "{event:?}");
+    assert_eq!(hub.reachable().collect::<Vec<_>>(), [0]);
+}
+
+#[tokio::test]
+async fn clocks_are_compared_by_a_burst_of_round_trips() {
+    let (hub, _members) = gather(vec![hello(0), hello(1)]).await;
+    let mut hub = hub.unwrap();
+    hub.before_trial().await;
+    hub.after_trial().await;
+    // Both read this machine's clock.
+    let clock = hub.clock(1, hub.clock_shift_ns(1)).unwrap();
+    assert!(clock.offset_ns.unsigned_abs() <= clock.error_ns && clock.error_ns > 0, "{clock:?}");
+    assert!(clock.round_trips >= 2 * BURST as u64, "{clock:?}");
+}
