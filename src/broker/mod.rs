@@ -5,6 +5,8 @@ mod durability;
 mod error;
 #[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(any(feature = "kafka", feature = "kafka-native"))]
+mod kafka_durability;
 #[cfg(feature = "kafka-native")]
 pub mod kafka_native;
 #[cfg(any(feature = "kafka", feature = "kafka-native"))]

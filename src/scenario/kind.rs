@@ -143,6 +143,8 @@ pub struct Capabilities {
     pub sasl: &'static [SaslMechanism],
     /// Passes `broker.properties` to a client library.
     pub properties: bool,
+    /// Properties of consumers that it understands without a library, by the names that the library of another client has for them.
+    pub group_properties: &'static [&'static str],
     /// Gives new topics settings of its own: `topology.config`.
     pub topic_config: bool,
     /// Says what topics look like that exist: `topology.existing`.

@@ -1,6 +1,6 @@
 //! Kafka's client on the embedded cluster: what needs no server of its own.
 
-use crate::harness::{Bench, assert_acknowledged, assert_delivered, record_of, records_of};
+use crate::harness::{Bench, assert_acknowledged, assert_delivered, execute, record_of, records_of};
 
 /// The queue has room again only when librdkafka has destroyed a delivery report: a producer that was woken before would find it
 /// full once more, and nothing would wake it again.
@@ -121,4 +121,24 @@ fn members_take_partitions_without_a_group() {
     for record in &records {
         assert_delivered(record, 300, 2);
     }
+}
+
+/// Groups are described in one language for both clients; what only librdkafka has is refused before anything connects.
+#[cfg(feature = "kafka-native")]
+#[test]
+fn the_native_client_takes_librdkafkas_properties_of_groups_and_no_others() {
+    let check = |key: &str, value: &str| {
+        let bench = Bench::new(&format!(
+            "[broker]\nkind = \"kafka\"\nclient = \"native\"\naddress = \"127.0.0.1:1\"\nkafka.assignment = \"group\"\n\
+             [consumers.properties]\n\"{key}\" = \"{value}\"\n[run]\nmessages = 1"
+        ));
+        execute(&["check", bench.scenario().to_str().unwrap()])
+    };
+    check("group.protocol", "consumer").expect(0);
+    check("partition.assignment.strategy", "cooperative-sticky").expect(0);
+    check("fetch.min.bytes", "1").expect(2).complains_of(&[
+        "fetch.min.bytes",
+        "\"group.protocol\"",
+        "client = \"librdkafka\"",
+    ]);
 }

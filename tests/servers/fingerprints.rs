@@ -12,10 +12,22 @@ fn durability(tables: &str) -> Durability {
 #[cfg(feature = "kafka")]
 #[test]
 fn real_kafka_tells_how_its_topics_keep_messages() {
+    assert_kafka_tells_how_its_topics_keep_messages("librdkafka");
+}
+
+#[cfg(feature = "kafka-native")]
+#[test]
+fn real_kafka_tells_its_native_client_how_its_topics_keep_messages() {
+    assert_kafka_tells_how_its_topics_keep_messages("native");
+}
+
+#[cfg(any(feature = "kafka", feature = "kafka-native"))]
+fn assert_kafka_tells_how_its_topics_keep_messages(client: &str) {
     let with = |acks: &str, config: &str| {
         let address = crate::harness::kafka::address();
         durability(&format!(
-            "[broker]\nkind = \"kafka\"\naddress = \"{address}\"\nkafka.acks = \"{acks}\"\n[topology]\nconfig = {{ {config} }}"
+            "[broker]\nkind = \"kafka\"\nclient = \"{client}\"\naddress = \"{address}\"\nkafka.acks = \"{acks}\"\n\
+             [topology]\nconfig = {{ {config} }}"
         ))
     };
     let cached = with("all", "flush.ms = 1000");

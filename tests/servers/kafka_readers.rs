@@ -1,4 +1,5 @@
-//! What `client = "native"` writes to a real Kafka is read by Kafka's own consumer and by librdkafka, compression by compression.
+//! What `client = "native"` writes to a real Kafka is read by Kafka's own consumer, by librdkafka and by kafka-python, compression by
+//! compression; and what kafka-python writes is read.
 
 #![cfg(feature = "kafka")]
 
@@ -9,7 +10,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Headers, Message};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use crate::harness::kafka::{address, remove_topic};
+use crate::harness::kafka::{address, make_topic, remove_topic};
 use crate::harness::server::variable;
 use crate::harness::{Bench, PATIENCE, Running};
 
@@ -52,8 +53,45 @@ fn by_librdkafka(topic: &str, partitions: i32, messages: usize) -> Vec<String> {
     (0..messages).map(read).collect()
 }
 
+/// Reads or writes so many messages by kafka-python, and returns the lines that it prints.
+fn by_kafka_python(what: &str, topic: &str, messages: usize) -> Vec<String> {
+    let mut command = Command::new(variable("BROKERMARK_KAFKA_PYTHON"));
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/harness/kafka_python.py"));
+    command.args([what, &address(), topic, &messages.to_string()]);
+    let done = Running::start(&mut command).finish(PATIENCE).expect(0);
+    done.stdout.lines().map(str::to_owned).collect()
+}
+
 #[test]
-fn real_kafka_native_messages_are_read_by_kafkas_own_consumer_and_by_librdkafka_however_compressed() {
+fn real_kafka_native_reads_what_kafka_python_writes_however_compressed() {
+    let topic = format!("kafka-python-{}", std::process::id());
+    make_topic(&address(), &topic, 2);
+    by_kafka_python("write", &topic, 200);
+    let record = Bench::new(&format!(
+        r#"
+        broker = {{ kind = "kafka", client = "native", address = "{}" }}
+        topology.name = "{topic}"
+        [pipeline]
+        parse = "json"
+        group = "{topic}"
+        producer_mode = "none"
+        [run]
+        duration = "60s"
+        "#,
+        address()
+    ))
+    .run(&[])
+    .expect(0)
+    .record();
+    remove_topic(&address(), &topic);
+    let pipeline = record.pipeline.as_ref().unwrap();
+    // Of five compressions; what cannot be read is an error, and what is not JSON is counted.
+    assert_eq!((pipeline.consumed, pipeline.consumer_lag_at_end), (1000, Some(0)), "{pipeline:#?}");
+    assert_eq!((record.receive_errors.len(), pipeline.unparsable.len()), (0, 0), "{pipeline:#?}");
+}
+
+#[test]
+fn real_kafka_native_messages_are_read_by_other_clients_however_compressed() {
     let topic = format!("readers-{}", std::process::id());
     let before_ms = jiff::Timestamp::now().as_millisecond();
     let records = Bench::new(&format!(
@@ -84,11 +122,13 @@ fn real_kafka_native_messages_are_read_by_kafkas_own_consumer_and_by_librdkafka_
     .records();
     assert!(records.iter().all(|record| record.counts.acknowledged == MESSAGES), "{records:?}");
     let messages = 5 * MESSAGES as usize;
-    let (mut ours, mut theirs) = (by_librdkafka(&topic, 2, messages), by_kafkas_own_consumer(&topic, messages));
-    remove_topic(&address(), &topic);
+    let mut ours = by_librdkafka(&topic, 2, messages);
     ours.sort();
-    theirs.sort();
-    assert_eq!(theirs, ours);
+    for mut theirs in [by_kafkas_own_consumer(&topic, messages), by_kafka_python("read", &topic, messages)] {
+        theirs.sort();
+        assert_eq!(theirs, ours);
+    }
+    remove_topic(&address(), &topic);
     let tombstones = ours.iter().filter(|line| line.ends_with("\t(null)")).count();
     assert!((messages / 20..messages / 5).contains(&tombstones), "{tombstones}");
     for line in &ours {

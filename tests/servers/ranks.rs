@@ -43,7 +43,11 @@ fn nsq_s_published_scenarios_run_on_three_ranks() {
         let bench = Bench::new(&shortened(published).to_string());
         let record = Running::start(&mut mpirun(&bench, 3)).finish(PATIENCE).expect(0).record();
         assert_eq!((record.shares.len(), record.counts.failed), (3, 0));
-        assert!(record.shares.iter().all(|of| of.share.producers == 6 && of.messages_per_second > 0.0), "{:?}", record.shares);
+        assert!(
+            record.shares.iter().all(|of| of.share.producers == 6 && of.messages_per_second > 0.0),
+            "{:?}",
+            record.shares
+        );
         let directory = bench.run_directory();
         let printed = execute(&["show", directory.to_str().unwrap(), "--format", "nsq-bench"]).expect(0);
         printed.says(shown);

@@ -24,8 +24,8 @@ pub fn run_with(address: &str, partitions: usize) -> String {
     run.unwrap()
 }
 
-/// Joins `group`, reads from the partitions it is given, and leaves; returns how many messages it took.
-fn visit(address: &str, group: &str, topic: &str, (property, value): (&str, &str)) -> usize {
+/// Joins `group`, reads so many messages at least from the partitions it is given, and leaves.
+fn visit(address: &str, group: &str, topic: &str, (property, value): (&str, &str), messages: usize) {
     let guest: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", address)
         .set("group.id", group)
@@ -38,9 +38,8 @@ fn visit(address: &str, group: &str, topic: &str, (property, value): (&str, &str
     let mut taken = 0;
     eventually("the guest has read", || {
         taken += usize::from(matches!(guest.poll(Duration::from_millis(100)), Some(Ok(_))));
-        taken >= 100
+        taken >= messages
     });
-    taken
 }
 
 /// The group hears of the guest soon.
@@ -73,8 +72,7 @@ fn assert_members_of_a_client_resume(partitions: usize, way: (&str, &str), clien
     let mut run = bench.start(&[]);
     run.await_stderr("measuring");
     let id = run_with(&address, partitions);
-    let taken = visit(&address, &format!("{id}-1-0"), &format!("{id}-0"), way);
-    assert!(taken >= 100);
+    visit(&address, &format!("{id}-1-0"), &format!("{id}-0"), way, 100);
     let record = run.finish(PATIENCE).expect(0).record();
     assert_acknowledged(&record, 24_000);
     let each = 24_000 + record.counts.warm_up.acknowledged;
@@ -96,24 +94,54 @@ fn real_kafka_native_members_resume_where_the_group_was_when_one_of_another_clie
     assert_members_of_a_client_resume(19, ("partition.assignment.strategy", "range,roundrobin"), client, "");
 }
 
+#[cfg(feature = "kafka-native")]
+#[test]
+fn real_kafka_native_members_keep_their_partitions_when_one_of_another_client_comes_and_goes() {
+    let client = ", client = \"native\", kafka = { assignment = \"group\", session_timeout = \"6s\" }";
+    let (property, value) = ("partition.assignment.strategy", "cooperative-sticky");
+    let properties = format!("properties = {{ \"{property}\" = \"{value}\" }}");
+    assert_members_of_a_client_resume(31, (property, value), client, &properties);
+}
+
+#[cfg(feature = "kafka-native")]
+#[test]
+fn real_kafka_native_members_of_a_group_that_the_server_assigns_resume_where_it_was() {
+    let client = ", client = \"native\", kafka = { assignment = \"group\" }";
+    let (property, value) = ("group.protocol", "consumer");
+    let properties = format!("properties = {{ \"{property}\" = \"{value}\" }}");
+    assert_members_of_a_client_resume(29, (property, value), client, &properties);
+}
+
 #[test]
 fn real_kafka_members_of_a_cooperative_group_resume_where_it_was() {
     assert_members_resume(11, ("partition.assignment.strategy", "cooperative-sticky"), SOON);
 }
 
-/// The server decides, and how often it hears of a member, too: every 5 s.
+/// The server decides, and how often it hears of a member, too.
 #[test]
 fn real_kafka_members_of_a_group_that_the_server_assigns_resume_where_it_was() {
     assert_members_resume(13, ("group.protocol", "consumer"), "");
 }
 
-/// A group gives the name of a member to the client that comes last with it.
 #[test]
 fn real_kafka_static_members_have_names_in_their_group() {
+    assert_static_members_have_names(17, "kafka = { static_members = true }");
+}
+
+#[cfg(feature = "kafka-native")]
+#[test]
+fn real_kafka_native_static_members_have_names_in_their_group() {
+    let keys = "kafka = { static_members = true, assignment = \"group\", session_timeout = \"6s\" }";
+    assert_static_members_have_names(37, &format!("client = \"native\", {keys}"));
+}
+
+/// A group gives the name of a member to the client that comes last with it.
+fn assert_static_members_have_names(partitions: usize, client: &str) {
     let address = kafka::address();
     let bench = Bench::new(&format!(
-        "broker = {{ kind = \"kafka\", address = \"{address}\", kafka.static_members = true }}
-        topology.partitions = 17
+        "broker = {{ kind = \"kafka\", address = \"{address}\", {client} }}
+        topology.partitions = {partitions}
+        producers.keys = {{ kind = \"random\", distinct = 1000 }}
         load.rate = \"200/s\"
         consumers.members = 2
         [run]
@@ -122,8 +150,9 @@ fn real_kafka_static_members_have_names_in_their_group() {
     ));
     let mut run = bench.start(&[]);
     run.await_stderr("measuring");
-    let id = run_with(&address, 17);
-    visit(&address, &format!("{id}-0-0"), &format!("{id}-0"), ("group.instance.id", "member-1"));
+    let id = run_with(&address, partitions);
+    // For longer than members need to hear of it: half of the messages come to the guest, 100 in each second.
+    visit(&address, &format!("{id}-0-0"), &format!("{id}-0"), ("group.instance.id", "member-1"), 500);
     run.signal(libc::SIGINT);
     let record = run.finish(PATIENCE).expect(130).record();
     let fenced = record.receive_errors.iter().filter(|error| error.class == FailureClass::Fenced);

@@ -39,7 +39,9 @@ use self::producer::KafkaProducer;
 use self::token::Token;
 use self::topics::Topics;
 use super::kafka_transactions::TransactionOptions;
-use super::{Broker, BrokerError, BrokerInfo, Durability, Progress, Setup, Subscription, Telemetry, Topic};
+use super::{
+    Broker, BrokerError, BrokerInfo, Durability, Progress, Setup, Subscription, Telemetry, Topic, kafka_durability,
+};
 use crate::emulator::kafka::EmbeddedKafka;
 use crate::scenario::{Capabilities, Descriptor, StartFrom};
 
@@ -101,6 +103,7 @@ impl Broker for KafkaBroker {
             tls: cfg!(feature = "kafka-tls"),
             sasl: security::SASL_MECHANISMS,
             properties: true,
+            group_properties: &[],
             topic_config: true,
             existing_topics: true,
             offsets: true,
@@ -235,8 +238,8 @@ impl Broker for KafkaBroker {
         if self.embedded.is_some() {
             return durability::of_the_embedded();
         }
-        let settings = self.topics.settings(topics, &durability::TOPIC_SETTINGS).await;
-        durability::durability(durability::acks(self.properties.for_producer()), topics, &settings)
+        let settings = self.topics.settings(topics, &kafka_durability::TOPIC_SETTINGS).await;
+        kafka_durability::durability(durability::acks(self.properties.for_producer()), topics, &settings)
     }
 
     fn identity(&self) -> BrokerInfo {

@@ -1,12 +1,16 @@
-//! Topics: found, created and removed, and where their partitions begin and end.
+//! Topics: found, created, described and removed, and where their partitions begin and end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_configs_response::DescribeConfigsResult;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use kafka_protocol::messages::{CreateTopicsRequest, DeleteTopicsRequest, ListOffsetsRequest, TopicName};
+use kafka_protocol::messages::{
+    CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest, ListOffsetsRequest, TopicName,
+};
 use kafka_protocol::protocol::{Request, StrBytes};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -23,6 +27,10 @@ const CHECK_EVERY: Duration = Duration::from_millis(50);
 const CREATE_TOPICS: i16 = 7;
 const DELETE_TOPICS: i16 = 5;
 const LIST_OFFSETS: i16 = 10;
+const DESCRIBE_CONFIGS: i16 = 4;
+
+/// A topic as a resource that has settings (`ConfigResource.Type`).
+const TOPIC_RESOURCE: i8 = 2;
 
 /// `INVALID_REPLICATION_FACTOR` and `INVALID_CONFIG`.
 const INVALID_REPLICATION: i16 = 38;
@@ -137,6 +145,34 @@ impl Admin {
             Some(address) => self.cluster.call_at(address, request, newest).await,
             None => self.cluster.call(request, newest).await,
         }
+    }
+
+    /// The broker's values of `keys` for each of `topics`; nothing of a topic that it does not tell them of.
+    ///
+    /// # Errors
+    /// When no node answers.
+    pub async fn settings(&self, topics: &[Topic], keys: &[&str]) -> Result<Vec<BTreeMap<String, String>>, CallError> {
+        let text = |text: &str| StrBytes::from_string(text.to_owned());
+        let resource = |topic: &Topic| {
+            DescribeConfigsResource::default()
+                .with_resource_type(TOPIC_RESOURCE)
+                .with_resource_name(text(&topic.name))
+                .with_configuration_keys(Some(keys.iter().map(|key| text(key)).collect()))
+        };
+        let request = DescribeConfigsRequest::default().with_resources(topics.iter().map(resource).collect());
+        let response = self.cluster.call(&request, DESCRIBE_CONFIGS).await?;
+        let values = |result: &DescribeConfigsResult| {
+            let value = result
+                .configs
+                .iter()
+                .filter_map(|config| Some((config.name.to_string(), config.value.as_ref()?.to_string())));
+            value.collect()
+        };
+        let of_topic = |topic: &Topic| {
+            let found = response.results.iter().find(|result| result.resource_name.as_str() == topic.name);
+            found.filter(|found| found.error_code == 0).map(values).unwrap_or_default()
+        };
+        Ok(topics.iter().map(of_topic).collect())
     }
 
     /// The end of every one of these partitions.

@@ -1,19 +1,11 @@
-//! How the leader of a group shares partitions among its members, and the messages in which members and leader say so.
+//! How the leader of a classic group shares partitions among its members.
 //!
-//! Source: Kafka's `RangeAssignor` and `RoundRobinAssignor`; `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`.
+//! Source: Kafka's `RangeAssignor` and `RoundRobinAssignor`; `sticky` has the third strategy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
-use kafka_protocol::messages::consumer_protocol_assignment::TopicPartition;
-use kafka_protocol::messages::{ConsumerProtocolAssignment, ConsumerProtocolSubscription, TopicName};
-use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
-
-use super::codec::layout;
-use super::error::CallError;
-
-/// The oldest version of both messages, which every member understands.
-const VERSION: i16 = 0;
+use super::member_messages::{Partitions, Subscription};
+use super::sticky;
 
 /// How partitions are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,39 +14,54 @@ pub enum Strategy {
     Range,
     /// Members take the partitions of all topics in turn.
     RoundRobin,
+    /// Members keep what they can, and go on reading it while they join again (KIP-429).
+    CooperativeSticky,
 }
 
-/// Of each member, by its id, partitions by topic.
-pub type Shares = BTreeMap<String, BTreeMap<String, Vec<i32>>>;
+/// Of each member, by its id, its partitions.
+pub type Shares = BTreeMap<String, Partitions>;
+
+/// Of each member, by its id, what it says of itself.
+pub type Members = BTreeMap<String, Subscription>;
 
 impl Strategy {
+    pub const ALL: [Strategy; 3] = [Strategy::Range, Strategy::RoundRobin, Strategy::CooperativeSticky];
+
     /// As members offer them, best first: those of librdkafka's default.
-    pub const OFFERED: [Strategy; 2] = [Strategy::Range, Strategy::RoundRobin];
+    pub const DEFAULT: [Strategy; 2] = [Strategy::Range, Strategy::RoundRobin];
 
     pub fn name(self) -> &'static str {
         match self {
             Strategy::Range => "range",
             Strategy::RoundRobin => "roundrobin",
+            Strategy::CooperativeSticky => "cooperative-sticky",
         }
     }
 
     pub fn by_name(name: &str) -> Option<Strategy> {
-        Strategy::OFFERED.into_iter().find(|strategy| strategy.name() == name)
+        Strategy::ALL.into_iter().find(|strategy| strategy.name() == name)
     }
 
-    /// The shares of members, by the topics that they read. `partitions`: how many each topic has.
-    pub fn share(self, members: &BTreeMap<String, Vec<String>>, partitions: &BTreeMap<String, usize>) -> Shares {
-        let mut shares: Shares = members.keys().map(|member| (member.clone(), BTreeMap::new())).collect();
-        let topics: BTreeSet<&String> = members.values().flatten().collect();
+    /// The shares of members. `partitions`: how many each topic has.
+    pub fn share(self, members: &Members, partitions: &BTreeMap<String, usize>) -> Shares {
+        match self {
+            Strategy::Range | Strategy::RoundRobin => self.share_anew(members, partitions),
+            Strategy::CooperativeSticky => sticky::cooperative(members, partitions),
+        }
+    }
+
+    fn share_anew(self, members: &Members, partitions: &BTreeMap<String, usize>) -> Shares {
+        let mut shares: Shares = members.keys().map(|member| (member.clone(), Partitions::new())).collect();
+        let topics: BTreeSet<&String> = members.values().flat_map(|member| &member.topics).collect();
         let mut turn = 0;
         for topic in topics {
             let readers: Vec<&String> =
-                members.iter().filter(|(_, topics)| topics.contains(topic)).map(|(member, _)| member).collect();
+                members.iter().filter(|(_, one)| one.topics.contains(topic)).map(|(member, _)| member).collect();
             let count = partitions.get(topic).copied().unwrap_or(0);
             for partition in 0..count {
                 let reader = match self {
                     Strategy::Range => range(partition, count, readers.len()),
-                    Strategy::RoundRobin => turn % readers.len(),
+                    _ => turn % readers.len(),
                 };
                 turn += 1;
                 let share = shares.entry(readers[reader].clone()).or_default();
@@ -72,71 +79,15 @@ fn range(partition: usize, partitions: usize, readers: usize) -> usize {
     if partition < of_larger { partition / (each + 1) } else { more + (partition - of_larger) / each }
 }
 
-/// What a member says it reads.
-///
-/// # Errors
-/// When the topic's name cannot be written.
-pub fn subscription(topic: &str) -> Result<Bytes, CallError> {
-    let topics = vec![StrBytes::from_string(topic.to_owned())];
-    encoded(&ConsumerProtocolSubscription::default().with_topics(topics))
-}
-
-/// The topics that a member says it reads.
-///
-/// # Errors
-/// When that cannot be read.
-pub fn topics(mut subscription: Bytes) -> Result<Vec<String>, CallError> {
-    let read: ConsumerProtocolSubscription = decoded(&mut subscription, layout::SUBSCRIPTION)?;
-    Ok(read.topics.iter().map(|topic| topic.to_string()).collect())
-}
-
-/// A member's share, as the leader says it.
-///
-/// # Errors
-/// When a topic's name cannot be written.
-pub fn assignment(share: &BTreeMap<String, Vec<i32>>) -> Result<Bytes, CallError> {
-    let topic = |(topic, partitions): (&String, &Vec<i32>)| {
-        let name = TopicName(StrBytes::from_string(topic.clone()));
-        TopicPartition::default().with_topic(name).with_partitions(partitions.clone())
-    };
-    encoded(&ConsumerProtocolAssignment::default().with_assigned_partitions(share.iter().map(topic).collect()))
-}
-
-/// A member's partitions of a topic. Nothing means none.
-///
-/// # Errors
-/// When that cannot be read.
-pub fn partitions(mut assignment: Bytes, topic: &str) -> Result<Vec<u32>, CallError> {
-    if assignment.is_empty() {
-        return Ok(Vec::new());
-    }
-    let read: ConsumerProtocolAssignment = decoded(&mut assignment, layout::ASSIGNMENT)?;
-    let own = read.assigned_partitions.iter().filter(|one| one.topic.as_str() == topic);
-    Ok(own.flat_map(|one| &one.partitions).map(|partition| *partition as u32).collect())
-}
-
-fn encoded(message: &impl Encodable) -> Result<Bytes, CallError> {
-    let mut bytes = BytesMut::new();
-    bytes.put_i16(VERSION);
-    message.encode(&mut bytes, VERSION).map_err(|error| CallError::Unsupported(error.to_string()))?;
-    Ok(bytes.freeze())
-}
-
-/// What later versions say besides comes after it.
-fn decoded<T: Decodable>(bytes: &mut Bytes, layout: &str) -> Result<T, CallError> {
-    bytes.try_get_i16().map_err(|error| CallError::Malformed(error.to_string()))?;
-    layout::walk(bytes, layout)?;
-    T::decode(bytes, VERSION).map_err(|error| CallError::Malformed(error.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn shares(strategy: Strategy, members: &[(&str, &[&str])], topics: &[(&str, usize)]) -> Vec<String> {
-        let members = members
-            .iter()
-            .map(|(member, topics)| ((*member).to_owned(), topics.iter().map(|one| (*one).to_owned()).collect()));
+        let members = members.iter().map(|(member, topics)| {
+            let topics = topics.iter().map(|one| (*one).to_owned()).collect();
+            ((*member).to_owned(), Subscription { topics, ..Subscription::of("") })
+        });
         let topics = topics.iter().map(|(topic, partitions)| ((*topic).to_owned(), *partitions));
         let shares = strategy.share(&members.collect(), &topics.collect());
         shares.into_iter().map(|(member, share)| format!("{member} {share:?}")).collect()
@@ -157,16 +108,5 @@ mod tests {
         );
         let more: &[(&str, &[&str])] = &[("a", &["t0"]), ("b", &["t0"]), ("c", &["t0"])];
         assert_eq!(shares(Strategy::Range, more, &[("t0", 2)]), [r#"a {"t0": [0]}"#, r#"b {"t0": [1]}"#, "c {}"]);
-    }
-
-    #[test]
-    fn what_is_written_is_read_and_nonsense_is_refused() {
-        assert_eq!(topics(subscription("orders").unwrap()).unwrap(), ["orders"]);
-        let share = BTreeMap::from([("orders".to_owned(), vec![0, 3]), ("other".to_owned(), vec![1])]);
-        assert_eq!(partitions(assignment(&share).unwrap(), "orders").unwrap(), [0, 3]);
-        assert_eq!(partitions(Bytes::new(), "orders").unwrap(), [0; 0]);
-        for bytes in [&[0_u8][..], &[0, 0], &[0, 0, 0, 0, 0, 1], &[0, 0, 0, 0, 0, 1, 0, 9, b'x']] {
-            assert!(partitions(Bytes::from(bytes.to_vec()), "orders").is_err(), "{bytes:?}");
-        }
     }
 }

@@ -12,6 +12,7 @@ use kafka_protocol::messages::{InitProducerIdRequest, MetadataRequest, MetadataR
 use kafka_protocol::protocol::{Request, StrBytes};
 use parking_lot::Mutex;
 use tokio::time::sleep;
+use uuid::Uuid;
 
 use super::connect::Connector;
 use super::error::{CallError, is_retriable};
@@ -63,6 +64,8 @@ pub struct TopicMetadata {
     /// Of each partition the id of the node that leads it.
     pub leaders: Vec<Option<i32>>,
     pub replication: usize,
+    /// Nil before Kafka 2.8.
+    pub id: Uuid,
 }
 
 impl Cluster {
@@ -218,7 +221,7 @@ fn read(response: &MetadataResponse) -> Result<Metadata, CallError> {
             *place = (partition.leader_id.0 >= 0).then_some(partition.leader_id.0);
         }
         let replication = topic.partitions.first().map_or(0, |partition| partition.replica_nodes.len());
-        topics.insert(name.to_string(), TopicMetadata { leaders, replication });
+        topics.insert(name.to_string(), TopicMetadata { leaders, replication, id: topic.topic_id });
     }
     Ok(Metadata {
         cluster_id: response.cluster_id.as_ref().map(|id| id.to_string()),

@@ -10,9 +10,6 @@ use super::partitioner::Partitioner;
 use crate::broker::kafka_transactions::TransactionOptions;
 use crate::scenario::deserialize::{duration, size};
 
-/// What only the other client has.
-const NOT_YET: [&str; 1] = ["static_members"];
-
 /// Batches of a partition in flight of which an idempotent producer's broker keeps track (KIP-98).
 const MOST_IDEMPOTENT_IN_FLIGHT: usize = 5;
 
@@ -21,6 +18,9 @@ const MOST_BATCH_BYTES: u64 = 64 << 20;
 
 /// Of `session_timeout`; a broker's own limit, `group.min.session.timeout.ms`, is 6 s unless it is configured.
 const SHORTEST_SESSION: Duration = Duration::from_millis(100);
+
+/// `session.timeout.ms` of both librdkafka and Kafka's own client.
+const USUAL_SESSION: Duration = Duration::from_secs(45);
 
 /// Defaults are librdkafka's, so that both clients load a broker in the same way, except for `max_in_flight` and
 /// `delivery_timeout`, which are those of Kafka's own client.
@@ -49,8 +49,11 @@ pub struct KafkaNativeOptions {
     /// Who decides which member of a group reads which partitions.
     pub assignment: Assignment,
     /// After so long without a sign of life, a group shares out a member's partitions among the others.
+    /// Left out: [`USUAL_SESSION`]; a server that shares partitions out decides it itself.
     #[serde(deserialize_with = "duration")]
-    pub session_timeout: Duration,
+    pub session_timeout: Option<Duration>,
+    /// Whether members of groups keep their partitions while they are away for less than a session (KIP-345).
+    pub static_members: bool,
     /// What consumers receive of transactions.
     pub isolation: Isolation,
     /// Each producer sends in transactions.
@@ -70,7 +73,8 @@ impl Default for KafkaNativeOptions {
             delivery_timeout: Duration::from_secs(120),
             request_timeout: Duration::from_secs(30),
             assignment: Assignment::Manual,
-            session_timeout: Duration::from_secs(45),
+            session_timeout: None,
+            static_members: false,
             isolation: Isolation::ReadCommitted,
             transactions: None,
         }
@@ -88,11 +92,22 @@ pub enum RequiredAcks {
     All = -1,
 }
 
+impl RequiredAcks {
+    /// As a scenario has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RequiredAcks::None => "0",
+            RequiredAcks::Leader => "1",
+            RequiredAcks::All => "all",
+        }
+    }
+}
+
 /// Who decides which member of a group reads which partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Assignment {
-    /// The group, by the protocol that Kafka calls classic.
+    /// The group, by the protocol that `consumers.properties` name.
     Group,
     /// brokermark, once: members take partitions in turn, and the broker knows no group.
     Manual,
@@ -111,13 +126,8 @@ impl KafkaNativeOptions {
     /// From the table.
     ///
     /// # Errors
-    /// When a key or value is unknown, does not go with another one, or needs the other client.
+    /// When a key or value is unknown, or does not go with another one.
     pub fn parse(table: toml::Table) -> Result<Self, toml::de::Error> {
-        for key in NOT_YET {
-            if table.contains_key(key) {
-                return Err(toml::de::Error::custom(format!("{key}: {}", needs_librdkafka("it"))));
-            }
-        }
         let is_refused = table.contains_key("transactions") && table.get("idempotence") == Some(&false.into());
         if is_refused {
             return Err(toml::de::Error::custom("`transactions` need `idempotence`: remove `idempotence = false`"));
@@ -127,9 +137,17 @@ impl KafkaNativeOptions {
         Ok(options)
     }
 
+    /// Of a classic group.
+    pub fn session_timeout(&self) -> Duration {
+        self.session_timeout.unwrap_or(USUAL_SESSION)
+    }
+
     fn check(&self) -> Result<(), String> {
-        if self.session_timeout < SHORTEST_SESSION {
+        if self.session_timeout() < SHORTEST_SESSION {
             return Err(format!("`session_timeout` is {SHORTEST_SESSION:?} at least"));
+        }
+        if self.static_members && self.assignment == Assignment::Manual {
+            return Err("`static_members` are of a group: remove it, or set `assignment = \"group\"`".to_owned());
         }
         if self.max_in_flight == 0 {
             return Err("`max_in_flight` is at least 1".to_owned());
@@ -155,10 +173,6 @@ impl KafkaNativeOptions {
     }
 }
 
-fn needs_librdkafka(what: &str) -> String {
-    format!("{what} is not possible with `client = \"native\"` yet: write `client = \"librdkafka\"`")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,12 +190,6 @@ mod tests {
     }
 
     #[test]
-    fn what_only_librdkafka_has_is_refused_with_its_name() {
-        let error = parse("static_members = true").unwrap_err();
-        assert!(error.contains("client = \"librdkafka\""), "{error}");
-    }
-
-    #[test]
     fn what_does_not_go_together_is_refused() {
         for (text, key) in [
             ("idempotence = true\nacks = \"1\"", "acks"),
@@ -194,6 +202,7 @@ mod tests {
             ("batch_bytes = \"1 GiB\"", "batch_bytes"),
             ("request_timeout = \"0s\"", "request_timeout"),
             ("session_timeout = \"0s\"", "session_timeout"),
+            ("static_members = true", "assignment = \"group\""),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(key), "{text}: {error}");

@@ -1,6 +1,6 @@
 //! A member of a group: it reads partitions that brokermark assigns, or that the group shares among its members.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use tokio::task::AbortHandle;
@@ -9,7 +9,8 @@ use super::beginning::{Beginning, Positions};
 use super::config::Isolation;
 use super::fetch::{self, Fetcher};
 use super::inbox::{Fetched, Inbox};
-use super::membership::{Assignment, Member};
+use super::membership::Member;
+use super::place::Revocation;
 use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, ReceiveError, Received};
 
 /// A member of a group on one topic.
@@ -50,7 +51,7 @@ impl KafkaNativeConsumer {
             reason: error.to_string(),
         })?;
         let mut consumer = KafkaNativeConsumer::new(beginning, isolation, None);
-        consumer.read(&partitions, Some(positions));
+        consumer.read(&partitions.into_iter().collect(), positions);
         Ok(consumer)
     }
 
@@ -71,20 +72,22 @@ impl KafkaNativeConsumer {
         }
     }
 
-    /// Begins to read partitions. Without `positions`, they are asked for first.
-    fn read(&mut self, partitions: &[u32], positions: Option<Positions>) {
+    /// Begins to read these partitions. Positions that are not `known` are asked for first.
+    fn read(&mut self, partitions: &BTreeSet<u32>, known: Positions) {
         let inbox = Arc::new(Inbox::default());
-        let known = |partition: &u32| positions.as_ref()?.get(partition).and_then(|next| u64::try_from(*next).ok());
-        let next = partitions.iter().map(|partition| (*partition, known(partition))).collect();
+        let position = |partition: &u32| known.get(partition).and_then(|next| u64::try_from(*next).ok());
+        let next = partitions.iter().map(|partition| (*partition, position(partition))).collect();
         let (admin, topic) = (self.beginning.admin.clone(), self.beginning.topic.clone());
         let fetcher = Fetcher { admin, topic, isolation: self.isolation, inbox: inbox.clone() };
-        let task = tokio::spawn(fetch::run(fetcher, self.beginning.clone(), partitions.to_vec(), positions));
+        let partitions = partitions.iter().copied().collect();
+        let task = tokio::spawn(fetch::run(fetcher, self.beginning.clone(), partitions, known));
         self.reading = Some(Reading { next, inbox, task: task.abort_handle() });
     }
 
-    /// Waits until the group has assigned partitions, if it does.
-    pub async fn joined(&mut self) -> Result<(), ReceiveError> {
-        while self.reading.is_none()
+    /// Waits until the group has assigned partitions, if it does; with `needs_one`, until it is one at least.
+    pub async fn joined(&mut self, needs_one: bool) -> Result<(), ReceiveError> {
+        let is_ready = |reading: &Reading| !needs_one || !reading.next.is_empty();
+        while !self.reading.as_ref().is_some_and(is_ready)
             && let Some(member) = &self.member
         {
             member.changed().await;
@@ -96,16 +99,13 @@ impl KafkaNativeConsumer {
     /// Does what the group has asked for.
     fn follow_group(&mut self) -> Result<(), ReceiveError> {
         let Some(member) = &self.member else { return Ok(()) };
-        let (assignment, error) = (member.take_assignment(), member.take_error());
-        if let Some(Assignment { identity, partitions }) = assignment {
-            if let Some(committed) = &self.beginning.committed {
-                committed.identify(identity);
-            }
-            self.read(&partitions, None);
+        let (assigned, error) = (member.take_assigned(), member.take_error());
+        if let Some(partitions) = assigned {
+            self.take_on(&partitions);
         }
         // One that commits is asked for its partitions, so that it can commit before.
-        if self.beginning.committed.is_none() && self.is_revocation_requested() {
-            self.return_partitions();
+        if self.beginning.committed.is_none() {
+            self.return_requested();
         }
         match error {
             None => Ok(()),
@@ -113,13 +113,26 @@ impl KafkaNativeConsumer {
         }
     }
 
-    fn return_partitions(&mut self) {
-        if let Some(reading) = self.reading.take() {
-            let known = reading.next.iter().filter_map(|(partition, next)| Some((*partition, (*next)? as i64)));
-            self.beginning.left_off.lock().extend(known);
+    /// Reads what is assigned now, and goes on where it is with what it had before.
+    fn take_on(&mut self, partitions: &BTreeSet<u32>) {
+        let is_same = |reading: &Reading| reading.next.keys().eq(partitions);
+        if self.reading.as_ref().is_some_and(is_same) {
+            return;
         }
-        if let Some(member) = &self.member {
-            member.return_partitions();
+        let mut known = self.reading.take().map(|reading| reading.positions()).unwrap_or_default();
+        known.retain(|partition, _| partitions.contains(partition));
+        self.read(partitions, known);
+    }
+
+    fn return_requested(&mut self) {
+        let Some(member) = self.member.as_ref().filter(|member| member.is_revocation_requested()) else { return };
+        let mut known = self.reading.take().map(|reading| reading.positions()).unwrap_or_default();
+        // Before the next member of a partition can look.
+        self.beginning.left_off.lock().extend(known.iter().map(|(partition, next)| (*partition, *next)));
+        if let Some(Revocation::AllBut(kept)) = member.return_requested() {
+            // One that commits has finished or abandoned all that it took, and begins again at what it has committed.
+            known.retain(|partition, _| self.beginning.committed.is_none() && kept.contains(partition));
+            self.read(&kept, known);
         }
     }
 }
@@ -131,6 +144,11 @@ impl Drop for Reading {
 }
 
 impl Reading {
+    /// The offsets of the next messages that are taken, as far as they are known.
+    fn positions(&self) -> Positions {
+        self.next.iter().filter_map(|(partition, next)| Some((*partition, (*next)? as i64))).collect()
+    }
+
     /// Hands over what has arrived.
     fn take(
         &mut self,
@@ -224,6 +242,6 @@ impl Offsets for KafkaNativeConsumer {
     }
 
     async fn revoke(&mut self) {
-        self.return_partitions();
+        self.return_requested();
     }
 }

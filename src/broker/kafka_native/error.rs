@@ -11,6 +11,17 @@ use crate::broker::{BrokerError, FailureClass};
 /// The name by which errors call this broker.
 pub const NAME: &str = "kafka";
 
+/// Codes by which a group's coordinator refuses a member (`Errors.java` of Apache Kafka).
+pub const ILLEGAL_GENERATION: i16 = 22;
+pub const UNKNOWN_MEMBER_ID: i16 = 25;
+pub const REBALANCE_IN_PROGRESS: i16 = 27;
+pub const GROUP_ID_NOT_FOUND: i16 = 69;
+pub const FENCED_INSTANCE_ID: i16 = 82;
+pub const FENCED_MEMBER_EPOCH: i16 = 110;
+pub const UNRELEASED_INSTANCE_ID: i16 = 111;
+pub const UNSUPPORTED_ASSIGNOR: i16 = 112;
+pub const STALE_MEMBER_EPOCH: i16 = 113;
+
 /// Why a request has no result.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CallError {
@@ -110,9 +121,10 @@ pub fn is_stale_metadata(code: i16) -> bool {
 /// The class of a message's failure.
 pub fn class_of(code: i16) -> FailureClass {
     use ResponseError::{
-        ClusterAuthorizationFailed, InvalidProducerEpoch, InvalidTopicException, MessageTooLarge, ProducerFenced,
-        RecordListTooLarge, RequestTimedOut, SaslAuthenticationFailed, TopicAuthorizationFailed,
-        TransactionalIdAuthorizationFailed, UnknownTopicOrPartition,
+        ClusterAuthorizationFailed, FencedInstanceId, GroupAuthorizationFailed, InvalidProducerEpoch,
+        InvalidTopicException, MessageTooLarge, ProducerFenced, RecordListTooLarge, RequestTimedOut,
+        SaslAuthenticationFailed, TopicAuthorizationFailed, TransactionalIdAuthorizationFailed,
+        UnknownTopicOrPartition,
     };
     match ResponseError::try_from_code(code) {
         Some(RequestTimedOut) => FailureClass::Timeout,
@@ -121,10 +133,11 @@ pub fn class_of(code: i16) -> FailureClass {
             TopicAuthorizationFailed
             | TransactionalIdAuthorizationFailed
             | ClusterAuthorizationFailed
+            | GroupAuthorizationFailed
             | SaslAuthenticationFailed,
         ) => FailureClass::Authorisation,
         Some(UnknownTopicOrPartition | InvalidTopicException) => FailureClass::UnknownTopic,
-        Some(InvalidProducerEpoch | ProducerFenced) => FailureClass::Fenced,
+        Some(InvalidProducerEpoch | ProducerFenced | FencedInstanceId) => FailureClass::Fenced,
         _ => FailureClass::Refused,
     }
 }

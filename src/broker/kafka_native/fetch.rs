@@ -48,17 +48,16 @@ struct Progress {
     sessions: Mutex<BTreeMap<i32, FetchSession>>,
 }
 
-/// Fetches these partitions until the task is aborted. Without `positions`, they are asked for first.
-pub async fn run(fetcher: Fetcher, beginning: Arc<Beginning>, partitions: Vec<u32>, positions: Option<Positions>) {
-    let positions = match positions {
-        Some(positions) => positions,
-        None => {
-            let positions = find(&fetcher.inbox, &beginning, &partitions).await;
-            // The consumer learns where it is before there is a message.
-            positions.iter().for_each(|(partition, next)| fetcher.inbox.put(Fetched::none(*partition, *next)));
-            positions
-        }
-    };
+/// Fetches these partitions until the task is aborted. Positions that are not `known` are asked for first.
+pub async fn run(fetcher: Fetcher, beginning: Arc<Beginning>, partitions: Vec<u32>, known: Positions) {
+    let mut positions = known;
+    let unknown: Vec<u32> = partitions.into_iter().filter(|partition| !positions.contains_key(partition)).collect();
+    if !unknown.is_empty() {
+        let found = find(&fetcher.inbox, &beginning, &unknown).await;
+        // The consumer learns where it is before there is a message.
+        found.iter().for_each(|(partition, next)| fetcher.inbox.put(Fetched::none(*partition, *next)));
+        positions.extend(found);
+    }
     if !positions.is_empty() {
         let (positions, sessions) = (Mutex::new(positions), Mutex::default());
         Progress { fetcher, positions, sessions }.run().await;

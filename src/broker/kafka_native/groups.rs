@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use kafka_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
 use parking_lot::Mutex;
@@ -10,12 +9,15 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
 use super::admin::{Admin, End, EndsQuery};
+use super::assignor::Strategy;
 use super::beginning::{Beginning, Positions};
 use super::committed::Committed;
-use super::config::{Assignment, Isolation};
+use super::config::{Assignment, Isolation, KafkaNativeOptions};
 use super::consumer::KafkaNativeConsumer;
 use super::coordinator::Coordinator;
-use super::error::{CallError, NAME};
+use super::enrolment::Enrolment;
+use super::error::{CallError, GROUP_ID_NOT_FOUND, NAME};
+use super::group_protocol::GroupProtocol;
 use super::membership::Member;
 use crate::broker::{BrokerError, Progress, Subscription};
 use crate::net::backoff::Backoff;
@@ -24,16 +26,12 @@ use crate::scenario::StartFrom;
 /// Later versions encode lengths in another way.
 const DELETE_GROUPS: i16 = 1;
 
-/// `NON_EMPTY_GROUP` and `GROUP_ID_NOT_FOUND`.
 const NON_EMPTY_GROUP: i16 = 68;
-const GROUP_ID_NOT_FOUND: i16 = 69;
 
 /// The groups of a trial.
 pub struct Groups {
     pub admin: Arc<Admin>,
-    pub assignment: Assignment,
-    pub isolation: Isolation,
-    pub session_timeout: Duration,
+    options: KafkaNativeOptions,
     known: Mutex<BTreeMap<String, Arc<Group>>>,
     /// Those that are removed with the trial.
     of_the_trial: Mutex<BTreeSet<String>>,
@@ -48,17 +46,18 @@ struct Group {
 }
 
 impl Groups {
-    pub fn new(admin: Arc<Admin>, assignment: Assignment, isolation: Isolation, session_timeout: Duration) -> Self {
-        let (known, of_the_trial) = (Mutex::default(), Mutex::default());
-        Groups { admin, assignment, isolation, session_timeout, known, of_the_trial }
+    pub fn new(admin: Arc<Admin>, options: KafkaNativeOptions) -> Self {
+        Groups { admin, options, known: Mutex::default(), of_the_trial: Mutex::default() }
     }
 
     /// A member of a group, which has its partitions if it does not commit.
     ///
     /// # Errors
-    /// When the group does not assign them in time, or it is not known where they begin.
+    /// When the scenario asks for what cannot be, the group does not assign them in time, or it is not known where they begin.
     pub async fn consumer(&self, subscription: &Subscription) -> Result<KafkaNativeConsumer, BrokerError> {
         let Subscription { group, topic, from, members, member, progress, .. } = subscription;
+        let protocol = self.protocol(subscription);
+        let protocol = protocol.map_err(|reason| BrokerError::Configuration { broker: NAME, reason })?;
         let known = self.known.lock().entry(group.clone()).or_default().clone();
         if *progress == Progress::OfTheTrial {
             self.of_the_trial.lock().insert(group.clone());
@@ -74,9 +73,10 @@ impl Groups {
                 StartFrom::Latest => End::Latest,
             },
         };
-        if self.assignment == Assignment::Manual {
+        let isolation = self.options.isolation;
+        if self.options.assignment == Assignment::Manual {
             let partitions = (*member..topic.partitions as usize).step_by(*members).map(|one| one as u32);
-            return KafkaNativeConsumer::of_partitions(beginning, partitions.collect(), self.isolation).await;
+            return KafkaNativeConsumer::of_partitions(beginning, partitions.collect(), isolation).await;
         }
         let cannot = |reason: String| BrokerError::Topic { topic: topic.name.clone(), action: "consumed", reason };
         // A group that is kept begins at its committed offsets.
@@ -84,15 +84,66 @@ impl Groups {
             let begun = known.begin_at_latest(&beginning, topic.partitions).await;
             begun.map_err(cannot)?;
         }
-        let cluster = self.admin.cluster.clone();
-        let member = Member::join(cluster, group, &topic.name, self.session_timeout, self.admin.timeout);
-        let mut consumer = KafkaNativeConsumer::of_group(beginning, member, self.isolation);
+        let enrolment = Enrolment {
+            cluster: self.admin.cluster.clone(),
+            group: group.clone(),
+            topic: topic.name.clone(),
+            instance_id: self.options.static_members.then(|| format!("member-{member}")),
+            committed: beginning.committed.clone(),
+            timeout: self.admin.timeout,
+        };
+        let member = Member::join(enrolment, &protocol, self.options.session_timeout());
+        let mut consumer = KafkaNativeConsumer::of_group(beginning, member, isolation);
         if *progress == Progress::Uncommitted {
             let late = || cannot(format!("the group {group} assigned nothing to this member in time"));
-            let joined = timeout(self.admin.timeout, consumer.joined()).await.map_err(|_| late())?;
+            // Where partitions are fewer, the group decides which members have none.
+            let joined = consumer.joined(*members <= topic.partitions as usize);
+            let joined = timeout(self.admin.timeout, joined).await.map_err(|_| late())?;
             joined.map_err(|error| cannot(error.message))?;
         }
         Ok(consumer)
+    }
+
+    /// How the group shares partitions out.
+    fn protocol(&self, subscription: &Subscription) -> Result<GroupProtocol, String> {
+        let Subscription { properties, progress, is_divided, .. } = subscription;
+        let protocol = GroupProtocol::read(properties)?;
+        if self.options.assignment == Assignment::Manual {
+            return match properties.first() {
+                None => Ok(protocol),
+                Some((key, _)) => Err(format!(
+                    "members with `assignment = \"manual\"` join no group: remove the property '{key}', or set \
+                     `broker.kafka.assignment = \"group\"`"
+                )),
+            };
+        }
+        if *is_divided {
+            return Err(
+                "the members of a group are in several processes, and those that stay would receive again what one \
+                        that leaves has received: set `broker.kafka.assignment = \"manual\"`"
+                    .to_owned(),
+            );
+        }
+        let is_server = matches!(protocol, GroupProtocol::Server { .. });
+        if is_server && self.options.session_timeout.is_some() {
+            return Err(
+                "with `\"group.protocol\" = \"consumer\"`, the server decides how long a member may be silent: remove \
+                        `broker.kafka.session_timeout`"
+                    .to_owned(),
+            );
+        }
+        if *progress == Progress::Uncommitted {
+            return Ok(protocol);
+        }
+        if self.options.static_members {
+            return Err("a pipeline's members leave their group with the run: remove `static_members`".to_owned());
+        }
+        if protocol == GroupProtocol::Classic(vec![Strategy::CooperativeSticky]) {
+            return Err("a pipeline's members return all their partitions at once: remove `partition.assignment.strategy`, or set \
+                        `\"group.protocol\" = \"consumer\"`"
+                .to_owned());
+        }
+        Ok(protocol)
     }
 
     fn coordinator(&self, group: &str) -> Coordinator {

@@ -1,8 +1,7 @@
 //! Logs in at a node by SASL: PLAIN (RFC 4616), SCRAM (RFC 5802) and OAUTHBEARER (RFC 7628).
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-
 use super::error::CallError;
+use super::random_text::random_text;
 use super::scram::{Hash, Scram};
 use super::sequential::SequentialConnection;
 use crate::scenario::{Sasl, SaslMechanism, Secret, Security};
@@ -36,7 +35,7 @@ async fn by_scram(
     sasl: &Sasl,
     password: &str,
 ) -> Result<(), CallError> {
-    let scram = Scram::begin(hash, &sasl.username, password, nonce());
+    let scram = Scram::begin(hash, &sasl.username, password, random_text());
     let refused = |reason: &str| CallError::Authorisation(reason.to_owned());
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| refused("a SCRAM message is not text"));
     let first = text(&connection.authenticate(scram.first().into_bytes()).await?)?;
@@ -54,11 +53,4 @@ async fn with_token(connection: &mut SequentialConnection, token: &Secret) -> Re
         true => Ok(()),
         false => Err(CallError::Authorisation(String::from_utf8_lossy(&answer).into_owned())),
     }
-}
-
-/// 128 random bits as text.
-fn nonce() -> String {
-    // Each `RandomState` has other keys, so that its hash of nothing is a random number.
-    let random = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", random(), random())
 }

@@ -1,7 +1,7 @@
 //! Apache Kafka over a protocol module of our own: `client = "native"`.
 //!
 //! - `config`: the `[broker.kafka]` table of this client.
-//! - `admin`, `cluster`: topics, created, found and removed; the nodes, and which partitions they lead.
+//! - `admin`, `cluster`: topics, created, found, described and removed; the nodes, and which partitions they lead.
 //! - `connect`, `login`, `scram`: opens connections, with TLS and credentials; `sequential`: one request after the other.
 //! - `pending`, `schedule`, `partition`, `topic`, `node`: batches, the partitions that they are of, and which of them a node is sent.
 //! - `client`, `outcome`: what the tasks of a producing client share, and what becomes of batches.
@@ -9,15 +9,18 @@
 //! - `producer`, `consumer`: what the engine's tasks hold. `beginning`, `fetch`, `fetch_session`, `inbox`: what a consumer reads, and from
 //!   where.
 //! - `transactions`, `transaction_task`, `transaction_coordinator`: the transactions of a client, the task that ends them, and its requests.
-//! - `groups`, `coordinator`, `membership`, `assignor`, `committed`: groups, how they share partitions, and their offsets.
+//! - `groups`, `group_protocol`, `coordinator`, `committed`: groups, how they share partitions, and their offsets.
+//! - `membership`, `enrolment`, `place`: a member; `classic`, `server_assigned`: its task, by each of the two protocols of groups.
+//! - `assignor`, `sticky`, `member_messages`: how the leader of a classic group shares it out, and the messages about that.
 //! - [`codec`]: record batches; `partitioner`: the partition of a key.
-//! - `error`: what error codes mean; `traffic`: what was sent.
+//! - `error`: what error codes mean; `traffic`: what was sent; `random_text`: what no other one has.
 //!
 //! Each record is encoded straight into the open batch of its partition. A task for each node sends the batches that are due.
 
 mod admin;
 mod assignor;
 mod beginning;
+mod classic;
 mod client;
 mod cluster;
 pub mod codec;
@@ -27,25 +30,32 @@ mod connect;
 mod connection;
 mod consumer;
 mod coordinator;
+mod enrolment;
 mod error;
 mod fetch;
 mod fetch_session;
+mod group_protocol;
 mod groups;
 mod inbox;
 mod keeper;
 mod login;
+mod member_messages;
 mod membership;
 mod node;
 mod outcome;
 mod partition;
 mod partitioner;
 mod pending;
+mod place;
 mod produce;
 mod producer;
+mod random_text;
 mod schedule;
 mod scram;
 mod sequential;
 mod serve;
+mod server_assigned;
+mod sticky;
 #[cfg(test)]
 mod tests;
 mod topic;
@@ -63,14 +73,16 @@ use self::admin::{Admin, End, EndsQuery};
 use self::client::Client;
 use self::cluster::Cluster;
 use self::codec::batch::Headers;
-use self::config::{Isolation, KafkaNativeOptions};
+use self::config::{Isolation, KafkaNativeOptions, RequiredAcks};
 use self::connect::Connector;
 use self::consumer::KafkaNativeConsumer;
 use self::error::NAME;
 use self::groups::Groups;
 use self::producer::KafkaNativeProducer;
 use self::traffic::FetchTraffic;
-use super::{Broker, BrokerError, BrokerInfo, Setup, Subscription, Telemetry, Topic, Wire};
+use super::{
+    Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic, Wire, kafka_durability,
+};
 use crate::net::tls;
 use crate::scenario::{Capabilities, Descriptor};
 
@@ -79,6 +91,7 @@ pub struct KafkaNativeBroker {
     clients: Vec<Arc<Client>>,
     admin: Arc<Admin>,
     groups: Groups,
+    acks: RequiredAcks,
     identity: BrokerInfo,
 }
 
@@ -107,6 +120,7 @@ impl Broker for KafkaNativeBroker {
             tls: true,
             sasl: login::MECHANISMS,
             properties: false,
+            group_properties: group_protocol::PROPERTIES,
             topic_config: true,
             existing_topics: true,
             offsets: true,
@@ -147,7 +161,8 @@ impl Broker for KafkaNativeBroker {
         let admin = Arc::new(Admin { cluster, config, timeout: setup.timeout, fetched });
         Ok(KafkaNativeBroker {
             clients,
-            groups: Groups::new(admin.clone(), options.assignment, options.isolation, options.session_timeout),
+            acks: options.acks,
+            groups: Groups::new(admin.clone(), options),
             admin,
             identity: BrokerInfo {
                 client: format!("brokermark {}, Kafka protocol", env!("CARGO_PKG_VERSION")),
@@ -188,11 +203,12 @@ impl Broker for KafkaNativeBroker {
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<KafkaNativeConsumer, BrokerError> {
-        if !subscription.properties.is_empty() {
-            let reason = "`consumers.properties` are librdkafka's: remove them, or write `client = \"librdkafka\"`";
-            return Err(BrokerError::Configuration { broker: NAME, reason: reason.to_owned() });
-        }
         self.groups.consumer(subscription).await
+    }
+
+    async fn durability(&self, topics: &[Topic]) -> Durability {
+        let settings = self.admin.settings(topics, &kafka_durability::TOPIC_SETTINGS).await;
+        kafka_durability::durability(self.acks.name(), topics, &settings.unwrap_or_default())
     }
 
     fn end_offsets(&self, topic: &Topic) -> Option<impl Future<Output = Option<Vec<u64>>> + Send> {

@@ -89,6 +89,7 @@ impl Broker for NsqBroker {
             tls: true,
             sasl: &[],
             properties: false,
+            group_properties: &[],
             topic_config: false,
             existing_topics: false,
             offsets: false,

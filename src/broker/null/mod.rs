@@ -74,6 +74,7 @@ impl Broker for NullBroker {
             tls: false,
             sasl: &[],
             properties: false,
+            group_properties: &[],
             topic_config: false,
             existing_topics: false,
             offsets: true,

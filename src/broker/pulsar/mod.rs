@@ -119,6 +119,7 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
             tls: true,
             sasl: &[],
             properties: false,
+            group_properties: &[],
             topic_config: false,
             existing_topics: false,
             offsets: false,

@@ -115,6 +115,7 @@ impl Broker for RabbitmqStreamBroker {
             tls: true,
             sasl: &[SaslMechanism::Plain, SaslMechanism::External],
             properties: false,
+            group_properties: &[],
             topic_config: false,
             existing_topics: true,
             offsets: true,

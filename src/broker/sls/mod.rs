@@ -139,6 +139,7 @@ impl Broker for SlsBroker {
             tls: true,
             sasl: &[],
             properties: false,
+            group_properties: &[],
             topic_config: false,
             existing_topics: false,
             offsets: false,

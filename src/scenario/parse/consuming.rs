@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::scenario::fields::Fields;
 use crate::scenario::path::KeyPath;
 use crate::scenario::problem::Problems;
-use crate::scenario::{Backlog, Consumers, Descriptor, Load, Scenario, Schedule, StartFrom};
+use crate::scenario::{Backlog, ConsumerGroup, Consumers, Descriptor, Load, Scenario, Schedule, StartFrom};
 
 pub(super) fn check(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descriptor) {
     let Some(consumers) = &scenario.consumers else { return };
     let problems = root.problems;
     if descriptor.capabilities.consumers && !descriptor.capabilities.properties {
-        properties(consumers, root, descriptor.kind);
+        properties(consumers, root, descriptor);
     }
     let late = consumers.groups.iter().position(|group| group.start_after > Duration::ZERO);
     if let Some(group) = late {
@@ -27,18 +27,30 @@ pub(super) fn check(scenario: &Scenario, root: &Fields<'_>, descriptor: &Descrip
     }
 }
 
-/// Refuses properties of all groups, or of single ones.
-fn properties(consumers: &Consumers, root: &Fields<'_>, kind: &str) {
+/// Refuses properties of all groups, or of single ones, that the broker's client does not have.
+fn properties(consumers: &Consumers, root: &Fields<'_>, descriptor: &Descriptor) {
+    let known = descriptor.capabilities.group_properties;
     let table = KeyPath::of(&["consumers"]);
     let of_all = root.get("consumers").is_some_and(|field| field.value.get("properties").is_some());
-    let of_one = consumers.groups.iter().position(|group| !group.properties.is_empty());
-    let Some(group) = of_one else { return };
+    let unknown = |group: &ConsumerGroup| {
+        group.properties.iter().map(|(key, _)| key.clone()).find(|key| !known.contains(&key.as_str()))
+    };
+    let found = consumers.groups.iter().enumerate().find_map(|(index, group)| Some((index, unknown(group)?)));
+    let Some((group, key)) = found else { return };
     let table = if of_all { table } else { table.key("group").index(group) };
     let path = table.key("properties");
-    let message = format!(
-        "`{path}` is not possible with a broker of kind `{kind}`: it has no client library to pass properties to"
-    );
-    root.problems.value(path.clone(), message, format!("remove `{path}`"));
+    if known.is_empty() {
+        let kind = descriptor.kind;
+        let message = format!(
+            "`{path}` is not possible with a broker of kind `{kind}`: it has no client library to pass properties to"
+        );
+        root.problems.value(path.clone(), message, format!("remove `{path}`"));
+    } else {
+        let path = path.key(&key);
+        let names = known.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+        let message = format!("{} has no property \"{key}\" of consumers, only {names}", descriptor.title());
+        root.problems.value(path, message, descriptor.advise("remove it"));
+    }
 }
 
 fn start_after(scenario: &Scenario, consumers: &Consumers, group: usize, problems: &Problems) {

@@ -7,10 +7,11 @@ use super::{Malformed, varint};
 
 /// A message that has lists: its key, its oldest and newest version of that layout, and the layout. A digit stands for a number of so
 /// many bytes, `s` for a text, `b` for bytes, and `[…]` for a list. In flexible versions (KIP-482), whose lengths are one more than what they
-/// announce and take 7 bits a byte, `S` stands for a text, `{…}` for a list, and `t` for fields that are optional.
+/// announce and take 7 bits a byte, `S` stands for a text, `{…}` for a list, `(…)` for what may be missing, and `t` for fields that are
+/// optional.
 type Row = (i16, i16, i16, &'static str);
 
-const RESPONSES: [Row; 30] = [
+const RESPONSES: [Row; 37] = [
     // ListOffsets
     (2, 1, 1, "[s[4288]]"),
     (2, 2, 3, "4[s[4288]]"),
@@ -27,11 +28,14 @@ const RESPONSES: [Row; 30] = [
     // OffsetCommit
     (8, 2, 2, "[s[42]]"),
     (8, 3, 7, "4[s[42]]"),
+    (8, 8, 9, "4{S{42t}t}t"),
     // OffsetFetch
     (9, 1, 1, "[s[48s2]]"),
     (9, 2, 2, "[s[48s2]]2"),
     (9, 3, 4, "4[s[48s2]]2"),
     (9, 5, 5, "4[s[484s2]]2"),
+    (9, 6, 7, "4{S{484S2t}t}2t"),
+    (9, 8, 9, "4{S{S{484S2t}t}2t}t"),
     // JoinGroup
     (11, 0, 1, "24sss[sb]"),
     (11, 2, 4, "424sss[sb]"),
@@ -49,12 +53,20 @@ const RESPONSES: [Row; 30] = [
     // AddPartitionsToTxn
     (24, 0, 2, "4[s[42]]"),
     (24, 3, 3, "4{S{42t}t}t"),
+    // DescribeConfigs
+    (32, 1, 2, "4[2s1s[ss111[ss1]]]"),
+    (32, 3, 3, "4[2s1s[ss111[ss1]1s]]"),
+    (32, 4, 4, "4{2S1S{SS111{SS1t}1St}t}t"),
     // DeleteGroups
     (42, 0, 1, "4[s2]"),
+    // ConsumerGroupHeartbeat
+    (68, 0, 1, "42SS44({88{4}t}t)t"),
 ];
 
-/// What a member of a group reads, and what it is assigned, in their oldest version.
-pub const SUBSCRIPTION: &str = "[s]b";
+/// What a member of a group reads and owns, by versions from 0 on.
+pub const SUBSCRIPTIONS: [&str; 4] = ["[s]b", "[s]b[s[4]]", "[s]b[s[4]]4", "[s]b[s[4]]4s"];
+
+/// What it is assigned, in the oldest version.
 pub const ASSIGNMENT: &str = "[s[4]]b";
 
 /// The versions of a response with lists that can be walked through; `None`: it has no lists.
@@ -98,6 +110,14 @@ fn step(rest: &mut &[u8], mut layout: &[u8]) -> Result<(), Malformed> {
                 }
                 layout = after;
             }
+            b'(' => {
+                let (element, after) = list(after);
+                // As `kafka-protocol` reads it.
+                if number::<1>(rest)? == [1] {
+                    step(rest, element)?;
+                }
+                layout = after;
+            }
             b'S' => {
                 let length = compact(rest)?;
                 skip(rest, length)?;
@@ -123,13 +143,13 @@ fn step(rest: &mut &[u8], mut layout: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// The layout of a list's elements, and what comes after the list.
+/// The layout of a list's elements or of what may be missing, and what comes after it.
 fn list(layout: &[u8]) -> (&[u8], &[u8]) {
     let mut depth = 1;
     let end = layout.iter().position(|what| {
         match what {
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' => depth -= 1,
+            b'[' | b'{' | b'(' => depth += 1,
+            b']' | b'}' | b')' => depth -= 1,
             _ => {}
         }
         depth == 0
@@ -163,131 +183,4 @@ fn skip(rest: &mut &[u8], length: usize) -> Result<(), Malformed> {
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::{Bytes, BytesMut};
-    use kafka_protocol::messages::add_partitions_to_txn_response::{
-        AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
-    };
-    use kafka_protocol::messages::create_topics_response::{CreatableTopicConfigs, CreatableTopicResult};
-    use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
-    use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
-    use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
-    use kafka_protocol::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
-    use kafka_protocol::messages::metadata_response::{
-        MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
-    };
-    use kafka_protocol::messages::offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
-    use kafka_protocol::messages::offset_fetch_response::{OffsetFetchResponsePartition, OffsetFetchResponseTopic};
-    use kafka_protocol::messages::{
-        AddPartitionsToTxnResponse, CreateTopicsResponse, DeleteGroupsResponse, DeleteTopicsResponse,
-        JoinGroupResponse, ListOffsetsResponse, MetadataResponse, OffsetCommitResponse, OffsetFetchResponse,
-        SaslHandshakeResponse,
-    };
-    use kafka_protocol::protocol::{Encodable, StrBytes};
-
-    use super::*;
-
-    /// A response of each key with two elements in every list.
-    fn example(key: i16, version: i16) -> Bytes {
-        let two = |count: i32| vec![count.into(), (count + 1).into()];
-        match key {
-            2 => encoded(
-                &ListOffsetsResponse::default().with_topics(vec![
-                    ListOffsetsTopicResponse::default().with_partitions(
-                        vec![ListOffsetsPartitionResponse::default(); 2]
-                    );
-                    2
-                ]),
-                version,
-            ),
-            3 => {
-                let partition = MetadataResponsePartition::default().with_replica_nodes(two(1)).with_isr_nodes(two(3));
-                let topic = MetadataResponseTopic::default()
-                    .with_name(Some(Default::default()))
-                    .with_partitions(vec![partition.with_offline_replicas(two(5)); 2]);
-                let brokers = vec![MetadataResponseBroker::default(); 2];
-                encoded(&MetadataResponse::default().with_brokers(brokers).with_topics(vec![topic; 2]), version)
-            }
-            8 => encoded(
-                &OffsetCommitResponse::default().with_topics(vec![
-                    OffsetCommitResponseTopic::default().with_partitions(
-                        vec![OffsetCommitResponsePartition::default(); 2]
-                    );
-                    2
-                ]),
-                version,
-            ),
-            9 => encoded(
-                &OffsetFetchResponse::default().with_topics(vec![
-                    OffsetFetchResponseTopic::default().with_partitions(
-                        vec![OffsetFetchResponsePartition::default(); 2]
-                    );
-                    2
-                ]),
-                version,
-            ),
-            11 => {
-                let member = JoinGroupResponseMember::default().with_metadata(Bytes::from_static(b"topics"));
-                let joined = JoinGroupResponse::default().with_protocol_name(Some(StrBytes::from_static_str("range")));
-                encoded(&joined.with_members(vec![member; 2]), version)
-            }
-            17 => {
-                let mechanisms = vec![StrBytes::from_static_str("PLAIN"); 2];
-                encoded(&SaslHandshakeResponse::default().with_mechanisms(mechanisms), version)
-            }
-            19 => {
-                let config = CreatableTopicConfigs::default().with_value(Some(StrBytes::from_static_str("1")));
-                let mut topic = CreatableTopicResult::default();
-                if version >= 5 {
-                    topic = topic.with_configs(Some(vec![config; 2])).with_topic_config_error_code(29);
-                }
-                encoded(&CreateTopicsResponse::default().with_topics(vec![topic; 2]), version)
-            }
-            20 => {
-                let topic = DeletableTopicResult::default().with_name(Some(Default::default()));
-                encoded(&DeleteTopicsResponse::default().with_responses(vec![topic; 2]), version)
-            }
-            24 => {
-                let partitions = vec![AddPartitionsToTxnPartitionResult::default(); 2];
-                let topic = AddPartitionsToTxnTopicResult::default().with_results_by_partition(partitions);
-                let topics = vec![topic; 2];
-                encoded(&AddPartitionsToTxnResponse::default().with_results_by_topic_v3_and_below(topics), version)
-            }
-            42 => encoded(
-                &DeleteGroupsResponse::default().with_results(vec![DeletableGroupResult::default(); 2]),
-                version,
-            ),
-            key => panic!("no example of {key}"),
-        }
-    }
-
-    fn encoded(message: &impl Encodable, version: i16) -> Bytes {
-        let mut bytes = BytesMut::new();
-        message.encode(&mut bytes, version).unwrap();
-        bytes.freeze()
-    }
-
-    #[test]
-    fn what_another_encoder_writes_has_its_layout_in_every_version() {
-        for (key, oldest, newest, layout) in RESPONSES {
-            for version in oldest..=newest {
-                let body = example(key, version);
-                let mut rest = &body[..];
-                assert_eq!(step(&mut rest, layout.as_bytes()), Ok(()), "{key} version {version}");
-                assert!(rest.is_empty(), "{key} version {version}: {} bytes are left", rest.len());
-                for end in 0..body.len() {
-                    assert!(check(&body[..end], key, version).is_err(), "{key} version {version}, {end} bytes");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_list_that_is_longer_than_its_message_is_refused() {
-        let announced = [&i32::MAX.to_be_bytes()[..], &[0; 64]].concat();
-        assert!(walk(&announced, SUBSCRIPTION).is_err() && walk(&announced, ASSIGNMENT).is_err());
-        assert!(walk(&(-2_i32).to_be_bytes(), SUBSCRIPTION).is_err());
-        assert_eq!(versions(3), Some((5, 13)));
-        assert_eq!(versions(12), None);
-    }
-}
+mod tests;

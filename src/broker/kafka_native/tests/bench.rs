@@ -8,7 +8,7 @@ use crate::broker::kafka_native::admin::Admin;
 use crate::broker::kafka_native::client::Client;
 use crate::broker::kafka_native::cluster::Cluster;
 use crate::broker::kafka_native::codec::batch::Headers;
-use crate::broker::kafka_native::config::{Assignment, Isolation, KafkaNativeOptions};
+use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::connect::Connector;
 use crate::broker::kafka_native::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::groups::Groups;
@@ -91,18 +91,8 @@ impl Bench {
     }
 
     pub async fn consumer(&self, partitions: u32) -> KafkaNativeConsumer {
-        let subscription = Subscription {
-            group: "group".to_owned(),
-            topic: Topic { name: TOPIC.to_owned(), partitions, replication: 1 },
-            from: StartFrom::Earliest,
-            members: 1,
-            member: 0,
-            is_divided: false,
-            properties: Vec::new(),
-            progress: Progress::Uncommitted,
-        };
-        let (assignment, isolation) = (Assignment::Manual, Isolation::ReadCommitted);
-        Groups::new(self.admin.clone(), assignment, isolation, TIMEOUT).consumer(&subscription).await.unwrap()
+        let groups = Groups::new(self.admin.clone(), KafkaNativeOptions::default());
+        groups.consumer(&subscription(partitions, Progress::Uncommitted)).await.unwrap()
     }
 
     /// The numbers of the first `messages` of partition 0.
@@ -118,6 +108,20 @@ impl Bench {
             let _ = consumer.take(|message| numbers.push(u64::from_be_bytes(message.payload.try_into().unwrap())));
         }
         numbers
+    }
+}
+
+/// The only member of a group.
+pub fn subscription(partitions: u32, progress: Progress) -> Subscription {
+    Subscription {
+        group: "group".to_owned(),
+        topic: Topic { name: TOPIC.to_owned(), partitions, replication: 1 },
+        from: StartFrom::Earliest,
+        members: 1,
+        member: 0,
+        is_divided: false,
+        properties: Vec::new(),
+        progress,
     }
 }
 

@@ -31,21 +31,21 @@ fn batch(offsets: std::ops::Range<u64>, attributes: u8, producer_id: i64) -> Vec
     batch.bytes
 }
 
-fn plain(offsets: std::ops::Range<u64>) -> Vec<u8> {
+pub fn plain(offsets: std::ops::Range<u64>) -> Vec<u8> {
     batch(offsets, 0, -1)
 }
 
-fn answer(asked: &Asked, partitions: Vec<PartitionData>) -> Bytes {
+pub fn answer(asked: &Asked, partitions: Vec<PartitionData>) -> Bytes {
     let topic = FetchableTopicResponse::default().with_topic(name()).with_partitions(partitions);
     asked.frame::<FetchRequest>(&FetchResponse::default().with_responses(vec![topic]))
 }
 
 /// Of partition 0.
-fn data(records: Vec<u8>) -> PartitionData {
+pub fn data(records: Vec<u8>) -> PartitionData {
     PartitionData::default().with_records(Some(records.into()))
 }
 
-async fn next(consumer: &mut KafkaNativeConsumer) -> (Vec<u64>, Option<ReceiveError>) {
+pub async fn next(consumer: &mut KafkaNativeConsumer) -> (Vec<u64>, Option<ReceiveError>) {
     tokio::time::timeout(TIMEOUT, consumer.ready()).await.unwrap().unwrap();
     let mut numbers = Vec::new();
     let taken = consumer.take(|message| {
@@ -111,6 +111,37 @@ async fn messages_of_aborted_transactions_and_their_marks_are_hidden() {
     let aborted = AbortedTransaction::default().with_producer_id(21.into()).with_first_offset(0);
     asked.send(answer(&asked, vec![data(records).with_aborted_transactions(Some(vec![aborted]))]));
     assert_eq!(next(&mut consumer).await, (vec![2, 3, 5, 6, 7], None));
+}
+
+/// The broker names an aborted transaction with each fetch that has a part of it (`collectAbortedTransactions`), up to the one with its
+/// mark. A transaction of the same producer that comes later was committed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_aborted_transaction_that_spans_several_fetches_is_hidden_in_each_of_them() {
+    let (mut broker, _bench, mut consumer) = reading(1).await;
+    let aborted = || AbortedTransaction::default().with_producer_id(21.into()).with_first_offset(0);
+    let parts = [
+        // The producer's batches only, and no mark; then one of another producer between them; then the mark, and what comes after it.
+        batch(0..2, TRANSACTIONAL, 21),
+        [batch(2..3, TRANSACTIONAL, 22), batch(3..5, TRANSACTIONAL, 21)].concat(),
+        [batch(5..6, CONTROL, 22), batch(6..7, CONTROL, 21), batch(7..9, TRANSACTIONAL, 21)].concat(),
+    ];
+    for (part, from) in parts.into_iter().zip([0, 2, 5]) {
+        let asked = broker.next().await;
+        assert_eq!(asked.positions(), [(0, from)]);
+        let part = data(part).with_aborted_transactions(Some(vec![aborted()]));
+        asked.send(answer(&asked, vec![part]));
+    }
+    let asked = broker.next().await;
+    assert_eq!(asked.positions(), [(0, 9)]);
+    let part = data(batch(9..10, TRANSACTIONAL, 21)).with_aborted_transactions(Some(vec![]));
+    asked.send(answer(&asked, vec![part]));
+    let mut numbers = Vec::new();
+    while numbers.len() < 4 {
+        let (taken, error) = next(&mut consumer).await;
+        assert_eq!(error, None);
+        numbers.extend(taken);
+    }
+    assert_eq!(numbers, [2, 7, 8, 9]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

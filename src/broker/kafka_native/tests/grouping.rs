@@ -11,13 +11,13 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
-use super::bench::{Bench, TIMEOUT, TOPIC, one_message_a_batch};
+use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
 use super::scripted::{Asked, Scripted, name};
-use crate::broker::kafka_native::config::{Assignment, Isolation};
+use super::server_assigned::{BY_SERVER, with};
+use crate::broker::kafka_native::config::{Assignment, KafkaNativeOptions};
 use crate::broker::kafka_native::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::groups::Groups;
-use crate::broker::{Consumer, Offsets, Progress, Subscription, Topic};
-use crate::scenario::StartFrom;
+use crate::broker::{Consumer, Offsets, Progress, Subscription};
 
 /// Codes of Kafka's protocol.
 const NOT_COORDINATOR: i16 = 16;
@@ -28,20 +28,13 @@ const MEMBER_ID_REQUIRED: i16 = 79;
 
 /// A member of a group that commits.
 async fn member(bench: &Bench, assignment: Assignment) -> KafkaNativeConsumer {
-    let subscription = Subscription {
-        group: "group".to_owned(),
-        topic: Topic { name: TOPIC.to_owned(), partitions: 2, replication: 1 },
-        from: StartFrom::Earliest,
-        members: 1,
-        member: 0,
-        is_divided: false,
-        properties: Vec::new(),
-        progress: Progress::Kept,
-    };
-    // A sign of life every 10 ms.
-    let session = Duration::from_millis(150);
-    let groups = Groups::new(bench.admin.clone(), assignment, Isolation::ReadCommitted, session);
-    groups.consumer(&subscription).await.unwrap()
+    Groups::new(bench.admin.clone(), beating(assignment)).consumer(&subscription(2, Progress::Kept)).await.unwrap()
+}
+
+/// A sign of life every 10 ms.
+fn beating(assignment: Assignment) -> KafkaNativeOptions {
+    let session_timeout = Some(Duration::from_millis(150));
+    KafkaNativeOptions { assignment, session_timeout, ..KafkaNativeOptions::default() }
 }
 
 fn text(text: &'static str) -> StrBytes {
@@ -156,4 +149,27 @@ async fn a_commit_that_was_not_waited_for_reports_its_refusal_later() {
     }
     assert_eq!(refusals.len(), 1, "{refusals:?}");
     assert!(refusals[0].message.contains("GroupAuthorizationFailed"), "{refusals:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_a_member_cannot_have_is_refused_with_what_to_do() {
+    let broker = Scripted::start(1, 2).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let refused = async |options: KafkaNativeOptions, subscription: Subscription| {
+        let groups = Groups::new(bench.admin.clone(), options);
+        groups.consumer(&subscription).await.err().unwrap().to_string()
+    };
+    let group = || KafkaNativeOptions { assignment: Assignment::Group, ..KafkaNativeOptions::default() };
+    let cooperative = ("partition.assignment.strategy", "cooperative-sticky");
+    for (options, subscription, remedy) in [
+        (KafkaNativeOptions::default(), with(&[BY_SERVER], Progress::Uncommitted), "assignment = \"group\""),
+        (group(), with(&[("group.protocol", "new")], Progress::Uncommitted), "\"classic\" or \"consumer\""),
+        (group(), with(&[cooperative], Progress::Kept), "remove `partition.assignment.strategy`"),
+        (beating(Assignment::Group), with(&[BY_SERVER], Progress::Kept), "remove `broker.kafka.session_timeout`"),
+        (KafkaNativeOptions { static_members: true, ..group() }, with(&[], Progress::Kept), "remove `static_members`"),
+        (group(), Subscription { is_divided: true, ..with(&[], Progress::Kept) }, "assignment = \"manual\""),
+    ] {
+        let error = refused(options, subscription).await;
+        assert!(error.contains(remedy), "{error}");
+    }
 }

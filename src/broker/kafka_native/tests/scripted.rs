@@ -23,6 +23,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use uuid::Uuid;
 
 use super::bench::{TIMEOUT, TOPIC};
 use crate::broker::kafka_native::codec::records::next_batch;
@@ -31,12 +32,17 @@ use crate::broker::kafka_native::sequential::read_frame;
 /// `NOT_LEADER_OR_FOLLOWER`.
 pub const NOT_LEADER: i16 = 6;
 
+/// Of [`TOPIC`].
+pub const TOPIC_ID: Uuid = Uuid::from_u128(0x70_91_c1_d5);
+
 const UNSUPPORTED_VERSION: i16 = 35;
 
 /// Nodes are numbered from 0.
 pub struct Scripted {
     state: Arc<State>,
     asked: UnboundedReceiver<Asked>,
+    /// Requests that came before the one that a test waited for.
+    passed: VecDeque<Asked>,
 }
 
 struct State {
@@ -105,7 +111,7 @@ impl Scripted {
                 }
             });
         }
-        Scripted { state, asked }
+        Scripted { state, asked, passed: VecDeque::new() }
     }
 
     pub fn addresses(&self) -> Vec<String> {
@@ -119,6 +125,17 @@ impl Scripted {
     /// Knows other versions of requests from now on.
     pub fn know(&self, versions: &[(ApiKey, i16, i16)]) {
         *self.state.known.lock() = versions.into();
+    }
+
+    /// Knows other versions of one request from now on.
+    pub fn know_only(&self, key: ApiKey, oldest: i16, newest: i16) {
+        self.forget(key);
+        self.state.known.lock().push((key, oldest, newest));
+    }
+
+    /// Does not know this request any more.
+    pub fn forget(&self, key: ApiKey) {
+        self.state.known.lock().retain(|(known, ..)| *known != key);
     }
 
     /// The version of the last request of this kind.
@@ -153,6 +170,28 @@ impl Scripted {
                 return asked;
             }
         }
+    }
+
+    /// The next request of this kind; others wait until they are asked for in the same way.
+    pub async fn await_of(&mut self, key: ApiKey) -> Asked {
+        if let Some(place) = self.passed.iter().position(|asked| asked.key == key) {
+            return self.passed.remove(place).unwrap();
+        }
+        loop {
+            let asked = self.next().await;
+            if asked.key == key {
+                return asked;
+            }
+            self.passed.push_back(asked);
+        }
+    }
+
+    /// Whether a request of this kind has come and not been asked for.
+    pub fn has_been_asked(&mut self, key: ApiKey) -> bool {
+        while let Ok(asked) = self.asked.try_recv() {
+            self.passed.push_back(asked);
+        }
+        self.passed.iter().any(|asked| asked.key == key)
     }
 
     /// The next request that waits for an answer.
@@ -344,6 +383,7 @@ impl State {
         };
         let topic = MetadataResponseTopic::default()
             .with_name(Some(name()))
+            .with_topic_id(TOPIC_ID)
             .with_partitions(self.leaders.lock().iter().enumerate().map(partition).collect());
         MetadataResponse::default()
             .with_brokers(self.ports.iter().enumerate().map(broker).collect())
@@ -352,19 +392,21 @@ impl State {
 }
 
 /// Of each request its key, and the oldest and the newest version that a cluster knows unless a test says otherwise.
-const KNOWN: [(ApiKey, i16, i16); 14] = [
+const KNOWN: [(ApiKey, i16, i16); 16] = [
     (ApiKey::Produce, 3, 8),
     (ApiKey::Fetch, 4, 12),
     (ApiKey::ListOffsets, 1, 7),
-    (ApiKey::Metadata, 0, 9),
+    (ApiKey::Metadata, 0, 12),
     (ApiKey::ApiVersions, 0, 3),
     (ApiKey::InitProducerId, 0, 4),
     (ApiKey::FindCoordinator, 0, 3),
-    (ApiKey::OffsetCommit, 2, 8),
-    (ApiKey::OffsetFetch, 1, 6),
+    (ApiKey::OffsetCommit, 2, 9),
+    (ApiKey::OffsetFetch, 1, 9),
     (ApiKey::JoinGroup, 0, 6),
     (ApiKey::SyncGroup, 0, 4),
     (ApiKey::Heartbeat, 0, 4),
+    (ApiKey::LeaveGroup, 0, 4),
+    (ApiKey::ConsumerGroupHeartbeat, 0, 1),
     (ApiKey::AddPartitionsToTxn, 0, 3),
     (ApiKey::EndTxn, 0, 3),
 ];
