@@ -124,7 +124,8 @@ fn credentials(line: &str) -> Vec<Range<usize>> {
         let before = &line[..at];
         let of_url = before.rfind("://").map(|scheme| scheme + 3);
         let of_url = of_url.filter(|start| !before[*start..].contains(|next| is_boundary(next) || next == '/'));
-        let word = before.rfind(|next| is_boundary(next) || "=,[{(<".contains(next)).map_or(0, |end| end + 1);
+        let ends_word = |next| is_boundary(next) || "=,[{(<".contains(next);
+        let word = before.rmatch_indices(ends_word).next().map_or(0, |(end, found)| end + found.len());
         let is_address = before[word..].contains(':') && !before[word..].contains("://");
         let of_address = is_address.then_some(word);
         hidden.extend(of_url.or(of_address).map(|start| start..at));
@@ -262,6 +263,8 @@ headers = { x = "Bearer hunter2", mail = "me@example.org" }
             ("module required password=\"hunter2\";", "module required password=\"***\";"),
             ("basic hunter2", "basic ***"),
             ("Basic load, 12:30, me@host", "Basic load, 12:30, me@host"),
+            // A word may begin behind any white space, whatever its length in UTF-8.
+            ("a\u{a0}me:hunter2@host", "a\u{a0}***@host"),
             ("{\"token\": \"${uuid}\"}", "{\"token\": \"${uuid}\"}"),
         ] {
             assert_eq!(mask_value(value), shown);
