@@ -41,7 +41,7 @@ fn three_processes_send_exactly_what_one_would_and_are_one_record() {
 
     let directory = bench.path().join("merged");
     let shown = execute(&["show", directory.to_str().unwrap()]).expect(0).stdout;
-    assert!(shown.contains("shares") && shown.contains("3 of 3, on 1 machine"), "{shown}");
+    assert!(shown.contains("shares") && shown.contains("3 of 3, on 1 machine, first messages due within"), "{shown}");
     // A record compared with itself has not changed: the exit code says so.
     execute(&["compare", directory.to_str().unwrap(), directory.to_str().unwrap()]).expect(0);
     merge(&bench, &shares, "merged").expect(1).complains_of(&["merged"]);

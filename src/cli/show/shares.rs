@@ -18,7 +18,8 @@ pub(super) fn shares(page: &mut Page, record: &Record) {
         |of: &MergedShare| (of.share.boot_id.clone(), of.hostname.clone().filter(|_| of.share.boot_id.is_none()));
     let machines = record.shares.iter().map(machine).collect::<BTreeSet<_>>().len();
     let plural = if machines == 1 { "machine" } else { "machines" };
-    let begun = apart_ns(record).map(|apart| format!(", begun within {}", duration(apart))).unwrap_or_default();
+    let begun =
+        apart_ns(record).map(|apart| format!(", first messages due within {}", duration(apart))).unwrap_or_default();
     let counted = format!("{} of {}, on {machines} {plural}{begun}", record.shares.len(), first.share.count);
     page.labelled("shares", &counted);
     for of in record.shares.iter().take(SHOWN) {
@@ -32,7 +33,7 @@ pub(super) fn shares(page: &mut Page, record: &Record) {
     }
 }
 
-/// Between the first begin of a load and the last one, in nanoseconds, where all began at a set time.
+/// Nanoseconds from the earliest time at which a share's first message was due to the latest; `None` where no time was set.
 fn apart_ns(record: &Record) -> Option<f64> {
     let begins = record.shares.iter().map(|of| of.start.as_ref().map(|start| start.began_at.as_nanosecond()));
     let begins = begins.collect::<Option<Vec<i128>>>()?;
