@@ -2,12 +2,14 @@
 
 use super::scale::Scale;
 use super::unit::Unit;
-use super::{Canvas, Shape, text_width};
+use super::{Canvas, Shape, end_of, text_width};
 
 /// Room above the values for the axis' name.
 const TOP: f64 = 26.0;
 /// Room below them for ticks.
 const BOTTOM: f64 = 26.0;
+/// At least as much room is right of them.
+const RIGHT: f64 = 14.0;
 /// Room for the numbers of flags.
 const FLAGS: f64 = 8.0;
 /// Below this height, an axis has fewer ticks.
@@ -98,14 +100,17 @@ impl Frame {
         let mut free_from = f64::NEG_INFINITY;
         canvas.open_ticks();
         for (share, text) in ticks {
-            let (x, half) = (self.x(*share), text_width(text) / 2.0);
-            let has_room = x - half >= free_from;
+            let text = end_of(text);
+            let (x, half) = (self.x(*share), text_width(&text) / 2.0);
+            // A long name at an end is not centred: it stays inside the drawing.
+            let middle = x.min(self.right() + RIGHT - half).max(half);
+            let has_room = middle - half >= free_from;
             if has_room || ticks.len() <= MOST_MARKS {
                 canvas.line("axis", (x, self.bottom()), (x, self.bottom() + 4.0));
             }
             if has_room {
-                canvas.text("tick m", (x, self.bottom() + 18.0), text);
-                free_from = x + half + 8.0;
+                canvas.text("tick m", (middle, self.bottom() + 18.0), &text);
+                free_from = middle + half + 8.0;
             }
         }
         canvas.close_group();
