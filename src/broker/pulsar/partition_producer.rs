@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::building::{Build, Lane};
 use super::codec::compression::Compressor;
 use super::codec::entry::Manner;
-use super::codec::proto::{self, CloseProducer, Kind, ToBroker};
+use super::codec::proto::{self, Kind, ToBroker, close_producer};
 use super::config::PulsarOptions;
 use super::connection::{Connection, Kept, ProducerId, Readiness};
 use super::error::RequestError;
@@ -265,9 +265,4 @@ async fn open(
             Err(failure)
         }
     }
-}
-
-fn close_producer(producer_id: ProducerId, request_id: u64) -> ToBroker {
-    let close = CloseProducer { producer_id, request_id };
-    ToBroker { kind: Kind::CloseProducer.into(), close_producer: Some(close), ..ToBroker::default() }
 }

@@ -287,6 +287,12 @@ pub struct Send {
     pub highest_sequence_id: Option<u64>,
 }
 
+/// The broker needs the producer no more.
+pub fn close_producer(producer_id: u64, request_id: u64) -> ToBroker {
+    let close = CloseProducer { producer_id, request_id };
+    ToBroker { kind: Kind::CloseProducer.into(), close_producer: Some(close), ..ToBroker::default() }
+}
+
 /// The command before an entry of `count` messages.
 pub fn send_command(producer_id: u64, sequence_id: u64, count: usize) -> ToBroker {
     let send = Send {

@@ -111,10 +111,15 @@ impl Reader {
                 }
             }
             (Kind::SendError, FromBroker { send_error: Some(error), .. }) => {
+                let failure = RequestError::refused(error.error, &error.message);
+                if !failure.lasting && state.give_up_place(error.producer_id) {
+                    self.shared.capacity.notify_waiters();
+                    self.shared.outgoing.notify_one();
+                    return;
+                }
                 let mut refused = Vec::new();
                 let matched = state.answer(error.producer_id, error.sequence_id, &mut refused);
                 findings.unmatched += u64::from(matched.is_none());
-                let failure = RequestError::refused(error.error, &error.message);
                 findings.failed.extend(refused.into_iter().map(|message| (message, failure.clone())));
             }
             (Kind::CloseProducer, FromBroker { close_producer: Some(close), .. }) => {

@@ -11,8 +11,8 @@ use super::WRITE_BUFFER_BYTES;
 use super::delivery_queue::DeliveryQueue;
 use super::kept::{Kept, KeptEntry};
 use super::sent::{Entry, Sent, Unanswered};
-use crate::broker::pulsar::codec::frame::put_with_command;
-use crate::broker::pulsar::codec::proto::{FromBroker, send_command};
+use crate::broker::pulsar::codec::frame::{put_command, put_with_command};
+use crate::broker::pulsar::codec::proto::{FromBroker, close_producer, send_command};
 use crate::broker::pulsar::error::RequestError;
 use crate::measure::PartitionIndex;
 
@@ -159,6 +159,22 @@ impl State {
                 sent.end();
             }
         }
+    }
+
+    /// The broker refused an entry for now. A producer that sends again gives up its place: it is closed at the broker as well, and what it
+    /// had sent, this entry included, is sent by another. False: this one does not send again, or awaits no answer.
+    ///
+    /// Source: `ClientCnx.handleSendError` of Pulsar's client for Java, which closes the connection for it, and so all producers of it.
+    pub fn give_up_place(&mut self, producer: ProducerId) -> bool {
+        let Some(Some(sent @ Sent { resend: Some(_), .. })) = self.producers.get(producer as usize) else {
+            return false;
+        };
+        if sent.closed.is_none() {
+            let request = self.next_request();
+            put_command(&mut self.write_buffer, &close_producer(producer, request));
+            self.close_producer(producer);
+        }
+        true
     }
 
     /// Removes, at the time `now`, the messages that have awaited an answer for `send_timeout`, and those whose producer was
@@ -346,6 +362,31 @@ mod tests {
         assert_eq!(answered, [send_tag(1), send_tag(2)]);
         assert!(state.lose(RequestError::lost("gone")).is_empty(), "it is sent again");
         assert_eq!(kept.take().iter().map(|entry| entry.entry.sequence_id).collect::<Vec<_>>(), [5]);
+    }
+
+    #[test]
+    fn what_is_refused_for_now_is_sent_again_by_another() {
+        let mut state = State::default();
+        let kept = Arc::new(Kept::new(Arc::default()));
+        let producer = state.add_producer(PartitionIndex::UNKNOWN, Some(kept.clone()));
+        let without = state.add_producer(PartitionIndex::UNKNOWN, None);
+        let mut frames = Vec::new();
+        put_message(&mut frames, &send_command(producer, 5, 1), |_| (), |out| out.push(1));
+        let sizes = EntrySizes { sent_bytes: frames.len(), ..EntrySizes::default() };
+        let entry = Entry { sequence_id: 5, messages: 1, sizes };
+        assert!(state.add(producer, &mut frames, &[entry], std::iter::once(send_tag(0))));
+        state.write_buffer.clear();
+        assert!(!state.give_up_place(without) && !state.give_up_place(9));
+        assert!(state.give_up_place(producer) && state.readiness(producer) == Readiness::Closed);
+        let (frame, size) = Frame::first(&state.write_buffer, 1 << 20).unwrap().unwrap();
+        let closed = ToBroker::decode(frame.command).unwrap().close_producer.unwrap();
+        assert_eq!((closed.producer_id, size), (producer, state.write_buffer.len()), "the broker closes it, once");
+        assert!(state.give_up_place(producer) && size == state.write_buffer.len(), "the next entry that it refuses");
+        let another = state.add_producer(PartitionIndex::UNKNOWN, Some(kept.clone()));
+        assert!(state.send_again(another, kept.take()).is_ok());
+        let mut answered = Vec::new();
+        assert!(state.answer(another, 5, &mut answered).is_some());
+        assert_eq!(answered, [send_tag(0)]);
     }
 
     fn frames_of(mut bytes: &[u8]) -> Vec<(proto::Send, Vec<u8>)> {
