@@ -37,14 +37,22 @@ fn limit(evidence: &Evidence<'_>) -> (Limiter, String) {
         return (Limiter::Unknown, "No message was measured.".to_owned());
     }
     let missed = pace::rate_missed(evidence).is_some();
-    if let (false, Some(target)) = (missed, evidence.throughput.target_per_second) {
+    let behind = is_behind(evidence);
+    if let (false, false, Some(target)) = (missed, behind, evidence.throughput.target_per_second) {
         let sent = rate(evidence.throughput.sent_per_second);
         return (
             Limiter::Schedule,
             format!("The schedule asked for {} messages/s, and {sent}/s were sent in time.", rate(target)),
         );
     }
-    cpu_or_quota(evidence).unwrap_or_else(|| queue_or_window(evidence, missed))
+    cpu_or_quota(evidence).unwrap_or_else(|| queue_or_window(evidence, missed || behind))
+}
+
+/// Whether answers did not come inside the window at the rate of the schedule.
+fn is_behind(evidence: &Evidence<'_>) -> bool {
+    let throughput = evidence.throughput;
+    let wanted = throughput.target_per_second.map(|target| target * limits::LEAST_ANSWERED_SHARE);
+    wanted.is_some_and(|wanted| throughput.messages_per_second < wanted)
 }
 
 /// A client or a machine without CPU, or a quota of the broker.
@@ -61,7 +69,7 @@ fn cpu_or_quota(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
     }
 }
 
-/// A full queue or a full window, while the client has CPU left. `missed`: an open loop did not hold its rate.
+/// A full queue or a full window, while the client has CPU left. `missed`: an open loop did not hold its rate, or answers did not.
 fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
     let idle = format!("the client used {}", evidence.client.cores());
     let waiting = queue_full_share(evidence);
@@ -88,10 +96,18 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
         };
     }
     let late = match evidence.throughput.target_per_second {
-        Some(target) if missed && evidence.throughput.sent_per_second >= target * limits::LEAST_RATE_SHARE => {
-            " The wanted rate was sent, but not in time: `rate-missed` has by how much."
+        Some(target)
+            if pace::rate_missed(evidence).is_some()
+                && evidence.throughput.sent_per_second >= target * limits::LEAST_RATE_SHARE =>
+        {
+            " The wanted rate was sent, but not in time: `rate-missed` has by how much.".to_owned()
         }
-        _ => "",
+        Some(target) if is_behind(evidence) => format!(
+            " The schedule asked for {} messages/s, and {}/s were answered inside the window: answers take long, or the broker falls behind.",
+            rate(target),
+            rate(evidence.throughput.messages_per_second)
+        ),
+        _ => String::new(),
     };
     (Limiter::Unknown, format!("Neither the window, nor the queue of the client, nor its CPU was full: {idle}.{late}"))
 }
@@ -189,6 +205,17 @@ mod tests {
     fn a_kept_schedule_is_the_limit() {
         assert_eq!(limiter(|_, _, _| {}), Limiter::Schedule);
         assert_ne!(limiter(|record, _, _| record.throughput.sent_per_second = 1.0), Limiter::Schedule);
+    }
+
+    #[test]
+    fn a_schedule_whose_answers_do_not_come_is_not_the_limit() {
+        let answered = |messages_per_second| {
+            judged(move |record, _, _| record.throughput.messages_per_second = messages_per_second).limited_by
+        };
+        assert_eq!(answered(48_000.0).limiter, Limiter::Schedule);
+        let behind = answered(40_000.0);
+        assert_eq!(behind.limiter, Limiter::Unknown);
+        assert!(behind.evidence.contains("40,000/s were answered inside the window"), "{}", behind.evidence);
     }
 
     #[test]

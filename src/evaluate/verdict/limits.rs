@@ -23,6 +23,10 @@ pub const LONGEST_CATCH_UP_NS: u64 = 1_000_000_000;
 /// each producer, far below this for [`LEAST_MESSAGES`] and more; 1 in 1000 is what a rate claim of three digits bears.
 pub const LEAST_RATE_SHARE: f64 = 0.999;
 
+/// Least share of the schedule's rate that must have been answered inside the window for the schedule to be the limit. Answers that
+/// take a twentieth of the window make it less, and so does a broker that falls behind.
+pub const LEAST_ANSWERED_SHARE: f64 = 0.95;
+
 /// Largest 99th percentile of the schedule delay, in nanoseconds: ten times the 1 ms to which the pacing timers are
 /// exact. Beyond it, more than 1 message in 100 left at another time than the scenario describes.
 pub const LARGEST_SCHEDULE_DELAY_P99_NS: u64 = 10_000_000;

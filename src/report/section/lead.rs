@@ -74,7 +74,8 @@ pub fn of_trial(record: &Record) -> Lead {
 /// Scenario, broker and time.
 pub fn context(record: &Record) -> String {
     // Its version is among the conditions; some brokers' names are long.
-    let kind = record.scenario["broker"]["kind"].as_str().map(str::to_owned);
+    let kind = record.scenario["broker"]["kind"].as_str();
+    let kind = kind.map(|kind| if kind == "null" { "null broker".to_owned() } else { kind.to_owned() });
     let begun = record.started_at.strftime("%Y-%m-%d %H:%M UTC").to_string();
     [Some(record.scenario_name.clone()), kind, Some(begun)].into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
@@ -87,6 +88,10 @@ pub fn sentence(record: &Record) -> String {
     }
     let parts = [Some(carried(record)), tail(record), Some(missing(record))];
     let text = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    if is_demonstration(record) {
+        let (first, rest) = text.split_at(1);
+        return format!("No real broker: {}{rest}.", first.to_lowercase());
+    }
     format!("{text}.")
 }
 
@@ -112,6 +117,9 @@ fn carried(record: &Record) -> String {
         }
         Some(wanted) if has(record, ReasonKind::RateMissed) => {
             format!("Carried {carried} of the {} messages/s that were wanted", rate(wanted))
+        }
+        Some(wanted) if throughput.messages_per_second < wanted * 0.95 => {
+            format!("Answered {carried} of the {} messages/s that were wanted", rate(wanted))
         }
         Some(_) => format!("Held {carried} messages/s"),
         None => format!("Carried {carried} messages/s"),
@@ -236,7 +244,7 @@ pub fn limiter(limiter: Limiter) -> &'static str {
         Limiter::Client => "The load generator",
         Limiter::Machine => "The machine",
         Limiter::Broker => "The broker",
-        Limiter::Schedule => "The schedule",
+        Limiter::Schedule => "Only the wanted rate",
         Limiter::Window => "The window of messages in flight",
         Limiter::Pipeline => "The pipeline",
         Limiter::Unknown => "Not known",
