@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::acks::{Shard, Shared};
+use super::ack_state::{Shard, Shared};
 use super::failure::FailureClass;
 use super::partition_tally::{PartitionIndex, PartitionNames};
 use super::send_tag::SendTag;

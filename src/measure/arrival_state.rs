@@ -13,13 +13,6 @@ use super::partitions::Partitions;
 use super::reception::{Arrived, Reception};
 use super::verification::Verification;
 
-/// Where a consumer is at work: its group, and which of the trial's topics it reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SubscriptionIndex {
-    pub group: usize,
-    pub topic: usize,
-}
-
 pub(super) struct Shared {
     pub(super) clock: Clock,
     /// What is added to a time of this clock to get a time as trace headers carry it.

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::arrival_state::{Consumer, Group, GroupProgress, Shard, Shared, SubscriptionIndex};
+use super::arrival_state::{Consumer, Group, GroupProgress, Shard, Shared};
 use super::budget::Budget;
 use super::clock::Clock;
+use super::consumer_tally::SubscriptionIndex;
 use super::consumer_tally::{ConsumerTally, MOST_TIMED};
 use super::partitions::{PARTITION_BYTES, Partitions};
 use super::receiving::ArrivalRecorder;

@@ -121,7 +121,7 @@ mod tests {
             }
             value *= 2;
         }
-        assert!(CompactDistribution::BYTES < 8 << 10);
+        const { assert!(CompactDistribution::BYTES < 8 << 10) };
     }
 
     #[test]

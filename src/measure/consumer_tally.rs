@@ -1,11 +1,17 @@
 //! What single consumers received: added up once a second from what their recorders hold, so that a message costs nothing more.
 
-use super::arrival_state::SubscriptionIndex;
 use super::compact::CompactDistribution;
 use super::reception::Reception;
 
 /// Consumers of a trial whose latencies are kept apart: 256 take under 2 MiB, and adding theirs up takes some milliseconds a second.
 pub(super) const MOST_TIMED: usize = 256;
+
+/// Where a consumer is at work: its group, and which of the trial's topics it reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubscriptionIndex {
+    pub group: usize,
+    pub topic: usize,
+}
 
 /// What one consumer received.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::arrival_state::SubscriptionIndex;
 use super::arrivals::Arrivals;
+use super::consumer_tally::SubscriptionIndex;
 use super::sequences::SequenceSet;
 use super::stored_set::{StoredSet, union};
 use super::verification::{GroupAccount, Verification, compare};

@@ -6,6 +6,7 @@
 //! every recorder's [`Interval`] and merges their histograms.
 
 mod ack_batch;
+mod ack_state;
 mod acks;
 mod arrival_state;
 mod arrivals;
@@ -33,12 +34,12 @@ mod window;
 
 pub use ack_batch::AckBatch;
 pub use acks::{AckRecorder, Acks};
-pub use arrival_state::{GroupProgress, SubscriptionIndex};
+pub use arrival_state::GroupProgress;
 pub use arrivals::Arrivals;
 pub use budget::Budget;
 pub use clock::Clock;
 pub use compact::CompactDistribution;
-pub use consumer_tally::ConsumerTally;
+pub use consumer_tally::{ConsumerTally, SubscriptionIndex};
 pub use failure::FailureClass;
 pub use histogram::Distribution;
 pub use interval::{ErrorTally, Errors, Interval, Tally};

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::member_messages::{Partitions, Subscription};
+use super::member_messages::{Members, Partitions, Shares};
 use super::sticky;
 
 /// How partitions are shared.
@@ -17,12 +17,6 @@ pub enum Strategy {
     /// Members keep what they can, and go on reading it while they join again (KIP-429).
     CooperativeSticky,
 }
-
-/// Of each member, by its id, its partitions.
-pub type Shares = BTreeMap<String, Partitions>;
-
-/// Of each member, by its id, what it says of itself.
-pub type Members = BTreeMap<String, Subscription>;
 
 impl Strategy {
     pub const ALL: [Strategy; 3] = [Strategy::Range, Strategy::RoundRobin, Strategy::CooperativeSticky];
@@ -81,6 +75,7 @@ fn range(partition: usize, partitions: usize, readers: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::member_messages::Subscription;
     use super::*;
 
     fn shares(strategy: Strategy, members: &[(&str, &[&str])], topics: &[(&str, usize)]) -> Vec<String> {

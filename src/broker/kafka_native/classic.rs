@@ -17,12 +17,12 @@ use kafka_protocol::protocol::StrBytes;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use super::assignor::{Members, Strategy};
+use super::assignor::Strategy;
 use super::committed::Identity;
 use super::coordinator::Coordinator;
 use super::enrolment::{Enrolment, REBALANCE, milliseconds};
 use super::error::{CallError, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID};
-use super::member_messages::{self, Partitions, Subscription};
+use super::member_messages::{self, Members, Partitions, Subscription};
 use super::place::{Place, Revocation};
 use crate::net::backoff::Backoff;
 

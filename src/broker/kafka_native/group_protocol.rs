@@ -58,7 +58,7 @@ fn strategies(names: &str) -> Result<Vec<Strategy>, String> {
     for name in names.split(',').map(str::trim) {
         let known = || Strategy::ALL.map(Strategy::name).join(", ");
         let strategy = Strategy::by_name(name);
-        strategies.push(strategy.ok_or_else(|| format!("`{STRATEGY}` has \"{name}\", which is none of {}", known()))?);
+        strategies.push(strategy.ok_or_else(|| format!("`{STRATEGY}` has \"{name}\", and can be {}", known()))?);
     }
     // Its members keep partitions while they join again, which those of the others do not.
     if strategies.contains(&Strategy::CooperativeSticky) && strategies.len() > 1 {

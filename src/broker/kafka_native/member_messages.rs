@@ -32,6 +32,12 @@ pub struct Subscription {
     pub generation: i32,
 }
 
+/// Of each member, by its id, what it says of itself.
+pub type Members = BTreeMap<String, Subscription>;
+
+/// Of each member, by its id, its partitions.
+pub type Shares = BTreeMap<String, Partitions>;
+
 impl Subscription {
     /// Of a member that has returned everything.
     pub fn of(topic: &str) -> Self {

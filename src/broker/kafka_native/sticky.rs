@@ -5,8 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::assignor::{Members, Shares};
-use super::member_messages::Partitions;
+use super::member_messages::{Members, Partitions, Shares};
 
 /// A partition: its topic, and its number there.
 type Place<'a> = (&'a str, i32);

@@ -151,7 +151,7 @@ impl Batch {
         }
         self.bytes.extend_from_slice(value);
         match (headers, trace_header) {
-            // The number of headers, where there are none: without a call for one byte.
+            // A record without headers says so in one byte, written without a call.
             ([none], []) => self.bytes.push(*none),
             _ => {
                 self.bytes.extend_from_slice(headers);

@@ -1,0 +1,61 @@
+//! The parts of a scenario that ranks and shares run.
+
+use super::*;
+
+#[test]
+fn shares_cover_everything_once_and_evenly() {
+    for all in [1, 2, 3, 7, 64, 1000] {
+        for count in 1..=7 {
+            let parts: Vec<Range<usize>> = (1..=count).map(|number| Share { number, count }.of(all)).collect();
+            assert_eq!((parts[0].start, parts[count - 1].end), (0, all));
+            assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "{parts:?}");
+            let lengths = parts.iter().map(Range::len);
+            assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1, "{parts:?}");
+        }
+    }
+}
+
+#[test]
+fn a_share_expects_its_part_of_the_schedule() {
+    let text = "broker.kind = \"null\"\nproducers.count = 8\nload.rate = \"1k/s\"\nrun.duration = \"1s\"";
+    let plan =
+        crate::scenario::parse_for(crate::engine::kinds(), text, "share", &[], std::path::Path::new("")).unwrap();
+    let part = plan.trials[0].scenario.part(Share { number: 3, count: 3 }).unwrap();
+    assert_eq!((part.producers.count, part.first_producer(), part.all_producers()), (3, 5, 8));
+    assert_eq!(*part.own_load(), Load::Open(Schedule::Constant { rate: 375.0 }));
+}
+
+#[test]
+fn a_part_that_only_consumes_has_no_producers_and_no_schedule() {
+    let text = "broker = { kind = \"null\", connections = 4 }\nproducers.count = 8\nload.rate = \"1k/s\"\nrun.duration = \"1s\"
+        [distribution]\nwriters = \"0-1\"";
+    let plan =
+        crate::scenario::parse_for(crate::engine::kinds(), text, "share", &[], std::path::Path::new("")).unwrap();
+    let mut whole = plan.trials[0].scenario.clone();
+    assert!(whole.part(Share { number: 3, count: 3 }).unwrap_err().contains("rank 2 of 3"));
+    assert!(whole.check_alone().unwrap_err().contains("mpirun"));
+    whole.distribution.readers = Some("2".parse().unwrap());
+    whole.broker.addresses = vec!["server:1".to_owned()];
+    let consumers = "broker.kind = \"null\"\nrun.messages = 1\nconsumers = {}";
+    let plan = crate::scenario::parse_for(crate::engine::kinds(), consumers, "share", &[], std::path::Path::new(""));
+    whole.consumers = plan.unwrap().trials[0].scenario.consumers.clone();
+    let part = |number| whole.part(Share { number, count: 3 }).unwrap();
+    let consumers = |part: &Scenario| part.part.as_ref().unwrap().consumers.len();
+    let reader = part(3);
+    assert_eq!((reader.producers.count, reader.broker.connections, consumers(&reader)), (0, 1, 1));
+    assert!(reader.first_producer() > 8, "no producer has the number that its client is named after");
+    assert!(reader.only_consumes() && *reader.own_load() == Load::Closed);
+    let writer = part(2);
+    assert_eq!((writer.producers.count, writer.first_producer(), writer.broker.connections), (4, 4, 2));
+    assert_eq!((consumers(&writer), writer.only_consumes()), (0, false));
+    whole.consumers.as_mut().unwrap().timing = Timing::Own;
+    assert!(whole.part(Share { number: 1, count: 3 }).unwrap_err().contains("rank 2 would time nothing"));
+}
+
+#[test]
+fn a_share_is_written_with_a_stroke() {
+    assert_eq!("2/3".parse(), Ok(Share { number: 2, count: 3 }));
+    for wrong in ["", "2", "0/3", "4/3", "1/0", "a/3", "1/3/4", "-1/3", "1/10001"] {
+        assert!(wrong.parse::<Share>().unwrap_err().contains("as in `2/3`"), "{wrong}");
+    }
+}
