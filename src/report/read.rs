@@ -41,7 +41,7 @@ pub enum ReadError {
 /// Reads the run at `path`, or all runs below it.
 ///
 /// # Errors
-/// When there is none, one cannot be read, or none has a record.
+/// When no run is there, one cannot be read, or no run has a record.
 pub fn read(path: &Path) -> Result<Run, ReadError> {
     let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
     let mut run = Run { name, ..Run::default() };

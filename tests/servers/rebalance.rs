@@ -90,14 +90,16 @@ fn real_kafka_members_resume_where_the_group_was_when_another_one_comes_and_goes
 #[cfg(feature = "kafka-native")]
 #[test]
 fn real_kafka_native_members_resume_where_the_group_was_when_one_of_another_client_comes_and_goes() {
-    let client = ", client = \"native\", kafka = { assignment = \"group\", session_timeout = \"6s\" }";
+    let client =
+        ", client = \"native\", kafka = { assignment = \"group\", session_timeout = \"6s\", idempotence = true }";
     assert_members_of_a_client_resume(19, ("partition.assignment.strategy", "range,roundrobin"), client, "");
 }
 
 #[cfg(feature = "kafka-native")]
 #[test]
 fn real_kafka_native_members_keep_their_partitions_when_one_of_another_client_comes_and_goes() {
-    let client = ", client = \"native\", kafka = { assignment = \"group\", session_timeout = \"6s\" }";
+    let client =
+        ", client = \"native\", kafka = { assignment = \"group\", session_timeout = \"6s\", idempotence = true }";
     let (property, value) = ("partition.assignment.strategy", "cooperative-sticky");
     let properties = format!("properties = {{ \"{property}\" = \"{value}\" }}");
     assert_members_of_a_client_resume(31, (property, value), client, &properties);
@@ -106,7 +108,7 @@ fn real_kafka_native_members_keep_their_partitions_when_one_of_another_client_co
 #[cfg(feature = "kafka-native")]
 #[test]
 fn real_kafka_native_members_of_a_group_that_the_server_assigns_resume_where_it_was() {
-    let client = ", client = \"native\", kafka = { assignment = \"group\" }";
+    let client = ", client = \"native\", kafka = { assignment = \"group\", idempotence = true }";
     let (property, value) = ("group.protocol", "consumer");
     let properties = format!("properties = {{ \"{property}\" = \"{value}\" }}");
     assert_members_of_a_client_resume(29, (property, value), client, &properties);

@@ -362,7 +362,9 @@ fn a_request_that_is_not_let_in_is_refused_before_its_body_came() {
 fn a_key_without_the_right_to_manage_uses_the_store_that_is_there() {
     let arguments = ["--store", "orders", "--shards", "2", "--without-management"];
     let emulated = Emulated::start(&arguments);
-    let record = record_of(&at(&emulated.address, "[consumers]\n[run]\nmessages = 500"));
+    // One request at a time, or they overtake each other.
+    let scenario = at(&emulated.address, "[consumers]\n[run]\nmessages = 500");
+    let record = record_of(&scenario.replacen("[broker.sls]\n", "[broker.sls]\nio_threads = 1\n", 1));
     assert_delivered(&record, 500, 1);
     let broker = record.environment.broker.unwrap();
     assert!(broker.contains("the key may not manage them"), "{broker}");

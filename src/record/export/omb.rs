@@ -36,7 +36,7 @@ const LATENCIES: [(&str, &str, f64); 3] = [
     ("EndToEndLatency", "end_to_end", 1e6),
 ];
 
-/// A line for each trial. `hlog`: the run's interval log; empty where there is none.
+/// A line for each trial. `hlog`: the run's interval log; empty without one.
 pub fn lines(records: &[&Record], series: &[SeriesRow], hlog: &[u8]) -> Result<String, ExportError> {
     let each = records.iter().enumerate().map(|(index, record)| {
         let next = records.get(index + 1).map(|next| seconds_of(next));

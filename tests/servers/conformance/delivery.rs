@@ -47,12 +47,14 @@ pub fn topics_partitions_placements_and_connections(broker: &Broker) {
     }
 }
 
-/// Of three topics with two partitions each; where the client does not know a message's partition, of the topics.
+/// Of three topics with two partitions each; where the client does not know a message's partition, of the topics. A producer may have sent
+/// nothing, for the others were faster.
 fn assert_partitions_add_up(broker: &Broker, record: &Record, messages: u64) {
     let partitions = record.partitions.as_ref().expect("there is more than one");
     let named = partitions.listed.iter().filter(|of| of.partition.is_some()).count();
-    let expected = if broker.tells_partitions() { (6, 6) } else { (3, 0) };
-    assert_eq!((partitions.partitions, named), expected, "{partitions:?}");
+    let (most, expected) = if broker.tells_partitions() { (6, partitions.listed.len()) } else { (3, 0) };
+    assert_eq!((partitions.partitions as usize, named), (partitions.listed.len(), expected), "{partitions:?}");
+    assert!((2..=most).contains(&partitions.listed.len()), "{partitions:?}");
     let acknowledged: u64 = partitions.listed.iter().map(|of| of.acknowledged).sum();
     assert_eq!((acknowledged, partitions.unknown), (messages, 0), "{partitions:?}");
     assert!(partitions.listed.iter().all(|of| of.p50_ns.is_some() == (of.acknowledged > 0)), "{partitions:?}");
