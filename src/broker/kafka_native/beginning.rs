@@ -19,7 +19,8 @@ pub struct Beginning {
     pub topic: String,
     /// Of a group that commits.
     pub committed: Option<Arc<Committed>>,
-    /// How far the members of a group are that does not commit, so that no message is received again when partitions move.
+    /// Of partitions without a committed offset: how far the members of the group are, so that no message is received again when partitions
+    /// move, or where the group began.
     pub left_off: Arc<Mutex<Positions>>,
     /// Where partitions begin of which nothing is known.
     pub end: End,
@@ -33,11 +34,12 @@ impl Beginning {
     pub async fn positions(&self, partitions: &[u32]) -> Result<Positions, CallError> {
         let mut positions = match &self.committed {
             Some(committed) => committed.read(partitions).await?,
-            None => {
-                let left_off = self.left_off.lock();
-                partitions.iter().filter_map(|one| Some((*one, *left_off.get(one)?))).collect()
-            }
+            None => Positions::new(),
         };
+        let left_off = self.left_off.lock().clone();
+        for (partition, position) in left_off.into_iter().filter(|(partition, _)| partitions.contains(partition)) {
+            positions.entry(partition).or_insert(position);
+        }
         let unknown: Vec<u32> = partitions.iter().copied().filter(|one| !positions.contains_key(one)).collect();
         if !unknown.is_empty() {
             // Also where a transaction is open: what comes after the latest message is received once it ends.

@@ -127,8 +127,10 @@ impl KafkaNativeConsumer {
     fn return_requested(&mut self) {
         let Some(member) = self.member.as_ref().filter(|member| member.is_revocation_requested()) else { return };
         let mut known = self.reading.take().map(|reading| reading.positions()).unwrap_or_default();
-        // Before the next member of a partition can look.
-        self.beginning.left_off.lock().extend(known.iter().map(|(partition, next)| (*partition, *next)));
+        // Before the next member of a partition can look. Of a group that commits, only what was committed is finished.
+        if self.beginning.committed.is_none() {
+            self.beginning.left_off.lock().extend(known.iter().map(|(partition, next)| (*partition, *next)));
+        }
         if let Some(Revocation::AllBut(kept)) = member.return_requested() {
             // One that commits has finished or abandoned all that it took, and begins again at what it has committed.
             known.retain(|partition, _| self.beginning.committed.is_none() && kept.contains(partition));

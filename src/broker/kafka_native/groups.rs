@@ -79,9 +79,8 @@ impl Groups {
             return KafkaNativeConsumer::of_partitions(beginning, partitions.collect(), isolation).await;
         }
         let cannot = |reason: String| BrokerError::Topic { topic: topic.name.clone(), action: "consumed", reason };
-        // A group that is kept begins at its committed offsets.
-        if *from == StartFrom::Latest && *progress != Progress::Kept {
-            let begun = known.begin_at_latest(&beginning, topic.partitions).await;
+        if *from == StartFrom::Latest {
+            let begun = known.begin_at_latest(&beginning, topic.partitions, *progress == Progress::Kept).await;
             begun.map_err(cannot)?;
         }
         let enrolment = Enrolment {
@@ -183,14 +182,15 @@ impl Groups {
 }
 
 impl Group {
-    /// The group begins at what is the latest message now, not when a member asks first.
-    async fn begin_at_latest(&self, beginning: &Beginning, partitions: u32) -> Result<(), String> {
+    /// The group begins at what is the latest message now, not when a member asks first. A group that is kept goes on at its committed
+    /// offsets where it has any, and may have members elsewhere, so that nothing is committed for it.
+    async fn begin_at_latest(&self, beginning: &Beginning, partitions: u32, is_kept: bool) -> Result<(), String> {
         let begin = async || {
             let partitions: Vec<u32> = (0..partitions).collect();
             let (topic, isolation) = (&beginning.topic, Isolation::ReadUncommitted);
             let query = EndsQuery { topic, partitions: &partitions, end: End::Latest, isolation };
             let ends = beginning.admin.ends_in_time(&query).await.map_err(|error| error.to_string())?;
-            match &beginning.committed {
+            match beginning.committed.as_ref().filter(|_| !is_kept) {
                 None => self.left_off.lock().extend(ends),
                 Some(committed) => {
                     let ends: Vec<(u32, u64)> = ends.iter().map(|(one, end)| (*one, *end as u64)).collect();
