@@ -234,6 +234,7 @@ fn lead_of_trials(records: &[&Record]) -> Lead {
     Lead {
         context: records.first().map_or_else(String::new, |record| lead::context(record)),
         sentence: sweep::headline(records),
+        question: lead::TRUST,
         verdict: lead::Word { tone, word, evidence: reasons(records) },
         limit: Some(limits(records)),
         tiles,

@@ -1,6 +1,6 @@
-//! Two runs: what changed, what did not, and what cannot be told.
+//! Two runs: what changed, what did not, and what is not certain.
 
-use super::lead::{Lead, Tone, Word};
+use super::lead::{Lead, TRUST, Tone, Word};
 use super::tiles::Tile;
 use super::{Part, Section, latency, plain, several, texts};
 use crate::evaluate::comparison::{Comparison, FigureComparison, FigureKind, KeptTrial, Outcome, PointComparison};
@@ -14,24 +14,29 @@ use crate::report::svg::forest::{Forest, Ratio};
 /// Rows of a forest plot.
 const MOST_ROWS: usize = 24;
 
+/// What a comparison answers, where its runs can be trusted.
+const WORSE: &str = "Is B worse than A?";
+
 /// The head of the page.
 pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
     let figures: Vec<&FigureComparison> = comparison.points.iter().flat_map(|point| &point.figures).collect();
     let number = |outcome: Outcome| figures.iter().filter(|figure| figure.outcome == outcome).count();
     let regressions = figures.iter().filter(|figure| figure.regression).count();
     let untrusted = comparison.points.iter().filter(|point| point.valid_of_a == 0 || point.valid_of_b == 0).count();
-    let verdict = match regressions {
-        _ if untrusted > 0 && untrusted == comparison.points.len() => (Tone::Bad, "Not to be trusted".to_owned()),
-        0 if comparison.refusals().next().is_some() => (Tone::Bad, "The runs are not alike".to_owned()),
-        0 => (Tone::Good, "No regression found".to_owned()),
-        several_of_them => (Tone::Bad, several(several_of_them, "regression")),
+    let (question, tone, word) = match regressions {
+        _ if untrusted > 0 && untrusted == comparison.points.len() => {
+            (TRUST, Tone::Bad, "Not to be trusted".to_owned())
+        }
+        0 if comparison.refusals().next().is_some() => (TRUST, Tone::Bad, "The runs are not alike".to_owned()),
+        0 => (WORSE, Tone::Good, "No regression found".to_owned()),
+        worse => (WORSE, Tone::Bad, format!("Yes, in {worse} of {}", several(figures.len(), "figure"))),
     };
     let doubt = match untrusted {
         0 => String::new(),
         number => format!("At {}, no trial of one side is valid. ", several(number, "point")),
     };
     let evidence = format!(
-        "{doubt}{}: {} better, {} worse, {} no different within {}, {} cannot be told.",
+        "{doubt}{}: {} better, {} worse, {} no different within {}, {} not certain.",
         several(figures.len(), "figure"),
         number(Outcome::Better),
         number(Outcome::Worse),
@@ -42,9 +47,15 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
     Lead {
         context: format!("A: {} · B: {}", a.name, b.name),
         sentence: sentence(comparison),
-        verdict: Word { tone: verdict.0, word: verdict.1, evidence },
+        question,
+        verdict: Word { tone, word, evidence },
         limit: None,
-        tiles: comparison.points.first().filter(|_| comparison.points.len() == 1).map(tiles).unwrap_or_default(),
+        tiles: comparison
+            .points
+            .first()
+            .filter(|_| comparison.points.len() == 1)
+            .map(|point| tiles(comparison, point))
+            .unwrap_or_default(),
     }
 }
 
@@ -73,7 +84,7 @@ fn told(figure: &FigureComparison, tolerance: f64) -> String {
     match figure.outcome {
         Outcome::Better | Outcome::Worse => format!("{} {change} {direction}", figure.figure),
         Outcome::NoDifferent => format!("{} no different within {}", figure.figure, percent(tolerance)),
-        Outcome::CannotTell => format!("{} cannot be told", figure.figure),
+        Outcome::CannotTell => format!("{} not certain", figure.figure),
     }
 }
 
@@ -81,12 +92,22 @@ fn amount(figure: &FigureComparison, value: f64) -> String {
     if figure.figure.larger_is_better() { rate(value) } else { duration(value) }
 }
 
-fn tiles(point: &PointComparison) -> Vec<Tile> {
+fn tiles(comparison: &Comparison, point: &PointComparison) -> Vec<Tile> {
+    // A ratio that is not certain is its interval: one number would say more than is known.
+    let ratio = |figure: &FigureComparison| match (figure.outcome, figure.ratio_low.zip(figure.ratio_high)) {
+        (Outcome::CannotTell, Some((low, high))) => format!("{low:.2}–{high:.2}"),
+        _ => format!("{:.3}", figure.ratio),
+    };
+    let how = if comparison.paired { "of the pairs" } else { "of the trials" };
     let tile = |figure: &FigureComparison| Tile {
         label: format!("{}, B / A", figure.figure),
-        figure: format!("{:.3}", figure.ratio),
+        figure: ratio(figure),
         unit: String::new(),
-        note: format!("{} → {}", amount(figure, figure.a.median), amount(figure, figure.b.median)),
+        note: format!(
+            "{how}; median of A {}, of B {}",
+            amount(figure, figure.a.median),
+            amount(figure, figure.b.median)
+        ),
     };
     point.figures.iter().take(5).map(tile).collect()
 }
@@ -135,7 +156,7 @@ fn forest(comparison: &Comparison) -> Figure {
             Outcome::Better => "better".to_owned(),
             Outcome::Worse => "worse".to_owned(),
             Outcome::NoDifferent => "no different".to_owned(),
-            Outcome::CannotTell => "cannot tell".to_owned(),
+            Outcome::CannotTell => "not certain".to_owned(),
         },
         style: match figure.outcome {
             Outcome::Better => 2,
@@ -182,7 +203,7 @@ fn tails(a: &[KeptTrial], b: &[KeptTrial], comparison: &Comparison) -> Option<Fi
     };
     let (a, b) = (curve("A", 6, a)?, curve("B", 1, b)?);
     let sentence = format!(
-        "Over all trials, the median went from {} in A to {} in B, the 99th percentile from {} to {}.",
+        "Of the messages of all trials together, half took {} or less in A and {} in B, 99 of 100 {} and {}. A single bad trial shows here, and weighs less in the ratios above.",
         duration(a.at(0.5)),
         duration(b.at(0.5)),
         duration(a.at(0.99)),

@@ -13,10 +13,15 @@ pub struct Lead {
     pub context: String,
     /// The result in plain words.
     pub sentence: String,
+    /// What the verdict answers.
+    pub question: &'static str,
     pub verdict: Word,
     pub limit: Option<Word>,
     pub tiles: Vec<Tile>,
 }
+
+/// Of a page whose figures may not be valid.
+pub const TRUST: &str = "Can it be trusted?";
 
 /// A word with its evidence.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,6 +66,7 @@ pub fn of_trial(record: &Record) -> Lead {
     Lead {
         context: context(record),
         sentence: sentence(record),
+        question: TRUST,
         verdict: verdict(record),
         limit: (!failed).then(|| Word {
             tone: Tone::Plain,
@@ -281,7 +287,7 @@ impl Lead {
             "<header><p class=\"context\">{}</p><h1>{}</h1><div class=\"answers\">{}{}</div>{tiles}</header>",
             escape(&self.context),
             together(&escape(&self.sentence)),
-            word("Can it be trusted?", &self.verdict),
+            word(self.question, &self.verdict),
             self.limit.as_ref().map(|limit| word("What limited it?", limit)).unwrap_or_default(),
         )
     }

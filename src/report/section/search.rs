@@ -1,6 +1,6 @@
 //! A search: its answer first, then its probes as marks, then each as a row.
 
-use super::lead::{Lead, Tone, Word, context, limiter};
+use super::lead::{Lead, TRUST, Tone, Word, context, limiter};
 use super::tiles::{Tile, tile};
 use super::{Part, Section, capital, several, texts};
 use crate::record::readable::{duration, rate};
@@ -16,6 +16,7 @@ pub fn lead(search: &SearchRecord, records: &[&Record]) -> Lead {
     Lead {
         context: records.first().map_or_else(|| search.scenario_name.clone(), |record| context(record)),
         sentence: sentence(search),
+        question: TRUST,
         verdict: verdict(search),
         limit: limit(search, records),
         tiles: tiles(search),
