@@ -53,7 +53,8 @@ impl KafkaNativeProducer {
         self.client.buffer(batch.len(), payload_bytes);
         let is_free = |outgoing: &Outgoing<'_>| self.partition(outgoing).is_none();
         if self.topic.partitions.len() == 1 || batch.iter().all(is_free) {
-            let partition = self.topic.any(payload_bytes, self.client.limits.batch_bytes);
+            let now_ns = batch.first().map_or(0, |outgoing| outgoing.send_tag.sent_ns());
+            let partition = self.topic.any(payload_bytes, now_ns, &self.client.limits);
             self.append(partition, batch.iter());
             return;
         }
@@ -75,10 +76,10 @@ impl KafkaNativeProducer {
     fn sort(&mut self, batch: &[Outgoing<'_>]) {
         self.next.clear();
         self.next.resize(batch.len(), END);
-        let batch_bytes = self.client.limits.batch_bytes;
         for (index, outgoing) in batch.iter().enumerate() {
             let partition = self.partition(outgoing);
-            let partition = partition.unwrap_or_else(|| self.topic.any(outgoing.payload.len(), batch_bytes));
+            let any = || self.topic.any(outgoing.payload.len(), outgoing.send_tag.sent_ns(), &self.client.limits);
+            let partition = partition.unwrap_or_else(any);
             let (first, last) = &mut self.lists[partition];
             match *last {
                 END => {
