@@ -9,12 +9,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use super::assignment::InstanceProgress;
 use super::batch::{Batch, Row};
 use super::commit::Commits;
 use super::parse::{Parser, Unparsable};
 use super::retry::{Delivery, Outlet};
 use super::writer::{Done, Writers};
-use super::{Order, PipelineProgress, Shared};
+use super::{Order, Shared};
 use crate::broker::{CLOSE_TIMEOUT, Consumer, Offsets, ReceiveError, UNORDERED_PARTITION};
 use crate::measure::{ArrivalRecorder, Errors};
 use crate::net::backoff::Backoff;
@@ -336,13 +337,13 @@ impl<C: Consumer> Instance<C> {
         let not_done =
             |(partition, next)| (partition, self.commits.open_from(partition).or_else(|| open(partition)).or(next));
         let progress = match self.consumer.offsets().map(Offsets::assigned) {
-            None => PipelineProgress { assigned: true, partitions: None },
-            Some(assigned) => PipelineProgress {
-                assigned: assigned.is_some(),
+            None => InstanceProgress { is_assigned: true, partitions: None },
+            Some(assigned) => InstanceProgress {
+                is_assigned: assigned.is_some(),
                 partitions: assigned.map(|partitions| partitions.into_iter().map(not_done).collect()),
             },
         };
-        *self.shared.progress[self.number].lock() = progress;
+        self.shared.assignment.report(self.number, progress, Instant::now());
     }
 }
 

@@ -1,6 +1,7 @@
 //! Consumers that parse what they receive, gather it in batches and write it to databases.
 //!
 //! - `instance`: a member of the group. It receives, fills batches and commits.
+//! - `assignment`: which instance has which partition, and how far it is.
 //! - `writer`: the instance's writers, each with a connection to every sink.
 //! - `batch`, `parse`: messages side by side, and the fields that sinks need of them.
 //! - `commit`: up to which offset a partition is done, while batches end in any order.
@@ -12,6 +13,7 @@
 //! A message is committed after it was written (unless the scenario asks otherwise). If this process ends before, the next
 //! member of the group receives it again.
 
+mod assignment;
 mod batch;
 mod commit;
 mod figures;
@@ -32,6 +34,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use assignment::Assignment;
 pub use batch::{Batch, Field, Row};
 pub use figures::{Figures, Latest, SinkFigures, Stage};
 pub use parse::{Parser, Unparsable};
@@ -66,18 +69,9 @@ struct Shared {
     columns: Vec<String>,
     databases: Vec<Box<dyn Database>>,
     figures: Vec<Arc<Mutex<Figures>>>,
-    progress: Vec<Mutex<PipelineProgress>>,
+    assignment: Assignment,
     received: AtomicU64,
     finished: AtomicU64,
-}
-
-/// The progress of an instance.
-#[derive(Debug, Clone, Default)]
-struct PipelineProgress {
-    /// The group has assigned its partitions.
-    assigned: bool,
-    /// Each with the first message that is not done; `None`: not assigned, or the broker has no offsets.
-    partitions: Option<Vec<(u32, Option<u64>)>>,
 }
 
 /// A trial's pipeline.
@@ -111,11 +105,16 @@ pub struct Outcome {
 }
 
 impl Pipeline {
-    /// Opens the sinks for messages of `topic`, proves that they can be written to, and asks their databases for their row counts.
+    /// Opens the sinks for messages of `topic`, which has so many partitions, proves that they can be written to, and asks their databases for their row counts.
     ///
     /// # Errors
     /// When a secret or a file cannot be read, and, unless the scenario waits for sinks, when one cannot be written to.
-    pub async fn begin(config: &scenario::Pipeline, topic: &str, clock: Clock) -> Result<Self, String> {
+    pub async fn begin(
+        config: &scenario::Pipeline,
+        topic: &str,
+        partitions: u32,
+        clock: Clock,
+    ) -> Result<Self, String> {
         let mut columns: Vec<String> = Vec::new();
         for field in config.sinks.iter().flat_map(|sink| &sink.needs.fields) {
             if !columns.contains(field) {
@@ -131,7 +130,7 @@ impl Pipeline {
             columns,
             databases,
             figures: (0..config.instances).map(|_| figures()).collect(),
-            progress: (0..config.instances).map(|_| Mutex::default()).collect(),
+            assignment: Assignment::new(config.instances, partitions as usize),
             config: config.clone(),
             received: AtomicU64::new(0),
             finished: AtomicU64::new(0),
@@ -252,9 +251,11 @@ impl Pipeline {
         self.shared.databases.iter().map(|database| database.connection())
     }
 
-    /// Whether the group has assigned every instance its partitions, or none of them.
+    /// Whether the group has assigned every instance its partitions, or none of them. In a group of the trial, every partition has an
+    /// instance then; in another one, members elsewhere may have some.
     pub fn is_assigned(&self) -> bool {
-        self.shared.progress.iter().all(|progress| progress.lock().assigned)
+        let Shared { assignment, config, .. } = &*self.shared;
+        assignment.is_assigned() && (config.group.is_some() || assignment.is_complete())
     }
 
     /// Messages that have been taken and are neither written nor abandoned.
@@ -270,15 +271,7 @@ impl Pipeline {
 
     /// How many messages the partitions of these instances are behind their `ends`; `None`: not known right now.
     pub fn consumer_lag(&self, ends: Option<&[u64]>) -> Option<u64> {
-        let ends = ends?;
-        let mut consumer_lag = 0;
-        for progress in &self.shared.progress {
-            let progress = progress.lock().clone();
-            for (partition, next) in progress.partitions? {
-                consumer_lag += ends.get(partition as usize)?.saturating_sub(next?);
-            }
-        }
-        Some(consumer_lag)
+        self.shared.assignment.consumer_lag(ends?, Instant::now())
     }
 
     /// Orders the instances to finish what they have taken, by `deadline` at the latest. After a second order they finish at

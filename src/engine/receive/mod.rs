@@ -29,7 +29,7 @@ use super::interruption::{InterruptiblePhase, Interruption};
 use super::observer::Phase;
 use super::outcome::{End, GroupOutcome, PartOutcome};
 use super::sampler::Sampler;
-use crate::broker::Broker;
+use crate::broker::{Broker, Topic};
 use crate::measure::{Arrivals, Errors};
 use crate::pipeline::{self, Pipeline};
 use crate::scenario::ProducerMode;
@@ -79,7 +79,8 @@ impl<'a, B: Broker> Receiving<'a, B> {
         let starts = catch_up::starts(context, broker, created).await;
         let mut pipeline = match &context.scenario.pipeline {
             Some(config) => {
-                let opening = Pipeline::begin(config, &context.topics[0].name, context.acks.clock());
+                let Topic { name, partitions, .. } = &context.topics[0];
+                let opening = Pipeline::begin(config, name, *partitions, context.acks.clock());
                 Some(opening.await.map_err(EngineError::Pipeline)?)
             }
             None => None,
