@@ -1,7 +1,7 @@
 //! A producing client: its partitions, the nodes that lead them, and what its tasks share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,8 @@ pub struct Client {
     cluster: Arc<Cluster>,
     topics: Mutex<BTreeMap<String, Arc<TopicRoutes>>>,
     nodes: Mutex<BTreeMap<i32, (Arc<Node>, AbortHandle)>>,
+    /// Leaders are others than this client knows, or some are not known. Of the client, because others ask for metadata of the cluster too.
+    is_outdated: AtomicBool,
     serve_node: ServeNode,
     /// Of an idempotent producer.
     identity: Mutex<Option<(i64, i16)>>,
@@ -91,6 +93,7 @@ impl Client {
             cluster,
             topics: Mutex::default(),
             nodes: Mutex::default(),
+            is_outdated: AtomicBool::new(false),
             serve_node,
             identity: Mutex::new(identity),
             transactions,
@@ -115,7 +118,7 @@ impl Client {
     }
 
     pub fn is_outdated(&self) -> bool {
-        self.cluster.is_outdated()
+        self.is_outdated.load(Ordering::Relaxed)
     }
 
     /// Those of all its topics.
@@ -249,7 +252,7 @@ impl Client {
 
     /// Asks for metadata again.
     pub fn refresh(&self) {
-        self.cluster.outdate();
+        self.is_outdated.store(true, Ordering::Relaxed);
         self.upkeep.notify_one();
     }
 
@@ -293,6 +296,9 @@ impl Client {
             let Some(found) = metadata.topics.get(&*topic.name) else { continue };
             for (partition, leader) in topic.partitions.iter().zip(&found.leaders) {
                 let leader = leader.and_then(|id| Some((id, metadata.nodes.get(&id)?)));
+                if leader.is_none() {
+                    self.is_outdated.store(true, Ordering::Relaxed);
+                }
                 let leader = leader.map(|(id, address)| self.node(id, address).schedule.clone());
                 partition.set_leader(leader, self.limits.linger);
             }
@@ -315,9 +321,14 @@ impl Client {
     pub async fn update_metadata(self: &Arc<Self>) {
         let names: Vec<String> = self.topics.lock().keys().cloned().collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        // Before the question: what is seen from here on, the answer may not know.
+        self.is_outdated.store(false, Ordering::Relaxed);
         match self.cluster.metadata(&names).await {
             Ok(metadata) => self.apply(&metadata),
-            Err(error) => *self.last_error.lock() = Some(error.to_string()),
+            Err(error) => {
+                self.is_outdated.store(true, Ordering::Relaxed);
+                *self.last_error.lock() = Some(error.to_string());
+            }
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -45,7 +44,6 @@ pub struct Cluster {
     connection: tokio::sync::Mutex<Option<SequentialConnection>>,
     /// The addresses that the nodes themselves name.
     known: Mutex<Vec<String>>,
-    is_outdated: AtomicBool,
 }
 
 /// What the cluster says of itself.
@@ -71,16 +69,7 @@ pub struct TopicMetadata {
 impl Cluster {
     pub fn new(connector: Arc<Connector>, addresses: Vec<String>) -> Self {
         let (connection, known) = (tokio::sync::Mutex::default(), Mutex::default());
-        Cluster { connector, addresses, connection, known, is_outdated: AtomicBool::new(false) }
-    }
-
-    /// Somebody has seen that leaders are others.
-    pub fn outdate(&self) {
-        self.is_outdated.store(true, Ordering::Relaxed);
-    }
-
-    pub fn is_outdated(&self) -> bool {
-        self.is_outdated.load(Ordering::Relaxed)
+        Cluster { connector, addresses, connection, known }
     }
 
     /// Sends a request to any node, on a connection that is kept: to one node after the other, until one answers.
@@ -145,13 +134,7 @@ impl Cluster {
         let text = |name: &&str| TopicName(StrBytes::from_string((*name).to_owned()));
         let topics = topics.iter().map(|name| MetadataRequestTopic::default().with_name(Some(text(name)))).collect();
         let request = MetadataRequest::default().with_topics(Some(topics)).with_allow_auto_topic_creation(false);
-        self.is_outdated.store(false, Ordering::Relaxed);
-        let response = self.ask(&request, METADATA).await.inspect_err(|_| self.outdate())?;
-        let metadata = read(&response)?;
-        let has_leaders = |topic: &TopicMetadata| topic.leaders.iter().all(Option::is_some);
-        if !metadata.topics.values().all(has_leaders) {
-            self.outdate();
-        }
+        let metadata = read(&self.ask(&request, METADATA).await?)?;
         *self.known.lock() = metadata.nodes.values().cloned().collect();
         Ok(metadata)
     }

@@ -239,7 +239,7 @@ impl Partition {
             pending.set_author(Author { producer_id: identity.0, epoch: identity.1, sequence });
             state.next_sequence = after(sequence, pending.batch.records());
         }
-        self.schedule_rest(state);
+        self.look_again(state);
     }
 
     /// The coordinator knows that it is in the open transaction: what waits is sent.
@@ -247,6 +247,11 @@ impl Partition {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.membership = Membership::Confirmed;
+        self.look_again(state);
+    }
+
+    /// What was due while nothing could be sent may be sent now, the open batch too.
+    fn look_again(self: &Arc<Self>, state: &mut State) {
         if let Some(leader) = state.leader.as_ref().filter(|_| !state.is_scheduled) {
             state.is_scheduled = true;
             leader.add(self.clone());

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::bench::{Bench, classes, one_message_a_batch};
+use super::bench::{Bench, TIMEOUT, TOPIC, classes, one_message_a_batch};
 use super::scripted::{Asked, NOT_LEADER, Scripted};
 use crate::broker::FailureClass;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 
 /// Codes of Kafka's protocol.
 const TOO_LARGE: i16 = 10;
+const COORDINATOR_LOAD_IN_PROGRESS: i16 = 14;
 const NOT_ENOUGH_REPLICAS: i16 = 19;
 
 fn idempotent() -> KafkaNativeOptions {
@@ -68,9 +69,23 @@ async fn a_leader_that_says_nothing_holds_up_no_message_once_another_one_leads()
     bench.send(3).await;
     broker.move_leader(0, 1);
     // Far less than a connection that is being opened may take.
-    let moved = tokio::time::timeout(super::bench::TIMEOUT / 2, take_all(&mut broker, 1, 3)).await;
+    let moved = tokio::time::timeout(TIMEOUT / 2, take_all(&mut broker, 1, 3)).await;
     assert_eq!(moved, Ok(vec![1, 2, 3]));
     assert_eq!(bench.outcomes().await.measured.acknowledged, 3);
+}
+
+/// Consumers of the trial ask for metadata too, and what they hear is not the producers' to know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_leader_that_is_elected_late_is_found_where_somebody_else_has_asked_meanwhile() {
+    let mut broker = Scripted::start(1, 2).await;
+    broker.move_leader(0, -1);
+    let mut bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    broker.move_leader(0, 0);
+    bench.admin.cluster.metadata(&[TOPIC]).await.unwrap();
+    bench.send_to(1, |_| 0).await;
+    let written = tokio::time::timeout(TIMEOUT / 2, broker.next()).await.expect("the message is sent");
+    written.answer(0);
+    assert_eq!(bench.outcomes().await.measured.acknowledged, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -133,6 +148,25 @@ async fn partitions_of_one_request_have_outcomes_of_their_own() {
     assert_eq!(again, [0, 1, 2, 2], "only what was refused for now is sent again");
 }
 
+/// The open batch has waited for `linger` while its partition had no identity.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_was_due_before_another_identity_came_is_sent_with_it() {
+    let mut broker = Scripted::start(1, 1).await;
+    let options = KafkaNativeOptions { idempotence: true, linger: Duration::from_millis(10), ..Default::default() };
+    let mut bench = Bench::new(broker.addresses(), options).await;
+    bench.send(1).await;
+    let first = broker.next().await;
+    // The client asks again for longer than the second message waits.
+    broker.refuse_identities(&[COORDINATOR_LOAD_IN_PROGRESS; 6]);
+    first.answer(TOO_LARGE);
+    bench.send(1).await;
+    let second = tokio::time::timeout(TIMEOUT / 2, broker.next()).await.expect("the message is sent");
+    assert_eq!(second.numbers(), [1]);
+    second.answer(0);
+    let outcomes = bench.outcomes().await;
+    assert_eq!((outcomes.measured.acknowledged, classes(&outcomes)), (1, vec![(FailureClass::TooLarge, 1)]));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_quota_delays_the_next_request_and_is_counted() {
     let mut broker = Scripted::start(1, 1).await;
@@ -158,7 +192,7 @@ async fn what_is_no_answer_ends_the_connection_and_is_asked_again() {
         Bytes::from(bytes)
     };
     // A response is its length, the correlation, the number of topics, a topic's name after its length, the number of partitions.
-    let partitions = 4 + 4 + 4 + 2 + super::bench::TOPIC.len();
+    let partitions = 4 + 4 + 4 + 2 + TOPIC.len();
     for (number, what) in
         ["length", "correlation", "topics", "name", "partitions", "cut off", "closed"].iter().enumerate()
     {
