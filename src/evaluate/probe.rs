@@ -30,9 +30,6 @@ const NOT_HELD: [ReasonKind; 6] = [
     ReasonKind::Unfinished,
 ];
 
-/// Reasons against a record that mean that the load generator or its machine was at fault, if the probe missed.
-const CLIENT: [ReasonKind; 2] = [ReasonKind::ClientBound, ReasonKind::TimeWithheld];
-
 /// What became of a probe, and why it did not hold: empty where it held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeJudgement {
@@ -51,9 +48,13 @@ pub fn judge_probe(record: &Record, series: &[SeriesRow], requirements: &[Thresh
     if missed.is_empty() {
         return ProbeJudgement { outcome: ProbeOutcome::Held, reason: String::new() };
     }
-    let client = client_limit(record);
-    let outcome = if client.is_some() { ProbeOutcome::Limited } else { ProbeOutcome::Missed };
-    ProbeJudgement { outcome, reason: client.into_iter().chain(missed).collect::<Vec<_>>().join("; ") }
+    let (client, withheld) = (client_limit(record), evidence_of(record, ReasonKind::TimeWithheld));
+    let (outcome, other) = match (client, withheld) {
+        (Some(client), _) => (ProbeOutcome::Limited, Some(client)),
+        (None, Some(withheld)) => (ProbeOutcome::Withheld, Some(withheld)),
+        (None, None) => (ProbeOutcome::Missed, None),
+    };
+    ProbeJudgement { outcome, reason: other.into_iter().chain(missed).collect::<Vec<_>>().join("; ") }
 }
 
 /// A percentile that rests on too few messages holds where even the slowest of them was quick enough.
@@ -76,7 +77,7 @@ fn rate_not_held(record: &Record) -> Option<String> {
             let target = record.throughput.target_per_second.unwrap_or_default();
             format!("{} of {} messages/s were sent in time", rate(record.throughput.sent_per_second), rate(target))
         }
-        _ => reason.evidence.trim_end_matches('.').to_owned(),
+        _ => clause(&reason.evidence),
     })
 }
 
@@ -130,10 +131,19 @@ fn consumers_behind(record: &Record, groups: usize) -> Option<String> {
 
 /// How the load generator or its machine was the limit.
 fn client_limit(record: &Record) -> Option<String> {
-    let reason = record.verdict.reasons.iter().find(|reason| CLIENT.contains(&reason.kind));
     let limited_by = &record.verdict.limited_by;
-    let limited = matches!(limited_by.limiter, Limiter::Client | Limiter::Machine).then_some(&limited_by.evidence);
-    reason.map(|reason| &reason.evidence).or(limited).map(|evidence| evidence.trim_end_matches('.').to_owned())
+    let is_limit = matches!(limited_by.limiter, Limiter::Client | Limiter::Machine);
+    evidence_of(record, ReasonKind::ClientBound).or_else(|| is_limit.then(|| clause(&limited_by.evidence)))
+}
+
+fn evidence_of(record: &Record, kind: ReasonKind) -> Option<String> {
+    let reason = record.verdict.reasons.iter().find(|reason| reason.kind == kind)?;
+    Some(clause(&reason.evidence))
+}
+
+/// A sentence as a part of one.
+fn clause(sentence: &str) -> String {
+    sentence.trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -241,5 +251,15 @@ mod tests {
         assert_eq!(limited(Limiter::Machine), ProbeOutcome::Limited);
         assert_eq!(limited(Limiter::Broker), ProbeOutcome::Missed);
         assert_eq!(outcome(|record| record.verdict.limited_by.limiter = Limiter::Machine), ProbeOutcome::Held);
+        let withheld = |limiter| {
+            outcome(move |record| {
+                against(record, ReasonKind::RateMissed);
+                against(record, ReasonKind::TimeWithheld);
+                record.verdict.limited_by.limiter = limiter;
+            })
+        };
+        assert_eq!(withheld(Limiter::Machine), ProbeOutcome::Limited);
+        assert_eq!(withheld(Limiter::Broker), ProbeOutcome::Withheld);
+        assert_eq!(outcome(|record| against(record, ReasonKind::TimeWithheld)), ProbeOutcome::Held);
     }
 }

@@ -270,7 +270,7 @@ fn result_of(outcome: ProbeOutcome) -> ProbeResult {
     match outcome {
         ProbeOutcome::Held => ProbeResult::Held,
         ProbeOutcome::Missed => ProbeResult::Missed,
-        ProbeOutcome::Limited => ProbeResult::LimitedByClient,
+        ProbeOutcome::Limited | ProbeOutcome::Withheld => ProbeResult::LimitedByClient,
     }
 }
 

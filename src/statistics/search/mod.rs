@@ -6,7 +6,8 @@
 //! 3. *Confirm*: the lower end of the interval is probed for longer. If that misses twice, short probes hold what longer ones
 //!    do not, and only long ones count from then on.
 //!
-//! A broker that was overloaded needs time to recover. So a miss right after an overload does not count: its rate is probed again.
+//! A broker that was overloaded needs time to recover. So a miss right after an overload does not count: its rate is probed again. So is one
+//! near the edge while time was withheld from the machine, which may be otherwise a moment later.
 
 mod beliefs;
 #[cfg(test)]
@@ -41,6 +42,9 @@ const OVERLOAD: f64 = 1.25;
 /// Long probes that miss before short ones are distrusted.
 const LONG_MISSES: usize = 2;
 
+/// Probes in a row that are repeated because time was withheld from the machine.
+const MOST_REPEATED: usize = 3;
+
 /// From a long probe that missed to the next one, before any has held.
 const STEP_DOWN: f64 = 0.85;
 
@@ -62,6 +66,8 @@ pub enum ProbeOutcome {
     Missed,
     /// It missed, and the load generator or its machine was the limit.
     Limited,
+    /// It missed, and the machine was kept from running for a part of its time.
+    Withheld,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,8 +134,10 @@ pub struct Search {
     beliefs: Beliefs,
     /// Only long probes hold anything.
     long_only: bool,
-    /// This rate is probed again before anything else.
-    again: Option<f64>,
+    /// This is probed again before anything else.
+    again: Option<(f64, Length)>,
+    /// Probes in a row that were repeated because time was withheld.
+    repeated: usize,
 }
 
 impl Search {
@@ -137,17 +145,26 @@ impl Search {
     pub fn new(range: Range) -> Self {
         let range = Range { first: range.first.clamp(range.least, range.most), ..range };
         let beliefs = Beliefs::new(range.least, range.most);
-        Search { range, probes: Vec::new(), beliefs, long_only: false, again: None }
+        Search { range, probes: Vec::new(), beliefs, long_only: false, again: None, repeated: 0 }
     }
 
     /// Takes a probe into account.
-    pub fn record(&mut self, probe: Probe) {
+    pub fn record(&mut self, mut probe: Probe) {
+        if probe.outcome == ProbeOutcome::Withheld && self.is_near_what_held(probe.rate) {
+            if self.repeated < MOST_REPEATED {
+                self.repeated += 1;
+                self.again = Some((probe.rate, probe.length));
+                return;
+            }
+            probe.outcome = ProbeOutcome::Limited;
+        }
+        self.repeated = 0;
         let held = probe.outcome == ProbeOutcome::Held;
         let overloaded = self.probes.last().is_some_and(|last| {
             last.outcome != ProbeOutcome::Held && last.rate >= OVERLOAD * probe.rate && self.again.is_none()
         });
         if !held && overloaded {
-            self.again = Some(probe.rate);
+            self.again = Some((probe.rate, probe.length));
             return;
         }
         self.again = None;
@@ -164,7 +181,7 @@ impl Search {
     pub fn next(&self, budget: Budget) -> Step {
         let usual = if self.long_only { Length::Long } else { Length::Short };
         let wanted = match self.again {
-            Some(rate) => Step::Probe { rate, length: usual },
+            Some((rate, length)) => Step::Probe { rate, length },
             None => self.wanted(usual),
         };
         let Step::Probe { length, .. } = wanted else { return wanted };
@@ -242,6 +259,7 @@ impl Search {
             if self.long_only { (PRECISION_OF_LONG_PROBES, 1) } else { (PRECISION, LEAST_NEAR) };
         let near = |held: bool| {
             let probes = self.probes.iter().filter(|probe| self.counts(probe) || !held);
+            let probes = probes.filter(|probe| probe.outcome != ProbeOutcome::Withheld);
             let probes = probes.filter(|probe| (probe.outcome == ProbeOutcome::Held) == held);
             probes.filter(|probe| (probe.rate / known.estimate).ln().abs() <= NEAR).count()
         };
@@ -253,7 +271,12 @@ impl Search {
         let held = self.highest_held().unwrap_or(self.range.least);
         let above = self.probes.iter().filter(|probe| probe.outcome != ProbeOutcome::Held && probe.rate >= held);
         let near: Vec<&Probe> = above.filter(|probe| probe.rate <= held * OVERLOAD).collect();
-        near.len() >= LEAST_NEAR && near.iter().all(|probe| probe.outcome == ProbeOutcome::Limited)
+        let is = |outcome| near.iter().filter(move |probe| probe.outcome == outcome).count();
+        is(ProbeOutcome::Limited) >= LEAST_NEAR && is(ProbeOutcome::Missed) == 0
+    }
+
+    fn is_near_what_held(&self, rate: f64) -> bool {
+        self.highest_held().is_some_and(|held| rate <= held * OVERLOAD)
     }
 
     /// Forgets what held in short probes.

@@ -185,6 +185,27 @@ fn a_search_that_the_client_limits_says_so_and_ends() {
     assert_eq!(run(RANGE, TEN_MINUTES, both).0.end, End::Found);
 }
 
+/// Time is withheld during some probes only, and what misses then may have missed without it or not.
+#[test]
+fn a_search_repeats_what_missed_while_time_was_withheld() {
+    let withheld_in = |share: f64, seed| {
+        let random = std::cell::RefCell::new(Xoshiro256PlusPlus::seed_from_u64(seed));
+        run(RANGE, TEN_MINUTES, move |rate, _| match random.borrow_mut().random::<f64>() < share {
+            true if rate > 60e3 => ProbeOutcome::Withheld,
+            _ if rate > 77e3 => ProbeOutcome::Missed,
+            _ => ProbeOutcome::Held,
+        })
+    };
+    for seed in 0..100 {
+        let (answer, _) = withheld_in(0.3, seed);
+        let found = answer.capacity.map_or(0.0, |capacity| capacity.estimate);
+        assert!(answer.end == End::Found && (found / 77e3 - 1.0).abs() < 0.03, "{seed}: {answer:?}");
+    }
+    let (always, left) = withheld_in(1.0, 0);
+    assert_eq!(always.end, End::Limited);
+    assert!(left > Duration::from_secs(200), "{left:?}");
+}
+
 /// openmessaging/benchmark #84: a rate that once fell to nothing stayed there; #163: it stayed at 1 message/s.
 #[test]
 fn a_search_recovers_from_a_bad_begin() {
