@@ -3,7 +3,9 @@
 use super::lead::{Lead, TRUST, Tone, Word};
 use super::tiles::Tile;
 use super::{Part, Section, latency, plain, several, texts};
-use crate::evaluate::comparison::{Comparison, FigureComparison, FigureKind, KeptTrial, Outcome, PointComparison};
+use crate::evaluate::comparison::{
+    Comparison, Difference, FigureComparison, FigureKind, KeptTrial, Outcome, PointComparison,
+};
 use crate::record::Record;
 use crate::record::readable::{duration, percent, rate};
 use crate::report::figure::{Figure, PHONE, Table, WIDE};
@@ -13,6 +15,10 @@ use crate::report::svg::forest::{Forest, Ratio};
 
 /// Rows of a forest plot.
 const MOST_ROWS: usize = 24;
+
+/// Differences that are named beside A and B, and the longest text of one, in letters.
+const MOST_NAMED: usize = 2;
+const LONGEST_NAMED: usize = 40;
 
 /// What a comparison answers, where its runs can be trusted.
 const WORSE: &str = "Is B worse than A?";
@@ -45,7 +51,7 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
         number(Outcome::CannotTell)
     );
     Lead {
-        context: format!("A: {} · B: {}", a.name, b.name),
+        context: context(a, b, comparison),
         sentence: sentence(comparison),
         question,
         verdict: Word { tone, word, evidence },
@@ -57,6 +63,20 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
             .map(|point| tiles(comparison, point))
             .unwrap_or_default(),
     }
+}
+
+/// Which runs these are, with what differs between them where that is short.
+fn context(a: &Run, b: &Run, comparison: &Comparison) -> String {
+    let is_short = |difference: &&Difference| {
+        [&difference.what, &difference.a, &difference.b].iter().all(|text| text.chars().count() <= LONGEST_NAMED)
+    };
+    let named: Vec<&Difference> = comparison.differences.iter().filter(is_short).take(MOST_NAMED).collect();
+    let side = |name: &str, value: fn(&Difference) -> &String| {
+        let settings: Vec<String> =
+            named.iter().map(|difference| format!("{} = {}", difference.what, value(difference))).collect();
+        if settings.is_empty() { name.to_owned() } else { format!("{name}, {}", settings.join(", ")) }
+    };
+    format!("A: {} · B: {}", side(&a.name, |difference| &difference.a), side(&b.name, |difference| &difference.b))
 }
 
 fn sentence(comparison: &Comparison) -> String {
@@ -239,7 +259,7 @@ fn differences(comparison: &Comparison) -> String {
     if comparison.differences.is_empty() {
         return "<p>Nothing else differs that the records know of.</p>".to_owned();
     }
-    let row = |difference: &crate::evaluate::comparison::Difference| {
+    let row = |difference: &Difference| {
         let mark = if difference.refused { "✗ " } else { "" };
         vec![format!("{mark}{}", difference.what), difference.a.clone(), difference.b.clone()]
     };

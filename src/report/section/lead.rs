@@ -1,5 +1,6 @@
 //! The head of the page: can the figures be trusted, how fast was it, what limited it.
 
+use super::reason_title::reason_title;
 use super::tiles::{Tile, tiles};
 use super::{capital, several};
 use crate::record::readable::{count, duration, rate};
@@ -190,16 +191,16 @@ pub fn is_demonstration(record: &Record) -> bool {
 
 fn demonstration(record: &Record) -> Word {
     let kinds = record.verdict.reasons.iter().map(|reason| reason.kind);
-    let others: Vec<String> = kinds.filter(|kind| *kind != ReasonKind::Embedded).map(|kind| kind.to_string()).collect();
-    let more = if others.is_empty() { String::new() } else { format!(" Also: {}; see below.", others.join(", ")) };
+    let others: Vec<&str> = kinds.filter(|kind| *kind != ReasonKind::Embedded).map(reason_title).collect();
+    let more = if others.is_empty() { String::new() } else { format!(" Also: {}; see below.", others.join("; ")) };
     let evidence = format!("{}{more}", stand_in(record).unwrap_or_default());
-    Word { tone: Tone::Doubtful, word: "Demonstration".to_owned(), evidence }
+    Word { tone: Tone::Doubtful, word: "Only as a demonstration".to_owned(), evidence }
 }
 
 fn verdict(record: &Record) -> Word {
     let reasons = &record.verdict.reasons;
-    let kinds =
-        |reasons: &[Reason]| reasons.iter().map(|reason| reason.kind.to_string()).collect::<Vec<_>>().join(", ");
+    let titles =
+        |reasons: &[Reason]| reasons.iter().map(|reason| reason_title(reason.kind)).collect::<Vec<_>>().join("; ");
     let word = |tone, word: &str, evidence: String| Word { tone, word: word.to_owned(), evidence };
     if is_demonstration(record) {
         return demonstration(record);
@@ -218,8 +219,8 @@ fn verdict(record: &Record) -> Word {
         (Status::Running, _) => {
             word(Tone::Bad, "Unfinished", "This is the last checkpoint of a trial that has not ended.".to_owned())
         }
-        (Status::Interrupted, _) => word(Tone::Bad, "Interrupted", kinds(reasons)),
-        (Status::Stalled, _) => word(Tone::Bad, "Stalled", kinds(reasons)),
+        (Status::Interrupted, _) => word(Tone::Bad, "Interrupted", titles(reasons)),
+        (Status::Stalled, _) => word(Tone::Bad, "Stalled", titles(reasons)),
         (Status::Completed, _) => {
             let first = reasons.first().map_or("", |reason| reason.evidence.as_str());
             let more = match reasons.len() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::lead::{Tone, is_demonstration};
+use super::reason_title::reason_title;
 use super::{Part, Section, several};
 use crate::record::{Reason, ReasonKind, Record, Status};
 use crate::report::figure::Table;
@@ -40,20 +41,21 @@ fn findings(records: &[&Record], all: usize, tone: Tone, of: fn(&Record) -> &[Re
         }
     }
     let item = |(kind, (trials, reason)): (ReasonKind, (usize, &Reason))| {
-        let trials = if all == 1 { String::new() } else { format!(" <small>{} of {all} trials</small>", trials) };
-        finding(tone, &kind.to_string(), &trials, &reason.evidence, &reason.advice)
+        let trials = if all == 1 { String::new() } else { format!(" · {trials} of {all} trials") };
+        // Its id leads to its exact condition in the documentation.
+        finding(tone, reason_title(kind), &format!("{kind}{trials}"), &reason.evidence, &reason.advice)
     };
     found.into_iter().map(item).collect()
 }
 
-fn finding(tone: Tone, kind: &str, trials: &str, evidence: &str, advice: &str) -> String {
+fn finding(tone: Tone, title: &str, aside: &str, evidence: &str, advice: &str) -> String {
     let advice =
         if advice.is_empty() { String::new() } else { format!(" <span class=\"advice\">{}</span>", marked(advice)) };
     format!(
-        "<li class=\"{}\"><b><span aria-hidden=\"true\">{}</span> {}</b>{trials}<p>{}{advice}</p></li>",
+        "<li class=\"{}\"><b><span aria-hidden=\"true\">{}</span> {}</b> <small>{aside}</small><p>{}{advice}</p></li>",
         tone.class(),
         tone.mark(),
-        escape(kind),
+        escape(title),
         marked(evidence)
     )
 }
@@ -65,7 +67,7 @@ fn errors(records: &[&Record]) -> String {
         *causes.entry(record.error.as_deref().unwrap_or("the record does not say why")).or_default() += 1;
     }
     let item = |(cause, trials): (&str, usize)| {
-        finding(Tone::Bad, "failed", &format!(" <small>{}</small>", several(trials, "trial")), cause, "")
+        finding(Tone::Bad, reason_title(ReasonKind::Failed), &several(trials, "trial"), cause, "")
     };
     causes.into_iter().map(item).collect()
 }
