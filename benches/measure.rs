@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use brokermark::broker::{NoDetails, Received};
 use brokermark::measure::{
-    Acks, Arrivals, Budget, Clock, Distribution, Interval, PARTITION_BYTES, Partitions, SendTag, SubscriptionIndex,
-    TRACE_HEADER_BYTES, TraceHeader, Verification, Window,
+    Acks, Arrivals, Budget, Clock, Distribution, Interval, PARTITION_BYTES, PartitionNames, Partitions, SendTag,
+    SubscriptionIndex, TRACE_HEADER_BYTES, TraceHeader, Verification, Window,
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
@@ -60,6 +60,26 @@ fn outcomes(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let mut batch = recorder.batch();
                 for tag in &tags {
+                    batch.acknowledged(black_box(*tag), 100);
+                }
+            })
+        });
+    }
+    for (name, together) in
+        [("one producer, 8 partitions, 100 messages of each", 100), ("one producer, 8 partitions in turn", 1)]
+    {
+        let clock = Clock::start();
+        let names = PartitionNames::new(std::iter::once(Arc::from("orders")));
+        let recorder = Acks::of_partitions(clock, 1, false, None, Some(names)).recorder();
+        let partitions: Vec<_> = (0..8).map(|partition| recorder.partition("orders", Some(partition))).collect();
+        let sent_ns = clock.now_ns();
+        let tags: Vec<SendTag> =
+            (0..BATCH).map(|index| SendTag::new(0, index, sent_ns + index * 1000, 0, true)).collect();
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let mut batch = recorder.batch();
+                for (index, tag) in tags.iter().enumerate() {
+                    batch.to_partition(partitions[index / together % partitions.len()]);
                     batch.acknowledged(black_box(*tag), 100);
                 }
             })

