@@ -8,6 +8,7 @@ mod member;
 mod reporting;
 mod root;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -88,7 +89,7 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
     };
     let invitation = told.map(|scenario| Invitation {
         addresses,
-        token: rand::random(),
+        token: random_number(),
         run_id: session.run_id.clone(),
         directory: session.directory.path().to_owned(),
         scenario,
@@ -234,4 +235,10 @@ async fn connect(invitation: &Invitation, rank: usize, plan: &Result<Plan, Strin
     let own: Vec<SocketAddr> =
         invitation.addresses.iter().copied().filter(|address| rank > 0 || address.ip().is_loopback()).collect();
     Member::connect(&own, &hello, injected_offset_ns()).await
+}
+
+/// A number that nobody guesses.
+fn random_number() -> u64 {
+    // Each `RandomState` has other keys, so that its hash of nothing is a random number.
+    RandomState::new().build_hasher().finish()
 }
