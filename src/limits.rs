@@ -1,7 +1,10 @@
 //! Limits and names that several modules agree on. This module imports nothing.
 
-/// Producers that one trial may have: a send tag numbers them in 14 bits.
+/// Producers that one process may have: a send tag numbers them in 14 bits.
 pub const MAX_PRODUCERS: usize = 1 << 14;
+
+/// Producers that all processes of a scenario may have together.
+pub const MAX_PRODUCERS_OF_ALL: usize = 1 << 20;
 
 /// The most bytes that a payload pool may take: beyond it, the trial would load the host's memory.
 pub const MAX_POOL_BYTES: usize = 4 << 30;

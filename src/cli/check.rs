@@ -103,6 +103,9 @@ fn describe(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()> {
     for threshold in &scenario.thresholds {
         writeln!(out, "  require    {}", threshold.text)?;
     }
+    if let Err(reason) = scenario.check_producers(1) {
+        writeln!(out, "  processes  {reason}")?;
+    }
     Ok(())
 }
 

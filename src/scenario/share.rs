@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::str::FromStr;
 
+use super::distribution::RankSet;
 use super::{Load, Scenario, Schedule, Timing, Topology};
+use crate::limits::MAX_PRODUCERS;
 
 /// The most processes that a scenario is divided among.
 pub(super) const MOST_SHARES: usize = 10_000;
@@ -105,6 +107,7 @@ impl Scenario {
     fn refuse_part(&self, share: Share) -> Result<(), String> {
         let consumers = self.consumers.as_ref().map(|_| self.consumer_places());
         self.distribution.check(share.count, self.producers.count, consumers)?;
+        self.check_producers(self.distribution.writers.as_ref().map_or(share.count, RankSet::count))?;
         if self.pipeline.is_some() {
             return Err("a pipeline cannot be run in shares: remove [pipeline], or leave --share out".to_owned());
         }
@@ -130,11 +133,28 @@ impl Scenario {
         Ok(())
     }
 
+    /// Whether so many processes can have its producers.
+    ///
+    /// # Errors
+    /// When one of them would have too many.
+    pub fn check_producers(&self, processes: usize) -> Result<(), String> {
+        let producers = self.producers.count;
+        if producers.div_ceil(processes) <= MAX_PRODUCERS {
+            return Ok(());
+        }
+        let needed = producers.div_ceil(MAX_PRODUCERS);
+        Err(format!(
+            "`producers.count` is {producers}, and a process has at most {MAX_PRODUCERS}: run it in {needed} processes or more, by mpirun \
+             or --share, or lower it"
+        ))
+    }
+
     /// Whether one process can run all of it.
     ///
     /// # Errors
-    /// When `[distribution]` names other processes.
+    /// When `[distribution]` names other processes, or its producers are too many.
     pub fn check_alone(&self) -> Result<(), String> {
+        self.check_producers(1)?;
         let consumers = self.consumers.as_ref().map(|_| self.consumer_places());
         self.distribution.check(1, self.producers.count, consumers).map_err(|reason| {
             format!("{reason}. To run it in several processes, use mpirun or --share; to run it in this one, remove [distribution]")

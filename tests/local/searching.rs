@@ -43,6 +43,19 @@ fn a_search_never_confirms_more_than_the_broker_carries_and_keeps_every_probe() 
     execute(&["show", run.to_str().unwrap()]).expect(0).says(&["the highest rate with p99 < 1s"]);
 }
 
+/// What it says of the capacity is true however it ends: a machine whose time is withheld may leave it uncertain who was the limit.
+#[test]
+fn a_search_knows_what_the_broker_carries_within_three_percent() {
+    const CAPACITY: f64 = 2_000.0;
+    let bench = Bench::new(LIMITED);
+    let ended = search(&bench, &["--between", "250/s..64k/s", "--within", "45s", "--probe", "1s"]);
+    let found: SearchRecord = serde_json::from_str(ended.stdout.trim()).unwrap();
+    let capacity = found.answer.capacity_per_second.unwrap_or_default();
+    assert!((capacity / CAPACITY - 1.0).abs() <= 0.03, "{found:?}");
+    let (low, high) = (found.answer.capacity_low.unwrap_or_default(), found.answer.capacity_high.unwrap_or_default());
+    assert!(low <= CAPACITY && CAPACITY <= high, "{found:?}");
+}
+
 #[test]
 fn a_search_in_which_nothing_holds_says_so() {
     let bench = Bench::new(LIMITED);

@@ -127,12 +127,12 @@ impl Partition {
             state.membership = Membership::Asked;
         }
         let Some(leader) = &state.leader else { return is_new };
-        match begun {
-            Some(begun) if !limits.linger.is_zero() => leader.linger(begun + limits.linger, self.clone()),
-            Some(_) => has_closed = true,
-            None => {}
+        if let Some(begun) = begun.filter(|_| !limits.linger.is_zero()) {
+            leader.linger(begun + limits.linger, self.clone());
         }
-        if has_closed && !state.is_scheduled {
+        // A message that comes when the batch is due does not wait for the timer, which may be a millisecond late.
+        let is_due = state.open.as_ref().is_some_and(|open| open.span() >= limits.linger);
+        if (has_closed || is_due) && !state.is_scheduled {
             state.is_scheduled = true;
             leader.add(self.clone());
         }
@@ -169,7 +169,7 @@ impl Partition {
         if is_unknown || state.is_broken || (is_again && state.in_flight > 0) {
             return state.rest();
         }
-        let is_due = |open: &mut Pending| open.created + limits.linger <= now;
+        let is_due = |open: &mut Pending| open.has_lingered(limits.linger, now);
         let Some(mut pending) = state.closed.pop_front().or_else(|| state.open.take_if(is_due)) else {
             return state.rest();
         };
@@ -344,4 +344,35 @@ impl State {
 /// The number after `records` more: after the largest one comes 0 (`DefaultRecordBatch.incrementSequence`).
 fn after(sequence: i32, records: i32) -> i32 {
     ((i64::from(sequence) + i64::from(records)) % (1 << 31)) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::kafka_native::codec::batch::Headers;
+
+    /// A message that was sent at this time is appended to a partition that waits for an hour.
+    #[test]
+    fn a_message_that_comes_when_its_batch_is_due_sends_it() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let limits = Limits { batch_bytes: 1 << 20, linger: HOUR, delivery_timeout: 2 * HOUR };
+        let (partition, leader) = (Arc::new(Partition::new("orders".into(), 0, None)), Arc::<Leader>::default());
+        partition.set_leader(Some(leader.clone()), HOUR);
+        let append = |sequence, sent: Duration| {
+            let send_tag = SendTag::new(0, sequence, sent.as_nanos() as u64, 0, true);
+            let headers = Headers::new(&[]);
+            let record =
+                Record { key: None, value: Some(b"value"), headers: &headers, trace_header: None, timestamp_ms: 0 };
+            partition.append(&limits, &Spare::default(), std::iter::once((record, send_tag, 5)));
+        };
+        append(0, HOUR);
+        append(1, 2 * HOUR - Duration::from_secs(1));
+        assert!(leader.next().is_none(), "it waits");
+        append(2, 2 * HOUR);
+        let due = leader.next().expect("it is due");
+        let mut expired = Vec::new();
+        let turn = due.take(&leader, &limits, Instant::now(), &mut expired);
+        assert!(matches!(turn, Turn::Batch(pending, false) if pending.messages.len() == 3));
+        assert!(expired.is_empty());
+    }
 }

@@ -1,7 +1,7 @@
 //! A batch with what its messages' outcomes need, and the memory that batches take turns in.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -43,6 +43,18 @@ impl Pending {
         self.batch.push(record);
         self.messages.push((send_tag, payload_bytes as u32));
         self.payload_bytes += payload_bytes;
+    }
+
+    /// From its first to its last message, as they were sent: it has waited for so long at least, which needs no look at a clock.
+    #[inline]
+    pub fn span(&self) -> Duration {
+        let sent_ns = |message: Option<&(SendTag, u32)>| message.map_or(0, |(send_tag, _)| send_tag.sent_ns());
+        Duration::from_nanos(sent_ns(self.messages.last()).saturating_sub(sent_ns(self.messages.first())))
+    }
+
+    /// Whether it has waited for `linger`.
+    pub fn has_lingered(&self, linger: Duration, now: Instant) -> bool {
+        self.span() >= linger || self.created + linger <= now
     }
 
     /// Numbers it. A batch that gets another number is sealed again.

@@ -53,6 +53,10 @@ pub fn ceiling(arguments: &CeilingArguments, out: &mut dyn Write) -> Exit {
             return Exit::Usage;
         }
     };
+    if let Some(reason) = plan.trials.iter().find_map(|trial| trial.scenario.check_producers(1).err()) {
+        eprintln!("error: {reason}");
+        return Exit::Usage;
+    }
     let base = arguments.output.clone().unwrap_or_else(|| plan.output.directory.clone());
     let measured = tokio::runtime::Builder::new_multi_thread()
         .thread_name("brokermark-load")

@@ -3,7 +3,7 @@
 use toml::Value;
 
 use super::properties;
-use crate::limits::MAX_PRODUCERS;
+use crate::limits::MAX_PRODUCERS_OF_ALL;
 use crate::limits::TRACE_HEADER_NAME;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::{Confirm, Keys, Partitioning, Placement, Producers};
@@ -32,7 +32,7 @@ pub(super) fn read(root: &Fields<'_>) -> (Producers, Option<usize>) {
     let Some(fields) = root.get("producers").and_then(|field| field.fields(KEYS)) else {
         return (producers, None);
     };
-    if let Some(count) = fields.get("count").and_then(|field| field.amount(1, MAX_PRODUCERS)) {
+    if let Some(count) = fields.get("count").and_then(|field| field.amount(1, MAX_PRODUCERS_OF_ALL)) {
         producers.count = count;
     }
     let placements = [("blocks", Placement::Blocks), ("round-robin", Placement::RoundRobin)];

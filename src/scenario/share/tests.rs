@@ -53,6 +53,19 @@ fn a_part_that_only_consumes_has_no_producers_and_no_schedule() {
 }
 
 #[test]
+fn more_producers_than_a_process_can_have_need_several() {
+    let text = "broker.kind = \"null\"\nproducers.count = 32768\nrun.duration = \"1s\"";
+    let plan =
+        crate::scenario::parse_for(crate::engine::kinds(), text, "share", &[], std::path::Path::new("")).unwrap();
+    let mut whole = plan.trials[0].scenario.clone();
+    let refused = whole.check_alone().unwrap_err();
+    assert!(refused.contains("a process has at most 16384: run it in 2 processes or more"), "{refused}");
+    assert_eq!(whole.part(Share { number: 2, count: 2 }).unwrap().producers.count, 16_384);
+    whole.distribution.writers = Some("1".parse().unwrap());
+    assert!(whole.part(Share { number: 2, count: 2 }).unwrap_err().contains("2 processes or more"));
+}
+
+#[test]
 fn a_share_is_written_with_a_stroke() {
     assert_eq!("2/3".parse(), Ok(Share { number: 2, count: 3 }));
     for wrong in ["", "2", "0/3", "4/3", "1/0", "a/3", "1/3/4", "-1/3", "1/10001"] {
