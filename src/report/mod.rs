@@ -16,6 +16,7 @@ mod theme;
 mod thin;
 
 use section::lead::Lead;
+use section::reason_title::reason_title;
 use section::tiles::Tile;
 use section::{
     Section, comparison, conditions, course, details, heat, latency, lead, ledger, pipeline, published, search, spread,
@@ -25,7 +26,7 @@ use section::{
 pub use read::{ReadError, Run, read};
 
 use crate::evaluate::comparison::{self as compared, ComparisonError, KeptTrial};
-use crate::record::{Record, SearchRecord};
+use crate::record::{ReasonKind, Record, SearchRecord};
 
 /// What is to be reported of a run with several points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -215,7 +216,7 @@ fn lead_of_trials(records: &[&Record]) -> Lead {
         _ => lead::Tone::Bad,
     };
     let word = if demonstrations == records.len() {
-        "Demonstration".to_owned()
+        "Only as a demonstration".to_owned()
     } else {
         format!("{valid} of {} trials valid", records.len())
     };
@@ -243,14 +244,17 @@ fn lead_of_trials(records: &[&Record]) -> Lead {
 
 /// How often each reason was found.
 fn reasons(records: &[&Record]) -> String {
-    let mut found: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
+    let mut found: std::collections::BTreeMap<ReasonKind, usize> = std::collections::BTreeMap::new();
     for reason in records.iter().flat_map(|record| &record.verdict.reasons) {
-        *found.entry(reason.kind.to_string()).or_default() += 1;
+        *found.entry(reason.kind).or_default() += 1;
     }
-    let mut found: Vec<(String, usize)> = found.into_iter().collect();
+    let mut found: Vec<(ReasonKind, usize)> = found.into_iter().collect();
     found.sort_by_key(|(_, trials)| std::cmp::Reverse(*trials));
-    let texts: Vec<String> = found.iter().map(|(kind, trials)| format!("{kind} ({trials})")).collect();
-    if texts.is_empty() { "Nothing speaks against the figures.".to_owned() } else { texts.join(", ") }
+    let text = |(kind, trials): &(ReasonKind, usize)| {
+        format!("{}: {}", reason_title(*kind), section::several(*trials, "trial"))
+    };
+    let texts: Vec<String> = found.iter().map(text).collect();
+    if texts.is_empty() { "Nothing speaks against the figures.".to_owned() } else { texts.join("; ") + "." }
 }
 
 /// What limited most trials.

@@ -18,7 +18,7 @@ mod measure;
 pub mod pipeline;
 pub mod points;
 pub mod published;
-mod reason_title;
+pub mod reason_title;
 mod resources;
 pub mod search;
 pub mod spread;

@@ -39,7 +39,8 @@ fn verdict(search: &SearchRecord) -> Word {
         SearchEnd::NothingMissed => (Tone::Doubtful, "The limit lies above the range"),
         SearchEnd::NothingHeld => (Tone::Bad, "Nothing held"),
         SearchEnd::LimitedByClient => (Tone::Bad, "Not known: the client was the limit"),
-        SearchEnd::OutOfTime => (Tone::Bad, "Time was up"),
+        SearchEnd::OutOfTime if found.confirmed => (Tone::Doubtful, "The rate, yes; the capacity is not exact"),
+        SearchEnd::OutOfTime => (Tone::Bad, "Not confirmed: time was up"),
         SearchEnd::Interrupted => (Tone::Bad, "Interrupted"),
         SearchEnd::Failed => (Tone::Bad, "A probe failed"),
     };
@@ -51,16 +52,21 @@ fn verdict(search: &SearchRecord) -> Word {
     Word { tone, word: word.to_owned(), evidence: format!("{}{doubts}", capital(&search.conclusion())) }
 }
 
-/// What limited the slowest rate that was missed.
+/// What limited the slowest rate that was missed: the requirement that did not hold, or what stood behind it.
 fn limit(search: &SearchRecord, records: &[&Record]) -> Option<Word> {
     let missed = search.probes.iter().filter(|probe| probe.outcome != ProbeResult::Held);
     let lowest = missed.min_by(|one, other| one.rate_per_second.total_cmp(&other.rate_per_second))?;
     let is_of_it = |record: &&&Record| (record.point_index, record.trial) == (lowest.point_index, lowest.trial);
     let record = records.iter().find(is_of_it)?;
     let reason = first(&lowest.reason);
+    let word = match lowest.outcome {
+        // The probe asked for a rate, so its own limit is that rate wherever it was sent in time.
+        ProbeResult::Missed => search.requirements.iter().find(|required| reason.starts_with(required.as_str())),
+        ProbeResult::Held | ProbeResult::LimitedByClient => None,
+    };
     Some(Word {
         tone: Tone::Plain,
-        word: limiter(record.verdict.limited_by.limiter).to_owned(),
+        word: word.map_or_else(|| limiter(record.verdict.limited_by.limiter).to_owned(), Clone::clone),
         evidence: format!("At {} messages/s, missed: {reason}.", rate(lowest.rate_per_second)),
     })
 }

@@ -315,15 +315,18 @@ pub fn headline(records: &[&Record]) -> String {
                 number => format!(" ({} without a valid trial left out)", several(number, "point")),
             };
             let (most, fewest) = (rate(high.1), rate(low.1));
+            if known.len() == 1 {
+                return format!("{most} messages/s at {}{left_out}.", high.0);
+            }
             format!("Most: {most} messages/s at {}; fewest: {fewest} messages/s at {}{left_out}.", high.0, low.0)
         }
         _ => format!("No trial of {} was completed.", several(all.len(), "point")),
     }
 }
 
-/// The values of a point, with the last part of each key's name.
+/// The values of a point: of two keys with the last part of each one's name.
 fn named(keys: &[String], point: &Point<'_>) -> String {
-    if keys.len() > 2 {
+    if keys.len() != 2 {
         return point.name(keys);
     }
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();

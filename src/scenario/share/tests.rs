@@ -61,8 +61,8 @@ fn more_producers_than_a_process_can_have_need_several() {
     let refused = whole.check_alone().unwrap_err();
     assert!(refused.contains("a process has at most 16384: run it in 2 processes or more"), "{refused}");
     assert_eq!(whole.part(Share { number: 2, count: 2 }).unwrap().producers.count, 16_384);
-    whole.distribution.writers = Some("1".parse().unwrap());
-    assert!(whole.part(Share { number: 2, count: 2 }).unwrap_err().contains("2 processes or more"));
+    whole.producers.count = 100_000;
+    assert!(whole.part(Share { number: 2, count: 6 }).unwrap_err().contains("run it in 7 processes or more"));
 }
 
 #[test]
