@@ -324,13 +324,15 @@ pub fn headline(records: &[&Record]) -> String {
     }
 }
 
-/// The values of a point: of two keys with the last part of each one's name.
+/// The values of a point: of one key with its whole name, of two with the last part of each one's.
 fn named(keys: &[String], point: &Point<'_>) -> String {
-    if keys.len() != 2 {
+    if keys.len() > 2 {
         return point.name(keys);
     }
-    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    let of = |key: &String| Some(format!("{} = {}", last(key), super::plain(point.values.get(key)?)));
+    let name = |key: &str| {
+        if keys.len() == 1 { key.to_owned() } else { key.rsplit('.').next().unwrap_or_default().to_owned() }
+    };
+    let of = |key: &String| Some(format!("{} = {}", name(key), super::plain(point.values.get(key)?)));
     keys.iter().filter_map(of).collect::<Vec<_>>().join(", ")
 }
 
