@@ -147,11 +147,10 @@ fn tail(record: &Record) -> Option<String> {
 
 /// What is missing, or that nothing is.
 fn missing(record: &Record) -> String {
-    let mut found = Vec::new();
-    let unacknowledged = record.counts.without_acknowledgement();
-    if unacknowledged > 0 {
-        found.push(format!("{} messages not acknowledged", count(unacknowledged)));
-    }
+    let counts = &record.counts;
+    let outcomes = [(counts.unsent, "never sent"), (counts.failed + counts.unresolved, "not acknowledged")];
+    let above = outcomes.into_iter().filter(|(number, _)| *number > 0);
+    let mut found: Vec<String> = above.map(|(number, what)| format!("{} messages {what}", count(number))).collect();
     match &record.verification {
         Some(verified) => {
             let numbers = [
@@ -291,5 +290,19 @@ impl Lead {
             word(self.question, &self.verdict),
             self.limit.as_ref().map(|limit| word("What limited it?", limit)).unwrap_or_default(),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    #[test]
+    fn messages_that_were_never_sent_are_told_from_those_without_an_answer() {
+        let mut record = sample::record();
+        (record.counts.unsent, record.counts.failed, record.counts.unresolved) = (7, 2, 1);
+        let text = sentence(&record);
+        assert!(text.contains("7 messages never sent, 3 messages not acknowledged"), "{text}");
     }
 }
