@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::distribution::RankSet;
 use super::{Load, Scenario, Schedule, Timing, Topology};
 use crate::limits::MAX_PRODUCERS;
 
@@ -107,7 +106,7 @@ impl Scenario {
     fn refuse_part(&self, share: Share) -> Result<(), String> {
         let consumers = self.consumers.as_ref().map(|_| self.consumer_places());
         self.distribution.check(share.count, self.producers.count, consumers)?;
-        self.check_producers(self.distribution.writers.as_ref().map_or(share.count, RankSet::count))?;
+        self.check_producers(self.distribution.writers.as_ref().map_or(share.count, |ranks| ranks.count()))?;
         if self.pipeline.is_some() {
             return Err("a pipeline cannot be run in shares: remove [pipeline], or leave --share out".to_owned());
         }
