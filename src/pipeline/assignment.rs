@@ -48,7 +48,7 @@ impl Assignment {
         self.instances.iter().all(|progress| progress.lock().is_assigned)
     }
 
-    /// Whether every partition has an instance. A group that the server shares out has given a partition to nobody until a member hears
+    /// Whether every partition has an instance. A partition of a group that the server shares out has no member until one hears
     /// that another one has returned it.
     pub fn is_complete(&self) -> bool {
         let mut has_instance = vec![false; self.partitions];

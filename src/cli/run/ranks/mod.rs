@@ -237,7 +237,7 @@ async fn connect(invitation: &Invitation, rank: usize, plan: &Result<Plan, Strin
     Member::connect(&own, &hello, injected_offset_ns()).await
 }
 
-/// A number that nobody guesses.
+/// A number that cannot be guessed.
 fn random_number() -> u64 {
     // Each `RandomState` has other keys, so that its hash of nothing is a random number.
     RandomState::new().build_hasher().finish()
