@@ -11,9 +11,9 @@ const PASSED_ON_WITHIN: Duration = Duration::from_secs(10);
 
 /// What the instances have reported.
 pub struct Assignment {
-    /// Of the topic.
-    partitions: usize,
     instances: Vec<Mutex<InstanceProgress>>,
+    /// Of each partition, the first message that was not done when an instance last had it.
+    reached: Mutex<Vec<Option<u64>>>,
     /// When an instance last got or returned a partition.
     changed: Mutex<Instant>,
 }
@@ -31,7 +31,7 @@ impl Assignment {
     /// Of instances that have nothing yet.
     pub fn new(instances: usize, partitions: usize) -> Self {
         let instances = (0..instances).map(|_| Mutex::default()).collect();
-        Assignment { partitions, instances, changed: Mutex::new(Instant::now()) }
+        Assignment { instances, reached: Mutex::new(vec![None; partitions]), changed: Mutex::new(Instant::now()) }
     }
 
     /// Takes note of where an instance is now.
@@ -39,6 +39,12 @@ impl Assignment {
         let mut before = self.instances[instance].lock();
         if !before.numbers().eq(progress.numbers()) {
             *self.changed.lock() = now;
+        }
+        let mut reached = self.reached.lock();
+        for (partition, next) in progress.partitions.iter().flatten() {
+            if let Some(found) = reached.get_mut(*partition as usize) {
+                *found = *next;
+            }
         }
         *before = progress;
     }
@@ -51,23 +57,30 @@ impl Assignment {
     /// Whether every partition has an instance. A partition of a group that the server shares out has no member until one hears
     /// that another one has returned it.
     pub fn is_complete(&self) -> bool {
-        let mut has_instance = vec![false; self.partitions];
+        match self.without_instance() {
+            Some(partitions) => partitions.is_empty(),
+            None => self.is_assigned(),
+        }
+    }
+
+    /// Partitions that no instance has; `None`: an instance does not know its partitions.
+    fn without_instance(&self) -> Option<Vec<usize>> {
+        let mut has_instance = vec![false; self.reached.lock().len()];
         for progress in &self.instances {
             let progress = progress.lock();
-            if progress.partitions.is_none() {
-                return progress.is_assigned;
-            }
+            progress.partitions.as_ref()?;
             for partition in progress.numbers() {
                 if let Some(found) = has_instance.get_mut(partition as usize) {
                     *found = true;
                 }
             }
         }
-        has_instance.iter().all(|found| *found)
+        Some((0..has_instance.len()).filter(|partition| !has_instance[*partition]).collect())
     }
 
-    /// How many messages the partitions of these instances are behind their `ends`; `None`: not known right now. Partitions without an
-    /// instance are those of the group's other members, once nothing has changed for a while.
+    /// How many messages the partitions of these instances are behind their `ends`; `None`: not known right now. A partition
+    /// without an instance is not behind if it is empty, or if the last instance had reached its end. The others are those of the
+    /// group's other members, once nothing has changed for a while.
     pub fn consumer_lag(&self, ends: &[u64], now: Instant) -> Option<u64> {
         let mut consumer_lag = 0;
         for progress in &self.instances {
@@ -75,10 +88,15 @@ impl Assignment {
                 consumer_lag += ends.get(*partition as usize)?.saturating_sub((*next)?);
             }
         }
-        let is_known = self.instances.iter().all(|progress| progress.lock().partitions.is_some());
-        let is_settled = || now >= *self.changed.lock() + PASSED_ON_WITHIN;
+        let without_instance = self.without_instance()?;
+        let reached = self.reached.lock();
+        let is_done = |partition: &usize| match (reached[*partition], ends.get(*partition)) {
+            (next, Some(end)) => next.unwrap_or(0) >= *end,
+            (_, None) => false,
+        };
+        let is_known = without_instance.iter().all(is_done) || now >= *self.changed.lock() + PASSED_ON_WITHIN;
         // What is behind is behind, whatever comes.
-        (is_known && (consumer_lag > 0 || self.is_complete() || is_settled())).then_some(consumer_lag)
+        (is_known || consumer_lag > 0).then_some(consumer_lag)
     }
 }
 
@@ -118,6 +136,22 @@ mod tests {
         assert_eq!((assignment.is_complete(), lag()), (true, Some(3)));
         report(1, having(&[(2, 30)]));
         assert_eq!(lag(), Some(0));
+    }
+
+    #[test]
+    fn a_partition_that_was_returned_at_its_end_is_not_behind() {
+        let assignment = Assignment::new(2, 3);
+        let now = Instant::now();
+        assignment.report(0, having(&[(0, 10), (1, 20), (2, 30)]), now);
+        assignment.report(1, having(&[]), now);
+        // On its way to the second instance.
+        assignment.report(0, having(&[(0, 10), (1, 20)]), now);
+        assert!(!assignment.is_complete());
+        assert_eq!(assignment.consumer_lag(&ENDS, now), Some(0));
+        assert_eq!(assignment.consumer_lag(&[10, 20, 31], now), None, "who has the rest is not known");
+        let empty = Assignment::new(1, 2);
+        empty.report(0, having(&[(0, 10)]), now);
+        assert_eq!((empty.consumer_lag(&[10, 0], now), empty.consumer_lag(&[10, 1], now)), (Some(0), None));
     }
 
     #[test]

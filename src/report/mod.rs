@@ -212,22 +212,25 @@ fn lead_of_trials(records: &[&Record]) -> Lead {
     let demonstrations = records.iter().filter(|record| lead::is_demonstration(record)).count();
     let tone = match valid {
         _ if demonstrations == records.len() => lead::Tone::Doubtful,
+        0 => lead::Tone::Bad,
         valid if valid == records.len() => lead::Tone::Good,
-        _ => lead::Tone::Bad,
+        // The headline tells the figures of the valid ones.
+        _ => lead::Tone::Doubtful,
     };
     let word = if demonstrations == records.len() {
         "Only as a demonstration".to_owned()
     } else {
         format!("{valid} of {} trials valid", records.len())
     };
-    let rates: Vec<f64> = records.iter().map(|record| record.throughput.messages_per_second).collect();
+    let trusted: Vec<&Record> = records.iter().copied().filter(|record| valid == 0 || record.verdict.valid).collect();
+    let rates = trusted.iter().map(|record| record.throughput.messages_per_second);
     let tile =
         |label: &str, figure: String, note: String| Tile { label: label.to_owned(), figure, unit: String::new(), note };
-    let most = rates.iter().copied().fold(0.0, f64::max);
+    let most = rates.fold(0.0, f64::max);
     let lost: u64 = records.iter().filter_map(|record| record.verification.as_ref()).map(|found| found.lost).sum();
     let mut tiles = vec![
         tile("points", crate::record::readable::count(points as u64), section::several(records.len(), "trial")),
-        tile("most messages per second", crate::record::readable::rate(most), sweep::payload(records)),
+        tile("most messages per second", crate::record::readable::rate(most), sweep::payload(&trusted)),
     ];
     if records.iter().any(|record| record.verification.is_some()) {
         tiles.push(tile("lost", crate::record::readable::count(lost), "over all trials".to_owned()));

@@ -8,6 +8,8 @@
 
 pub mod cluster;
 pub mod databases;
+#[cfg(feature = "mpi")]
+pub mod hosts;
 pub mod kafka;
 pub mod nsq;
 mod process;

@@ -35,7 +35,8 @@ fn launcher() -> Command {
     command
 }
 
-fn run(bench: &Bench) -> Vec<String> {
+/// The command of each rank.
+pub fn run(bench: &Bench) -> Vec<String> {
     let text = |path: &Path| path.to_str().unwrap().to_owned();
     let (scenario, results) = (text(&bench.scenario()), text(&bench.results()));
     vec![

@@ -153,6 +153,8 @@ fn client_bound() -> Value {
     });
     record["client"]["cores_used"] = 1.97.into();
     record["client"]["cores_available"] = 2.into();
+    // The longest of all figures: no broker, and as many messages as the load generator makes.
+    record["throughput"]["messages_per_second"] = 61_295_639.4.into();
     record["thresholds"] = json!([]);
     record
 }

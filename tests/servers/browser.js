@@ -74,6 +74,10 @@ function examine(frame) {
     const shown = [...figure.querySelectorAll(".chart > svg")].filter(isSeen).length;
     if (shown !== 1) faults.push(`${figure.id}: ${shown} drawings are shown`);
   });
+  page.querySelectorAll(".tiles b").forEach(figure => {
+    if (figure.scrollWidth > figure.clientWidth) faults.push("wider than its tile: " + figure.textContent);
+    if (figure.clientHeight > 1.8 * parseFloat(view.getComputedStyle(figure).fontSize)) faults.push("a figure of two lines: " + figure.textContent);
+  });
   const headings = [...page.querySelectorAll("h1,h2,h3")].map(heading => +heading.tagName[1]);
   if (page.querySelectorAll("h1").length !== 1) faults.push("not one main heading");
   if (headings.some((level, index) => index > 0 && level > headings[index - 1] + 1)) faults.push("a level of headings is left out");

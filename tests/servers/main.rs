@@ -11,6 +11,8 @@ mod conformance;
 mod doctor;
 mod faults;
 mod fingerprints;
+#[cfg(feature = "mpi")]
+mod hosts;
 mod interchange;
 mod kafka;
 #[cfg(feature = "kafka-native")]

@@ -40,7 +40,7 @@ fn nsq_s_published_scenarios_run_on_three_ranks() {
     for (file, shown) in [("nsq-pub", &["bench_writer"][..]), ("nsq-pubsub", &["bench_writer", "bench_reader"])] {
         let path = format!("{}/configs/published/{file}.toml", env!("CARGO_MANIFEST_DIR"));
         let published: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
-        let bench = Bench::new(&shortened(published).to_string());
+        let bench = Bench::new(&shortened(published, crate::harness::nsq::addresses()).to_string());
         let record = Running::start(&mut mpirun(&bench, 3)).finish(PATIENCE).expect(0).record();
         assert_eq!((record.shares.len(), record.counts.failed), (3, 0));
         assert!(
@@ -55,13 +55,13 @@ fn nsq_s_published_scenarios_run_on_three_ranks() {
     }
 }
 
-/// On the test's servers, for a second.
+/// A published scenario on these servers, for a second.
 #[cfg(feature = "nsq")]
-fn shortened(mut scenario: toml::Table) -> toml::Table {
+pub fn shortened(mut scenario: toml::Table, addresses: Vec<String>) -> toml::Table {
     let mut set = |table: &str, key: &str, value: toml::Value| {
         scenario[table].as_table_mut().unwrap().insert(key.to_owned(), value);
     };
-    set("broker", "addresses", crate::harness::nsq::addresses().into());
+    set("broker", "addresses", addresses.into());
     set("run", "duration", "1s".into());
     set("run", "drain_deadline", "3s".into());
     scenario

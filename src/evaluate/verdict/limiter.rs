@@ -1,7 +1,8 @@
 //! What limited the throughput, as far as the evidence shows.
 //!
 //! The first limit that applies is reported, in this order: a schedule that was kept; a broker that refuses many requests
-//! because of a quota; a client or a machine without CPU, which also explains a few refusals; then queue and window.
+//! because of a quota; a client or a machine without CPU, which also explains a few refusals; a full queue or window; then answers
+//! that are late for another reason.
 
 use super::{Evidence, limits, pace, resources};
 use crate::record::readable::{bytes, count, duration, percent, rate};
@@ -95,6 +96,9 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
             false => (Limiter::Window, format!("{window}: a larger `producers.in_flight` may carry more.")),
         };
     }
+    if pace::rate_missed(evidence).is_none() && is_behind(evidence) {
+        return (Limiter::Broker, answers_are_behind(evidence, &idle));
+    }
     let late = match evidence.throughput.target_per_second {
         Some(target)
             if pace::rate_missed(evidence).is_some()
@@ -102,14 +106,19 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
         {
             " The wanted rate was sent, but not in time: `rate-missed` has by how much.".to_owned()
         }
-        Some(target) if is_behind(evidence) => format!(
-            " The schedule asked for {} messages/s, and {}/s were answered inside the window: answers take long, or the broker falls behind.",
-            rate(target),
-            rate(evidence.throughput.messages_per_second)
-        ),
         _ => String::new(),
     };
     (Limiter::Unknown, format!("Neither the window, nor the queue of the client, nor its CPU was full: {idle}.{late}"))
+}
+
+/// Of messages that were sent in time by a client with CPU left: their answers are what was late.
+fn answers_are_behind(evidence: &Evidence<'_>, idle: &str) -> String {
+    let throughput = evidence.throughput;
+    format!(
+        "{}/s were sent in time, and {}/s were answered inside the window, while {idle} and neither its window nor its queue was full: answers take long, or the broker falls behind.",
+        rate(throughput.sent_per_second),
+        rate(throughput.messages_per_second)
+    )
 }
 
 /// The share of requests that a quota refused and the sentence on it; `None` where few were refused.
@@ -214,7 +223,7 @@ mod tests {
         };
         assert_eq!(answered(48_000.0).limiter, Limiter::Schedule);
         let behind = answered(40_000.0);
-        assert_eq!(behind.limiter, Limiter::Unknown);
+        assert_eq!(behind.limiter, Limiter::Broker);
         assert!(behind.evidence.contains("40,000/s were answered inside the window"), "{}", behind.evidence);
     }
 

@@ -4,6 +4,9 @@ use crate::record::readable::{bytes, count, duration, percent, rate};
 use crate::record::{Latency, Record};
 use crate::report::svg::escape;
 
+/// What a tile has place for in its usual size, in characters of figure and unit.
+const LONG_FIGURE: usize = 7;
+
 /// A large figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tile {
@@ -88,9 +91,11 @@ fn losses(record: &Record) -> Tile {
 impl Tile {
     pub fn html(&self) -> String {
         let unit = if self.unit.is_empty() { String::new() } else { format!(" <small>{}</small>", escape(&self.unit)) };
+        let length = self.figure.chars().count() + self.unit.chars().count();
         format!(
-            "<div><dt>{}</dt><dd><b>{}{unit}</b><span>{}</span></dd></div>",
+            "<div><dt>{}</dt><dd><b{}>{}{unit}</b><span>{}</span></dd></div>",
             escape(&self.label),
+            if length > LONG_FIGURE { " class=\"long\"" } else { "" },
             escape(&self.figure),
             escape(&self.note)
         )

@@ -1,0 +1,115 @@
+//! Ranks on hosts of their own: one is far away or off the network, and brokers are on other hosts.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::harness::hosts::Hosts;
+use crate::harness::{Bench, PATIENCE, Running, assert_acknowledged, assert_balanced, eventually, finding};
+use brokermark::record::{ReasonKind, Record, Status, read_records};
+
+/// Ranks that wait for no server.
+fn on_null(duration: &str) -> Bench {
+    Bench::new(&format!(
+        "broker.kind = \"null\"\nproducers.count = 6\nload.rate = \"600/s\"\nrun.duration = \"{duration}\""
+    ))
+}
+
+/// What the test's host sends takes 300 ms, and what it receives takes none: no round trip shows such a difference, and the bound of
+/// the clock has to contain it.
+#[test]
+fn real_host_that_is_300_ms_away_is_one_of_three() {
+    let hosts = Hosts::up(3);
+    hosts.shape(3, "delay 300ms");
+    let record = Running::start(&mut hosts.mpirun(&on_null("4s"), 3, &[2])).finish(PATIENCE).expect(0).record();
+    assert_acknowledged(&record, 2_400);
+    assert_eq!((record.status, record.shares.len(), record.lost_ranks.len()), (Status::Completed, 3, 0));
+    let clock = record.shares[2].clock.unwrap();
+    assert!(clock.round_trip_ns >= 300_000_000, "{clock:?}");
+    assert!(clock.offset_ns.abs_diff(50_000_000) <= clock.error_ns, "{clock:?}");
+    assert!(clock.error_ns < 200_000_000, "half of the round trip and a little more: {clock:?}");
+}
+
+/// Waits until rank 0 has heard of messages that were acknowledged.
+fn started(hosts: &Hosts, bench: &Bench) -> Running {
+    let mut running = Running::start(&mut hosts.mpirun(bench, 3, &[]));
+    running.await_stderr(" p99 ");
+    running
+}
+
+#[test]
+fn real_host_that_is_off_the_network_for_5_s_loses_nothing() {
+    let (hosts, bench) = (Hosts::up(3), on_null("9s"));
+    let running = started(&hosts, &bench);
+    hosts.cut(2);
+    let begin = Instant::now();
+    eventually("the fault has lasted", || begin.elapsed() >= Duration::from_secs(5));
+    hosts.join(2);
+    let record = running.finish(PATIENCE).expect(0).record();
+    assert_acknowledged(&record, 5_400);
+    assert_eq!((record.status, record.shares.len(), record.lost_ranks.len()), (Status::Completed, 3, 0));
+}
+
+#[test]
+fn real_host_that_stays_off_the_network_is_lost_and_named() {
+    let (hosts, bench) = (Hosts::up(3), on_null("10m"));
+    let mut running = started(&hosts, &bench);
+    hosts.cut(3);
+    running.await_stderr("rank 2 was lost");
+    running.await_stderr("records: ");
+    // mpirun itself waits for what it has started on the host.
+    hosts.join(3);
+    running.finish(PATIENCE);
+    let record = read_records(&bench.run_directory()).unwrap().records.remove(0);
+    assert_balanced(&record);
+    assert_eq!((record.status, record.shares.len()), (Status::Interrupted, 2));
+    let [lost] = record.lost_ranks.as_slice() else { panic!("{:?}", record.lost_ranks) };
+    assert_eq!((lost.number, lost.hostname.as_deref(), lost.phase.as_str()), (3, Some("bm-host-3"), "measure"));
+    let missing = finding(&record, ReasonKind::ShareMissing).unwrap();
+    assert!(missing.evidence.contains("Rank 2 on bm-host-3"), "{missing:?}");
+}
+
+/// NSQ's distributed benchmark as it was: every nsqd and every process of the load on a host of its own.
+#[test]
+#[cfg(feature = "nsq")]
+fn real_nsqd_and_ranks_on_six_hosts_print_the_published_aggregate() {
+    use crate::harness::execute;
+    use crate::harness::server::variable;
+
+    let hosts = Hosts::up(6);
+    let data = tempfile::tempdir().unwrap();
+    let program = Path::new(&variable("BROKERMARK_NSQ_PROGRAMS")).join("nsqd");
+    let servers = 4..=6;
+    let _running: Vec<Running> = servers
+        .clone()
+        .map(|number| {
+            let (address, folder) = (Hosts::address(number), data.path().join(number.to_string()));
+            std::fs::create_dir(&folder).unwrap();
+            let arguments = [
+                format!("-tcp-address={address}:4150"),
+                format!("-http-address={address}:4151"),
+                format!("-broadcast-address={address}"),
+                format!("-data-path={}", folder.display()),
+                "-max-rdy-count=10000".to_owned(),
+                "-mem-queue-size=1000000".to_owned(),
+            ];
+            hosts.start(number, &program, &arguments)
+        })
+        .collect();
+    let addresses: Vec<String> = servers.map(|number| format!("{}:4150", Hosts::address(number))).collect();
+    for address in &addresses {
+        eventually("nsqd listens", || std::net::TcpStream::connect(address).is_ok());
+    }
+    for (file, shown) in [("nsq-pub", &["bench_writer"][..]), ("nsq-pubsub", &["bench_writer", "bench_reader"])] {
+        let path = format!("{}/configs/published/{file}.toml", env!("CARGO_MANIFEST_DIR"));
+        let published: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+        let bench = Bench::new(&crate::ranks::shortened(published, addresses.clone()).to_string());
+        let record: Record = Running::start(&mut hosts.mpirun(&bench, 3, &[])).finish(PATIENCE).expect(0).record();
+        assert_eq!((record.shares.len(), record.counts.failed), (3, 0));
+        assert!(record.shares.iter().all(|of| of.messages_per_second > 0.0), "{:?}", record.shares);
+        let names: Vec<_> = record.shares.iter().map(|of| of.hostname.clone()).collect();
+        assert!(names.iter().all(|name| format!("{name:?}").contains("bm-host-")), "{names:?}");
+        let printed = execute(&["show", bench.run_directory().to_str().unwrap(), "--format", "nsq-bench"]).expect(0);
+        printed.says(shown);
+        printed.says(&["aggregate, as published"]);
+    }
+}
