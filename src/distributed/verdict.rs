@@ -62,7 +62,7 @@ pub(super) fn complete(record: &mut Record, shares: &[KeptShare]) {
 
 /// What the shares' own records say, each kind once.
 fn of_shares(shares: &[KeptShare], list: fn(&Verdict) -> &Vec<Reason>) -> Vec<Reason> {
-    const NAMED: usize = 3;
+    const NAMED: usize = 7;
     let mut by_kind: BTreeMap<ReasonKind, Vec<(usize, &Reason)>> = BTreeMap::new();
     for share in shares {
         let kinds = NOT_OF_THE_WHOLE.iter().chain([&LedgerMismatch, &OwnDelay, &LateStart]);
@@ -71,14 +71,16 @@ fn of_shares(shares: &[KeptShare], list: fn(&Verdict) -> &Vec<Reason>) -> Vec<Re
         of_share.for_each(|reason| by_kind.entry(reason.kind).or_default().push((share.number(), reason)));
     }
     let one = |(kind, found): (ReasonKind, Vec<(usize, &Reason)>)| {
-        let mut evidence: Vec<String> =
-            found.iter().take(NAMED).map(|(number, reason)| format!("Share {number}: {}", reason.evidence)).collect();
-        if found.len() > NAMED {
-            evidence.push(format!("The same holds for {} more shares.", found.len() - NAMED));
-        }
+        let mut evidence = format!("Share {}: {}", found[0].0, found[0].1.evidence);
+        let others: Vec<String> = found.iter().skip(1).map(|(number, _)| number.to_string()).collect();
+        evidence += &match others.len() {
+            0 => String::new(),
+            1..=NAMED => format!(" The same holds, with figures of their own, for: {}.", others.join(", ")),
+            number => format!(" The same holds, with figures of their own, for {number} more shares."),
+        };
         let mut figures = found[0].1.figures.clone();
         figures.insert("shares".to_owned(), found.len() as f64);
-        Reason { kind, evidence: evidence.join(" "), advice: found[0].1.advice.clone(), figures }
+        Reason { kind, evidence, advice: found[0].1.advice.clone(), figures }
     };
     by_kind.into_iter().map(one).collect()
 }

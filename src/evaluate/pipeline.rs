@@ -146,10 +146,13 @@ fn bottleneck(
         return Bottleneck {
             stage: Some(sink.stage.clone()),
             evidence: format!(
-                "Instances were blocked for {} of their time because every writer was busy, and only writers worked during the last {} of the time. The {} writers ({order}) spent {} of their time in {}, where {each}.",
+                "Instances were blocked for {} of their time because every writer was busy, and only writers worked during the last {} of the time. {} ({order}) spent {} of the time in {}, where {each}.",
                 percent(share("blocked")),
                 percent(trailing),
-                count((config.instances * config.writers) as u64),
+                match config.instances * config.writers {
+                    1 => "The writer".to_owned(),
+                    writers => format!("The {} writers", count(writers as u64)),
+                },
                 percent(sink.share),
                 sink.stage,
             ),

@@ -77,6 +77,7 @@ pub fn percent(share: f64) -> String {
         _ if value == 0.0 => "0 %".to_owned(),
         _ if value.abs() >= 9.95 => format!("{value:.0} %"),
         _ if value.abs() >= 0.095 => format!("{value:.1} %"),
+        _ if value.abs() >= 0.009_5 => format!("{value:.3} %"),
         _ if value.abs() >= 0.000_1 => format!("{value:.4} %"),
         _ => "under 0.0001 %".to_owned(),
     }
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!([0.0, 1023.0, 1024.0, 1.5e9].map(bytes), ["0 B", "1023 B", "1.0 KiB", "1.4 GiB"]);
         assert_eq!(
             [0.0, 0.5, 0.0123, 0.000_12, 1e-9].map(percent),
-            ["0 %", "50 %", "1.2 %", "0.0120 %", "under 0.0001 %"]
+            ["0 %", "50 %", "1.2 %", "0.012 %", "under 0.0001 %"]
         );
     }
 }

@@ -1,5 +1,5 @@
-//! What `client = "native"` writes to a real Kafka is read by Kafka's own consumer, by librdkafka and by kafka-python, compression by
-//! compression; and what kafka-python writes is read.
+//! What `client = "native"` writes to a real Kafka is read by Kafka's own consumer, by librdkafka, kafka-python and franz-go, compression
+//! by compression; and what kafka-python and franz-go write is read.
 
 #![cfg(feature = "kafka")]
 
@@ -62,11 +62,29 @@ fn by_kafka_python(what: &str, topic: &str, messages: usize) -> Vec<String> {
     done.stdout.lines().map(str::to_owned).collect()
 }
 
+/// The same by franz-go.
+fn by_franz_go(what: &str, topic: &str, messages: usize) -> Vec<String> {
+    let mut command = Command::new(Path::new(&variable("BROKERMARK_FRANZ_GO")).join("bin/franz-go"));
+    command.args([what, &address(), topic, &messages.to_string()]);
+    let done = Running::start(&mut command).finish(PATIENCE).expect(0);
+    done.stdout.lines().map(str::to_owned).collect()
+}
+
 #[test]
 fn real_kafka_native_reads_what_kafka_python_writes_however_compressed() {
-    let topic = format!("kafka-python-{}", std::process::id());
+    assert_read("kafka-python", by_kafka_python);
+}
+
+#[test]
+fn real_kafka_native_reads_what_franz_go_writes_however_compressed() {
+    assert_read("franz-go", by_franz_go);
+}
+
+/// A pipeline reads what another client has written.
+fn assert_read(client: &str, by_client: fn(&str, &str, usize) -> Vec<String>) {
+    let topic = format!("{client}-{}", std::process::id());
     make_topic(&address(), &topic, 2);
-    by_kafka_python("write", &topic, 200);
+    by_client("write", &topic, 200);
     let record = Bench::new(&format!(
         r#"
         broker = {{ kind = "kafka", client = "native", address = "{}" }}
@@ -124,7 +142,12 @@ fn real_kafka_native_messages_are_read_by_other_clients_however_compressed() {
     let messages = 5 * MESSAGES as usize;
     let mut ours = by_librdkafka(&topic, 2, messages);
     ours.sort();
-    for mut theirs in [by_kafkas_own_consumer(&topic, messages), by_kafka_python("read", &topic, messages)] {
+    let others = [
+        by_kafkas_own_consumer(&topic, messages),
+        by_kafka_python("read", &topic, messages),
+        by_franz_go("read", &topic, messages),
+    ];
+    for mut theirs in others {
         theirs.sort();
         assert_eq!(theirs, ours);
     }

@@ -221,7 +221,8 @@ fn verdict(record: &Record) -> Word {
         (Status::Interrupted, _) => word(Tone::Bad, "Interrupted", titles(reasons)),
         (Status::Stalled, _) => word(Tone::Bad, "Stalled", titles(reasons)),
         (Status::Completed, _) => {
-            let first = reasons.first().map_or("", |reason| reason.evidence.as_str());
+            let told = |reason: &Reason| format!("{}. {}", reason_title(reason.kind), reason.evidence);
+            let first = reasons.first().map(told).unwrap_or_default();
             let more = match reasons.len() {
                 0 | 1 => String::new(),
                 all => format!(" {} below.", capital(&several(all - 1, "more reason"))),

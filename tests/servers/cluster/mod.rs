@@ -7,6 +7,8 @@
 #[cfg(feature = "kafka")]
 mod kafka;
 mod rabbitmq;
+#[cfg(all(feature = "mpi", feature = "kafka-native"))]
+mod ranks;
 
 use std::time::Duration;
 
