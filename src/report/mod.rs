@@ -257,7 +257,7 @@ fn reasons(records: &[&Record]) -> String {
         format!("{}: {}", reason_title(*kind), section::several(*trials, "trial"))
     };
     let texts: Vec<String> = found.iter().map(text).collect();
-    if texts.is_empty() { "Nothing speaks against the figures.".to_owned() } else { texts.join("; ") + "." }
+    if texts.is_empty() { "No reason against the figures was found.".to_owned() } else { texts.join("; ") + "." }
 }
 
 /// What limited most trials.

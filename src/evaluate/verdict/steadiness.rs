@@ -90,7 +90,7 @@ fn throughput(bins: &[Bin], found: &mut Vec<String>, figures: &mut Vec<(&'static
     let steadiness = Steadiness::of(&relative);
     if steadiness.variation > allowed(limits::LARGEST_VARIATION, 1.0, each) {
         found.push(format!(
-            "single stretches of {} varied by {} (standard deviation / mean)",
+            "the rate of single stretches of {} varied by {} (standard deviation / mean)",
             duration(seconds / bins.len() as f64 * 1e9),
             percent(steadiness.variation)
         ));

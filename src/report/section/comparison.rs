@@ -67,10 +67,7 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
 
 /// Which runs these are, with what differs between them where that is short.
 fn context(a: &Run, b: &Run, comparison: &Comparison) -> String {
-    let is_short = |difference: &&Difference| {
-        [&difference.what, &difference.a, &difference.b].iter().all(|text| text.chars().count() <= LONGEST_NAMED)
-    };
-    let named: Vec<&Difference> = comparison.differences.iter().filter(is_short).take(MOST_NAMED).collect();
+    let named: Vec<&Difference> = short_differences(comparison).take(MOST_NAMED).collect();
     let side = |name: &str, value: fn(&Difference) -> &String| {
         let settings: Vec<String> =
             named.iter().map(|difference| format!("{} = {}", difference.what, value(difference))).collect();
@@ -79,10 +76,26 @@ fn context(a: &Run, b: &Run, comparison: &Comparison) -> String {
     format!("A: {} · B: {}", side(&a.name, |difference| &difference.a), side(&b.name, |difference| &difference.b))
 }
 
+fn short_differences(comparison: &Comparison) -> impl Iterator<Item = &Difference> {
+    let is_short = |difference: &&Difference| {
+        [&difference.what, &difference.a, &difference.b].iter().all(|text| text.chars().count() <= LONGEST_NAMED)
+    };
+    comparison.differences.iter().filter(is_short)
+}
+
+/// A and B by the setting that differs, if it is one.
+fn sides(comparison: &Comparison) -> String {
+    let mut named = short_differences(comparison);
+    match (named.next(), named.next()) {
+        (Some(difference), None) => format!("B ({}) against A ({})", difference.b, difference.a),
+        _ => "B against A".to_owned(),
+    }
+}
+
 fn sentence(comparison: &Comparison) -> String {
     if let [point] = comparison.points.as_slice() {
         let told: Vec<String> = point.figures.iter().take(3).map(|figure| told(figure, comparison.tolerance)).collect();
-        return format!("B against A: {}.", told.join("; "));
+        return format!("{}: {}.", sides(comparison), told.join("; "));
     }
     let worst = |figure: FigureKind| {
         let all = comparison.points.iter().flat_map(|point| &point.figures).filter(move |found| found.figure == figure);

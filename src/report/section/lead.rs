@@ -116,7 +116,11 @@ fn carried(record: &Record) -> String {
         } else {
             format!("wrote {}", rows.join(", "))
         };
-        return format!("The pipeline {done}");
+        let producers = match record.headline_latency() {
+            Some(_) => format!("; the broker took {carried} messages/s"),
+            None => String::new(),
+        };
+        return format!("The pipeline {done}{producers}");
     }
     match throughput.target_per_second.filter(|_| record.load_model == LoadModel::Open) {
         Some(wanted) if has(record, ReasonKind::RateMissed) && throughput.messages_per_second >= wanted * 0.99 => {
@@ -236,7 +240,7 @@ fn valid(record: &Record) -> String {
     let notes = record.verdict.notes.len();
     let thresholds = record.thresholds.len();
     let mut text = stand_in(record).map(|sentence| format!("{sentence} ")).unwrap_or_default();
-    text += "Nothing speaks against the figures";
+    text += "No reason against the figures was found";
     if thresholds > 0 {
         text += &format!("; {} held", several(thresholds, "threshold"));
     }
@@ -251,7 +255,7 @@ pub fn limiter(limiter: Limiter) -> &'static str {
         Limiter::Client => "The load generator",
         Limiter::Machine => "The machine",
         Limiter::Broker => "The broker",
-        Limiter::Schedule => "Only the wanted rate",
+        Limiter::Schedule => "Nothing: the wanted rate was held",
         Limiter::Window => "The window of messages in flight",
         Limiter::Pipeline => "The pipeline",
         Limiter::Unknown => "Not known",

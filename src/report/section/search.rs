@@ -39,7 +39,7 @@ fn verdict(search: &SearchRecord) -> Word {
         SearchEnd::NothingMissed => (Tone::Doubtful, "The limit lies above the range"),
         SearchEnd::NothingHeld => (Tone::Bad, "Nothing held"),
         SearchEnd::LimitedByClient => (Tone::Bad, "Not known: the client was the limit"),
-        SearchEnd::OutOfTime if found.confirmed => (Tone::Doubtful, "The rate, yes; the capacity is not exact"),
+        SearchEnd::OutOfTime if found.confirmed => (Tone::Doubtful, "This rate held; a higher one may hold too"),
         SearchEnd::OutOfTime => (Tone::Bad, "Not confirmed: time was up"),
         SearchEnd::Interrupted => (Tone::Bad, "Interrupted"),
         SearchEnd::Failed => (Tone::Bad, "A probe failed"),
@@ -52,10 +52,16 @@ fn verdict(search: &SearchRecord) -> Word {
     Word { tone, word: word.to_owned(), evidence: format!("{}{doubts}", capital(&search.conclusion())) }
 }
 
-/// What limited the slowest rate that was missed: the requirement that did not hold, or what stood behind it.
+/// What limited the slowest rate above the answer that was missed (where there is none, the slowest of all): the requirement that did
+/// not hold, or what stood behind it.
 fn limit(search: &SearchRecord, records: &[&Record]) -> Option<Word> {
+    let held = search.answer.rate_per_second.unwrap_or(0.0);
     let missed = search.probes.iter().filter(|probe| probe.outcome != ProbeResult::Held);
-    let lowest = missed.min_by(|one, other| one.rate_per_second.total_cmp(&other.rate_per_second))?;
+    let order = |one: &ProbeRecord, other: &ProbeRecord| {
+        let is_below = |probe: &ProbeRecord| probe.rate_per_second <= held;
+        is_below(one).cmp(&is_below(other)).then(one.rate_per_second.total_cmp(&other.rate_per_second))
+    };
+    let lowest = missed.min_by(|one, other| order(one, other))?;
     let is_of_it = |record: &&&Record| (record.point_index, record.trial) == (lowest.point_index, lowest.trial);
     let record = records.iter().find(is_of_it)?;
     let reason = first(&lowest.reason);

@@ -312,7 +312,8 @@ pub fn headline(records: &[&Record]) -> String {
         (Some(low), Some(high)) => {
             let left_out = match all.len() - spots.len() {
                 0 => String::new(),
-                number => format!(" ({} without a valid trial left out)", several(number, "point")),
+                1 => " (without 1 point that has no valid trial)".to_owned(),
+                number => format!(" (without {number} points that have no valid trial)"),
             };
             let (most, fewest) = (rate(high.1), rate(low.1));
             if known.len() == 1 {

@@ -6,6 +6,7 @@ use crate::report::svg::escape;
 
 /// What a tile has place for in its usual size, in characters of figure and unit.
 const LONG_FIGURE: usize = 7;
+const LONGER_FIGURE: usize = 9;
 
 /// A large figure.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +31,7 @@ pub fn tiles(record: &Record) -> Vec<Tile> {
     let throughput = &record.throughput;
     let asked = match throughput.target_per_second {
         Some(wanted) => format!("wanted {}", rate(wanted)),
-        None => "as many as the window let through".to_owned(),
+        None => "no rate was set".to_owned(),
     };
     let payload = format!("{asked}; {}/s of payload", bytes(throughput.payload_bytes_per_second));
     let mut tiles = vec![tile("messages per second", rate(throughput.messages_per_second), payload)];
@@ -95,7 +96,11 @@ impl Tile {
         format!(
             "<div><dt>{}</dt><dd><b{}>{}{unit}</b><span>{}</span></dd></div>",
             escape(&self.label),
-            if length > LONG_FIGURE { " class=\"long\"" } else { "" },
+            match length {
+                0..=LONG_FIGURE => "",
+                ..=LONGER_FIGURE => " class=\"long\"",
+                _ => " class=\"longer\"",
+            },
             escape(&self.figure),
             escape(&self.note)
         )
