@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    brokermark::cli::execute(brokermark::cli::Arguments::parse())
+    brokermark::cli::execute(brokermark::cli::command_line::parse())
 }

@@ -2,6 +2,7 @@
 
 mod brokers;
 mod check;
+pub mod command_line;
 mod compare;
 mod completions;
 mod doctor;

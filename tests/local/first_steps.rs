@@ -154,6 +154,7 @@ fn a_scenario_to_start_from_is_right_for_each_kind_of_broker() {
 fn typical_mistakes() {
     let commands: &[&[&str]] = &[
         &["check", "kafka://10.0.0.5:9092", "--rate", "10000"],
+        &["check", "kafka://10.0.0.5:9092", "--rate", "5", "k/s"],
         &["check", "kafka://10.0.0.5:9092", "--for", "30"],
         &["check", "kafka://10.0.0.5:9092", "--size", "1 KB of data"],
         &["check", "kafka://10.0.0.5:9092?ack=1"],

@@ -35,7 +35,7 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
         }
         0 if comparison.refusals().next().is_some() => (TRUST, Tone::Bad, "The runs are not alike".to_owned()),
         0 => (WORSE, Tone::Good, "No regression found".to_owned()),
-        worse => (WORSE, Tone::Bad, format!("Yes, in {worse} of {}", several(figures.len(), "figure"))),
+        worse => (WORSE, Tone::Bad, format!("Yes, in {}", worse_figures(comparison, worse, figures.len()))),
     };
     let doubt = match untrusted {
         0 => String::new(),
@@ -62,6 +62,17 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
             .filter(|_| comparison.points.len() == 1)
             .map(|point| tiles(comparison, point))
             .unwrap_or_default(),
+    }
+}
+
+/// The figures that are worse, by their names where there is one point and they are few.
+fn worse_figures(comparison: &Comparison, worse: usize, all: usize) -> String {
+    match comparison.points.as_slice() {
+        [point] if worse <= MOST_NAMED => {
+            let names = point.figures.iter().filter(|figure| figure.regression).map(|figure| figure.figure.to_string());
+            names.collect::<Vec<_>>().join(" and ")
+        }
+        _ => format!("{worse} of {}", several(all, "figure")),
     }
 }
 

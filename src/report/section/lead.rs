@@ -4,7 +4,7 @@ use super::reason_title::reason_title;
 use super::tiles::{Tile, tiles};
 use super::{capital, several};
 use crate::record::readable::{count, duration, rate};
-use crate::record::{Limiter, LoadModel, Reason, ReasonKind, Record, Status};
+use crate::record::{Limiter, LoadModel, Pipeline, Reason, ReasonKind, Record, SinkRecord, Status};
 use crate::report::svg::{escape, marked};
 
 /// What a reader is to find within seconds.
@@ -93,8 +93,11 @@ pub fn sentence(record: &Record) -> String {
         let error = record.error.as_deref().unwrap_or("the record does not say why").trim_end_matches('.');
         return format!("The trial failed: {error}.");
     }
-    let parts = [Some(carried(record)), tail(record), Some(missing(record))];
-    let text = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let carried = match &record.pipeline {
+        Some(pipeline) if pipeline.consumed > 0 => vec![worked_off(record, pipeline)],
+        _ => [Some(carried(record)), tail(record)].into_iter().flatten().collect(),
+    };
+    let text = [carried.join("; "), missing(record)].join("; ");
     if is_demonstration(record) {
         let (first, rest) = text.split_at(1);
         return format!("No real broker: {}{rest}.", first.to_lowercase());
@@ -102,26 +105,24 @@ pub fn sentence(record: &Record) -> String {
     format!("{text}.")
 }
 
+/// What the pipeline did, and its producers, where there were any.
+fn worked_off(record: &Record, pipeline: &Pipeline) -> String {
+    let written = |sink: &SinkRecord| format!("{} rows/s to {}", rate(sink.written_per_second), sink.name);
+    let rows: Vec<String> = pipeline.sinks.iter().map(written).collect();
+    let done = if rows.is_empty() {
+        format!("consumed {} messages/s", rate(pipeline.consumed_per_second))
+    } else {
+        format!("wrote {}", rows.join(", "))
+    };
+    let producers = tail(record).map(|tail| {
+        format!("; the broker took {} messages/s with {tail}", rate(record.throughput.messages_per_second))
+    });
+    format!("The pipeline {done}{}", producers.unwrap_or_default())
+}
+
 fn carried(record: &Record) -> String {
     let throughput = &record.throughput;
     let carried = rate(throughput.messages_per_second);
-    if let Some(pipeline) = record.pipeline.as_ref().filter(|pipeline| pipeline.consumed > 0) {
-        let rows: Vec<String> = pipeline
-            .sinks
-            .iter()
-            .map(|sink| format!("{} rows/s to {}", rate(sink.written_per_second), sink.name))
-            .collect();
-        let done = if rows.is_empty() {
-            format!("consumed {} messages/s", rate(pipeline.consumed_per_second))
-        } else {
-            format!("wrote {}", rows.join(", "))
-        };
-        let producers = match record.headline_latency() {
-            Some(_) => format!("; the broker took {carried} messages/s"),
-            None => String::new(),
-        };
-        return format!("The pipeline {done}{producers}");
-    }
     match throughput.target_per_second.filter(|_| record.load_model == LoadModel::Open) {
         Some(wanted) if has(record, ReasonKind::RateMissed) && throughput.messages_per_second >= wanted * 0.99 => {
             format!("Carried {carried} messages/s as wanted, but late")

@@ -26,6 +26,9 @@ pub fn lead(search: &SearchRecord, records: &[&Record]) -> Lead {
 fn sentence(search: &SearchRecord) -> String {
     let required = search.requirements.join(", ");
     match search.answer.rate_per_second {
+        Some(held) if search.answer.end != SearchEnd::Found => {
+            format!("{} messages/s held {required}.", rate(held))
+        }
         Some(held) => format!("{} messages/s is the highest rate that held {required}.", rate(held)),
         None => format!("No rate held {required}."),
     }
@@ -39,7 +42,7 @@ fn verdict(search: &SearchRecord) -> Word {
         SearchEnd::NothingMissed => (Tone::Doubtful, "The limit lies above the range"),
         SearchEnd::NothingHeld => (Tone::Bad, "Nothing held"),
         SearchEnd::LimitedByClient => (Tone::Bad, "Not known: the client was the limit"),
-        SearchEnd::OutOfTime if found.confirmed => (Tone::Doubtful, "This rate held; a higher one may hold too"),
+        SearchEnd::OutOfTime if found.confirmed => (Tone::Doubtful, "Yes, but a higher rate may hold too"),
         SearchEnd::OutOfTime => (Tone::Bad, "Not confirmed: time was up"),
         SearchEnd::Interrupted => (Tone::Bad, "Interrupted"),
         SearchEnd::Failed => (Tone::Bad, "A probe failed"),

@@ -300,8 +300,9 @@ pub fn headline(records: &[&Record]) -> String {
         other => other.keys(),
     };
     let any_valid = all.iter().any(|point| point.valid() > 0);
-    let trusted = all.iter().filter(|point| !any_valid || point.valid() > 0);
-    let spots: Vec<Spot> = trusted.map(|point| point.spot(named(&names, point), &throughput.of)).collect();
+    let (trusted, left_out): (Vec<&Point<'_>>, Vec<&Point<'_>>) =
+        all.iter().partition(|point| !any_valid || point.valid() > 0);
+    let spots: Vec<Spot> = trusted.iter().map(|point| point.spot(named(&names, point), &throughput.of)).collect();
     let mut known: Vec<(&str, f64)> =
         spots.iter().filter_map(|spot| Some((spot.name.as_str(), spot.middle?))).collect();
     known.sort_by(|one, other| one.1.total_cmp(&other.1));
@@ -310,18 +311,29 @@ pub fn headline(records: &[&Record]) -> String {
             format!("Carried {} messages/s: the median of {}.", rate(*median), several(records.len(), "trial"))
         }
         (Some(low), Some(high)) => {
-            let left_out = match all.len() - spots.len() {
-                0 => String::new(),
-                1 => " (without 1 point that has no valid trial)".to_owned(),
-                number => format!(" (without {number} points that have no valid trial)"),
+            let left_out = match left_out.as_slice() {
+                [] => String::new(),
+                [point] => format!(" (without {}, which has no valid trial)", value(&names, point)),
+                points => format!(" (without {} points that have no valid trial)", points.len()),
             };
             let (most, fewest) = (rate(high.1), rate(low.1));
             if known.len() == 1 {
                 return format!("{most} messages/s at {}{left_out}.", high.0);
             }
-            format!("Most: {most} messages/s at {}; fewest: {fewest} messages/s at {}{left_out}.", high.0, low.0)
+            // The key's name is long, and was just told.
+            let lowest = trusted.iter().zip(&spots).find(|(_, spot)| spot.name == low.0);
+            let low = lowest.map_or_else(|| low.0.to_owned(), |(point, _)| value(&names, point));
+            format!("Most: {most} messages/s at {}; fewest: {fewest} at {low}{left_out}.", high.0)
         }
         _ => format!("No trial of {} was completed.", several(all.len(), "point")),
+    }
+}
+
+/// The value of a point of one key, where the key is known; of several keys, their names too.
+fn value(keys: &[String], point: &Point<'_>) -> String {
+    match keys {
+        [key] => point.values.get(key).map(super::plain).unwrap_or_default(),
+        keys => named(keys, point),
     }
 }
 
