@@ -4,9 +4,9 @@ use crate::record::readable::{bytes, count, duration, percent, rate};
 use crate::record::{Latency, Record};
 use crate::report::svg::escape;
 
-/// What a tile has place for in its usual size, in characters of figure and unit.
-const LONG_FIGURE: usize = 7;
-const LONGER_FIGURE: usize = 9;
+/// Figures with their units of so many characters or more are set in a smaller size, to have place in their tiles.
+const LONG_FIGURE: usize = 8;
+const LONGER_FIGURE: usize = 10;
 
 /// A large figure.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,9 +97,9 @@ impl Tile {
             "<div><dt>{}</dt><dd><b{}>{}{unit}</b><span>{}</span></dd></div>",
             escape(&self.label),
             match length {
-                0..=LONG_FIGURE => "",
-                ..=LONGER_FIGURE => " class=\"long\"",
-                _ => " class=\"longer\"",
+                LONGER_FIGURE.. => " class=\"longer\"",
+                LONG_FIGURE.. => " class=\"long\"",
+                _ => "",
             },
             escape(&self.figure),
             escape(&self.note)
