@@ -11,6 +11,7 @@ mod emulate;
 mod exit;
 mod kept_share;
 mod list;
+mod load_threads;
 mod merge;
 mod new;
 mod remove_topics;

@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::Args;
 
 use super::Exit;
+use super::load_threads;
 use super::scenario_source::ScenarioSource;
 use crate::engine::{TrialIdentity, remove_topics};
 
@@ -27,7 +28,7 @@ pub fn run(arguments: &RemoveTopicsArguments, out: &mut dyn Write) -> Exit {
         }
     };
     let Some(trial) = plan.trials.first() else { return Exit::Usage };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match load_threads::start(None) {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: the threads of the client cannot be started: {error}");

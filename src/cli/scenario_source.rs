@@ -77,6 +77,13 @@ const SHORTHANDS: &[Shorthand] = &[
         help: "Messages that a producer sends at once",
     },
     Shorthand {
+        option: "threads",
+        aliases: &[],
+        key: "run.threads",
+        value: Value::Named("COUNT"),
+        help: "Threads that carry the load [default: one for each core]",
+    },
+    Shorthand {
         option: "topics",
         aliases: &["num-topics"],
         key: "topology.topics",

@@ -18,6 +18,9 @@ pub fn ceiling_shape(trial: &Trial) -> Value {
     if let Some(tables) = shape.as_object_mut() {
         tables.retain(|key, _| !OTHER_TABLES.contains(&key.as_str()));
         tables.insert("connections".to_owned(), json!(trial.scenario.broker.connections));
+        if let Some(threads) = trial.scenario.threads {
+            tables.insert("threads".to_owned(), json!(threads));
+        }
     }
     shape
 }

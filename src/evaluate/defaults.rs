@@ -42,6 +42,10 @@ fn settings(scenario: &Scenario) -> Vec<(&'static str, Value)> {
         settings.push(("topology.partitions", json!(topology.partitions)));
         settings.push(("topology.replication", json!(topology.replication)));
     }
+    // Without it, there are as many as the record has in `client.cores_available`.
+    if let Some(threads) = scenario.threads {
+        settings.push(("run.threads", json!(threads)));
+    }
     if let Some(client) = broker.client {
         settings.push(("broker.client", json!(client)));
     }

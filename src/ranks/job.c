@@ -1,18 +1,22 @@
 /*
- * The five calls of MPI that brokermark makes. They are in C because names such as MPI_COMM_WORLD are macros, which mean something else
+ * The eight calls of MPI that brokermark makes. They are in C because names such as MPI_COMM_WORLD are macros, which mean something else
  * in each implementation of MPI: the compiler wrapper `mpicc` knows its own.
  */
 #include <stddef.h>
 
 #include <mpi.h>
 
-/* Joins the job. Returns 0, or not 0 where that fails or no thread but the main one may call MPI. */
-int brokermark_mpi_join(int *rank, int *size) {
+/* Joins the job. Returns 0, or not 0 where that fails or no thread but the main one may call MPI. `local_size`: how many ranks this
+ * one's host has. */
+int brokermark_mpi_join(int *rank, int *size, int *local_size) {
     int provided = MPI_THREAD_SINGLE;
+    MPI_Comm local;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS || provided < MPI_THREAD_SERIALIZED) {
         return 1;
     }
-    return MPI_Comm_rank(MPI_COMM_WORLD, rank) != MPI_SUCCESS || MPI_Comm_size(MPI_COMM_WORLD, size) != MPI_SUCCESS;
+    return MPI_Comm_rank(MPI_COMM_WORLD, rank) != MPI_SUCCESS || MPI_Comm_size(MPI_COMM_WORLD, size) != MPI_SUCCESS ||
+           MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) != MPI_SUCCESS ||
+           MPI_Comm_size(local, local_size) != MPI_SUCCESS || MPI_Comm_free(&local) != MPI_SUCCESS;
 }
 
 /* Sends rank 0's bytes to all others. Returns 0, or not 0 where that fails. */

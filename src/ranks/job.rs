@@ -26,6 +26,8 @@ pub struct Job {
     pub rank: usize,
     /// How many they are.
     pub size: usize,
+    /// How many of them are on this host.
+    pub local_size: usize,
     message: Sender<Vec<u8>>,
     received: Receiver<Vec<u8>>,
 }
@@ -42,8 +44,8 @@ impl Job {
         let spawned =
             thread::Builder::new().name("brokermark-mpi".into()).spawn(move || take_part(&tell, &to_send, &deliver));
         spawned.map_err(|_| RanksError::Mpi)?;
-        let (rank, size) = joined.recv().map_err(|_| RanksError::Mpi)?;
-        Ok(Job { rank, size, message, received })
+        let Place { rank, size, local_size } = joined.recv().map_err(|_| RanksError::Mpi)?;
+        Ok(Job { rank, size, local_size, message, received })
     }
 
     /// Sends rank 0's message to all, and leaves MPI; returns the message.
@@ -56,10 +58,18 @@ impl Job {
     }
 }
 
+/// Where a rank is among the others.
+struct Place {
+    rank: usize,
+    size: usize,
+    local_size: usize,
+}
+
 /// The thread's part.
-fn take_part(joined: &Sender<(usize, usize)>, to_send: &Receiver<Vec<u8>>, deliver: &Sender<Vec<u8>>) {
-    let Some((rank, size)) = mpi::join() else { return };
-    if joined.send((rank, size)).is_err() {
+fn take_part(joined: &Sender<Place>, to_send: &Receiver<Vec<u8>>, deliver: &Sender<Vec<u8>>) {
+    let Some(place) = mpi::join() else { return };
+    let rank = place.rank;
+    if joined.send(place).is_err() {
         return;
     }
     let Ok(message) = to_send.recv() else { return };
@@ -81,21 +91,24 @@ fn take_part(joined: &Sender<(usize, usize)>, to_send: &Receiver<Vec<u8>>, deliv
 
 /// What `job.c` makes of MPI. One thread calls it, in this order.
 mod mpi {
-    use super::c_int;
+    use super::{Place, c_int};
 
     unsafe extern "C" {
-        fn brokermark_mpi_join(rank: *mut c_int, size: *mut c_int) -> c_int;
+        fn brokermark_mpi_join(rank: *mut c_int, size: *mut c_int, local_size: *mut c_int) -> c_int;
         fn brokermark_mpi_broadcast(bytes: *mut u8, length: c_int) -> c_int;
         fn brokermark_mpi_leave();
     }
 
-    /// The rank and how many there are; `None` where MPI cannot be used.
-    pub(super) fn join() -> Option<(usize, usize)> {
-        let (mut rank, mut size) = (0, 0);
-        // SAFETY: both are there to be written to; MPI is initialised once, because a job is joined once.
-        let failed = unsafe { brokermark_mpi_join(&raw mut rank, &raw mut size) };
-        let known = usize::try_from(rank).ok().zip(usize::try_from(size).ok());
-        known.filter(|_| failed == 0)
+    /// `None` where MPI cannot be used.
+    pub(super) fn join() -> Option<Place> {
+        let (mut rank, mut size, mut local_size) = (0, 0, 0);
+        // SAFETY: all are there to be written to; MPI is initialised once, because a job is joined once.
+        let failed = unsafe { brokermark_mpi_join(&raw mut rank, &raw mut size, &raw mut local_size) };
+        if failed != 0 {
+            return None;
+        }
+        let [rank, size, local_size] = [rank, size, local_size].map(|number| usize::try_from(number).ok());
+        Some(Place { rank: rank?, size: size?, local_size: local_size?.max(1) })
     }
 
     /// Sends rank 0's bytes to all; whether that succeeded. All ranks have the same length.

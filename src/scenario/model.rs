@@ -39,6 +39,8 @@ pub struct Scenario {
     /// group.
     pub pipeline: Option<Pipeline>,
     pub run: RunLimits,
+    /// Threads that carry the load; `None`: one for each core that the process may use.
+    pub threads: Option<usize>,
     /// What must hold for the run to exit with 0.
     pub thresholds: Vec<Threshold>,
     /// What a record whose figures cannot be trusted means where thresholds are set.

@@ -73,7 +73,12 @@ fn the_trials_of_a_sweep_run_one_after_another() {
         assert_acknowledged(record, 400);
         assert_eq!(record.shares.len(), 2);
     }
-    assert_eq!(kept(&bench.run_directory()).len(), 8);
+    let shares = kept(&bench.run_directory());
+    assert_eq!(shares.len(), 8);
+    // Ranks on one host share its cores.
+    let threads = std::thread::available_parallelism().unwrap().get().min(shares[0].environment.cores / 2).max(1);
+    let own: Vec<_> = shares.iter().map(|share| share.defaults["run.threads"].as_u64()).collect();
+    assert_eq!(own, [Some(threads as u64); 8]);
 }
 
 #[test]
@@ -207,6 +212,8 @@ fn what_ranks_cannot_run_is_refused_once() {
     refused(null, &[], &["producers.count"]);
     refused("broker.kind = \"nul\"", &[], &["broker.kind"]);
     refused(&format!("{null}producers.count = 2"), &["--ceiling"], &["--ceiling"]);
+    let swept = format!("{null}producers.count = 2\nsweep.over = {{ \"run.threads\" = [1, 2] }}");
+    refused(&swept, &[], &["ranks have the same threads in all trials"]);
     let one_writer = format!("{null}distribution.writers = \"0\"");
     refused(&one_writer, &[], &["rank 1 of 2 would have nothing to do"]);
 }

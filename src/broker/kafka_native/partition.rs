@@ -109,7 +109,7 @@ impl Partition {
         let (mut has_closed, mut begun) = (false, None);
         for (record, send_tag, payload_bytes) in messages {
             let bytes = payload_bytes + record.key.map_or(0, <[u8]>::len) + MOST_RECORD_OVERHEAD;
-            let is_full = |open: &mut Pending| open.batch.bytes.len() + bytes > limits.batch_bytes;
+            let is_full = |open: &mut Pending| open.batch.bytes().len() + bytes > limits.batch_bytes;
             if let Some(full) = state.open.take_if(is_full) {
                 state.closed.push_back(full);
                 (has_closed, begun) = (true, None);

@@ -25,16 +25,25 @@ impl Partitioner {
     /// Source: librdkafka's `rdkafka_msg.c`, `rd_kafka_msg_partitioner_*`.
     #[inline]
     pub fn partition(self, key: Option<&[u8]>, partitions: usize) -> Option<usize> {
+        (!self.is_any(key)).then(|| self.of(key.unwrap_or_default()) as usize % partitions)
+    }
+
+    /// Whether messages with that key may go to any partition.
+    #[inline]
+    pub fn is_any(self, key: Option<&[u8]>) -> bool {
         match self {
-            Partitioner::Random => None,
-            Partitioner::ConsistentRandom if key.is_none_or(<[u8]>::is_empty) => None,
-            Partitioner::Murmur2Random if key.is_none() => None,
-            Partitioner::Consistent | Partitioner::ConsistentRandom => {
-                Some(crc32fast::hash(key.unwrap_or_default()) as usize % partitions)
-            }
-            Partitioner::Murmur2 | Partitioner::Murmur2Random => {
-                Some((murmur2(key.unwrap_or_default()) & 0x7fff_ffff) as usize % partitions)
-            }
+            Partitioner::Random => true,
+            Partitioner::ConsistentRandom => key.is_none_or(<[u8]>::is_empty),
+            Partitioner::Murmur2Random => key.is_none(),
+            Partitioner::Consistent | Partitioner::Murmur2 => false,
+        }
+    }
+
+    /// The number of which the partition of `key` is made.
+    fn of(self, key: &[u8]) -> u32 {
+        match self {
+            Partitioner::Murmur2 | Partitioner::Murmur2Random => murmur2(key) & 0x7fff_ffff,
+            Partitioner::Random | Partitioner::Consistent | Partitioner::ConsistentRandom => crc32fast::hash(key),
         }
     }
 }

@@ -73,13 +73,13 @@ impl Pending {
             return Ok(());
         }
         if self.body_bytes == 0 {
-            self.body_bytes = self.batch.bytes.len() - HEADER_BYTES;
+            self.body_bytes = self.batch.bytes().len() - HEADER_BYTES;
             if compression != Compression::None {
                 let (mut packed, messages) = spare.take();
                 packed.clear();
                 packed.resize(HEADER_BYTES, 0);
-                compressor.compress(&self.batch.bytes[HEADER_BYTES..], &mut packed)?;
-                let unpacked = std::mem::replace(&mut self.batch.bytes, packed);
+                compressor.compress(&self.batch.bytes()[HEADER_BYTES..], &mut packed)?;
+                let unpacked = self.batch.replace_bytes(packed);
                 spare.put(unpacked, messages);
             }
         }
@@ -121,7 +121,7 @@ impl Spare {
 
     /// Keeps the memory of a batch that has its outcome.
     pub fn keep(&self, pending: Pending) {
-        self.put(pending.batch.bytes, pending.messages);
+        self.put(pending.batch.into_memory(), pending.messages);
     }
 
     fn take(&self) -> Memory {

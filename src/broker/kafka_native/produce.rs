@@ -58,9 +58,9 @@ impl ProduceRequest {
             put_count(&mut heads, topic.len(), is_flexible);
             for (partition, pending) in topic {
                 heads.extend_from_slice(&partition.index.to_be_bytes());
-                put_count(&mut heads, pending.batch.bytes.len(), is_flexible);
+                put_count(&mut heads, pending.batch.bytes().len(), is_flexible);
                 head_ends.push(heads.len());
-                bytes += pending.batch.bytes.len();
+                bytes += pending.batch.bytes().len();
                 end(&mut heads, is_flexible);
             }
             end(&mut heads, is_flexible);
@@ -90,7 +90,7 @@ impl ProduceRequest {
         };
         for (end, (_, pending)) in self.head_ends.iter().zip(&self.batches) {
             add(&self.heads[begin..*end]);
-            add(&pending.batch.bytes);
+            add(pending.batch.bytes());
             begin = *end;
         }
         add(&self.heads[begin..]);

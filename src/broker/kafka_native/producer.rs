@@ -49,10 +49,15 @@ impl KafkaNativeProducer {
     }
 
     fn hand_over(&mut self, batch: &[Outgoing<'_>]) {
-        let payload_bytes: usize = batch.iter().map(|outgoing| outgoing.payload.len()).sum();
+        let partitioner = self.client.options.partitioner;
+        let (mut payload_bytes, mut may_be_any) = (0, true);
+        for outgoing in batch {
+            payload_bytes += outgoing.payload.len();
+            let has_own = outgoing.attributes.is_some_and(|attributes| attributes.partition.is_some());
+            may_be_any &= !has_own && partitioner.is_any(outgoing.key);
+        }
         self.client.buffer(batch.len(), payload_bytes);
-        let is_free = |outgoing: &Outgoing<'_>| self.partition(outgoing).is_none();
-        if self.topic.partitions.len() == 1 || batch.iter().all(is_free) {
+        if self.topic.partitions.len() == 1 || may_be_any {
             let now_ns = batch.first().map_or(0, |outgoing| outgoing.send_tag.sent_ns());
             let partition = self.topic.any(payload_bytes, now_ns, &self.client.limits);
             self.append(partition, batch.iter());
@@ -124,11 +129,19 @@ impl KafkaNativeProducer {
     }
 }
 
+/// How many messages of the batch come before one that is too large.
+fn fitting(batch: &[Outgoing<'_>]) -> usize {
+    let bytes = |outgoing: &Outgoing<'_>| outgoing.payload.len() + outgoing.key.map_or(0, <[u8]>::len);
+    // In most batches, no message can be too large, for all of them together are not.
+    if batch.iter().map(bytes).sum::<usize>() <= MOST_MESSAGE_BYTES {
+        return batch.len();
+    }
+    batch.iter().position(|outgoing| bytes(outgoing) > MOST_MESSAGE_BYTES).unwrap_or(batch.len())
+}
+
 impl Producer for KafkaNativeProducer {
     async fn submit(&mut self, batch: &[Outgoing<'_>]) -> Result<usize, SubmitError> {
-        let is_large =
-            |outgoing: &Outgoing<'_>| outgoing.payload.len() + outgoing.key.map_or(0, <[u8]>::len) > MOST_MESSAGE_BYTES;
-        let fitting = batch.iter().position(is_large).unwrap_or(batch.len());
+        let fitting = fitting(batch);
         if fitting == 0 && !batch.is_empty() {
             let message = format!("a message has at most {MOST_MESSAGE_BYTES} bytes");
             return Err(SubmitError { class: FailureClass::TooLarge, message });

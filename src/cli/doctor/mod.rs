@@ -16,6 +16,7 @@ use std::io::Write;
 use clap::Args;
 
 use super::Exit;
+use super::load_threads;
 use super::scenario_source::ScenarioSource;
 use super::show::View;
 use super::show::page::{Page, Tone};
@@ -74,8 +75,7 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut dyn Write) -> Exit {
         }
     };
     let mut findings = plan::findings(&plan);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().thread_name("brokermark-load").enable_all().build()
-    {
+    let runtime = match load_threads::start(None) {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: the threads that connect cannot be started: {error}");

@@ -8,10 +8,11 @@ use clap::{Args, ValueHint};
 use jiff::Timestamp;
 
 use super::identity::{identity, new_run_id};
-use super::interrupt;
+use super::interrupt::SignalThread;
 use super::progress::Progress;
 use super::recording::{Recording, Run};
 use crate::cli::Exit;
+use crate::cli::load_threads::LoadThreads;
 use crate::cli::scenario_source::ScenarioSource;
 use crate::engine::{Interruption, run_scenario};
 use crate::evaluate::{ceiling_machine, ceiling_shape, ceiling_trial, environment};
@@ -58,18 +59,10 @@ pub fn ceiling(arguments: &CeilingArguments, out: &mut dyn Write) -> Exit {
         return Exit::Usage;
     }
     let base = arguments.output.clone().unwrap_or_else(|| plan.output.directory.clone());
-    let measured = tokio::runtime::Builder::new_multi_thread()
-        .thread_name("brokermark-load")
-        .enable_all()
-        .build()
-        .map_err(|error| format!("the threads of the load cannot be started: {error}"))
-        .and_then(|runtime| {
-            let measured = runtime.block_on(async {
-                let interruption = interrupt::watch().map_err(|error| format!("cannot listen for signals: {error}"))?;
-                measure(&plan, &base, arguments.measure, arguments.quiet, &interruption).await
-            });
-            runtime.shutdown_background();
-            measured
+    let measured =
+        SignalThread::start().map_err(|error| format!("cannot listen for signals: {error}")).and_then(|signals| {
+            let threads = &mut LoadThreads::default();
+            measure(&plan, &base, arguments.measure, arguments.quiet, &signals.interruption, threads)
         });
     match measured {
         Ok(ceilings) => {
@@ -88,12 +81,13 @@ pub fn ceiling(arguments: &CeilingArguments, out: &mut dyn Write) -> Exit {
 ///
 /// # Errors
 /// When a trial could not run to its end, or its result cannot be kept.
-pub(super) async fn measure(
+pub(super) fn measure(
     plan: &Plan,
     base: &Path,
     window: Duration,
     quiet: bool,
     interruption: &Interruption,
+    threads: &mut LoadThreads,
 ) -> Result<Vec<Ceiling>, String> {
     let name = format!("{}-ceiling", plan.name);
     probe(base).map_err(|error| error.to_string())?;
@@ -113,7 +107,9 @@ pub(super) async fn measure(
             ..trial.scenario.run.clone()
         };
         let trial = ceiling_trial(trial, limits);
-        let record = carried(&trial, &run_id, shapes.len(), &mut directory, quiet, interruption).await?;
+        let runtime =
+            threads.of(trial.scenario.threads).map_err(|error| format!("no threads can be started: {error}"))?;
+        let record = runtime.block_on(carried(&trial, &run_id, shapes.len(), &mut directory, quiet, interruption))?;
         let ceiling = of_record(&record, shape.clone());
         ceiling.keep(base).map_err(|error| error.to_string())?;
         ceilings.push(ceiling);

@@ -4,6 +4,7 @@
 use std::io;
 use std::time::Duration;
 
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
 use super::screen;
@@ -39,6 +40,28 @@ pub fn watch() -> io::Result<Interruption> {
         std::process::exit(Exit::Interrupted as i32);
     });
     Ok(Interruption::new(receiver))
+}
+
+/// A thread that listens for signals, whatever those of the load do.
+pub struct SignalThread {
+    runtime: Runtime,
+    pub interruption: Interruption,
+}
+
+impl SignalThread {
+    /// # Errors
+    /// When the signals cannot be listened for, or the system starts no more threads.
+    pub fn start() -> io::Result<Self> {
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).thread_name("brokermark-signals").enable_all().build()?;
+        let interruption = runtime.block_on(async { watch() })?;
+        Ok(SignalThread { runtime, interruption })
+    }
+
+    /// Waits for something that is no load.
+    pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
 }
 
 /// Resolves with the first signal that asks the program to end.

@@ -26,11 +26,14 @@ pub use self::arguments::RunArguments;
 pub(super) use self::ending::{exit_of, untrusted};
 use self::ending::{nothing_written, sink_without_rows, worse};
 pub(super) use self::identity::{identity, new_run_id};
+
+use self::interrupt::SignalThread;
 use self::metrics::SharedFigures;
 use self::progress::{Progress, Style};
 use self::recording::{Recording, Run};
 use super::Exit;
 use super::compare::{Options, compare_runs};
+use super::load_threads::LoadThreads;
 use super::report;
 use super::show::{View, summary};
 use crate::engine::{Interruption, run_scenario};
@@ -77,24 +80,16 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
             return if error.is_another_run() { Exit::Usage } else { Exit::Failure };
         }
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().thread_name("brokermark-load").enable_all().build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("error: the threads of the load cannot be started: {error}");
-            return Exit::Failure;
-        }
-    };
+    let mut threads = LoadThreads::default();
     if arguments.ceiling
-        && let Err(error) = runtime.block_on(measure_ceilings(&sessions, arguments.quiet))
+        && let Err(error) = measure_ceilings(&sessions, arguments.quiet, &mut threads)
     {
         eprintln!("error: {error}");
         return Exit::Failure;
     }
     let directories: Vec<PathBuf> = sessions.iter().map(|session| session.directory.path().to_owned()).collect();
-    let exit = runtime.block_on(run_all(sessions, arguments.quiet, out));
-    // Client libraries may leave blocking work behind. The program does not wait for it.
-    runtime.shutdown_background();
+    let exit = run_all(sessions, arguments.quiet, &mut threads, out);
+    drop(threads);
     let exit =
         if arguments.report { worse(exit, report::of_run(&directories, arguments.against.tolerance)) } else { exit };
     match directories.as_slice() {
@@ -142,25 +137,26 @@ fn plans(arguments: &RunArguments) -> Result<Vec<Plan>, String> {
 }
 
 /// Measures the ceiling of each plan, which is found again when its trials run.
-async fn measure_ceilings(sessions: &[Session<'_>], quiet: bool) -> Result<(), String> {
+fn measure_ceilings(sessions: &[Session<'_>], quiet: bool, threads: &mut LoadThreads) -> Result<(), String> {
     // The run's own signals are not listened for yet: one ends the program.
     let interruption = Interruption::none();
     for session in sessions {
         let base = session.directory.path().parent().unwrap_or(Path::new("."));
-        ceiling::measure(session.plan, base, ceiling::WINDOW, quiet, &interruption).await?;
+        ceiling::measure(session.plan, base, ceiling::WINDOW, quiet, &interruption, threads)?;
     }
     Ok(())
 }
 
 /// Runs all trials: of a single plan in its order, of two in turn.
-async fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, out: &mut dyn Write) -> Exit {
-    let interruption = match interrupt::watch() {
-        Ok(interruption) => interruption,
+fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, threads: &mut LoadThreads, out: &mut dyn Write) -> Exit {
+    let signals = match SignalThread::start() {
+        Ok(signals) => signals,
         Err(error) => {
             eprintln!("error: cannot listen for signals: {error}");
             return Exit::Failure;
         }
     };
+    let interruption = &signals.interruption;
     let trials = sessions[0].plan.trials.len();
     let order = match sessions.len() {
         1 => (0..trials).map(|position| (0, position)).collect(),
@@ -175,14 +171,21 @@ async fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, out: &mut dyn Writ
             continue;
         }
         if !pause.is_zero() {
-            rest(pause, session.progress(position), &interruption).await;
+            signals.block_on(rest(pause, session.progress(position), interruption));
         }
         pause = session.plan.pause;
         if interruption.is_requested() {
             exit = Exit::Interrupted;
             break;
         }
-        match session.trial(position, &interruption, out).await {
+        let runtime = match threads.of(session.plan.trials[position].scenario.threads) {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                eprintln!("error: the threads of the load cannot be started: {error}");
+                return Exit::Failure;
+            }
+        };
+        match runtime.block_on(session.trial(position, interruption, out)) {
             Ok(ended) => exit = worse(exit, ended),
             Err(error) => {
                 eprintln!("error: {error}");

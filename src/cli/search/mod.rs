@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum, ValueHint};
 
 use self::probing::{Probing, Searched};
 use super::Exit;
+use super::load_threads;
 use super::run::{interrupt, untrusted};
 use super::scenario_source::ProbedSource;
 use super::show::{self, View};
@@ -133,8 +134,8 @@ pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Exit {
             return Exit::Usage;
         }
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().thread_name("brokermark-load").enable_all().build()
-    {
+    let threads = plan.trials.first().and_then(|trial| trial.scenario.threads);
+    let runtime = match load_threads::start(threads) {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: the threads of the load cannot be started: {error}");

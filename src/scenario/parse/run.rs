@@ -6,13 +6,25 @@ use crate::limits::LONGEST_LATENCY_NS;
 use crate::scenario::fields::Fields;
 use crate::scenario::{RunLimits, Stop};
 
-pub(super) const KEYS: &[&str] =
-    &["warm_up", "messages", "payload_bytes", "duration", "drain_deadline", "catch_up_deadline", "stall_deadline"];
+pub(super) const KEYS: &[&str] = &[
+    "warm_up",
+    "messages",
+    "payload_bytes",
+    "duration",
+    "drain_deadline",
+    "catch_up_deadline",
+    "stall_deadline",
+    "threads",
+];
+
+/// More than any machine has cores.
+const MOST_THREADS: u64 = 4096;
 
 /// The histograms of latencies end here: what took longer is only counted.
 const LONGEST_DRAIN: Duration = Duration::from_nanos(LONGEST_LATENCY_NS);
 
-pub(super) fn read(root: &Fields<'_>) -> RunLimits {
+/// The limits, and the threads that carry the load.
+pub(super) fn read(root: &Fields<'_>) -> (RunLimits, Option<usize>) {
     let mut run = RunLimits {
         warm_up: Duration::ZERO,
         stop: Stop::default(),
@@ -20,7 +32,7 @@ pub(super) fn read(root: &Fields<'_>) -> RunLimits {
         catch_up_deadline: Duration::from_secs(300),
         stall_deadline: Duration::from_secs(60),
     };
-    let Some(fields) = root.get("run").and_then(|field| field.fields(KEYS)) else { return run };
+    let Some(fields) = root.get("run").and_then(|field| field.fields(KEYS)) else { return (run, None) };
     if let Some(warm_up) = fields.get("warm_up").and_then(|field| field.duration()) {
         run.warm_up = warm_up;
     }
@@ -43,5 +55,6 @@ pub(super) fn read(root: &Fields<'_>) -> RunLimits {
     if let Some(deadline) = fields.get("stall_deadline").and_then(|field| field.duration_above_zero()) {
         run.stall_deadline = deadline;
     }
-    run
+    let threads = fields.get("threads").and_then(|field| field.count(1, MOST_THREADS));
+    (run, threads.map(|threads| threads as usize))
 }

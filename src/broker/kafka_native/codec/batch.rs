@@ -2,7 +2,7 @@
 //!
 //! Source: Kafka's documentation, "Record Batch" and "Record" (<https://kafka.apache.org/documentation/#recordbatch>).
 
-use super::varint;
+use super::varint::{self, Short};
 use crate::limits::{TRACE_HEADER_BYTES, TRACE_HEADER_NAME};
 
 /// The bytes of a batch before its records.
@@ -100,19 +100,40 @@ pub struct Record<'a> {
 /// A batch that is being written.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// The header, which is zero until it is sealed, and the records.
-    pub bytes: Vec<u8>,
+    /// The batch, and room for the next records: it is written to without a look at the capacity.
+    memory: Vec<u8>,
+    /// Where the batch ends in its memory.
+    end: usize,
     records: i32,
     base_timestamp_ms: i64,
     max_timestamp_ms: i64,
 }
 
 impl Batch {
-    /// An empty one in the memory of `bytes`.
-    pub fn in_memory_of(mut bytes: Vec<u8>) -> Self {
-        bytes.clear();
-        bytes.resize(HEADER_BYTES, 0);
-        Batch { bytes, ..Batch::default() }
+    /// An empty one in the memory of another.
+    pub fn in_memory_of(mut memory: Vec<u8>) -> Self {
+        match memory.first_chunk_mut::<HEADER_BYTES>() {
+            Some(header) => header.fill(0),
+            None => memory.resize(HEADER_BYTES, 0),
+        }
+        Batch { memory, end: HEADER_BYTES, ..Batch::default() }
+    }
+
+    /// The header, which is zero until it is sealed, and the records.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory[..self.end]
+    }
+
+    /// Its memory, for another one.
+    pub fn into_memory(self) -> Vec<u8> {
+        self.memory
+    }
+
+    /// Puts `bytes` in the place of its own, which are the same records, compressed. Returns the memory that it had.
+    pub fn replace_bytes(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+        self.end = bytes.len();
+        std::mem::replace(&mut self.memory, bytes)
     }
 
     pub fn records(&self) -> i32 {
@@ -130,50 +151,55 @@ impl Batch {
             None => (&record.headers.alone[..], &[][..]),
             Some(trace_header) => (&record.headers.traced[..], &trace_header[..]),
         };
-        let (key_length, value_length) = (length(record.key), length(record.value));
         let (key, value) = (record.key.unwrap_or_default(), record.value.unwrap_or_default());
         let timestamp_delta = record.timestamp_ms - self.base_timestamp_ms;
-        let offset_delta = i64::from(self.records);
-        let numbers = [timestamp_delta, offset_delta, key_length];
-        let rest = value.len() + headers.len() + trace_header.len();
-        let after_key = key.len() + varint::size(value_length) + rest;
-        self.bytes.reserve(MOST_RECORD_OVERHEAD + after_key);
-        let is_short =
-            after_key < Start::MOST && numbers.iter().all(|number| number.unsigned_abs() < Start::MOST as u64);
-        match (is_short, key.is_empty()) {
-            (true, true) => Start::of(numbers).then(value_length).with_length(rest).append_to(&mut self.bytes),
-            (true, false) => Start::of(numbers).with_length(after_key).append_to(&mut self.bytes),
-            (false, _) => self.begin_long(numbers, after_key),
-        }
-        if !(is_short && key.is_empty()) {
-            self.bytes.extend_from_slice(key);
-            varint::append(value_length, &mut self.bytes);
-        }
-        self.bytes.extend_from_slice(value);
+        let numbers = [timestamp_delta, i64::from(self.records), length(record.key), length(record.value)];
+        let content = key.len() + value.len() + headers.len() + trace_header.len();
+        let is_short = content < varint::SHORT
+            && timestamp_delta.unsigned_abs() < varint::SHORT as u64
+            && self.records < varint::SHORT as i32;
+        let out = self.room(MOST_RECORD_OVERHEAD + content);
+        let mut at = if is_short { begin(numbers, key, content, out) } else { begin_long(numbers, key, content, out) };
+        out[at..at + value.len()].copy_from_slice(value);
+        at += value.len();
         match (headers, trace_header) {
             // A record without headers says so in one byte, written without a call.
-            ([none], []) => self.bytes.push(*none),
+            ([none], []) => {
+                out[at] = *none;
+                at += 1;
+            }
             _ => {
-                self.bytes.extend_from_slice(headers);
-                self.bytes.extend_from_slice(trace_header);
+                out[at..at + headers.len()].copy_from_slice(headers);
+                at += headers.len();
+                out[at..at + trace_header.len()].copy_from_slice(trace_header);
+                at += trace_header.len();
             }
         }
+        self.end += at;
         self.records += 1;
     }
 
-    /// Begins a record whose numbers are too large for a [`Start`].
+    /// The memory after its end, of so many bytes at least.
+    #[inline(always)]
+    fn room(&mut self, bytes: usize) -> &mut [u8] {
+        if self.memory.len() - self.end < bytes {
+            self.grow(bytes);
+        }
+        &mut self.memory[self.end..]
+    }
+
+    /// A little more than is asked, so that memory which is not used is not touched.
     #[cold]
-    fn begin_long(&mut self, numbers: [i64; 3], after_key: usize) {
-        let length = 1 + numbers.iter().map(|number| varint::size(*number)).sum::<usize>() + after_key;
-        varint::append(length as i64, &mut self.bytes);
-        self.bytes.push(0);
-        numbers.iter().for_each(|number| varint::append(*number, &mut self.bytes));
+    fn grow(&mut self, bytes: usize) {
+        const MORE: usize = 4096;
+        self.memory.resize(self.end + bytes + MORE, 0);
     }
 
     /// Fills in the header. `attributes` are the number of what the records were compressed with since, and [`TRANSACTIONAL`].
     pub fn seal(&mut self, attributes: u8, author: Author) {
-        let length = (self.bytes.len() - BEFORE_LENGTH_ENDS) as i32;
-        let header = &mut self.bytes[..HEADER_BYTES];
+        let bytes = &mut self.memory[..self.end];
+        let length = (bytes.len() - BEFORE_LENGTH_ENDS) as i32;
+        let header = &mut bytes[..HEADER_BYTES];
         let mut put = |at: usize, value: &[u8]| header[at..at + value.len()].copy_from_slice(value);
         put(at::BATCH_LENGTH, &length.to_be_bytes());
         // The leader fills in its epoch.
@@ -187,47 +213,54 @@ impl Batch {
         put(at::PRODUCER_EPOCH, &author.epoch.to_be_bytes());
         put(at::BASE_SEQUENCE, &author.sequence.to_be_bytes());
         put(at::RECORD_COUNT, &self.records.to_be_bytes());
-        let checksum = crc32c::crc32c(&self.bytes[at::ATTRIBUTES..]);
-        self.bytes[at::CRC..at::ATTRIBUTES].copy_from_slice(&checksum.to_be_bytes());
+        let checksum = crc32c::crc32c(&bytes[at::ATTRIBUTES..]);
+        bytes[at::CRC..at::ATTRIBUTES].copy_from_slice(&checksum.to_be_bytes());
     }
 }
 
-/// The numbers at the start of a record, in a register: written to memory once, as a whole.
-#[derive(Clone, Copy)]
-struct Start {
-    word: u128,
-    bytes: usize,
+/// Writes what a record has before its value, whose `numbers` are its timestamp and its offset in the batch, and the lengths of its key
+/// and value, all short. `content`: the bytes of its key, value and headers. Returns where it ends in `out`.
+#[inline(always)]
+fn begin(numbers: [i64; 4], key: &[u8], content: usize, out: &mut [u8]) -> usize {
+    // One by one: an array's `map` is a call for each of them where nothing optimises across crates.
+    let [timestamp_delta, offset_delta, key_length, value_length] = numbers;
+    // The record's attributes are 0, as Kafka defines no bit of them.
+    let first = Short { word: 0, bits: u8::BITS }.then(varint::short(timestamp_delta));
+    let second = varint::short(offset_delta).then(varint::short(key_length));
+    let value_length = varint::short(value_length);
+    let length = (first.bits + second.bits + value_length.bits) as usize / 8 + content;
+    let at = put(varint::short(length as i64).then(first), 0, out);
+    if key.is_empty() {
+        return put(second.then(value_length), at, out);
+    }
+    let at = put(second, at, out);
+    out[at..at + key.len()].copy_from_slice(key);
+    put(value_length, at + key.len(), out)
 }
 
-impl Start {
-    /// Numbers below this one take 3 bytes at most, so that the length and four others, with the attributes, take 16.
-    const MOST: usize = (1 << 20) - 64;
-
-    /// The record's attributes, which are 0, as Kafka defines no bit of them, and these numbers.
-    #[inline]
-    fn of([timestamp_delta, offset_delta, key_length]: [i64; 3]) -> Start {
-        Start { word: 0, bytes: 1 }.then(timestamp_delta).then(offset_delta).then(key_length)
+/// The same with numbers that are not short.
+#[cold]
+fn begin_long(numbers: [i64; 4], key: &[u8], content: usize, out: &mut [u8]) -> usize {
+    let length = 1 + numbers.iter().map(|number| varint::size(*number)).sum::<usize>() + content;
+    let mut at = varint::write(length as i64, out);
+    out[at] = 0;
+    at += 1;
+    let [before_key @ .., value_length] = numbers;
+    for number in before_key {
+        at += varint::write(number, &mut out[at..]);
     }
+    out[at..at + key.len()].copy_from_slice(key);
+    at += key.len();
+    at + varint::write(value_length, &mut out[at..])
+}
 
-    #[inline]
-    fn then(self, value: i64) -> Start {
-        let (bytes, length) = varint::short(value);
-        Start { word: self.word | u128::from(bytes) << (8 * self.bytes), bytes: self.bytes + length }
+/// Writes numbers with a single store, which takes more bytes than they have: there is room for them. Returns where they end.
+#[inline(always)]
+fn put(numbers: Short, at: usize, out: &mut [u8]) -> usize {
+    if let Some(place) = out[at..].first_chunk_mut() {
+        *place = numbers.word.to_le_bytes();
     }
-
-    /// With the length of the record before it, which has so many bytes after the start.
-    #[inline]
-    fn with_length(self, after: usize) -> Start {
-        let (bytes, length) = varint::short((self.bytes + after) as i64);
-        Start { word: self.word << (8 * length) | u128::from(bytes), bytes: self.bytes + length }
-    }
-
-    #[inline]
-    fn append_to(self, out: &mut Vec<u8>) {
-        let after = out.len() + self.bytes;
-        out.extend_from_slice(&self.word.to_le_bytes());
-        out.truncate(after);
-    }
+    at + numbers.bits as usize / 8
 }
 
 /// A length as it is written: −1 for null.

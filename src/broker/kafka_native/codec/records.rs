@@ -230,11 +230,11 @@ mod tests {
         }
         if compression != Compression::None {
             let mut packed = vec![0; HEADER_BYTES];
-            Compressor::new(compression).unwrap().compress(&batch.bytes[HEADER_BYTES..], &mut packed).unwrap();
-            batch.bytes = packed;
+            Compressor::new(compression).unwrap().compress(&batch.bytes()[HEADER_BYTES..], &mut packed).unwrap();
+            batch.replace_bytes(packed);
         }
         batch.seal(compression as u8, Author { producer_id: 9, epoch: 1, sequence: 3 });
-        batch.bytes
+        batch.bytes().to_vec()
     }
 
     fn records() -> impl Strategy<Value = Vec<Written>> {

@@ -28,16 +28,34 @@ pub fn write(value: i64, out: &mut [u8]) -> usize {
     length + 1
 }
 
-/// `value`, of 3 bytes at most, as a number whose lowest byte is the first, and how many bytes it takes.
-#[inline]
-pub fn short(value: i64) -> (u32, usize) {
-    let value = zigzag(value) as u32;
+/// Numbers below this one, positive or negative, take 3 bytes at most, and so does their sum with a few smaller ones.
+pub const SHORT: usize = (1 << 20) - 64;
+
+/// Encoded integers of 8 bytes at most together, in a register.
+#[derive(Debug, Clone, Copy)]
+pub struct Short {
+    /// The lowest byte is the first.
+    pub word: u64,
+    pub bits: u32,
+}
+
+impl Short {
+    #[inline(always)]
+    pub fn then(self, next: Short) -> Short {
+        Short { word: self.word | next.word << self.bits, bits: self.bits + next.bits }
+    }
+}
+
+/// Encodes a `value` below [`SHORT`].
+#[inline(always)]
+pub fn short(value: i64) -> Short {
+    let value = zigzag(value);
     if value < 1 << 7 {
-        (value, 1)
+        Short { word: value, bits: 8 }
     } else if value < 1 << 14 {
-        (value & 0x7f | 0x80 | value >> 7 << 8, 2)
+        Short { word: value & 0x7f | 0x80 | value >> 7 << 8, bits: 16 }
     } else {
-        (value & 0x7f | 0x80 | (value >> 7 & 0x7f | 0x80) << 8 | value >> 14 << 16, 3)
+        Short { word: value & 0x7f | 0x80 | (value >> 7 & 0x7f | 0x80) << 8 | value >> 14 << 16, bits: 24 }
     }
 }
 

@@ -27,8 +27,9 @@ fn batch(offsets: std::ops::Range<u64>, attributes: u8, producer_id: i64) -> Vec
         batch.push(&Record { key: None, value, headers: &headers, trace_header: None, timestamp_ms: 0 });
     }
     batch.seal(attributes, Author { producer_id, epoch: 0, sequence: 0 });
-    batch.bytes[..8].copy_from_slice(&offsets.start.to_be_bytes());
-    batch.bytes
+    let mut bytes = batch.bytes().to_vec();
+    bytes[..8].copy_from_slice(&offsets.start.to_be_bytes());
+    bytes
 }
 
 pub fn plain(offsets: std::ops::Range<u64>) -> Vec<u8> {

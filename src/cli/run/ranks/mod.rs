@@ -14,12 +14,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Runtime;
 
 use super::{Exit, RunArguments, Session};
+use crate::cli::load_threads;
 use crate::cli::scenario_source::WrittenScenario;
 use crate::evaluate::environment;
-use crate::measure::host::WallClock;
+use crate::measure::host::{WallClock, cores_available};
 use crate::ranks::{Hello, Hub, Job, Member, RanksError, addresses, injected_offset_ns, is_launched};
 use crate::record::InputFile;
 use crate::scenario::{OutputFormat, Plan, Share};
@@ -64,7 +64,7 @@ fn failed(error: &RanksError) -> Exit {
 
 /// Rank 0.
 fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
-    let size = job.size;
+    let Job { size, local_size, .. } = job;
     let prepared = prepare(arguments, size);
     // The others are told of a failure, too, or they would wait.
     let told = prepared.as_ref().map(|(_, scenario)| scenario.clone()).map_err(|(reason, _)| reason.clone());
@@ -101,14 +101,16 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
-    on_runtime(async {
+    let threads = threads_of(&plan, local_size);
+    let own_plan = carried_by(threads, plan.clone());
+    on_runtime(threads, async {
         let injected_ns = injected_offset_ns();
         let listener = match listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener)) {
             Ok(listener) => listener,
             Err(error) => return failed(&RanksError::Listen(error)),
         };
         let gathering = Hub::gather(listener, size, invitation.token, injected_ns);
-        let own = Box::pin(member::take_part(arguments, &invitation, 0, size, Ok(plan.clone())));
+        let own = Box::pin(member::take_part(arguments, &invitation, 0, size, Ok(own_plan)));
         let leading = async {
             match gathering.await {
                 Ok(hub) => root::lead(session, hub, out).await,
@@ -126,7 +128,7 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
 
 /// Every other rank.
 fn follow(arguments: &RunArguments, job: Job) -> Exit {
-    let (rank, size) = (job.rank, job.size);
+    let Job { rank, size, local_size, .. } = job;
     let told = job.broadcast(Vec::new());
     let invitation: Result<Invitation, String> = match told {
         Ok(bytes) => {
@@ -137,7 +139,9 @@ fn follow(arguments: &RunArguments, job: Job) -> Exit {
     // Rank 0 says why it does not run.
     let Ok(invitation) = invitation else { return Exit::Success };
     let plan = invitation.scenario.plan().map_err(|error| error.to_string());
-    on_runtime(member::take_part(arguments, &invitation, rank, size, plan))
+    let threads = plan.as_ref().map_or(1, |plan| threads_of(plan, local_size));
+    let plan = plan.map(|plan| carried_by(threads, plan));
+    on_runtime(threads, member::take_part(arguments, &invitation, rank, size, plan))
 }
 
 /// The plan, and the scenario as all ranks read it; or why it cannot be run, and how to end.
@@ -148,6 +152,12 @@ fn prepare(arguments: &RunArguments, size: usize) -> Result<(Plan, WrittenScenar
     }
     let scenario = arguments.source.written().map_err(|error| usage(error.to_string()))?;
     let plan = scenario.plan().map_err(|error| usage(error.to_string()))?;
+    if let [first, others @ ..] = plan.trials.as_slice()
+        && others.iter().any(|other| other.scenario.threads != first.scenario.threads)
+    {
+        let reason = "ranks have the same threads in all trials: sweep `run.threads` in runs of one process";
+        return Err(usage(format!("error: {reason}")));
+    }
     for trial in &plan.trials {
         trial.scenario.part(Share { number: 1, count: size }).map_err(|reason| usage(format!("error: {reason}")))?;
     }
@@ -182,18 +192,31 @@ fn listen() -> Result<(TcpListener, Vec<SocketAddr>), RanksError> {
     Ok((listener, addresses().into_iter().map(|address| SocketAddr::new(address, port)).collect()))
 }
 
-fn on_runtime(work: impl Future<Output = Exit>) -> Exit {
-    let runtime: Runtime =
-        match tokio::runtime::Builder::new_multi_thread().thread_name("brokermark-load").enable_all().build() {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                eprintln!("error: the threads of the load cannot be started: {error}");
-                return Exit::Failure;
-            }
-        };
+fn on_runtime(threads: usize, work: impl Future<Output = Exit>) -> Exit {
+    let runtime = match load_threads::start(Some(threads)) {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the threads of the load cannot be started: {error}");
+            return Exit::Failure;
+        }
+    };
     let exit = runtime.block_on(work);
     runtime.shutdown_background();
     exit
+}
+
+/// The threads of one of `local_size` ranks on this host: as many as the scenario asks for, or its part of the cores, where MPI does not
+/// bind it to some.
+fn threads_of(plan: &Plan, local_size: usize) -> usize {
+    let wanted = plan.trials.first().and_then(|trial| trial.scenario.threads);
+    wanted.unwrap_or_else(|| cores_available().min(environment([], None).cores / local_size).max(1))
+}
+
+fn carried_by(threads: usize, mut plan: Plan) -> Plan {
+    for trial in &mut plan.trials {
+        trial.scenario.threads = Some(threads);
+    }
+    plan
 }
 
 /// This rank's part of the plan.

@@ -1,0 +1,74 @@
+//! The cost of Kafka's record batches: of each record that is written into one, and of sealing it.
+
+use std::hint::black_box;
+
+use brokermark::broker::kafka_native::codec::batch::{Author, Batch, HEADER_BYTES, Headers, Record};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+
+/// Records of a full batch of 128 KiB with values of 100 bytes.
+const RECORDS: u64 = 1_200;
+
+/// Memory of a batch that had its outcome, as it is used again.
+fn memory() -> Vec<u8> {
+    let mut batch = Batch::in_memory_of(Vec::new());
+    write(&mut batch, None, &[0; 100], &Headers::new(&[]));
+    batch.into_memory()
+}
+
+fn write(batch: &mut Batch, key: Option<&[u8]>, value: &[u8], headers: &Headers) {
+    for number in 0..RECORDS {
+        let timestamp_ms = 1_790_000_000_000 + number as i64 / 240;
+        batch.push(&Record { key, value: Some(value), headers, trace_header: None, timestamp_ms });
+    }
+}
+
+/// A batch of records that were sent within 5 milliseconds.
+fn records(criterion: &mut Criterion) {
+    let tenant = [("tenant".to_owned(), "orders".to_owned())];
+    let (alone, with_header) = (Headers::new(&[]), Headers::new(&tenant));
+    let cases: [(&str, Option<&[u8]>, usize, &Headers); 5] = [
+        ("value of 100 B", None, 100, &alone),
+        ("value of 12 B", None, 12, &alone),
+        ("value of 1 KiB", None, 1024, &alone),
+        ("key of 8 B, value of 100 B", Some(&[7; 8]), 100, &alone),
+        ("value of 100 B, one header", None, 100, &with_header),
+    ];
+    let mut group = criterion.benchmark_group("kafka, record into its batch");
+    group.throughput(Throughput::Elements(RECORDS));
+    for (name, key, size, headers) in cases {
+        let value = vec![0; size];
+        let mut kept = Some(memory());
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let mut batch = Batch::in_memory_of(kept.take().unwrap_or_default());
+                write(&mut batch, black_box(key), black_box(&value), headers);
+                kept = Some(batch.into_memory());
+            })
+        });
+    }
+    group.finish();
+}
+
+fn sealing(criterion: &mut Criterion) {
+    let headers = Headers::new(&[]);
+    let mut group = criterion.benchmark_group("kafka, a batch is sealed");
+    group.throughput(Throughput::Elements(RECORDS));
+    group.bench_function("1,200 records of 100 B", |bencher| {
+        bencher.iter_batched_ref(
+            || {
+                let mut batch = Batch::in_memory_of(memory());
+                write(&mut batch, None, &[0; 100], &headers);
+                batch
+            },
+            |batch| {
+                batch.seal(0, Author::UNNAMED);
+                batch.bytes().len() - HEADER_BYTES
+            },
+            BatchSize::PerIteration,
+        )
+    });
+    group.finish();
+}
+
+criterion_group!(benches, records, sealing);
+criterion_main!(benches);
