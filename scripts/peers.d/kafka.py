@@ -31,6 +31,8 @@ CACHE = Path(
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokermark"
 )
 AIOKAFKA = ["aiokafka==0.14.0", "msgpack==1.2.4", "uvloop==0.23.0"]
+# brokermark's own client needs less than a core, and the broker needs the other.
+NATIVE_THREADS = {"run.threads": 1}
 REPORTED = {"batch": 100, "single": 1}  # messages acknowledged together
 # What differs from `throughput`: a larger message means fewer of them wait in the client, so that they fit into its memory.
 VARIANTS = {
@@ -79,8 +81,6 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
         "payload.kind": "zeros",
     }
     librdkafka_batch = {'broker.properties."batch.size"': workload.batch_bytes}
-    # The load needs less than a core, and the broker needs the other.
-    native_threads = {"run.threads": 1}
     native_batch = {"broker.kafka.batch_bytes": f"{workload.batch_bytes}B"}
 
     def warm_up() -> None:
@@ -94,7 +94,7 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
         workload=workload,
         peers=[
             Brokermark("configs/examples/kafka-throughput.toml", ours | librdkafka_batch),
-            Brokermark("configs/examples/kafka-native.toml", ours | native_batch | native_threads, "brokermark native"),
+            Brokermark("configs/examples/kafka-native.toml", ours | native_batch | NATIVE_THREADS, "brokermark native"),
             rdkafka_performance,
             ProducerPerformance(address, topics),
         ],
@@ -105,7 +105,7 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
 def consuming(workload: Workload, address: str, filler: "RdkafkaPerformance") -> Comparison:
     ours = BrokermarkConsumer("configs/examples/kafka-consume.toml", {"broker.addresses": [address]})
     scenario = "configs/examples/kafka-native-consume.toml"
-    native = BrokermarkConsumer(scenario, {"broker.addresses": [address]}, "brokermark native")
+    native = BrokermarkConsumer(scenario, {"broker.addresses": [address]} | NATIVE_THREADS, "brokermark native")
     return Comparison(
         broker="kafka",
         setting=f"{workload.payload_bytes} B, {workload.partitions} partitions read from their beginning by a group's only member",

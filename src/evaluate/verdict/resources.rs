@@ -43,7 +43,7 @@ fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     Some(against(
         ClientBound,
         format!("The load generator was at its own limit: {}.", found.join("; ")),
-        "The broker may carry more: run the load from a machine of its own or from several, batch more, use more connections, or send larger messages.",
+        "The broker may carry more: run the load from a machine of its own or from several, batch more, use more connections, raise `run.threads` where it is set, or send larger messages.",
         &[
             ("cores_used", client.cores_used),
             ("cores_polling", client.cores_polling()),
