@@ -38,7 +38,9 @@ impl Broker {
     #[cfg(feature = "kafka")]
     fn real_kafka() -> Self {
         let address = crate::harness::kafka::address();
-        Broker { keys: format!("broker.kind = \"kafka\"\nbroker.address = \"{address}\""), consumer_properties: "" }
+        // Without idempotence, librdkafka sends what a new topic's leader has refused for now after what it had sent since.
+        let keys = format!("broker.kind = \"kafka\"\nbroker.address = \"{address}\"\nbroker.kafka.idempotence = true");
+        Broker { keys, consumer_properties: "" }
     }
 
     #[cfg(feature = "kafka-native")]
