@@ -55,7 +55,7 @@ fn verdict(search: &SearchRecord) -> Word {
     Word { tone, word: word.to_owned(), evidence: format!("{}{doubts}", capital(&search.conclusion())) }
 }
 
-/// What limited the slowest rate above the answer that was missed (where there is none, the slowest of all): the requirement that did
+/// What limited the slowest rate above the answer that was missed (or of all, where no rate above it was missed): the requirement that did
 /// not hold, or what stood behind it.
 fn limit(search: &SearchRecord, records: &[&Record]) -> Option<Word> {
     let held = search.answer.rate_per_second.unwrap_or(0.0);
