@@ -61,10 +61,11 @@ pub trait Broker: Sized + Send + Sync + 'static {
         ready(Err(BrokerError::Configuration { broker: Self::DESCRIPTOR.kind, reason }))
     }
 
-    /// A sender bound to one topic. `producer_index` numbers the trial's producers from 0 and picks the connection.
+    /// A sender bound to one topic. `producer_number` numbers the trial's producers from 0, those of other processes included, and picks
+    /// the connection.
     fn producer(
         &self,
-        producer_index: usize,
+        producer_number: usize,
         topic: &Topic,
     ) -> impl Future<Output = Result<Self::Producer, BrokerError>> + Send;
 
@@ -245,6 +246,8 @@ pub struct Setup {
     pub producers: usize,
     /// How many producers other processes of the same trial have before these: what must be unique over all of them counts from here.
     pub first_producer: usize,
+    /// For each producer of this process, which of the producers on its topic it is, from 0, those of other processes included.
+    pub places_on_topics: Vec<usize>,
     /// Most messages that all producers together may have in flight.
     pub in_flight: usize,
     /// How long to wait for an answer while connecting, preparing and closing.

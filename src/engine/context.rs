@@ -67,10 +67,7 @@ impl TrialContext<'_> {
 
     /// Which of the producers on its topic a producer is, by its number among the producers of all shares.
     pub fn place_of(&self, producer: usize) -> usize {
-        match self.scenario.producers.placement {
-            Placement::Blocks => producer % (self.scenario.all_producers() / self.topics.len()),
-            Placement::RoundRobin => producer / self.topics.len(),
-        }
+        place_of(self.scenario, self.topics.len(), producer)
     }
 
     /// What is added to a time of this trial's clock to get a time as trace headers carry it. Shares of a scenario have clocks of
@@ -85,6 +82,14 @@ pub(super) fn topic_of(scenario: &Scenario, topics: usize, producer: usize) -> u
     match scenario.producers.placement {
         Placement::Blocks => producer / (scenario.all_producers() / topics),
         Placement::RoundRobin => producer % topics,
+    }
+}
+
+/// As [`TrialContext::place_of`], with so many topics.
+pub(super) fn place_of(scenario: &Scenario, topics: usize, producer: usize) -> usize {
+    match scenario.producers.placement {
+        Placement::Blocks => producer % (scenario.all_producers() / topics),
+        Placement::RoundRobin => producer / topics,
     }
 }
 

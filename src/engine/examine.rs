@@ -91,7 +91,7 @@ async fn open<B: Broker>(broker: &B, context: &TrialContext<'_>) -> Vec<Opened> 
     let mut opened = Vec::new();
     if context.producer_mode() != Some(ProducerMode::None) {
         let produced = async {
-            broker.producer(0, topic).await?.close().await;
+            broker.producer(context.scenario.first_producer(), topic).await?.close().await;
             Ok(())
         };
         opened.push(Opened { client: "producer", error: failure(produced).await });

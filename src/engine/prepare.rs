@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use tokio::time::timeout;
 
-use super::context::{CONTROL_TIMEOUT, DURABILITY_TIMEOUT, TrialContext, header_offset_ns, topic_of};
+use super::context::{CONTROL_TIMEOUT, DURABILITY_TIMEOUT, TrialContext, header_offset_ns, place_of, topic_of};
 use super::interruption::Interruption;
 use super::{EngineError, TrialIdentity, part};
 use crate::broker::{Broker, Setup, Topic};
@@ -115,6 +115,8 @@ async fn messages_in<B: Broker>(broker: &B, topics: impl Iterator<Item = &Topic>
 }
 
 pub(super) fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, payloads: &Arc<PayloadPool>) -> Setup {
+    let first_producer = scenario.first_producer();
+    let producers = first_producer..first_producer + scenario.producers.count;
     Setup {
         config: scenario.broker.clone(),
         acks: acks.clone(),
@@ -123,7 +125,8 @@ pub(super) fn setup(scenario: &Scenario, identity: &TrialIdentity, acks: &Acks, 
         header_sets: scenario.producers.header_sets.clone(),
         topic_config: scenario.topology.config.clone(),
         producers: scenario.producers.count,
-        first_producer: scenario.first_producer(),
+        first_producer,
+        places_on_topics: producers.map(|number| place_of(scenario, scenario.topology.topics, number)).collect(),
         in_flight: scenario.producers.in_flight.saturating_mul(scenario.producers.count),
         timeout: CONTROL_TIMEOUT,
     }

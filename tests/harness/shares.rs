@@ -37,6 +37,20 @@ pub fn run_shares(bench: &Bench, count: usize, seconds: u64) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Runs one message of each of four producers, in as many shares, on a topic of four partitions of the broker of these keys: they are
+/// written where four producers of one process would begin.
+pub fn assert_partitions_are_begun_as_by_one_process(keys: &str) {
+    let load = "topology.partitions = 4\nproducers.count = 4\nrun = { messages = 4, warm_up = \"0s\" }";
+    let bench = Bench::new(&format!("{keys}\n{load}"));
+    let shares = run_shares(&bench, 4, 4);
+    for (number, share) in shares.iter().enumerate() {
+        let listed = record_at(share).partitions.unwrap().listed;
+        let written: Vec<(Option<u32>, u64)> =
+            listed.iter().filter(|one| one.acknowledged > 0).map(|one| (one.partition, one.acknowledged)).collect();
+        assert_eq!(written, [(Some(number as u32), 1)], "share {}", number + 1);
+    }
+}
+
 /// Merges them, and prints the record.
 pub fn merge(bench: &Bench, shares: &[PathBuf], name: &str) -> Finished {
     let mut command = brokermark();

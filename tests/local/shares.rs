@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use brokermark::record::{Record, Status, read_series};
 use serde_json::Value;
 
-use crate::harness::shares::{merge, record_at, run_shares};
+use crate::harness::shares::{assert_partitions_are_begun_as_by_one_process, merge, record_at, run_shares};
 use crate::harness::{Bench, assert_acknowledged, assert_balanced, execute};
 
 const NULL: &str = "broker.kind = \"null\"
@@ -47,6 +47,11 @@ fn three_processes_send_exactly_what_one_would_and_are_one_record() {
     merge(&bench, &shares, "merged").expect(1).complains_of(&["merged"]);
     let without = merge(&bench, &shares[1..], "two-of-three").expect(0).record();
     assert!(without.verdict.reasons.iter().any(|reason| reason.evidence.contains("missing: 1")), "{without:?}");
+}
+
+#[test]
+fn producers_of_four_processes_begin_at_partitions_of_their_own() {
+    assert_partitions_are_begun_as_by_one_process("broker.kind = \"null\"");
 }
 
 /// The schema that the program prints accepts the record.

@@ -47,6 +47,7 @@ async fn connected(client: &str, options: &str, acks: &Acks) -> PulsarBroker {
         topic_config: Vec::new(),
         producers: 1,
         first_producer: 0,
+        places_on_topics: vec![0],
         in_flight: MESSAGES,
         timeout: PATIENCE,
     };

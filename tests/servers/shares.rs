@@ -1,7 +1,7 @@
 //! Real brokers under several processes that run one scenario together: their consumers verify each other's messages, and the topics are
 //! removed when all have ended.
 
-use crate::harness::shares::{merge, record_at, run_shares};
+use crate::harness::shares::{assert_partitions_are_begun_as_by_one_process, merge, record_at, run_shares};
 use crate::harness::{Bench, PATIENCE, Running, assert_delivered, brokermark};
 
 const LOAD: &str = "[producers]
@@ -39,7 +39,7 @@ fn delivers(keys: &str) -> Bench {
 fn real_kafka_is_loaded_by_three_processes() {
     let address = crate::harness::kafka::address();
     let broker = format!("broker = {{ kind = \"kafka\", address = \"{address}\", kafka.assignment = \"manual\" }}");
-    delivers(&format!("{broker}\ntopology = {{ topics = 2, partitions = 4 }}"));
+    delivers(&format!("name = \"librdkafka\"\n{broker}\ntopology = {{ topics = 2, partitions = 4 }}"));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn real_kafka_s_groups_are_not_divided_among_processes() {
 fn real_kafka_is_loaded_by_three_processes_natively() {
     let address = crate::harness::kafka::address();
     let broker = format!("broker = {{ kind = \"kafka\", client = \"native\", address = \"{address}\" }}");
-    delivers(&format!("{broker}\ntopology = {{ topics = 2, partitions = 4 }}"));
+    delivers(&format!("name = \"native\"\n{broker}\ntopology = {{ topics = 2, partitions = 4 }}"));
 }
 
 #[test]
@@ -74,6 +74,44 @@ fn real_pulsar_is_loaded_by_three_processes() {
     let (address, admin) = (crate::harness::pulsar::address(), crate::harness::pulsar::admin());
     let broker = format!("broker = {{ kind = \"pulsar\", address = \"{address}\", pulsar.admin = \"{admin}\" }}");
     delivers(&format!("{broker}\ntopology.partitions = 4"));
+}
+
+#[test]
+#[cfg(feature = "kafka-native")]
+fn real_kafka_s_partitions_are_begun_as_by_one_process() {
+    let address = crate::harness::kafka::address();
+    let broker = format!("broker = {{ kind = \"kafka\", client = \"native\", address = \"{address}\" }}");
+    assert_partitions_are_begun_as_by_one_process(&broker);
+}
+
+#[test]
+#[cfg(feature = "rabbitmq-stream")]
+fn real_partitions_of_a_super_stream_are_begun_as_by_one_process() {
+    let address = crate::harness::rabbitmq::address();
+    let broker = format!("broker = {{ kind = \"rabbitmq-stream\", address = \"{address}\" }}");
+    assert_partitions_are_begun_as_by_one_process(&broker);
+}
+
+#[test]
+#[cfg(feature = "pulsar")]
+fn real_pulsar_s_partitions_are_begun_as_by_one_process() {
+    let (address, admin) = (crate::harness::pulsar::address(), crate::harness::pulsar::admin());
+    let broker = format!("broker = {{ kind = \"pulsar\", address = \"{address}\", pulsar.admin = \"{admin}\" }}");
+    assert_partitions_are_begun_as_by_one_process(&broker);
+}
+
+#[test]
+#[cfg(feature = "nsq")]
+fn real_nsqd_have_the_producers_that_one_process_would_give_them() {
+    use crate::harness::nsq::Nsqd;
+
+    let nsqd = [Nsqd::start(&[]), Nsqd::start(&[]), Nsqd::start(&[])];
+    let addresses: Vec<String> = nsqd.iter().map(|nsqd| format!("127.0.0.1:{}", nsqd.port())).collect();
+    let http: Vec<String> = nsqd.iter().map(Nsqd::http_address).collect();
+    let broker = format!("broker = {{ kind = \"nsq\", addresses = {addresses:?}, nsq.http_addresses = {http:?} }}");
+    let bench = Bench::new(&format!("{broker}\nproducers.count = 6\nrun = {{ messages = 600, warm_up = \"0s\" }}"));
+    run_shares(&bench, 6, 4);
+    assert_eq!(nsqd.each_ref().map(Nsqd::published), [200, 200, 200]);
 }
 
 #[test]

@@ -178,8 +178,8 @@ impl Broker for KafkaBroker {
         self.topics.find(topics)
     }
 
-    async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<KafkaProducer, BrokerError> {
-        let index = producer_index % self.connections.len();
+    async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<KafkaProducer, BrokerError> {
+        let index = producer_number % self.connections.len();
         let connection = self.connections[index].clone();
         let mut handles = self.handles.lock();
         let handle = match handles.get(&(index, topic.name.clone())) {

@@ -130,7 +130,7 @@ impl Client {
     ///
     /// # Errors
     /// When the cluster does not know the topic.
-    pub async fn topic(self: &Arc<Self>, name: &str) -> Result<Arc<TopicRoutes>, BrokerError> {
+    pub async fn topic(self: &Arc<Self>, name: &str, begin: usize) -> Result<Arc<TopicRoutes>, BrokerError> {
         if let Some(topic) = self.topics.lock().get(name) {
             return Ok(topic.clone());
         }
@@ -138,14 +138,15 @@ impl Client {
         let metadata = self.cluster.metadata(&[name]).await.map_err(|error| topic_error(error.to_string()))?;
         let found = metadata.topics.get(name).ok_or_else(|| topic_error("it does not exist".to_owned()))?;
         let mut topics = self.topics.lock();
-        let topic = topics.entry(name.to_owned()).or_insert_with(|| self.routes(name, found.leaders.len())).clone();
+        let topic =
+            topics.entry(name.to_owned()).or_insert_with(|| self.routes(name, found.leaders.len(), begin)).clone();
         drop(topics);
         self.apply(&metadata);
         Ok(topic)
     }
 
-    fn routes(&self, name: &str, partitions: usize) -> Arc<TopicRoutes> {
-        let routes = TopicRoutes::new(name, partitions, self.identity());
+    fn routes(&self, name: &str, partitions: usize, begin: usize) -> Arc<TopicRoutes> {
+        let routes = TopicRoutes::new(name, partitions, begin, self.identity());
         if self.transactions.is_some() {
             routes.partitions.iter().for_each(|partition| partition.leave_transaction());
         }

@@ -196,9 +196,9 @@ impl Broker for KafkaNativeBroker {
         self.admin.find(topics).await
     }
 
-    async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<KafkaNativeProducer, BrokerError> {
-        let client = &self.clients[producer_index % self.clients.len()];
-        let routes = client.topic(&topic.name).await?;
+    async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<KafkaNativeProducer, BrokerError> {
+        let client = &self.clients[producer_number % self.clients.len()];
+        let routes = client.topic(&topic.name, producer_number).await?;
         Ok(KafkaNativeProducer::new(client.clone(), routes))
     }
 

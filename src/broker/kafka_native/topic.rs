@@ -17,13 +17,14 @@ pub struct TopicRoutes {
 }
 
 impl TopicRoutes {
-    pub fn new(name: &str, partitions: usize, identity: Option<(i64, i16)>) -> Self {
+    /// Turns begin with the partition `begin`, counted on from the first after the last one.
+    pub fn new(name: &str, partitions: usize, begin: usize, identity: Option<(i64, i16)>) -> Self {
         let name: Arc<str> = name.into();
         let partition = |index| Arc::new(Partition::new(name.clone(), index as i32, identity));
         TopicRoutes {
             partitions: (0..partitions).map(partition).collect(),
             name,
-            next: AtomicUsize::new(0),
+            next: AtomicUsize::new(begin),
             left_bytes: AtomicUsize::new(0),
             ends_ns: AtomicU64::new(0),
         }
@@ -64,7 +65,7 @@ mod tests {
 
     /// How often each of four partitions was chosen, by messages of 100 B at this distance.
     fn chosen(messages: u64, distance_ns: u64, linger: Duration) -> [usize; 4] {
-        let topic = TopicRoutes::new("orders", 4, None);
+        let topic = TopicRoutes::new("orders", 4, 0, None);
         let mut chosen = [0; 4];
         for number in 0..messages {
             chosen[topic.any(100, number * distance_ns, &limits(linger))] += 1;
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn a_fast_producer_fills_one_batch_after_the_other() {
         assert_eq!(chosen(40, 0, Duration::from_millis(5)), [10, 10, 10, 10]);
-        let topic = TopicRoutes::new("orders", 4, None);
+        let topic = TopicRoutes::new("orders", 4, 0, None);
         let first: Vec<usize> = (0..11).map(|_| topic.any(100, 0, &limits(Duration::from_millis(5)))).collect();
         assert_eq!(first, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     }

@@ -1,14 +1,10 @@
-//! What was assigned, found and made: who sends where, and what is to be removed at the end.
+//! What was found and made, and what is to be removed at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Producers and groups so far, and the topics and channels that were found and created.
+/// Groups so far, and the topics and channels that were found and created.
 #[derive(Default)]
 pub struct Assigned {
-    /// Producers of each topic.
-    pub producers: BTreeMap<String, usize>,
-    /// Producers of each nsqd.
-    pub of_node: BTreeMap<usize, usize>,
     /// Groups of each topic, in the order in which they came.
     pub groups: BTreeMap<String, Vec<String>>,
     /// Topics made.

@@ -4,7 +4,7 @@
 //! - `admin`: topics and channels over HTTP. `assigned`: those that were found and made.
 //! - `connect`, `upgraded_stream`: opens connections; their encryption and compression.
 //! - [`codec`]: the protocol's commands and frames.
-//! - `connection`, `producer`: publishing connections, and the producers that share them.
+//! - `connection`, `producer`: publishing connections, and the producers that share them. `placement`: who uses which one.
 //! - `consumer`: a member of a channel, with a connection to each nsqd. `discovery`: nsqd that appear later.
 //! - `traffic`: what crossed the wire.
 //! - `error`: nsqd's errors and their classes; `names`: names that nsqd accepts.
@@ -24,6 +24,7 @@ mod discovery;
 mod durability;
 mod error;
 mod names;
+mod placement;
 mod producer;
 mod traffic;
 mod upgraded_stream;
@@ -42,6 +43,7 @@ use self::connect::{Connector, Role};
 use self::connection::{Connection, Publishing};
 use self::consumer::NsqConsumer;
 use self::discovery::Discovery;
+use self::placement::Placement;
 use self::producer::NsqProducer;
 use self::traffic::quantile;
 use super::{Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic};
@@ -53,8 +55,10 @@ pub struct NsqBroker {
     nodes: Vec<Node>,
     connector: Arc<Connector>,
     admin: Admin,
-    /// Connection `i` is to nsqd `i % nodes`.
     connections: Vec<Arc<Connection>>,
+    placement: Placement,
+    /// The number of the first producer of this process.
+    first_producer: usize,
     run_id: String,
     version: String,
     /// How long closing may take.
@@ -111,11 +115,11 @@ impl Broker for NsqBroker {
             false => named_nodes(&setup.config.addresses, &options).map_err(refused)?,
         };
         let connector = Arc::new(Connector::new(&setup.config, &options, &setup.run_id, setup.timeout)?);
-        let count = setup.config.connections.max(nodes.len().min(setup.producers));
-        let mut connections = Vec::with_capacity(count);
+        let placement = Placement::new(&setup.places_on_topics, nodes.len(), setup.config.connections);
+        let mut connections = Vec::with_capacity(placement.nodes.len());
         let mut version = String::new();
-        for number in 0..count {
-            let address = &nodes[number % nodes.len()].address;
+        for node in &placement.nodes {
+            let address = &nodes[*node].address;
             let session =
                 connector.connect(address, &Role::Writer).await.map_err(|error| error.into_broker_error(address))?;
             version.clone_from(&session.server.version);
@@ -124,7 +128,20 @@ impl Broker for NsqBroker {
         }
         let (run_id, timeout, assigned) = (setup.run_id, setup.timeout, Arc::default());
         let lookups = if options.lookup { setup.config.addresses } else { Vec::new() };
-        Ok(NsqBroker { options, nodes, connector, admin, connections, run_id, version, timeout, assigned, lookups })
+        Ok(NsqBroker {
+            options,
+            nodes,
+            connector,
+            admin,
+            connections,
+            placement,
+            first_producer: setup.first_producer,
+            run_id,
+            version,
+            timeout,
+            assigned,
+            lookups,
+        })
     }
 
     async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
@@ -136,18 +153,10 @@ impl Broker for NsqBroker {
         Ok(())
     }
 
-    async fn producer(&self, _slot: usize, topic: &Topic) -> Result<NsqProducer, BrokerError> {
-        let mut assigned = self.assigned();
-        let of_topic = assigned.producers.entry(topic.name.clone()).or_default();
-        let reached = self.nodes.len().min(self.connections.len());
-        let node = *of_topic % reached;
-        *of_topic += 1;
-        let of_node = assigned.of_node.entry(node).or_default();
-        let connections = (self.connections.len() - node).div_ceil(self.nodes.len());
-        let index = node + (*of_node % connections) * self.nodes.len();
-        *of_node += 1;
+    async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<NsqProducer, BrokerError> {
+        let connection = self.placement.of_producer(producer_number - self.first_producer);
         let topic = self.topic_name(&topic.name).into();
-        Ok(NsqProducer::new(self.connections[index].clone(), topic, self.options.reconnect))
+        Ok(NsqProducer::new(self.connections[connection].clone(), topic, self.options.reconnect))
     }
 
     async fn adopt(&self, topics: &[Topic]) -> Result<(), BrokerError> {

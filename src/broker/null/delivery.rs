@@ -21,8 +21,8 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    pub fn new(log: Arc<TopicLog>, producer_index: usize) -> Arc<Self> {
-        let partition = (producer_index % log.end_offsets().len()) as u32;
+    pub fn new(log: Arc<TopicLog>, producer_number: usize) -> Arc<Self> {
+        let partition = (producer_number % log.end_offsets().len()) as u32;
         let counted_in = log.partition(partition);
         Arc::new(Delivery { log, partition, counted_in, held_back: Mutex::default() })
     }

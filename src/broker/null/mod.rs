@@ -108,12 +108,12 @@ impl Broker for NullBroker {
         Ok(())
     }
 
-    async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<NullProducer, BrokerError> {
-        let server = self.servers[producer_index % self.servers.len()].clone();
+    async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<NullProducer, BrokerError> {
+        let server = self.servers[producer_number % self.servers.len()].clone();
         let NullOptions { producer_panics_after, producer_refuses_after, refusals_are_fatal, .. } = &self.options;
         Ok(NullProducer {
             server,
-            delivery: Delivery::new(self.log(topic), producer_index),
+            delivery: Delivery::new(self.log(topic), producer_number),
             left: *producer_panics_after,
             takes: *producer_refuses_after,
             refusals_are_fatal: *refusals_are_fatal,

@@ -90,7 +90,6 @@ pub struct PulsarBroker<const CRATE: bool = false> {
     connections: usize,
     consumers: AtomicUsize,
     run_id: String,
-    first_producer: usize,
     identity: BrokerInfo,
 }
 
@@ -177,7 +176,6 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
             consumers: AtomicUsize::new(0),
             identity: BrokerInfo { client: client_library::identity(config), broker: Some(broker), embedded: false },
             run_id: setup.run_id,
-            first_producer: setup.first_producer,
         })
     }
 
@@ -194,17 +192,17 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
         Ok(())
     }
 
-    async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {
-        let index = producer_index % self.connections;
+    async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {
+        let index = producer_number % self.connections;
         let parts = self.parts(&topic.name);
         #[cfg(feature = "pulsar-rs")]
         if let Some(client) = &self.crate_client {
-            let name = self.shared.options.resend.then(|| self.name_of(producer_index));
-            let producer = client.producer(producer_index, &topic.name, parts, name).await;
+            let name = self.shared.options.resend.then(|| self.name_of(producer_number));
+            let producer = client.producer(producer_number, &topic.name, parts, name).await;
             return producer.map(PulsarProducer::Crate).map_err(|failure| failure.of_topic(&topic.name, "written to"));
         }
         let returned = Arc::new(Notify::new());
-        let resend = self.shared.options.resend.then(|| (self.name_of(producer_index), returned.clone()));
+        let resend = self.shared.options.resend.then(|| (self.name_of(producer_number), returned.clone()));
         let open = |(number, part): (usize, Arc<str>)| {
             let counted_in = self.shared.recorder.partition(&topic.name, Some(number as u32));
             PartitionProducer::open(self.shared.clone(), (part, counted_in), index, resend.clone())
@@ -212,7 +210,7 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
         let partition_producers = try_join_all(parts.into_iter().enumerate().map(open));
         let partition_producers =
             partition_producers.await.map_err(|failure| failure.of_topic(&topic.name, "written to"))?;
-        let producer = TopicProducer::new(self.shared.clone(), partition_producers, producer_index);
+        let producer = TopicProducer::new(self.shared.clone(), partition_producers, producer_number);
         let PulsarOptions { linger, resend, .. } = self.shared.options;
         if linger.is_none() && !resend {
             return Ok(PulsarProducer::AtOnce(producer));
@@ -299,8 +297,8 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
 
 impl<const CRATE: bool> PulsarBroker<CRATE> {
     /// The name of a producer that the broker is to recognise, unique over all processes of the trial.
-    fn name_of(&self, producer_index: usize) -> String {
-        format!("{}-{}", self.run_id, self.first_producer + producer_index)
+    fn name_of(&self, producer_number: usize) -> String {
+        format!("{}-{}", self.run_id, producer_number)
     }
 
     /// Lets the trial's client join a subscription.

@@ -31,10 +31,14 @@ struct Group {
 }
 
 impl TopicProducer {
-    /// `producer_index` is the producer's number among all of the trial.
-    pub(super) fn new(shared: Arc<Client>, partition_producers: Vec<PartitionProducer>, producer_index: usize) -> Self {
+    /// `producer_number` is the producer's number among all of the trial.
+    pub(super) fn new(
+        shared: Arc<Client>,
+        partition_producers: Vec<PartitionProducer>,
+        producer_number: usize,
+    ) -> Self {
         // Producers begin at different partitions, so that these fill evenly.
-        let turn = producer_index % partition_producers.len();
+        let turn = producer_number % partition_producers.len();
         TopicProducer { shared, partition_producers, turn, groups: Vec::new() }
     }
 

@@ -161,17 +161,17 @@ impl Broker for RabbitmqStreamBroker {
         self.admin.find(topics).await
     }
 
-    async fn producer(&self, producer_index: usize, topic: &Topic) -> Result<RabbitmqStreamProducer, BrokerError> {
+    async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<RabbitmqStreamProducer, BrokerError> {
         let mut routes = Vec::with_capacity(topic.partitions as usize);
         for (number, location) in self.locations(topic).await?.iter().enumerate() {
             let counted_in = self.pool.counted_in(&topic.name, number);
-            routes.push(self.pool.route(location, counted_in, producer_index).await?);
+            routes.push(self.pool.route(location, counted_in, producer_number).await?);
         }
         let options = self.connector.options();
         let sub_entries = options.sub_entry.map(|messages| (messages, options.compression));
         let (writer, is_filtered) = (self.writer.clone(), options.filter.is_some());
         let producer =
-            RabbitmqStreamProducer::new(routes, writer, sub_entries, options.reconnect, producer_index, is_filtered);
+            RabbitmqStreamProducer::new(routes, writer, sub_entries, options.reconnect, producer_number, is_filtered);
         Ok(producer)
     }
 

@@ -42,11 +42,11 @@ impl RabbitmqStreamProducer {
         writer: Arc<Writer>,
         sub_entries: Option<(u16, Compression)>,
         reconnect: Duration,
-        producer_index: usize,
+        producer_number: usize,
         is_filtered: bool,
     ) -> Self {
         let sub_entries = sub_entries.map(|(most, compression)| SubEntries::new(most, compression));
-        let topic = TopicPublishers::new(routes, producer_index);
+        let topic = TopicPublishers::new(routes, producer_number);
         RabbitmqStreamProducer { topic, writer, sub_entries, reconnect, is_filtered, targets: Vec::new() }
     }
 

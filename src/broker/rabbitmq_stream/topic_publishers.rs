@@ -22,8 +22,8 @@ pub struct TopicPublishers {
 }
 
 impl TopicPublishers {
-    pub fn new(routes: Vec<Arc<Route>>, producer_index: usize) -> Self {
-        let turn = producer_index % routes.len().max(1);
+    pub fn new(routes: Vec<Arc<Route>>, producer_number: usize) -> Self {
+        let turn = producer_number % routes.len().max(1);
         let (publishers, connections, connection_of) = (Vec::new(), Vec::new(), Vec::new());
         let mut topic = TopicPublishers { routes, publishers, connections, connection_of, frame_max: 0, turn };
         topic.redirect();

@@ -237,7 +237,7 @@ impl Broker for SlsBroker {
         self.await_shards(&mut admin, created).await
     }
 
-    async fn producer(&self, _slot: usize, topic: &Topic) -> Result<SlsProducer, BrokerError> {
+    async fn producer(&self, _producer_number: usize, topic: &Topic) -> Result<SlsProducer, BrokerError> {
         let options = &self.options;
         let store = store_name(&topic.name, &self.run_id);
         Ok(SlsProducer::new(self.accumulator.clone(), &store, options.max_block, options.total_size))

@@ -43,8 +43,8 @@ pub async fn producers<B: Broker>(context: &TrialContext<'_>, broker: &B) -> Res
         _ => context.scenario.producers.count,
     };
     let making = (0..count)
-        .map(|producer_index| (producer_index, context.topic_of(context.scenario.first_producer() + producer_index)))
-        .map(|(producer_index, topic)| broker.producer(producer_index, &context.topics[topic]));
+        .map(|producer_index| context.scenario.first_producer() + producer_index)
+        .map(|number| broker.producer(number, &context.topics[context.topic_of(number)]));
     Ok(stream::iter(making).buffered(AT_ONCE).try_collect().await?)
 }
 

@@ -53,7 +53,7 @@ impl Bench {
         let sets = [vec![], vec![("tenant".to_owned(), "second".to_owned())]];
         let headers = sets.iter().map(|set| Headers::new(set)).collect();
         let client = keeper::start(cluster.clone(), options, headers, acks.clone(), TRANSACTIONS).await?;
-        let producer = KafkaNativeProducer::new(client.clone(), client.topic(TOPIC).await?);
+        let producer = KafkaNativeProducer::new(client.clone(), client.topic(TOPIC, 0).await?);
         let admin = Arc::new(Admin { cluster, config: Vec::new(), timeout: TIMEOUT, fetched: FetchTraffic::default() });
         Ok(Bench { acks, client, admin, producer, sent: 0 })
     }

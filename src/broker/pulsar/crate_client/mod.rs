@@ -95,12 +95,12 @@ impl CrateClient {
     /// When the broker does not want it.
     pub async fn producer(
         &self,
-        producer_index: usize,
+        producer_number: usize,
         topic: &str,
         parts: Vec<Arc<str>>,
         name: Option<String>,
     ) -> Result<CrateProducer, RequestError> {
-        let index = producer_index % self.producing.len();
+        let index = producer_number % self.producing.len();
         let (pulsar, recorder) = (&self.producing[index], &self.recorders[index]);
         let mut lanes = Vec::with_capacity(parts.len());
         for (number, part) in parts.into_iter().enumerate() {
@@ -112,7 +112,7 @@ impl CrateClient {
             let counted_in = recorder.partition(topic, Some(number as u32));
             lanes.push(lane::Lane::start(producer, recorder.clone(), counted_in));
         }
-        Ok(CrateProducer::new(self.manner.clone(), lanes, producer_index))
+        Ok(CrateProducer::new(self.manner.clone(), lanes, producer_number))
     }
 
     /// A member of a subscription on all `parts` of a topic.

@@ -101,9 +101,9 @@ pub struct CrateProducer {
 }
 
 impl CrateProducer {
-    pub(super) fn new(manner: Arc<Manner>, lanes: Vec<Lane>, producer_index: usize) -> Self {
+    pub(super) fn new(manner: Arc<Manner>, lanes: Vec<Lane>, producer_number: usize) -> Self {
         // Producers begin at different partitions, so that these fill evenly.
-        let turn = producer_index % lanes.len();
+        let turn = producer_number % lanes.len();
         let groups = lanes.iter().map(|_| Vec::new()).collect();
         CrateProducer { manner, lanes, groups, turn }
     }
