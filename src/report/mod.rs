@@ -223,56 +223,51 @@ fn lead_of_trials(records: &[&Record]) -> Lead {
         format!("{valid} of {} trials valid", records.len())
     };
     let trusted: Vec<&Record> = records.iter().copied().filter(|record| valid == 0 || record.verdict.valid).collect();
-    let rates = trusted.iter().map(|record| record.throughput.messages_per_second);
+    let rate_of = |record: &&&Record| record.throughput.messages_per_second;
+    let fastest = trusted.iter().max_by(|one, other| rate_of(one).total_cmp(&rate_of(other)));
     let tile =
         |label: &str, figure: String, note: String| Tile { label: label.to_owned(), figure, unit: String::new(), note };
-    let most = rates.fold(0.0, f64::max);
+    let most = fastest.as_ref().map_or(0.0, rate_of);
+    let latency = fastest.and_then(|record| Some((record.headline_latency()?.p99_ns?, record.headline.to_string())));
     let lost: u64 = records.iter().filter_map(|record| record.verification.as_ref()).map(|found| found.lost).sum();
     let mut tiles = vec![
         tile("points", crate::record::readable::count(points as u64), section::several(records.len(), "trial")),
         tile("most messages per second", crate::record::readable::rate(most), sweep::payload(&trusted)),
     ];
+    tiles.extend(latency.map(|(p99, name)| {
+        section::tiles::tile("p99 in that trial", crate::record::readable::duration(p99 as f64), format!("{name} time"))
+    }));
     if records.iter().any(|record| record.verification.is_some()) {
         tiles.push(tile("lost", crate::record::readable::count(lost), "over all trials".to_owned()));
     }
     Lead {
         context: records.first().map_or_else(String::new, |record| lead::context(record)),
         sentence: sweep::headline(records),
-        question: lead::TRUST,
-        verdict: lead::Word { tone, word, evidence: reasons(records) },
-        limit: Some(limits(records)),
+        answers: vec![
+            (lead::TRUST, lead::Word { tone, word, evidence: reasons(records) }),
+            (lead::LIMIT, lead::limits(records)),
+        ],
         tiles,
     }
 }
 
-/// How often each reason was found.
+/// In which trials each reason was found.
 fn reasons(records: &[&Record]) -> String {
-    let mut found: std::collections::BTreeMap<ReasonKind, usize> = std::collections::BTreeMap::new();
-    for reason in records.iter().flat_map(|record| &record.verdict.reasons) {
-        *found.entry(reason.kind).or_default() += 1;
+    let mut found: std::collections::BTreeMap<ReasonKind, Vec<&Record>> = std::collections::BTreeMap::new();
+    for record in records {
+        for reason in &record.verdict.reasons {
+            found.entry(reason.kind).or_default().push(record);
+        }
     }
-    let mut found: Vec<(ReasonKind, usize)> = found.into_iter().collect();
-    found.sort_by_key(|(_, trials)| std::cmp::Reverse(*trials));
-    let text = |(kind, trials): &(ReasonKind, usize)| {
-        format!("{}: {}", reason_title(*kind), section::several(*trials, "trial"))
+    let mut found: Vec<(ReasonKind, Vec<&Record>)> = found.into_iter().collect();
+    found.sort_by_key(|(_, trials)| std::cmp::Reverse(trials.len()));
+    let text = |(kind, trials): &(ReasonKind, Vec<&Record>)| {
+        let point = match trials.as_slice() {
+            [record] if !record.point.is_empty() => format!(" ({})", sweep::point_of(record)),
+            _ => String::new(),
+        };
+        format!("{}: {}{point}", reason_title(*kind), section::several(trials.len(), "trial"))
     };
     let texts: Vec<String> = found.iter().map(text).collect();
     if texts.is_empty() { "No reason against the figures was found.".to_owned() } else { texts.join("; ") + "." }
-}
-
-/// What limited most trials.
-fn limits(records: &[&Record]) -> lead::Word {
-    let mut found: Vec<(&str, usize)> = Vec::new();
-    for record in records {
-        let name = lead::limiter(record.verdict.limited_by.limiter);
-        match found.iter_mut().find(|entry| entry.0 == name) {
-            Some(entry) => entry.1 += 1,
-            None => found.push((name, 1)),
-        }
-    }
-    found.sort_by_key(|(_, trials)| std::cmp::Reverse(*trials));
-    let all: Vec<String> =
-        found.iter().map(|(name, trials)| format!("{} ({trials} of {})", name.to_lowercase(), records.len())).collect();
-    let word = found.first().map_or("Not known", |entry| entry.0).to_owned();
-    lead::Word { tone: lead::Tone::Plain, word, evidence: section::capital(&all.join(", ")) + "." }
 }

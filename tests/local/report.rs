@@ -65,6 +65,26 @@ fn the_head_says_whether_the_run_is_valid_how_fast_it_was_and_what_limited_it() 
 }
 
 #[test]
+fn the_head_of_every_kind_asks_whether_it_can_be_trusted_and_what_limited_it() {
+    let head = |name| {
+        let page = one(name);
+        page[page.find("<header>").unwrap()..page.find("</header>").unwrap()].to_owned()
+    };
+    for name in KINDS {
+        let head = head(name);
+        let answers = [("Can it be trusted?", true), ("What limited it?", name != "failed")];
+        for (question, is_asked) in answers {
+            assert_eq!(head.contains(&format!("<h2>{question}</h2>")), is_asked, "{name}: {question} in {head}");
+        }
+        assert_eq!(head.contains("<h2>Is B worse than A?</h2>"), name == "comparison", "{name}");
+    }
+    let compared = head("comparison");
+    assert!(compared.contains("Valid trials: ") && compared.contains("; medians: A "), "{compared}");
+    let search = head("search");
+    assert!(search.contains("rate that half of all probes hold"), "{search}");
+}
+
+#[test]
 fn charts_become_files_and_a_choice_a_page_of_one_trial() {
     let base = tempfile::tempdir().unwrap();
     let (single, sweep) = (case(base.path(), "single"), case(base.path(), "one-axis"));

@@ -1,13 +1,13 @@
 //! Two runs: what changed, what did not, and what is not certain.
 
-use super::lead::{Lead, TRUST, Tone, Word};
+use super::lead::{LIMIT, Lead, TRUST, Tone, Word, limiter, limits};
 use super::tiles::Tile;
 use super::{Part, Section, latency, plain, several, texts};
 use crate::evaluate::comparison::{
     Comparison, Difference, FigureComparison, FigureKind, KeptTrial, Outcome, PointComparison,
 };
-use crate::record::Record;
 use crate::record::readable::{duration, percent, rate};
+use crate::record::{Limiter, Record};
 use crate::report::figure::{Figure, PHONE, Table, WIDE};
 use crate::report::read::Run;
 use crate::report::svg::escape;
@@ -29,20 +29,13 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
     let number = |outcome: Outcome| figures.iter().filter(|figure| figure.outcome == outcome).count();
     let regressions = figures.iter().filter(|figure| figure.regression).count();
     let untrusted = comparison.points.iter().filter(|point| point.valid_of_a == 0 || point.valid_of_b == 0).count();
-    let (question, tone, word) = match regressions {
-        _ if untrusted > 0 && untrusted == comparison.points.len() => {
-            (TRUST, Tone::Bad, "Not to be trusted".to_owned())
-        }
-        0 if comparison.refusals().next().is_some() => (TRUST, Tone::Bad, "The runs are not alike".to_owned()),
-        0 => (WORSE, Tone::Good, "No regression found".to_owned()),
-        worse => (WORSE, Tone::Bad, format!("Yes, in {}", worse_figures(comparison, worse, figures.len()))),
-    };
-    let doubt = match untrusted {
-        0 => String::new(),
-        number => format!("At {}, no trial of one side is valid. ", several(number, "point")),
+    let (tone, word) = match regressions {
+        _ if untrusted > 0 && untrusted == comparison.points.len() => (Tone::Bad, "Not known".to_owned()),
+        0 => (Tone::Good, "No regression found".to_owned()),
+        worse => (Tone::Bad, format!("Worse in {}", worse_figures(comparison, worse, figures.len()))),
     };
     let evidence = format!(
-        "{doubt}{}: {} better, {} worse, {} no different within {}, {} not certain.",
+        "{}: {} better, {} worse, {} no different within {}, {} not certain.",
         several(figures.len(), "figure"),
         number(Outcome::Better),
         number(Outcome::Worse),
@@ -53,9 +46,11 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
     Lead {
         context: context(a, b, comparison),
         sentence: sentence(comparison),
-        question,
-        verdict: Word { tone, word, evidence },
-        limit: None,
+        answers: vec![
+            (WORSE, Word { tone, word, evidence }),
+            (TRUST, trust(comparison, untrusted)),
+            (LIMIT, limit(&a.records(), &b.records())),
+        ],
         tiles: comparison
             .points
             .first()
@@ -63,6 +58,42 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
             .map(|point| tiles(comparison, point))
             .unwrap_or_default(),
     }
+}
+
+/// How many trials of both sides are valid. `untrusted`: points at which one side has none.
+fn trust(comparison: &Comparison, untrusted: usize) -> Word {
+    let sum = |number: fn(&PointComparison) -> usize| comparison.points.iter().map(number).sum::<usize>();
+    let (of_a, valid_of_a) = (sum(|point| point.trials_of_a), sum(|point| point.valid_of_a));
+    let (of_b, valid_of_b) = (sum(|point| point.trials_of_b), sum(|point| point.valid_of_b));
+    let (all, valid) = (of_a + of_b, valid_of_a + valid_of_b);
+    let (tone, word) = match untrusted {
+        _ if comparison.refusals().next().is_some() => (Tone::Bad, "The runs are not alike".to_owned()),
+        points if points > 0 && points == comparison.points.len() => (Tone::Bad, "Not to be trusted".to_owned()),
+        _ if valid == all => (Tone::Good, "Valid".to_owned()),
+        _ => (Tone::Doubtful, format!("{valid} of {all} trials valid")),
+    };
+    let how = if comparison.paired { "They ran in turn and are compared in pairs." } else { "Each run ran by itself." };
+    let only = if valid < all && valid > 0 { "; only these count" } else { "" };
+    let doubt = match untrusted {
+        0 => String::new(),
+        number => format!(" At {}, no trial of one side is valid.", several(number, "point")),
+    };
+    let evidence =
+        format!("Valid trials: {valid_of_a} of {of_a} of A, {valid_of_b} of {of_b} of B{only}. {how}{doubt}");
+    Word { tone, word, evidence }
+}
+
+/// What limited most trials of both sides.
+fn limit(of_a: &[&Record], of_b: &[&Record]) -> Word {
+    let (a, b) = (limits(of_a), limits(of_b));
+    let is_same = a.word == b.word;
+    let evidence = if is_same && a.word == limiter(Limiter::Schedule) {
+        "Both sides carried the rate that was asked for: the most that they can carry was not measured.".to_owned()
+    } else {
+        format!("A: {} B: {}", a.evidence, b.evidence)
+    };
+    let word = if is_same { a.word } else { format!("A: {}; B: {}", a.word, b.word) };
+    Word { tone: Tone::Plain, word, evidence }
 }
 
 /// The figures that are worse, by their names where there is one point and they are few.
@@ -142,13 +173,18 @@ fn tiles(comparison: &Comparison, point: &PointComparison) -> Vec<Tile> {
         (Outcome::CannotTell, Some((low, high))) => format!("{low:.2}–{high:.2}"),
         _ => format!("{:.3}", figure.ratio),
     };
-    let how = if comparison.paired { "of the pairs" } else { "of the trials" };
+    let how = |figure: &FigureComparison| match figure.outcome {
+        Outcome::CannotTell if figure.ratio_low.is_some() => "95 % interval",
+        _ if comparison.paired => "by pairs",
+        _ => "by trials",
+    };
     let tile = |figure: &FigureComparison| Tile {
         label: format!("{}, B / A", figure.figure),
         figure: ratio(figure),
         unit: String::new(),
         note: format!(
-            "{how}; median of A {}, of B {}",
+            "{}; medians: A {}, B {}",
+            how(figure),
             amount(figure, figure.a.median),
             amount(figure, figure.b.median)
         ),

@@ -14,15 +14,16 @@ pub struct Lead {
     pub context: String,
     /// The result in plain words.
     pub sentence: String,
-    /// What the verdict answers.
-    pub question: &'static str,
-    pub verdict: Word,
-    pub limit: Option<Word>,
+    /// What a reader asks first, with the answers.
+    pub answers: Vec<(&'static str, Word)>,
     pub tiles: Vec<Tile>,
 }
 
-/// Of a page whose figures may not be valid.
 pub const TRUST: &str = "Can it be trusted?";
+pub const LIMIT: &str = "What limited it?";
+
+/// Notes of a valid trial that are named with its verdict.
+const MOST_NOTES: usize = 2;
 
 /// A word with its evidence.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,18 +63,17 @@ impl Tone {
 
 /// Of one trial.
 pub fn of_trial(record: &Record) -> Lead {
-    let limit = &record.verdict.limited_by;
+    let limited_by = &record.verdict.limited_by;
     let failed = record.status == Status::Failed;
+    let limit = (!failed).then(|| Word {
+        tone: Tone::Plain,
+        word: limiter(limited_by.limiter).to_owned(),
+        evidence: limited_by.evidence.clone(),
+    });
     Lead {
         context: context(record),
         sentence: sentence(record),
-        question: TRUST,
-        verdict: verdict(record),
-        limit: (!failed).then(|| Word {
-            tone: Tone::Plain,
-            word: limiter(limit.limiter).to_owned(),
-            evidence: limit.evidence.clone(),
-        }),
+        answers: std::iter::once((TRUST, verdict(record))).chain(limit.map(|limit| (LIMIT, limit))).collect(),
         tiles: if failed && record.counts.attempted == 0 { Vec::new() } else { tiles(record) },
     }
 }
@@ -82,6 +82,7 @@ pub fn of_trial(record: &Record) -> Lead {
 pub fn context(record: &Record) -> String {
     // Its version is among the conditions; some brokers' names are long.
     let kind = record.scenario["broker"]["kind"].as_str();
+    let kind = kind.filter(|kind| *kind != record.scenario_name);
     let kind = kind.map(|kind| if kind == "null" { "null broker".to_owned() } else { kind.to_owned() });
     let begun = record.started_at.strftime("%Y-%m-%d %H:%M UTC").to_string();
     [Some(record.scenario_name.clone()), kind, Some(begun)].into_iter().flatten().collect::<Vec<_>>().join(" · ")
@@ -238,17 +239,47 @@ fn verdict(record: &Record) -> Word {
 }
 
 fn valid(record: &Record) -> String {
-    let notes = record.verdict.notes.len();
     let thresholds = record.thresholds.len();
     let mut text = stand_in(record).map(|sentence| format!("{sentence} ")).unwrap_or_default();
     text += "No reason against the figures was found";
     if thresholds > 0 {
         text += &format!("; {} held", several(thresholds, "threshold"));
     }
-    if notes > 0 {
-        text += &format!("; {} below", several(notes, "note"));
+    text + "." + &notes(record)
+}
+
+/// The first notes, by their titles.
+fn notes(record: &Record) -> String {
+    let notes = &record.verdict.notes;
+    let titles = notes.iter().take(MOST_NOTES).map(|note| uncapital(reason_title(note.kind)));
+    match (titles.collect::<Vec<_>>().join("; "), notes.len()) {
+        (_, 0) => String::new(),
+        (titles, all) if all > MOST_NOTES => format!(" To note: {titles}; {} more below.", all - MOST_NOTES),
+        (titles, _) => format!(" To note: {titles}."),
     }
-    text + "."
+}
+
+/// With a small first letter.
+fn uncapital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// What limited most of several trials.
+pub fn limits(records: &[&Record]) -> Word {
+    let mut found: Vec<(&str, usize)> = Vec::new();
+    for record in records {
+        let name = limiter(record.verdict.limited_by.limiter);
+        match found.iter_mut().find(|entry| entry.0 == name) {
+            Some(entry) => entry.1 += 1,
+            None => found.push((name, 1)),
+        }
+    }
+    found.sort_by_key(|(_, trials)| std::cmp::Reverse(*trials));
+    let all: Vec<String> =
+        found.iter().map(|(name, trials)| format!("{} ({trials} of {})", name.to_lowercase(), records.len())).collect();
+    let word = found.first().map_or("Not known", |entry| entry.0).to_owned();
+    Word { tone: Tone::Plain, word, evidence: capital(&all.join(", ")) + "." }
 }
 
 pub fn limiter(limiter: Limiter) -> &'static str {
@@ -263,12 +294,12 @@ pub fn limiter(limiter: Limiter) -> &'static str {
     }
 }
 
-/// Keeps a number and its unit in one line.
+/// Keeps a number and its unit in one line, and a value with the sign before it.
 fn together(text: &str) -> String {
     let mut last = ' ';
     text.chars()
         .map(|letter| {
-            let kept = if letter == ' ' && last.is_ascii_digit() { '\u{a0}' } else { letter };
+            let kept = if letter == ' ' && (last.is_ascii_digit() || last == '=') { '\u{a0}' } else { letter };
             last = letter;
             kept
         })
@@ -290,11 +321,10 @@ impl Lead {
         let tiles: String = self.tiles.iter().map(Tile::html).collect();
         let tiles = if tiles.is_empty() { tiles } else { format!("<dl class=\"tiles\">{tiles}</dl>") };
         format!(
-            "<header><p class=\"context\">{}</p><h1>{}</h1><div class=\"answers\">{}{}</div>{tiles}</header>",
+            "<header><p class=\"context\">{}</p><h1>{}</h1><div class=\"answers\">{}</div>{tiles}</header>",
             escape(&self.context),
             together(&escape(&self.sentence)),
-            word(self.question, &self.verdict),
-            self.limit.as_ref().map(|limit| word("What limited it?", limit)).unwrap_or_default(),
+            self.answers.iter().map(|(question, answer)| word(question, answer)).collect::<String>(),
         )
     }
 }
@@ -303,6 +333,21 @@ impl Lead {
 mod tests {
     use super::*;
     use crate::record::sample;
+
+    #[test]
+    fn a_valid_trial_names_its_notes() {
+        let mut record = sample::record();
+        record.thresholds.clear();
+        let note = record.verdict.notes.first().cloned().expect("it has a note");
+        let evidence = |record: &Record| of_trial(record).answers[0].1.evidence.clone();
+        let title = uncapital(reason_title(note.kind));
+        record.verdict.notes = vec![note.clone()];
+        assert_eq!(evidence(&record), format!("No reason against the figures was found. To note: {title}."));
+        record.verdict.notes = vec![note; 4];
+        assert!(evidence(&record).ends_with(&format!(" To note: {title}; {title}; 2 more below.")), "{record:?}");
+        record.verdict.notes.clear();
+        assert_eq!(evidence(&record), "No reason against the figures was found.");
+    }
 
     #[test]
     fn messages_that_were_never_sent_are_told_from_those_without_an_answer() {

@@ -1,10 +1,10 @@
 //! A search: its answer first, then its probes as marks, then each as a row.
 
-use super::lead::{Lead, TRUST, Tone, Word, context, limiter};
+use super::lead::{LIMIT, Lead, TRUST, Tone, Word, context, limiter};
 use super::tiles::{Tile, tile};
 use super::{Part, Section, capital, several, texts};
 use crate::record::readable::{duration, rate};
-use crate::record::{ProbeRecord, ProbeResult, Record, SearchEnd, SearchRecord};
+use crate::record::{Limiter, ProbeRecord, ProbeResult, Record, SearchEnd, SearchRecord};
 use crate::report::figure::{Figure, PHONE, Table, WIDE};
 use crate::report::svg::Shape;
 use crate::report::svg::probes::{Kind, Probe, Probes};
@@ -16,9 +16,9 @@ pub fn lead(search: &SearchRecord, records: &[&Record]) -> Lead {
     Lead {
         context: records.first().map_or_else(|| search.scenario_name.clone(), |record| context(record)),
         sentence: sentence(search),
-        question: TRUST,
-        verdict: verdict(search),
-        limit: limit(search, records),
+        answers: std::iter::once((TRUST, verdict(search)))
+            .chain(limit(search, records).map(|limit| (LIMIT, limit)))
+            .collect(),
         tiles: tiles(search),
     }
 }
@@ -26,6 +26,9 @@ pub fn lead(search: &SearchRecord, records: &[&Record]) -> Lead {
 fn sentence(search: &SearchRecord) -> String {
     let required = search.requirements.join(", ");
     match search.answer.rate_per_second {
+        Some(held) if matches!(search.answer.end, SearchEnd::OutOfTime | SearchEnd::NothingMissed) => {
+            format!("At least {} messages/s held {required}.", rate(held))
+        }
         Some(held) if search.answer.end != SearchEnd::Found => {
             format!("{} messages/s held {required}.", rate(held))
         }
@@ -42,7 +45,7 @@ fn verdict(search: &SearchRecord) -> Word {
         SearchEnd::NothingMissed => (Tone::Doubtful, "The limit lies above the range"),
         SearchEnd::NothingHeld => (Tone::Bad, "Nothing held"),
         SearchEnd::LimitedByClient => (Tone::Bad, "Not known: the client was the limit"),
-        SearchEnd::OutOfTime if found.confirmed => (Tone::Doubtful, "Yes, but a higher rate may hold too"),
+        SearchEnd::OutOfTime if found.confirmed => (Tone::Doubtful, "Valid; a higher rate may hold too"),
         SearchEnd::OutOfTime => (Tone::Bad, "Not confirmed: time was up"),
         SearchEnd::Interrupted => (Tone::Bad, "Interrupted"),
         SearchEnd::Failed => (Tone::Bad, "A probe failed"),
@@ -68,16 +71,24 @@ fn limit(search: &SearchRecord, records: &[&Record]) -> Option<Word> {
     let is_of_it = |record: &&&Record| (record.point_index, record.trial) == (lowest.point_index, lowest.trial);
     let record = records.iter().find(is_of_it)?;
     let reason = first(&lowest.reason);
-    let word = match lowest.outcome {
+    let missed = match lowest.outcome {
         // The probe asked for a rate, so its own limit is that rate wherever it was sent in time.
         ProbeResult::Missed => search.requirements.iter().find(|required| reason.starts_with(required.as_str())),
         ProbeResult::Held | ProbeResult::LimitedByClient => None,
     };
-    Some(Word {
-        tone: Tone::Plain,
-        word: word.map_or_else(|| limiter(record.verdict.limited_by.limiter).to_owned(), Clone::clone),
-        evidence: format!("At {} messages/s, missed: {reason}.", rate(lowest.rate_per_second)),
-    })
+    let (at, limiter) = (rate(lowest.rate_per_second), record.verdict.limited_by.limiter);
+    let (word, evidence) = match missed {
+        Some(required) => {
+            let measured = reason[required.len()..].trim_start_matches([':', ' ']);
+            let behind = match limiter {
+                Limiter::Schedule | Limiter::Unknown => String::new(),
+                limiter => format!(" {} limited that probe.", self::limiter(limiter)),
+            };
+            (format!("The requirement {required}"), format!("Missed at {at} messages/s: {measured}.{behind}"))
+        }
+        None => (self::limiter(limiter).to_owned(), format!("At {at} messages/s, missed: {reason}.")),
+    };
+    Some(Word { tone: Tone::Plain, word, evidence })
 }
 
 fn tiles(search: &SearchRecord) -> Vec<Tile> {
@@ -87,7 +98,7 @@ fn tiles(search: &SearchRecord) -> Vec<Tile> {
     let interval = found.capacity_low.zip(found.capacity_high);
     let capacity = found.capacity_per_second.map(|capacity| {
         let note = interval.map(|(low, high)| format!("95 % interval {} … {}", rate(low), rate(high)));
-        tile("capacity, messages per second", rate(capacity), note.unwrap_or_default())
+        tile("rate that half of all probes hold", rate(capacity), note.unwrap_or_default())
     });
     let answer = search.probes.iter().rev().find(|probe| Some(probe.rate_per_second) == found.rate_per_second);
     let p99 = answer.and_then(|probe| probe.p99_ns);

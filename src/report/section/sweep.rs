@@ -313,8 +313,8 @@ pub fn headline(records: &[&Record]) -> String {
         (Some(low), Some(high)) => {
             let left_out = match left_out.as_slice() {
                 [] => String::new(),
-                [point] => format!(" (without {}, which has no valid trial)", value(&names, point)),
-                points => format!(" (without {} points that have no valid trial)", points.len()),
+                [point] => format!(" ({} has no valid trial)", value(&names, point)),
+                points => format!(" ({} points have no valid trial)", points.len()),
             };
             let (most, fewest) = (rate(high.1), rate(low.1));
             if known.len() == 1 {
@@ -329,12 +329,21 @@ pub fn headline(records: &[&Record]) -> String {
     }
 }
 
-/// The value of a point of one key, where the key is known; of several keys, their names too.
+/// The values of a point, each with the last part of its key.
 fn value(keys: &[String], point: &Point<'_>) -> String {
-    match keys {
-        [key] => point.values.get(key).map(super::plain).unwrap_or_default(),
-        keys => named(keys, point),
-    }
+    let values = keys.iter().filter_map(|key| Some((key.as_str(), point.values.get(key)?)));
+    short(values)
+}
+
+/// The values of a trial's point, each with the last part of its key.
+pub fn point_of(record: &Record) -> String {
+    short(record.point.iter().map(|(key, value)| (key.as_str(), value)))
+}
+
+fn short<'a>(values: impl Iterator<Item = (&'a str, &'a serde_json::Value)>) -> String {
+    let last = |key: &'a str| key.rsplit('.').next().unwrap_or(key);
+    let texts: Vec<String> = values.map(|(key, value)| format!("{} = {}", last(key), super::plain(value))).collect();
+    texts.join(", ")
 }
 
 /// The values of a point: of one key with its whole name, of two with the last part of each one's.
