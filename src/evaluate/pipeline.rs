@@ -143,12 +143,18 @@ fn bottleneck(
             Some(latency) => format!("half of the batches took {} or longer", duration(latency.p50_ns as f64)),
             None => "no batch had an outcome".to_owned(),
         };
+        let blocked = (share("blocked") >= BLOCKED_SHARE).then(|| {
+            let blocked = percent(share("blocked"));
+            format!("Instances were blocked for {blocked} of their time because every writer was busy. ")
+        });
+        let trailing = (trailing >= BLOCKED_SHARE)
+            .then(|| format!("Only writers worked during the last {} of the time. ", percent(trailing)));
         return Bottleneck {
             stage: Some(sink.stage.clone()),
             evidence: format!(
-                "Instances were blocked for {} of their time because every writer was busy, and only writers worked during the last {} of the time. {} ({order}) spent {} of the time in {}, where {each}.",
-                percent(share("blocked")),
-                percent(trailing),
+                "{}{}{} ({order}) spent {} of the time in {}, where {each}.",
+                blocked.unwrap_or_default(),
+                trailing.unwrap_or_default(),
                 match config.instances * config.writers {
                     1 => "The writer".to_owned(),
                     writers => format!("The {} writers", count(writers as u64)),

@@ -91,22 +91,8 @@ mod tests {
     use super::*;
 
     fn sink_record(written: u64, duplicates: u64, delta: Option<u64>) -> SinkRecord {
-        SinkRecord {
-            name: String::new(),
-            written,
-            written_per_second: 0.0,
-            duplicates,
-            refused: 0,
-            refused_by_class: Vec::new(),
-            repeated: 0,
-            not_written: 0,
-            errors: Vec::new(),
-            retries: 0,
-            latency: None,
-            row_count: RowCount { delta, ..RowCount::default() },
-            durability: BTreeMap::new(),
-            read_back: None,
-        }
+        let row_count = RowCount { delta, ..RowCount::default() };
+        SinkRecord { written, duplicates, row_count, ..SinkRecord::default() }
     }
 
     #[test]

@@ -80,8 +80,17 @@ fn the_head_of_every_kind_asks_whether_it_can_be_trusted_and_what_limited_it() {
     }
     let compared = head("comparison");
     assert!(compared.contains("Valid trials: ") && compared.contains("; medians: A "), "{compared}");
+    let sentence = &compared[compared.find("<h1>").unwrap()..compared.find("</h1>").unwrap()];
+    assert!(sentence.contains(" than A") && sentence.starts_with("<h1>B"), "which side is better: {sentence}");
+    let pipeline = head("pipeline");
+    assert!(
+        pipeline.contains("<dt>rows per second</dt>") && pipeline.contains("messages/s of producers"),
+        "{pipeline}"
+    );
     let search = head("search");
-    assert!(search.contains("rate that half of all probes hold"), "{search}");
+    let label = |label: &str| search.find(&format!("<dt>{label}</dt>")).unwrap_or_else(|| panic!("{label}: {search}"));
+    assert!(label("messages per second") < label("p99 at that rate"));
+    assert!(label("p99 at that rate") < label("rate that half of all probes hold"));
 }
 
 #[test]

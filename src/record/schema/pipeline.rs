@@ -106,7 +106,7 @@ pub struct KeptUp {
 }
 
 /// What one sink came to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct SinkRecord {
     /// Its kind, with a number where there are several of it: `redis`, `redis-2`.

@@ -2,7 +2,7 @@
 
 use super::lead::{LIMIT, Lead, TRUST, Tone, Word, limiter, limits};
 use super::tiles::Tile;
-use super::{Part, Section, latency, plain, several, texts};
+use super::{Part, Section, capital, latency, plain, several, texts};
 use crate::evaluate::comparison::{
     Comparison, Difference, FigureComparison, FigureKind, KeptTrial, Outcome, PointComparison,
 };
@@ -23,6 +23,10 @@ const LONGEST_NAMED: usize = 40;
 /// What a comparison answers, where its runs can be trusted.
 const WORSE: &str = "Is B worse than A?";
 
+/// Figures that the sentence of one point tells, and those that have a tile.
+const MOST_TOLD: usize = 3;
+const MOST_TILES: usize = 5;
+
 /// The head of the page.
 pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
     let figures: Vec<&FigureComparison> = comparison.points.iter().flat_map(|point| &point.figures).collect();
@@ -34,7 +38,7 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
         0 => (Tone::Good, "No regression found".to_owned()),
         worse => (Tone::Bad, format!("Worse in {}", worse_figures(comparison, worse, figures.len()))),
     };
-    let evidence = format!(
+    let numbers = format!(
         "{}: {} better, {} worse, {} no different within {}, {} not certain.",
         several(figures.len(), "figure"),
         number(Outcome::Better),
@@ -43,6 +47,12 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
         percent(comparison.tolerance),
         number(Outcome::CannotTell)
     );
+    let evidence = match comparison.points.as_slice() {
+        [point] if point.figures.len() <= MOST_TOLD => {
+            capital(&listed(&point.figures.iter().collect::<Vec<_>>(), comparison.tolerance)) + "."
+        }
+        _ => numbers,
+    };
     Lead {
         context: context(a, b, comparison),
         sentence: sentence(comparison),
@@ -125,19 +135,19 @@ fn short_differences(comparison: &Comparison) -> impl Iterator<Item = &Differenc
     comparison.differences.iter().filter(is_short)
 }
 
-/// A and B by the setting that differs, if it is one.
-fn sides(comparison: &Comparison) -> String {
+/// A and B, by the setting that differs if it is one.
+fn sides(comparison: &Comparison) -> [String; 2] {
     let mut named = short_differences(comparison);
     match (named.next(), named.next()) {
-        (Some(difference), None) => format!("B ({}) against A ({})", difference.b, difference.a),
-        _ => "B against A".to_owned(),
+        (Some(difference), None) => [format!("A ({})", difference.a), format!("B ({})", difference.b)],
+        _ => ["A".to_owned(), "B".to_owned()],
     }
 }
 
+/// Which side is better and in what, or that none is.
 fn sentence(comparison: &Comparison) -> String {
     if let [point] = comparison.points.as_slice() {
-        let told: Vec<String> = point.figures.iter().take(3).map(|figure| told(figure, comparison.tolerance)).collect();
-        return format!("{}: {}.", sides(comparison), told.join("; "));
+        return sentence_of_point(comparison, point);
     }
     let worst = |figure: FigureKind| {
         let all = comparison.points.iter().flat_map(|point| &point.figures).filter(move |found| found.figure == figure);
@@ -151,6 +161,30 @@ fn sentence(comparison: &Comparison) -> String {
         "B carried {low:.2} to {high:.2} times as many messages per second as A, over {}.",
         several(comparison.points.len(), "point")
     )
+}
+
+fn sentence_of_point(comparison: &Comparison, point: &PointComparison) -> String {
+    let [a, b] = sides(comparison);
+    let figures: Vec<&FigureComparison> = point.figures.iter().take(MOST_TOLD).collect();
+    let is = |outcome: Outcome| move |figure: &&FigureComparison| figure.outcome == outcome;
+    let (better, worse) = (figures.iter().any(is(Outcome::Better)), figures.iter().any(is(Outcome::Worse)));
+    let is_changed = |figure: &&FigureComparison| matches!(figure.outcome, Outcome::Better | Outcome::Worse);
+    let changed: Vec<&FigureComparison> = figures.iter().copied().filter(is_changed).collect();
+    let told = listed(&changed, comparison.tolerance);
+    match (better, worse) {
+        (true, false) => format!("{b} is better than {a}: {told}."),
+        (false, true) => format!("{b} is worse than {a}: {told}."),
+        (true, true) => format!("{b} is better and worse than {a}: {told}."),
+        (false, false) if figures.iter().all(is(Outcome::NoDifferent)) => {
+            format!("{b} is no different from {a} within {}.", percent(comparison.tolerance))
+        }
+        (false, false) => format!("No difference of {b} from {a} is certain."),
+    }
+}
+
+/// What became of each figure, in a line.
+fn listed(figures: &[&FigureComparison], tolerance: f64) -> String {
+    figures.iter().map(|figure| told(figure, tolerance)).collect::<Vec<_>>().join("; ")
 }
 
 fn told(figure: &FigureComparison, tolerance: f64) -> String {
@@ -174,7 +208,7 @@ fn tiles(comparison: &Comparison, point: &PointComparison) -> Vec<Tile> {
         _ => format!("{:.3}", figure.ratio),
     };
     let how = |figure: &FigureComparison| match figure.outcome {
-        Outcome::CannotTell if figure.ratio_low.is_some() => "95 % interval",
+        Outcome::CannotTell if figure.ratio_low.is_some() => "not certain: 95 % interval",
         _ if comparison.paired => "by pairs",
         _ => "by trials",
     };
@@ -189,7 +223,7 @@ fn tiles(comparison: &Comparison, point: &PointComparison) -> Vec<Tile> {
             amount(figure, figure.b.median)
         ),
     };
-    point.figures.iter().take(5).map(tile).collect()
+    point.figures.iter().take(MOST_TILES).map(tile).collect()
 }
 
 pub fn sections(a: &Run, b: &Run, comparison: &Comparison) -> Vec<Section> {

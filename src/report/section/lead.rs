@@ -4,7 +4,7 @@ use super::reason_title::reason_title;
 use super::tiles::{Tile, tiles};
 use super::{capital, several};
 use crate::record::readable::{count, duration, rate};
-use crate::record::{Limiter, LoadModel, Pipeline, Reason, ReasonKind, Record, SinkRecord, Status};
+use crate::record::{Limiter, LoadModel, Pipeline, Reason, ReasonKind, Record, Status};
 use crate::report::svg::{escape, marked};
 
 /// What a reader is to find within seconds.
@@ -67,7 +67,10 @@ pub fn of_trial(record: &Record) -> Lead {
     let failed = record.status == Status::Failed;
     let limit = (!failed).then(|| Word {
         tone: Tone::Plain,
-        word: limiter(limited_by.limiter).to_owned(),
+        word: match stage(record).filter(|_| limited_by.limiter == Limiter::Pipeline) {
+            Some(stage) => format!("{}: {stage}", limiter(limited_by.limiter)),
+            None => limiter(limited_by.limiter).to_owned(),
+        },
         evidence: limited_by.evidence.clone(),
     });
     Lead {
@@ -76,6 +79,11 @@ pub fn of_trial(record: &Record) -> Lead {
         answers: std::iter::once((TRUST, verdict(record))).chain(limit.map(|limit| (LIMIT, limit))).collect(),
         tiles: if failed && record.counts.attempted == 0 { Vec::new() } else { tiles(record) },
     }
+}
+
+/// The stage of the pipeline that limits it.
+fn stage(record: &Record) -> Option<&str> {
+    record.pipeline.as_ref()?.bottleneck.stage.as_deref()
 }
 
 /// Scenario, broker and time.
@@ -95,7 +103,8 @@ pub fn sentence(record: &Record) -> String {
         return format!("The trial failed: {error}.");
     }
     let carried = match &record.pipeline {
-        Some(pipeline) if pipeline.consumed > 0 => vec![worked_off(record, pipeline)],
+        // What its producers did is among the tiles.
+        Some(pipeline) if pipeline.consumed > 0 => vec![worked_off(pipeline)],
         _ => [Some(carried(record)), tail(record)].into_iter().flatten().collect(),
     };
     let text = [carried.join("; "), missing(record)].join("; ");
@@ -106,19 +115,21 @@ pub fn sentence(record: &Record) -> String {
     format!("{text}.")
 }
 
-/// What the pipeline did, and its producers, where there were any.
-fn worked_off(record: &Record, pipeline: &Pipeline) -> String {
-    let written = |sink: &SinkRecord| format!("{} rows/s to {}", rate(sink.written_per_second), sink.name);
-    let rows: Vec<String> = pipeline.sinks.iter().map(written).collect();
-    let done = if rows.is_empty() {
-        format!("consumed {} messages/s", rate(pipeline.consumed_per_second))
-    } else {
-        format!("wrote {}", rows.join(", "))
-    };
-    let producers = tail(record).map(|tail| {
-        format!("; the broker took {} messages/s with {tail}", rate(record.throughput.messages_per_second))
-    });
-    format!("The pipeline {done}{}", producers.unwrap_or_default())
+/// "The pipeline wrote 11,757 rows/s to each of redis and mongodb".
+fn worked_off(pipeline: &Pipeline) -> String {
+    let rates: Vec<String> = pipeline.sinks.iter().map(|sink| rate(sink.written_per_second)).collect();
+    match (pipeline.sinks.as_slice(), rates.as_slice()) {
+        ([], _) => format!("The pipeline consumed {} messages/s", rate(pipeline.consumed_per_second)),
+        ([before @ .., last], [one, others @ ..]) if !others.is_empty() && others.iter().all(|other| other == one) => {
+            let before: Vec<&str> = before.iter().map(|sink| sink.name.as_str()).collect();
+            format!("The pipeline wrote {one} rows/s to each of {} and {}", before.join(", "), last.name)
+        }
+        (sinks, rates) => {
+            let rows: Vec<String> =
+                sinks.iter().zip(rates).map(|(sink, rate)| format!("{rate} rows/s to {}", sink.name)).collect();
+            format!("The pipeline wrote {}", rows.join(", "))
+        }
+    }
 }
 
 fn carried(record: &Record) -> String {
@@ -332,7 +343,7 @@ impl Lead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample;
+    use crate::record::{SinkRecord, sample};
 
     #[test]
     fn a_valid_trial_names_its_notes() {
@@ -347,6 +358,24 @@ mod tests {
         assert!(evidence(&record).ends_with(&format!(" To note: {title}; {title}; 2 more below.")), "{record:?}");
         record.verdict.notes.clear();
         assert_eq!(evidence(&record), "No reason against the figures was found.");
+    }
+
+    #[test]
+    fn sinks_that_got_the_same_are_told_together() {
+        let pipeline = |rates: &[(&str, f64)]| {
+            let sinks = rates.iter().map(|(name, rate)| SinkRecord {
+                name: (*name).to_owned(),
+                written_per_second: *rate,
+                ..SinkRecord::default()
+            });
+            worked_off(&Pipeline { sinks: sinks.collect(), consumed_per_second: 12.0, ..Pipeline::default() })
+        };
+        let same = [("redis", 1000.1), ("mongodb", 1000.2), ("redis-2", 1000.3)];
+        assert_eq!(pipeline(&same), "The pipeline wrote 1,000 rows/s to each of redis, mongodb and redis-2");
+        assert_eq!(pipeline(&same[..1]), "The pipeline wrote 1,000 rows/s to redis");
+        let differ = [("redis", 1000.0), ("mongodb", 900.0)];
+        assert_eq!(pipeline(&differ), "The pipeline wrote 1,000 rows/s to redis, 900 rows/s to mongodb");
+        assert_eq!(pipeline(&[]), "The pipeline consumed 12.0 messages/s");
     }
 
     #[test]

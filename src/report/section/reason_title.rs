@@ -29,7 +29,7 @@ pub fn reason_title(kind: ReasonKind) -> &'static str {
         ReasonKind::FellBehind => "The pipeline fell behind",
         ReasonKind::MissingMessages => "Messages are missing from the latencies",
         ReasonKind::BeyondRange => "Latencies were too large for the histogram",
-        ReasonKind::RateMissed => "The wanted rate was missed",
+        ReasonKind::RateMissed => "Sending fell behind the wanted rate",
         ReasonKind::ClientBound => "The load generator was the limit",
         ReasonKind::TimeWithheld => "Time was withheld from the machine",
         ReasonKind::OwnDelay => "A good part of the latency is the load generator's own",

@@ -104,7 +104,8 @@ fn tiles(search: &SearchRecord) -> Vec<Tile> {
     let p99 = answer.and_then(|probe| probe.p99_ns);
     let p99 = p99.map(|ns| tile("p99 at that rate", duration(ns as f64), "response time".to_owned()));
     let probes = tile("probes", search.probes.len().to_string(), format!("in {}", duration(search.took_ns as f64)));
-    [held, capacity, p99, Some(probes)].into_iter().flatten().collect()
+    // The p99 belongs to the rate beside it.
+    [held, p99, capacity, Some(probes)].into_iter().flatten().collect()
 }
 
 /// The probes as a chart and as rows.
@@ -147,6 +148,10 @@ fn what_to_see(search: &SearchRecord, shown: usize) -> String {
         .reduce(f64::min)
         .map(|lowest| format!("{} missed, from {}/s on", rates(false).count(), rate(lowest)));
     let both = [held, missed].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let overlap = match (rates(true).reduce(f64::max), rates(false).reduce(f64::min)) {
+        (Some(highest), Some(lowest)) if lowest < highest => " Between these two rates, some held and others missed.",
+        _ => "",
+    };
     let interval = match search.answer.capacity_low {
         Some(_) => " Tinted: the 95 % interval of the rate at which half of all probes would hold.",
         None => "",
@@ -156,7 +161,7 @@ fn what_to_see(search: &SearchRecord, shown: usize) -> String {
         0 => String::new(),
         number => format!(" {} had too few messages for a p99.", several(number, "probe")),
     };
-    format!("Of {}, {both}.{interval}{line}{absent}", several(all().count(), "probe"))
+    format!("Of {}, {both}.{overlap}{interval}{line}{absent}", several(all().count(), "probe"))
 }
 
 /// The first of several reasons; all of them are in the record.

@@ -1,7 +1,7 @@
 //! The largest figures of a page, below its verdict.
 
 use crate::record::readable::{bytes, count, duration, percent, rate};
-use crate::record::{Latency, Record};
+use crate::record::{Latency, Pipeline, Record};
 use crate::report::svg::escape;
 
 /// Figures with their units of so many characters or more are set in a smaller size, to have place in their tiles.
@@ -34,7 +34,11 @@ pub fn tiles(record: &Record) -> Vec<Tile> {
         None => "no rate was set".to_owned(),
     };
     let payload = format!("{asked}; {}/s of payload", bytes(throughput.payload_bytes_per_second));
-    let mut tiles = vec![tile("messages per second", rate(throughput.messages_per_second), payload)];
+    let mut tiles: Vec<Tile> = record.pipeline.iter().filter(|pipeline| pipeline.consumed > 0).flat_map(rows).collect();
+    let label = if tiles.is_empty() { "messages per second" } else { "messages/s of producers" };
+    if tiles.is_empty() || record.counts.attempted > 0 {
+        tiles.push(tile(label, rate(throughput.messages_per_second), payload));
+    }
     if let Some(latency) = record.headline_latency() {
         tiles.extend(latencies(latency, &record.headline.to_string()));
     }
@@ -48,6 +52,26 @@ pub fn tiles(record: &Record) -> Vec<Tile> {
         [Some(cores), busy].into_iter().flatten().collect::<Vec<_>>().join("; "),
     ));
     tiles.extend(broker_cpu(record));
+    tiles
+}
+
+/// What a pipeline wrote: one tile for all of its sinks where they got the same.
+fn rows(pipeline: &Pipeline) -> Vec<Tile> {
+    let mut tiles: Vec<Tile> = Vec::new();
+    for sink in &pipeline.sinks {
+        let figure = rate(sink.written_per_second);
+        match tiles.iter_mut().find(|tile| tile.figure == figure) {
+            Some(tile) => tile.note += &format!(", {}", sink.name),
+            None => tiles.push(tile("rows per second", figure, format!("written to {}", sink.name))),
+        }
+    }
+    if tiles.is_empty() {
+        tiles.push(tile(
+            "consumed per second",
+            rate(pipeline.consumed_per_second),
+            "messages, by the pipeline".to_owned(),
+        ));
+    }
     tiles
 }
 
