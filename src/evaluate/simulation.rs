@@ -105,7 +105,7 @@ fn messages(trial: &Trial, answers: Answers, seed: u64) -> Vec<Message> {
             })
         })
         .collect();
-    messages.sort_unstable_by_key(|message| message.intended_ns);
+    messages.sort_by_key(|message| message.intended_ns);
     let mut sequences = [0; PRODUCERS];
     for message in &mut messages {
         message.sequence = sequences[message.producer_index];
@@ -185,16 +185,20 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
     for message in &in_order {
         attempted[message.producer_index].measured += 1;
     }
-    let mut sends: Vec<(u64, usize)> =
-        in_order.iter().map(|message| (message.sent_ns, message.producer_index)).collect();
-    sends.sort_unstable();
-    in_order.sort_unstable_by_key(|message| message.answered_ns);
-    let (mut sends, mut answered) = (sends.into_iter().peekable(), in_order.into_iter().peekable());
-    let mut answers_seen = 0;
     // One look a second, and a last one when everything is answered.
-    for look_ns in (1..=length_ns / SECOND).map(|second| second * SECOND).chain([length_ns + 10 * SECOND]) {
-        while let Some((_, producer_index)) = sends.next_if(|(sent_ns, _)| *sent_ns < look_ns) {
-            acks.window(producer_index).submit(1);
+    let looks: Vec<u64> =
+        (1..=length_ns / SECOND).map(|second| second * SECOND).chain([length_ns + 10 * SECOND]).collect();
+    let mut sends = vec![[0; PRODUCERS]; looks.len()];
+    for message in &in_order {
+        let look = (message.sent_ns / SECOND) as usize;
+        sends[look.min(looks.len() - 1)][message.producer_index] += 1;
+    }
+    in_order.sort_by_key(|message| message.answered_ns);
+    let mut answered = in_order.into_iter().peekable();
+    let mut answers_seen = 0;
+    for (look_ns, sends) in looks.into_iter().zip(sends) {
+        for (producer_index, messages) in sends.into_iter().enumerate() {
+            acks.window(producer_index).submit(messages);
         }
         while let Some(first) = answered.next_if(|message| message.answered_ns < look_ns) {
             now.store(LOAD_START_NS + first.answered_ns, Ordering::Relaxed);

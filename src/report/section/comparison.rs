@@ -1,8 +1,11 @@
 //! Two runs: what changed, what did not, and what is not certain.
 
+use std::cmp::Reverse;
+
 use super::lead::{LIMIT, Lead, TRUST, Tone, Word, limiter, limits};
+use super::reason_title::reason_title;
 use super::tiles::Tile;
-use super::{Part, Section, capital, latency, plain, several, texts};
+use super::{Part, Section, capital, latency, plain, several, texts, uncapital};
 use crate::evaluate::comparison::{
     Comparison, Difference, FigureComparison, FigureKind, KeptTrial, Outcome, PointComparison,
 };
@@ -58,7 +61,7 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
         sentence: sentence(comparison),
         answers: vec![
             (WORSE, Word { tone, word, evidence }),
-            (TRUST, trust(comparison, untrusted)),
+            (TRUST, trust(comparison, untrusted, &a.records(), &b.records())),
             (LIMIT, limit(&a.records(), &b.records())),
         ],
         tiles: comparison
@@ -70,12 +73,12 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
     }
 }
 
-/// How many trials of both sides are valid. `untrusted`: points at which one side has none.
-fn trust(comparison: &Comparison, untrusted: usize) -> Word {
+/// How many trials of both sides are valid, and why the others are not. `untrusted`: points at which one side has none.
+fn trust(comparison: &Comparison, untrusted: usize, of_a: &[&Record], of_b: &[&Record]) -> Word {
     let sum = |number: fn(&PointComparison) -> usize| comparison.points.iter().map(number).sum::<usize>();
-    let (of_a, valid_of_a) = (sum(|point| point.trials_of_a), sum(|point| point.valid_of_a));
-    let (of_b, valid_of_b) = (sum(|point| point.trials_of_b), sum(|point| point.valid_of_b));
-    let (all, valid) = (of_a + of_b, valid_of_a + valid_of_b);
+    let (all_of_a, valid_of_a) = (sum(|point| point.trials_of_a), sum(|point| point.valid_of_a));
+    let (all_of_b, valid_of_b) = (sum(|point| point.trials_of_b), sum(|point| point.valid_of_b));
+    let (all, valid) = (all_of_a + all_of_b, valid_of_a + valid_of_b);
     let (tone, word) = match untrusted {
         _ if comparison.refusals().next().is_some() => (Tone::Bad, "The runs are not alike".to_owned()),
         points if points > 0 && points == comparison.points.len() => (Tone::Bad, "Not to be trusted".to_owned()),
@@ -88,9 +91,27 @@ fn trust(comparison: &Comparison, untrusted: usize) -> Word {
         0 => String::new(),
         number => format!(" At {}, no trial of one side is valid.", several(number, "point")),
     };
-    let evidence =
-        format!("Valid trials: {valid_of_a} of {of_a} of A, {valid_of_b} of {of_b} of B{only}. {how}{doubt}");
+    let why = first_reasons(of_a.iter().chain(of_b));
+    let why = if why.is_empty() { why } else { format!("Against the others: {why}. ") };
+    let evidence = format!(
+        "Valid trials: {valid_of_a} of {all_of_a} of A, {valid_of_b} of {all_of_b} of B{only}. {why}{how}{doubt}"
+    );
     Word { tone, word, evidence }
+}
+
+/// The first reason against each trial that is not valid: the most frequent ones, with the numbers of their trials.
+fn first_reasons<'a>(records: impl Iterator<Item = &'a &'a Record>) -> String {
+    let mut found: Vec<(&str, usize)> = Vec::new();
+    for reason in records.filter(|record| !record.verdict.valid).filter_map(|record| record.verdict.reasons.first()) {
+        let title = reason_title(reason.kind);
+        match found.iter_mut().find(|entry| entry.0 == title) {
+            Some(entry) => entry.1 += 1,
+            None => found.push((title, 1)),
+        }
+    }
+    found.sort_by_key(|(_, trials)| Reverse(*trials));
+    let told = found.iter().take(MOST_NAMED).map(|(title, trials)| format!("{} ({trials})", uncapital(title)));
+    told.collect::<Vec<_>>().join(", ")
 }
 
 /// What limited most trials of both sides.
@@ -207,10 +228,11 @@ fn tiles(comparison: &Comparison, point: &PointComparison) -> Vec<Tile> {
         (Outcome::CannotTell, Some((low, high))) => format!("{low:.2}–{high:.2}"),
         _ => format!("{:.3}", figure.ratio),
     };
-    let how = |figure: &FigureComparison| match figure.outcome {
-        Outcome::CannotTell if figure.ratio_low.is_some() => "not certain: 95 % interval",
-        _ if comparison.paired => "by pairs",
-        _ => "by trials",
+    let how = |figure: &FigureComparison| match (figure.outcome, figure.ratio_low.zip(figure.ratio_high)) {
+        (Outcome::CannotTell, Some(_)) => "not certain: 95 % interval".to_owned(),
+        (_, Some((low, high))) => format!("95 % interval {low:.3}–{high:.3}"),
+        _ if comparison.paired => "by pairs".to_owned(),
+        _ => "by trials".to_owned(),
     };
     let tile = |figure: &FigureComparison| Tile {
         label: format!("{}, B / A", figure.figure),

@@ -2,7 +2,7 @@
 
 use super::reason_title::reason_title;
 use super::tiles::{Tile, tiles};
-use super::{capital, several};
+use super::{capital, several, uncapital};
 use crate::record::readable::{count, duration, rate};
 use crate::record::{Limiter, LoadModel, Pipeline, Reason, ReasonKind, Record, Status};
 use crate::report::svg::{escape, marked};
@@ -268,12 +268,6 @@ fn notes(record: &Record) -> String {
         (titles, all) if all > MOST_NOTES => format!(" To note: {titles}; {} more below.", all - MOST_NOTES),
         (titles, _) => format!(" To note: {titles}."),
     }
-}
-
-/// With a small first letter.
-fn uncapital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// What limited most of several trials.

@@ -87,7 +87,11 @@ fn broker_cpu(record: &Record) -> Option<Tile> {
 }
 
 fn latencies(latency: &Latency, name: &str) -> Vec<Tile> {
-    let meaning = if name == "response" { "intended → acknowledged" } else { "sent → acknowledged" };
+    let meaning = if name == "response" {
+        "intended → acknowledged by the broker"
+    } else {
+        "sent → acknowledged by the broker"
+    };
     let mut tiles = vec![tile(&format!("median {name} time"), duration(latency.p50_ns as f64), meaning.to_owned())];
     let tail = [(latency.p99_ns, "p99", "1 of 100 took longer"), (latency.p99_9_ns, "p99.9", "1 of 1,000 took longer")];
     for (value, label, note) in tail {

@@ -213,7 +213,7 @@ impl Batch {
         put(at::PRODUCER_EPOCH, &author.epoch.to_be_bytes());
         put(at::BASE_SEQUENCE, &author.sequence.to_be_bytes());
         put(at::RECORD_COUNT, &self.records.to_be_bytes());
-        let checksum = crc32c::crc32c(&bytes[at::ATTRIBUTES..]);
+        let checksum = crc_fast::crc32_iscsi(&bytes[at::ATTRIBUTES..]);
         bytes[at::CRC..at::ATTRIBUTES].copy_from_slice(&checksum.to_be_bytes());
     }
 }

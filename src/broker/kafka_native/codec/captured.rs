@@ -80,7 +80,7 @@ fn read_everything(bytes: &mut [u8]) -> usize {
     bytes[at::MAGIC] = MAGIC;
     let length = ((bytes.len() - BEFORE_LENGTH_ENDS) as i32).to_be_bytes();
     bytes[at::BATCH_LENGTH..at::BATCH_LENGTH + 4].copy_from_slice(&length);
-    let checksum = crc32c::crc32c(&bytes[at::ATTRIBUTES..]).to_be_bytes();
+    let checksum = crc_fast::crc32_iscsi(&bytes[at::ATTRIBUTES..]).to_be_bytes();
     bytes[at::CRC..at::ATTRIBUTES].copy_from_slice(&checksum);
     let (mut messages, mut unpacked) = (0, Vec::new());
     if let Ok(Some(batch)) = next_batch(&mut &*bytes) {

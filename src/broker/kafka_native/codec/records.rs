@@ -45,7 +45,7 @@ pub struct ReadRecord<'a> {
 /// When the batch is of another version, damaged, or senseless.
 pub fn next_batch<'a>(bytes: &mut &'a [u8]) -> Result<Option<ReadBatch<'a>>, Malformed> {
     let Some((batch, rest)) = split_batch(bytes)? else { return Ok(None) };
-    if crc32c::crc32c(&batch[at::ATTRIBUTES..]) != u32::from_be_bytes(number(batch, at::CRC)) {
+    if crc_fast::crc32_iscsi(&batch[at::ATTRIBUTES..]) != u32::from_be_bytes(number(batch, at::CRC)) {
         return Err(Malformed("a batch has a wrong checksum"));
     }
     *bytes = rest;
@@ -292,7 +292,7 @@ mod tests {
             bytes[at::BATCH_LENGTH..at::BATCH_LENGTH + 4].copy_from_slice(&length.to_be_bytes());
             bytes[at::ATTRIBUTES + 1] = attributes;
             bytes[at::RECORD_COUNT..HEADER_BYTES].copy_from_slice(&count.to_be_bytes());
-            let checksum = crc32c::crc32c(&bytes[at::ATTRIBUTES..]);
+            let checksum = crc_fast::crc32_iscsi(&bytes[at::ATTRIBUTES..]);
             bytes[at::CRC..at::ATTRIBUTES].copy_from_slice(&checksum.to_be_bytes());
             if let Ok(Some(batch)) = next_batch(&mut &bytes[..]) {
                 let _ = batch.for_each(&mut Vec::new(), |_| {});

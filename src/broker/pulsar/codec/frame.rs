@@ -102,7 +102,7 @@ pub fn put_message(
     out.extend_from_slice(&[0; 4]);
     put_sized(out, metadata);
     payload(out);
-    let sum = crc32c::crc32c(&out[checksum + 4..]);
+    let sum = crc_fast::crc32_iscsi(&out[checksum + 4..]);
     out[checksum..checksum + 4].copy_from_slice(&sum.to_be_bytes());
     let total = out.len() - begin - 4;
     out[begin..begin + 4].copy_from_slice(&(total as u32).to_be_bytes());
@@ -126,7 +126,7 @@ pub fn split_message(rest: &[u8]) -> Result<(&[u8], &[u8]), FrameError> {
     let mut content = rest;
     if let Some(checked) = rest.strip_prefix(&MAGIC) {
         let (sum, behind) = checked.split_at_checked(4).ok_or(FrameError::Entry("it ends within its checksum"))?;
-        if number(sum) != Some(crc32c::crc32c(behind) as usize) {
+        if number(sum) != Some(crc_fast::crc32_iscsi(behind) as usize) {
             return Err(FrameError::Checksum);
         }
         content = behind;
