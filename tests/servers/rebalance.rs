@@ -76,7 +76,9 @@ fn assert_members_of_a_client_resume(partitions: usize, way: (&str, &str), clien
     let record = run.finish(PATIENCE).expect(0).record();
     assert_acknowledged(&record, 24_000);
     let each = 24_000 + record.counts.warm_up.acknowledged;
-    assert_eq!(sums(&record), Verification { received: 2 * each, ..Verification::default() });
+    let verification = record.verification.as_ref();
+    let expected = Verification { received: 2 * each, ..Verification::default() };
+    assert_eq!(sums(&record), expected, "by group: {verification:?}; {:?}", record.client);
     assert_eq!(record.counts.consumed, Some(48_000));
     assert!(!reasons(&record).contains(&ReasonKind::Losses), "{:?}", record.verdict);
 }

@@ -2,6 +2,10 @@
 //!
 //! Batches are sent in their order. One that is sent again goes before those that were never sent, and waits until none of its
 //! partition is on its way: an earlier one among them may have to be sent again as well.
+//!
+//! The first batch of an idempotent producer's identity goes alone. A leader that knows nothing of the identity takes a batch with any
+//! number (`ProducerAppendInfo.checkSequence` of Apache Kafka): one that was not ready for the first batch and is for the second would
+//! store them the wrong way round.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -41,6 +45,8 @@ struct State {
     /// Of an idempotent producer: its id and epoch, and the number of its next record.
     identity: Option<(i64, i16)>,
     next_sequence: i32,
+    /// The leader has taken a batch of this identity, so that it refuses those out of sequence.
+    is_known: bool,
     /// Records are missing in the sequence, so that it needs another identity.
     is_broken: bool,
     membership: Membership,
@@ -166,7 +172,8 @@ impl Partition {
         }
         let is_again = state.closed.front().is_some_and(|first| first.attempts > 0);
         let is_unknown = matches!(state.membership, Membership::Missing | Membership::Asked);
-        if is_unknown || state.is_broken || (is_again && state.in_flight > 0) {
+        let is_first = state.identity.is_some() && !state.is_known;
+        if is_unknown || state.is_broken || ((is_again || is_first) && state.in_flight > 0) {
             return state.rest();
         }
         let is_due = |open: &mut Pending| open.has_lingered(limits.linger, now);
@@ -180,7 +187,7 @@ impl Partition {
             state.next_sequence = after(state.next_sequence, pending.batch.records());
         }
         state.in_flight += 1;
-        let has_more = !state.closed.is_empty() || state.open.as_mut().is_some_and(is_due);
+        let has_more = !is_first && (!state.closed.is_empty() || state.open.as_mut().is_some_and(is_due));
         state.is_scheduled = has_more;
         Turn::Batch(pending, has_more)
     }
@@ -191,6 +198,10 @@ impl Partition {
         let mut state = self.state.lock();
         state.in_flight -= 1;
         state.is_broken |= is_gap && state.identity.is_some();
+        if !is_gap && state.identity.is_some() && !state.is_known {
+            state.is_known = true;
+            self.look_again(&mut state);
+        }
         self.go_on(&mut state)
     }
 
@@ -234,6 +245,7 @@ impl Partition {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         (state.identity, state.next_sequence, state.is_broken) = (Some(identity), 0, false);
+        state.is_known = false;
         for pending in &mut state.closed {
             let sequence = state.next_sequence;
             pending.set_author(Author { producer_id: identity.0, epoch: identity.1, sequence });
