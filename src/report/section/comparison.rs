@@ -1,11 +1,9 @@
 //! Two runs: what changed, what did not, and what is not certain.
 
-use std::cmp::Reverse;
-
 use super::lead::{LIMIT, Lead, TRUST, Tone, Word, limiter, limits};
 use super::reason_title::reason_title;
 use super::tiles::Tile;
-use super::{Part, Section, capital, latency, plain, several, texts, uncapital};
+use super::{Part, Section, by_frequency, capital, latency, plain, several, texts, uncapital};
 use crate::evaluate::comparison::{
     Comparison, Difference, FigureComparison, FigureKind, KeptTrial, Outcome, PointComparison,
 };
@@ -101,15 +99,8 @@ fn trust(comparison: &Comparison, untrusted: usize, of_a: &[&Record], of_b: &[&R
 
 /// The first reason against each trial that is not valid: the most frequent ones, with the numbers of their trials.
 fn first_reasons<'a>(records: impl Iterator<Item = &'a &'a Record>) -> String {
-    let mut found: Vec<(&str, usize)> = Vec::new();
-    for reason in records.filter(|record| !record.verdict.valid).filter_map(|record| record.verdict.reasons.first()) {
-        let title = reason_title(reason.kind);
-        match found.iter_mut().find(|entry| entry.0 == title) {
-            Some(entry) => entry.1 += 1,
-            None => found.push((title, 1)),
-        }
-    }
-    found.sort_by_key(|(_, trials)| Reverse(*trials));
+    let invalid = records.filter(|record| !record.verdict.valid);
+    let found = by_frequency(invalid.filter_map(|record| Some(reason_title(record.verdict.reasons.first()?.kind))));
     let told = found.iter().take(MOST_NAMED).map(|(title, trials)| format!("{} ({trials})", uncapital(title)));
     told.collect::<Vec<_>>().join(", ")
 }

@@ -2,7 +2,7 @@
 
 use super::reason_title::reason_title;
 use super::tiles::{Tile, tiles};
-use super::{capital, several, uncapital};
+use super::{by_frequency, capital, several, uncapital};
 use crate::record::readable::{count, duration, rate};
 use crate::record::{Limiter, LoadModel, Pipeline, Reason, ReasonKind, Record, Status};
 use crate::report::svg::{escape, marked};
@@ -272,15 +272,7 @@ fn notes(record: &Record) -> String {
 
 /// What limited most of several trials.
 pub fn limits(records: &[&Record]) -> Word {
-    let mut found: Vec<(&str, usize)> = Vec::new();
-    for record in records {
-        let name = limiter(record.verdict.limited_by.limiter);
-        match found.iter_mut().find(|entry| entry.0 == name) {
-            Some(entry) => entry.1 += 1,
-            None => found.push((name, 1)),
-        }
-    }
-    found.sort_by_key(|(_, trials)| std::cmp::Reverse(*trials));
+    let found = by_frequency(records.iter().map(|record| limiter(record.verdict.limited_by.limiter)));
     let all: Vec<String> =
         found.iter().map(|(name, trials)| format!("{} ({trials} of {})", name.to_lowercase(), records.len())).collect();
     let word = found.first().map_or("Not known", |entry| entry.0).to_owned();

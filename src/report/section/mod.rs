@@ -122,6 +122,19 @@ pub fn uncapital(text: &str) -> String {
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
+/// Each name with how often it occurs, the most frequent one first.
+pub fn by_frequency<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
+    let mut found: Vec<(&str, usize)> = Vec::new();
+    for name in names {
+        match found.iter_mut().find(|entry| entry.0 == name) {
+            Some(entry) => entry.1 += 1,
+            None => found.push((name, 1)),
+        }
+    }
+    found.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
+    found
+}
+
 /// Cells as texts.
 pub fn texts(cells: &[&str]) -> Vec<String> {
     cells.iter().map(|cell| (*cell).to_owned()).collect()
