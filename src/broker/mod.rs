@@ -6,6 +6,8 @@ mod error;
 #[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(any(feature = "kafka", feature = "kafka-native"))]
+mod kafka_acks;
+#[cfg(any(feature = "kafka", feature = "kafka-native"))]
 mod kafka_durability;
 #[cfg(feature = "kafka-native")]
 pub mod kafka_native;

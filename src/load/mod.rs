@@ -29,7 +29,7 @@ pub use error::LoadError;
 pub use keys::KeySource;
 pub use live::LiveFields;
 pub use part::{Part, PartKind};
-pub use pool::PayloadPool;
+pub use pool::{PayloadPlace, PayloadPool};
 pub use send_schedule::{SendSchedule, due_by};
 pub use tombstones::TombstoneSource;
 pub use work::WorkTimes;

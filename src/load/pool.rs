@@ -25,6 +25,27 @@ pub struct PayloadPool {
     largest: usize,
 }
 
+/// Where bytes lie inside a pool. They stay there unchanged as long as the pool lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PayloadPlace {
+    start: usize,
+    end: usize,
+}
+
+impl PayloadPlace {
+    /// How many bytes of the pool come before it.
+    #[inline]
+    pub fn begin(self) -> usize {
+        self.start
+    }
+
+    /// How many bytes there are.
+    #[inline]
+    pub fn size(self) -> usize {
+        self.end - self.start
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     start: usize,
@@ -114,12 +135,34 @@ impl PayloadPool {
         self.largest
     }
 
+    /// The size of every payload in bytes; `None`: they differ.
+    pub fn uniform_size(&self) -> Option<usize> {
+        (self.smallest == self.largest).then_some(self.largest)
+    }
+
+    /// All payloads, one after the other. Equal ones may be there once.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Whether `payload` lies inside the pool, so that it lives and stays unchanged as long as the pool does.
     #[inline]
     pub fn holds(&self, payload: &[u8]) -> bool {
-        let pool = self.bytes.as_ptr_range();
-        let payload = payload.as_ptr_range();
-        pool.start <= payload.start && payload.end <= pool.end
+        self.place(payload).is_some()
+    }
+
+    /// Where `payload` lies inside the pool; `None`: it is not a part of it.
+    #[inline]
+    pub fn place(&self, payload: &[u8]) -> Option<PayloadPlace> {
+        let start = payload.as_ptr().addr().checked_sub(self.bytes.as_ptr().addr())?;
+        let end = start.checked_add(payload.len())?;
+        (end <= self.bytes.len()).then_some(PayloadPlace { start, end })
+    }
+
+    /// The bytes at a place that [`PayloadPool::place`] has named.
+    #[inline]
+    pub fn at(&self, place: PayloadPlace) -> &[u8] {
+        &self.bytes[place.start..place.end]
     }
 
     #[inline]
@@ -207,6 +250,7 @@ mod tests {
     fn the_pool_holds_its_payloads_and_nothing_else() {
         let pool = build(Content::Vector { dimension: 4 }, 4, 1);
         assert!((0..4).all(|index| pool.holds(pool.get(index))));
+        assert!((0..4).all(|index| pool.at(pool.place(pool.get(index)).unwrap()) == pool.get(index)));
         let copy = pool.get(0).to_vec();
         assert!(!pool.holds(&copy));
         let moved = Box::new(pool);

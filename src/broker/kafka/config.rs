@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::producer_only::is_producer_only;
 use super::security::security;
+use crate::broker::kafka_acks::RequiredAcks;
 use crate::broker::kafka_transactions::TransactionOptions;
 use crate::broker::{BrokerError, Progress, Subscription};
 use crate::scenario::BrokerConfig;
@@ -61,25 +61,6 @@ pub enum Isolation {
     /// Nothing of one that is open or was aborted.
     ReadCommitted,
     ReadUncommitted,
-}
-
-/// Written as text or as a number: `"all"`, `"1"`, `1`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequiredAcks {
-    None,
-    Leader,
-    All,
-}
-
-impl<'de> Deserialize<'de> for RequiredAcks {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match toml::Value::deserialize(deserializer)?.to_string().trim_matches('"') {
-            "0" => Ok(RequiredAcks::None),
-            "1" => Ok(RequiredAcks::Leader),
-            "all" | "-1" => Ok(RequiredAcks::All),
-            other => Err(D::Error::unknown_variant(other, &["0", "1", "all"])),
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -291,11 +272,6 @@ fn borrowed(properties: &[(String, String)]) -> impl Iterator<Item = (&str, &str
 }
 
 fn producer(options: &KafkaOptions) -> Vec<(String, String)> {
-    let acks = options.acks.map(|acks| match acks {
-        RequiredAcks::None => "0",
-        RequiredAcks::Leader => "1",
-        RequiredAcks::All => "all",
-    });
     let compression = options.compression.map(|compression| match compression {
         Compression::None => "none",
         Compression::Gzip => "gzip",
@@ -305,7 +281,7 @@ fn producer(options: &KafkaOptions) -> Vec<(String, String)> {
     });
     let linger_ms = options.linger.map(|linger| (linger.as_secs_f64() * 1e3).to_string());
     let set = [
-        ("acks", acks.map(str::to_owned)),
+        ("acks", options.acks.map(|acks| acks.name().to_owned())),
         ("compression.codec", compression.map(str::to_owned)),
         ("enable.idempotence", options.idempotence.map(|idempotence| idempotence.to_string())),
         ("partitioner", options.partitioner.clone()),

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::cluster::{Cluster, Metadata};
 use super::codec::batch::Headers;
+use super::codec::checksum::PayloadChecksums;
+use super::codec::compression::Compression;
 use super::config::KafkaNativeOptions;
 use super::connect::Connector;
 use super::error::CallError;
@@ -23,6 +25,7 @@ use super::traffic::Traffic;
 use super::transaction_coordinator::TRANSACTION_TIMEOUT;
 use super::transactions::Transactions;
 use crate::broker::{BrokerError, FailureClass, SubmitError};
+use crate::load::{PayloadPlace, PayloadPool};
 use crate::measure::Acks;
 
 /// Producers wait while messages of more bytes have no outcome.
@@ -30,6 +33,16 @@ const MOST_BUFFERED_BYTES: usize = 256 << 20;
 
 /// Producers that wait are woken when there is room for so much, not for each message.
 const WAKE_BELOW_BYTES: usize = MOST_BUFFERED_BYTES - (16 << 20);
+
+/// Smaller payloads cost less to copy than to refer to.
+const LEAST_SHARED_BYTES: usize = 512;
+
+/// How long a node may not know of a topic that is to be written to, and the pause before it is asked again.
+const TOPIC_PATIENCE: Duration = Duration::from_secs(20);
+const TOPIC_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time for the requests that end a transaction, once its messages have their outcomes.
+const TRANSACTION_END: Duration = Duration::from_secs(10);
 
 /// Starts the task for a node.
 type ServeNode = fn(Arc<Node>, Arc<Client>) -> AbortHandle;
@@ -41,6 +54,9 @@ pub struct Client {
     pub headers: Vec<Headers>,
     pub connector: Arc<Connector>,
     pub acks: Acks,
+    /// Of the trial: batches refer to them.
+    pub payloads: Arc<PayloadPool>,
+    pub checksums: PayloadChecksums,
     pub spare: Spare,
     pub traffic: Traffic,
     cluster: Arc<Cluster>,
@@ -72,12 +88,15 @@ impl Client {
         options: KafkaNativeOptions,
         headers: Vec<Headers>,
         acks: Acks,
+        payloads: Arc<PayloadPool>,
         identity: Option<(i64, i16)>,
         transactions: Option<Arc<Transactions>>,
         serve_node: ServeNode,
     ) -> Self {
-        // What waits for longer cannot be part of its transaction any more.
-        let most_delivery = if transactions.is_some() { TRANSACTION_TIMEOUT } else { Duration::MAX };
+        // What waits for longer fails, and its transaction is aborted before the coordinator ends it and fences the producer.
+        let most_delivery = options
+            .transactions
+            .map_or(Duration::MAX, |of| (TRANSACTION_TIMEOUT - TRANSACTION_END).saturating_sub(of.interval));
         Client {
             limits: Limits {
                 batch_bytes: options.batch_bytes as usize,
@@ -88,6 +107,8 @@ impl Client {
             headers,
             connector: cluster.connector.clone(),
             acks,
+            checksums: PayloadChecksums::new(&payloads, LEAST_SHARED_BYTES),
+            payloads,
             spare: Spare::default(),
             traffic: Traffic::default(),
             cluster,
@@ -135,11 +156,18 @@ impl Client {
             return Ok(topic.clone());
         }
         let topic_error = |reason| BrokerError::Topic { topic: name.to_owned(), action: "written to", reason };
-        let metadata = self.cluster.metadata(&[name]).await.map_err(|error| topic_error(error.to_string()))?;
-        let found = metadata.topics.get(name).ok_or_else(|| topic_error("it does not exist".to_owned()))?;
+        let deadline = Instant::now() + TOPIC_PATIENCE;
+        let (metadata, partitions) = loop {
+            let metadata = self.cluster.metadata(&[name]).await.map_err(|error| topic_error(error.to_string()))?;
+            match metadata.topics.get(name).map_or(0, |found| found.leaders.len()) {
+                0 if Instant::now() >= deadline => return Err(topic_error("it does not exist".to_owned())),
+                // A node may hear of a new topic, and of its partitions, after the one that has created it.
+                0 => sleep(TOPIC_PAUSE).await,
+                partitions => break (metadata, partitions),
+            }
+        };
         let mut topics = self.topics.lock();
-        let topic =
-            topics.entry(name.to_owned()).or_insert_with(|| self.routes(name, found.leaders.len(), begin)).clone();
+        let topic = topics.entry(name.to_owned()).or_insert_with(|| self.routes(name, partitions, begin)).clone();
         drop(topics);
         self.apply(&metadata);
         Ok(topic)
@@ -200,6 +228,15 @@ impl Client {
             waiting_since.get_or_insert_with(Instant::now);
             capacity.await;
         }
+    }
+
+    /// The place of a payload to which its batch refers instead of copying it.
+    #[inline]
+    pub fn shared(&self, payload: &[u8]) -> Option<PayloadPlace> {
+        if payload.len() < LEAST_SHARED_BYTES || self.options.compression != Compression::None {
+            return None;
+        }
+        self.payloads.place(payload)
     }
 
     /// Counts messages that are handed over.

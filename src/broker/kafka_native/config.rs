@@ -7,6 +7,7 @@ use serde::de::Error as _;
 
 use super::codec::compression::Compression;
 use super::partitioner::Partitioner;
+use crate::broker::kafka_acks::RequiredAcks;
 use crate::broker::kafka_transactions::TransactionOptions;
 use crate::scenario::deserialize::{duration, size};
 
@@ -77,28 +78,6 @@ impl Default for KafkaNativeOptions {
             static_members: false,
             isolation: Isolation::ReadCommitted,
             transactions: None,
-        }
-    }
-}
-
-/// Which acknowledgements a produce request waits for, by their numbers in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub enum RequiredAcks {
-    #[serde(rename = "0")]
-    None = 0,
-    #[serde(rename = "1")]
-    Leader = 1,
-    #[serde(rename = "all", alias = "-1")]
-    All = -1,
-}
-
-impl RequiredAcks {
-    /// As a scenario has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            RequiredAcks::None => "0",
-            RequiredAcks::Leader => "1",
-            RequiredAcks::All => "all",
         }
     }
 }
@@ -187,6 +166,9 @@ mod tests {
         let options = parse("acks = \"1\"\nlinger = \"0s\"\nbatch_bytes = \"64 KiB\"\ncompression = \"lz4\"").unwrap();
         assert_eq!((options.acks, options.linger, options.batch_bytes), (RequiredAcks::Leader, Duration::ZERO, 65_536));
         assert_eq!(options.compression, Compression::Lz4);
+        for (text, acks) in [("acks = 1", RequiredAcks::Leader), ("acks = -1", RequiredAcks::All)] {
+            assert_eq!(parse(text).unwrap().acks, acks, "{text}");
+        }
     }
 
     #[test]

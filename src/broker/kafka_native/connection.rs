@@ -12,13 +12,14 @@ use tokio::time::sleep_until;
 use super::client::Client;
 use super::codec::compression::{Compression, Compressor};
 use super::codec::responses;
-use super::config::RequiredAcks;
 use super::error::CallError;
 use super::node::Node;
 use super::outcome::{self, Answer};
 use super::pending::Sealing;
 use super::produce::{self, Envelope, ProduceRequest};
 use super::sequential::{MOST_RESPONSE_BYTES, SequentialConnection, take_header};
+use crate::broker::kafka_acks::RequiredAcks;
+use crate::load::PayloadPool;
 use crate::measure::AckRecorder;
 
 /// The first version that takes Zstandard.
@@ -47,11 +48,19 @@ pub struct Connection<'a> {
 /// Requests without a response.
 #[derive(Default)]
 struct Requests {
-    writing: Option<ProduceRequest>,
+    /// Since when.
+    writing: Option<(Instant, ProduceRequest)>,
     waiting: VecDeque<(Instant, ProduceRequest)>,
     next_correlation: i32,
     /// The broker asks the client to wait until then (KIP-219).
     throttled_until: Option<Instant>,
+}
+
+impl Requests {
+    /// Since when the oldest request has waited for the broker: for its response, or for the broker to read it.
+    fn oldest(&self) -> Option<Instant> {
+        self.waiting.front().or(self.writing.as_ref()).map(|(since, _)| *since)
+    }
 }
 
 impl<'a> Connection<'a> {
@@ -90,8 +99,8 @@ impl<'a> Connection<'a> {
             }
         };
         let Requests { writing, waiting, .. } = self.requests;
-        let lost: Vec<ProduceRequest> = waiting.into_iter().map(|(_, request)| request).chain(writing).collect();
-        for request in lost {
+        let lost: Vec<(Instant, ProduceRequest)> = waiting.into_iter().chain(writing).collect();
+        for (_, request) in lost {
             for (partition, pending) in request.batches {
                 outcome::lost(self.client, self.recorder, &partition, pending, &error);
             }
@@ -105,13 +114,13 @@ impl<'a> Connection<'a> {
         let deadline = self.deadline();
         let Connection { reader, writer, requests, inbox, node, .. } = self;
         inbox.reserve(READ_BYTES);
-        let writing = &mut requests.writing;
+        let (writing, payloads) = (&mut requests.writing, &*self.client.payloads);
         tokio::select! {
             read = reader.read_buf(inbox) => match read? {
                 0 => return Err(CallError::Lost("the broker closed the connection".to_owned())),
                 _ => self.take_responses()?,
             },
-            written = write(writer, writing), if writing.is_some() => {
+            written = write(writer, writing, payloads), if writing.is_some() => {
                 if written? {
                     self.written();
                 }
@@ -138,19 +147,20 @@ impl<'a> Connection<'a> {
         if batches.is_empty() {
             return Ok(());
         }
+        let Client { spare, payloads, checksums, .. } = &**self.client;
         for (_, pending) in &mut batches {
-            pending.seal(self.sealing, &mut self.compressor, &self.client.spare)?;
+            pending.seal(self.sealing, &mut self.compressor, spare, payloads, checksums)?;
         }
         let correlation = requests.next_correlation;
         requests.next_correlation = correlation.wrapping_add(1);
         self.client.traffic.sent();
-        requests.writing = Some(ProduceRequest::new(&self.envelope, correlation, batches));
+        requests.writing = Some((now, ProduceRequest::new(&self.envelope, correlation, batches)));
         Ok(())
     }
 
     /// The request is written. Without acknowledgements, that is all.
     fn written(&mut self) {
-        let Some(request) = self.requests.writing.take() else { return };
+        let Some((_, request)) = self.requests.writing.take() else { return };
         if self.client.options.acks != RequiredAcks::None {
             self.requests.waiting.push_back((Instant::now(), request));
             return;
@@ -161,7 +171,7 @@ impl<'a> Connection<'a> {
 
     fn deadline(&self) -> Instant {
         let Requests { writing, waiting, throttled_until, .. } = &self.requests;
-        let overdue = waiting.front().map(|(sent, _)| *sent + self.client.options.request_timeout);
+        let overdue = self.requests.oldest().map(|since| since + self.client.options.request_timeout);
         // What is due is sent when the requests before it allow that.
         let may_send = writing.is_none() && waiting.len() < self.client.options.max_in_flight;
         let due = may_send.then(|| throttled_until.or_else(|| self.node.schedule.next_due())).flatten();
@@ -170,8 +180,8 @@ impl<'a> Connection<'a> {
 
     fn check_overdue(&self) -> Result<(), CallError> {
         let limit = self.client.options.request_timeout;
-        match self.requests.waiting.front() {
-            Some((sent, _)) if sent.elapsed() >= limit => Err(CallError::Timeout(limit)),
+        match self.requests.oldest() {
+            Some(since) if since.elapsed() >= limit => Err(CallError::Timeout(limit)),
             _ => Ok(()),
         }
     }
@@ -230,11 +240,12 @@ impl<'a> Connection<'a> {
 /// Writes what the socket accepts. Returns whether that was the rest of the request.
 async fn write(
     writer: &mut (impl AsyncWrite + Unpin),
-    writing: &mut Option<ProduceRequest>,
+    writing: &mut Option<(Instant, ProduceRequest)>,
+    payloads: &PayloadPool,
 ) -> Result<bool, CallError> {
-    let Some(request) = writing else { return Ok(false) };
-    let written = writer.write_vectored(&request.unwritten()).await?;
-    let is_whole = request.advance(written);
+    let Some((_, request)) = writing else { return Ok(false) };
+    let written = writer.write_vectored(&request.unwritten(payloads)).await?;
+    let is_whole = request.advance(written, payloads);
     if written == 0 && !is_whole {
         return Err(CallError::Lost("the connection takes no more bytes".to_owned()));
     }

@@ -1,14 +1,18 @@
 //! Fetches from the nodes that lead a member's partitions, one request at a time from each.
+//!
+//! A partition that a node refuses to read is displaced: it is fetched from its leader again once metadata names one, and the others are
+//! fetched meanwhile, on the connections that there are. A connection that ends displaces all partitions of its node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::future::select_all;
 use kafka_protocol::messages::FetchRequest;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::admin::{Admin, End, EndsQuery, name_of};
@@ -25,6 +29,13 @@ use crate::net::backoff::Backoff;
 
 /// `OFFSET_OUT_OF_RANGE`.
 const OUT_OF_RANGE: i16 = 1;
+
+/// `UNKNOWN_TOPIC_OR_PARTITION`.
+const UNKNOWN_TOPIC: i16 = 3;
+
+/// Between a partition's failure and the look for its leader. The pause doubles while there is always one that has failed.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// As Kafka's own client asks: `fetch.max.wait.ms`, `fetch.max.bytes` and `max.partition.fetch.bytes`.
 const MOST_WAIT: Duration = Duration::from_millis(500);
@@ -44,8 +55,20 @@ struct Progress {
     fetcher: Fetcher,
     /// The offset of the next message of each partition.
     positions: Mutex<Positions>,
-    /// What nodes remember of it, by their ids.
-    sessions: Mutex<BTreeMap<i32, FetchSession>>,
+    places: Mutex<Places>,
+    /// Wakes the task that finds partitions' leaders.
+    displaced: Notify,
+}
+
+/// Where partitions are fetched from.
+#[derive(Default)]
+struct Places {
+    /// The partitions of each node, by its id. A task fetches from each.
+    nodes: BTreeMap<i32, BTreeSet<u32>>,
+    /// The partitions whose leader is not known, or whose last fetch has failed.
+    displaced: BTreeSet<u32>,
+    /// What nodes remember of the member, by their ids.
+    sessions: BTreeMap<i32, FetchSession>,
 }
 
 /// Fetches these partitions until the task is aborted. Positions that are not `known` are asked for first.
@@ -59,8 +82,10 @@ pub async fn run(fetcher: Fetcher, beginning: Arc<Beginning>, partitions: Vec<u3
         positions.extend(found);
     }
     if !positions.is_empty() {
-        let (positions, sessions) = (Mutex::new(positions), Mutex::default());
-        Progress { fetcher, positions, sessions }.run().await;
+        let displaced = positions.keys().copied().collect();
+        let places = Mutex::new(Places { displaced, ..Places::default() });
+        let progress = Progress { fetcher, positions: Mutex::new(positions), places, displaced: Notify::new() };
+        Arc::new(progress).follow_leaders().await;
     }
 }
 
@@ -76,59 +101,100 @@ async fn find(inbox: &Inbox, beginning: &Beginning, partitions: &[u32]) -> Posit
 }
 
 impl Progress {
-    async fn run(self) {
-        let mut backoff = Backoff::RECONNECT;
+    /// Has each partition fetched from its leader. Never returns.
+    async fn follow_leaders(self: Arc<Self>) {
+        // They end with this task.
+        let mut nodes = JoinSet::new();
+        let mut backoff = Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE);
         loop {
-            let ended = self.follow_leaders(&mut backoff).await;
-            match ended {
-                // Its leader moves, or is about to be elected.
-                Err(CallError::Refused(code, _)) if is_retriable(code) => {}
-                Err(error) => self.fetcher.inbox.fail(failure(&error)),
-                Ok(()) => {}
+            if let Err(error) = self.place(&mut nodes).await {
+                self.report(&error);
             }
+            let placed = Instant::now();
+            while self.places.lock().displaced.is_empty() {
+                self.displaced.notified().await;
+            }
+            if placed.elapsed() > LONGEST_PAUSE {
+                backoff.succeeded();
+            }
+            // The other partitions are fetched meanwhile.
             backoff.pause().await;
+            while nodes.try_join_next().is_some() {}
         }
     }
 
-    /// Fetches from the leaders as they are now, until one of them cannot be fetched from.
-    async fn follow_leaders(&self, backoff: &mut Backoff) -> Result<(), CallError> {
+    /// Gives displaced partitions to the nodes that lead them now. Those without a leader stay displaced.
+    async fn place(self: &Arc<Self>, nodes: &mut JoinSet<()>) -> Result<(), CallError> {
         let metadata = self.fetcher.admin.cluster.metadata(&[&self.fetcher.topic]).await?;
-        let found = metadata.topics.get(&self.fetcher.topic).ok_or(CallError::Refused(3, None))?;
-        let mut by_leader: BTreeMap<i32, Vec<u32>> = BTreeMap::new();
-        let mut leaderless = false;
-        for partition in self.positions.lock().keys() {
-            match found.leaders.get(*partition as usize).copied().flatten() {
-                Some(leader) => by_leader.entry(leader).or_default().push(*partition),
-                None => leaderless = true,
-            }
-        }
-        let mut fetches = Vec::new();
-        for (leader, partitions) in by_leader {
-            let Some(address) = metadata.nodes.get(&leader) else { continue };
-            fetches.push(Box::pin(self.fetch_from(leader, address.clone(), partitions)));
-        }
-        if fetches.is_empty() {
-            return Ok(());
-        }
-        backoff.succeeded();
-        if leaderless {
-            // The others are fetched from meanwhile, and asked about leaders again soon.
-            let again = tokio::time::timeout(Duration::from_secs(1), select_all(fetches)).await;
-            return again.map_or(Ok(()), |(ended, ..)| ended);
-        }
-        select_all(fetches).await.0
+        let found = metadata.topics.get(&self.fetcher.topic).ok_or(CallError::Refused(UNKNOWN_TOPIC, None))?;
+        let mut guard = self.places.lock();
+        let places = &mut *guard;
+        places.displaced.retain(|partition| {
+            let leader = found.leaders.get(*partition as usize).copied().flatten();
+            let Some((leader, address)) = leader.and_then(|id| Some((id, metadata.nodes.get(&id)?))) else {
+                return true;
+            };
+            let of_node = places.nodes.entry(leader).or_insert_with(|| {
+                nodes.spawn(self.clone().fetch_from(leader, address.clone()));
+                BTreeSet::new()
+            });
+            of_node.insert(*partition);
+            false
+        });
+        Ok(())
     }
 
-    /// Fetches from one node until that fails.
-    async fn fetch_from(&self, node: i32, address: String, partitions: Vec<u32>) -> Result<(), CallError> {
-        let mut connection = self.fetcher.admin.cluster.connector.open(&address).await?;
+    /// The partitions of a node. Without any, its task ends, and `None` is returned.
+    fn placed_at(&self, node: i32) -> Option<Vec<u32>> {
+        let mut places = self.places.lock();
+        let partitions: Vec<u32> = places.nodes.get(&node)?.iter().copied().collect();
+        if partitions.is_empty() {
+            places.nodes.remove(&node);
+            return None;
+        }
+        Some(partitions)
+    }
+
+    /// A partition is not fetched from this node any more.
+    fn displace(&self, node: i32, partition: u32, error: &CallError) {
+        let mut places = self.places.lock();
+        places.nodes.entry(node).and_modify(|partitions| _ = partitions.remove(&partition));
+        places.displaced.insert(partition);
+        drop(places);
+        self.displaced.notify_one();
+        self.report(error);
+    }
+
+    /// Tells the consumer of an error, unless a leader moves or is about to be elected.
+    fn report(&self, error: &CallError) {
+        if !matches!(error, CallError::Refused(code, _) if is_retriable(*code)) {
+            self.fetcher.inbox.fail(failure(error));
+        }
+    }
+
+    /// Fetches from one node while it leads partitions.
+    async fn fetch_from(self: Arc<Self>, node: i32, address: String) {
+        let Err(error) = self.fetch_while_placed(node, &address).await else { return };
+        let mut places = self.places.lock();
+        let partitions = places.nodes.remove(&node).unwrap_or_default();
+        places.displaced.extend(partitions);
+        drop(places);
+        self.displaced.notify_one();
+        self.report(&error);
+    }
+
+    /// Returns the error that ends the connection, which is of all partitions of the node.
+    async fn fetch_while_placed(&self, node: i32, address: &str) -> Result<(), CallError> {
+        let mut connection = self.fetcher.admin.cluster.connector.open(address).await?;
         loop {
             self.fetcher.inbox.room().await;
+            let Some(partitions) = self.placed_at(node) else { return Ok(()) };
             let response = self.fetch(&mut connection, node, &partitions).await?;
-            let is_known = self.sessions.lock().entry(node).or_default().answered(&response)?;
-            if is_known {
-                for partition in response.partitions {
-                    self.take(partition).await?;
+            let is_known = self.places.lock().sessions.entry(node).or_default().answered(&response)?;
+            for fetched in response.partitions.into_iter().filter(|_| is_known) {
+                let partition = fetched.partition as u32;
+                if let Err(error) = self.take(fetched).await {
+                    self.displace(node, partition, &error);
                 }
             }
             // Until then, the broker does not read from this connection (KIP-219).
@@ -149,7 +215,7 @@ impl Progress {
             let position = |partition: &u32| (*partition, positions.get(partition).copied().unwrap_or(0));
             partitions.iter().map(position).collect()
         };
-        let fetch = self.sessions.lock().entry(node).or_default().fetch(positions);
+        let fetch = self.places.lock().sessions.entry(node).or_default().fetch(positions);
         let request = self.request(fetch);
         let (body, version) = connection.call_body(&request, NEWEST_FETCHED).await?;
         let response = read_fetched(&body, version)?;

@@ -12,6 +12,7 @@ use super::outcome;
 use super::serve::serve;
 use super::transaction_task::end_transactions;
 use super::transactions::Transactions;
+use crate::load::PayloadPool;
 use crate::measure::{AckRecorder, Acks};
 
 /// How often the task looks for messages that have waited for too long.
@@ -32,6 +33,7 @@ pub async fn start(
     options: KafkaNativeOptions,
     headers: Vec<Headers>,
     acks: Acks,
+    payloads: Arc<PayloadPool>,
     transactional_id: &str,
 ) -> Result<Arc<Client>, CallError> {
     let (transactions, identity) = match options.transactions {
@@ -43,7 +45,7 @@ pub async fn start(
         None => (None, None),
     };
     let serve_node = |node, client| tokio::spawn(serve(node, client)).abort_handle();
-    let client = Arc::new(Client::new(cluster, options, headers, acks, identity, transactions, serve_node));
+    let client = Arc::new(Client::new(cluster, options, headers, acks, payloads, identity, transactions, serve_node));
     client.kept_by(tokio::spawn(keep(client.clone())).abort_handle());
     if let Some(transactions) = client.transactions() {
         let task = tokio::spawn(end_transactions(client.clone(), transactions.clone()));

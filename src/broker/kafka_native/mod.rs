@@ -73,13 +73,14 @@ use self::admin::{Admin, End, EndsQuery};
 use self::client::Client;
 use self::cluster::Cluster;
 use self::codec::batch::Headers;
-use self::config::{Isolation, KafkaNativeOptions, RequiredAcks};
+use self::config::{Isolation, KafkaNativeOptions};
 use self::connect::Connector;
 use self::consumer::KafkaNativeConsumer;
 use self::error::NAME;
 use self::groups::Groups;
 use self::producer::KafkaNativeProducer;
 use self::traffic::FetchTraffic;
+use super::kafka_acks::RequiredAcks;
 use super::{
     Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic, Wire, kafka_durability,
 };
@@ -153,7 +154,8 @@ impl Broker for KafkaNativeBroker {
         for index in 0..setup.config.connections {
             let (cluster, options, headers) = (cluster.clone(), options.clone(), headers.clone());
             let transactional_id = format!("{}-{}", setup.run_id, setup.first_producer + index);
-            let client = keeper::start(cluster, options, headers, setup.acks.clone(), &transactional_id).await;
+            let (acks, payloads) = (setup.acks.clone(), setup.payloads.clone());
+            let client = keeper::start(cluster, options, headers, acks, payloads, &transactional_id).await;
             clients.push(client.map_err(unreachable)?);
         }
         let (id, nodes) = (metadata.cluster_id.as_deref().unwrap_or("?"), metadata.nodes.len());

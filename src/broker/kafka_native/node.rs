@@ -44,7 +44,7 @@ impl Node {
             let Some(partition) = self.schedule.next() else { break };
             match partition.take(&self.schedule, limits, now, expired) {
                 Turn::Batch(pending, has_more) => {
-                    bytes += pending.batch.bytes().len();
+                    bytes += pending.batch.len();
                     if has_more {
                         more.push(partition.clone());
                     }

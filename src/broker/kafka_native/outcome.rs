@@ -85,7 +85,11 @@ fn refused(
             class_of(*code),
             match client.transactions() {
                 Some(transactions) => {
-                    format!("another producer has fenced that of the transactions '{}': {reason}", transactions.id)
+                    format!(
+                        "another producer has fenced that of the transactions '{}', or the coordinator has ended one that was open for \
+                         too long: {reason}",
+                        transactions.id
+                    )
                 }
                 None => reason,
             },

@@ -1,7 +1,8 @@
 //! A partition of a client: the batch that is being filled, those that wait for their turn, and how many are on their way.
 //!
 //! Batches are sent in their order. One that is sent again goes before those that were never sent, and waits until none of its
-//! partition is on its way: an earlier one among them may have to be sent again as well.
+//! partition is in flight: an earlier one among them may have to be sent again as well. For the same reason, a new leader gets nothing
+//! before the former one has answered what is in flight, or its connection has ended.
 //!
 //! The first batch of an idempotent producer's identity goes alone. A leader that knows nothing of the identity takes a batch with any
 //! number (`ProducerAppendInfo.checkSequence` of Apache Kafka): one that was not ready for the first batch and is for the second would
@@ -37,6 +38,8 @@ struct State {
     /// By their numbers.
     closed: VecDeque<Pending>,
     in_flight: usize,
+    /// Where the batches in flight were sent to.
+    sent_to: Option<Arc<Leader>>,
     /// The leader has it on its list.
     is_scheduled: bool,
     /// Nothing is sent before, after an error.
@@ -115,7 +118,7 @@ impl Partition {
         let (mut has_closed, mut begun) = (false, None);
         for (record, send_tag, payload_bytes) in messages {
             let bytes = payload_bytes + record.key.map_or(0, <[u8]>::len) + MOST_RECORD_OVERHEAD;
-            let is_full = |open: &mut Pending| open.batch.bytes().len() + bytes > limits.batch_bytes;
+            let is_full = |open: &mut Pending| open.batch.len() + bytes > limits.batch_bytes;
             if let Some(full) = state.open.take_if(is_full) {
                 state.closed.push_back(full);
                 (has_closed, begun) = (true, None);
@@ -173,7 +176,8 @@ impl Partition {
         let is_again = state.closed.front().is_some_and(|first| first.attempts > 0);
         let is_unknown = matches!(state.membership, Membership::Missing | Membership::Asked);
         let is_first = state.identity.is_some() && !state.is_known;
-        if is_unknown || state.is_broken || ((is_again || is_first) && state.in_flight > 0) {
+        let has_moved = state.sent_to.as_ref().is_some_and(|former| !state.is_led_by(former));
+        if is_unknown || state.is_broken || ((is_again || is_first || has_moved) && state.in_flight > 0) {
             return state.rest();
         }
         let is_due = |open: &mut Pending| open.has_lingered(limits.linger, now);
@@ -187,6 +191,7 @@ impl Partition {
             state.next_sequence = after(state.next_sequence, pending.batch.records());
         }
         state.in_flight += 1;
+        state.sent_to.clone_from(&state.leader);
         let has_more = !is_first && (!state.closed.is_empty() || state.open.as_mut().is_some_and(is_due));
         state.is_scheduled = has_more;
         Turn::Batch(pending, has_more)
@@ -220,7 +225,11 @@ impl Partition {
         if state.in_flight > 0 || state.is_broken {
             return state.is_broken && state.in_flight == 0;
         }
-        self.schedule_rest(state);
+        // A new leader has waited for that, also with a batch that is open and was due meanwhile.
+        match state.sent_to.take() {
+            Some(former) if !state.is_led_by(&former) => self.look_again(state),
+            _ => self.schedule_rest(state),
+        }
         false
     }
 
@@ -343,13 +352,14 @@ impl State {
 
     fn expire(&mut self, limits: &Limits, now: Instant, expired: &mut Vec<Pending>) {
         let is_old = |pending: &mut Pending| pending.created + limits.delivery_timeout <= now;
+        let before = expired.len();
         while self.closed.front_mut().is_some_and(is_old) {
             expired.extend(self.closed.pop_front());
         }
         if self.closed.is_empty() {
             expired.extend(self.open.take_if(is_old));
         }
-        self.is_broken |= expired.iter().any(|old| old.author.is_some());
+        self.is_broken |= expired[before..].iter().any(|old| old.author.is_some());
     }
 }
 
@@ -363,20 +373,29 @@ mod tests {
     use super::*;
     use crate::broker::kafka_native::codec::batch::Headers;
 
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn append(partition: &Arc<Partition>, limits: &Limits, sequence: u64, sent: Duration) {
+        let send_tag = SendTag::new(0, sequence, sent.as_nanos() as u64, 0, true);
+        let headers = Headers::new(&[]);
+        let record = Record {
+            key: None,
+            value: Some(b"value"),
+            shared: None,
+            headers: &headers,
+            trace_header: None,
+            timestamp_ms: 0,
+        };
+        partition.append(limits, &Spare::default(), std::iter::once((record, send_tag, 5)));
+    }
+
     /// A message that was sent at this time is appended to a partition that waits for an hour.
     #[test]
     fn a_message_that_comes_when_its_batch_is_due_sends_it() {
-        const HOUR: Duration = Duration::from_secs(3600);
         let limits = Limits { batch_bytes: 1 << 20, linger: HOUR, delivery_timeout: 2 * HOUR };
         let (partition, leader) = (Arc::new(Partition::new("orders".into(), 0, None)), Arc::<Leader>::default());
         partition.set_leader(Some(leader.clone()), HOUR);
-        let append = |sequence, sent: Duration| {
-            let send_tag = SendTag::new(0, sequence, sent.as_nanos() as u64, 0, true);
-            let headers = Headers::new(&[]);
-            let record =
-                Record { key: None, value: Some(b"value"), headers: &headers, trace_header: None, timestamp_ms: 0 };
-            partition.append(&limits, &Spare::default(), std::iter::once((record, send_tag, 5)));
-        };
+        let append = |sequence, sent| append(&partition, &limits, sequence, sent);
         append(0, HOUR);
         append(1, 2 * HOUR - Duration::from_secs(1));
         assert!(leader.next().is_none(), "it waits");
@@ -386,5 +405,25 @@ mod tests {
         let turn = due.take(&leader, &limits, Instant::now(), &mut expired);
         assert!(matches!(turn, Turn::Batch(pending, false) if pending.messages.len() == 3));
         assert!(expired.is_empty());
+    }
+
+    /// Partitions are looked at one after the other, and what is too old for each comes onto one list.
+    #[test]
+    fn what_expires_in_one_partition_breaks_the_sequence_of_no_other() {
+        let limits = Limits { batch_bytes: 1 << 20, linger: Duration::ZERO, delivery_timeout: HOUR };
+        let leader = Arc::<Leader>::default();
+        let partitions = [0, 1].map(|index| Arc::new(Partition::new("orders".into(), index, Some((7, 0)))));
+        let (now, mut expired) = (Instant::now(), Vec::new());
+        for partition in &partitions {
+            partition.set_leader(Some(leader.clone()), limits.linger);
+            append(partition, &limits, 0, Duration::ZERO);
+            let Turn::Batch(sent, _) = partition.take(&leader, &limits, now, &mut expired) else { panic!("it is due") };
+            partition.give_back(sent, now);
+        }
+        let [first, second] = &partitions;
+        assert!(first.expire(&limits, now + 2 * HOUR, &mut expired));
+        assert_eq!(expired.len(), 1);
+        assert!(!second.expire(&limits, now, &mut expired), "its own batch is not too old");
+        assert!(!second.needs_identity());
     }
 }

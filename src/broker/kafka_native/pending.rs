@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::codec::batch::{Author, Batch, HEADER_BYTES, Record, TRANSACTIONAL};
+use super::codec::batch::{self, Author, Batch, HEADER_BYTES, Record, TRANSACTIONAL};
+use super::codec::checksum::PayloadChecksums;
 use super::codec::compression::{Compression, Compressor};
+use crate::load::PayloadPool;
 use crate::measure::SendTag;
 
 /// Bytes of memory that is kept for later batches. Without it, a batch would grow from nothing, copied with each doubling.
@@ -67,24 +69,32 @@ impl Pending {
     ///
     /// # Errors
     /// When the compressing library fails.
-    pub fn seal(&mut self, sealing: Sealing, compressor: &mut Compressor, spare: &Spare) -> io::Result<()> {
+    pub fn seal(
+        &mut self,
+        sealing: Sealing,
+        compressor: &mut Compressor,
+        spare: &Spare,
+        payloads: &PayloadPool,
+        checksums: &PayloadChecksums,
+    ) -> io::Result<()> {
         let Sealing { compression, is_transactional } = sealing;
         if self.is_sealed {
             return Ok(());
         }
         if self.body_bytes == 0 {
-            self.body_bytes = self.batch.bytes().len() - HEADER_BYTES;
+            self.body_bytes = self.batch.len() - HEADER_BYTES;
             if compression != Compression::None {
-                let (mut packed, messages) = spare.take();
+                let (memory, messages) = spare.take();
+                let mut packed = memory.into_bytes();
                 packed.clear();
                 packed.resize(HEADER_BYTES, 0);
-                compressor.compress(&self.batch.bytes()[HEADER_BYTES..], &mut packed)?;
+                compressor.compress(&self.batch.own_bytes()[HEADER_BYTES..], &mut packed)?;
                 let unpacked = self.batch.replace_bytes(packed);
                 spare.put(unpacked, messages);
             }
         }
         let attributes = compression as u8 | if is_transactional { TRANSACTIONAL } else { 0 };
-        self.batch.seal(attributes, self.author.unwrap_or(Author::UNNAMED));
+        self.batch.seal(attributes, self.author.unwrap_or(Author::UNNAMED), payloads, checksums);
         self.is_sealed = true;
         Ok(())
     }
@@ -100,14 +110,14 @@ struct Kept {
     bytes: usize,
 }
 
-type Memory = (Vec<u8>, Vec<(SendTag, u32)>);
+type Memory = (batch::Memory, Vec<(SendTag, u32)>);
 
 impl Spare {
     /// An empty batch.
     pub fn batch(&self, number: u64) -> Pending {
-        let (bytes, messages) = self.take();
+        let (memory, messages) = self.take();
         Pending {
-            batch: Batch::in_memory_of(bytes),
+            batch: Batch::in_memory_of(memory),
             messages,
             payload_bytes: 0,
             number,
@@ -131,9 +141,9 @@ impl Spare {
         memory
     }
 
-    fn put(&self, bytes: Vec<u8>, mut messages: Vec<(SendTag, u32)>) {
+    fn put(&self, memory: batch::Memory, mut messages: Vec<(SendTag, u32)>) {
         messages.clear();
-        let memory = (bytes, messages);
+        let memory = (memory, messages);
         let bytes = bytes_of(&memory);
         let mut kept = self.0.lock();
         if kept.bytes + bytes <= MOST_SPARE_BYTES {
@@ -143,6 +153,6 @@ impl Spare {
     }
 }
 
-fn bytes_of((bytes, messages): &Memory) -> usize {
-    bytes.capacity() + messages.capacity() * size_of::<(SendTag, u32)>()
+fn bytes_of((memory, messages): &Memory) -> usize {
+    memory.size() + messages.capacity() * size_of::<(SendTag, u32)>()
 }

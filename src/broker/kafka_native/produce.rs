@@ -10,8 +10,12 @@ use super::codec::responses::{FLEXIBLE_PRODUCED, NEWEST_PRODUCED};
 use super::codec::varint;
 use super::partition::Partition;
 use super::pending::Pending;
+use crate::load::PayloadPool;
 
 pub const KEY: i16 = 0;
+
+/// Most parts of a request that are written at once: `IOV_MAX` of Linux.
+const MOST_SLICES: usize = 1024;
 
 /// The versions that are written here. The oldest one that takes Zstandard is 7.
 pub const OLDEST: i16 = 3;
@@ -29,8 +33,19 @@ pub struct ProduceRequest {
     heads: Vec<u8>,
     /// Where each head ends.
     head_ends: Vec<usize>,
+    next: Cursor,
     written: usize,
     length: usize,
+}
+
+/// Where a request is being written. Its parts are, for each batch, what comes before it and its pieces, and at the end what comes after
+/// the last batch.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cursor {
+    batch: usize,
+    part: usize,
+    /// Bytes of the part that are written.
+    skip: usize,
 }
 
 /// What the requests of a connection have in common.
@@ -58,9 +73,9 @@ impl ProduceRequest {
             put_count(&mut heads, topic.len(), is_flexible);
             for (partition, pending) in topic {
                 heads.extend_from_slice(&partition.index.to_be_bytes());
-                put_count(&mut heads, pending.batch.bytes().len(), is_flexible);
+                put_count(&mut heads, pending.batch.len(), is_flexible);
                 head_ends.push(heads.len());
-                bytes += pending.batch.bytes().len();
+                bytes += pending.batch.len();
                 end(&mut heads, is_flexible);
             }
             end(&mut heads, is_flexible);
@@ -68,7 +83,7 @@ impl ProduceRequest {
         end(&mut heads, is_flexible);
         let length = heads.len() + bytes;
         heads[..4].copy_from_slice(&((length - 4) as u32).to_be_bytes());
-        ProduceRequest { correlation, batches, heads, head_ends, written: 0, length }
+        ProduceRequest { correlation, batches, heads, head_ends, next: Cursor::default(), written: 0, length }
     }
 
     /// The place of a partition's batch among the batches.
@@ -76,31 +91,53 @@ impl ProduceRequest {
         self.batches.binary_search_by(|(partition, _)| partition.name().cmp(&(topic, index))).ok()
     }
 
-    /// What is left to write.
-    pub fn unwritten(&self) -> Vec<IoSlice<'_>> {
-        let mut slices = Vec::with_capacity(2 * self.batches.len() + 1);
-        let (mut skip, mut begin) = (self.written, 0);
-        let mut add = |part| {
-            let part: &[u8] = part;
-            let skipped = skip.min(part.len());
-            skip -= skipped;
-            if skipped < part.len() {
-                slices.push(IoSlice::new(&part[skipped..]));
+    /// What is left to write, or the first of it. `payloads`: those of the trial.
+    pub fn unwritten<'a>(&'a self, payloads: &'a PayloadPool) -> Vec<IoSlice<'a>> {
+        let mut slices = Vec::new();
+        let mut next = self.next;
+        while next.batch <= self.batches.len() && slices.len() < MOST_SLICES {
+            let part = &self.part(next, payloads)[next.skip..];
+            if !part.is_empty() {
+                slices.push(IoSlice::new(part));
             }
-        };
-        for (end, (_, pending)) in self.head_ends.iter().zip(&self.batches) {
-            add(&self.heads[begin..*end]);
-            add(pending.batch.bytes());
-            begin = *end;
+            next = self.after(next);
         }
-        add(&self.heads[begin..]);
         slices
     }
 
     /// Notes that the socket has accepted `bytes` more. Returns whether that was the rest.
-    pub fn advance(&mut self, bytes: usize) -> bool {
+    pub fn advance(&mut self, mut bytes: usize, payloads: &PayloadPool) -> bool {
         self.written += bytes;
+        while bytes > 0 {
+            let left = self.part(self.next, payloads).len() - self.next.skip;
+            if bytes < left {
+                self.next.skip += bytes;
+                break;
+            }
+            bytes -= left;
+            self.next = self.after(self.next);
+        }
         self.written == self.length
+    }
+
+    fn part<'a>(&'a self, cursor: Cursor, payloads: &'a PayloadPool) -> &'a [u8] {
+        match cursor.part.checked_sub(1) {
+            Some(piece) => self.batches[cursor.batch].1.batch.piece(piece, payloads),
+            None => {
+                let begin = cursor.batch.checked_sub(1).map_or(0, |before| self.head_ends[before]);
+                let end = self.head_ends.get(cursor.batch).copied().unwrap_or(self.heads.len());
+                &self.heads[begin..end]
+            }
+        }
+    }
+
+    /// The beginning of the next part.
+    fn after(&self, Cursor { batch, part, .. }: Cursor) -> Cursor {
+        let pieces = self.batches.get(batch).map_or(0, |(_, pending)| pending.batch.pieces());
+        match part < pieces {
+            true => Cursor { batch, part: part + 1, skip: 0 },
+            false => Cursor { batch: batch + 1, part: 0, skip: 0 },
+        }
     }
 }
 
@@ -152,5 +189,86 @@ fn put_count(out: &mut Vec<u8>, count: usize, is_flexible: bool) {
 fn end(out: &mut Vec<u8>, is_flexible: bool) {
     if is_flexible {
         out.push(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::broker::kafka_native::codec::batch::{Author, Headers, Record};
+    use crate::broker::kafka_native::codec::checksum::PayloadChecksums;
+    use crate::broker::kafka_native::pending::Spare;
+    use crate::broker::kafka_native::tests::payloads;
+    use crate::measure::SendTag;
+
+    /// Of three partitions of two topics, with so many records each.
+    fn request(records: [u64; 3], payloads: &PayloadPool) -> ProduceRequest {
+        let (headers, spare) = (Headers::new(&[]), Spare::default());
+        let batches = [("orders", 0), ("orders", 1), ("returns", 0)].into_iter().zip(records);
+        let batches = batches.map(|((topic, index), records)| {
+            let mut pending = spare.batch(0);
+            for number in 0..records {
+                let value = payloads.get(number);
+                let shared = payloads.place(value).filter(|_| value.len() >= 512);
+                let record = Record {
+                    key: None,
+                    value: Some(value),
+                    shared,
+                    headers: &headers,
+                    trace_header: None,
+                    timestamp_ms: 0,
+                };
+                pending.push(&record, SendTag::new(0, number, 0, 0, true), value.len());
+            }
+            pending.batch.seal(0, Author::UNNAMED, payloads, &PayloadChecksums::new(payloads, 0));
+            (Arc::new(Partition::new(topic.into(), index, None)), pending)
+        });
+        let envelope =
+            Envelope { version: 9, client_id: "test".into(), transactional_id: None, acks: 1, timeout_ms: 1 };
+        ProduceRequest::new(&envelope, 7, batches.collect())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// A socket accepts what it has room for, which ends anywhere.
+        #[test]
+        fn a_request_is_written_whole_in_whatever_steps_it_is_accepted(
+            records in proptest::array::uniform3(1..700_u64),
+            steps in proptest::collection::vec(1..100_000_usize, 1..50),
+        ) {
+            let payloads = payloads();
+            let mut request = request(records, &payloads);
+            let (mut written, mut steps) = (Vec::new(), steps.into_iter().cycle());
+            loop {
+                let slices = request.unwritten(&payloads);
+                prop_assert!(!slices.is_empty() && slices.len() <= MOST_SLICES);
+                let mut room = steps.next().unwrap();
+                let before = written.len();
+                for slice in slices {
+                    let accepted = slice.len().min(room);
+                    written.extend_from_slice(&slice[..accepted]);
+                    room -= accepted;
+                }
+                if request.advance(written.len() - before, &payloads) {
+                    break;
+                }
+            }
+            prop_assert_eq!(written.len(), request.length);
+            prop_assert_eq!(u32::from_be_bytes(written[..4].try_into().unwrap()) as usize + 4, written.len());
+            let mut at = 0;
+            for (batch, (_, pending)) in request.batches.iter().enumerate() {
+                let begin = batch.checked_sub(1).map_or(0, |before| request.head_ends[before]);
+                let head = &request.heads[begin..request.head_ends[batch]];
+                prop_assert!(&written[at..at + head.len()] == head);
+                at += head.len();
+                let mut bytes = &written[at..at + pending.batch.len()];
+                let read = crate::broker::kafka_native::codec::records::next_batch(&mut bytes);
+                prop_assert_eq!(read.unwrap().unwrap().record_count, pending.batch.records());
+                at += pending.batch.len();
+            }
+        }
     }
 }

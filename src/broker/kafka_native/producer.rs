@@ -122,6 +122,7 @@ impl KafkaNativeProducer {
         Record {
             key: outgoing.key,
             value: (!attributes.null_payload).then_some(outgoing.payload),
+            shared: self.client.shared(outgoing.payload),
             headers: &self.client.headers[attributes.header_set as usize],
             trace_header: outgoing.trace_header,
             timestamp_ms: ((self.epoch_unix_ns + outgoing.send_tag.sent_ns()) / 1_000_000) as i64,

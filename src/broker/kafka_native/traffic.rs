@@ -89,7 +89,7 @@ impl Traffic {
         let wire = &mut self.counted.lock().wire;
         wire.raw_bytes += pending.payload_bytes as u64;
         wire.body_bytes += pending.body_bytes as u64;
-        wire.sent_bytes += (pending.batch.bytes().len() - HEADER_BYTES) as u64;
+        wire.sent_bytes += (pending.batch.len() - HEADER_BYTES) as u64;
     }
 
     /// What was counted since the last call.

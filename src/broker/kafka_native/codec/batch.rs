@@ -1,9 +1,14 @@
 //! Record batches of version 2, written: each record is encoded straight into its batch.
 //!
+//! The values of large records may stay where they are, in the trial's payloads, which never change. The batch refers to them, and is then
+//! several pieces: copying them would move all bytes through memory once more.
+//!
 //! Source: Kafka's documentation, "Record Batch" and "Record" (<https://kafka.apache.org/documentation/#recordbatch>).
 
+use super::checksum::{self, PayloadChecksums};
 use super::varint::{self, Short};
 use crate::limits::{TRACE_HEADER_BYTES, TRACE_HEADER_NAME};
+use crate::load::{PayloadPlace, PayloadPool};
 
 /// The bytes of a batch before its records.
 pub const HEADER_BYTES: usize = 61;
@@ -92,18 +97,55 @@ pub struct Record<'a> {
     pub key: Option<&'a [u8]>,
     /// `None`: a null value.
     pub value: Option<&'a [u8]>,
+    /// The place of the value among the trial's payloads, if the batch is to refer to it. Not in batches that are compressed.
+    pub shared: Option<PayloadPlace>,
     pub headers: &'a Headers,
     pub trace_header: Option<&'a [u8; TRACE_HEADER_BYTES]>,
     pub timestamp_ms: i64,
 }
 
+/// What a batch is written to.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// The batch, and room for the next records: it is written to without a look at the capacity.
+    bytes: Vec<u8>,
+    shared: Vec<Shared>,
+}
+
+/// A value that is not in the batch's memory.
+#[derive(Debug, Clone)]
+struct Shared {
+    /// Where it belongs: behind so many bytes of the memory.
+    behind: usize,
+    place: PayloadPlace,
+}
+
+impl From<Vec<u8>> for Memory {
+    fn from(bytes: Vec<u8>) -> Self {
+        Memory { bytes, shared: Vec::new() }
+    }
+}
+
+impl Memory {
+    /// Bytes that it takes.
+    pub fn size(&self) -> usize {
+        self.bytes.capacity() + self.shared.capacity() * size_of::<Shared>()
+    }
+
+    /// For bytes that are not a batch yet.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
 /// A batch that is being written.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// The batch, and room for the next records: it is written to without a look at the capacity.
-    memory: Vec<u8>,
+    memory: Memory,
     /// Where the batch ends in its memory.
     end: usize,
+    /// Bytes of values that are not in its memory.
+    shared_bytes: usize,
     records: i32,
     base_timestamp_ms: i64,
     max_timestamp_ms: i64,
@@ -111,29 +153,55 @@ pub struct Batch {
 
 impl Batch {
     /// An empty one in the memory of another.
-    pub fn in_memory_of(mut memory: Vec<u8>) -> Self {
-        match memory.first_chunk_mut::<HEADER_BYTES>() {
+    pub fn in_memory_of(mut memory: Memory) -> Self {
+        match memory.bytes.first_chunk_mut::<HEADER_BYTES>() {
             Some(header) => header.fill(0),
-            None => memory.resize(HEADER_BYTES, 0),
+            None => memory.bytes.resize(HEADER_BYTES, 0),
         }
+        memory.shared.clear();
         Batch { memory, end: HEADER_BYTES, ..Batch::default() }
     }
 
-    /// The header, which is zero until it is sealed, and the records.
+    /// Its bytes, with the values that it refers to.
     #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        &self.memory[..self.end]
+    #[expect(clippy::len_without_is_empty, reason = "it has a header at least")]
+    pub fn len(&self) -> usize {
+        self.end + self.shared_bytes
+    }
+
+    /// The header, which is zero until it is sealed, and the records; without the values that it refers to.
+    #[inline]
+    pub fn own_bytes(&self) -> &[u8] {
+        &self.memory.bytes[..self.end]
+    }
+
+    /// How many pieces it has, of which some may be empty.
+    pub fn pieces(&self) -> usize {
+        2 * self.memory.shared.len() + 1
+    }
+
+    /// One of its pieces: together they are the header and the records. `payloads`: those of the trial.
+    #[inline]
+    pub fn piece<'a>(&'a self, index: usize, payloads: &'a PayloadPool) -> &'a [u8] {
+        let shared = &self.memory.shared;
+        if index % 2 == 1 {
+            return payloads.at(shared[index / 2].place);
+        }
+        let begin = index.checked_sub(2).map_or(0, |before| shared[before / 2].behind);
+        let end = shared.get(index / 2).map_or(self.end, |next| next.behind);
+        &self.memory.bytes[begin..end]
     }
 
     /// Its memory, for another one.
-    pub fn into_memory(self) -> Vec<u8> {
+    pub fn into_memory(self) -> Memory {
         self.memory
     }
 
     /// Puts `bytes` in the place of its own, which are the same records, compressed. Returns the memory that it had.
-    pub fn replace_bytes(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+    pub fn replace_bytes(&mut self, bytes: Vec<u8>) -> Memory {
         self.end = bytes.len();
-        std::mem::replace(&mut self.memory, bytes)
+        self.shared_bytes = 0;
+        std::mem::replace(&mut self.memory, bytes.into())
     }
 
     pub fn records(&self) -> i32 {
@@ -158,10 +226,12 @@ impl Batch {
         let is_short = content < varint::SHORT
             && timestamp_delta.unsigned_abs() < varint::SHORT as u64
             && self.records < varint::SHORT as i32;
-        let out = self.room(MOST_RECORD_OVERHEAD + content);
+        let (end, copied) = (self.end, if record.shared.is_some() { &[] } else { value });
+        let out = self.room(MOST_RECORD_OVERHEAD + content - value.len() + copied.len());
         let mut at = if is_short { begin(numbers, key, content, out) } else { begin_long(numbers, key, content, out) };
-        out[at..at + value.len()].copy_from_slice(value);
-        at += value.len();
+        out[at..at + copied.len()].copy_from_slice(copied);
+        at += copied.len();
+        let behind = end + at;
         match (headers, trace_header) {
             // A record without headers says so in one byte, written without a call.
             ([none], []) => {
@@ -175,31 +245,35 @@ impl Batch {
                 at += trace_header.len();
             }
         }
-        self.end += at;
+        self.end = end + at;
         self.records += 1;
+        if let Some(place) = record.shared {
+            self.memory.shared.push(Shared { behind, place });
+            self.shared_bytes += place.size();
+        }
     }
 
     /// The memory after its end, of so many bytes at least.
     #[inline(always)]
     fn room(&mut self, bytes: usize) -> &mut [u8] {
-        if self.memory.len() - self.end < bytes {
+        if self.memory.bytes.len() - self.end < bytes {
             self.grow(bytes);
         }
-        &mut self.memory[self.end..]
+        &mut self.memory.bytes[self.end..]
     }
 
     /// A little more than is asked, so that memory which is not used is not touched.
     #[cold]
     fn grow(&mut self, bytes: usize) {
         const MORE: usize = 4096;
-        self.memory.resize(self.end + bytes + MORE, 0);
+        self.memory.bytes.resize(self.end + bytes + MORE, 0);
     }
 
     /// Fills in the header. `attributes` are the number of what the records were compressed with since, and [`TRANSACTIONAL`].
-    pub fn seal(&mut self, attributes: u8, author: Author) {
-        let bytes = &mut self.memory[..self.end];
-        let length = (bytes.len() - BEFORE_LENGTH_ENDS) as i32;
-        let header = &mut bytes[..HEADER_BYTES];
+    /// `payloads`: those of the trial, with what is known of them.
+    pub fn seal(&mut self, attributes: u8, author: Author, payloads: &PayloadPool, checksums: &PayloadChecksums) {
+        let length = (self.len() - BEFORE_LENGTH_ENDS) as i32;
+        let header = &mut self.memory.bytes[..HEADER_BYTES];
         let mut put = |at: usize, value: &[u8]| header[at..at + value.len()].copy_from_slice(value);
         put(at::BATCH_LENGTH, &length.to_be_bytes());
         // The leader fills in its epoch.
@@ -213,8 +287,19 @@ impl Batch {
         put(at::PRODUCER_EPOCH, &author.epoch.to_be_bytes());
         put(at::BASE_SEQUENCE, &author.sequence.to_be_bytes());
         put(at::RECORD_COUNT, &self.records.to_be_bytes());
-        let checksum = crc_fast::crc32_iscsi(&bytes[at::ATTRIBUTES..]);
-        bytes[at::CRC..at::ATTRIBUTES].copy_from_slice(&checksum.to_be_bytes());
+        let checksum = self.checksum(payloads, checksums);
+        self.memory.bytes[at::CRC..at::ATTRIBUTES].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    /// CRC-32C of all that comes after it.
+    fn checksum(&self, payloads: &PayloadPool, checksums: &PayloadChecksums) -> u32 {
+        let (mut checksum, mut begin) = (0, at::ATTRIBUTES);
+        for Shared { behind, place } in &self.memory.shared {
+            checksum = checksum::append(checksum, &self.memory.bytes[begin..*behind]);
+            checksum = checksums.append(checksum, *place, payloads);
+            begin = *behind;
+        }
+        checksum::append(checksum, &self.memory.bytes[begin..self.end])
     }
 }
 

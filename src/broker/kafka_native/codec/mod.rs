@@ -5,6 +5,7 @@
 pub mod batch;
 #[cfg(test)]
 mod captured;
+pub mod checksum;
 pub mod compression;
 pub mod layout;
 pub mod records;

@@ -208,8 +208,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::broker::kafka_native::codec::batch::{Author, Batch, Headers, Record};
+    use crate::broker::kafka_native::codec::batch::{Author, Batch, Headers, Memory, Record};
+    use crate::broker::kafka_native::codec::checksum::PayloadChecksums;
     use crate::broker::kafka_native::codec::compression::Compressor;
+    use crate::broker::kafka_native::tests::payloads;
     use crate::limits::TRACE_HEADER_BYTES;
 
     const ALL: [Compression; 5] =
@@ -218,11 +220,12 @@ mod tests {
     type Written = (Option<Vec<u8>>, Option<Vec<u8>>, bool, i64);
 
     fn write(records: &[Written], headers: &Headers, compression: Compression) -> Vec<u8> {
-        let mut batch = Batch::in_memory_of(vec![7; 100]);
+        let mut batch = Batch::in_memory_of(Memory::from(vec![7; 100]));
         for (key, value, is_traced, timestamp_ms) in records {
             batch.push(&Record {
                 key: key.as_deref(),
                 value: value.as_deref(),
+                shared: None,
                 headers,
                 trace_header: is_traced.then_some(&[5; TRACE_HEADER_BYTES]),
                 timestamp_ms: *timestamp_ms,
@@ -230,11 +233,16 @@ mod tests {
         }
         if compression != Compression::None {
             let mut packed = vec![0; HEADER_BYTES];
-            Compressor::new(compression).unwrap().compress(&batch.bytes()[HEADER_BYTES..], &mut packed).unwrap();
+            Compressor::new(compression).unwrap().compress(&batch.own_bytes()[HEADER_BYTES..], &mut packed).unwrap();
             batch.replace_bytes(packed);
         }
-        batch.seal(compression as u8, Author { producer_id: 9, epoch: 1, sequence: 3 });
-        batch.bytes().to_vec()
+        batch.seal(
+            compression as u8,
+            Author { producer_id: 9, epoch: 1, sequence: 3 },
+            &payloads(),
+            &PayloadChecksums::new(&payloads(), 0),
+        );
+        batch.own_bytes().to_vec()
     }
 
     fn records() -> impl Strategy<Value = Vec<Written>> {
@@ -264,6 +272,37 @@ mod tests {
                 }).unwrap();
                 prop_assert_eq!(&found, &records);
             }
+        }
+
+        /// Where values lie makes no difference to what is sent.
+        #[test]
+        fn a_batch_that_refers_to_values_has_the_same_bytes(
+            records in proptest::collection::vec((any::<bool>(), 0..16_u64, any::<bool>(), 0..1_i64 << 30), 1..40),
+            is_traced: bool,
+        ) {
+            let (payloads, headers) = (payloads(), Headers::new(&[("tenant".to_owned(), "orders".to_owned())]));
+            let whole = |shares: bool| {
+                let mut batch = Batch::in_memory_of(Memory::default());
+                for (is_shared, index, has_key, timestamp_ms) in &records {
+                    let value = payloads.get(*index);
+                    batch.push(&Record {
+                        key: has_key.then_some(b"key"),
+                        value: Some(value),
+                        shared: payloads.place(value).filter(|_| shares && *is_shared),
+                        headers: &headers,
+                        trace_header: is_traced.then_some(&[5; TRACE_HEADER_BYTES]),
+                        timestamp_ms: *timestamp_ms,
+                    });
+                }
+                batch.seal(0, Author::UNNAMED, &payloads, &PayloadChecksums::new(&payloads, 0));
+                let bytes = (0..batch.pieces()).flat_map(|piece| batch.piece(piece, &payloads)).copied();
+                let bytes: Vec<u8> = bytes.collect();
+                assert_eq!(bytes.len(), batch.len());
+                bytes
+            };
+            let copied = whole(false);
+            prop_assert!(next_batch(&mut &copied[..]).unwrap().is_some());
+            prop_assert!(whole(true) == copied);
         }
 
         #[test]

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::payloads;
 use crate::broker::kafka_native::admin::Admin;
 use crate::broker::kafka_native::client::Client;
 use crate::broker::kafka_native::cluster::Cluster;
@@ -52,7 +53,8 @@ impl Bench {
         let acks = Acks::new(Clock::start(), 1, false);
         let sets = [vec![], vec![("tenant".to_owned(), "second".to_owned())]];
         let headers = sets.iter().map(|set| Headers::new(set)).collect();
-        let client = keeper::start(cluster.clone(), options, headers, acks.clone(), TRANSACTIONS).await?;
+        let payloads = Arc::new(payloads());
+        let client = keeper::start(cluster.clone(), options, headers, acks.clone(), payloads, TRANSACTIONS).await?;
         let producer = KafkaNativeProducer::new(client.clone(), client.topic(TOPIC, 0).await?);
         let admin = Arc::new(Admin { cluster, config: Vec::new(), timeout: TIMEOUT, fetched: FetchTraffic::default() });
         Ok(Bench { acks, client, admin, producer, sent: 0 })
@@ -68,17 +70,26 @@ impl Bench {
         self.send_with(messages, |number| Some(partition(number))).await;
     }
 
+    /// Sends one whose payload is its number and so many bytes more.
+    pub async fn send_padded(&mut self, padding: usize) {
+        self.submit(None, &vec![0; padding]).await;
+    }
+
     async fn send_with(&mut self, messages: u64, partition: impl Fn(u64) -> Option<u32>) {
         for _ in 0..messages {
-            let payload = self.sent.to_be_bytes();
-            let send_tag = SendTag::new(0, self.sent, 0, 0, true);
-            let attributes = Attributes { partition: partition(self.sent), ..Attributes::default() };
-            let attributes = Some(&attributes);
-            let outgoing = Outgoing { payload: &payload, key: None, trace_header: None, attributes, send_tag };
-            self.acks.window(0).submit(1);
-            assert_eq!(self.producer.submit(&[outgoing]).await, Ok(1));
-            self.sent += 1;
+            self.submit(partition(self.sent), &[]).await;
         }
+    }
+
+    async fn submit(&mut self, partition: Option<u32>, padding: &[u8]) {
+        let payload = [&self.sent.to_be_bytes()[..], padding].concat();
+        let send_tag = SendTag::new(0, self.sent, 0, 0, true);
+        let attributes = Attributes { partition, ..Attributes::default() };
+        let attributes = Some(&attributes);
+        let outgoing = Outgoing { payload: &payload, key: None, trace_header: None, attributes, send_tag };
+        self.acks.window(0).submit(1);
+        assert_eq!(self.producer.submit(&[outgoing]).await, Ok(1));
+        self.sent += 1;
     }
 
     /// Waits until every message has its outcome.

@@ -7,8 +7,10 @@ use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopi
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
 use super::bench::{Bench, TIMEOUT, one_message_a_batch};
+use super::payloads;
 use super::scripted::{Asked, NOT_LEADER, Scripted, name};
-use crate::broker::kafka_native::codec::batch::{Author, Batch, Headers, Record, at};
+use crate::broker::kafka_native::codec::batch::{Author, Batch, Headers, Memory, Record, at};
+use crate::broker::kafka_native::codec::checksum::PayloadChecksums;
 use crate::broker::kafka_native::consumer::KafkaNativeConsumer;
 use crate::broker::{Consumer, ReceiveError};
 
@@ -20,14 +22,19 @@ const CONTROL: u8 = 0x30;
 
 /// A batch whose messages are the numbers of their offsets.
 fn batch(offsets: std::ops::Range<u64>, attributes: u8, producer_id: i64) -> Vec<u8> {
-    let (headers, mut batch) = (Headers::new(&[]), Batch::in_memory_of(Vec::new()));
+    let (headers, mut batch) = (Headers::new(&[]), Batch::in_memory_of(Memory::default()));
     for offset in offsets.clone() {
         let value = offset.to_be_bytes();
         let value = Some(&value[..]);
-        batch.push(&Record { key: None, value, headers: &headers, trace_header: None, timestamp_ms: 0 });
+        batch.push(&Record { key: None, value, shared: None, headers: &headers, trace_header: None, timestamp_ms: 0 });
     }
-    batch.seal(attributes, Author { producer_id, epoch: 0, sequence: 0 });
-    let mut bytes = batch.bytes().to_vec();
+    batch.seal(
+        attributes,
+        Author { producer_id, epoch: 0, sequence: 0 },
+        &payloads(),
+        &PayloadChecksums::new(&payloads(), 0),
+    );
+    let mut bytes = batch.own_bytes().to_vec();
     bytes[..8].copy_from_slice(&offsets.start.to_be_bytes());
     bytes
 }
@@ -250,6 +257,56 @@ async fn a_partition_whose_leader_moves_is_forgotten_by_the_node_that_led_it() {
         numbers.extend(next(&mut consumer).await.0);
     }
     assert_eq!(numbers, [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_partition_that_cannot_be_read_holds_up_no_other_of_its_node() {
+    const STORAGE_ERROR: i16 = 56;
+    let broker = Scripted::start(1, 2).await;
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let (mut broker, mut consumer) = (broker, bench.consumer(2).await);
+    let refused = || PartitionData::default().with_error_code(STORAGE_ERROR);
+    let asked = broker.next().await;
+    answer_in_session(&asked, 0, vec![(0, refused()), (1, data(plain(0..2)))]);
+    assert_eq!(next(&mut consumer).await, (vec![0, 1], None));
+    // On the same connection, at once, without the partition that failed.
+    let asked = broker.next().await;
+    assert_eq!(session(&asked), (9, 1, vec![(1, 2)], vec![0]));
+    // The other one comes back when metadata still names this node.
+    answer_in_session(&asked, 0, vec![(1, data(plain(2..3)))]);
+    let mut asked = broker.next().await;
+    while !asked.positions().contains(&(0, 0)) {
+        answer_in_session(&asked, 0, vec![]);
+        asked = broker.next().await;
+    }
+    answer_in_session(&asked, 0, vec![(0, data(plain(0..1)))]);
+    let mut numbers = Vec::new();
+    while numbers.len() < 2 {
+        numbers.extend(next(&mut consumer).await.0);
+    }
+    assert_eq!(numbers, [2, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_node_that_fails_ends_no_fetch_from_another() {
+    let broker = Scripted::start(2, 2).await;
+    broker.move_leader(1, 1);
+    let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    let (mut broker, mut consumer) = (broker, bench.consumer(2).await);
+    let mut asked = [broker.next().await, broker.next().await];
+    asked.sort_by_key(|asked| asked.node);
+    let [waiting, failing] = asked;
+    failing.close();
+    let again = broker.next().await;
+    assert_eq!((again.node, again.positions()), (1, vec![(1, 0)]));
+    // What was asked before is answered now.
+    answer_in_session(&waiting, 0, vec![(0, data(plain(0..3)))]);
+    let mut numbers = Vec::new();
+    while numbers.len() < 3 {
+        numbers.extend(next(&mut consumer).await.0);
+    }
+    assert_eq!(numbers, [0, 1, 2]);
+    assert_eq!(session(&broker.next().await), (9, 1, vec![(0, 3)], vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

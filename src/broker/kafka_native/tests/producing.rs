@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::bench::{Bench, TIMEOUT, TOPIC, classes, one_message_a_batch};
 use super::scripted::{Asked, NOT_LEADER, Scripted};
 use crate::broker::FailureClass;
+use crate::broker::kafka_acks::RequiredAcks;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 
 /// Codes of Kafka's protocol.
@@ -75,6 +76,53 @@ async fn requests_in_the_pipeline_when_the_leader_moves_are_written_there_in_the
         assert_eq!(moved, (2..9).collect::<Vec<u64>>(), "idempotence = {idempotence}");
         let outcomes = bench.outcomes().await;
         assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (8, 0));
+    }
+}
+
+/// Metadata is asked for because of another partition, while the former leader has not answered what it may have written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_new_leader_gets_nothing_before_the_former_one_has_answered() {
+    for idempotence in [false, true] {
+        let mut broker = Scripted::start(3, 2).await;
+        broker.move_leader(1, 2);
+        let options = KafkaNativeOptions { idempotence, ..one_message_a_batch() };
+        let mut bench = Bench::new(broker.addresses(), options).await;
+        for partition in [0, 1] {
+            bench.send_to(1, |_| partition).await;
+            broker.next().await.answer(0);
+        }
+        bench.outcomes().await;
+        bench.send_to(2, |_| 0).await;
+        let unanswered = take(&mut broker, 2).await;
+        bench.send_to(1, |_| 1).await;
+        let moves = broker.next().await;
+        [0, 1].into_iter().for_each(|partition| broker.move_leader(partition, 1));
+        moves.answer(NOT_LEADER);
+        assert_eq!(take_all(&mut broker, 1, 1).await, [4], "the client knows the new leader of both partitions");
+        bench.send_to(1, |_| 0).await;
+        bench.send_to(1, |_| 1).await;
+        assert_eq!(take_all(&mut broker, 1, 1).await, [6], "that of the other partition does not wait");
+        unanswered.iter().for_each(|asked| asked.answer(NOT_LEADER));
+        assert_eq!(take_all(&mut broker, 1, 3).await, [2, 3, 5], "idempotence = {idempotence}");
+        let outcomes = bench.outcomes().await;
+        assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (5, 0));
+    }
+}
+
+/// What does not fit into the buffers of the connection is never written, so that no response is due.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_leader_that_reads_nothing_holds_up_no_message_once_another_one_leads() {
+    for acks in [RequiredAcks::None, RequiredAcks::All] {
+        let mut broker = Scripted::start(2, 1).await;
+        broker.deafen(1);
+        broker.move_leader(0, 1);
+        let options = KafkaNativeOptions { acks, request_timeout: Duration::from_millis(500), ..one_message_a_batch() };
+        let mut bench = Bench::new(broker.addresses(), options).await;
+        bench.send_padded(32 << 20).await;
+        broker.move_leader(0, 0);
+        let moved = tokio::time::timeout(TIMEOUT / 2, take_all(&mut broker, 0, 1)).await;
+        assert_eq!(moved, Ok(vec![0]), "{acks:?}");
+        assert_eq!(bench.outcomes().await.measured.acknowledged, 1);
     }
 }
 

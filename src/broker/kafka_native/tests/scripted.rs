@@ -62,6 +62,8 @@ struct State {
     epoch: AtomicI16,
     /// Nodes that read what they are sent, and say nothing.
     silent: Vec<AtomicBool>,
+    /// Nodes that answer the first request of a connection, and read no other.
+    deaf: Vec<AtomicBool>,
     asked: UnboundedSender<Asked>,
 }
 
@@ -101,6 +103,7 @@ impl Scripted {
             identities: Mutex::default(),
             epoch: AtomicI16::new(0),
             silent: listeners.iter().map(|_| AtomicBool::new(false)).collect(),
+            deaf: listeners.iter().map(|_| AtomicBool::new(false)).collect(),
             asked: sender,
         });
         for (node, listener) in listeners.into_iter().enumerate() {
@@ -155,6 +158,11 @@ impl Scripted {
     /// From now on, the node answers nothing.
     pub fn silence(&self, node: usize) {
         self.state.silent[node].store(true, Ordering::SeqCst);
+    }
+
+    /// From now on, the node answers the first request of each connection, and reads no other.
+    pub fn deafen(&self, node: usize) {
+        self.state.deaf[node].store(true, Ordering::SeqCst);
     }
 
     /// From now on, members' signs of life are answered with this code.
@@ -226,7 +234,8 @@ impl Asked {
             let batch = next_batch(&mut &bytes[..]).unwrap().unwrap();
             let mut numbers = Vec::new();
             let read = batch.for_each(&mut Vec::new(), |record| {
-                numbers.push(u64::from_be_bytes(record.value.unwrap().try_into().unwrap()));
+                let (number, _padding) = record.value.unwrap().split_first_chunk().unwrap();
+                numbers.push(u64::from_be_bytes(*number));
             });
             read.unwrap();
             Written { partition: partition.index, numbers, producer_id: batch.producer_id }
@@ -313,6 +322,9 @@ async fn read(
         match state.answer(&asked) {
             Some(answer) => asked.send(answer),
             None => state.asked.send(asked).unwrap_or_default(),
+        }
+        if state.deaf[node].load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
         }
     }
 }

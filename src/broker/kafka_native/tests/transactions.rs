@@ -15,6 +15,7 @@ use super::scripted::{Asked, Scripted, name};
 use crate::broker::FailureClass;
 use crate::broker::kafka_native::codec::batch::at;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
+use crate::broker::kafka_native::transaction_coordinator::TRANSACTION_TIMEOUT;
 use crate::broker::kafka_transactions::TransactionOptions;
 use crate::measure::Interval;
 
@@ -30,7 +31,8 @@ const CONCURRENT_TRANSACTIONS: i16 = 51;
 const UNKNOWN_SERVER_ERROR: i16 = -1;
 const PRODUCER_FENCED: i16 = 90;
 
-const LONG: Duration = Duration::from_secs(3600);
+/// The longest that a scenario may have.
+const LONG: Duration = Duration::from_secs(30);
 
 fn options(messages: usize, interval: Duration, abort_share: f64) -> KafkaNativeOptions {
     let transactions = Some(TransactionOptions { messages, interval, abort_share });
@@ -246,4 +248,13 @@ async fn an_id_that_the_coordinator_gives_later_is_awaited() {
     produced(&mut broker).await.0.answer(0);
     end(&mut broker, true).await;
     assert_eq!(counts(&tokio::time::timeout(TIMEOUT, bench.outcomes()).await.unwrap()), (1, 0, 1, 0));
+}
+
+/// A coordinator ends a transaction that is open for its timeout, and fences its producer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_message_fails_before_the_coordinator_gives_up_its_transaction() {
+    let (_broker, bench) = in_twos(1).await;
+    let last = LONG + bench.client.limits.delivery_timeout;
+    assert!(last <= TRANSACTION_TIMEOUT - Duration::from_secs(10), "{last:?}");
+    assert!(bench.client.limits.delivery_timeout >= Duration::from_secs(10));
 }

@@ -72,7 +72,7 @@ async fn exchange(broker: &mut Scripted) {
 
 /// Sends a message in a transaction.
 async fn transact(broker: &mut Scripted) {
-    let interval = std::time::Duration::from_secs(3600);
+    let interval = std::time::Duration::from_secs(30);
     let transactions = Some(TransactionOptions { messages: 1, interval, abort_share: 0.0 });
     let mut bench = Bench::new(broker.addresses(), KafkaNativeOptions { transactions, ..idempotent() }).await;
     bench.send(1).await;
