@@ -116,6 +116,18 @@ mod native {
     }
 
     #[test]
+    fn real_leader_that_is_cut_off_is_succeeded_and_nothing_acknowledged_is_lost() {
+        let topic = Topic::native("native-cut-off");
+        assert_interrupted(&lose_leader(&topic, "leader-cut-off", Cluster::cut, Cluster::mend), SESSION);
+    }
+
+    #[test]
+    fn real_leader_that_is_frozen_is_succeeded_and_nothing_acknowledged_is_lost() {
+        let topic = Topic::native("native-frozen");
+        assert_interrupted(&lose_leader(&topic, "leader-frozen", Cluster::freeze, Cluster::thaw), SESSION);
+    }
+
+    #[test]
     fn real_rolling_restart_of_all_nodes_loses_nothing() {
         let record = restart_all(&Topic::native("native-rolled"));
         assert!(record.throughput.longest_gap_ns.is_some(), "{:?}", record.throughput);
