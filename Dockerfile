@@ -47,7 +47,7 @@ RUN apt-get update \
     && useradd --uid 10001 --create-home brokermark \
     && install --directory --owner brokermark /work
 COPY --from=build /source/target/dist/brokermark /usr/local/bin/brokermark
-# By its number: Kubernetes takes no name for proof that it is not root.
+# By its number: from a name, Kubernetes cannot tell that the user is not root.
 USER 10001
 WORKDIR /work
 ENTRYPOINT ["brokermark"]
