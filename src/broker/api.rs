@@ -86,6 +86,12 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// Names and versions of the client library and of the broker.
     fn identity(&self) -> BrokerInfo;
 
+    /// The broker's name and version in full, with what it tells only on request. A run does without: records of two clients of one
+    /// broker name it alike.
+    fn describe(&self) -> impl Future<Output = Option<String>> + Send {
+        ready(self.identity().broker)
+    }
+
     /// What an acknowledgement of a message on these topics means, as far as the broker tells.
     fn durability(&self, topics: &[Topic]) -> impl Future<Output = Durability> + Send {
         let _ = topics;

@@ -9,6 +9,8 @@ mod kafka;
 mod kafka_acks;
 #[cfg(any(feature = "kafka", feature = "kafka-native"))]
 mod kafka_durability;
+#[cfg(any(feature = "kafka", feature = "kafka-native"))]
+mod kafka_identity;
 #[cfg(feature = "kafka-native")]
 pub mod kafka_native;
 #[cfg(any(feature = "kafka", feature = "kafka-native"))]

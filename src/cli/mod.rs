@@ -50,6 +50,9 @@ pub enum Verb {
     /// Measure how much the load generator itself carries in a scenario's shape, without a broker
     Ceiling(run::ceiling::CeilingArguments),
     /// Find out what would keep a scenario from running or its records from being valid, loading nothing
+    ///
+    /// It connects as a run does: it makes the topics, opens a producer and a consumer, and removes the topics again. It sends no message.
+    /// Topics that exist stay as they are. Of a sweep, each point with a broker or topics of its own is examined.
     Doctor(doctor::DoctorArguments),
     /// Validate a scenario and print its plan, connecting to nothing
     Check(check::CheckArguments),

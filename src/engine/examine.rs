@@ -76,7 +76,8 @@ async fn examine<B: Broker>(scenario: &Scenario, identity: &TrialIdentity) -> Re
         true => open(&broker, &context).await,
         false => Vec::new(),
     };
-    let (topics, durability, identity) = (context.topics.clone(), context.durability.clone(), broker.identity());
+    let (topics, durability) = (context.topics.clone(), context.durability.clone());
+    let identity = BrokerInfo { broker: broker.describe().await, ..broker.identity() };
     let number = created.len();
     let removed = match timeout(CONTROL_TIMEOUT, broker.close(created)).await {
         Ok(closed) => closed.err().map(|error| error.to_string()),

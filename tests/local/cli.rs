@@ -46,7 +46,9 @@ fn with_scenario(verb: &str, text: &str, arguments: &[&str]) -> (Bench, Finished
 #[cfg(feature = "kafka")]
 fn help_of_every_verb() {
     let mut shown = String::new();
-    for verb in ["", "run", "check", "new", "show", "list", "brokers", "schema", "emulate", "completions", "man"] {
+    for verb in
+        ["", "run", "doctor", "check", "new", "show", "list", "brokers", "schema", "emulate", "completions", "man"]
+    {
         let arguments: Vec<&str> = [verb, "--help"].into_iter().filter(|argument| !argument.is_empty()).collect();
         let help = execute(&arguments).expect(0);
         assert_eq!(help.stderr, "");

@@ -36,8 +36,30 @@ fn what_would_fail_or_be_invalid_has_a_remedy() {
     doctor("broker.kind = \"null\"\nbroker.null.refuse_topic = 0\nrun.duration = \"9s\"\n").expect(1).says(&[
         "✗ topics",
         "cannot be created",
-        "topology.existing",
+        "let the user make topics",
     ]);
+}
+
+/// The first point of this sweep could run.
+#[test]
+fn each_point_with_a_broker_of_its_own_is_examined() {
+    let rest = "load.rate = \"1k/s\"\nrun = { duration = \"30s\", warm_up = \"5s\" }";
+    let sweep = "sweep.over = { \"broker.null.refuse_topic\" = [9, 0], \"producers.batch\" = [1, 2] }";
+    let mut ended = doctor(&format!("broker.kind = \"null\"\n{rest}\n{sweep}\n"));
+    ended.stdout = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    ended.expect(1).says(&[
+        "✓ points 2 of 4 differ in their broker, topics or pipeline: each is examined",
+        "✓ topics broker.null.refuse_topic = 9, producers.batch = 1: 1 topic(s) of 1 partition(s) can be made",
+        "✗ topics broker.null.refuse_topic = 0, producers.batch = 1: ",
+    ]);
+}
+
+/// What is wrong with a later point is found as well.
+#[test]
+fn every_point_is_looked_at() {
+    let sweep = "sweep.over = { \"run.duration\" = [\"30s\", \"1s\"] }";
+    let ended = doctor(&format!("broker.kind = \"null\"\nload.rate = \"1k/s\"\nrun.warm_up = \"5s\"\n{sweep}\n"));
+    ended.expect(1).says(&["1.00 s is too short for a valid record", "the 2 points have the same broker"]);
 }
 
 #[test]

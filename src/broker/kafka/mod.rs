@@ -41,9 +41,10 @@ use self::topics::Topics;
 use super::kafka_transactions::TransactionOptions;
 use super::{
     Broker, BrokerError, BrokerInfo, Durability, Progress, Setup, Subscription, Telemetry, Topic, kafka_durability,
+    kafka_identity,
 };
 use crate::emulator::kafka::EmbeddedKafka;
-use crate::scenario::{Capabilities, Descriptor, StartFrom};
+use crate::scenario::{BrokerConfig, Capabilities, Descriptor, StartFrom};
 
 /// How long to wait for the cluster's metadata before the client's errors are checked.
 const METADATA_TRY: Duration = Duration::from_millis(500);
@@ -57,6 +58,10 @@ const MEMBER: &[(&str, &str)] = &[
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
 ];
+
+/// How long a node may take to tell its release: one that expects TLS by `broker.properties` may say nothing.
+#[cfg(feature = "kafka-native")]
+const RELEASE: Duration = Duration::from_secs(3);
 
 /// How long to wait for a reason once every broker is down.
 const REASON: Duration = Duration::from_secs(5);
@@ -73,6 +78,7 @@ pub struct KafkaBroker {
     /// The offsets of groups that do not commit.
     offsets: Mutex<BTreeMap<String, Arc<GroupOffsets>>>,
     identity: BrokerInfo,
+    config: BrokerConfig,
     timeout: Duration,
     /// Dropped after the clients that are connected to it.
     embedded: Option<EmbeddedKafka>,
@@ -147,7 +153,7 @@ impl Broker for KafkaBroker {
         let cluster = connections[0].client.cluster_id();
         let identity = BrokerInfo {
             client: format!("librdkafka {}", rdkafka::util::get_rdkafka_version().1),
-            broker: Some(format!("Kafka cluster {} of {brokers} broker(s)", cluster.as_deref().unwrap_or("?"))),
+            broker: Some(kafka_identity::cluster(cluster.as_deref(), brokers)),
             embedded: embedded.is_some(),
         };
         Ok(KafkaBroker {
@@ -159,6 +165,7 @@ impl Broker for KafkaBroker {
             committed_groups: Mutex::default(),
             offsets: Mutex::default(),
             identity,
+            config: setup.config,
             timeout: setup.timeout,
             embedded,
         })
@@ -246,6 +253,17 @@ impl Broker for KafkaBroker {
         self.identity.clone()
     }
 
+    async fn describe(&self) -> Option<String> {
+        let cluster = self.identity.broker.as_deref()?;
+        match self.embedded {
+            Some(_) => Some(cluster.to_owned()),
+            None => {
+                let release = release(&self.config).await;
+                Some(kafka_identity::with_release(release, cluster, "whose release librdkafka does not tell"))
+            }
+        }
+    }
+
     fn telemetry(&self) -> Telemetry {
         self.connections.iter().map(|connection| connection.telemetry()).fold(Telemetry::default(), |sum, one| {
             Telemetry {
@@ -278,6 +296,17 @@ impl Broker for KafkaBroker {
         tokio::task::block_in_place(|| drop(self));
         topics_removed.and(groups_removed)
     }
+}
+
+/// librdkafka does not tell what nodes say of their release. brokermark's own client asks them, where the build has it.
+#[cfg(feature = "kafka-native")]
+async fn release(config: &BrokerConfig) -> Option<String> {
+    super::kafka_native::release(&config.addresses, &config.security, RELEASE).await
+}
+
+#[cfg(not(feature = "kafka-native"))]
+async fn release(_: &BrokerConfig) -> Option<String> {
+    None
 }
 
 /// A producing client, which has an id of its own if it sends in transactions.

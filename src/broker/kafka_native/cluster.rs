@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::connect::Connector;
 use super::error::{CallError, is_retriable};
 use super::sequential::SequentialConnection;
+use crate::broker::kafka_identity::MetadataLevels;
 use crate::net::backoff::Backoff;
 
 /// The newest versions of requests that are used here.
@@ -44,6 +45,7 @@ pub struct Cluster {
     connection: tokio::sync::Mutex<Option<SequentialConnection>>,
     /// The addresses that the nodes themselves name.
     known: Mutex<Vec<String>>,
+    levels: Mutex<MetadataLevels>,
 }
 
 /// What the cluster says of itself.
@@ -69,7 +71,7 @@ pub struct TopicMetadata {
 impl Cluster {
     pub fn new(connector: Arc<Connector>, addresses: Vec<String>) -> Self {
         let (connection, known) = (tokio::sync::Mutex::default(), Mutex::default());
-        Cluster { connector, addresses, connection, known }
+        Cluster { connector, addresses, connection, known, levels: Mutex::default() }
     }
 
     /// Sends a request to any node, on a connection that is kept: to one node after the other, until one answers.
@@ -104,6 +106,7 @@ impl Cluster {
             tokio::select! {
                 answer = asked.next() => match answer {
                     Some(Ok((connection, response))) => {
+                        *self.levels.lock() = connection.versions.metadata;
                         *kept = Some(connection);
                         return Ok(response);
                     }
@@ -137,6 +140,11 @@ impl Cluster {
         let metadata = read(&self.ask(&request, METADATA).await?)?;
         *self.known.lock() = metadata.nodes.values().cloned().collect();
         Ok(metadata)
+    }
+
+    /// What the node told that answered last.
+    pub fn metadata_levels(&self) -> MetadataLevels {
+        *self.levels.lock()
     }
 
     /// A new id and epoch of an idempotent producer.

@@ -65,6 +65,7 @@ mod transaction_task;
 mod transactions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use tokio::time::timeout;
@@ -83,9 +84,10 @@ use self::traffic::FetchTraffic;
 use super::kafka_acks::RequiredAcks;
 use super::{
     Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic, Wire, kafka_durability,
+    kafka_identity,
 };
 use crate::net::tls;
-use crate::scenario::{Capabilities, Descriptor};
+use crate::scenario::{Capabilities, Descriptor, Security};
 
 /// A Kafka cluster, reached over one or more producing clients.
 pub struct KafkaNativeBroker {
@@ -158,7 +160,7 @@ impl Broker for KafkaNativeBroker {
             let client = keeper::start(cluster, options, headers, acks, payloads, &transactional_id).await;
             clients.push(client.map_err(unreachable)?);
         }
-        let (id, nodes) = (metadata.cluster_id.as_deref().unwrap_or("?"), metadata.nodes.len());
+        let named = kafka_identity::cluster(metadata.cluster_id.as_deref(), metadata.nodes.len());
         let (config, fetched) = (setup.topic_config, FetchTraffic::default());
         let admin = Arc::new(Admin { cluster, config, timeout: setup.timeout, fetched });
         Ok(KafkaNativeBroker {
@@ -168,7 +170,7 @@ impl Broker for KafkaNativeBroker {
             admin,
             identity: BrokerInfo {
                 client: format!("brokermark {}, Kafka protocol", env!("CARGO_PKG_VERSION")),
-                broker: Some(format!("Kafka cluster {id} of {nodes} broker(s)")),
+                broker: Some(named),
                 embedded: false,
             },
         })
@@ -176,6 +178,12 @@ impl Broker for KafkaNativeBroker {
 
     fn identity(&self) -> BrokerInfo {
         self.identity.clone()
+    }
+
+    async fn describe(&self) -> Option<String> {
+        let release = kafka_identity::release(self.admin.cluster.metadata_levels());
+        let cluster = self.identity.broker.as_deref()?;
+        Some(kafka_identity::with_release(release, cluster, "which does not tell its release"))
     }
 
     fn telemetry(&self) -> Telemetry {
@@ -230,6 +238,19 @@ impl Broker for KafkaNativeBroker {
         let (topics, groups) = join(self.admin.remove_in_time(&created), self.groups.remove()).await;
         topics.and(groups)
     }
+}
+
+/// The release of the first of `addresses` that answers. Nodes tell it before a login.
+pub async fn release(addresses: &[String], security: &Security, limit: Duration) -> Option<String> {
+    let tls = tls::client_config(security.tls.as_ref()).ok()?;
+    let client_id = "brokermark-release".to_owned();
+    let connector = Connector { tls, security: Security::default(), client_id, timeout: limit };
+    for address in addresses {
+        if let Ok(connection) = connector.open(address).await {
+            return kafka_identity::release(connection.versions.metadata);
+        }
+    }
+    None
 }
 
 impl Drop for KafkaNativeBroker {

@@ -10,8 +10,10 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, Str
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::codec::{layout, responses};
+use super::codec::layout;
+use super::codec::versions::{NodeVersions, Supported, read_versions};
 use super::error::CallError;
+use crate::broker::kafka_identity::MetadataLevels;
 
 /// Most bytes of a response that is taken: a fetch is asked for far less.
 pub const MOST_RESPONSE_BYTES: usize = 256 << 20;
@@ -32,9 +34,12 @@ pub struct SequentialConnection {
     next_correlation: i32,
 }
 
-/// The versions of each request that a node supports.
+/// The versions of each request that a node supports, and what names its release.
 #[derive(Debug, Clone, Default)]
-pub struct Versions(responses::Supported);
+pub struct Versions {
+    requests: Supported,
+    pub metadata: MetadataLevels,
+}
 
 impl Versions {
     /// The newest version of request `key` that the node supports, between `oldest` and `newest`.
@@ -42,7 +47,7 @@ impl Versions {
     /// # Errors
     /// When both sides have no version in common.
     pub fn of(&self, key: i16, oldest: i16, newest: i16) -> Result<i16, CallError> {
-        let found = self.0.iter().find(|(found, ..)| *found == key);
+        let found = self.requests.iter().find(|(found, ..)| *found == key);
         let common = found.map(|(_, least, most)| (oldest.max(*least), newest.min(*most)));
         common.filter(|(least, most)| least <= most).map(|(_, most)| most).ok_or_else(|| {
             let name = ApiKey::try_from(key).map_or_else(|_| key.to_string(), |known| format!("{known:?}"));
@@ -123,9 +128,9 @@ impl SequentialConnection {
             version = 0;
             body = self.call_raw(&ApiVersionsRequest::default(), version).await?;
         }
-        let (code, versions) = responses::read_versions(&body, version)?;
+        let NodeVersions { code, requests, metadata } = read_versions(&body, version)?;
         CallError::check(code)?;
-        self.versions = Versions(versions);
+        self.versions = Versions { requests, metadata };
         Ok(())
     }
 

@@ -1,26 +1,42 @@
 //! Findings from the broker: whether its addresses answer, whether it lets us in, and what it says of itself.
 
+use std::collections::BTreeMap;
+
+use super::points::Examinees;
 use super::{Finding, bad, doubtful, good, reachable, remedies};
 use crate::broker::{BrokerError, Durability, DurabilityLevel};
 use crate::cli::run::{identity, new_run_id};
 use crate::engine::{self, EngineError, Examined, examine_scenario};
 use crate::scenario::Scenario;
 
-pub(super) async fn findings(scenario: &Scenario) -> Vec<Finding> {
+/// Of each of the points.
+pub(super) async fn findings(examinees: &Examinees<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for one in scenario.broker.addresses.iter().filter(|_| !scenario.broker.is_embedded()) {
-        found.push(reachable::finding("address", one).await);
-    }
-    // Its client would try the same addresses for as long as it may.
-    if !found.is_empty() && found.iter().all(Finding::is_bad) {
-        return found;
-    }
-    let identity = identity(&new_run_id("doctor"), 0);
-    match examine_scenario(scenario, &identity).await {
-        Ok(examined) => found.extend(of_examined(scenario, &examined)),
-        Err(error) => found.push(of_error(scenario, &error)),
+    let mut reached = BTreeMap::new();
+    for examinee in examinees.iter() {
+        let scenario = &examinee.trial.scenario;
+        let addresses = if scenario.broker.is_embedded() { &[][..] } else { &scenario.broker.addresses };
+        for one in addresses {
+            if !reached.contains_key(one) {
+                let finding = reachable::finding("address", one).await;
+                reached.insert(one.clone(), !finding.is_bad());
+                found.push(finding);
+            }
+        }
+        // Its client would try addresses that do not answer for as long as it may.
+        if addresses.is_empty() || addresses.iter().any(|one| reached.get(one) == Some(&true)) {
+            found.extend(examinee.named(of_scenario(scenario).await));
+        }
     }
     found
+}
+
+async fn of_scenario(scenario: &Scenario) -> Vec<Finding> {
+    let identity = identity(&new_run_id("doctor"), 0);
+    match examine_scenario(scenario, &identity).await {
+        Ok(examined) => of_examined(scenario, &examined),
+        Err(error) => vec![of_error(scenario, &error)],
+    }
 }
 
 fn of_examined(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
@@ -28,15 +44,12 @@ fn of_examined(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
     let mut found = vec![
         good("broker", format!("{named}, logged in through {}", examined.identity.client)),
         topics(scenario, examined),
-        durability(&examined.durability),
+        durability(scenario, &examined.durability),
     ];
     found.extend(rights(scenario, examined));
     if let Some(error) = &examined.removal_error {
-        found.push(doubtful(
-            "permissions",
-            format!("what was made cannot be removed: {error}"),
-            "grant the deletion of topics and groups, or --set topology.keep=true",
-        ));
+        let text = format!("what was made cannot be removed: {error}");
+        found.push(doubtful("permissions", text, remedies::removal(&scenario.broker)));
     }
     found
 }
@@ -59,40 +72,35 @@ fn rights(scenario: &Scenario, examined: &Examined) -> Vec<Finding> {
 
 fn topics(scenario: &Scenario, examined: &Examined) -> Finding {
     let shape = |topics: usize, partitions: u32| format!("{topics} topic(s) of {partitions} partition(s)");
-    let partitions = examined.topics.first().map_or(scenario.topology.partitions, |topic| topic.partitions);
+    let first = examined.topics.first();
+    let partitions = first.map_or(scenario.topology.partitions, |topic| topic.partitions);
     let all = shape(examined.topics.len(), partitions);
+    let users = || remedies::users(&scenario.broker, first.map_or("TOPIC", |topic| &topic.name));
     match (scenario.topology.existing, examined.created) {
-        (true, _) => doubtful(
-            "topics",
-            format!("{all} exist, and the run writes into them"),
-            "check that no other program reads or writes them",
-        ),
+        (true, _) => doubtful("topics", format!("{all} exist, and the run writes into them"), users()),
         (false, 0) => doubtful(
             "topics",
             format!("{all} exist already, and the run adds to their data"),
-            "leave `topology.name` out",
+            format!("--set topology.name=A-NEW-NAME; {}", users()),
         ),
         (false, _) => good("topics", format!("{all} can be made, and were removed again")),
     }
 }
 
-fn durability(durability: &Durability) -> Finding {
+fn durability(scenario: &Scenario, durability: &Durability) -> Finding {
     let settings: Vec<String> = durability.settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     let settings = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(", ")) };
+    let copies = durability.copies.map_or(String::new(), |copies| format!(", on {copies} node(s) at least"));
     let place = match durability.level {
         DurabilityLevel::Unknown => {
-            return doubtful(
-                "durability",
-                "the broker does not tell what an acknowledgement means",
-                "note it beside the results: runs of unknown durability compare with a warning",
-            );
+            let text = format!("the broker does not tell where an acknowledged message is{copies}{settings}");
+            return doubtful("durability", text, remedies::durability(&scenario.broker));
         }
         DurabilityLevel::Nowhere => "nothing: it is not kept",
         DurabilityLevel::Memory => "it is in the broker's memory",
         DurabilityLevel::PageCache => "it is in the operating system's memory",
         DurabilityLevel::Disk => "it is on disk",
     };
-    let copies = durability.copies.map_or(String::new(), |copies| format!(", on {copies} node(s) at least"));
     good("durability", format!("an acknowledged message means {place}{copies}{settings}"))
 }
 
@@ -107,10 +115,7 @@ fn of_error(scenario: &Scenario, error: &EngineError) -> Finding {
             bad("login", text, remedies::login(&scenario.broker, kind))
         }
         EngineError::Broker(BrokerError::TopicMismatch { .. } | BrokerError::Topic { .. }) => {
-            let remedy = format!(
-                "grant the making of topics, or take those that exist: --set topology.existing=true ({})",
-                scenario.broker.kind
-            );
+            let remedy = remedies::topics(scenario, &text);
             bad("topics", text, remedy)
         }
         EngineError::Load(_) => bad("payload", text, "brokermark check prints what is sent"),

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{Finding, bad, doubtful, good};
 use crate::measure::host::{clock_is_synchronised, cores_available};
 use crate::record::probe;
-use crate::scenario::Scenario;
+use crate::scenario::{Plan, Scenario};
 
 /// Files that are open besides connections: the journal, libraries, the event loop.
 const OTHER_FILES: u64 = 256;
@@ -14,9 +14,9 @@ const OTHER_FILES: u64 = 256;
 /// Busy processes for each core from which others are in the way.
 const LOADED: f64 = 0.5;
 
-pub(super) fn findings(scenario: &Scenario, results: &Path) -> Vec<Finding> {
-    let mut found = vec![directory(results)];
-    found.extend([files(scenario), governor(), clock(), other_load()].into_iter().flatten());
+pub(super) fn findings(plan: &Plan) -> Vec<Finding> {
+    let mut found = vec![directory(&plan.output.directory)];
+    found.extend([files(plan), governor(), clock(), other_load()].into_iter().flatten());
     found
 }
 
@@ -33,11 +33,9 @@ fn directory(results: &Path) -> Finding {
     }
 }
 
-/// Consumers have connections of their own, to every broker.
-fn files(scenario: &Scenario) -> Option<Finding> {
-    let members = scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups.len() * consumers.members);
-    let connections = scenario.broker.connections + members * scenario.topology.topics;
-    let needed = (connections * scenario.broker.addresses.len().max(1)) as u64 + OTHER_FILES;
+/// Those of the trial that opens most.
+fn files(plan: &Plan) -> Option<Finding> {
+    let needed = plan.trials.iter().map(|trial| connections(&trial.scenario)).max()? as u64 + OTHER_FILES;
     let limit = open_files()?;
     Some(match limit >= needed {
         true => good("open files", format!("{limit} may be open, about {needed} are needed")),
@@ -47,6 +45,13 @@ fn files(scenario: &Scenario) -> Option<Finding> {
             format!("ulimit -n {}", needed.next_power_of_two()),
         ),
     })
+}
+
+/// Consumers have connections of their own, to every broker.
+fn connections(scenario: &Scenario) -> usize {
+    let members = scenario.consumers.as_ref().map_or(0, |consumers| consumers.groups.len() * consumers.members);
+    let clients = scenario.broker.connections + members * scenario.topology.topics;
+    clients * scenario.broker.addresses.len().max(1)
 }
 
 /// The soft limit.
@@ -89,7 +94,7 @@ fn other_load() -> Option<Finding> {
         true => doubtful(
             "other load",
             format!("{load:.1} processes want one of {cores} cores: they will be in the figures"),
-            "end them, or use a quiet machine: top -o %CPU",
+            "top -o %CPU shows them: end them, or use a quiet machine",
         ),
     })
 }

@@ -1,12 +1,13 @@
 //! `brokermark doctor`: what would keep a scenario from running, or its records from being valid. Nothing is loaded.
 //!
-//! - `plan`: the scenario itself. `machine`: file limits, processor, clock, and the directory of results.
+//! - `plan`: the scenario itself. `points`: which points of a sweep are examined. `machine`: file limits, processor, clock, and the directory of results.
 //! - `broker`: addresses, login, topics, rights, and what an acknowledgement means. `sinks`: the databases of a pipeline.
 //! - `reachable`: one address. `remedies`: what helps against a refusal.
 
 mod broker;
 mod machine;
 mod plan;
+mod points;
 mod reachable;
 mod remedies;
 mod sinks;
@@ -15,6 +16,7 @@ use std::io::Write;
 
 use clap::Args;
 
+use self::points::Examinees;
 use super::Exit;
 use super::load_threads;
 use super::scenario_source::ScenarioSource;
@@ -82,11 +84,11 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
-    if let Some(trial) = plan.trials.first() {
-        findings.extend(machine::findings(&trial.scenario, &plan.output.directory));
-        findings.extend(runtime.block_on(broker::findings(&trial.scenario)));
-        findings.extend(runtime.block_on(sinks::findings(&trial.scenario)));
-    }
+    let examinees = Examinees::of(&plan);
+    findings.extend(machine::findings(&plan));
+    findings.extend(examinees.finding());
+    findings.extend(runtime.block_on(broker::findings(&examinees)));
+    findings.extend(runtime.block_on(sinks::findings(&examinees)));
     runtime.shutdown_background();
     let text = page(&findings, View::of_stdout());
     match Exit::from_result(out.write_all(text.as_bytes()).and_then(|()| out.flush())) {

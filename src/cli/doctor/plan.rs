@@ -1,6 +1,7 @@
 //! Findings from the scenario alone: what would make its records invalid.
 
 use super::{Finding, bad, doubtful, good};
+use crate::engine;
 use crate::evaluate::verdict::limits::LEAST_DURATION_NS;
 use crate::record::readable::duration;
 use crate::scenario::{Load, Plan};
@@ -9,25 +10,23 @@ use crate::scenario::{Load, Plan};
 const LEAST_TRIALS: usize = 4;
 
 pub(super) fn findings(plan: &Plan) -> Vec<Finding> {
-    let Some(trial) = plan.trials.first() else {
-        return vec![bad("scenario", "it has no trial", "remove `sweep.over`")];
-    };
+    let scenarios = || plan.trials.iter().map(|trial| &trial.scenario);
     let points = plan.trials.iter().map(|trial| trial.point_index + 1).max().unwrap_or(1);
     let mut found =
         vec![good("scenario", format!("{}: {} trial(s) of {points} point(s)", plan.name, plan.trials.len()))];
-    let run = &trial.scenario.run;
-    if let Some(window) = run.stop.duration.filter(|window| (window.as_nanos() as u64) < LEAST_DURATION_NS) {
+    let shortest = scenarios().filter_map(|scenario| scenario.run.stop.duration).min();
+    if let Some(window) = shortest.filter(|window| (window.as_nanos() as u64) < LEAST_DURATION_NS) {
         let text = format!("{} is too short for a valid record", duration(window.as_nanos() as f64));
         found.push(bad("duration", text, "--set run.duration=30s"));
     }
-    if run.warm_up.is_zero() {
+    if scenarios().any(|scenario| scenario.run.warm_up.is_zero()) {
         found.push(doubtful(
             "warm-up",
             "nothing is warmed up: connections are made while it is measured",
             "--set run.warm_up=5s",
         ));
     }
-    if matches!(trial.scenario.load, Load::Closed) {
+    if scenarios().any(|scenario| scenario.load == Load::Closed) {
         let text = "without a rate, latency is only the length of the queue";
         found.push(doubtful("load", text, "for latencies, set a rate: --set load.rate=10k/s"));
     }
@@ -35,11 +34,13 @@ pub(super) fn findings(plan: &Plan) -> Vec<Finding> {
         let text = format!("{} trial(s) of a point: too few to compare runs by", plan.trials.len() / points);
         found.push(doubtful("trials", text, "to compare, --set sweep.trials=10"));
     }
-    if trial.scenario.broker.is_embedded() {
+    if let Some(embedded) = scenarios().find(|scenario| scenario.broker.is_embedded()) {
+        let port = engine::kinds().broker(&embedded.broker.kind).and_then(|kind| kind.default_port);
+        let port = port.map_or("PORT".to_owned(), |port| port.to_string());
         found.push(doubtful(
             "broker",
             "the embedded broker is a demonstration: its records are not valid",
-            "give the address of a broker",
+            format!("--set broker.address=HOST:{port}"),
         ));
     }
     if cfg!(debug_assertions) {

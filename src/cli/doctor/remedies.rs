@@ -1,8 +1,8 @@
 //! What helps where a broker refuses a login or a right, as a command of its own tools.
 
-use crate::engine::Opened;
+use crate::engine::{self, Opened};
 use crate::net::address;
-use crate::scenario::{BrokerConfig, Descriptor};
+use crate::scenario::{BrokerConfig, Descriptor, Scenario};
 
 /// What helps where a server cannot be reached though an address of the scenario accepts connections. `place` is an address, or
 /// names the key that has it.
@@ -48,46 +48,205 @@ pub(super) fn login(config: &BrokerConfig, descriptor: Option<&Descriptor>) -> S
 /// How the user is given the right that the client of `opened` lacks.
 pub(super) fn right(config: &BrokerConfig, opened: &Opened) -> String {
     let is_producer = opened.client == "producer";
-    let address = config.addresses.first().map_or("HOST:PORT", String::as_str);
-    let user = config.security.sasl.as_ref().map_or("NAME", |sasl| sasl.username.as_str());
     match config.kind.as_str() {
-        "kafka" => {
-            let rights = match is_producer {
-                true => "--producer --topic brokermark- --resource-pattern-type prefixed",
-                false => "--consumer --topic brokermark- --group brokermark- --resource-pattern-type prefixed",
-            };
-            format!("kafka-acls.sh --bootstrap-server {address} --add --allow-principal User:{user} {rights}")
-        }
+        "kafka" => kafka_right(
+            config,
+            match is_producer {
+                true => "--producer --topic brokermark-",
+                false => "--consumer --topic brokermark- --group brokermark-",
+            },
+        ),
         "pulsar" => {
             let action = if is_producer { "produce" } else { "consume" };
-            format!("pulsar-admin namespaces grant-permission public/default --role {user} --actions {action}")
+            let (namespace, user) = (namespace(config), user(config));
+            format!("pulsar-admin namespaces grant-permission {namespace} --role {user} --actions {action}")
         }
-        "rabbitmq-stream" => format!("rabbitmqctl set_permissions {user} '.*' '.*' '.*'"),
+        "rabbitmq-stream" => rabbitmq_right(config),
         _ => format!("let the user open a {}: docs/brokers/{}.md", opened.client, config.kind),
     }
 }
 
+/// What helps where topics cannot be made, or are there in another shape, for this `reason`. It may name the key that asks for too much.
+pub(super) fn topics(scenario: &Scenario, reason: &str) -> String {
+    let config = &scenario.broker;
+    if let Some(key) = reason.split('`').find(|part| ["topology.replication", "topology.config"].contains(part)) {
+        return format!("--set {key}=… with what the broker can do");
+    }
+    if scenario.topology.existing {
+        return missing(scenario);
+    }
+    if scenario.topology.name.is_some() {
+        return format!("--set topology.name=A-NEW-NAME{}", or_existing(config, ""));
+    }
+    let grant = match config.kind.as_str() {
+        "kafka" => kafka_right(config, "--operation Create --operation Describe --topic brokermark-"),
+        "pulsar" => tenant_right(config),
+        "rabbitmq-stream" => rabbitmq_right(config),
+        kind => format!("let the user make topics: docs/brokers/{kind}.md"),
+    };
+    format!("{grant}{}", or_existing(config, "--set topology.name=NAME "))
+}
+
+/// What helps where a topic that should exist does not.
+fn missing(scenario: &Scenario) -> String {
+    let topic = scenario.topology.name.as_deref().unwrap_or("TOPIC");
+    let own = "--set topology.existing=false makes it for the run";
+    match scenario.broker.kind.as_str() {
+        "kafka" => {
+            let address = address(&scenario.broker);
+            format!("kafka-topics.sh --bootstrap-server {address} --create --topic {topic} --partitions 4; {own}")
+        }
+        _ => own.to_owned(),
+    }
+}
+
+/// The way without making topics, where brokermark can find out what topics look like.
+fn or_existing(config: &BrokerConfig, name: &str) -> String {
+    match engine::kinds().broker(&config.kind).is_some_and(|kind| kind.capabilities.existing_topics) {
+        true => format!("; to take one that exists: {name}--set topology.existing=true"),
+        false => String::new(),
+    }
+}
+
+/// What helps where topics and groups cannot be removed.
+pub(super) fn removal(config: &BrokerConfig) -> String {
+    let grant = match config.kind.as_str() {
+        "kafka" => kafka_right(config, "--operation Delete --topic brokermark- --group brokermark-"),
+        "pulsar" => tenant_right(config),
+        "rabbitmq-stream" => rabbitmq_right(config),
+        _ => return "--set topology.keep=true leaves them".to_owned(),
+    };
+    format!("{grant}; to leave them: --set topology.keep=true")
+}
+
+/// Who else uses topics that exist.
+pub(super) fn users(config: &BrokerConfig, topic: &str) -> String {
+    match config.kind.as_str() {
+        "kafka" => {
+            let address = address(config);
+            format!(
+                "kafka-consumer-groups.sh --bootstrap-server {address} --describe --all-groups lists the readers of {topic}"
+            )
+        }
+        "nsq" => format!("curl 'http://{}:4151/stats?topic={topic}' lists its readers and writers", host(config)),
+        "pulsar" => {
+            let namespace = namespace(config);
+            format!(
+                "pulsar-admin topics partitioned-stats persistent://{namespace}/{topic} lists its readers and writers"
+            )
+        }
+        "rabbitmq-stream" => {
+            "rabbitmqctl list_stream_consumers and rabbitmqctl list_stream_publishers list its readers and writers"
+                .to_owned()
+        }
+        _ => "see that no other program reads or writes them".to_owned(),
+    }
+}
+
+/// How to learn what an acknowledgement means.
+pub(super) fn durability(config: &BrokerConfig) -> String {
+    match config.kind.as_str() {
+        "kafka" => kafka_right(config, "--operation DescribeConfigs --topic brokermark-"),
+        "nsq" => format!("curl http://{}:4151/config/mem_queue_size must answer, on each nsqd alike", host(config)),
+        "pulsar" => "grep journalSyncData conf/bookkeeper.conf, on a bookie".to_owned(),
+        _ => "none: runs compare with a warning".to_owned(),
+    }
+}
+
+fn kafka_right(config: &BrokerConfig, rights: &str) -> String {
+    let (address, user) = (address(config), user(config));
+    format!(
+        "kafka-acls.sh --bootstrap-server {address} --add --allow-principal User:{user} {rights} \
+         --resource-pattern-type prefixed"
+    )
+}
+
+fn rabbitmq_right(config: &BrokerConfig) -> String {
+    format!("rabbitmqctl set_permissions {} '.*' '.*' '.*'", user(config))
+}
+
+/// Topics of Pulsar are made and removed by administrators of their tenant.
+fn tenant_right(config: &BrokerConfig) -> String {
+    let namespace = namespace(config);
+    let tenant = namespace.split('/').next().unwrap_or(namespace);
+    format!("pulsar-admin tenants update {tenant} --admin-roles {}", user(config))
+}
+
+fn address(config: &BrokerConfig) -> &str {
+    config.addresses.first().map_or("HOST:PORT", String::as_str)
+}
+
+fn host(config: &BrokerConfig) -> &str {
+    config.addresses.first().map_or("HOST", |one| address::host(one))
+}
+
+fn user(config: &BrokerConfig) -> &str {
+    config.security.sasl.as_ref().map_or("NAME", |sasl| sasl.username.as_str())
+}
+
+fn namespace(config: &BrokerConfig) -> &str {
+    config.options.get("namespace").and_then(|namespace| namespace.as_str()).unwrap_or("public/default")
+}
+
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::scenario::parse_for;
 
+    /// A scenario on a kind of broker, if this build has it.
+    fn scenario(kind: &str, more: &str) -> Option<Scenario> {
+        let kinds = engine::kinds();
+        kinds.broker(kind)?;
+        let text = format!("broker.kind = \"{kind}\"\nbroker.address = \"h:1\"\nrun.messages = 1\n{more}\n");
+        Some(parse_for(kinds, &text, "a.toml", &[], Path::new("")).unwrap().trials.remove(0).scenario)
+    }
+
     #[test]
     fn a_right_is_given_by_the_brokers_own_tool() {
-        let kinds = crate::engine::kinds();
-        let remedy = |kind: &str, client| {
-            let text = format!("broker = {{ kind = \"{kind}\", address = \"h:1\" }}\nrun.messages = 1\n");
-            let plan = parse_for(kinds, &text, "a.toml", &[], std::path::Path::new("")).unwrap();
-            right(&plan.trials[0].scenario.broker, &Opened { client, error: Some("no".to_owned()) })
-        };
-        if kinds.broker("kafka").is_some() {
-            assert!(remedy("kafka", "consumer").starts_with("kafka-acls.sh --bootstrap-server h:1 --add"));
+        let remedy = |scenario: &Scenario, client| right(&scenario.broker, &Opened { client, error: None });
+        if let Some(kafka) = scenario("kafka", "") {
+            let acls = "kafka-acls.sh --bootstrap-server h:1 --add --allow-principal User:NAME";
+            let prefixed = "--resource-pattern-type prefixed";
+            let consumer = format!("{acls} --consumer --topic brokermark- --group brokermark- {prefixed}");
+            assert_eq!(remedy(&kafka, "consumer"), consumer);
+            assert_eq!(
+                durability(&kafka.broker),
+                format!("{acls} --operation DescribeConfigs --topic brokermark- {prefixed}")
+            );
+            assert!(
+                topics(&kafka, "").contains("--operation Create")
+                    && topics(&kafka, "").ends_with("--set topology.existing=true")
+            );
+            assert!(removal(&kafka.broker).starts_with(acls) && removal(&kafka.broker).contains("topology.keep"));
+            assert!(users(&kafka.broker, "orders").ends_with("--all-groups lists the readers of orders"));
         }
-        if kinds.broker("pulsar").is_some() {
-            assert!(remedy("pulsar", "producer").ends_with("--role NAME --actions produce"));
+        if let Some(pulsar) = scenario("pulsar", "broker.pulsar.namespace = \"shop/eu\"") {
+            assert!(remedy(&pulsar, "producer").ends_with("grant-permission shop/eu --role NAME --actions produce"));
+            assert_eq!(
+                removal(&pulsar.broker).split(';').next(),
+                Some("pulsar-admin tenants update shop --admin-roles NAME")
+            );
+            assert!(!topics(&pulsar, "").contains("existing"), "it does not say what its topics look like");
         }
-        if kinds.broker("rabbitmq-stream").is_some() {
-            assert_eq!(remedy("rabbitmq-stream", "producer"), "rabbitmqctl set_permissions NAME '.*' '.*' '.*'");
+        if let Some(rabbitmq) = scenario("rabbitmq-stream", "") {
+            assert_eq!(remedy(&rabbitmq, "producer"), "rabbitmqctl set_permissions NAME '.*' '.*' '.*'");
         }
+        if let Some(nsq) = scenario("nsq", "") {
+            assert!(users(&nsq.broker, "orders").starts_with("curl 'http://h:4151/stats?topic=orders'"));
+        }
+    }
+
+    #[test]
+    fn a_topic_that_is_there_in_another_shape_is_left_alone_or_taken_as_it_is() {
+        let Some(kafka) = scenario("kafka", "topology.name = \"orders\"") else { return };
+        let both = "--set topology.name=A-NEW-NAME; to take one that exists: --set topology.existing=true";
+        assert_eq!(topics(&kafka, "it exists"), both);
+        let existing = scenario("kafka", "topology = { name = \"orders\", existing = true }").unwrap();
+        let create = "kafka-topics.sh --bootstrap-server h:1 --create --topic orders --partitions 4; ";
+        assert!(topics(&existing, "it does not exist").starts_with(create));
+        let too_many = "cannot be created: is `topology.replication` more than the brokers?";
+        assert_eq!(topics(&kafka, too_many), "--set topology.replication=… with what the broker can do");
     }
 }

@@ -1,11 +1,26 @@
 //! Findings from the databases that a pipeline writes to: whether they answer, let us in and may be written to. No row is written.
 
+use super::points::Examinees;
 use super::{Finding, bad, doubtful, good, reachable};
 use crate::measure::FailureClass;
 use crate::pipeline::{self, ExaminedSink, Refusal};
 use crate::scenario::{Pipeline, Scenario, Sink};
 
-pub(super) async fn findings(scenario: &Scenario) -> Vec<Finding> {
+/// Of each of the points whose pipelines differ.
+pub(super) async fn findings(examinees: &Examinees<'_>) -> Vec<Finding> {
+    let (mut found, mut examined) = (Vec::new(), Vec::new());
+    for examinee in examinees.iter() {
+        let pipeline = &examinee.trial.scenario.pipeline;
+        if !examined.contains(&pipeline) {
+            examined.push(pipeline);
+            let of_point = of_scenario(&examinee.trial.scenario).await;
+            found.extend(examinee.named(of_point));
+        }
+    }
+    found
+}
+
+async fn of_scenario(scenario: &Scenario) -> Vec<Finding> {
     let Some(config) = &scenario.pipeline else { return Vec::new() };
     let mut found = Vec::new();
     for address in config.sinks.iter().flat_map(addresses) {
@@ -15,7 +30,12 @@ pub(super) async fn findings(scenario: &Scenario) -> Vec<Finding> {
     match pipeline::examine(config, topic).await {
         Ok(examined) => found.extend(examined.iter().map(|sink| of_examined(sink, config))),
         Err(reason) => {
-            found.push(bad("sink", reason, "set the variable or the file of the secret that the sink names"))
+            let missing = config.sinks.iter().find_map(missing_variable);
+            let remedy = missing.map_or_else(
+                || "correct the file of the secret that the sink names".to_owned(),
+                |name| format!("export {name}=…"),
+            );
+            found.push(bad("sink", reason, remedy))
         }
     }
     found
@@ -26,6 +46,13 @@ fn addresses(sink: &Sink) -> impl Iterator<Item = &str> {
     let one = sink.options.get("address").and_then(|address| address.as_str());
     let several = sink.options.get("addresses").and_then(|addresses| addresses.as_array());
     one.into_iter().chain(several.into_iter().flatten().filter_map(|address| address.as_str()))
+}
+
+/// The variable of a secret of the sink that is not set.
+fn missing_variable(sink: &Sink) -> Option<&str> {
+    let named = sink.options.values().filter_map(|value| value.as_table()?.get("env")?.as_str());
+    let mut missing = named.filter(|name| std::env::var_os(name).is_none());
+    missing.next()
 }
 
 fn of_examined(sink: &ExaminedSink, config: &Pipeline) -> Finding {

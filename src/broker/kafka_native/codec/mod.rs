@@ -11,6 +11,7 @@ pub mod layout;
 pub mod records;
 pub mod responses;
 pub mod varint;
+pub mod versions;
 
 /// Bytes that are not what the protocol says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

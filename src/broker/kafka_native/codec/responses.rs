@@ -116,34 +116,11 @@ fn fetched_partition(reader: &mut Reader<'_>, body: &Bytes, version: i16) -> Res
     Ok(FetchedPartition { partition, code, aborted, records })
 }
 
-/// Numbers of requests, each with the oldest and the newest version that a node supports.
-pub type Supported = Vec<(i16, i16, i16)>;
-
-/// Reads for each request its number and the versions that a node supports, and the error code of the response.
-///
-/// # Errors
-/// When it is cut off, or a number is senseless.
-pub fn read_versions(body: &[u8], version: i16) -> Result<(i16, Supported), Malformed> {
-    let mut reader = Reader(body);
-    let code = reader.i16()?;
-    // Since version 3 (KIP-482), one more than the number, in 7 bits a byte, and each element ends with fields that are optional.
-    let is_compact = version >= 3;
-    let count = if is_compact { reader.unsigned()?.saturating_sub(1) as usize } else { reader.count()? };
-    let mut versions = Vec::new();
-    for _ in 0..count {
-        versions.push((reader.i16()?, reader.i16()?, reader.i16()?));
-        if is_compact {
-            reader.skip_tags()?;
-        }
-    }
-    Ok((code, versions))
-}
-
 /// What is left of a response.
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed("it ends too early"))?;
         self.0 = rest;
         Ok(taken)
@@ -155,11 +132,11 @@ impl<'a> Reader<'a> {
         Ok(*number)
     }
 
-    fn i16(&mut self) -> Result<i16, Malformed> {
+    pub(super) fn i16(&mut self) -> Result<i16, Malformed> {
         self.number().map(i16::from_be_bytes)
     }
 
-    fn i32(&mut self) -> Result<i32, Malformed> {
+    pub(super) fn i32(&mut self) -> Result<i32, Malformed> {
         self.number().map(i32::from_be_bytes)
     }
 
@@ -167,18 +144,18 @@ impl<'a> Reader<'a> {
         self.number().map(i64::from_be_bytes)
     }
 
-    fn unsigned(&mut self) -> Result<u32, Malformed> {
+    pub(super) fn unsigned(&mut self) -> Result<u32, Malformed> {
         varint::read_unsigned(&mut self.0)
     }
 
     /// How many elements follow in a list of a flexible version.
-    fn compact_count(&mut self) -> Result<usize, Malformed> {
+    pub(super) fn compact_count(&mut self) -> Result<usize, Malformed> {
         let count = self.unsigned()?.saturating_sub(1) as usize;
         // Each takes a byte at least.
         if count <= self.0.len() { Ok(count) } else { Err(Malformed("it announces more than it has")) }
     }
 
-    fn compact_text(&mut self) -> Result<Option<&'a str>, Malformed> {
+    pub(super) fn compact_text(&mut self) -> Result<Option<&'a str>, Malformed> {
         match self.unsigned()? {
             0 => Ok(None),
             length => text(self.take(length as usize - 1)?).map(Some),
@@ -199,7 +176,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Fields that are optional, none of which is read.
-    fn skip_tags(&mut self) -> Result<(), Malformed> {
+    pub(super) fn skip_tags(&mut self) -> Result<(), Malformed> {
         for _ in 0..self.unsigned()? {
             self.unsigned()?;
             let length = self.unsigned()? as usize;
@@ -209,7 +186,7 @@ impl<'a> Reader<'a> {
     }
 
     /// How many elements follow. A null list has none.
-    fn count(&mut self) -> Result<usize, Malformed> {
+    pub(super) fn count(&mut self) -> Result<usize, Malformed> {
         match self.i32()? {
             -1 => Ok(0),
             count => match usize::try_from(count) {
@@ -238,12 +215,11 @@ fn text(bytes: &[u8]) -> Result<&str, Malformed> {
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
-    use kafka_protocol::messages::api_versions_response::ApiVersion;
     use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
     use kafka_protocol::messages::produce_response::{
         BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
     };
-    use kafka_protocol::messages::{ApiVersionsResponse, FetchResponse as Fetch, ProduceResponse, TopicName};
+    use kafka_protocol::messages::{FetchResponse as Fetch, ProduceResponse, TopicName};
     use kafka_protocol::protocol::{Encodable, StrBytes};
     use proptest::prelude::*;
 
@@ -311,21 +287,6 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_read_as_another_encoder_writes_them() {
-        let version =
-            |key, newest| ApiVersion::default().with_api_key(key).with_min_version(1).with_max_version(newest);
-        let mut tagged = version(3, 13);
-        tagged.unknown_tagged_fields.insert(200, Bytes::from_static(b"later"));
-        for (number, keys) in [(0, vec![version(0, 8), version(3, 13)]), (3, vec![version(0, 8), tagged])] {
-            let body = encoded(&ApiVersionsResponse::default().with_error_code(35).with_api_keys(keys), number);
-            assert_eq!(read_versions(&body, number), Ok((35, vec![(0, 1, 8), (3, 1, 13)])), "version {number}");
-            assert!(read_versions(&body[..body.len() / 2], number).is_err());
-        }
-        assert!(read_versions(&[0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0], 3).is_err());
-        assert!(read_versions(&[0, 0, 0x7f, 0xff, 0xff, 0xff, 0], 0).is_err());
-    }
-
-    #[test]
     fn what_is_cut_off_is_refused() {
         for version in [8, NEWEST_PRODUCED] {
             let of_produce = produced(version);
@@ -345,7 +306,6 @@ mod tests {
         #[test]
         fn nonsense_is_refused_or_read_without_panic(body: Vec<u8>, version in 3..13_i16) {
             let _ = read_produced(&body, version, |_| {});
-            let _ = read_versions(&body, version - 3);
             let _ = read_fetched(&body.into(), version.min(NEWEST_FETCHED));
         }
 
