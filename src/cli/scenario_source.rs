@@ -1,13 +1,13 @@
 //! The scenario of a command line: a file or a broker's URL, with the keys that options set.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use serde::{Deserialize, Serialize};
 
 use crate::engine;
-use crate::scenario::{self, Plan, ScenarioError};
+use crate::scenario::{self, Origin, Plan, ScenarioError, Setting, Written};
 
 /// An option that stands for `--set` with a key of the scenario language.
 struct Shorthand {
@@ -132,16 +132,9 @@ const DEFAULTS: &[Default] = &[
     Default { set: "run.warm_up=5s", unless: &["warm_up", "messages", "payload_bytes"] },
 ];
 
-/// A scenario as it was written, with all that it takes to read it: what another process needs to run the same one.
+/// A scenario as it was written: what another process needs to run the same one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct WrittenScenario {
-    text: String,
-    /// Names it in errors.
-    origin: String,
-    overrides: Vec<String>,
-    /// Where relative paths start.
-    directory: PathBuf,
-}
+pub struct WrittenScenario(Written);
 
 impl WrittenScenario {
     /// Checks the scenario.
@@ -149,7 +142,7 @@ impl WrittenScenario {
     /// # Errors
     /// For everything that is not right.
     pub fn plan(&self) -> Result<Plan, ScenarioError> {
-        scenario::parse_for(engine::kinds(), &self.text, &self.origin, &self.overrides, &self.directory)
+        scenario::parse_written(engine::kinds(), &self.0)
     }
 }
 
@@ -161,16 +154,16 @@ pub struct ScenarioSource {
     /// A workload of OpenMessaging Benchmark; the scenario is its driver's file.
     omb: Option<String>,
     /// In the order of their weight: a later one wins.
-    overrides: Vec<String>,
+    settings: Vec<Setting>,
 }
 
 impl ScenarioSource {
-    /// Another scenario, or the same one, with the same overrides and after them `overrides`.
-    pub fn with(&self, scenario: Option<&str>, overrides: &[String]) -> Self {
+    /// Another scenario, or the same one, with the same settings and after them `settings`.
+    pub fn with(&self, scenario: Option<&str>, settings: &[Setting]) -> Self {
         ScenarioSource {
             scenario: scenario.unwrap_or(&self.scenario).to_owned(),
             omb: self.omb.clone(),
-            overrides: [self.overrides.as_slice(), overrides].concat(),
+            settings: [self.settings.as_slice(), settings].concat(),
         }
     }
 
@@ -188,39 +181,31 @@ impl ScenarioSource {
     /// When the file cannot be read, or the URL or workload is not right.
     pub fn written(&self) -> Result<WrittenScenario, ScenarioError> {
         let kinds = engine::kinds();
-        let written = |text: String, origin: &str, overrides: &[String], directory: &Path| WrittenScenario {
-            text,
-            origin: origin.to_owned(),
-            overrides: overrides.to_vec(),
-            directory: directory.to_owned(),
+        let written = |text: String, origin: Origin, settings: Vec<Setting>, directory: &Path| {
+            WrittenScenario(Written { text, origin, settings, directory: directory.to_owned() })
         };
         if let Some(workload) = &self.omb {
-            let has_rate = self.overrides.iter().any(|one| one.trim_start().starts_with("load."));
+            let has_rate = self.settings.iter().any(|one| one.key().starts_with("load."));
             let text = scenario::omb::scenario_of(Path::new(workload), Path::new(&self.scenario), has_rate)?;
-            return Ok(written(text, workload, &self.overrides, Path::new("")));
+            return Ok(written(text, Origin::Made(workload.clone()), self.settings.clone(), Path::new("")));
         }
         if !scenario::is_url(&self.scenario) {
             let path = Path::new(&self.scenario);
-            let directory = path.parent().unwrap_or(Path::new(""));
-            return Ok(written(
-                scenario::read_text(path, kinds)?,
-                &path.display().to_string(),
-                &self.overrides,
-                directory,
-            ));
+            let (text, origin) = (scenario::read_text(path, kinds)?, Origin::File(path.display().to_string()));
+            return Ok(written(text, origin, self.settings.clone(), path.parent().unwrap_or(Path::new(""))));
         }
         let url = scenario::parse_url(&self.scenario, kinds)?;
-        let mut overrides: Vec<String> = url.overrides.into_iter().chain(self.overrides.iter().cloned()).collect();
+        let mut settings: Vec<Setting> = url.settings.into_iter().chain(self.settings.iter().cloned()).collect();
         let sets = |table: &str, keys: &[&str]| {
-            overrides.iter().any(|one| {
-                let key = one.split('=').next().unwrap_or_default().trim();
+            settings.iter().any(|one| {
+                let key = one.key();
                 key == table || keys.iter().any(|end| key == format!("{table}.{end}"))
             })
         };
         let defaults = DEFAULTS.iter().filter(|default| !sets("run", default.unless));
-        let defaults: Vec<String> = defaults.map(|default| default.set.to_owned()).collect();
-        overrides.splice(0..0, defaults);
-        Ok(written(url.text, "the URL", &overrides, Path::new("")))
+        let defaults: Vec<Setting> = defaults.map(|default| Setting::set(default.set)).collect();
+        settings.splice(0..0, defaults);
+        Ok(written(url.text, url.origin, settings, Path::new("")))
     }
 }
 
@@ -232,12 +217,12 @@ impl ProbedSource {
     /// The options that it lacks.
     const LACKS: &[&str] = &["rate", "for", "messages", "trials"];
 
-    /// Reads and checks the scenario, with further overrides.
+    /// Reads and checks the scenario, with further settings.
     ///
     /// # Errors
     /// When the file cannot be read, and for everything that is not right.
-    pub fn load(&self, overrides: &[String]) -> Result<Plan, ScenarioError> {
-        self.0.with(None, overrides).load()
+    pub fn load(&self, settings: &[Setting]) -> Result<Plan, ScenarioError> {
+        self.0.with(None, settings).load()
     }
 }
 
@@ -306,6 +291,36 @@ fn augment(command: Command, lacks: &[&str]) -> Command {
     })
 }
 
+impl Shorthand {
+    /// What the option sets, if it was given.
+    fn setting(&self, matches: &ArgMatches) -> Option<Setting> {
+        let option = self.typed_option();
+        match self.value {
+            Value::Named(_) => {
+                let value = matches.get_one::<String>(self.option)?;
+                let quote = if value.contains(char::is_whitespace) { "'" } else { "" };
+                let typed = format!("--{option} {quote}{value}{quote}");
+                Some(Setting::typed_as(&typed, format!("{}={value}", self.key)))
+            }
+            Value::Fixed(value) => {
+                let is_given = matches.get_flag(self.option);
+                is_given.then(|| Setting::typed_as(&format!("--{option}"), format!("{}={value}", self.key)))
+            }
+        }
+    }
+
+    /// The name under which the option was typed, which clap does not tell.
+    fn typed_option(&self) -> &'static str {
+        let is_typed = |alias: &str| {
+            std::env::args_os().any(|word| {
+                let word = word.to_string_lossy();
+                word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(alias))
+            })
+        };
+        self.aliases.iter().copied().find(|alias| is_typed(alias)).unwrap_or(self.option)
+    }
+}
+
 impl FromArgMatches for ScenarioSource {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         from_matches(matches, &[])
@@ -319,17 +334,12 @@ impl FromArgMatches for ScenarioSource {
 
 fn from_matches(matches: &ArgMatches, lacks: &[&str]) -> Result<ScenarioSource, clap::Error> {
     let scenario = matches.get_one::<String>("scenario").cloned();
-    let shorthands = SHORTHANDS.iter().filter(|shorthand| !lacks.contains(&shorthand.option)).filter_map(|shorthand| {
-        let value = match shorthand.value {
-            Value::Named(_) => matches.get_one::<String>(shorthand.option)?.clone(),
-            Value::Fixed(value) => matches.get_flag(shorthand.option).then(|| value.to_owned())?,
-        };
-        Some(format!("{}={value}", shorthand.key))
-    });
-    let written = matches.get_many::<String>("set").into_iter().flatten().cloned();
+    let shorthands = SHORTHANDS.iter().filter(|shorthand| !lacks.contains(&shorthand.option));
+    let settings = shorthands.filter_map(|shorthand| shorthand.setting(matches));
+    let written = matches.get_many::<String>("set").into_iter().flatten().map(|one| Setting::set(one));
     Ok(ScenarioSource {
         scenario: scenario.ok_or_else(|| clap::Error::new(ErrorKind::MissingRequiredArgument))?,
         omb: matches.get_one::<String>("omb").cloned(),
-        overrides: shorthands.chain(written).collect(),
+        settings: settings.chain(written).collect(),
     })
 }

@@ -27,6 +27,7 @@ mod path;
 mod pipeline;
 mod plan;
 mod problem;
+mod setting;
 mod share;
 mod source;
 mod suggestion;
@@ -47,7 +48,8 @@ pub use kind::{Absent, Capabilities, Descriptor, Kinds, SinkDescriptor, SinkNeed
 pub use model::*;
 pub use parse::DEFAULT_OUTPUT_DIRECTORY;
 pub use pipeline::{CommitPolicy, Parse, Pipeline, ProducerMode, Sink, SinksRun};
-pub use plan::parse_for;
+pub use plan::{parse_for, parse_written};
+pub use setting::{Origin, Setting, Written};
 pub use share::{Part, Share};
 pub use threshold::{Comparison, LatencyKind, LatencyStatistic, Metric, Threshold, WhenInvalid};
 pub use until::Until;

@@ -3,38 +3,40 @@
 use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 use super::path::{KeyPath, Step};
-use crate::secrets::mask_override;
+use super::setting::Setting;
 
 /// One override of the command line.
 #[derive(Debug)]
 pub(super) struct Override {
     pub path: KeyPath,
-    /// As given.
-    pub text: String,
+    /// As it was typed, without secrets.
+    pub typed: String,
     value: Value,
 }
 
 impl Override {
     /// # Errors
     /// A report, ready to be shown.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let refuse = |message: &str, advice: &str| Err(report(text, message, advice));
-        let Some((key, value)) = text.split_once('=') else {
+    pub(super) fn parse(setting: &Setting) -> Result<Self, String> {
+        let Setting { assignment, typed } = setting;
+        let refuse = |message: &str, advice: &str| Err(report(typed, message, advice));
+        let Some((key, value)) = assignment.split_once('=') else {
             return refuse("an override has no `=`", "write `--set producers.count=512`");
         };
         let Ok(path) = KeyPath::parse(key) else {
             return refuse("this is not a key", "write tables and keys with dots between, as in `producers.count`");
         };
         let value = value.trim();
+        let valued = |value: Value| Override { path, typed: typed.clone(), value };
         // `30s`, `127.0.0.1:9092` and `kafka` are not TOML, and become strings; so does what looks like a date.
         match value.parse::<Value>() {
-            Ok(Value::Datetime(_)) => Ok(Override { path, text: text.to_owned(), value: value.into() }),
-            Ok(value) => Ok(Override { path, text: text.to_owned(), value }),
+            Ok(Value::Datetime(_)) => Ok(valued(value.into())),
+            Ok(value) => Ok(valued(value)),
             Err(_) if value.starts_with(['[', '{', '"', '\'']) => refuse(
                 "the value is not complete TOML",
                 "quote the whole override for the shell, as in --set 'a.b=[1, 2]'",
             ),
-            Err(_) => Ok(Override { path, text: text.to_owned(), value: value.into() }),
+            Err(_) => Ok(valued(value.into())),
         }
     }
 
@@ -75,7 +77,7 @@ impl Override {
             let element = table.get_mut(key).and_then(|item| Element::of(item, index));
             let missing = || {
                 let message = format!("`{lead}` has {elements} element(s) in the scenario");
-                report(&self.text, &message, "their numbers begin with 0")
+                report(&self.typed, &message, "their numbers begin with 0")
             };
             inline |= matches!(element, Some(Element::Value(_)));
             let element = element.ok_or_else(missing)?;
@@ -111,7 +113,7 @@ impl Override {
     }
 
     fn refuse(&self, message: &str) -> String {
-        report(&self.text, message, "override the value itself")
+        report(&self.typed, message, "override the value itself")
     }
 
     /// Keys that contradict this one: an override is a decision, so they go.
@@ -152,8 +154,8 @@ impl Override {
     }
 }
 
-fn report(text: &str, message: &str, advice: &str) -> String {
-    format!("--set {}: {message}\n   = {advice}\n", mask_override(text))
+fn report(typed: &str, message: &str, advice: &str) -> String {
+    format!("{typed}: {message}\n   = {advice}\n")
 }
 
 fn implicit() -> Table {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use toml::Table;
+
 /// The way from the top of a scenario to one of its values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct KeyPath(Vec<Step>);
@@ -87,6 +89,17 @@ impl KeyPath {
             .collect()
     }
 
+    /// Whether the scenario has something there.
+    pub(super) fn is_in(&self, scenario: &Table) -> bool {
+        let mut steps = self.0.iter();
+        let Some(Step::Key(first)) = steps.next() else { return true };
+        let found = steps.try_fold(scenario.get(first), |value, step| match step {
+            Step::Key(key) => value.map(|value| value.get(key)),
+            Step::Index(index) => value.map(|value| value.get(*index)),
+        });
+        found.flatten().is_some()
+    }
+
     /// The path without its last step.
     pub(super) fn parent(&self) -> Self {
         KeyPath(self.0[..self.0.len().saturating_sub(1)].to_vec())
@@ -151,6 +164,14 @@ mod tests {
         for text in ["a..b", "a[0]b", "a[0", "a[-1]", "[0]", "a[0].", "a[x]", "a[0][1]"] {
             assert!(KeyPath::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_path_is_found_in_a_scenario_or_not() {
+        let scenario = "a.b = [{ c = 1 }]".parse().unwrap();
+        let is_in = |path: &str| KeyPath::parse(path).unwrap().is_in(&scenario);
+        assert!(["a", "a.b", "a.b[0]", "a.b[0].c"].into_iter().all(is_in));
+        assert!(!["b", "a.c", "a.b.c", "a.b[1]", "a.b[0].d", "a.b[0].c.d"].into_iter().any(is_in));
     }
 
     #[test]

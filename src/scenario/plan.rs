@@ -11,6 +11,7 @@ use super::overrides::Override;
 use super::parse::{self, Context};
 use super::path::KeyPath;
 use super::problem::{Problem, Problems, SourcePosition};
+use super::setting::Written;
 use super::source::Source;
 use super::sweep::{self, Sweep};
 use super::unreadable;
@@ -30,16 +31,23 @@ pub fn parse_for(
     overrides: &[String],
     directory: &Path,
 ) -> Result<Plan, ScenarioError> {
-    let overrides = overrides
-        .iter()
-        .map(|text| Override::parse(text))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(ScenarioError::single)?;
+    parse_written(kinds, &Written::in_file(text, origin, overrides, directory))
+}
+
+/// As [`parse_for`], of a scenario that may be another thing than a file.
+///
+/// # Errors
+/// For everything that is not right.
+pub fn parse_written(kinds: Kinds<'_>, written: &Written) -> Result<Plan, ScenarioError> {
+    let Written { text, origin, settings, directory } = written;
+    let overrides = settings.iter().map(Override::parse);
+    let overrides = overrides.collect::<Result<Vec<_>, _>>().map_err(ScenarioError::single)?;
     let source = Source {
-        origin: origin.to_owned(),
-        text: text.to_owned(),
-        overrides: overrides.iter().map(|one| (one.path.clone(), one.text.clone())).collect(),
+        origin: origin.clone(),
+        text: text.clone(),
+        overrides: overrides.iter().map(|one| (one.path.clone(), one.typed.clone())).collect(),
     };
+    let origin = origin.name();
     let mut document = text.parse::<DocumentMut>().map_err(|error| syntax_error(&source, &error))?;
     for one in &overrides {
         one.apply(&mut document).map_err(ScenarioError::single)?;
@@ -94,7 +102,7 @@ fn read_points(table: &Table, source: &Source, context: &Context<'_>) -> Result<
             Some(point) if problems.is_empty() => read.push(point),
             _ => {
                 for problem in problems.into_inner() {
-                    let problem = relocate(problem, &sweep, indices);
+                    let problem = relocate(problem, table, &sweep, indices);
                     match found.iter_mut().find(|(known, ..)| *known == problem) {
                         Some((_, times, _)) => *times += 1,
                         None => found.push((problem, 1, number)),
@@ -154,10 +162,17 @@ fn read_point(
     }
 }
 
-/// A problem of a swept value lies where the sweep gives that value.
-fn relocate(mut problem: Problem, sweep: &Sweep, indices: &[usize]) -> Problem {
+/// A problem of a swept value lies where the sweep gives that value; so does one of a table that is only there because a key in it is
+/// swept.
+fn relocate(mut problem: Problem, written: &Table, sweep: &Sweep, indices: &[usize]) -> Problem {
     for (axis, index) in sweep.axes.iter().zip(indices) {
         match &problem.place {
+            SourcePosition::Key(path) | SourcePosition::Value(path)
+                if *path != axis.path && axis.path.starts_with(path) && !path.is_in(written) =>
+            {
+                problem.place = SourcePosition::Key(axis.place().clone());
+                return problem;
+            }
             SourcePosition::Key(path) if *path == axis.path => {
                 problem.place = SourcePosition::Key(axis.place().clone());
                 return problem;

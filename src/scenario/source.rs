@@ -8,15 +8,15 @@ use toml::de::{DeTable, DeValue};
 
 use super::path::{KeyPath, Step};
 use super::problem::{Problem, SourcePosition};
-use crate::secrets::{MaskedText, mask_override, mask_text};
+use super::setting::Origin;
+use crate::secrets::{MaskedText, mask_text};
 
 /// Where a scenario's values come from.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// The file's name as the user gave it.
-    pub origin: String,
+    pub origin: Origin,
     pub text: String,
-    /// The keys that were overridden, with the override's text, in order.
+    /// The keys that were overridden, with the words that were typed, in order.
     pub overrides: Vec<(KeyPath, String)>,
 }
 
@@ -27,8 +27,8 @@ impl Source {
         // Messages may repeat a value.
         let message = mask_text(&problem.message);
         match self.override_of(problem) {
-            Some(text) => {
-                let _ = writeln!(report, "--set {}: {message}", mask_override(text));
+            Some(typed) => {
+                let _ = writeln!(report, "{typed}: {message}");
             }
             None => self.report_in_file(&mut report, problem, &message),
         }
@@ -54,16 +54,19 @@ impl Source {
         }
     }
 
+    /// The words that set what the problem is about, or a key in a table that is not in the file.
     fn override_of(&self, problem: &Problem) -> Option<&str> {
         let path = problem.place.path()?;
-        let mut overrides = self.overrides.iter().rev();
-        overrides.find(|(key, _)| path.starts_with(key)).map(|(_, text)| text.as_str())
+        let find = |is_of: &dyn Fn(&KeyPath) -> bool| self.overrides.iter().rev().find(|(key, _)| is_of(key));
+        let made = |key: &KeyPath| key.starts_with(path) && !path.is_empty() && !self.has(path);
+        let found = find(&|key| path.starts_with(key)).or_else(|| find(&made));
+        found.map(|(_, typed)| typed.as_str())
     }
 
     fn report_in_file(&self, report: &mut String, problem: &Problem, message: &str) {
         // Writing to a string cannot fail.
-        let Some(range) = self.range(problem) else {
-            let _ = writeln!(report, "{}: {message}", self.origin);
+        let (Some(range), Origin::File(file)) = (self.range(problem), &self.origin) else {
+            let _ = writeln!(report, "{}: {message}", self.origin.name());
             return;
         };
         let start = floor_to_character(&self.text, range.start);
@@ -72,7 +75,7 @@ impl Source {
         let line = self.text[line_start..].lines().next().unwrap_or_default();
         let end = floor_to_character(line, range.end.saturating_sub(line_start));
         let column = self.text[line_start..start].chars().count() + 1;
-        let _ = writeln!(report, "{}:{}:{column}: {message}", self.origin, number + 1);
+        let _ = writeln!(report, "{file}:{}:{column}: {message}", number + 1);
 
         let masked = MaskedText::new(&self.text).lines.into_iter().nth(number).unwrap_or_default();
         let (from, to) = (masked.shown_at((start - line_start).min(line.len())), masked.shown_at(end));
@@ -81,6 +84,11 @@ impl Source {
         let carets = "^".repeat(masked.text.get(from..to).map_or(0, |shown| shown.chars().count()).max(1));
         let gutter = " ".repeat((number + 1).to_string().len());
         let _ = writeln!(report, " {gutter} |\n {} | {}\n {gutter} | {indent}{carets}", number + 1, masked.text);
+    }
+
+    /// Whether the file itself has something there.
+    fn has(&self, path: &KeyPath) -> bool {
+        self.text.parse().is_ok_and(|scenario| path.is_in(&scenario))
     }
 
     /// The bytes of a key or value; of the nearest table around it that the file has, if it is not there itself.

@@ -7,21 +7,30 @@
 //! `+tls` takes the kind's first client that has TLS in this build. A `key` without a dot is one of the broker's own table, one with a dot any key of the scenario language.
 
 use percent_encoding::percent_decode_str;
+use toml::Table as Scenario;
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
 use super::error::ScenarioError;
+use super::parse::own_keys;
+use super::setting::{Origin, Setting};
 use super::{Descriptor, Kinds};
+use crate::secrets::mask_override;
 
 /// Endings of a scheme that ask for TLS: as Pulsar writes it, and as others do.
 const TLS_ENDINGS: [&str; 2] = ["+ssl", "+tls"];
+
+/// The key of a broker's own table for what comes before a topic's name.
+const NAMESPACE: &str = "namespace";
 
 /// What a URL says.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UrlScenario {
     /// The scenario as TOML.
     pub text: String,
-    /// What its query sets, as `--set` takes it.
-    pub overrides: Vec<String>,
+    /// The URL, without secrets.
+    pub origin: Origin,
+    /// What its query sets.
+    pub settings: Vec<Setting>,
 }
 
 /// Whether `text` is a URL and not the path of a file.
@@ -35,23 +44,47 @@ pub fn is_url(text: &str) -> bool {
 /// # Errors
 /// When this build has no such kind of broker, or a part of the URL is wrong. The error does not repeat a password.
 pub fn parse_url(url: &str, kinds: Kinds<'_>) -> Result<UrlScenario, ScenarioError> {
+    let shown = masked(url);
+    let refuse =
+        |Refusal { message, advice }: Refusal| ScenarioError::single(format!("{shown}: {message}\n   = {advice}\n"));
+    let (text, settings) = read(url, kinds).map_err(refuse)?;
+    Ok(UrlScenario { text, origin: Origin::Made(shown), settings })
+}
+
+/// What is wrong with a URL, and what would be right.
+struct Refusal {
+    message: String,
+    advice: String,
+}
+
+fn refuse(message: impl Into<String>, advice: impl Into<String>) -> Refusal {
+    Refusal { message: message.into(), advice: advice.into() }
+}
+
+/// The URL without the user and without secrets of the query.
+fn masked(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+    // A password may hold any character.
+    let rest = rest.rsplit_once('@').map_or(rest.to_owned(), |(_, rest)| format!("***@{rest}"));
+    let query = query.map(|query| query.split('&').map(mask_override).collect::<Vec<_>>().join("&"));
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{scheme}://{rest}{query}")
+}
+
+/// The text of the scenario, and what the query sets.
+fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let tls = TLS_ENDINGS.iter().find_map(|ending| scheme.strip_suffix(ending));
     let written = tls.unwrap_or(scheme);
     let Some(descriptor) = kinds.broker(written) else {
-        return Err(refuse(format!("unknown kind of broker `{written}`"), &kinds.hint(written)));
+        return Err(refuse(format!("unknown kind of broker `{written}`"), kinds.hint(written)));
     };
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (user, hosts) = authority.rsplit_once('@').map_or((None, authority), |(user, hosts)| (Some(user), hosts));
-    let overrides = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, "true"));
-        let key = if key.contains('.') { key.to_owned() } else { format!("broker.{}.{key}", descriptor.kind) };
-        Ok(format!("{key}={}", decoded(value)?))
-    });
-    let overrides = overrides
-        .collect::<Result<_, String>>()
-        .map_err(|reason| refuse(reason, "write `?key=value&key=value`, with other characters as %XX"))?;
+    let settings = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| setting(pair, descriptor));
+    let settings = settings.collect::<Result<_, _>>()?;
 
     let mut document = DocumentMut::new();
     document["name"] = value(descriptor.kind);
@@ -61,7 +94,7 @@ pub fn parse_url(url: &str, kinds: Kinds<'_>) -> Result<UrlScenario, ScenarioErr
         hosts.split(',').filter(|host| !host.is_empty()).map(|host| address(host, descriptor)).collect();
     if addresses.is_empty() && descriptor.capabilities.addresses {
         let advice = format!("write its host, as in `{}://10.0.0.5`", descriptor.kind);
-        return Err(refuse("the URL names no broker".to_owned(), &advice));
+        return Err(refuse("the URL names no broker", advice));
     }
     if !addresses.is_empty() {
         document["broker"]["addresses"] = value(addresses);
@@ -77,18 +110,38 @@ pub fn parse_url(url: &str, kinds: Kinds<'_>) -> Result<UrlScenario, ScenarioErr
             document["broker"]["client"] = value(client);
         }
     }
+    let path = path.trim_end_matches('/');
     if !path.is_empty() {
-        document["topology"]["name"] = value(path.trim_end_matches('/'));
+        document["topology"]["name"] = value(topic(path, &format!("{scheme}://{hosts}"), descriptor, kinds)?);
     }
-    Ok(UrlScenario { text: document.to_string(), overrides })
+    Ok((document.to_string(), settings))
 }
 
-fn refuse(message: String, advice: &str) -> ScenarioError {
-    ScenarioError::single(format!("{message}\n   = {advice}\n"))
+/// What a part `key[=value]` of the query sets.
+fn setting(pair: &str, descriptor: &Descriptor) -> Result<Setting, Refusal> {
+    let (key, value) = pair.split_once('=').unwrap_or((pair, "true"));
+    let value = decoded(value)
+        .map_err(|reason| refuse(reason, "write `?key=value&key=value`, with other characters as %XX"))?;
+    let key = if key.contains('.') { key.to_owned() } else { format!("broker.{}.{key}", descriptor.kind) };
+    Ok(Setting { assignment: format!("{key}={value}"), typed: format!("?{}", mask_override(pair)) })
+}
+
+/// The name of the topic. A name with what comes before it, as Pulsar writes it, is refused with a URL that says the same.
+fn topic<'a>(path: &'a str, server: &str, descriptor: &Descriptor, kinds: Kinds<'_>) -> Result<&'a str, Refusal> {
+    let Some((before, name)) = path.rsplit_once('/') else { return Ok(path) };
+    let before = before.split_once("://").map_or(before, |(_, before)| before);
+    let kind = Scenario::from_iter([("kind".to_owned(), descriptor.kind.into())]);
+    let own_keys = own_keys(&Scenario::from_iter([("broker".to_owned(), kind.into())]), kinds);
+    let query = match own_keys.iter().any(|(key, _)| key == NAMESPACE) {
+        true if !before.is_empty() => format!("?{NAMESPACE}={before}"),
+        _ => String::new(),
+    };
+    let advice = format!("write `{server}/{name}{query}`");
+    Err(refuse(format!("\"{path}\" cannot name a topic"), advice))
 }
 
 /// The login of `user[:password]`.
-fn sasl(user: &str, descriptor: &Descriptor) -> Result<toml_edit::InlineTable, ScenarioError> {
+fn sasl(user: &str, descriptor: &Descriptor) -> Result<toml_edit::InlineTable, Refusal> {
     let (username, password) = user.split_once(':').unwrap_or((user, ""));
     let mechanism = descriptor.capabilities.sasl.iter().min_by_key(|mechanism| mechanism.name() != "PLAIN");
     let Some(mechanism) = mechanism else {
@@ -115,4 +168,22 @@ fn address(host: &str, descriptor: &Descriptor) -> String {
 fn decoded(text: &str) -> Result<String, String> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded.map(Into::into).map_err(|_| "a part of the URL is not UTF-8".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_shown_without_its_user_and_without_secrets() {
+        for (url, shown) in [
+            ("kafka://a:1,b:2/orders?acks=all", "kafka://a:1,b:2/orders?acks=all"),
+            ("kafka://me:hunter2@a:1", "kafka://***@a:1"),
+            ("kafka://me:hun/ter@2@a:1/orders", "kafka://***@a:1/orders"),
+            ("pulsar://a?token=hunter2&linger=1ms", "pulsar://a?token=***&linger=1ms"),
+            ("null://", "null://"),
+        ] {
+            assert_eq!(masked(url), shown);
+        }
+    }
 }

@@ -165,6 +165,11 @@ fn typical_mistakes() {
         &["check", "mqtt://10.0.0.5:1883"],
         &["check", "nsq://me:password@10.0.0.5"],
         &["check", "pulsar://10.0.0.5/persistent://public/default/orders"],
+        &["check", "pulsar://10.0.0.5/public/default/orders"],
+        &["check", "kafka://10.0.0.5/orders/eu"],
+        &["check", "kafka://me:hunter2@10.0.0.5:port"],
+        &["check", "kafka://10.0.0.5:9092?compression.type=lz5"],
+        &["check", "kafka://10.0.0.5:9092?producers.count=0&acks=1"],
         &["check", "orders.tmol"],
         &["check", "kafka"],
         &["check", "10.0.0.5:9092"],
@@ -178,6 +183,9 @@ fn typical_mistakes() {
         &["check", "kafka://10.0.0.5:9092", "--record-size", "1K"],
         &["check", "kafka://10.0.0.5:9092", "--producers", "-1"],
         &["check", "kafka://10.0.0.5:9092", "--set", "acks=1"],
+        &["check", "null://", "--verify", "--set", "consumers.verify=yes"],
+        &["search", "null://", "--for", "p99 < 20"],
+        &["run", "null://", "--against-set", "producers.cuont=2"],
         &["new", "kafak"],
         &["new", "activemq"],
     ];
@@ -214,6 +222,8 @@ fn typical_mistakes() {
         "broker = { kind = \"null\" }\nthresholds.require = [\"latency < 50ms\"]",
         "broker = { kind = \"null\" }\nconsumers = true",
         "broker = { kind = \"null\" }\nsweep.over = { \"producer.count\" = [1, 2] }",
+        "broker = { kind = \"null\" }\n[sweep.over]\nproducers.cuont = [1, 2]",
+        "broker = { kind = \"kafka\", address = \"a:1\" }\nsweep.over = { \"broker.security.sasl.username\" = [\"me\", \"you\"] }",
     ];
     let other_formats = ["{ \"broker\": { \"kind\": \"kafka\" } }", "broker:\n  kind: kafka"];
     let scenarios = scenarios.map(|text| format!("run.duration = \"5s\"\n{text}"));

@@ -7,6 +7,7 @@ use rdkafka::error::KafkaError;
 use serde::Deserialize;
 
 use super::producer_only::is_producer_only;
+use super::property_values::values;
 use super::security::security;
 use crate::broker::kafka_acks::RequiredAcks;
 use crate::broker::kafka_transactions::TransactionOptions;
@@ -101,7 +102,9 @@ pub fn refused(config: &BrokerConfig) -> Option<String> {
         Err(KafkaError::ClientConfig(_, _, key, _)) if is_secret_name(&key) => {
             Some(format!("librdkafka does not accept `broker.properties.{key}`"))
         }
-        Err(KafkaError::ClientConfig(_, reason, key, _)) => {
+        Err(KafkaError::ClientConfig(_, reason, key, value)) => {
+            let known = |values: &[&str]| format!("\"{value}\" is not one of {}", values.join(", "));
+            let reason = values(&key).map_or(reason, known);
             Some(format!("librdkafka does not accept `broker.properties.{key}`: {reason}"))
         }
         _ => None,

@@ -1,6 +1,6 @@
 //! Apache Kafka through librdkafka.
 //!
-//! - `config`, `producer_only`: the `[broker.kafka]` table and how a scenario becomes librdkafka properties.
+//! - `config`, `producer_only`, `property_values`: the `[broker.kafka]` table and how a scenario becomes librdkafka properties.
 //! - `connection`, `partitions`: one producing client, the thread that takes its delivery reports, and where these are counted.
 //! - `transactions`: the transactions of a client.
 //! - `producer`, `consumer`: what the engine's tasks hold.
@@ -17,6 +17,7 @@ mod native;
 mod partitions;
 mod producer;
 mod producer_only;
+mod property_values;
 mod security;
 mod statistics;
 mod token;

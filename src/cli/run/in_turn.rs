@@ -4,7 +4,8 @@ use clap::{Args, ValueHint};
 
 use super::RunArguments;
 use crate::cli::compare::parse_tolerance;
-use crate::scenario::{Plan, ScenarioError};
+use crate::scenario::{Plan, ScenarioError, Setting};
+use crate::secrets::mask_override;
 
 #[derive(Debug, Args)]
 pub struct AgainstArguments {
@@ -25,13 +26,18 @@ impl AgainstArguments {
     }
 }
 
-/// The other scenario: its own file or that of the first, with the overrides of both and those of its own.
-///
-/// # Errors
-/// For everything in it that is not right.
-pub fn other_plan(arguments: &RunArguments) -> Result<Plan, ScenarioError> {
-    let AgainstArguments { against, against_overrides, tolerance: _ } = &arguments.against;
-    arguments.source.with(against.as_deref(), against_overrides).load()
+impl RunArguments {
+    /// The scenario that takes turns: its own file or that of the first, with the settings of both and those of its own.
+    ///
+    /// # Errors
+    /// For everything in it that is not right.
+    pub fn other_plan(&self) -> Result<Plan, ScenarioError> {
+        let AgainstArguments { against, against_overrides, tolerance: _ } = &self.against;
+        let of_option =
+            |one: &String| Setting { typed: format!("--against-set {}", mask_override(one)), assignment: one.clone() };
+        let settings: Vec<Setting> = against_overrides.iter().map(of_option).collect();
+        self.source.with(against.as_deref(), &settings).load()
+    }
 }
 
 /// Why two plans cannot take turns.

@@ -129,7 +129,7 @@ fn plans(arguments: &RunArguments) -> Result<Vec<Plan>, String> {
             Some(_) => Err("error: --tolerance judges a comparison: add --against or --against-set".to_owned()),
         };
     }
-    let other = in_turn::other_plan(arguments).map_err(|error| error.to_string())?;
+    let other = arguments.other_plan().map_err(|error| error.to_string())?;
     match in_turn::disagreement(&plan, &other) {
         Some(reason) => Err(format!("error: {reason}")),
         None => Ok(vec![plan, other]),

@@ -15,7 +15,7 @@ use super::run::{interrupt, untrusted};
 use super::scenario_source::ProbedSource;
 use super::show::{self, View};
 use crate::record::{SearchEnd, SearchRecord};
-use crate::scenario::{Load, Plan, Schedule, WhenInvalid, units};
+use crate::scenario::{Load, Plan, Schedule, Setting, WhenInvalid, units};
 use crate::statistics::search::Range;
 
 /// The rates that are probed unless the user says otherwise.
@@ -91,10 +91,14 @@ impl SearchArguments {
         Duration::from_millis(self.probe.unwrap_or(share).as_millis().max(1) as u64)
     }
 
-    /// The scenario at the first rate that is probed.
-    fn plan(&self) -> Result<(Plan, Range), String> {
+    /// The scenario at the first rate that is probed, and the rates that may be.
+    ///
+    /// # Errors
+    /// For everything that is not right.
+    pub fn plan(&self) -> Result<(Plan, Range), String> {
         let Between { least, most } = self.between.unwrap_or(Between { least: LEAST, most: MOST });
         let duration = format!("run.duration=\"{}ms\"", self.window().as_millis());
+        let duration = Setting::typed_as("--probe", duration);
         // What is wrong with the scenario is said below.
         let own = self.source.load(std::slice::from_ref(&duration)).ok();
         let first = match own.iter().flat_map(|plan| &plan.trials).map(|trial| &trial.scenario.load).next() {
@@ -102,12 +106,14 @@ impl SearchArguments {
             _ => FIRST,
         };
         let range = Range { least, most, first };
-        let mut overrides = vec![format!("load.rate=\"{}/s\"", range.first.clamp(least, most)), duration];
+        let rate = format!("load.rate=\"{}/s\"", range.first.clamp(least, most));
+        let mut settings = vec![Setting::typed_as("--between", rate), duration];
         if let Some(requirements) = &self.requirements {
             let each: Vec<String> = requirements.split(',').map(|one| format!("{:?}", one.trim())).collect();
-            overrides.push(format!("thresholds.require=[{}]", each.join(", ")));
+            let require = format!("thresholds.require=[{}]", each.join(", "));
+            settings.push(Setting::typed_as(&format!("--for {requirements:?}"), require));
         }
-        let plan = self.source.load(&overrides).map_err(|error| error.to_string())?;
+        let plan = self.source.load(&settings).map_err(|error| error.to_string())?;
         let trials = &plan.trials;
         if trials.iter().any(|trial| trial.point_index > 0) {
             return Err("error: a search needs a scenario of one point: remove `sweep.over`".to_owned());
