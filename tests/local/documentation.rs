@@ -1,14 +1,18 @@
 //! The commands and scenarios of the documentation are those of this build.
 
+mod planning;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use brokermark::broker::registry::find;
 use brokermark::cli::Arguments;
 use brokermark::engine::kinds;
 use brokermark::scenario::parse_for;
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
+use self::planning::{Files, is_planned, plan};
 use crate::shipped::scenarios;
 
 /// The pages, with the README first.
@@ -38,7 +42,8 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
     blocks
 }
 
-/// A command's words as a shell splits them: quotes are taken away, and a comment ends the line.
+/// A command's words as a shell splits them: quotes are taken away. A comment ends the line, as does what goes into a file or another
+/// program.
 fn words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quote, mut begun) = (Vec::new(), String::new(), None, false);
     for character in command.chars() {
@@ -47,6 +52,7 @@ fn words(command: &str) -> Vec<String> {
             (Some(_), character) => word.push(character),
             (None, '\'' | '"') => (quote, begun) = (Some(character), true),
             (None, '#') if word.is_empty() => break,
+            (None, '>' | '|') => break,
             (None, ' ') if begun || !word.is_empty() => {
                 words.push(std::mem::take(&mut word));
                 begun = false;
@@ -61,34 +67,47 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// The command of brokermark on a line of a shell, without what goes into a file or another program.
+/// The command of brokermark on a line of a shell, which another program may start: `mpirun brokermark run a.toml`.
 fn command(line: &str) -> Option<String> {
-    let line = line.trim_start();
-    let rest = match line.strip_prefix("cargo run ") {
-        Some(options) => options.split_once(" -- ")?.1,
-        None => line.strip_prefix("brokermark ")?,
-    };
-    let end = rest.split(['>', '|']).next().unwrap_or_default();
-    Some(format!("brokermark {}", end.trim_end()))
+    let line = line.trim();
+    if let Some(options) = line.strip_prefix("cargo run ") {
+        return Some(format!("brokermark {}", options.split_once(" -- ")?.1));
+    }
+    let starter = line.split_once("brokermark ").map(|(starter, _)| starter)?;
+    let is_started = starter.is_empty() || starter.ends_with(' ') && !starter.starts_with('#');
+    let rest = line[starter.len()..].strip_prefix("brokermark ").filter(|_| is_started)?;
+    let first = rest.split(' ').next().unwrap_or_default();
+    let is_verb = first.starts_with('-') || Arguments::command().find_subcommand(first).is_some();
+    // What comes before it may take it for a name: `docker build --tag brokermark .`
+    (starter.is_empty() || is_verb).then(|| format!("brokermark {rest}"))
 }
 
-fn assert_is_a_command(place: &Path, command: &str) {
+/// Also whether its scenario, with everything that it overrides, can be planned.
+fn assert_is_a_command(place: &Path, command: &str, files: &Files) {
     let words = words(command);
-    let parsed = Arguments::try_parse_from(&words);
+    let parsed = Arguments::try_parse_from(files.placed(&words));
     assert!(parsed.is_ok(), "{}: {command}\n{}", place.display(), parsed.unwrap_err());
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for file in words.iter().filter(|word| word.starts_with("configs/")) {
         assert!(root.join(file).is_file(), "{}: {command}", place.display());
     }
+    if let Some(Err(refusal)) = plan(&parsed.unwrap()).filter(|_| is_planned(&words)) {
+        panic!("{}: {command}\n{refusal}", place.display());
+    }
+}
+
+fn files_of(text: &str) -> Files {
+    Files::of(blocks(text, "sh").iter().flat_map(|block| block.lines()))
 }
 
 #[test]
 fn every_command_is_one_of_this_build() {
     let mut commands = 0;
     for (path, text) in pages() {
+        let files = files_of(&text);
         for block in blocks(&text, "sh") {
             for command in block.replace("\\\n", " ").lines().filter_map(command) {
-                assert_is_a_command(&path, &command);
+                assert_is_a_command(&path, &command, &files);
                 commands += 1;
             }
         }
@@ -101,17 +120,23 @@ fn every_command_is_one_of_this_build() {
 fn every_command_of_a_sentence_is_one_of_this_build() {
     let mut commands = 0;
     for (path, text) in pages() {
-        let prose = text.split("```").step_by(2).collect::<String>();
+        let (prose, files) = (text.split("```").step_by(2).collect::<String>(), files_of(&text));
         for command in prose.split('`').skip(1).step_by(2).filter_map(command) {
             if command.contains(['…', '\n']) {
                 continue;
             }
-            let error = Arguments::try_parse_from(words(&command)).err().map(|error| error.kind());
+            let words = words(&command);
+            let parsed = Arguments::try_parse_from(files.placed(&words));
+            let planned = parsed.as_ref().ok().filter(|_| is_planned(&words)).and_then(plan);
+            if let Some(Err(refusal)) = planned {
+                panic!("{}: {command}\n{refusal}", path.display());
+            }
+            let error = parsed.err().map(|error| error.kind());
             let is_known = match error {
                 None
                 | Some(ErrorKind::MissingRequiredArgument | ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => true,
                 // An option without its value.
-                Some(ErrorKind::InvalidValue) => words(&command).last().is_some_and(|last| last.starts_with("--")),
+                Some(ErrorKind::InvalidValue) => words.last().is_some_and(|last| last.starts_with("--")),
                 Some(_) => false,
             };
             assert!(is_known, "{}: {command}: {error:?}", path.display());
@@ -128,7 +153,7 @@ fn every_command_above_a_scenario_is_one_of_this_build() {
         let text = std::fs::read_to_string(&path).unwrap();
         let above = text.lines().filter_map(|line| line.strip_prefix('#')).filter(|line| line.starts_with("   "));
         for command in above.filter_map(command).filter(|command| !command.contains('…')) {
-            assert_is_a_command(&path, &command);
+            assert_is_a_command(&path, &command, &Files::of(std::iter::empty()));
             commands += 1;
         }
     }
@@ -209,6 +234,50 @@ fn every_file_that_a_page_links_to_is_there() {
     }
 }
 
+/// The names by which a page's headings are linked to: in small letters, without punctuation, with hyphens for blanks, and numbered where
+/// several are alike, as GitHub makes them.
+fn anchors(text: &str) -> Vec<String> {
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    let prose: Vec<&str> = text.split("```").step_by(2).collect();
+    let headings = prose.iter().flat_map(|prose| prose.lines()).filter_map(|line| {
+        let title = line.trim_start_matches('#');
+        (title.len() < line.len()).then(|| title.strip_prefix(' ')).flatten()
+    });
+    let named = headings.map(|title| {
+        // A link in a heading is its text.
+        let title: String = title.split("](").map(|part| part.split_once(')').map_or(part, |(_, rest)| rest)).collect();
+        let kept = title.trim().to_lowercase();
+        let kept = kept.chars().filter(|one| one.is_alphanumeric() || " -_".contains(*one));
+        let name = kept.map(|one| if one == ' ' { '-' } else { one }).collect::<String>();
+        let before = times.entry(name.clone()).or_default();
+        *before += 1;
+        if *before == 1 { name } else { format!("{name}-{}", *before - 1) }
+    });
+    named.collect()
+}
+
+#[test]
+fn every_heading_that_a_page_links_to_is_there() {
+    let mut linked = 0;
+    for (path, text) in pages() {
+        let folder = path.parent().unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let Some((file, anchor)) = link.split_once('#').filter(|(file, _)| !file.contains("://")) else { continue };
+            let target =
+                if file.is_empty() { text.clone() } else { std::fs::read_to_string(folder.join(file)).unwrap() };
+            assert!(anchors(&target).iter().any(|found| found == anchor), "{} links to {link}", path.display());
+            linked += 1;
+        }
+    }
+    assert!(linked >= 30, "only {linked} links were found");
+}
+
+#[test]
+fn headings_are_named_as_github_names_them() {
+    let text = "# A `key_name` of 2\n## `client = \"native\"`\n```sh\n# no heading\n```\n## Twice\n### Twice\n## See [this](a.md) one\n#5";
+    assert_eq!(anchors(text), ["a-key_name-of-2", "client--native", "twice", "twice-1", "see-this-one"]);
+}
+
 #[test]
 fn every_file_of_this_repository_that_a_page_names_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -234,4 +303,35 @@ fn words_are_split_as_a_shell_splits_them() {
         ["run", "a.toml", "--set", "x={ \"a\" = [1, 2] }"]
     );
     assert_eq!(words("run \"kafka://a?b=c#d\"  ''"), ["run", "kafka://a?b=c#d", ""]);
+    assert_eq!(words("search a --for 'rate > 5' > b.txt"), ["search", "a", "--for", "rate > 5"]);
+}
+
+#[test]
+fn a_command_is_found_behind_what_starts_it() {
+    assert_eq!(command("mpirun -n 3 brokermark run a.toml").as_deref(), Some("brokermark run a.toml"));
+    assert_eq!(command("cargo run --release -- check a.toml").as_deref(), Some("brokermark check a.toml"));
+    assert_eq!(command("docker build --tag brokermark ."), None);
+    assert_eq!(command("# brokermark run a.toml"), None);
+}
+
+/// The test of the documentation is one of keys and values too.
+#[test]
+fn a_wrong_key_or_value_of_a_command_is_found() {
+    let files = Files::of(["brokermark new pulsar > mine.toml"].into_iter());
+    let refused = |command: &str| {
+        let arguments = Arguments::try_parse_from(files.placed(&words(command))).unwrap();
+        plan(&arguments).unwrap().err().unwrap_or_else(|| panic!("{command} is accepted"))
+    };
+    for (command, names) in [
+        ("brokermark run orders.toml --set producers.cuont=1", "cuont"),
+        ("brokermark run orders.toml --set run.duration=1parsec", "parsec"),
+        ("brokermark check 'kafka://a?ack=1'", "`ack`"),
+        ("brokermark doctor 'kafka://a?acks=9'", "`9`"),
+        ("brokermark run orders.toml --against-set broker.kafka.acks=9", "--against-set"),
+        ("brokermark search orders.toml --for 'p99 < 20'", "--for"),
+        ("brokermark ceiling mine.toml --set broker.kafka.acks=1", "pulsar"),
+    ] {
+        let refusal = refused(command);
+        assert!(refusal.contains(names), "{command}: {refusal}");
+    }
 }
