@@ -94,7 +94,7 @@ pub struct Absent {
 impl Absent {
     /// How to get it.
     pub fn remedy(&self) -> String {
-        format!("build brokermark again with `cargo install --path . --features {}`", self.feature)
+        format!("build brokermark again with `cargo install --locked --path . --features {}`", self.feature)
     }
 }
 
