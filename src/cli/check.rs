@@ -116,16 +116,24 @@ fn describe_topology(scenario: &Scenario, out: &mut dyn Write) -> io::Result<()>
         false => format!("of {} partition(s), replication {}", topology.partitions, topology.replication),
     };
     writeln!(out, "  topology   {} topic(s) {shape}", topology.topics)?;
-    if topology.name.is_some() {
-        let found =
-            if topology.existing { "the messages in them stay" } else { "where they exist, the messages in them stay" };
-        let read = match scenario.consumers.as_ref().is_some_and(|consumers| consumers.from == StartFrom::Earliest) {
-            true => ", and consumers read them first",
-            false => "",
-        };
-        writeln!(out, "             {found}{read}")?;
+    match warning(scenario) {
+        Some(warning) => writeln!(out, "           ! {warning}"),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// What a run does to topics that are not its own.
+fn warning(scenario: &Scenario) -> Option<String> {
+    let topology = &scenario.topology;
+    let name = topology.name.as_ref()?;
+    let writes = scenario.pipeline.as_ref().is_none_or(|pipeline| pipeline.producer_mode != ProducerMode::None);
+    let done = match (writes, topology.existing) {
+        (false, _) => format!("the run reads `{name}`"),
+        (true, true) => format!("the run writes into `{name}`, and leaves its messages there"),
+        (true, false) => format!("where `{name}` exists, the run writes into it, and leaves its messages there"),
+    };
+    let reads = writes && scenario.consumers.as_ref().is_some_and(|consumers| consumers.from == StartFrom::Earliest);
+    Some(done + if reads { "; consumers read first what it holds already" } else { "" })
 }
 
 fn pipeline(pipeline: &Pipeline) -> String {

@@ -66,6 +66,27 @@ fn a_plan_for_people_and_for_programs() {
     insta::assert_snapshot!("check_json", serde_json::to_string_pretty(&plan).unwrap());
 }
 
+/// A run that is not alone with its topics is warned of: `check` connects to nothing, and cannot know what they hold.
+#[test]
+#[cfg(feature = "kafka")]
+fn a_plan_warns_of_topics_that_are_not_the_runs_own() {
+    let warning = |more: &str| {
+        let scenario = format!("broker = {{ kind = \"kafka\", address = \"a:1\" }}\nrun.messages = 1\n{more}\n");
+        let plan = with_scenario("check", &scenario, &[]).1.expect(0).stdout;
+        plan.lines().find_map(|line| line.trim().strip_prefix("! ")).map(str::to_owned)
+    };
+    let is = |text: &str| Some(text.to_owned());
+    assert_eq!(warning(""), None);
+    let where_it_exists = "where `orders` exists, the run writes into it, and leaves its messages there";
+    assert_eq!(warning("topology.name = \"orders\""), is(where_it_exists));
+    let existing = "topology = { name = \"orders\", existing = true }";
+    assert_eq!(warning(existing), is("the run writes into `orders`, and leaves its messages there"));
+    let verified = warning(&format!("{existing}\nconsumers.verify = true")).unwrap();
+    assert!(verified.ends_with("; consumers read first what it holds already"), "{verified}");
+    let latest = warning(&format!("{existing}\nconsumers.from = \"latest\"")).unwrap();
+    assert!(!latest.contains("consumers"), "{latest}");
+}
+
 #[test]
 #[cfg(all(feature = "kafka", feature = "redis", feature = "mongodb"))]
 fn a_plan_describes_its_pipeline() {
