@@ -13,7 +13,7 @@ pub enum Exit {
     Failure = 1,
     /// The command line or the scenario is wrong.
     Usage = 2,
-    /// A threshold was missed, or held by figures that cannot be trusted; or a comparison found a regression.
+    /// A threshold was missed, or its record is not valid; or a comparison found a regression.
     ThresholdMissed = 3,
     /// Interrupted; results are kept.
     Interrupted = 130,

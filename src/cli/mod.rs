@@ -34,7 +34,7 @@ use exit::Exit;
 #[command(name = "brokermark", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
     after_help = "Exit codes: 0 ran and every threshold held, 1 could not run or failed, 2 wrong command line or \
-                        scenario, 3 a threshold was missed or cannot be trusted, or a comparison found a regression, 130 interrupted with results kept."
+                        scenario, 3 a threshold was missed or its record is not valid, or a comparison found a regression, 130 interrupted with results kept."
 )]
 pub struct Arguments {
     #[command(subcommand)]
