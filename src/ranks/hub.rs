@@ -194,9 +194,21 @@ impl Hub {
         }
     }
 
-    /// What is added to a rank's clock to get rank 0's.
+    /// What is added to a rank's clock to get rank 0's: the same for all ranks that read one clock, or it would be two.
     pub fn clock_shift_ns(&self, rank: usize) -> i64 {
-        if self.has_own_clock(rank) { -self.ranks[rank].trips.offset_ns() } else { 0 }
+        if self.has_own_clock(rank) { -self.trips_to_clock_of(rank).offset_ns() } else { 0 }
+    }
+
+    /// The round trips to all ranks that read the same clock as this one.
+    fn trips_to_clock_of(&self, rank: usize) -> RoundTrips {
+        let Connection { hello, trips, .. } = &self.ranks[rank];
+        if hello.boot_id.is_none() {
+            return *trips;
+        }
+        let mut all = RoundTrips::default();
+        let of_clock = self.ranks.iter().filter(|other| other.hello.boot_id == hello.boot_id);
+        of_clock.for_each(|other| all.add_all(&other.trips));
+        all
     }
 
     /// Whether a test shifts a rank's clock, or its kernel is not known.
@@ -212,7 +224,7 @@ impl Hub {
 
     /// What is known of a rank's clock.
     pub fn clock(&self, rank: usize, shifted_by_ns: i64) -> Option<RankClock> {
-        self.ranks[rank].trips.clock(-shifted_by_ns, !self.has_own_clock(rank))
+        self.trips_to_clock_of(rank).clock(-shifted_by_ns, !self.has_own_clock(rank))
     }
 
     /// What the record says of a rank that was lost.

@@ -68,14 +68,21 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, takes: Duration,
 
 /// Rank 0, and rank 1 behind such a network.
 async fn gather_far(there: Duration, link: watch::Receiver<bool>) -> (Hub, Vec<Member>) {
+    gather_behind(vec![hello(0), hello(1)], there, link).await
+}
+
+/// Gathers these ranks, of which rank 1 is behind such a network.
+async fn gather_behind(hellos: Vec<Hello>, there: Duration, link: watch::Receiver<bool>) -> (Hub, Vec<Member>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let gathering = tokio::spawn(Hub::gather(listener, 2, TOKEN, 0));
+    let gathering = tokio::spawn(Hub::gather(listener, hellos.len(), TOKEN, 0));
     let far = network(address, there, link).await;
-    let (near, far) = (hello(0), (far, hello(1)));
-    let near = Member::connect(&[address], &near, 0).await.unwrap();
-    let far = Member::connect(&[far.0], &far.1, 0).await.unwrap();
-    (gathering.await.unwrap().unwrap(), vec![near, far])
+    let mut members = Vec::new();
+    for hello in hellos {
+        let address = if hello.rank == 1 { far } else { address };
+        members.push(Member::connect(&[address], &hello, 0).await.unwrap());
+    }
+    (gathering.await.unwrap().unwrap(), members)
 }
 
 #[tokio::test]
@@ -87,6 +94,21 @@ async fn the_bound_of_a_host_that_is_300_ms_away_contains_its_clock() {
     let clock = hub.clock(1, hub.clock_shift_ns(1)).unwrap();
     assert!(clock.offset_ns != 0 && clock.offset_ns.unsigned_abs() <= clock.error_ns, "{clock:?}");
     assert!(clock.round_trip_ns >= 300_000_000 && clock.round_trips >= BURST as u64, "{clock:?}");
+}
+
+/// The answers of one rank of the host take long one way, so that alone it would put its clock 50 ms off.
+#[tokio::test]
+async fn ranks_of_one_host_have_one_clock_which_the_shortest_round_trip_tells() {
+    let on = |rank, host: &str| Hello { boot_id: Some(host.to_owned()), ..hello(rank) };
+    let (_link, is_up) = watch::channel(true);
+    let hellos = vec![on(0, "here"), on(1, "there"), on(2, "there")];
+    let (mut hub, _members) = gather_behind(hellos, Duration::from_millis(100), is_up).await;
+    hub.before_trial().await;
+    let shifts = [1, 2].map(|rank| hub.clock_shift_ns(rank));
+    assert_eq!(shifts[0], shifts[1]);
+    let [one, other] = [1, 2].map(|rank| hub.clock(rank, shifts[0]).unwrap());
+    assert_eq!(one, other);
+    assert!(one.offset_ns.unsigned_abs() <= one.error_ns && one.error_ns < 25_000_000, "{one:?}");
 }
 
 #[tokio::test]

@@ -69,7 +69,8 @@ pub struct MergedShare {
     pub clock: Option<RankClock>,
 }
 
-/// How far a rank's clock is from the first rank's, by round trips between them before, during and after the trial.
+/// How far a rank's clock is from the first rank's, by round trips between them before, during and after the trial. Ranks on one host read
+/// one clock, so these are the round trips of all of them, and each has the same figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RankClock {
