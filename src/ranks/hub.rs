@@ -61,8 +61,8 @@ impl Hub {
     /// Waits until all ranks of the job have connected.
     ///
     /// # Errors
-    /// When one does not come, or the ranks cannot run together; they are told why.
-    pub async fn gather(listener: TcpListener, size: usize, token: u64, injected_ns: i64) -> Result<Self, RanksError> {
+    /// When one does not come, or the ranks cannot run together.
+    pub async fn gather(listener: TcpListener, size: usize, token: u64, injected_ns: i64) -> Result<Self, Ungathered> {
         let (joined, mut joining) = unbounded_channel();
         let accepting = tokio::spawn(accept(listener, token, size, joined));
         let mut found: Vec<Option<(Hello, TcpStream)>> = (0..size).map(|_| None).collect();
@@ -77,36 +77,39 @@ impl Hub {
             }
         }
         accepting.abort();
-        let missing = found.iter().filter(|rank| rank.is_none()).count();
-        if missing > 0 {
-            return Err(RanksError::Missing { missing, size });
-        }
         let (event, events) = unbounded_channel();
-        let ranks =
-            found.into_iter().flatten().map(|(hello, stream)| Connection::begin(hello, stream, &event, injected_ns));
+        let ranks = found.into_iter().enumerate().map(|(rank, found)| match found {
+            Some((hello, stream)) => Connection::begin(hello, stream, &event, injected_ns),
+            None => Connection::missing(rank),
+        });
         let hub = Hub { ranks: ranks.collect(), events, waiting: VecDeque::new(), stage: Stage::Before, injected_ns };
-        match hub.disagreement() {
+        match hub.refusal() {
             None => Ok(hub),
-            Some(reason) => {
-                hub.tell_all(&FromRoot::Refused { reason: reason.clone() });
-                Err(RanksError::Refused(reason))
-            }
+            Some(error) => Err(Ungathered { error, hub }),
         }
+    }
+
+    /// Why the ranks cannot begin.
+    fn refusal(&self) -> Option<RanksError> {
+        if let Some(reason) = self.disagreement() {
+            return Some(RanksError::Refused(reason));
+        }
+        let missing = self.size() - self.reachable().count();
+        (missing > 0).then(|| RanksError::Missing { missing, size: self.size() })
     }
 
     /// Why the ranks cannot run one scenario together.
     fn disagreement(&self) -> Option<String> {
-        let first = &self.ranks[0].hello;
-        self.ranks.iter().map(|rank| &rank.hello).find_map(|other| {
-            let (rank, host) = (other.rank, other.hostname.as_deref().unwrap_or("unknown host"));
+        let connected = || self.reachable().map(|rank| &self.ranks[rank].hello);
+        let first = connected().next()?;
+        connected().find_map(|other| {
+            let (rank, host) = (other.rank, other.host());
             if let Some(reason) = &other.refusal {
                 return Some(format!("rank {rank} ({host}) cannot run the scenario: {reason}"));
             }
             if other.build != first.build {
-                return Some(format!(
-                    "rank {rank} ({host}) is another build than rank 0: {} and {}. Install the same program on all machines",
-                    other.build, first.build
-                ));
+                let (host, build, root_build) = (host.to_owned(), other.build.clone(), first.build.clone());
+                return Some(RanksError::Build { rank, host, build, root_build }.to_string());
             }
             (other.files != first.files).then(|| {
                 format!("rank {rank} ({host}) has other payload files than rank 0: copy the same ones to all machines")
@@ -249,7 +252,40 @@ impl Hub {
     }
 }
 
+/// Ranks that cannot run together.
+#[derive(Debug)]
+pub struct Ungathered {
+    /// Why they cannot.
+    pub error: RanksError,
+    hub: Hub,
+}
+
+impl Ungathered {
+    /// Tells those that have connected why, and waits until they have closed their connections.
+    pub async fn dismiss(self, patience: Duration) {
+        let Ungathered { error, mut hub } = self;
+        hub.tell_all(&FromRoot::Refused { reason: error.to_string() });
+        let mut connected: Vec<usize> = hub.reachable().collect();
+        // After the last order, the connections are closed from here, too.
+        hub.ranks.iter_mut().for_each(|rank| rank.orders = None);
+        let gone = async {
+            while !connected.is_empty()
+                && let Some((rank, event)) = hub.events.recv().await
+            {
+                connected.retain(|one| *one != rank || !matches!(event, Event::Lost(_)));
+            }
+        };
+        let _ = timeout(patience, gone).await;
+    }
+}
+
 impl Connection {
+    /// Of a rank that has not connected.
+    fn missing(rank: usize) -> Self {
+        let hello = Hello { rank, ..Hello::default() };
+        Connection { hello, orders: None, trips: RoundTrips::default(), told: Counters::default() }
+    }
+
     fn begin(hello: Hello, stream: TcpStream, event: &UnboundedSender<(usize, Event)>, injected_ns: i64) -> Self {
         let (from, to) = stream.into_split();
         let (orders, to_send) = unbounded_channel();

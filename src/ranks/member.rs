@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, copy, sink};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -46,6 +47,23 @@ impl Member {
         Err(RanksError::Unreachable { addresses, reason })
     }
 
+    /// Says hello where this rank cannot take part, so that rank 0 need not wait for it, and waits until rank 0 has closed the connection.
+    pub async fn announce(addresses: &[SocketAddr], hello: &Hello) {
+        let announcing = async {
+            while !addresses.is_empty() {
+                for address in addresses {
+                    // Only rank 0 answers, and in which words is of no interest.
+                    if let Ok(Ok(mut stream)) = timeout(TRY, answered(*address, hello)).await {
+                        let _ = copy(&mut stream, &mut sink()).await;
+                        return;
+                    }
+                }
+                sleep(PAUSE).await;
+            }
+        };
+        let _ = timeout(JOIN, announcing).await;
+    }
+
     fn begin(stream: TcpStream, injected_ns: i64) -> Self {
         let (from, to) = stream.into_split();
         let (to_root, to_send) = unbounded_channel();
@@ -79,6 +97,13 @@ async fn introduce(address: SocketAddr, hello: &Hello) -> std::io::Result<TcpStr
         FromRoot::Welcome => Ok(stream),
         _ => Err(std::io::Error::other("another program answered")),
     }
+}
+
+async fn answered(address: SocketAddr, hello: &Hello) -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address).await?;
+    frame::write(&mut stream, hello).await?;
+    stream.read_u8().await?;
+    Ok(stream)
 }
 
 async fn write(mut to: OwnedWriteHalf, mut messages: UnboundedReceiver<FromRank>) {

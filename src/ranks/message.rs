@@ -10,20 +10,32 @@ use crate::engine::{Phase, Second};
 use crate::measure::{Interval, MessageSets};
 use crate::record::{InputFile, Record, SeriesRow, encode_histogram};
 
-/// The first message of a rank.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The first message of a rank. Every build reads it: the fields with a default are not needed, and others may be added, but none is renamed,
+/// removed or given another meaning.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Hello {
     /// What only the ranks of this job know.
     pub token: u64,
     pub rank: usize,
     pub build: String,
+    #[serde(default)]
     pub hostname: Option<String>,
     /// The kernel that keeps its clock; `None` where that is not known, or the clock is shifted.
+    #[serde(default)]
     pub boot_id: Option<String>,
     /// What is in the files that payloads are made from.
+    #[serde(default)]
     pub files: Vec<InputFile>,
     /// Why it cannot run the scenario.
+    #[serde(default)]
     pub refusal: Option<String>,
+}
+
+impl Hello {
+    /// The name of its host, for errors.
+    pub fn host(&self) -> &str {
+        self.hostname.as_deref().unwrap_or("unknown host")
+    }
 }
 
 /// A trial that all ranks are to prepare.

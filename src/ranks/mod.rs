@@ -47,6 +47,10 @@ pub enum RanksError {
     #[error("{0}")]
     Refused(String),
     #[error(
+        "rank {rank} ({host}) is another build than rank 0: {build} and {root_build}. Install the same program on all machines"
+    )]
+    Build { rank: usize, host: String, build: String, root_build: String },
+    #[error(
         "rank 0 cannot be reached at any of {addresses} (last error: {reason}): let ranks connect to each other over TCP"
     )]
     Unreachable { addresses: String, reason: String },

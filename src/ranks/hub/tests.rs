@@ -25,7 +25,7 @@ fn hello(rank: usize) -> Hello {
 }
 
 /// Gathers ranks that say these words first.
-async fn gather(hellos: Vec<Hello>) -> (Result<Hub, RanksError>, Vec<Member>) {
+async fn gather(hellos: Vec<Hello>) -> (Result<Hub, Ungathered>, Vec<Member>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let size = hellos.len();
@@ -128,10 +128,19 @@ async fn refusal(change: impl FnOnce(&mut Hello)) -> String {
     let mut hellos = vec![hello(0), hello(1), hello(2)];
     change(&mut hellos[2]);
     let (hub, members) = gather(hellos).await;
+    refused(hub.unwrap_err(), members).await
+}
+
+/// Why the ranks are refused, which all of these are told.
+async fn refused(ungathered: Ungathered, members: Vec<Member>) -> String {
+    let reason = ungathered.error.to_string();
+    let dismissed = tokio::spawn(ungathered.dismiss(Duration::MAX));
     for mut member in members {
-        assert!(matches!(member.order().await, Some(FromRoot::Refused { .. })), "all are told");
+        assert_eq!(member.order().await, Some(FromRoot::Refused { reason: reason.clone() }));
+        assert_eq!(member.order().await, None, "nothing follows");
     }
-    hub.unwrap_err().to_string()
+    dismissed.await.unwrap();
+    reason
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ pub async fn take_part(
     plan: Result<Plan, String>,
 ) -> Exit {
     let plan = plan.and_then(|plan| divided(plan, Share { number: rank + 1, count: size }));
-    let member = match connect(invitation, rank, &plan).await {
+    let mut member = match connect(invitation, rank, &plan).await {
         Ok(member) => member,
         Err(error) => return failed(&error),
     };
@@ -58,8 +58,11 @@ pub async fn take_part(
     };
     match plan {
         Ok(plan) => Part { arguments, invitation, number: rank + 1, plan, member, own }.run().await,
-        // Rank 0 knows, and says so.
-        Err(_) => Exit::Success,
+        // Rank 0 knows why, and refuses the run.
+        Err(_) => match member.order().await {
+            Some(FromRoot::Refused { reason }) => refused(rank, &reason),
+            _ => root_lost(None),
+        },
     }
 }
 
@@ -71,7 +74,8 @@ impl Part<'_> {
                     Ended::Told => {}
                     Ended::RootLost(directory) => return root_lost(Some(&directory)),
                 },
-                Some(FromRoot::Goodbye | FromRoot::Refused { .. }) => return Exit::Success,
+                Some(FromRoot::Refused { reason }) => return refused(self.number - 1, &reason),
+                Some(FromRoot::Goodbye) => return Exit::Success,
                 // Of a trial that has ended here.
                 Some(_) => {}
                 None => return root_lost(None),
@@ -208,13 +212,22 @@ async fn signal_after(own: &Interruption, before: u32) {
     }
 }
 
+/// The ranks do not run together.
+fn refused(rank: usize, reason: &str) -> Exit {
+    // Rank 0 has said so.
+    if rank > 0 {
+        eprintln!("error: rank {rank} does not run: {reason}");
+    }
+    Exit::Failure
+}
+
 fn root_lost(directory: Option<&std::path::Path>) -> Exit {
     match directory {
         Some(directory) => eprintln!(
             "error: rank 0 was lost, so no record of all ranks was written. This rank's is in {}: put them together with `brokermark merge`",
             directory.display()
         ),
-        None => eprintln!("error: rank 0 was lost between two trials"),
+        None => eprintln!("error: rank 0 was lost while this rank waited for its orders"),
     }
     Exit::Failure
 }

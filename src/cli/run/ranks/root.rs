@@ -20,7 +20,7 @@ use crate::scenario::Scenario;
 const START_LEAD: Duration = Duration::from_secs(1);
 
 /// How long the ranks may take to close their connections at the end.
-const FAREWELL: Duration = Duration::from_secs(5);
+pub const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Leads the ranks through all trials.
 pub async fn lead(mut session: Session<'_>, mut hub: Hub, out: &mut dyn Write) -> Exit {
