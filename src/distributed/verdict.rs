@@ -112,8 +112,9 @@ fn missing(shares: &[KeptShare], lost: &[LostRank]) -> Option<Reason> {
 }
 
 fn what_is_missing(lost: &LostRank) -> String {
+    let what = if lost.failed { "has failed" } else { "was lost" };
     format!(
-        " Rank {} on {} was lost ({}, phase: {}): {} messages that it had handed over until then and {} acknowledgements are in no figure.",
+        " Rank {} on {} {what} ({}, phase: {}): {} messages that it had handed over until then and {} acknowledgements are in no figure.",
         lost.number - 1,
         lost.hostname.as_deref().unwrap_or("an unknown host"),
         lost.reason,

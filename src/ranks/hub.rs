@@ -230,6 +230,11 @@ impl Hub {
         self.trips_to_clock_of(rank).clock(-shifted_by_ns, !self.has_own_clock(rank))
     }
 
+    /// The name of a rank's host.
+    pub fn host(&self, rank: usize) -> &str {
+        self.ranks[rank].hello.host()
+    }
+
     /// What the record says of a rank that was lost.
     pub fn lost(&self, rank: usize, reason: String) -> LostRank {
         let Connection { hello, told, .. } = &self.ranks[rank];
@@ -237,6 +242,7 @@ impl Hub {
             number: rank + 1,
             hostname: hello.hostname.clone(),
             reason,
+            failed: false,
             phase: format!("{:?}", told.phase()).to_lowercase(),
             attempted: told.attempted,
             acknowledged: told.acknowledged,

@@ -108,11 +108,23 @@ async fn answered(address: SocketAddr, hello: &Hello) -> std::io::Result<TcpStre
 
 async fn write(mut to: OwnedWriteHalf, mut messages: UnboundedReceiver<FromRank>) {
     while let Some(message) = messages.recv().await {
+        let Ok(frame) = frame_of(&message, frame::LONGEST) else { return };
         // The reading task finds out that the connection is lost.
-        if frame::write(&mut to, &message).await.is_err() {
+        if frame::send(&mut to, &frame).await.is_err() {
             return;
         }
     }
+}
+
+/// A message as it is sent; in place of one that cannot be, why.
+fn frame_of(message: &FromRank, longest: u32) -> std::io::Result<Vec<u8>> {
+    frame::encode(message, longest).or_else(|error| {
+        let reason = format!(
+            "what it kept cannot be sent to rank 0 ({error}). It is in the rank's own run directory: put those of all ranks together with \
+             `brokermark merge`"
+        );
+        frame::encode(&FromRank::Failed { reason, interrupted: false }, longest)
+    })
 }
 
 async fn read(
@@ -131,5 +143,23 @@ async fn read(
         if !is_delivered {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::Counters;
+
+    #[tokio::test]
+    async fn what_is_too_long_to_be_sent_is_a_failure_with_its_reason() {
+        let long = FromRank::Second { counters: Counters::default(), latencies: "A".repeat(1_000) };
+        let sent = frame_of(&long, 1_000).unwrap();
+        let told: FromRank = frame::read(&mut sent.as_slice(), SILENCE).await.unwrap();
+        let FromRank::Failed { reason, interrupted: false } = told else { panic!("{told:?}") };
+        assert!(reason.contains("bytes are more than the 1000") && reason.contains("brokermark merge"), "{reason}");
+        let short = FromRank::Signals(1);
+        let sent = frame_of(&short, 1_000).unwrap();
+        assert!(matches!(frame::read(&mut sent.as_slice(), SILENCE).await.unwrap(), FromRank::Signals(1)));
     }
 }

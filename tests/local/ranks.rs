@@ -133,6 +133,25 @@ fn a_rank_that_is_killed_ends_the_others_and_is_named() {
     }
 }
 
+/// What it measured cannot be read again, so that it has nothing to tell.
+#[test]
+fn a_rank_that_fails_is_named_with_its_reason_and_ends_the_run_with_a_failure() {
+    let bench = Bench::new(
+        "broker.kind = \"null\"\nproducers.count = 4\nload.rate = \"400/s\"\nrun = { warm_up = \"0s\", duration = \"5s\" }",
+    );
+    let mut running = Running::start(&mut mpirun_with_exit_code(&bench, 2));
+    running.await_stderr("measuring");
+    std::fs::remove_dir_all(bench.run_directory().join("share-2")).unwrap();
+    let ended = running.finish(PATIENCE).expect(1);
+    ended.complains_of(&["rank 1 (", "has failed", "share-2"]);
+    let record = ended.record();
+    assert_eq!(record.shares.len(), 1);
+    let [failed] = record.lost_ranks.as_slice() else { panic!("{:?}", record.lost_ranks) };
+    assert!(failed.number == 2 && failed.failed && failed.reason.contains("share-2"), "{failed:?}");
+    let missing = finding(&record, ReasonKind::ShareMissing).unwrap();
+    assert!(missing.evidence.contains("has failed") && missing.evidence.contains(&failed.reason), "{missing:?}");
+}
+
 /// All ranks wait for a server that takes connections and says nothing.
 #[test]
 #[cfg(feature = "nsq")]

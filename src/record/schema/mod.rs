@@ -166,7 +166,7 @@ pub struct Record {
     /// The shares that this record was merged from; left out otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<MergedShare>,
-    /// Ranks of an MPI job that were lost during the trial; left out where none was.
+    /// Ranks of an MPI job that were lost during the trial, or failed; left out where all kept what they measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_ranks: Vec<LostRank>,
     /// What is needed to repeat the trial, besides the scenario.

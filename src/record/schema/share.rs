@@ -87,7 +87,7 @@ pub struct RankClock {
     pub round_trips: u64,
 }
 
-/// A rank of an MPI job that was lost during the trial. What it measured is in no figure of this record.
+/// A rank of an MPI job that was lost during the trial, or failed. What it measured is in no figure of this record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct LostRank {
@@ -96,8 +96,11 @@ pub struct LostRank {
     pub number: usize,
     /// Name of its machine.
     pub hostname: Option<String>,
-    /// How it was noticed.
+    /// How it was noticed; of one that failed, why.
     pub reason: String,
+    /// Whether it said itself that it could not run its share or keep it; `false`: it was not heard of any more.
+    #[serde(default)]
+    pub failed: bool,
     /// The phase in which it was heard of last.
     pub phase: String,
     /// Messages that it had handed over, as far as it had told.
