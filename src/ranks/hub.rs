@@ -63,10 +63,20 @@ impl Hub {
     /// # Errors
     /// When one does not come, or the ranks cannot run together.
     pub async fn gather(listener: TcpListener, size: usize, token: u64, injected_ns: i64) -> Result<Self, Ungathered> {
+        Hub::gather_within(JOIN, listener, size, token, injected_ns).await
+    }
+
+    async fn gather_within(
+        patience: Duration,
+        listener: TcpListener,
+        size: usize,
+        token: u64,
+        injected_ns: i64,
+    ) -> Result<Self, Ungathered> {
         let (joined, mut joining) = unbounded_channel();
         let accepting = tokio::spawn(accept(listener, token, size, joined));
         let mut found: Vec<Option<(Hello, TcpStream)>> = (0..size).map(|_| None).collect();
-        let deadline = Instant::now() + JOIN;
+        let deadline = Instant::now() + patience;
         while found.iter().any(Option::is_none) {
             match timeout_at(deadline, joining.recv()).await {
                 Ok(Some((hello, stream))) => {
@@ -83,19 +93,19 @@ impl Hub {
             None => Connection::missing(rank),
         });
         let hub = Hub { ranks: ranks.collect(), events, waiting: VecDeque::new(), stage: Stage::Before, injected_ns };
-        match hub.refusal() {
+        match hub.refusal(patience) {
             None => Ok(hub),
             Some(error) => Err(Ungathered { error, hub }),
         }
     }
 
     /// Why the ranks cannot begin.
-    fn refusal(&self) -> Option<RanksError> {
+    fn refusal(&self, patience: Duration) -> Option<RanksError> {
         if let Some(reason) = self.disagreement() {
             return Some(RanksError::Refused(reason));
         }
-        let missing = self.size() - self.reachable().count();
-        (missing > 0).then(|| RanksError::Missing { missing, size: self.size() })
+        let missing: Vec<usize> = (0..self.size()).filter(|rank| self.ranks[*rank].orders.is_none()).collect();
+        (!missing.is_empty()).then(|| RanksError::Missing { missing, size: self.size(), seconds: patience.as_secs() })
     }
 
     /// Why the ranks cannot run one scenario together.

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, copy, sink};
+use tokio::io::{AsyncRead, AsyncReadExt, copy, sink};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -69,7 +69,8 @@ impl Member {
         let (to_root, to_send) = unbounded_channel();
         let (deliver, orders) = unbounded_channel();
         tokio::spawn(write(to, to_send));
-        tokio::spawn(read(from, deliver, to_root.clone(), injected_ns));
+        // Rank 0 says nothing before it has waited for all.
+        tokio::spawn(read(from, [JOIN + SILENCE, SILENCE], deliver, to_root.clone(), injected_ns));
         Member { to_root, orders }
     }
 
@@ -127,13 +128,17 @@ fn frame_of(message: &FromRank, longest: u32) -> std::io::Result<Vec<u8>> {
     })
 }
 
+/// Passes rank 0's orders on until it is lost. `silences`: how long it may say nothing at first, and after that.
 async fn read(
-    mut from: OwnedReadHalf,
+    mut from: impl AsyncRead + Unpin,
+    silences: [Duration; 2],
     deliver: UnboundedSender<FromRoot>,
     to_root: UnboundedSender<FromRank>,
     injected_ns: i64,
 ) {
-    while let Ok(order) = frame::read(&mut from, SILENCE).await {
+    let [mut silence, later] = silences;
+    while let Ok(order) = frame::read(&mut from, silence).await {
+        silence = later;
         let is_delivered = match order {
             FromRoot::Ping { sent_ns } => {
                 to_root.send(FromRank::Pong { sent_ns, clock_ns: clock_ns(injected_ns) }).is_ok()
@@ -161,5 +166,17 @@ mod tests {
         let short = FromRank::Signals(1);
         let sent = frame_of(&short, 1_000).unwrap();
         assert!(matches!(frame::read(&mut sent.as_slice(), SILENCE).await.unwrap(), FromRank::Signals(1)));
+    }
+    #[tokio::test]
+    async fn rank_0_may_be_silent_for_longer_before_all_have_connected() {
+        let (mut root, from) = tokio::io::duplex(1 << 10);
+        let (deliver, mut orders) = unbounded_channel();
+        let (to_root, _told) = unbounded_channel();
+        let short = Duration::from_millis(50);
+        tokio::spawn(read(from, [Duration::MAX, short], deliver, to_root, 0));
+        assert!(timeout(4 * short, orders.recv()).await.is_err(), "it is not lost");
+        frame::write(&mut root, &FromRoot::Signals(1)).await.unwrap();
+        assert_eq!(orders.recv().await, Some(FromRoot::Signals(1)));
+        assert_eq!(orders.recv().await, None, "lost, though the connection is there");
     }
 }

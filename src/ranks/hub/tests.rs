@@ -155,6 +155,19 @@ async fn ranks_that_cannot_run_together_are_refused_by_name() {
 }
 
 #[tokio::test]
+async fn ranks_that_do_not_connect_are_named_to_those_that_did() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let gathering = tokio::spawn(Hub::gather_within(Duration::from_secs(2), listener, 4, TOKEN, 0));
+    let mut members = Vec::new();
+    for rank in [0, 2] {
+        members.push(Member::connect(&[address], &hello(rank), 0).await.unwrap());
+    }
+    let reason = refused(gathering.await.unwrap().unwrap_err(), members).await;
+    assert!(reason.starts_with("ranks 1, 3 of 4 did not connect within 2 s"), "{reason}");
+}
+
+#[tokio::test]
 async fn a_stranger_is_no_rank_and_a_rank_that_is_gone_is_lost() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
