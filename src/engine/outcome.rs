@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use super::collector::Totals;
-use super::send::{Attempted, Sent};
+use super::send::{Attempted, FirstSent, Sent};
 use crate::broker::{BrokerInfo, Durability, Topic};
 use crate::load::PayloadPool;
 use crate::measure::host::{HostUsage, WallClock};
@@ -148,6 +148,8 @@ pub struct GroupOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     pub load_start_ns: u64,
+    /// The load's first message; `None`: none was handed over.
+    pub first_sent: Option<FirstSent>,
     pub measure_start_ns: u64,
     /// When the last producer ended.
     pub load_ended_ns: u64,

@@ -14,6 +14,7 @@ pub(super) fn share(outcome: &Outcome) -> (Option<Start>, Option<Share>) {
         began_at: timestamp(began_ns),
         late_ns: began_ns.saturating_sub(planned_ns),
     });
+    let first_sent = outcome.times.first_sent;
     let share = outcome.part.as_ref().map(|found| Share {
         number: found.part.share.number,
         count: found.part.share.count,
@@ -21,6 +22,8 @@ pub(super) fn share(outcome: &Outcome) -> (Option<Start>, Option<Share>) {
         producers: found.part.producers.len(),
         consumers: found.part.consumers.len(),
         window_begin_unix_ns: unix_ns(outcome.times.measure_start_ns),
+        first_sent_unix_ns: first_sent.map(|first| unix_ns(first.sent_ns)),
+        first_due_unix_ns: first_sent.map(|first| unix_ns(first.due_ns)),
         clock_error_ns: found.wall_clock.most_error_ns,
         boot_id: found.wall_clock.boot_id.clone(),
         before_intended: outcome.totals.arrivals.arrived.before_intended,

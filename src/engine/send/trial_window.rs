@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +23,15 @@ pub struct TrialWindow {
     stop: CancellationToken,
     refused: AtomicU64,
     failure: OnceLock<String>,
+    first_sent: Mutex<Option<FirstSent>>,
+}
+
+/// When the first message of the load was handed to a client, in nanoseconds since the trial's epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstSent {
+    pub sent_ns: u64,
+    /// When it was due: in a closed loop, when the load began.
+    pub due_ns: u64,
 }
 
 impl TrialWindow {
@@ -45,6 +55,7 @@ impl TrialWindow {
             stop: CancellationToken::new(),
             refused: AtomicU64::new(0),
             failure: OnceLock::new(),
+            first_sent: Mutex::new(None),
         }
     }
 
@@ -107,6 +118,19 @@ impl TrialWindow {
     /// Why the load cannot go on.
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
+    }
+
+    /// Notes the first message of a producer. The earliest of all counts.
+    pub fn note_first(&self, first: FirstSent) {
+        let mut earliest = self.first_sent.lock();
+        if earliest.is_none_or(|earliest| first.sent_ns < earliest.sent_ns) {
+            *earliest = Some(first);
+        }
+    }
+
+    /// The load's first message; `None`: none was sent yet.
+    pub fn first_sent(&self) -> Option<FirstSent> {
+        *self.first_sent.lock()
     }
 
     /// Resolves once the load has been stopped.

@@ -37,6 +37,13 @@ pub struct Share {
     pub consumers: usize,
     /// Begin of the measured window, in nanoseconds since 1970, by this machine's wall clock.
     pub window_begin_unix_ns: u64,
+    /// When its first message was handed to the client, in nanoseconds since 1970, by the same clock; `null`: none was, or the record is of an
+    /// older build.
+    #[serde(default)]
+    pub first_sent_unix_ns: Option<u64>,
+    /// When that message was due: in an open loop by the schedule, in a closed one when the load began.
+    #[serde(default)]
+    pub first_due_unix_ns: Option<u64>,
     /// Most that this machine's wall clock may be off, in nanoseconds, as its kernel knows it; `null` where it is not synchronised or
     /// the system does not tell.
     pub clock_error_ns: Option<u64>,
@@ -44,6 +51,18 @@ pub struct Share {
     pub boot_id: Option<String>,
     /// Messages that arrived before their intended time, because clocks differ. Their end-to-end latency is recorded as 0.
     pub before_intended: u64,
+}
+
+/// How far the shares of a merged record loaded at the same time. On several machines, as far as their clocks agree.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Together {
+    /// Share of the stretch covered by all measured windows which lies in every one of them.
+    #[schemars(range(min = 0, max = 1))]
+    pub window_overlap: f64,
+    /// Nanoseconds from the begin of the first share's load to that of the last one's. A share's load begins at its set time, or later, by as
+    /// much as its first message was handed over after it was due. `null` where that is not known of every share with producers.
+    pub start_skew_ns: Option<u64>,
 }
 
 /// One of the shares of a merged record.
