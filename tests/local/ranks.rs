@@ -243,6 +243,16 @@ fn trials_of_a_point_end_at_all_ranks_once_its_metric_is_known_well_enough() {
     assert_eq!(kept(&bench.run_directory()).len(), 2 * records.len());
 }
 
+/// As of a program that was built with another MPI than that of mpirun: each process is a job of its own to it.
+#[test]
+fn processes_that_mpi_does_not_join_are_refused() {
+    let bench = Bench::new("broker.kind = \"null\"\nrun.messages = 10");
+    let rank = [("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "0")];
+    let refused = finish(bench.command().envs(rank)).expect(2);
+    refused.complains_of(&["process 0 of 2", "MPI does not join them", "the MPI that it was built with"]);
+    assert!(bench.run_directories().is_empty());
+}
+
 #[test]
 fn what_ranks_cannot_run_is_refused_once() {
     let refused = |scenario: &str, arguments: &[&str], parts: &[&str]| {
