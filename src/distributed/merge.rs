@@ -153,6 +153,7 @@ pub(super) mod made_up {
             window_begin_unix_ns: begin_ns,
             first_sent_unix_ns: Some(begin_ns),
             first_due_unix_ns: Some(begin_ns),
+            clock_shift_ns: None,
             clock_error_ns: None,
             boot_id: Some("machine".to_owned()),
             before_intended: 0,

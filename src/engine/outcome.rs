@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use super::ComparedClock;
 use super::collector::Totals;
 use super::send::{Attempted, FirstSent, Sent};
 use crate::broker::{BrokerInfo, Durability, Topic};
@@ -93,6 +94,8 @@ pub struct PartOutcome {
     pub part: Part,
     /// The state of the wall clock when the load had ended.
     pub wall_clock: WallClock,
+    /// How it was compared with the clocks of the other parts, where that was done.
+    pub compared: Option<ComparedClock>,
     /// The messages, where they are verified.
     pub messages: Option<MessageSets>,
 }

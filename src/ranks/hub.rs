@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, interval, timeout, timeout_at};
 
 use super::clock::{RoundTrip, RoundTrips, Stage};
-use super::message::{Counters, FromRank, FromRoot, Hello};
+use super::message::{Counters, FromRank, FromRoot, Hello, KnownClock};
 use super::{JOIN, RanksError, SILENCE, clock_ns, frame};
 use crate::record::{LostRank, RankClock};
 
@@ -208,7 +208,7 @@ impl Hub {
     }
 
     /// What is added to a rank's clock to get rank 0's: the same for all ranks that read one clock, or it would be two.
-    pub fn clock_shift_ns(&self, rank: usize) -> i64 {
+    fn clock_shift_ns(&self, rank: usize) -> i64 {
         if self.has_own_clock(rank) { -self.trips_to_clock_of(rank).offset_ns() } else { 0 }
     }
 
@@ -224,9 +224,16 @@ impl Hub {
         all
     }
 
-    /// Whether a test shifts a rank's clock, or its kernel is not known.
-    pub fn is_clock_unknown(&self, rank: usize) -> bool {
-        self.ranks[rank].hello.boot_id.is_none()
+    /// What is known of a rank's clock before a trial.
+    pub fn known_clock(&self, rank: usize) -> KnownClock {
+        let shift_ns = self.clock_shift_ns(rank);
+        let boot_id = self.ranks[rank].hello.boot_id.clone();
+        KnownClock {
+            // A test shifts its clock, or its kernel is not known.
+            name: boot_id.unwrap_or_else(|| format!("rank {rank}")),
+            shift_ns,
+            error_ns: self.clock(rank, shift_ns).map(|clock| clock.error_ns),
+        }
     }
 
     /// Whether a rank has another clock than rank 0.

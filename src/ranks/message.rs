@@ -47,8 +47,18 @@ pub struct Order {
     pub run_id: String,
     /// Below which directory each rank keeps its own record.
     pub directory: PathBuf,
-    /// What is added to this rank's clock to get rank 0's.
-    pub clock_shift_ns: i64,
+    pub clock: KnownClock,
+}
+
+/// What rank 0 knows of a rank's clock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownClock {
+    /// Ranks with the same name read the same clock.
+    pub name: String,
+    /// What is added to it to get rank 0's.
+    pub shift_ns: i64,
+    /// Most that it is off after that; `None`: it has answered no ping.
+    pub error_ns: Option<u64>,
 }
 
 /// From rank 0.

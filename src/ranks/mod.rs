@@ -24,7 +24,7 @@ pub use interfaces::addresses;
 pub use job::{Job, is_launched};
 pub use joint_second::JointSecond;
 pub use member::Member;
-pub use message::{Counters, FromRank, FromRoot, Hello, Order, headline};
+pub use message::{Counters, FromRank, FromRoot, Hello, KnownClock, Order, headline};
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

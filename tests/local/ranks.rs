@@ -4,7 +4,9 @@ use std::path::Path;
 
 use brokermark::record::{ReasonKind, Record, Status, read_records};
 
-use crate::harness::ranks::{mpirun, mpirun_with_clock_offset, mpirun_with_exit_code, signal};
+use crate::harness::ranks::{
+    mpirun, mpirun_with_clock_offset, mpirun_with_clock_offset_and_recovery, mpirun_with_exit_code, signal,
+};
 use crate::harness::{Bench, Finished, PATIENCE, Running, assert_acknowledged, assert_balanced, finding};
 
 const NULL: &str = "broker.kind = \"null\"
@@ -214,6 +216,28 @@ fn without_rank_0_the_others_keep_what_they_measured() {
     let merged = crate::harness::shares::merge(&bench, &own, "merged").expect(130).record();
     assert_balanced(&merged);
     assert!(merged.counts.acknowledged > 0);
+    let clocks: Vec<_> = merged.shares.iter().map(|of| (of.share.clock_shift_ns, of.share.clock_error_ns)).collect();
+    assert_eq!(
+        clocks,
+        [(Some(0), Some(0)); 2],
+        "they read rank 0's clock, and do not need to know how far that is off"
+    );
+}
+
+/// What was known of its clock when the trial was ordered is in its own record.
+#[test]
+fn without_rank_0_a_share_still_has_the_offset_and_the_bound_of_its_clock() {
+    let bench = endless("0s");
+    let mut running = Running::start(&mut mpirun_with_clock_offset_and_recovery(&bench, "50ms"));
+    running.await_stderr("measuring");
+    signal(&bench, 0, libc::SIGKILL);
+    running.finish(PATIENCE).complains_of(&["rank 0 was lost"]);
+    let own = bench.run_directory().join("share-2");
+    let merged = crate::harness::shares::merge(&bench, &[own], "merged").expect(130).record();
+    let of = &merged.shares[0].share;
+    let (shift_ns, error_ns) = (of.clock_shift_ns.unwrap(), of.clock_error_ns.unwrap());
+    assert!(error_ns > 0 && shift_ns.abs_diff(-50_000_000) <= error_ns, "{of:?}");
+    assert_eq!(of.boot_id.as_deref(), Some("rank 1"));
 }
 
 #[test]

@@ -42,6 +42,7 @@ mod tests {
             window_begin_unix_ns: 0,
             first_sent_unix_ns: None,
             first_due_unix_ns: None,
+            clock_shift_ns: None,
             clock_error_ns: None,
             boot_id: None,
             before_intended: 0,

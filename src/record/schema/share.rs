@@ -44,10 +44,16 @@ pub struct Share {
     /// When that message was due: in an open loop by the schedule, in a closed one when the load began.
     #[serde(default)]
     pub first_due_unix_ns: Option<u64>,
+    /// What was added to this machine's wall clock to get that of rank 0, in nanoseconds: all times of the record are corrected by it. `null`
+    /// where the share was not run by a rank of an MPI job.
+    #[serde(default)]
+    pub clock_shift_ns: Option<i64>,
     /// Most that this machine's wall clock may be off, in nanoseconds, as its kernel knows it; `null` where it is not synchronised or
-    /// the system does not tell.
+    /// the system does not tell. Of a rank: most that the corrected times are off from rank 0's, as was known before the trial, and what two
+    /// clocks may drift apart since (30 µs/s); in a merged record as round trips during and after the trial show, too.
     pub clock_error_ns: Option<u64>,
-    /// Identifies the kernel that keeps the clock: shares with the same one are on one machine. `null` where it is not known.
+    /// Identifies the kernel that keeps the clock: shares with the same one are on one machine. `null` where it is not known; of a rank then
+    /// its number.
     pub boot_id: Option<String>,
     /// Messages that arrived before their intended time, because clocks differ. Their end-to-end latency is recorded as 0.
     pub before_intended: u64,

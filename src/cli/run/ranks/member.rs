@@ -11,9 +11,9 @@ use super::super::recording::{Recording, Run};
 use super::reporting::Reporting;
 use super::{Exit, Invitation, RunArguments, connect, divided, failed};
 use crate::cli::kept_share::read;
-use crate::engine::{EngineError, Interruption, Rendezvous, TrialIdentity, run_scenario};
+use crate::engine::{ComparedClock, EngineError, Interruption, Rendezvous, TrialIdentity, run_scenario};
 use crate::evaluate::assemble_failed;
-use crate::ranks::{FromRank, FromRoot, Member, Order, injected_offset_ns};
+use crate::ranks::{FromRank, FromRoot, KnownClock, Member, Order, injected_offset_ns};
 use crate::record::RunDirectory;
 use crate::scenario::{Plan, Share, Trial};
 use crate::secrets::mask_arguments;
@@ -131,12 +131,14 @@ impl Part<'_> {
         let (ready, is_ready) = watch::channel(false);
         let (start, starts) = watch::channel(None);
         let (signals, signalled) = watch::channel(0);
+        let KnownClock { name, shift_ns, error_ns } = order.clock.clone();
         let identity = TrialIdentity {
             tag: crc32fast::hash(order.run_id.as_bytes()),
             run_id: order.run_id.clone(),
             load_start_unix_ns: None,
             rendezvous: Some(Rendezvous::new(ready, starts)),
-            clock_shift_ns: injected_offset_ns() + order.clock_shift_ns,
+            clock_shift_ns: injected_offset_ns() + shift_ns,
+            compared: Some(ComparedClock { name, shift_ns, error_ns }),
         };
         let command_line = mask_arguments(std::env::args());
         let checkpoint_every = self.arguments.checkpoint_every;

@@ -12,7 +12,7 @@ use crate::distributed::{KeptShare, merge};
 use crate::engine::{self, EngineError, Interruption, Phase, TrialIdentity, remove_topics};
 use crate::evaluate::assemble_failed;
 use crate::measure::Interval;
-use crate::ranks::{Counters, Event, FromRank, FromRoot, Hub, JointSecond, Order};
+use crate::ranks::{Counters, Event, FromRank, FromRoot, Hub, JointSecond, KnownClock, Order};
 use crate::record::{DirectoryError, HLOG_FILE, HlogLines, LostRank, Record, SHARES_FILE, SeriesRow, Status};
 use crate::scenario::Scenario;
 
@@ -143,11 +143,11 @@ impl Trial {
     async fn order(session: &Session<'_>, hub: &mut Hub, position: usize, run_id: &str) -> Self {
         hub.before_trial().await;
         let size = hub.size();
-        let shifts: Vec<i64> = (0..size).map(|rank| hub.clock_shift_ns(rank)).collect();
-        for (rank, clock_shift_ns) in shifts.iter().enumerate() {
+        let clocks: Vec<KnownClock> = (0..size).map(|rank| hub.known_clock(rank)).collect();
+        let shifts = clocks.iter().map(|clock| clock.shift_ns).collect();
+        for (rank, clock) in clocks.into_iter().enumerate() {
             let directory = session.directory.path().to_owned();
-            let order = Order { position, run_id: run_id.to_owned(), directory, clock_shift_ns: *clock_shift_ns };
-            hub.tell(rank, FromRoot::Prepare(order));
+            hub.tell(rank, FromRoot::Prepare(Order { position, run_id: run_id.to_owned(), directory, clock }));
         }
         let gathered = Gathered { kept: Vec::new(), lost: Vec::new(), failed: Vec::new(), was_ready: false };
         let progress = WholeProgress::new(session.progress(position), size);
@@ -179,7 +179,7 @@ impl Trial {
             .into_iter()
             .map(|share| {
                 let rank = share.record.share.as_ref().map_or(0, |share| share.number - 1);
-                share.with_clock(hub.clock(rank, shifts[rank]), hub.is_clock_unknown(rank))
+                share.with_clock(hub.clock(rank, shifts[rank]))
             })
             .collect();
         gathered
