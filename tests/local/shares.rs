@@ -143,7 +143,7 @@ fn processes_that_nothing_joins_do_not_each_run_the_whole_load() {
 #[test]
 fn a_batch_script_runs_the_whole_load() {
     let bench = Bench::new("broker.kind = \"null\"\nrun.messages = 40");
-    let record = Running::start(bench.command().envs(&TASK[2..])).finish(PATIENCE).expect(0).record();
+    let record = Running::start(bench.command().envs(TASK.into_iter().skip(2))).finish(PATIENCE).expect(0).record();
     assert_acknowledged(&record, 40);
 }
 
