@@ -137,6 +137,10 @@ mod mpi {
 
     /// Sends rank 0's bytes to all; whether that succeeded. All ranks have the same length.
     pub(super) fn broadcast(bytes: &mut [u8]) -> bool {
+        if bytes.is_empty() {
+            // The pointer to nothing is 1, which Open MPI takes for MPI_IN_PLACE.
+            return true;
+        }
         let Ok(length) = c_int::try_from(bytes.len()) else { return false };
         // SAFETY: so many bytes are there to be read and written.
         unsafe { brokermark_mpi_broadcast(bytes.as_mut_ptr(), length) == 0 }

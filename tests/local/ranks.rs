@@ -267,6 +267,14 @@ fn trials_of_a_point_end_at_all_ranks_once_its_metric_is_known_well_enough() {
     assert_eq!(kept(&bench.run_directory()).len(), 2 * records.len());
 }
 
+#[test]
+fn a_job_of_one_rank_runs_the_whole_scenario() {
+    let bench = Bench::new("broker.kind = \"null\"\nrun.messages = 10");
+    let record = finish(&mut mpirun_with_exit_code(&bench, 1)).expect(0).record();
+    assert_acknowledged(&record, 10);
+    assert!(record.share.is_none() && record.shares.is_empty());
+}
+
 /// As of a program that was built with another MPI than that of mpirun: each process is a job of its own to it.
 #[test]
 fn processes_that_mpi_does_not_join_are_refused() {
