@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -9,6 +10,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::measure::{Acks, Clock};
+
+/// How long before the load its producers are woken: tokio's timer counts in milliseconds, and wakes late.
+const WOKEN_BEFORE: Duration = Duration::from_millis(3);
 
 /// The times of a trial, in nanoseconds since its epoch, and the word to stop.
 pub struct TrialWindow {
@@ -85,13 +89,15 @@ impl TrialWindow {
         self.acks.stopped().load(Ordering::Relaxed)
     }
 
-    /// Resolves when the load begins, or has been stopped before.
+    /// Resolves when the load begins, to tens of microseconds, or has been stopped before.
     pub async fn begun(&self) {
-        let begin = Instant::from_std(self.clock().instant(self.load_start_ns));
+        let begin = self.clock().instant(self.load_start_ns);
         tokio::select! {
-            () = tokio::time::sleep_until(begin) => {}
-            () = self.stopped() => {}
+            () = tokio::time::sleep_until(Instant::from_std(begin.checked_sub(WOKEN_BEFORE).unwrap_or(begin))) => {}
+            () = self.stopped() => return,
         }
+        // The others of this runtime wait for the same moment.
+        thread::sleep(begin.saturating_duration_since(std::time::Instant::now()));
     }
 
     /// Ends the load for all producers, wherever they wait.
@@ -136,5 +142,25 @@ impl TrialWindow {
     /// Resolves once the load has been stopped.
     pub async fn stopped(&self) {
         self.stop.cancelled().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tokio's timer alone is late by a millisecond more often than not.
+    #[tokio::test]
+    async fn a_load_begins_at_its_time_and_not_at_the_next_tick_of_a_timer() {
+        let mut late_ns = Vec::new();
+        for _ in 0..20 {
+            let acks = Acks::new(Clock::start(), 1, false);
+            let load_start_ns = acks.clock().now_ns() + 5_000_000;
+            let window = TrialWindow::new(acks, load_start_ns, Duration::ZERO, None, None);
+            window.begun().await;
+            late_ns.push(window.clock().now_ns().checked_sub(load_start_ns).unwrap());
+        }
+        late_ns.sort_unstable();
+        assert!(late_ns[5] < 400_000, "{late_ns:?}");
     }
 }
