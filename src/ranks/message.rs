@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::distributed::KeptShare;
 use crate::engine::{Phase, Second};
 use crate::measure::{Interval, MessageSets};
-use crate::record::{InputFile, Record, SeriesRow, encode_histogram};
+use crate::record::{InputFile, Record, SeriesRow};
 
 /// The first message of a rank. Every build reads it: the fields with a default are not needed, and others may be added, but none is renamed,
 /// removed or given another meaning.
@@ -97,7 +97,8 @@ pub enum FromRank {
     Ready,
     Second {
         counters: Counters,
-        /// The headline latencies of the second, as [`encode_histogram`] writes them; empty: none was measured.
+        /// The headline latencies of the second, as [`encode_histogram`](crate::record::encode_histogram) writes them; empty: none was
+        /// measured.
         latencies: String,
     },
     Signals(u32),
@@ -155,10 +156,9 @@ impl Counters {
     }
 }
 
-/// The headline latencies of an interval, as [`FromRank::Second`] has them: response times in an open loop, else service times.
-pub fn headline(interval: &Interval) -> String {
-    let latencies = if interval.response.is_empty() { &interval.service } else { &interval.response };
-    if latencies.histogram().is_empty() { String::new() } else { encode_histogram(latencies.histogram()) }
+/// Which latencies of an interval [`FromRank::Second`] has, as the interval log names them: response times in an open loop, else service times.
+pub fn headline(interval: &Interval) -> &'static str {
+    if interval.response.is_empty() { "service" } else { "response" }
 }
 
 /// What a rank kept of its share.
