@@ -50,6 +50,7 @@ pub use trial::run;
 
 use crate::broker::BrokerError;
 use crate::load::LoadError;
+use crate::measure::host::HostShare;
 
 /// Identifies one trial.
 #[derive(Debug, Clone)]
@@ -66,6 +67,8 @@ pub struct TrialIdentity {
     pub clock_shift_ns: i64,
     /// What was found out about that clock before the trial, where the processes compare theirs. Otherwise only its kernel knows how far it is off.
     pub compared: Option<ComparedClock>,
+    /// Which of the processes on its host this one is.
+    pub host_share: HostShare,
 }
 
 /// A clock that was compared with that of another process of the trial.
@@ -82,7 +85,15 @@ pub struct ComparedClock {
 impl TrialIdentity {
     /// Of a trial that this process runs alone, and begins when everything is prepared.
     pub fn alone(run_id: String, tag: u32) -> Self {
-        TrialIdentity { run_id, tag, load_start_unix_ns: None, rendezvous: None, clock_shift_ns: 0, compared: None }
+        TrialIdentity {
+            run_id,
+            tag,
+            load_start_unix_ns: None,
+            rendezvous: None,
+            clock_shift_ns: 0,
+            compared: None,
+            host_share: HostShare::ALONE,
+        }
     }
 
     /// When its load is to begin, in nanoseconds since 1970, as far as that is known.

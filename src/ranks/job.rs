@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::RanksError;
+use crate::measure::host::HostShare;
 
 /// The most bytes of one call, whose length is an `int`.
 const LONGEST: usize = 1 << 30;
@@ -29,12 +30,7 @@ pub fn is_launched() -> bool {
 
 /// The processes that MPI started together.
 pub struct Job {
-    /// Which of them this is, from 0.
-    pub rank: usize,
-    /// How many they are.
-    pub size: usize,
-    /// How many of them are on this host.
-    pub local_size: usize,
+    pub place: Place,
     message: Sender<Vec<u8>>,
     received: Receiver<Vec<u8>>,
     left: Receiver<()>,
@@ -53,8 +49,8 @@ impl Job {
         let part = move || take_part(&tell, &to_send, &deliver, &leave);
         let spawned = thread::Builder::new().name("brokermark-mpi".into()).spawn(part);
         spawned.map_err(|_| RanksError::Mpi)?;
-        let Place { rank, size, local_size } = within(START, &joined, "not all ranks have joined MPI's job")?;
-        Ok(Job { rank, size, local_size, message, received, left })
+        let place = within(START, &joined, "not all ranks have joined MPI's job")?;
+        Ok(Job { place, message, received, left })
     }
 
     /// Sends rank 0's message to all, and leaves MPI; returns the message.
@@ -83,10 +79,14 @@ fn within<T>(patience: Duration, from: &Receiver<T>, otherwise: &'static str) ->
 }
 
 /// Where a rank is among the others.
-struct Place {
-    rank: usize,
-    size: usize,
-    local_size: usize,
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// Which of them this is, from 0.
+    pub rank: usize,
+    /// How many they are.
+    pub size: usize,
+    /// Which of those on this host.
+    pub host_share: HostShare,
 }
 
 /// The thread's part.
@@ -115,24 +115,31 @@ fn take_part(joined: &Sender<Place>, to_send: &Receiver<Vec<u8>>, deliver: &Send
 
 /// What `job.c` makes of MPI. One thread calls it, in this order.
 mod mpi {
-    use super::{Place, c_int};
+    use super::{HostShare, Place, c_int};
 
     unsafe extern "C" {
-        fn brokermark_mpi_join(rank: *mut c_int, size: *mut c_int, local_size: *mut c_int) -> c_int;
+        fn brokermark_mpi_join(
+            rank: *mut c_int,
+            size: *mut c_int,
+            local_rank: *mut c_int,
+            local_size: *mut c_int,
+        ) -> c_int;
         fn brokermark_mpi_broadcast(bytes: *mut u8, length: c_int) -> c_int;
         fn brokermark_mpi_leave();
     }
 
     /// `None` where MPI cannot be used.
     pub(super) fn join() -> Option<Place> {
-        let (mut rank, mut size, mut local_size) = (0, 0, 0);
+        let (mut rank, mut size, mut local_rank, mut local_size) = (0, 0, 0, 0);
         // SAFETY: all are there to be written to; MPI is initialised once, because a job is joined once.
-        let failed = unsafe { brokermark_mpi_join(&raw mut rank, &raw mut size, &raw mut local_size) };
+        let failed =
+            unsafe { brokermark_mpi_join(&raw mut rank, &raw mut size, &raw mut local_rank, &raw mut local_size) };
         if failed != 0 {
             return None;
         }
-        let [rank, size, local_size] = [rank, size, local_size].map(|number| usize::try_from(number).ok());
-        Some(Place { rank: rank?, size: size?, local_size: local_size?.max(1) })
+        let [rank, size, number, count] =
+            [rank, size, local_rank, local_size].map(|number| usize::try_from(number).ok());
+        Some(Place { rank: rank?, size: size?, host_share: HostShare { number: number?, count: count?.max(1) } })
     }
 
     /// Sends rank 0's bytes to all; whether that succeeded. All ranks have the same length.
@@ -161,7 +168,8 @@ mod tests {
         let (message, to_send) = channel();
         let (deliver, received) = channel();
         let (leave, left) = channel();
-        (Job { rank: 1, size: 2, local_size: 1, message, received, left }, to_send, deliver, leave)
+        let place = Place { rank: 1, size: 2, host_share: HostShare::ALONE };
+        (Job { place, message, received, left }, to_send, deliver, leave)
     }
 
     const SHORT: Duration = Duration::from_millis(10);

@@ -21,7 +21,7 @@ mod message;
 
 pub use hub::{Event, Hub};
 pub use interfaces::addresses;
-pub use job::{Job, is_launched};
+pub use job::{Job, Place, is_launched};
 pub use joint_second::JointSecond;
 pub use member::Member;
 pub use message::{Counters, FromRank, FromRoot, Hello, KnownClock, Order, headline};

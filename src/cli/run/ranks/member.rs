@@ -13,7 +13,8 @@ use super::{Exit, Invitation, RunArguments, connect, divided, failed};
 use crate::cli::kept_share::read;
 use crate::engine::{ComparedClock, EngineError, Interruption, Rendezvous, TrialIdentity, run_scenario};
 use crate::evaluate::assemble_failed;
-use crate::ranks::{FromRank, FromRoot, KnownClock, Member, Order, injected_offset_ns};
+use crate::measure::host::HostShare;
+use crate::ranks::{FromRank, FromRoot, KnownClock, Member, Order, Place, injected_offset_ns};
 use crate::record::RunDirectory;
 use crate::scenario::{Plan, Share, Trial};
 use crate::secrets::mask_arguments;
@@ -23,6 +24,7 @@ struct Part<'a> {
     arguments: &'a RunArguments,
     invitation: &'a Invitation,
     number: usize,
+    host_share: HostShare,
     plan: Plan,
     member: Member,
     /// This process's own signals.
@@ -40,10 +42,10 @@ enum Ended {
 pub async fn take_part(
     arguments: &RunArguments,
     invitation: &Invitation,
-    rank: usize,
-    size: usize,
+    place: Place,
     plan: Result<Plan, String>,
 ) -> Exit {
+    let Place { rank, size, host_share } = place;
     let plan = plan.and_then(|plan| divided(plan, Share { number: rank + 1, count: size }));
     let mut member = match connect(invitation, rank, &plan).await {
         Ok(member) => member,
@@ -57,7 +59,7 @@ pub async fn take_part(
         }
     };
     match plan {
-        Ok(plan) => Part { arguments, invitation, number: rank + 1, plan, member, own }.run().await,
+        Ok(plan) => Part { arguments, invitation, number: rank + 1, host_share, plan, member, own }.run().await,
         // Rank 0 knows why, and refuses the run.
         Err(_) => match member.order().await {
             Some(FromRoot::Refused { reason }) => refused(rank, &reason),
@@ -139,6 +141,7 @@ impl Part<'_> {
             rendezvous: Some(Rendezvous::new(ready, starts)),
             clock_shift_ns: injected_offset_ns() + shift_ns,
             compared: Some(ComparedClock { name, shift_ns, error_ns }),
+            host_share: self.host_share,
         };
         let command_line = mask_arguments(std::env::args());
         let checkpoint_every = self.arguments.checkpoint_every;

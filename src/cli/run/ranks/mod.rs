@@ -19,7 +19,7 @@ use super::{Exit, RunArguments, Session};
 use crate::cli::load_threads;
 use crate::cli::scenario_source::WrittenScenario;
 use crate::evaluate::environment;
-use crate::measure::host::{WallClock, cores_available};
+use crate::measure::host::{HostShare, WallClock, cores_available};
 use crate::ranks::{Hello, Hub, Job, Member, RanksError, addresses, injected_offset_ns, is_launched};
 use crate::record::InputFile;
 use crate::scenario::{OutputFormat, Plan, Share};
@@ -35,7 +35,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Option<Exit> {
         Ok(job) => job,
         Err(error) => return Some(failed(&error)),
     };
-    match (job.rank, job.size) {
+    match (job.place.rank, job.place.size) {
         (_, 1) => {
             let left = job.broadcast(Vec::new());
             left.err().map(|error| failed(&error))
@@ -52,8 +52,8 @@ fn failed(error: &RanksError) -> Exit {
 
 /// Rank 0.
 fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
-    let Job { size, local_size, .. } = job;
-    let prepared = prepare(arguments, size);
+    let place = job.place;
+    let prepared = prepare(arguments, place.size);
     // The others are told of a failure, too, or they would wait.
     let told = prepared.as_ref().map(|(_, scenario)| scenario.clone()).map_err(|(reason, _)| reason.clone());
     let (plan, _) = match prepared {
@@ -88,7 +88,7 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
-    let threads = threads_of(&plan, local_size);
+    let threads = threads_of(&plan, place.host_share);
     let own_plan = carried_by(threads, plan.clone());
     on_runtime(threads, async {
         let injected_ns = injected_offset_ns();
@@ -96,8 +96,8 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
             Ok(listener) => listener,
             Err(error) => return failed(&RanksError::Listen(error)),
         };
-        let gathering = Hub::gather(listener, size, invitation.summons.token, injected_ns);
-        let own = Box::pin(member::take_part(arguments, &invitation, 0, size, Ok(own_plan)));
+        let gathering = Hub::gather(listener, place.size, invitation.summons.token, injected_ns);
+        let own = Box::pin(member::take_part(arguments, &invitation, place, Ok(own_plan)));
         let leading = async {
             match gathering.await {
                 Ok(hub) => root::lead(session, hub, out).await,
@@ -120,7 +120,7 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
 
 /// Every other rank.
 fn follow(arguments: &RunArguments, job: Job) -> Exit {
-    let Job { rank, size, local_size, .. } = job;
+    let place = job.place;
     let message = match job.broadcast(Vec::new()) {
         Ok(message) => message,
         Err(error) => return failed(&error),
@@ -130,12 +130,12 @@ fn follow(arguments: &RunArguments, job: Job) -> Exit {
         Ok(Ok(invitation)) => invitation,
         // Rank 0 says why it does not run.
         Ok(Err(_)) => return Exit::Success,
-        Err(foreign) => return on_runtime(1, differ(foreign, rank, own_build)),
+        Err(foreign) => return on_runtime(1, differ(foreign, place.rank, own_build)),
     };
     let plan = invitation.scenario.plan().map_err(|error| error.to_string());
-    let threads = plan.as_ref().map_or(1, |plan| threads_of(plan, local_size));
+    let threads = plan.as_ref().map_or(1, |plan| threads_of(plan, place.host_share));
     let plan = plan.map(|plan| carried_by(threads, plan));
-    on_runtime(threads, member::take_part(arguments, &invitation, rank, size, plan))
+    on_runtime(threads, member::take_part(arguments, &invitation, place, plan))
 }
 
 /// What a rank does that is another build than rank 0: it says so, and lets rank 0 know, which would wait for it.
@@ -215,11 +215,11 @@ fn on_runtime(threads: usize, work: impl Future<Output = Exit>) -> Exit {
     exit
 }
 
-/// The threads of one of `local_size` ranks on this host: as many as the scenario asks for, or its part of the cores, where MPI does not
-/// bind it to some.
-fn threads_of(plan: &Plan, local_size: usize) -> usize {
+/// The threads of one of the ranks on this host: as many as the scenario asks for, or its part of the cores, where MPI does not bind it to
+/// some.
+fn threads_of(plan: &Plan, host_share: HostShare) -> usize {
     let wanted = plan.trials.first().and_then(|trial| trial.scenario.threads);
-    wanted.unwrap_or_else(|| cores_available().min(environment([], None).cores / local_size).max(1))
+    wanted.unwrap_or_else(|| cores_available().min(environment([], None).cores / host_share.count).max(1))
 }
 
 fn carried_by(threads: usize, mut plan: Plan) -> Plan {
