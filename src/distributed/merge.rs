@@ -157,6 +157,7 @@ pub(super) mod made_up {
             clock_error_ns: None,
             boot_id: Some("machine".to_owned()),
             before_intended: 0,
+            most_before_intended_ns: 0,
         });
         record.verdict.reasons.clear();
         record.verdict.notes.clear();

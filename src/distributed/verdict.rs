@@ -163,8 +163,9 @@ fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
     if sections::machines(shares) < 2 || record.times_own_messages() {
         return None;
     }
-    let early: u64 =
-        shares.iter().filter_map(|share| share.record.share.as_ref()).map(|share| share.before_intended).sum();
+    let of_shares = || shares.iter().filter_map(|share| share.record.share.as_ref());
+    let early: u64 = of_shares().map(|share| share.before_intended).sum();
+    let earliest_ns = of_shares().map(|share| share.most_before_intended_ns).max().unwrap_or(0) as f64;
     let bound = clock_uncertainty_ns(shares);
     let is_too_much = bound.is_none_or(|bound| bound as f64 > LARGEST_CLOCK_SHARE * latency.p50_ns as f64) || early > 0;
     let known = match bound {
@@ -173,9 +174,18 @@ fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
     };
     let seen = match early {
         0 => String::new(),
-        early => format!("; {early} messages arrived before they were intended, and count as 0"),
+        early => {
+            format!(
+                "; {early} messages arrived before they were intended, by up to {}, and count as 0",
+                duration(earliest_ns)
+            )
+        }
     };
-    let mut figures = vec![("before_intended", early as f64), ("end_to_end_p50_ns", latency.p50_ns as f64)];
+    let mut figures = vec![
+        ("before_intended", early as f64),
+        ("most_before_intended_ns", earliest_ns),
+        ("end_to_end_p50_ns", latency.p50_ns as f64),
+    ];
     figures.extend(bound.map(|bound| ("clock_uncertainty_ns", bound as f64)));
     Some((
         is_too_much,
@@ -318,6 +328,24 @@ mod tests {
         assert_eq!(with([Some(400_000), Some(700_000)], ["a", "b"], 0), (Some(1_100_000), true, false));
         assert_eq!(with([Some(400_000), None], ["a", "b"], 0), (None, true, false));
         assert_eq!(with([Some(4), Some(5)], ["a", "b"], 3), (Some(9), true, false), "messages that arrived too early");
+    }
+
+    #[test]
+    fn messages_that_arrived_early_are_told_with_the_most_that_they_did() {
+        let mut shares = pair(0);
+        for (share, early_ns) in shares.iter_mut().zip([2_000_000, 3_000_000]) {
+            let of = share.record.share.as_mut().unwrap();
+            of.boot_id = Some(format!("machine {}", of.number));
+            (of.before_intended, of.most_before_intended_ns) = (2, early_ns);
+        }
+        let verdict = completed(&shares);
+        let told = verdict.reasons.iter().find(|reason| reason.kind == ClocksDiffer).unwrap();
+        assert!(
+            told.evidence.contains("4 messages arrived before they were intended, by up to 3"),
+            "{}",
+            told.evidence
+        );
+        assert_eq!(told.figures["most_before_intended_ns"], 3e6);
     }
 
     #[test]

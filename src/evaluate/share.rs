@@ -31,6 +31,7 @@ pub(super) fn share(outcome: &Outcome) -> (Option<Start>, Option<Share>) {
         clock_error_ns: clock_error_ns(found, outcome.times.load_ended_ns),
         boot_id: found.compared.as_ref().map(|compared| compared.name.clone()).or(found.wall_clock.boot_id.clone()),
         before_intended: outcome.totals.arrivals.arrived.before_intended,
+        most_before_intended_ns: outcome.totals.arrivals.arrived.most_before_intended_ns,
     });
     (start, share)
 }

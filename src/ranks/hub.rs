@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, interval, timeout, timeout_at};
+use tokio::time::{Instant, interval, sleep, timeout, timeout_at};
 
 use super::clock::{RoundTrip, RoundTrips, Stage};
 use super::message::{Counters, FromRank, FromRoot, Hello, KnownClock};
@@ -23,8 +23,15 @@ const PING_EVERY: Duration = Duration::from_secs(1);
 /// Round trips before and after a trial.
 const BURST: usize = 20;
 
-/// How long the answers to a ping of a burst are waited for.
+/// The next ping of a burst is sent when all have answered the last one, or after this time: those to a rank that is far away are under way
+/// together, but do not wait for each other.
+const STEP: Duration = Duration::from_millis(50);
+
+/// How long the last answers of a burst are waited for.
 const ANSWER: Duration = Duration::from_secs(2);
+
+/// Before connections are taken again after an error, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a rank did.
 #[derive(Debug)]
@@ -189,21 +196,32 @@ impl Hub {
 
     async fn burst(&mut self, stage: Stage) {
         self.stage = stage;
-        for _ in 0..BURST {
-            let mut awaited: Vec<usize> = self.reachable().collect();
+        let mut awaited = vec![0; self.size()];
+        for ping in 1..=BURST {
+            self.reachable().for_each(|rank| awaited[rank] += 1);
             self.tell_all(&FromRoot::Ping { sent_ns: 0 });
-            let deadline = Instant::now() + ANSWER;
-            while !awaited.is_empty() {
-                let Ok(Some((rank, event))) = timeout_at(deadline, self.events.recv()).await else { break };
-                awaited.retain(|one| *one != rank || matches!(event, Event::Told(_)));
-                if let Event::Lost(_) = &event {
+            let patience = if ping == BURST { ANSWER } else { STEP };
+            self.answers(stage, &mut awaited, Instant::now() + patience).await;
+        }
+    }
+
+    /// Takes the answers to pings, of which each rank owes so many, until there are none to come or the time is over.
+    async fn answers(&mut self, stage: Stage, awaited: &mut [usize], deadline: Instant) {
+        while awaited.iter().any(|pings| *pings > 0) {
+            let Ok(Some((rank, event))) = timeout_at(deadline, self.events.recv()).await else { break };
+            match event {
+                Event::RoundTrip(trip) => {
+                    awaited[rank] = awaited[rank].saturating_sub(1);
+                    self.ranks[rank].trips.add(stage, trip);
+                    continue;
+                }
+                Event::Lost(_) => {
+                    awaited[rank] = 0;
                     self.ranks[rank].orders = None;
                 }
-                match event {
-                    Event::RoundTrip(trip) => self.ranks[rank].trips.add(stage, trip),
-                    event => self.waiting.push_back((rank, event)),
-                }
+                Event::Told(_) => {}
             }
+            self.waiting.push_back((rank, event));
         }
     }
 
@@ -321,13 +339,23 @@ impl Connection {
 /// Takes connections, and hands over those of this job's ranks.
 async fn accept(listener: TcpListener, token: u64, size: usize, joined: UnboundedSender<(Hello, TcpStream)>) {
     loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
+        let (stream, _) = next_of(async || listener.accept().await).await;
         let joined = joined.clone();
         tokio::spawn(async move {
             if let Ok(welcomed) = welcome(stream, token, size).await {
                 let _ = joined.send(welcomed);
             }
         });
+    }
+}
+
+/// The next that comes. An error is not over at once, and would be found again as fast as the processor allows.
+async fn next_of<T>(mut take: impl AsyncFnMut() -> io::Result<T>) -> T {
+    loop {
+        match take().await {
+            Ok(taken) => return taken,
+            Err(_) => sleep(ACCEPT_PAUSE).await,
+        }
     }
 }
 

@@ -46,6 +46,7 @@ mod tests {
             clock_error_ns: None,
             boot_id: None,
             before_intended: 0,
+            most_before_intended_ns: 0,
         };
         let verdict = sound::judged(|record, _, _| {
             record.share = Some(share);

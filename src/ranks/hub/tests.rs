@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep_until;
 
 use super::*;
 use crate::ranks::Member;
@@ -89,7 +89,14 @@ async fn gather_behind(hellos: Vec<Hello>, there: Duration, link: watch::Receive
 async fn the_bound_of_a_host_that_is_300_ms_away_contains_its_clock() {
     let (_link, is_up) = watch::channel(true);
     let (mut hub, _members) = gather_far(Duration::from_millis(300), is_up).await;
+    let begin = Instant::now();
     hub.before_trial().await;
+    let pings = BURST as u32;
+    assert!(
+        begin.elapsed() < Duration::from_millis(300) * pings / 2,
+        "pings are under way together: {:?}",
+        begin.elapsed()
+    );
     // Both read this machine's clock, and only one of both ways takes long.
     let clock = hub.clock(1, hub.clock_shift_ns(1)).unwrap();
     assert!(clock.offset_ns != 0 && clock.offset_ns.unsigned_abs() <= clock.error_ns, "{clock:?}");
@@ -165,6 +172,19 @@ async fn ranks_that_do_not_connect_are_named_to_those_that_did() {
     }
     let reason = refused(gathering.await.unwrap().unwrap_err(), members).await;
     assert!(reason.starts_with("ranks 1, 3 of 4 did not connect within 2 s"), "{reason}");
+}
+
+#[tokio::test]
+async fn an_error_is_not_met_again_at_once() {
+    let mut tries = 0;
+    let taken = next_of(async || {
+        tries += 1;
+        assert!(tries < 100, "as fast as the processor allows");
+        Err::<(), _>(io::ErrorKind::OutOfMemory.into())
+    });
+    assert!(timeout(3 * ACCEPT_PAUSE, taken).await.is_err());
+    assert!((1..=4).contains(&tries), "{tries}");
+    assert_eq!(next_of(async || Ok(7)).await, 7);
 }
 
 #[tokio::test]

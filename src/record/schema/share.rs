@@ -57,6 +57,9 @@ pub struct Share {
     pub boot_id: Option<String>,
     /// Messages that arrived before their intended time, because clocks differ. Their end-to-end latency is recorded as 0.
     pub before_intended: u64,
+    /// Most that one of them arrived before its intended time, in nanoseconds: the smallest end-to-end latency, which is negative.
+    #[serde(default)]
+    pub most_before_intended_ns: u64,
 }
 
 /// How far the shares of a merged record loaded at the same time. On several machines, as far as their clocks agree.
