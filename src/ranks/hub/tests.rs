@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 
+use super::gathering::{ACCEPT_PAUSE, Ungathered, next_of};
 use super::*;
 use crate::ranks::Member;
 use crate::record::InputFile;
