@@ -10,6 +10,7 @@ mod doctor;
 mod emulate;
 mod exit;
 mod kept_share;
+mod launcher;
 mod list;
 mod load_threads;
 mod merge;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::agreement::agree;
 use super::{KeptShare, MergeError, consumers, interval_log, latencies, sections, series, verdict, verification};
 use crate::evaluate;
-use crate::record::{Durability, LostRank, MergedShare, Record, SeriesRow, Status};
+use crate::record::{Durability, LostRank, MergedShare, Record, SeriesRow, Status, Together};
 use crate::scenario::{Kinds, Scenario, parse_for};
 
 /// One run of all shares.
@@ -67,6 +67,10 @@ fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
         start: shares.iter().filter_map(|share| share.record.start.clone()).max_by_key(|start| start.late_ns),
         share: None,
         shares: shares.iter().filter_map(merged_share).collect(),
+        together: Some(Together {
+            window_overlap: sections::overlap(shares),
+            start_skew_ns: sections::start_skew_ns(shares),
+        }),
         counts,
         throughput,
         latency,
@@ -147,9 +151,13 @@ pub(super) mod made_up {
             producers: 2,
             consumers: 0,
             window_begin_unix_ns: begin_ns,
+            first_sent_unix_ns: Some(begin_ns),
+            first_due_unix_ns: Some(begin_ns),
+            clock_shift_ns: None,
             clock_error_ns: None,
             boot_id: Some("machine".to_owned()),
             before_intended: 0,
+            most_before_intended_ns: 0,
         });
         record.verdict.reasons.clear();
         record.verdict.notes.clear();

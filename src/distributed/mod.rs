@@ -40,16 +40,12 @@ pub struct KeptShare {
 }
 
 impl KeptShare {
-    /// As the ranks of an MPI job know its clock, by which all its times were corrected: what its kernel knows of it is of no use then.
-    /// `is_unknown`: it is not known whose clock it is.
+    /// As rank 0 knows its clock after the trial: its own record has what was known before.
     #[cfg(feature = "mpi")]
-    pub fn with_clock(mut self, clock: Option<RankClock>, is_unknown: bool) -> Self {
+    pub fn with_clock(mut self, clock: Option<RankClock>) -> Self {
         self.clock = clock;
         if let Some(share) = &mut self.record.share {
             share.clock_error_ns = clock.map(|clock| clock.error_ns);
-            if is_unknown {
-                share.boot_id = Some(format!("rank {}", share.number - 1));
-            }
         }
         self
     }

@@ -33,6 +33,31 @@ pub(super) fn window_of(share: &KeptShare) -> (u64, u64) {
     (begin_ns, begin_ns + share.record.throughput.window_ns)
 }
 
+/// The part of the stretch that all windows cover which lies in every one of them.
+pub(super) fn overlap(shares: &[KeptShare]) -> f64 {
+    let (begin_ns, end_ns) = window(shares);
+    let windows = || windows(shares);
+    let latest_begin = windows().map(|(begin_ns, _)| begin_ns).max().unwrap_or(0);
+    let first_end = windows().map(|(_, end_ns)| end_ns).min().unwrap_or(0);
+    match end_ns - begin_ns {
+        0 => 0.0,
+        covered => first_end.saturating_sub(latest_begin) as f64 / covered as f64,
+    }
+}
+
+/// Nanoseconds from the begin of the first share's load to that of the last one's, each by its first message; `None`: not known of every
+/// share that has producers. Producers are due one after another, so that it is not the times of the messages that are compared, but by how much
+/// each was late.
+pub(super) fn start_skew_ns(shares: &[KeptShare]) -> Option<u64> {
+    let begin = |share: &KeptShare| {
+        let (start, share) = (share.record.start.as_ref()?, share.record.share.as_ref()?);
+        let late_ns = share.first_sent_unix_ns?.saturating_sub(share.first_due_unix_ns?);
+        Some(u64::try_from(start.began_at.as_nanosecond()).ok()? + late_ns)
+    };
+    let begins = shares.iter().filter(|share| sends(share)).map(begin).collect::<Option<Vec<u64>>>()?;
+    Some(begins.iter().max()? - begins.iter().min()?)
+}
+
 pub(super) fn counts(shares: &[KeptShare]) -> Counts {
     let sum = |count: fn(&Counts) -> u64| shares.iter().map(|share| count(&share.record.counts)).sum();
     let consumed = shares.iter().filter_map(|share| share.record.counts.consumed);
@@ -261,6 +286,22 @@ mod tests {
         assert!((throughput.messages_per_second - 40_000.0 / 12.0).abs() < 1e-6, "{throughput:?}");
         assert_eq!(counts.acknowledged, 40_000);
         assert!(counts.balances());
+    }
+
+    #[test]
+    fn loads_are_compared_by_how_late_their_first_messages_were() {
+        let second = 1_000_000_000;
+        let mut shares =
+            [share(1, 3, second, second, 1.0), share(2, 3, second, second, 1.0), share(3, 3, 0, second, 0.0)];
+        shares[2].record.share.as_mut().unwrap().producers = 0;
+        let mut first = |index: usize, due_ns, sent_ns| {
+            let share = shares[index].record.share.as_mut().unwrap();
+            (share.first_due_unix_ns, share.first_sent_unix_ns) = (Some(due_ns), sent_ns);
+            start_skew_ns(&shares)
+        };
+        assert_eq!(first(0, second, Some(second + 300)), Some(300));
+        assert_eq!(first(1, second + 900, Some(second + 1_000)), Some(200), "due 900 ns later by its schedule");
+        assert_eq!(first(1, second, None), None);
     }
 
     #[test]

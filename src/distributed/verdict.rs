@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{KeptShare, sections};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
-use crate::record::{LimitedBy, Limiter, LostRank, Reason, ReasonKind, Record, Verdict};
+use crate::record::{LimitedBy, Limiter, LostRank, Reason, ReasonKind, Record, Together, Verdict};
 
 /// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
 const LEAST_OVERLAP: f64 = 0.95;
@@ -45,6 +45,9 @@ pub(super) fn complete(record: &mut Record, shares: &[KeptShare]) {
         if !NOT_OF_THE_WHOLE.contains(&note.kind) && !found(&notes, note.kind) && !found(&reasons, note.kind) {
             notes.push(note);
         }
+    }
+    if let (Some(together), Some(late)) = (&record.together, notes.iter_mut().find(|note| note.kind == LateStart)) {
+        say_overlap(late, together);
     }
     reasons.extend(missing(shares, &record.lost_ranks));
     reasons.extend(apart(shares));
@@ -85,6 +88,20 @@ fn of_shares(shares: &[KeptShare], list: fn(&Verdict) -> &Vec<Reason>) -> Vec<Re
     by_kind.into_iter().map(one).collect()
 }
 
+/// What it means for all that a share began late.
+fn say_overlap(late: &mut Reason, together: &Together) {
+    let Together { window_overlap, start_skew_ns } = *together;
+    let overlap = percent(window_overlap);
+    late.evidence +=
+        &format!(" The measured windows of all shares overlap by {overlap} of the stretch that they cover");
+    late.figures.insert("window_overlap".to_owned(), window_overlap);
+    if let Some(skew_ns) = start_skew_ns {
+        late.evidence += &format!(", and their loads began within {} of each other", duration(skew_ns as f64));
+        late.figures.insert("start_skew_ns".to_owned(), skew_ns as f64);
+    }
+    late.evidence.push('.');
+}
+
 fn reason(kind: ReasonKind, evidence: String, advice: &str, figures: &[(&str, f64)]) -> Reason {
     let figures = figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
     Reason { kind, evidence, advice: advice.to_owned(), figures }
@@ -112,8 +129,9 @@ fn missing(shares: &[KeptShare], lost: &[LostRank]) -> Option<Reason> {
 }
 
 fn what_is_missing(lost: &LostRank) -> String {
+    let what = if lost.failed { "has failed" } else { "was lost" };
     format!(
-        " Rank {} on {} was lost ({}, phase: {}): {} messages that it had handed over until then and {} acknowledgements are in no figure.",
+        " Rank {} on {} {what} ({}, phase: {}): {} messages that it had handed over until then and {} acknowledgements are in no figure.",
         lost.number - 1,
         lost.hostname.as_deref().unwrap_or("an unknown host"),
         lost.reason,
@@ -123,20 +141,8 @@ fn what_is_missing(lost: &LostRank) -> String {
     )
 }
 
-/// The part of the stretch that all windows cover which lies in every one of them.
-pub(super) fn overlap(shares: &[KeptShare]) -> f64 {
-    let (begin_ns, end_ns) = sections::window(shares);
-    let windows = || sections::windows(shares);
-    let latest_begin = windows().map(|(begin_ns, _)| begin_ns).max().unwrap_or(0);
-    let first_end = windows().map(|(_, end_ns)| end_ns).min().unwrap_or(0);
-    match end_ns - begin_ns {
-        0 => 0.0,
-        covered => first_end.saturating_sub(latest_begin) as f64 / covered as f64,
-    }
-}
-
 fn apart(shares: &[KeptShare]) -> Option<Reason> {
-    let (overlap, (begin_ns, end_ns)) = (overlap(shares), sections::window(shares));
+    let (overlap, (begin_ns, end_ns)) = (sections::overlap(shares), sections::window(shares));
     (overlap < LEAST_OVERLAP).then(|| {
         reason(
             SharesApart,
@@ -157,8 +163,9 @@ fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
     if sections::machines(shares) < 2 || record.times_own_messages() {
         return None;
     }
-    let early: u64 =
-        shares.iter().filter_map(|share| share.record.share.as_ref()).map(|share| share.before_intended).sum();
+    let of_shares = || shares.iter().filter_map(|share| share.record.share.as_ref());
+    let early: u64 = of_shares().map(|share| share.before_intended).sum();
+    let earliest_ns = of_shares().map(|share| share.most_before_intended_ns).max().unwrap_or(0) as f64;
     let bound = clock_uncertainty_ns(shares);
     let is_too_much = bound.is_none_or(|bound| bound as f64 > LARGEST_CLOCK_SHARE * latency.p50_ns as f64) || early > 0;
     let known = match bound {
@@ -167,9 +174,18 @@ fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
     };
     let seen = match early {
         0 => String::new(),
-        early => format!("; {early} messages arrived before they were intended, and count as 0"),
+        early => {
+            format!(
+                "; {early} messages arrived before they were intended, by up to {}, and count as 0",
+                duration(earliest_ns)
+            )
+        }
     };
-    let mut figures = vec![("before_intended", early as f64), ("end_to_end_p50_ns", latency.p50_ns as f64)];
+    let mut figures = vec![
+        ("before_intended", early as f64),
+        ("most_before_intended_ns", earliest_ns),
+        ("end_to_end_p50_ns", latency.p50_ns as f64),
+    ];
     figures.extend(bound.map(|bound| ("clock_uncertainty_ns", bound as f64)));
     Some((
         is_too_much,
@@ -312,6 +328,40 @@ mod tests {
         assert_eq!(with([Some(400_000), Some(700_000)], ["a", "b"], 0), (Some(1_100_000), true, false));
         assert_eq!(with([Some(400_000), None], ["a", "b"], 0), (None, true, false));
         assert_eq!(with([Some(4), Some(5)], ["a", "b"], 3), (Some(9), true, false), "messages that arrived too early");
+    }
+
+    #[test]
+    fn messages_that_arrived_early_are_told_with_the_most_that_they_did() {
+        let mut shares = pair(0);
+        for (share, early_ns) in shares.iter_mut().zip([2_000_000, 3_000_000]) {
+            let of = share.record.share.as_mut().unwrap();
+            of.boot_id = Some(format!("machine {}", of.number));
+            (of.before_intended, of.most_before_intended_ns) = (2, early_ns);
+        }
+        let verdict = completed(&shares);
+        let told = verdict.reasons.iter().find(|reason| reason.kind == ClocksDiffer).unwrap();
+        assert!(
+            told.evidence.contains("4 messages arrived before they were intended, by up to 3"),
+            "{}",
+            told.evidence
+        );
+        assert_eq!(told.figures["most_before_intended_ns"], 3e6);
+    }
+
+    #[test]
+    fn a_share_that_began_late_says_how_far_all_overlap() {
+        let mut shares = pair(200_000_000);
+        let late = reason(LateStart, "The load began 200 ms late.".to_owned(), "Begin later.", &[]);
+        shares[1].record.verdict.notes.push(late);
+        let mut record = shares[0].record.clone();
+        record.together = Some(Together { window_overlap: 0.98, start_skew_ns: Some(200_000_000) });
+        record.verdict = Verdict { valid: true, reasons: Vec::new(), ..Verdict::pending() };
+        complete(&mut record, &shares);
+        let note = record.verdict.notes.iter().find(|note| note.kind == LateStart).unwrap();
+        let expected = "Share 2: The load began 200 ms late. The measured windows of all shares overlap by 98";
+        assert!(note.evidence.starts_with(expected), "{}", note.evidence);
+        assert!(note.evidence.ends_with("began within 200 ms of each other."), "{}", note.evidence);
+        assert_eq!((note.figures["window_overlap"], note.figures["start_skew_ns"]), (0.98, 2e8));
     }
 
     #[test]

@@ -83,6 +83,7 @@ impl<'a> Checkpoints<'a> {
             sent,
             times: Times {
                 load_start_ns: trial_window.load_start_ns,
+                first_sent: trial_window.first_sent(),
                 measure_start_ns: trial_window.measure_start_ns,
                 load_ended_ns: self.loaded_until_ns,
                 load_end_ns: trial_window.nominal_end_ns(),

@@ -105,7 +105,7 @@ impl<'a> LoadPhase<'a> {
             phase: if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp },
             stall: StallWatch::new(&scenario.load, limits),
             backlog: BacklogWatch::of(context, load_start_ns, start),
-            host_sampler: HostSampler::begin(),
+            host_sampler: HostSampler::begin(context.identity.host_share),
             usage: None,
             end: End::Completed,
             crash: None,
@@ -211,7 +211,7 @@ impl<'a> LoadPhase<'a> {
         sampler.rhythm.begin_window();
         BacklogWatch::begin(self.backlog.as_ref(), sampler);
         self.phase = Phase::Measure;
-        self.host_sampler = HostSampler::begin();
+        self.host_sampler = HostSampler::begin(self.context.identity.host_share);
         sampler.observer.phase(self.phase);
     }
 

@@ -44,12 +44,13 @@ pub use outcome::{
     Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, PartOutcome, PayloadSizes, Times,
 };
 pub use remove::remove_topics;
-pub use send::{Attempted, Sent};
+pub use send::{Attempted, FirstSent, Sent};
 pub use stretch::Stretch;
 pub use trial::run;
 
 use crate::broker::BrokerError;
 use crate::load::LoadError;
+use crate::measure::host::HostShare;
 
 /// Identifies one trial.
 #[derive(Debug, Clone)]
@@ -64,12 +65,35 @@ pub struct TrialIdentity {
     pub rendezvous: Option<Rendezvous>,
     /// What is added to this machine's wall clock to get the time that all processes of the trial go by.
     pub clock_shift_ns: i64,
+    /// What was found out about that clock before the trial, where the processes compare theirs. Otherwise only its kernel knows how far it is off.
+    pub compared: Option<ComparedClock>,
+    /// Which of the processes on its host this one is.
+    pub host_share: HostShare,
+}
+
+/// A clock that was compared with that of another process of the trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComparedClock {
+    /// Processes with the same name read the same clock.
+    pub name: String,
+    /// What is added to it to get the other's.
+    pub shift_ns: i64,
+    /// Most that it is off after that; `None`: not known.
+    pub error_ns: Option<u64>,
 }
 
 impl TrialIdentity {
     /// Of a trial that this process runs alone, and begins when everything is prepared.
     pub fn alone(run_id: String, tag: u32) -> Self {
-        TrialIdentity { run_id, tag, load_start_unix_ns: None, rendezvous: None, clock_shift_ns: 0 }
+        TrialIdentity {
+            run_id,
+            tag,
+            load_start_unix_ns: None,
+            rendezvous: None,
+            clock_shift_ns: 0,
+            compared: None,
+            host_share: HostShare::ALONE,
+        }
     }
 
     /// When its load is to begin, in nanoseconds since 1970, as far as that is known.

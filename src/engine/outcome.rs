@@ -2,8 +2,9 @@
 
 use std::time::SystemTime;
 
+use super::ComparedClock;
 use super::collector::Totals;
-use super::send::{Attempted, Sent};
+use super::send::{Attempted, FirstSent, Sent};
 use crate::broker::{BrokerInfo, Durability, Topic};
 use crate::load::PayloadPool;
 use crate::measure::host::{HostUsage, WallClock};
@@ -93,6 +94,8 @@ pub struct PartOutcome {
     pub part: Part,
     /// The state of the wall clock when the load had ended.
     pub wall_clock: WallClock,
+    /// How it was compared with the clocks of the other parts, where that was done.
+    pub compared: Option<ComparedClock>,
     /// The messages, where they are verified.
     pub messages: Option<MessageSets>,
 }
@@ -148,6 +151,8 @@ pub struct GroupOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     pub load_start_ns: u64,
+    /// The load's first message; `None`: none was handed over.
+    pub first_sent: Option<FirstSent>,
     pub measure_start_ns: u64,
     /// When the last producer ended.
     pub load_ended_ns: u64,

@@ -123,6 +123,7 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         sent: loaded.sent,
         times: Times {
             load_start_ns: loaded.trial_window.load_start_ns,
+            first_sent: loaded.trial_window.first_sent(),
             measure_start_ns: loaded.trial_window.measure_start_ns,
             load_ended_ns: loaded.ended_ns,
             load_end_ns: loaded.trial_window.nominal_end_ns(),

@@ -184,6 +184,7 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
         start: None,
         share: None,
         shares: Vec::new(),
+        together: None,
         lost_ranks: Vec::new(),
         environment: environment(arguments.iter().cloned(), None),
         scenario: trial.document.clone(),

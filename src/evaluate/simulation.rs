@@ -244,6 +244,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         totals,
         times: Times {
             load_start_ns: LOAD_START_NS,
+            first_sent: None,
             measure_start_ns: LOAD_START_NS,
             load_ended_ns: LOAD_START_NS + length_ns,
             load_end_ns: Some(LOAD_START_NS + length_ns),

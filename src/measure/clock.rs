@@ -1,8 +1,14 @@
 //! The one clock of a trial: nanoseconds since an epoch that all its threads share.
+//!
+//! The epoch is read from two clocks, one after the other: the monotonic one, by which everything is measured, and the wall clock, by which
+//! processes and machines are put together. A thread that has to wait for its core in between would shift all times since 1970 by as long.
 
 #[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// How often the two clocks are read for an epoch.
+const READINGS: usize = 16;
 
 /// Tells the time since the trial's epoch, from the monotonic clock of the machine.
 #[derive(Debug, Clone, Copy)]
@@ -22,10 +28,10 @@ impl Clock {
 
     /// A clock whose epoch is now, and `shift_ns` later by the time that several machines go by than by this one's wall clock.
     pub fn shifted(shift_ns: i64) -> Self {
-        let since_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let Reading { before, unix_ns, after } = narrowest((0..READINGS).map(|_| Reading::now()));
         Clock {
-            epoch: Instant::now(),
-            epoch_unix_ns: (since_unix.as_nanos() as u64).saturating_add_signed(shift_ns),
+            epoch: before + (after - before) / 2,
+            epoch_unix_ns: unix_ns.saturating_add_signed(shift_ns),
             #[cfg(test)]
             set_ns: None,
         }
@@ -63,5 +69,56 @@ impl Clock {
     /// clock do not reach any measurement.
     pub fn epoch_unix_ns(&self) -> u64 {
         self.epoch_unix_ns
+    }
+}
+
+/// The wall clock between two readings of the monotonic one.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    before: Instant,
+    unix_ns: u64,
+    after: Instant,
+}
+
+impl Reading {
+    fn now() -> Self {
+        let before = Instant::now();
+        let since_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Reading { before, unix_ns: since_unix.as_nanos() as u64, after: Instant::now() }
+    }
+}
+
+/// The one in which least can have come between.
+fn narrowest(readings: impl Iterator<Item = Reading>) -> Reading {
+    readings.min_by_key(|reading| reading.after - reading.before).unwrap_or_else(Reading::now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn an_epoch_is_read_where_least_came_between_both_clocks() {
+        let begin = Instant::now();
+        let at = |milliseconds| begin + Duration::from_millis(milliseconds);
+        // The thread waits for its core after the wall clock was read, and before.
+        let waits = [(0, 0, 40), (50, 50, 51), (60, 95, 100)];
+        let readings = waits.map(|(before, unix_ms, after)| Reading {
+            before: at(before),
+            unix_ns: unix_ms * 1_000_000,
+            after: at(after),
+        });
+        let found = narrowest(readings.into_iter());
+        assert_eq!((found.before, found.unix_ns), (at(50), 50_000_000));
+    }
+
+    #[test]
+    fn an_epoch_lies_between_the_readings_around_it() {
+        let before = Reading::now();
+        let clock = Clock::shifted(5_000);
+        let after = Reading::now();
+        assert!((before.unix_ns..=after.unix_ns).contains(&(clock.epoch_unix_ns() - 5_000)), "{clock:?}");
+        assert!((before.before..=after.after).contains(&clock.epoch), "{clock:?}");
     }
 }

@@ -155,8 +155,14 @@ fn first(reception: &mut Reception, trace_header: &TraceHeader, now_ns: u64, sha
         if !shared.timed.contains(&trace_header.producer) {
             return;
         }
-        let since_intended_ns = (now_ns + shared.header_offset_ns).checked_sub(trace_header.intended_ns);
-        reception.arrived.before_intended += u64::from(since_intended_ns.is_none());
+        let received_ns = now_ns + shared.header_offset_ns;
+        let since_intended_ns = received_ns.checked_sub(trace_header.intended_ns);
+        if since_intended_ns.is_none() {
+            let arrived = &mut reception.arrived;
+            arrived.before_intended += 1;
+            arrived.most_before_intended_ns =
+                arrived.most_before_intended_ns.max(trace_header.intended_ns - received_ns);
+        }
         reception.end_to_end.record(since_intended_ns.unwrap_or(0));
     }
 }

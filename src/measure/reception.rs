@@ -77,6 +77,8 @@ pub struct Arrived {
     pub foreign: u64,
     /// Those of `consumed` that arrived before their intended time, by clocks that differ: their latency is recorded as 0.
     pub before_intended: u64,
+    /// Most that one of them did, in nanoseconds.
+    pub most_before_intended_ns: u64,
     /// When the last of `first` arrived, in nanoseconds since the trial's epoch; 0: none did.
     pub last_first_ns: u64,
     /// The same of `consumed`.
@@ -98,6 +100,7 @@ impl AddAssign<&Arrived> for Arrived {
         self.corrupt += other.corrupt;
         self.foreign += other.foreign;
         self.before_intended += other.before_intended;
+        self.most_before_intended_ns = self.most_before_intended_ns.max(other.most_before_intended_ns);
         self.last_first_ns = self.last_first_ns.max(other.last_first_ns);
         self.last_consumed_ns = self.last_consumed_ns.max(other.last_consumed_ns);
     }

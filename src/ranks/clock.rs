@@ -2,6 +2,7 @@
 //!
 //! A rank answers a ping with its time. That time lies between the sending and the arrival of the answer by rank 0's clock, so the middle
 //! of both is off by half the round trip at most. The shortest round trip of a stage has the narrowest bound (RFC 5905, clock filter).
+//! Ranks on one host read one clock, so the round trips to all of them are about that clock.
 
 use crate::record::RankClock;
 
@@ -39,7 +40,7 @@ impl RoundTrip {
     }
 }
 
-/// The round trips of one trial.
+/// The round trips of one trial, to one clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RoundTrips {
     shortest: [Option<RoundTrip>; 3],
@@ -49,9 +50,16 @@ pub struct RoundTrips {
 impl RoundTrips {
     pub fn add(&mut self, stage: Stage, found: RoundTrip) {
         self.count += 1;
-        let shortest = &mut self.shortest[stage as usize];
-        if shortest.is_none_or(|shortest| found.length_ns() < shortest.length_ns()) {
-            *shortest = Some(found);
+        keep_shorter(&mut self.shortest[stage as usize], found);
+    }
+
+    /// Adds those of another process that reads the same clock.
+    pub fn add_all(&mut self, other: &RoundTrips) {
+        self.count += other.count;
+        for (shortest, found) in self.shortest.iter_mut().zip(other.shortest) {
+            if let Some(found) = found {
+                keep_shorter(shortest, found);
+            }
         }
     }
 
@@ -79,6 +87,12 @@ impl RoundTrips {
             round_trip_ns: found().map(RoundTrip::length_ns).min()?,
             round_trips: self.count,
         })
+    }
+}
+
+fn keep_shorter(shortest: &mut Option<RoundTrip>, found: RoundTrip) {
+    if shortest.is_none_or(|shortest| found.length_ns() < shortest.length_ns()) {
+        *shortest = Some(found);
     }
 }
 

@@ -9,17 +9,31 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 /// The longest message: a record, its seconds, and the numbers of all its messages.
-const LONGEST: u32 = 1 << 30;
+pub(super) const LONGEST: u32 = 1 << 30;
+
+/// A message as it is sent.
+///
+/// # Errors
+/// When it is longer than `longest`.
+pub(super) fn encode(message: &impl Serialize, longest: u32) -> io::Result<Vec<u8>> {
+    // The length is known at the end.
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, message)?;
+    let bytes = frame.len() - 4;
+    let length = u32::try_from(bytes).ok().filter(|length| *length <= longest);
+    let length =
+        length.ok_or_else(|| io::Error::other(format!("{bytes} bytes are more than the {longest} of a message")))?;
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    Ok(frame)
+}
+
+pub(super) async fn send(to: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> io::Result<()> {
+    to.write_all(frame).await?;
+    to.flush().await
+}
 
 pub(super) async fn write(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
-    let text = serde_json::to_vec(message)?;
-    let length = u32::try_from(text.len()).ok().filter(|length| *length <= LONGEST);
-    let length = length.ok_or_else(|| io::Error::other(format!("a message of {} bytes is too long", text.len())))?;
-    let mut frame = Vec::with_capacity(4 + text.len());
-    frame.extend_from_slice(&length.to_be_bytes());
-    frame.extend_from_slice(&text);
-    to.write_all(&frame).await?;
-    to.flush().await
+    send(to, &encode(message, LONGEST)?).await
 }
 
 /// Reads the next message. A sender that sends nothing for `silence` is given up, however long its message is.
@@ -27,7 +41,7 @@ pub(super) async fn read<M: DeserializeOwned>(from: &mut (impl AsyncRead + Unpin
     let silent = |_| io::Error::other(format!("nothing came for {} s", silence.as_secs()));
     let length = timeout(silence, from.read_u32()).await.map_err(silent)??;
     if length > LONGEST {
-        return Err(io::Error::other(format!("a message of {length} bytes is too long")));
+        return Err(io::Error::other(format!("{length} bytes are more than the {LONGEST} of a message")));
     }
     let mut text = Vec::new();
     let mut from = from.take(u64::from(length));
@@ -57,7 +71,9 @@ mod tests {
         assert_eq!(read::<String>(&mut from, PATIENCE).await.unwrap(), "");
         assert_eq!(read::<String>(&mut from, PATIENCE).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         let mut endless: &[u8] = &[0xff; 8];
-        assert!(read::<String>(&mut endless, PATIENCE).await.unwrap_err().to_string().contains("too long"));
+        assert!(
+            read::<String>(&mut endless, PATIENCE).await.unwrap_err().to_string().contains("4294967295 bytes are more")
+        );
     }
 
     #[tokio::test]

@@ -2,19 +2,23 @@
 //!
 //! Each connection has a task that reads and one that writes, so that a rank that is slow or cut off holds up no other. The reading task
 //! notes when the answer to a ping came; the writing task, when it left.
+//!
+//! - `gathering`: how the ranks find it.
+
+mod gathering;
 
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
+use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, interval, timeout, timeout_at};
 
 use super::clock::{RoundTrip, RoundTrips, Stage};
-use super::message::{Counters, FromRank, FromRoot, Hello};
-use super::{JOIN, RanksError, SILENCE, clock_ns, frame};
+use super::message::{Counters, FromRank, FromRoot, Hello, KnownClock};
+use super::{SILENCE, clock_ns, frame};
 use crate::record::{LostRank, RankClock};
 
 /// Between two pings, beside those of a burst.
@@ -23,7 +27,11 @@ const PING_EVERY: Duration = Duration::from_secs(1);
 /// Round trips before and after a trial.
 const BURST: usize = 20;
 
-/// How long the answers to a ping of a burst are waited for.
+/// The next ping of a burst is sent when all have answered the last one, or after this time: those to a rank that is far away are under way
+/// together, but do not wait for each other.
+const STEP: Duration = Duration::from_millis(50);
+
+/// How long the last answers of a burst are waited for.
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// What a rank did.
@@ -58,62 +66,6 @@ struct Connection {
 }
 
 impl Hub {
-    /// Waits until all ranks of the job have connected.
-    ///
-    /// # Errors
-    /// When one does not come, or the ranks cannot run together; they are told why.
-    pub async fn gather(listener: TcpListener, size: usize, token: u64, injected_ns: i64) -> Result<Self, RanksError> {
-        let (joined, mut joining) = unbounded_channel();
-        let accepting = tokio::spawn(accept(listener, token, size, joined));
-        let mut found: Vec<Option<(Hello, TcpStream)>> = (0..size).map(|_| None).collect();
-        let deadline = Instant::now() + JOIN;
-        while found.iter().any(Option::is_none) {
-            match timeout_at(deadline, joining.recv()).await {
-                Ok(Some((hello, stream))) => {
-                    let rank = hello.rank;
-                    found[rank] = Some((hello, stream));
-                }
-                _ => break,
-            }
-        }
-        accepting.abort();
-        let missing = found.iter().filter(|rank| rank.is_none()).count();
-        if missing > 0 {
-            return Err(RanksError::Missing { missing, size });
-        }
-        let (event, events) = unbounded_channel();
-        let ranks =
-            found.into_iter().flatten().map(|(hello, stream)| Connection::begin(hello, stream, &event, injected_ns));
-        let hub = Hub { ranks: ranks.collect(), events, waiting: VecDeque::new(), stage: Stage::Before, injected_ns };
-        match hub.disagreement() {
-            None => Ok(hub),
-            Some(reason) => {
-                hub.tell_all(&FromRoot::Refused { reason: reason.clone() });
-                Err(RanksError::Refused(reason))
-            }
-        }
-    }
-
-    /// Why the ranks cannot run one scenario together.
-    fn disagreement(&self) -> Option<String> {
-        let first = &self.ranks[0].hello;
-        self.ranks.iter().map(|rank| &rank.hello).find_map(|other| {
-            let (rank, host) = (other.rank, other.hostname.as_deref().unwrap_or("unknown host"));
-            if let Some(reason) = &other.refusal {
-                return Some(format!("rank {rank} ({host}) cannot run the scenario: {reason}"));
-            }
-            if other.build != first.build {
-                return Some(format!(
-                    "rank {rank} ({host}) is another build than rank 0: {} and {}. Install the same program on all machines",
-                    other.build, first.build
-                ));
-            }
-            (other.files != first.files).then(|| {
-                format!("rank {rank} ({host}) has other payload files than rank 0: copy the same ones to all machines")
-            })
-        })
-    }
-
     /// How many ranks began.
     pub fn size(&self) -> usize {
         self.ranks.len()
@@ -176,32 +128,62 @@ impl Hub {
 
     async fn burst(&mut self, stage: Stage) {
         self.stage = stage;
-        for _ in 0..BURST {
-            let mut awaited: Vec<usize> = self.reachable().collect();
+        let mut awaited = vec![0; self.size()];
+        for ping in 1..=BURST {
+            self.reachable().for_each(|rank| awaited[rank] += 1);
             self.tell_all(&FromRoot::Ping { sent_ns: 0 });
-            let deadline = Instant::now() + ANSWER;
-            while !awaited.is_empty() {
-                let Ok(Some((rank, event))) = timeout_at(deadline, self.events.recv()).await else { break };
-                awaited.retain(|one| *one != rank || matches!(event, Event::Told(_)));
-                if let Event::Lost(_) = &event {
-                    self.ranks[rank].orders = None;
-                }
-                match event {
-                    Event::RoundTrip(trip) => self.ranks[rank].trips.add(stage, trip),
-                    event => self.waiting.push_back((rank, event)),
-                }
-            }
+            let patience = if ping == BURST { ANSWER } else { STEP };
+            self.answers(stage, &mut awaited, Instant::now() + patience).await;
         }
     }
 
-    /// What is added to a rank's clock to get rank 0's.
-    pub fn clock_shift_ns(&self, rank: usize) -> i64 {
-        if self.has_own_clock(rank) { -self.ranks[rank].trips.offset_ns() } else { 0 }
+    /// Takes the answers to pings, of which each rank owes so many, until there are none to come or the time is over.
+    async fn answers(&mut self, stage: Stage, awaited: &mut [usize], deadline: Instant) {
+        while awaited.iter().any(|pings| *pings > 0) {
+            let Ok(Some((rank, event))) = timeout_at(deadline, self.events.recv()).await else { break };
+            match event {
+                Event::RoundTrip(trip) => {
+                    awaited[rank] = awaited[rank].saturating_sub(1);
+                    self.ranks[rank].trips.add(stage, trip);
+                    continue;
+                }
+                Event::Lost(_) => {
+                    awaited[rank] = 0;
+                    self.ranks[rank].orders = None;
+                }
+                Event::Told(_) => {}
+            }
+            self.waiting.push_back((rank, event));
+        }
     }
 
-    /// Whether a test shifts a rank's clock, or its kernel is not known.
-    pub fn is_clock_unknown(&self, rank: usize) -> bool {
-        self.ranks[rank].hello.boot_id.is_none()
+    /// What is added to a rank's clock to get rank 0's: the same for all ranks that read one clock, or it would be two.
+    fn clock_shift_ns(&self, rank: usize) -> i64 {
+        if self.has_own_clock(rank) { -self.trips_to_clock_of(rank).offset_ns() } else { 0 }
+    }
+
+    /// The round trips to all ranks that read the same clock as this one.
+    fn trips_to_clock_of(&self, rank: usize) -> RoundTrips {
+        let Connection { hello, trips, .. } = &self.ranks[rank];
+        if hello.boot_id.is_none() {
+            return *trips;
+        }
+        let mut all = RoundTrips::default();
+        let of_clock = self.ranks.iter().filter(|other| other.hello.boot_id == hello.boot_id);
+        of_clock.for_each(|other| all.add_all(&other.trips));
+        all
+    }
+
+    /// What is known of a rank's clock before a trial.
+    pub fn known_clock(&self, rank: usize) -> KnownClock {
+        let shift_ns = self.clock_shift_ns(rank);
+        let boot_id = self.ranks[rank].hello.boot_id.clone();
+        KnownClock {
+            // A test shifts its clock, or its kernel is not known.
+            name: boot_id.unwrap_or_else(|| format!("rank {rank}")),
+            shift_ns,
+            error_ns: self.clock(rank, shift_ns).map(|clock| clock.error_ns),
+        }
     }
 
     /// Whether a rank has another clock than rank 0.
@@ -212,7 +194,12 @@ impl Hub {
 
     /// What is known of a rank's clock.
     pub fn clock(&self, rank: usize, shifted_by_ns: i64) -> Option<RankClock> {
-        self.ranks[rank].trips.clock(-shifted_by_ns, !self.has_own_clock(rank))
+        self.trips_to_clock_of(rank).clock(-shifted_by_ns, !self.has_own_clock(rank))
+    }
+
+    /// The name of a rank's host.
+    pub fn host(&self, rank: usize) -> &str {
+        self.ranks[rank].hello.host()
     }
 
     /// What the record says of a rank that was lost.
@@ -222,6 +209,7 @@ impl Hub {
             number: rank + 1,
             hostname: hello.hostname.clone(),
             reason,
+            failed: false,
             phase: format!("{:?}", told.phase()).to_lowercase(),
             attempted: told.attempted,
             acknowledged: told.acknowledged,
@@ -238,6 +226,12 @@ impl Hub {
 }
 
 impl Connection {
+    /// Of a rank that has not connected.
+    fn missing(rank: usize) -> Self {
+        let hello = Hello { rank, ..Hello::default() };
+        Connection { hello, orders: None, trips: RoundTrips::default(), told: Counters::default() }
+    }
+
     fn begin(hello: Hello, stream: TcpStream, event: &UnboundedSender<(usize, Event)>, injected_ns: i64) -> Self {
         let (from, to) = stream.into_split();
         let (orders, to_send) = unbounded_channel();
@@ -245,29 +239,6 @@ impl Connection {
         tokio::spawn(read(from, hello.rank, event.clone(), injected_ns));
         Connection { hello, orders: Some(orders), trips: RoundTrips::default(), told: Counters::default() }
     }
-}
-
-/// Takes connections, and hands over those of this job's ranks.
-async fn accept(listener: TcpListener, token: u64, size: usize, joined: UnboundedSender<(Hello, TcpStream)>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        let joined = joined.clone();
-        tokio::spawn(async move {
-            if let Ok(welcomed) = welcome(stream, token, size).await {
-                let _ = joined.send(welcomed);
-            }
-        });
-    }
-}
-
-async fn welcome(mut stream: TcpStream, token: u64, size: usize) -> io::Result<(Hello, TcpStream)> {
-    stream.set_nodelay(true)?;
-    let hello: Hello = frame::read(&mut stream, SILENCE).await?;
-    if hello.token != token || hello.rank >= size {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    frame::write(&mut stream, &FromRoot::Welcome).await?;
-    Ok((hello, stream))
 }
 
 async fn write(mut to: OwnedWriteHalf, mut orders: UnboundedReceiver<FromRoot>, injected_ns: i64) {

@@ -1,16 +1,24 @@
 //! What MPI does for the ranks: it tells each its number, and carries one message from rank 0 to all.
 //!
-//! MPI's calls block, so they have a thread of their own. The thread leaves MPI (`MPI_Finalize`) when the message has arrived: a process
-//! that has left is not missed by the others' calls when it dies.
+//! MPI's calls block for as long as another rank is missing, so they have a thread of their own, and this one waits for it only so long. The
+//! thread leaves MPI (`MPI_Finalize`) when the message has arrived: a process that has left is not missed by the others' calls when it dies.
 
 use std::ffi::c_int;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use super::RanksError;
+use crate::measure::host::HostShare;
 
 /// The most bytes of one call, whose length is an `int`.
 const LONGEST: usize = 1 << 30;
+
+/// How long MPI may take to start all ranks, and after that for rank 0's message: it first reads the scenario and makes the payloads.
+const START: Duration = Duration::from_secs(120);
+
+/// How long a rank waits until all have left MPI. Without one that died before, the others go on.
+const LEAVE: Duration = Duration::from_secs(5);
 
 /// Variables that say which rank a process is: of Open MPI's mpirun; of process managers with PMI, such as MPICH's; with PMIx.
 const RANK_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"];
@@ -22,51 +30,67 @@ pub fn is_launched() -> bool {
 
 /// The processes that MPI started together.
 pub struct Job {
-    /// Which of them this is, from 0.
-    pub rank: usize,
-    /// How many they are.
-    pub size: usize,
-    /// How many of them are on this host.
-    pub local_size: usize,
+    pub place: Place,
     message: Sender<Vec<u8>>,
     received: Receiver<Vec<u8>>,
+    left: Receiver<()>,
 }
 
 impl Job {
     /// Joins the others.
     ///
     /// # Errors
-    /// When MPI cannot be initialised.
+    /// When MPI cannot be initialised, or has not started all ranks in time.
     pub fn join() -> Result<Self, RanksError> {
         let (tell, joined) = channel();
         let (message, to_send) = channel();
         let (deliver, received) = channel();
-        let spawned =
-            thread::Builder::new().name("brokermark-mpi".into()).spawn(move || take_part(&tell, &to_send, &deliver));
+        let (leave, left) = channel();
+        let part = move || take_part(&tell, &to_send, &deliver, &leave);
+        let spawned = thread::Builder::new().name("brokermark-mpi".into()).spawn(part);
         spawned.map_err(|_| RanksError::Mpi)?;
-        let Place { rank, size, local_size } = joined.recv().map_err(|_| RanksError::Mpi)?;
-        Ok(Job { rank, size, local_size, message, received })
+        let place = within(START, &joined, "not all ranks have joined MPI's job")?;
+        Ok(Job { place, message, received, left })
     }
 
     /// Sends rank 0's message to all, and leaves MPI; returns the message.
     ///
     /// # Errors
-    /// When MPI has failed.
+    /// When MPI has failed, or the message has not come in time.
     pub fn broadcast(self, message: Vec<u8>) -> Result<Vec<u8>, RanksError> {
+        self.broadcast_within(message, START, LEAVE)
+    }
+
+    fn broadcast_within(self, message: Vec<u8>, start: Duration, leave: Duration) -> Result<Vec<u8>, RanksError> {
         self.message.send(message).map_err(|_| RanksError::Mpi)?;
-        self.received.recv().map_err(|_| RanksError::Mpi)
+        let message = within(start, &self.received, "rank 0's message has not reached all ranks")?;
+        // Who is missing is found out over the connections.
+        let _ = self.left.recv_timeout(leave);
+        Ok(message)
     }
 }
 
+/// What the thread tells within this time.
+fn within<T>(patience: Duration, from: &Receiver<T>, otherwise: &'static str) -> Result<T, RanksError> {
+    from.recv_timeout(patience).map_err(|error| match error {
+        RecvTimeoutError::Timeout => RanksError::Silent { what: otherwise, seconds: patience.as_secs() },
+        RecvTimeoutError::Disconnected => RanksError::Mpi,
+    })
+}
+
 /// Where a rank is among the others.
-struct Place {
-    rank: usize,
-    size: usize,
-    local_size: usize,
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// Which of them this is, from 0.
+    pub rank: usize,
+    /// How many they are.
+    pub size: usize,
+    /// Which of those on this host.
+    pub host_share: HostShare,
 }
 
 /// The thread's part.
-fn take_part(joined: &Sender<Place>, to_send: &Receiver<Vec<u8>>, deliver: &Sender<Vec<u8>>) {
+fn take_part(joined: &Sender<Place>, to_send: &Receiver<Vec<u8>>, deliver: &Sender<Vec<u8>>, left: &Sender<()>) {
     let Some(place) = mpi::join() else { return };
     let rank = place.rank;
     if joined.send(place).is_err() {
@@ -82,37 +106,48 @@ fn take_part(joined: &Sender<Place>, to_send: &Receiver<Vec<u8>>, deliver: &Send
         return;
     }
     let mut bytes = if rank == 0 { message } else { vec![0; length] };
-    let is_sent = mpi::broadcast(&mut bytes);
-    mpi::leave();
-    if is_sent {
+    if mpi::broadcast(&mut bytes) {
         let _ = deliver.send(bytes);
     }
+    mpi::leave();
+    let _ = left.send(());
 }
 
 /// What `job.c` makes of MPI. One thread calls it, in this order.
 mod mpi {
-    use super::{Place, c_int};
+    use super::{HostShare, Place, c_int};
 
     unsafe extern "C" {
-        fn brokermark_mpi_join(rank: *mut c_int, size: *mut c_int, local_size: *mut c_int) -> c_int;
+        fn brokermark_mpi_join(
+            rank: *mut c_int,
+            size: *mut c_int,
+            local_rank: *mut c_int,
+            local_size: *mut c_int,
+        ) -> c_int;
         fn brokermark_mpi_broadcast(bytes: *mut u8, length: c_int) -> c_int;
         fn brokermark_mpi_leave();
     }
 
     /// `None` where MPI cannot be used.
     pub(super) fn join() -> Option<Place> {
-        let (mut rank, mut size, mut local_size) = (0, 0, 0);
+        let (mut rank, mut size, mut local_rank, mut local_size) = (0, 0, 0, 0);
         // SAFETY: all are there to be written to; MPI is initialised once, because a job is joined once.
-        let failed = unsafe { brokermark_mpi_join(&raw mut rank, &raw mut size, &raw mut local_size) };
+        let failed =
+            unsafe { brokermark_mpi_join(&raw mut rank, &raw mut size, &raw mut local_rank, &raw mut local_size) };
         if failed != 0 {
             return None;
         }
-        let [rank, size, local_size] = [rank, size, local_size].map(|number| usize::try_from(number).ok());
-        Some(Place { rank: rank?, size: size?, local_size: local_size?.max(1) })
+        let [rank, size, number, count] =
+            [rank, size, local_rank, local_size].map(|number| usize::try_from(number).ok());
+        Some(Place { rank: rank?, size: size?, host_share: HostShare { number: number?, count: count?.max(1) } })
     }
 
     /// Sends rank 0's bytes to all; whether that succeeded. All ranks have the same length.
     pub(super) fn broadcast(bytes: &mut [u8]) -> bool {
+        if bytes.is_empty() {
+            // The pointer to nothing is 1, which Open MPI takes for MPI_IN_PLACE.
+            return true;
+        }
         let Ok(length) = c_int::try_from(bytes.len()) else { return false };
         // SAFETY: so many bytes are there to be read and written.
         unsafe { brokermark_mpi_broadcast(bytes.as_mut_ptr(), length) == 0 }
@@ -121,5 +156,43 @@ mod mpi {
     pub(super) fn leave() {
         // SAFETY: MPI is initialised, and this thread makes no further call.
         unsafe { brokermark_mpi_leave() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rank whose thread is in MPI, with the ends of what the thread tells.
+    fn job() -> (Job, Receiver<Vec<u8>>, Sender<Vec<u8>>, Sender<()>) {
+        let (message, to_send) = channel();
+        let (deliver, received) = channel();
+        let (leave, left) = channel();
+        let place = Place { rank: 1, size: 2, host_share: HostShare::ALONE };
+        (Job { place, message, received, left }, to_send, deliver, leave)
+    }
+
+    const SHORT: Duration = Duration::from_millis(10);
+
+    #[test]
+    fn a_message_that_does_not_come_is_an_error_in_time() {
+        let (job, _to_send, _deliver, _leave) = job();
+        let error = job.broadcast_within(Vec::new(), SHORT, SHORT).unwrap_err().to_string();
+        assert!(error.contains("rank 0's message has not reached all ranks"), "{error}");
+    }
+
+    #[test]
+    fn a_message_that_came_is_delivered_whether_or_not_all_leave() {
+        let (job, _to_send, deliver, _leave) = job();
+        deliver.send(vec![7]).unwrap();
+        assert_eq!(job.broadcast_within(Vec::new(), SHORT, SHORT).unwrap(), [7]);
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_is_a_failure_of_mpi() {
+        let (job, to_send, deliver, _leave) = job();
+        drop(deliver);
+        assert!(matches!(job.broadcast_within(Vec::new(), SHORT, SHORT), Err(RanksError::Mpi)));
+        drop(to_send);
     }
 }

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncReadExt, copy, sink};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -46,12 +47,30 @@ impl Member {
         Err(RanksError::Unreachable { addresses, reason })
     }
 
+    /// Says hello where this rank cannot take part, so that rank 0 need not wait for it, and waits until rank 0 has closed the connection.
+    pub async fn announce(addresses: &[SocketAddr], hello: &Hello) {
+        let announcing = async {
+            while !addresses.is_empty() {
+                for address in addresses {
+                    // Only rank 0 answers, and in which words is of no interest.
+                    if let Ok(Ok(mut stream)) = timeout(TRY, answered(*address, hello)).await {
+                        let _ = copy(&mut stream, &mut sink()).await;
+                        return;
+                    }
+                }
+                sleep(PAUSE).await;
+            }
+        };
+        let _ = timeout(JOIN, announcing).await;
+    }
+
     fn begin(stream: TcpStream, injected_ns: i64) -> Self {
         let (from, to) = stream.into_split();
         let (to_root, to_send) = unbounded_channel();
         let (deliver, orders) = unbounded_channel();
         tokio::spawn(write(to, to_send));
-        tokio::spawn(read(from, deliver, to_root.clone(), injected_ns));
+        // Rank 0 says nothing before it has waited for all.
+        tokio::spawn(read(from, [JOIN + SILENCE, SILENCE], deliver, to_root.clone(), injected_ns));
         Member { to_root, orders }
     }
 
@@ -81,22 +100,45 @@ async fn introduce(address: SocketAddr, hello: &Hello) -> std::io::Result<TcpStr
     }
 }
 
+async fn answered(address: SocketAddr, hello: &Hello) -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address).await?;
+    frame::write(&mut stream, hello).await?;
+    stream.read_u8().await?;
+    Ok(stream)
+}
+
 async fn write(mut to: OwnedWriteHalf, mut messages: UnboundedReceiver<FromRank>) {
     while let Some(message) = messages.recv().await {
+        let Ok(frame) = frame_of(&message, frame::LONGEST) else { return };
         // The reading task finds out that the connection is lost.
-        if frame::write(&mut to, &message).await.is_err() {
+        if frame::send(&mut to, &frame).await.is_err() {
             return;
         }
     }
 }
 
+/// A message as it is sent; in place of one that cannot be, why.
+fn frame_of(message: &FromRank, longest: u32) -> std::io::Result<Vec<u8>> {
+    frame::encode(message, longest).or_else(|error| {
+        let reason = format!(
+            "what it kept cannot be sent to rank 0 ({error}). It is in the rank's own run directory: put those of all ranks together with \
+             `brokermark merge`"
+        );
+        frame::encode(&FromRank::Failed { reason, interrupted: false }, longest)
+    })
+}
+
+/// Passes rank 0's orders on until it is lost. `silences`: how long it may say nothing at first, and after that.
 async fn read(
-    mut from: OwnedReadHalf,
+    mut from: impl AsyncRead + Unpin,
+    silences: [Duration; 2],
     deliver: UnboundedSender<FromRoot>,
     to_root: UnboundedSender<FromRank>,
     injected_ns: i64,
 ) {
-    while let Ok(order) = frame::read(&mut from, SILENCE).await {
+    let [mut silence, later] = silences;
+    while let Ok(order) = frame::read(&mut from, silence).await {
+        silence = later;
         let is_delivered = match order {
             FromRoot::Ping { sent_ns } => {
                 to_root.send(FromRank::Pong { sent_ns, clock_ns: clock_ns(injected_ns) }).is_ok()
@@ -106,5 +148,35 @@ async fn read(
         if !is_delivered {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::Counters;
+
+    #[tokio::test]
+    async fn what_is_too_long_to_be_sent_is_a_failure_with_its_reason() {
+        let long = FromRank::Second { counters: Counters::default(), latencies: "A".repeat(1_000) };
+        let sent = frame_of(&long, 1_000).unwrap();
+        let told: FromRank = frame::read(&mut sent.as_slice(), SILENCE).await.unwrap();
+        let FromRank::Failed { reason, interrupted: false } = told else { panic!("{told:?}") };
+        assert!(reason.contains("bytes are more than the 1000") && reason.contains("brokermark merge"), "{reason}");
+        let short = FromRank::Signals(1);
+        let sent = frame_of(&short, 1_000).unwrap();
+        assert!(matches!(frame::read(&mut sent.as_slice(), SILENCE).await.unwrap(), FromRank::Signals(1)));
+    }
+    #[tokio::test]
+    async fn rank_0_may_be_silent_for_longer_before_all_have_connected() {
+        let (mut root, from) = tokio::io::duplex(1 << 10);
+        let (deliver, mut orders) = unbounded_channel();
+        let (to_root, _told) = unbounded_channel();
+        let short = Duration::from_millis(50);
+        tokio::spawn(read(from, [Duration::MAX, short], deliver, to_root, 0));
+        assert!(timeout(4 * short, orders.recv()).await.is_err(), "it is not lost");
+        frame::write(&mut root, &FromRoot::Signals(1)).await.unwrap();
+        assert_eq!(orders.recv().await, Some(FromRoot::Signals(1)));
+        assert_eq!(orders.recv().await, None, "lost, though the connection is there");
     }
 }

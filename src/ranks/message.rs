@@ -8,22 +8,34 @@ use serde::{Deserialize, Serialize};
 use crate::distributed::KeptShare;
 use crate::engine::{Phase, Second};
 use crate::measure::{Interval, MessageSets};
-use crate::record::{InputFile, Record, SeriesRow, encode_histogram};
+use crate::record::{InputFile, Record, SeriesRow};
 
-/// The first message of a rank.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The first message of a rank. Every build reads it: the fields with a default are not needed, and others may be added, but none is renamed,
+/// removed or given another meaning.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Hello {
     /// What only the ranks of this job know.
     pub token: u64,
     pub rank: usize,
     pub build: String,
+    #[serde(default)]
     pub hostname: Option<String>,
     /// The kernel that keeps its clock; `None` where that is not known, or the clock is shifted.
+    #[serde(default)]
     pub boot_id: Option<String>,
     /// What is in the files that payloads are made from.
+    #[serde(default)]
     pub files: Vec<InputFile>,
     /// Why it cannot run the scenario.
+    #[serde(default)]
     pub refusal: Option<String>,
+}
+
+impl Hello {
+    /// The name of its host, for errors.
+    pub fn host(&self) -> &str {
+        self.hostname.as_deref().unwrap_or("unknown host")
+    }
 }
 
 /// A trial that all ranks are to prepare.
@@ -35,8 +47,18 @@ pub struct Order {
     pub run_id: String,
     /// Below which directory each rank keeps its own record.
     pub directory: PathBuf,
-    /// What is added to this rank's clock to get rank 0's.
-    pub clock_shift_ns: i64,
+    pub clock: KnownClock,
+}
+
+/// What rank 0 knows of a rank's clock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownClock {
+    /// Ranks with the same name read the same clock.
+    pub name: String,
+    /// What is added to it to get rank 0's.
+    pub shift_ns: i64,
+    /// Most that it is off after that; `None`: it has answered no ping.
+    pub error_ns: Option<u64>,
 }
 
 /// From rank 0.
@@ -75,7 +97,8 @@ pub enum FromRank {
     Ready,
     Second {
         counters: Counters,
-        /// The headline latencies of the second, as [`encode_histogram`] writes them; empty: none was measured.
+        /// The headline latencies of the second, as [`encode_histogram`](crate::record::encode_histogram) writes them; empty: none was
+        /// measured.
         latencies: String,
     },
     Signals(u32),
@@ -133,10 +156,9 @@ impl Counters {
     }
 }
 
-/// The headline latencies of an interval, as [`FromRank::Second`] has them: response times in an open loop, else service times.
-pub fn headline(interval: &Interval) -> String {
-    let latencies = if interval.response.is_empty() { &interval.service } else { &interval.response };
-    if latencies.histogram().is_empty() { String::new() } else { encode_histogram(latencies.histogram()) }
+/// Which latencies of an interval [`FromRank::Second`] has, as the interval log names them: response times in an open loop, else service times.
+pub fn headline(interval: &Interval) -> &'static str {
+    if interval.response.is_empty() { "service" } else { "response" }
 }
 
 /// What a rank kept of its share.

@@ -21,10 +21,10 @@ mod message;
 
 pub use hub::{Event, Hub};
 pub use interfaces::addresses;
-pub use job::{Job, is_launched};
+pub use job::{Job, Place, is_launched};
 pub use joint_second::JointSecond;
 pub use member::Member;
-pub use message::{Counters, FromRank, FromRoot, Hello, Order, headline};
+pub use message::{Counters, FromRank, FromRoot, Hello, KnownClock, Order, headline};
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -33,7 +33,7 @@ use crate::scenario::units;
 /// Time for all ranks to connect, after MPI has started them.
 const JOIN: Duration = Duration::from_secs(60);
 
-/// A rank that says nothing for so long is lost. Both sides say something every second.
+/// A rank that says nothing for so long is lost. Both sides say something every second, as soon as all have connected.
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// Shifts the clock that a rank has, as in `50ms`: for tests of what is done about clocks that differ.
@@ -44,16 +44,36 @@ const CLOCK_OFFSET: &str = "BROKERMARK_CLOCK_OFFSET";
 pub enum RanksError {
     #[error("MPI cannot be initialised: start brokermark with the mpirun or srun of the MPI that it was built with")]
     Mpi,
+    #[error(
+        "{what} within {seconds} s: see that every process that mpirun starts is this program, and that none has died"
+    )]
+    Silent { what: &'static str, seconds: u64 },
     #[error("{0}")]
     Refused(String),
+    #[error(
+        "rank {rank} ({host}) is another build than rank 0: {build} and {root_build}. Install the same program on all machines"
+    )]
+    Build { rank: usize, host: String, build: String, root_build: String },
     #[error(
         "rank 0 cannot be reached at any of {addresses} (last error: {reason}): let ranks connect to each other over TCP"
     )]
     Unreachable { addresses: String, reason: String },
     #[error("rank 0 cannot listen for the other ranks: {0}")]
     Listen(std::io::Error),
-    #[error("{missing} of {size} ranks did not connect within {} s: let ranks connect to each other over TCP", JOIN.as_secs())]
-    Missing { missing: usize, size: usize },
+    #[error(
+        "{} of {size} did not connect within {seconds} s: see that none has died, and let ranks connect to each other over TCP",
+        numbered(missing)
+    )]
+    Missing { missing: Vec<usize>, size: usize, seconds: u64 },
+}
+
+/// Numbers of ranks in words.
+fn numbered(numbers: &[usize]) -> String {
+    const NAMED: usize = 16;
+    let named: Vec<String> = numbers.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = numbers.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{} {}{more}", if numbers.len() == 1 { "rank" } else { "ranks" }, named.join(", "))
 }
 
 /// What a test adds to this rank's clock, in nanoseconds.

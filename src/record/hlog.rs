@@ -62,6 +62,13 @@ impl HlogLines {
         written
     }
 
+    /// The histogram of a tag, as [`encode_histogram`](super::encode_histogram) writes it.
+    pub fn histogram(&self, tag: &str) -> Option<&str> {
+        let text = std::str::from_utf8(&self.text).ok()?;
+        let of_tag = |line: &&str| line.strip_prefix("Tag=").and_then(|rest| rest.split(',').next()) == Some(tag);
+        text.lines().find(of_tag)?.rsplit(',').next()
+    }
+
     pub(super) fn started(&self) -> Option<Timestamp> {
         self.started
     }
@@ -107,6 +114,8 @@ mod tests {
         for tag in ["response", "service"] {
             lines.push(&HlogInterval { tag, started, length, histogram: &histogram }).unwrap();
         }
+        assert_eq!(lines.histogram("service"), Some(crate::record::encode_histogram(&histogram).as_str()));
+        assert_eq!(lines.histogram("schedule_delay"), None);
         text.extend_from_slice(lines.text());
         let readable = String::from_utf8(text.clone()).unwrap();
         assert!(

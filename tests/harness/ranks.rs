@@ -21,7 +21,17 @@ pub fn mpirun_with_exit_code(bench: &Bench, ranks: usize) -> Command {
 
 /// The same of two ranks, the second of which has another clock.
 pub fn mpirun_with_clock_offset(bench: &Bench, offset: &str) -> Command {
+    with_clock_offset(launcher(), bench, offset)
+}
+
+/// The same, where a rank that dies does not end the other.
+pub fn mpirun_with_clock_offset_and_recovery(bench: &Bench, offset: &str) -> Command {
     let mut command = launcher();
+    command.arg("--enable-recovery");
+    with_clock_offset(command, bench, offset)
+}
+
+fn with_clock_offset(mut command: Command, bench: &Bench, offset: &str) -> Command {
     command.args(["-n", "1"]).args(run(bench));
     command.args([":", "-n", "1", "env", &format!("BROKERMARK_CLOCK_OFFSET={offset}")]).args(run(bench));
     command

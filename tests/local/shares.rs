@@ -6,7 +6,7 @@ use brokermark::record::{Record, Status, read_series};
 use serde_json::Value;
 
 use crate::harness::shares::{assert_partitions_are_begun_as_by_one_process, merge, record_at, run_shares};
-use crate::harness::{Bench, assert_acknowledged, assert_balanced, execute};
+use crate::harness::{Bench, PATIENCE, Running, assert_acknowledged, assert_balanced, brokermark, execute};
 
 const NULL: &str = "broker.kind = \"null\"
     topology = { topics = 2, partitions = 4 }
@@ -114,6 +114,48 @@ fn what_cannot_be_run_in_shares_is_refused_with_the_key() {
     refused(&format!("{null}{rounds}"), &at, &["producers.round_barrier"]);
 }
 
+/// The variables that srun sets for one of four tasks.
+const TASK: [(&str, &str); 4] =
+    [("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_NTASKS", "4"), ("SLURM_PROCID", "1")];
+
+#[test]
+fn processes_that_nothing_joins_do_not_each_run_the_whole_load() {
+    let bench = Bench::new("broker.kind = \"null\"\nproducers.count = 4\nrun.messages = 40");
+    let refused = Running::start(bench.command().envs(TASK)).finish(PATIENCE).expect(2);
+    refused.complains_of(&[
+        "SLURM_STEP_NUM_TASKS",
+        "process 1 of 4",
+        "--share $((SLURM_PROCID + 1))/4",
+        "unset SLURM_STEP_ID",
+    ]);
+    for command in ["search", "ceiling"] {
+        let mut alone = brokermark();
+        alone.arg(command).arg(bench.scenario()).arg("--output").arg(bench.results()).envs(TASK);
+        Running::start(&mut alone).finish(PATIENCE).expect(2).complains_of(&["process 1 of 4", command]);
+    }
+    assert!(bench.run_directories().is_empty());
+    let share = ["--share", "2/4", "--start-at", "1"];
+    let record = Running::start(bench.command().args(share).envs(TASK)).finish(PATIENCE).expect(0).record();
+    assert_acknowledged(&record, 10);
+}
+
+/// A batch script has the variables of its job, and is one process.
+#[test]
+fn a_batch_script_runs_the_whole_load() {
+    let bench = Bench::new("broker.kind = \"null\"\nrun.messages = 40");
+    let record = Running::start(bench.command().envs(TASK.into_iter().skip(2))).finish(PATIENCE).expect(0).record();
+    assert_acknowledged(&record, 40);
+}
+
+#[test]
+#[cfg(not(feature = "mpi"))]
+fn mpirun_of_a_build_without_mpi_is_refused() {
+    let bench = Bench::new("broker.kind = \"null\"\nrun.messages = 10");
+    let rank = [("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "1")];
+    let refused = Running::start(bench.command().envs(rank)).finish(PATIENCE).expect(2);
+    refused.complains_of(&["process 1 of 2", "--features mpi", "--share $((OMPI_COMM_WORLD_RANK + 1))/2"]);
+}
+
 #[test]
 fn a_load_begins_at_its_time_and_a_late_one_says_so() {
     let scenario = "broker.kind = \"null\"\nrun.messages = 10";
@@ -135,7 +177,7 @@ mod on_a_cluster {
 
     use rdkafka::consumer::{BaseConsumer, Consumer};
 
-    use crate::harness::{PATIENCE, assert_delivered, brokermark};
+    use crate::harness::assert_delivered;
 
     /// An endpoint in a process of its own, which ends with the test.
     struct Cluster {

@@ -11,9 +11,9 @@ use super::identity::{identity, new_run_id};
 use super::interrupt::SignalThread;
 use super::progress::Progress;
 use super::recording::{Recording, Run};
-use crate::cli::Exit;
 use crate::cli::load_threads::LoadThreads;
 use crate::cli::scenario_source::ScenarioSource;
+use crate::cli::{Exit, launcher};
 use crate::engine::{Interruption, run_scenario};
 use crate::evaluate::{ceiling_machine, ceiling_shape, ceiling_trial, environment};
 use crate::record::readable::{bytes, duration, rate};
@@ -47,6 +47,9 @@ pub struct CeilingArguments {
 
 /// Measures the ceiling of each shape of the scenario, keeps and prints it.
 pub fn ceiling(arguments: &CeilingArguments, out: &mut dyn Write) -> Exit {
+    if let Some(exit) = launcher::refused("ceiling") {
+        return exit;
+    }
     let plan = match arguments.source.load() {
         Ok(plan) => plan,
         Err(error) => {

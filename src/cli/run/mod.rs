@@ -33,6 +33,7 @@ use self::progress::{Progress, Style};
 use self::recording::{Recording, Run};
 use super::Exit;
 use super::compare::{Options, compare_runs};
+use super::launcher::launched;
 use super::load_threads::LoadThreads;
 use super::report;
 use super::show::{View, summary};
@@ -52,6 +53,11 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
         && let Some(exit) = ranks::run(arguments, out)
     {
         return exit;
+    }
+    let is_whole = arguments.share.share.is_none() && !arguments.print_scenario;
+    if let Some(launched) = launched().filter(|_| is_whole) {
+        eprintln!("error: {}", launched.refusal_to_run());
+        return Exit::Usage;
     }
     let plans = match plans(arguments) {
         Ok(plans) => plans,

@@ -61,6 +61,22 @@ impl<'a> Recording<'a> {
         self.kept = Some((record, written));
     }
 
+    /// Keeps and shows a second. The histogram of `tag` in it, as the interval log has it; `None`: that has none.
+    pub fn keep_second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception, tag: &str) -> Option<String> {
+        self.progress.second(second, outcomes);
+        if let Some(figures) = &self.figures {
+            figures.lock().second(second, outcomes, arrivals);
+        }
+        let intervals = self.intervals(second, outcomes, arrivals);
+        let histogram = intervals.histogram(tag).map(str::to_owned);
+        let journal = self.directory.journal();
+        journal.second(&series_row(self.trial, second), intervals);
+        if let Some(notice) = journal.notice() {
+            self.progress.notice(&format!("warning: {notice}; the trial goes on"));
+        }
+        histogram
+    }
+
     /// Ends the progress display; the record, and whether it is on disk with all that belongs to it.
     pub fn finish(self) -> Option<(Record, Result<(), DirectoryError>)> {
         self.progress.finish();
@@ -102,16 +118,7 @@ impl Observer for Recording<'_> {
     }
 
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {
-        self.progress.second(second, outcomes);
-        if let Some(figures) = &self.figures {
-            figures.lock().second(second, outcomes, arrivals);
-        }
-        let intervals = self.intervals(second, outcomes, arrivals);
-        let journal = self.directory.journal();
-        journal.second(&series_row(self.trial, second), intervals);
-        if let Some(notice) = journal.notice() {
-            self.progress.notice(&format!("warning: {notice}; the trial goes on"));
-        }
+        self.keep_second(second, outcomes, arrivals, "");
     }
 
     fn wants_topics(&self) -> bool {

@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum, ValueHint};
 
 use self::probing::{Probing, Searched};
 use super::Exit;
+use super::launcher;
 use super::load_threads;
 use super::run::{interrupt, untrusted};
 use super::scenario_source::ProbedSource;
@@ -133,6 +134,9 @@ impl SearchArguments {
 
 /// Searches, and prints the answer.
 pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Exit {
+    if let Some(exit) = launcher::refused("search") {
+        return exit;
+    }
     let (plan, range) = match arguments.plan() {
         Ok(planned) => planned,
         Err(reason) => {

@@ -235,6 +235,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         Some(PartOutcome {
             part,
             wall_clock: WallClock::now(),
+            compared: self.context.identity.compared.clone(),
             messages: self.verification().map(|verification| self.messages(verification, groups)),
         })
     }

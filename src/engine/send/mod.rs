@@ -28,7 +28,7 @@ use self::rounds::Rounds;
 pub use self::sender::{Attempted, Sent};
 use self::sender::{Sender, Shared};
 pub use self::stall::StallWatch;
-pub use self::trial_window::TrialWindow;
+pub use self::trial_window::{FirstSent, TrialWindow};
 use self::window_rule::WindowRule;
 use super::EngineError;
 use super::context::{AT_ONCE, TrialContext};

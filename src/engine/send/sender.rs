@@ -6,7 +6,7 @@ use super::closing::Closing;
 use super::message_source::{BatchSize, MessageSource};
 use super::offer::{Offered, Stopped, offer};
 use super::quota::Quota;
-use super::trial_window::TrialWindow;
+use super::trial_window::{FirstSent, TrialWindow};
 use crate::broker::{Outgoing, Producer};
 use crate::measure::{Acks, Window};
 use crate::net::backoff::Backoff;
@@ -114,6 +114,7 @@ impl<P: Producer> Sender<P> {
     /// # Errors
     /// When the load was stopped before the client had taken all of them.
     pub async fn send_now(&mut self, count: usize, now_ns: u64, measured: bool) -> Result<(), Stopped> {
+        self.note_first(self.shared.trial_window.load_start_ns, now_ns);
         if self.send(std::iter::repeat_n((now_ns, measured), count), now_ns).await? == Offered::Refused {
             tokio::select! {
                 () = self.refusals.pause() => {}
@@ -130,7 +131,16 @@ impl<P: Producer> Sender<P> {
     /// # Errors
     /// When the load was stopped before the client had taken all of them.
     pub async fn send_due(&mut self, intended: &[(u64, bool)], now_ns: u64) -> Result<(), Stopped> {
+        self.note_first(intended.first().map_or(now_ns, |(due_ns, _)| *due_ns), now_ns);
         self.send(intended.iter().copied(), now_ns).await.map(drop)
+    }
+
+    /// Notes when this producer's first message is handed over.
+    #[inline]
+    fn note_first(&self, due_ns: u64, sent_ns: u64) {
+        if self.attempted.all() == 0 {
+            self.shared.trial_window.note_first(FirstSent { sent_ns, due_ns });
+        }
     }
 
     /// Makes a batch, counts it and hands it to the client, in as many pieces as it wants.

@@ -2,12 +2,17 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::measure::{Acks, Clock};
+
+/// How long before the load its producers are woken: tokio's timer counts in milliseconds, and wakes late.
+const WOKEN_BEFORE: Duration = Duration::from_millis(3);
 
 /// The times of a trial, in nanoseconds since its epoch, and the word to stop.
 pub struct TrialWindow {
@@ -22,6 +27,15 @@ pub struct TrialWindow {
     stop: CancellationToken,
     refused: AtomicU64,
     failure: OnceLock<String>,
+    first_sent: Mutex<Option<FirstSent>>,
+}
+
+/// When the first message of the load was handed to a client, in nanoseconds since the trial's epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstSent {
+    pub sent_ns: u64,
+    /// When it was due: in a closed loop, when the load began.
+    pub due_ns: u64,
 }
 
 impl TrialWindow {
@@ -45,6 +59,7 @@ impl TrialWindow {
             stop: CancellationToken::new(),
             refused: AtomicU64::new(0),
             failure: OnceLock::new(),
+            first_sent: Mutex::new(None),
         }
     }
 
@@ -74,13 +89,15 @@ impl TrialWindow {
         self.acks.stopped().load(Ordering::Relaxed)
     }
 
-    /// Resolves when the load begins, or has been stopped before.
+    /// Resolves when the load begins, to tens of microseconds, or has been stopped before.
     pub async fn begun(&self) {
-        let begin = Instant::from_std(self.clock().instant(self.load_start_ns));
+        let begin = self.clock().instant(self.load_start_ns);
         tokio::select! {
-            () = tokio::time::sleep_until(begin) => {}
-            () = self.stopped() => {}
+            () = tokio::time::sleep_until(Instant::from_std(begin.checked_sub(WOKEN_BEFORE).unwrap_or(begin))) => {}
+            () = self.stopped() => return,
         }
+        // The others of this runtime wait for the same moment.
+        thread::sleep(begin.saturating_duration_since(std::time::Instant::now()));
     }
 
     /// Ends the load for all producers, wherever they wait.
@@ -109,8 +126,41 @@ impl TrialWindow {
         self.failure.get().map(String::as_str)
     }
 
+    /// Notes the first message of a producer. The earliest of all counts.
+    pub fn note_first(&self, first: FirstSent) {
+        let mut earliest = self.first_sent.lock();
+        if earliest.is_none_or(|earliest| first.sent_ns < earliest.sent_ns) {
+            *earliest = Some(first);
+        }
+    }
+
+    /// The load's first message; `None`: none was sent yet.
+    pub fn first_sent(&self) -> Option<FirstSent> {
+        *self.first_sent.lock()
+    }
+
     /// Resolves once the load has been stopped.
     pub async fn stopped(&self) {
         self.stop.cancelled().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tokio's timer alone is late by a millisecond more often than not.
+    #[tokio::test]
+    async fn a_load_begins_at_its_time_and_not_at_the_next_tick_of_a_timer() {
+        let mut late_ns = Vec::new();
+        for _ in 0..20 {
+            let acks = Acks::new(Clock::start(), 1, false);
+            let load_start_ns = acks.clock().now_ns() + 5_000_000;
+            let window = TrialWindow::new(acks, load_start_ns, Duration::ZERO, None, None);
+            window.begun().await;
+            late_ns.push(window.clock().now_ns().checked_sub(load_start_ns).unwrap());
+        }
+        late_ns.sort_unstable();
+        assert!(late_ns[5] < 400_000, "{late_ns:?}");
     }
 }

@@ -40,9 +40,13 @@ mod tests {
             producers: 4,
             consumers: 0,
             window_begin_unix_ns: 0,
+            first_sent_unix_ns: None,
+            first_due_unix_ns: None,
+            clock_shift_ns: None,
             clock_error_ns: None,
             boot_id: None,
             before_intended: 0,
+            most_before_intended_ns: 0,
         };
         let verdict = sound::judged(|record, _, _| {
             record.share = Some(share);

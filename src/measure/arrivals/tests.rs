@@ -133,6 +133,8 @@ fn times_count_from_the_headers_clock_and_only_those_of_timed_producers() {
     }
     let reception = collected(&arrivals);
     assert_eq!((reception.arrived.consumed, reception.arrived.before_intended), (4, 1));
+    let early_ns = reception.arrived.most_before_intended_ns;
+    assert!(early_ns > AHEAD_NS / 2 && early_ns < AHEAD_NS, "the clock has gone on a little: {early_ns}");
     assert_eq!((reception.end_to_end.histogram().len(), reception.end_to_end.beyond_range()), (2, 0));
 }
 

@@ -19,7 +19,7 @@ mod wall_clock;
 use std::time::{Duration, Instant};
 
 pub use other::{OtherUsage, ProcessFamily};
-pub use pauses::PauseProbe;
+pub use pauses::{HostShare, PauseProbe};
 pub use pressure::{Pressure, PressureTotals};
 pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory, resident_memory_bytes};
 pub use system::{SystemLoad, SystemTimes, kibibytes};
@@ -45,8 +45,8 @@ pub struct HostSampler {
 
 impl HostSampler {
     /// Begins here and now.
-    pub fn begin() -> Self {
-        HostSampler { pauses: Some(PauseProbe::begin()), ..HostSampler::begin_without_probe() }
+    pub fn begin(host_share: HostShare) -> Self {
+        HostSampler { pauses: Some(PauseProbe::begin(host_share)), ..HostSampler::begin_without_probe() }
     }
 
     /// The same without a pause probe, for use beside a sampler that has one.
@@ -121,7 +121,7 @@ pub struct HostUsage {
     pub throttled: Option<Duration>,
     /// Of the whole machine.
     pub pressure: Pressure,
-    /// How late a thread woke that slept a millisecond at a time, in nanoseconds.
+    /// How late a thread woke in each millisecond of the host's that is this process's, in nanoseconds.
     pub pauses: Distribution,
 }
 
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_busy_thread_is_seen_by_process_thread_and_lap() {
-        let (sampler, mut laps) = (HostSampler::begin(), CpuLaps::begin());
+        let (sampler, mut laps) = (HostSampler::begin(HostShare::ALONE), CpuLaps::begin());
         let until = Instant::now() + Duration::from_millis(200);
         let mut sum = 0u64;
         while Instant::now() < until {

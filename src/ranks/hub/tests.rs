@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 
+use super::gathering::{ACCEPT_PAUSE, Ungathered, next_of};
 use super::*;
 use crate::ranks::Member;
 use crate::record::InputFile;
@@ -25,7 +27,7 @@ fn hello(rank: usize) -> Hello {
 }
 
 /// Gathers ranks that say these words first.
-async fn gather(hellos: Vec<Hello>) -> (Result<Hub, RanksError>, Vec<Member>) {
+async fn gather(hellos: Vec<Hello>) -> (Result<Hub, Ungathered>, Vec<Member>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let size = hellos.len();
@@ -68,25 +70,54 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, takes: Duration,
 
 /// Rank 0, and rank 1 behind such a network.
 async fn gather_far(there: Duration, link: watch::Receiver<bool>) -> (Hub, Vec<Member>) {
+    gather_behind(vec![hello(0), hello(1)], there, link).await
+}
+
+/// Gathers these ranks, of which rank 1 is behind such a network.
+async fn gather_behind(hellos: Vec<Hello>, there: Duration, link: watch::Receiver<bool>) -> (Hub, Vec<Member>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let gathering = tokio::spawn(Hub::gather(listener, 2, TOKEN, 0));
+    let gathering = tokio::spawn(Hub::gather(listener, hellos.len(), TOKEN, 0));
     let far = network(address, there, link).await;
-    let (near, far) = (hello(0), (far, hello(1)));
-    let near = Member::connect(&[address], &near, 0).await.unwrap();
-    let far = Member::connect(&[far.0], &far.1, 0).await.unwrap();
-    (gathering.await.unwrap().unwrap(), vec![near, far])
+    let mut members = Vec::new();
+    for hello in hellos {
+        let address = if hello.rank == 1 { far } else { address };
+        members.push(Member::connect(&[address], &hello, 0).await.unwrap());
+    }
+    (gathering.await.unwrap().unwrap(), members)
 }
 
 #[tokio::test]
 async fn the_bound_of_a_host_that_is_300_ms_away_contains_its_clock() {
     let (_link, is_up) = watch::channel(true);
     let (mut hub, _members) = gather_far(Duration::from_millis(300), is_up).await;
+    let begin = Instant::now();
     hub.before_trial().await;
+    let pings = BURST as u32;
+    assert!(
+        begin.elapsed() < Duration::from_millis(300) * pings / 2,
+        "pings are under way together: {:?}",
+        begin.elapsed()
+    );
     // Both read this machine's clock, and only one of both ways takes long.
     let clock = hub.clock(1, hub.clock_shift_ns(1)).unwrap();
     assert!(clock.offset_ns != 0 && clock.offset_ns.unsigned_abs() <= clock.error_ns, "{clock:?}");
     assert!(clock.round_trip_ns >= 300_000_000 && clock.round_trips >= BURST as u64, "{clock:?}");
+}
+
+/// The answers of one rank of the host take long one way, so that alone it would put its clock 50 ms off.
+#[tokio::test]
+async fn ranks_of_one_host_have_one_clock_which_the_shortest_round_trip_tells() {
+    let on = |rank, host: &str| Hello { boot_id: Some(host.to_owned()), ..hello(rank) };
+    let (_link, is_up) = watch::channel(true);
+    let hellos = vec![on(0, "here"), on(1, "there"), on(2, "there")];
+    let (mut hub, _members) = gather_behind(hellos, Duration::from_millis(100), is_up).await;
+    hub.before_trial().await;
+    let shifts = [1, 2].map(|rank| hub.clock_shift_ns(rank));
+    assert_eq!(shifts[0], shifts[1]);
+    let [one, other] = [1, 2].map(|rank| hub.clock(rank, shifts[0]).unwrap());
+    assert_eq!(one, other);
+    assert!(one.offset_ns.unsigned_abs() <= one.error_ns && one.error_ns < 25_000_000, "{one:?}");
 }
 
 #[tokio::test]
@@ -106,10 +137,19 @@ async fn refusal(change: impl FnOnce(&mut Hello)) -> String {
     let mut hellos = vec![hello(0), hello(1), hello(2)];
     change(&mut hellos[2]);
     let (hub, members) = gather(hellos).await;
+    refused(hub.unwrap_err(), members).await
+}
+
+/// Why the ranks are refused, which all of these are told.
+async fn refused(ungathered: Ungathered, members: Vec<Member>) -> String {
+    let reason = ungathered.error.to_string();
+    let dismissed = tokio::spawn(ungathered.dismiss(Duration::MAX));
     for mut member in members {
-        assert!(matches!(member.order().await, Some(FromRoot::Refused { .. })), "all are told");
+        assert_eq!(member.order().await, Some(FromRoot::Refused { reason: reason.clone() }));
+        assert_eq!(member.order().await, None, "nothing follows");
     }
-    hub.unwrap_err().to_string()
+    dismissed.await.unwrap();
+    reason
 }
 
 #[tokio::test]
@@ -121,6 +161,32 @@ async fn ranks_that_cannot_run_together_are_refused_by_name() {
     assert!(files.contains("rank 2 (host-2) has other payload files"), "{files}");
     let scenario = refusal(|hello| hello.refusal = Some("no such file".to_owned())).await;
     assert!(scenario.contains("rank 2 (host-2)") && scenario.contains("no such file"), "{scenario}");
+}
+
+#[tokio::test]
+async fn ranks_that_do_not_connect_are_named_to_those_that_did() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let gathering = tokio::spawn(Hub::gather_within(Duration::from_secs(2), listener, 4, TOKEN, 0));
+    let mut members = Vec::new();
+    for rank in [0, 2] {
+        members.push(Member::connect(&[address], &hello(rank), 0).await.unwrap());
+    }
+    let reason = refused(gathering.await.unwrap().unwrap_err(), members).await;
+    assert!(reason.starts_with("ranks 1, 3 of 4 did not connect within 2 s"), "{reason}");
+}
+
+#[tokio::test]
+async fn an_error_is_not_met_again_at_once() {
+    let mut tries = 0;
+    let taken = next_of(async || {
+        tries += 1;
+        assert!(tries < 100, "as fast as the processor allows");
+        Err::<(), _>(io::ErrorKind::OutOfMemory.into())
+    });
+    assert!(timeout(3 * ACCEPT_PAUSE, taken).await.is_err());
+    assert!((1..=4).contains(&tries), "{tries}");
+    assert_eq!(next_of(async || Ok(7)).await, 7);
 }
 
 #[tokio::test]

@@ -91,7 +91,7 @@ pub struct TimerLateness {
 }
 
 /// How late a thread woke that slept a millisecond at a time, one value for each millisecond of the measured window. A pause of
-/// 100 ms is 100 of them, each with what was left of it.
+/// 100 ms is 100 of them, each with what was left of it. Ranks on one host have its milliseconds in turn, each at least every tenth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Pauses {

@@ -50,7 +50,7 @@ pub use pipeline::{
     UnparsableCount,
 };
 pub use series::{Phase, SeriesRow};
-pub use share::{LostRank, MergedShare, RankClock, Share, Start};
+pub use share::{LostRank, MergedShare, RankClock, Share, Start, Together};
 pub use spread::{ConsumerFigures, ConsumerSpread, Consumers, Extent, PartitionFigures, Partitions};
 pub use throughput::{Completion, ProducerShares, Throughput};
 pub use transactions::Transactions;
@@ -166,7 +166,10 @@ pub struct Record {
     /// The shares that this record was merged from; left out otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<MergedShare>,
-    /// Ranks of an MPI job that were lost during the trial; left out where none was.
+    /// How far these shares loaded at the same time; left out otherwise, and in records of older builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
+    /// Ranks of an MPI job that were lost during the trial, or failed; left out where all kept what they measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_ranks: Vec<LostRank>,
     /// What is needed to repeat the trial, besides the scenario.

@@ -37,13 +37,41 @@ pub struct Share {
     pub consumers: usize,
     /// Begin of the measured window, in nanoseconds since 1970, by this machine's wall clock.
     pub window_begin_unix_ns: u64,
+    /// When its first message was handed to the client, in nanoseconds since 1970, by the same clock; `null`: none was, or the record is of an
+    /// older build.
+    #[serde(default)]
+    pub first_sent_unix_ns: Option<u64>,
+    /// When that message was due: in an open loop by the schedule, in a closed one when the load began.
+    #[serde(default)]
+    pub first_due_unix_ns: Option<u64>,
+    /// What was added to this machine's wall clock to get that of rank 0, in nanoseconds: all times of the record are corrected by it. `null`
+    /// where the share was not run by a rank of an MPI job.
+    #[serde(default)]
+    pub clock_shift_ns: Option<i64>,
     /// Most that this machine's wall clock may be off, in nanoseconds, as its kernel knows it; `null` where it is not synchronised or
-    /// the system does not tell.
+    /// the system does not tell. Of a rank: most that the corrected times are off from rank 0's, as was known before the trial, and what two
+    /// clocks may drift apart since (30 µs/s); in a merged record as round trips during and after the trial show, too.
     pub clock_error_ns: Option<u64>,
-    /// Identifies the kernel that keeps the clock: shares with the same one are on one machine. `null` where it is not known.
+    /// Identifies the kernel that keeps the clock: shares with the same one are on one machine. `null` where it is not known; of a rank then
+    /// its number.
     pub boot_id: Option<String>,
     /// Messages that arrived before their intended time, because clocks differ. Their end-to-end latency is recorded as 0.
     pub before_intended: u64,
+    /// Most that one of them arrived before its intended time, in nanoseconds: the smallest end-to-end latency, which is negative.
+    #[serde(default)]
+    pub most_before_intended_ns: u64,
+}
+
+/// How far the shares of a merged record loaded at the same time. On several machines, as far as their clocks agree.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Together {
+    /// Share of the stretch covered by all measured windows which lies in every one of them.
+    #[schemars(range(min = 0, max = 1))]
+    pub window_overlap: f64,
+    /// Nanoseconds from the begin of the first share's load to that of the last one's. A share's load begins at its set time, or later, by as
+    /// much as its first message was handed over after it was due. `null` where that is not known of every share with producers.
+    pub start_skew_ns: Option<u64>,
 }
 
 /// One of the shares of a merged record.
@@ -69,7 +97,8 @@ pub struct MergedShare {
     pub clock: Option<RankClock>,
 }
 
-/// How far a rank's clock is from the first rank's, by round trips between them before, during and after the trial.
+/// How far a rank's clock is from the first rank's, by round trips between them before, during and after the trial. Ranks on one host read
+/// one clock, so these are the round trips of all of them, and each has the same figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RankClock {
@@ -86,7 +115,7 @@ pub struct RankClock {
     pub round_trips: u64,
 }
 
-/// A rank of an MPI job that was lost during the trial. What it measured is in no figure of this record.
+/// A rank of an MPI job that was lost during the trial, or failed. What it measured is in no figure of this record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct LostRank {
@@ -95,8 +124,11 @@ pub struct LostRank {
     pub number: usize,
     /// Name of its machine.
     pub hostname: Option<String>,
-    /// How it was noticed.
+    /// How it was noticed; of one that failed, why.
     pub reason: String,
+    /// Whether it said itself that it could not run its share or keep it; `false`: it was not heard of any more.
+    #[serde(default)]
+    pub failed: bool,
     /// The phase in which it was heard of last.
     pub phase: String,
     /// Messages that it had handed over, as far as it had told.

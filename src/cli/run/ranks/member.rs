@@ -11,9 +11,10 @@ use super::super::recording::{Recording, Run};
 use super::reporting::Reporting;
 use super::{Exit, Invitation, RunArguments, connect, divided, failed};
 use crate::cli::kept_share::read;
-use crate::engine::{EngineError, Interruption, Rendezvous, TrialIdentity, run_scenario};
+use crate::engine::{ComparedClock, EngineError, Interruption, Rendezvous, TrialIdentity, run_scenario};
 use crate::evaluate::assemble_failed;
-use crate::ranks::{FromRank, FromRoot, Member, Order, injected_offset_ns};
+use crate::measure::host::HostShare;
+use crate::ranks::{FromRank, FromRoot, KnownClock, Member, Order, Place, injected_offset_ns};
 use crate::record::RunDirectory;
 use crate::scenario::{Plan, Share, Trial};
 use crate::secrets::mask_arguments;
@@ -23,6 +24,7 @@ struct Part<'a> {
     arguments: &'a RunArguments,
     invitation: &'a Invitation,
     number: usize,
+    host_share: HostShare,
     plan: Plan,
     member: Member,
     /// This process's own signals.
@@ -40,12 +42,12 @@ enum Ended {
 pub async fn take_part(
     arguments: &RunArguments,
     invitation: &Invitation,
-    rank: usize,
-    size: usize,
+    place: Place,
     plan: Result<Plan, String>,
 ) -> Exit {
+    let Place { rank, size, host_share } = place;
     let plan = plan.and_then(|plan| divided(plan, Share { number: rank + 1, count: size }));
-    let member = match connect(invitation, rank, &plan).await {
+    let mut member = match connect(invitation, rank, &plan).await {
         Ok(member) => member,
         Err(error) => return failed(&error),
     };
@@ -57,9 +59,12 @@ pub async fn take_part(
         }
     };
     match plan {
-        Ok(plan) => Part { arguments, invitation, number: rank + 1, plan, member, own }.run().await,
-        // Rank 0 knows, and says so.
-        Err(_) => Exit::Success,
+        Ok(plan) => Part { arguments, invitation, number: rank + 1, host_share, plan, member, own }.run().await,
+        // Rank 0 knows why, and refuses the run.
+        Err(_) => match member.order().await {
+            Some(FromRoot::Refused { reason }) => refused(rank, &reason),
+            _ => root_lost(None),
+        },
     }
 }
 
@@ -71,7 +76,8 @@ impl Part<'_> {
                     Ended::Told => {}
                     Ended::RootLost(directory) => return root_lost(Some(&directory)),
                 },
-                Some(FromRoot::Goodbye | FromRoot::Refused { .. }) => return Exit::Success,
+                Some(FromRoot::Refused { reason }) => return refused(self.number - 1, &reason),
+                Some(FromRoot::Goodbye) => return Exit::Success,
                 // Of a trial that has ended here.
                 Some(_) => {}
                 None => return root_lost(None),
@@ -127,12 +133,15 @@ impl Part<'_> {
         let (ready, is_ready) = watch::channel(false);
         let (start, starts) = watch::channel(None);
         let (signals, signalled) = watch::channel(0);
+        let KnownClock { name, shift_ns, error_ns } = order.clock.clone();
         let identity = TrialIdentity {
             tag: crc32fast::hash(order.run_id.as_bytes()),
             run_id: order.run_id.clone(),
             load_start_unix_ns: None,
             rendezvous: Some(Rendezvous::new(ready, starts)),
-            clock_shift_ns: injected_offset_ns() + order.clock_shift_ns,
+            clock_shift_ns: injected_offset_ns() + shift_ns,
+            compared: Some(ComparedClock { name, shift_ns, error_ns }),
+            host_share: self.host_share,
         };
         let command_line = mask_arguments(std::env::args());
         let checkpoint_every = self.arguments.checkpoint_every;
@@ -208,13 +217,22 @@ async fn signal_after(own: &Interruption, before: u32) {
     }
 }
 
+/// The ranks do not run together.
+fn refused(rank: usize, reason: &str) -> Exit {
+    // Rank 0 has said so.
+    if rank > 0 {
+        eprintln!("error: rank {rank} does not run: {reason}");
+    }
+    Exit::Failure
+}
+
 fn root_lost(directory: Option<&std::path::Path>) -> Exit {
     match directory {
         Some(directory) => eprintln!(
             "error: rank 0 was lost, so no record of all ranks was written. This rank's is in {}: put them together with `brokermark merge`",
             directory.display()
         ),
-        None => eprintln!("error: rank 0 was lost between two trials"),
+        None => eprintln!("error: rank 0 was lost while this rank waited for its orders"),
     }
     Exit::Failure
 }

@@ -3,7 +3,9 @@
 //! - `root`: rank 0's part: it says what is run and when, shows progress, and merges what the ranks have kept.
 //! - `member`: every rank's part, rank 0 included: it runs its share of each trial.
 //! - `reporting`: tells rank 0 what happens each second.
+//! - `invitation`: what rank 0 tells all ranks by MPI.
 
+mod invitation;
 mod member;
 mod reporting;
 mod root;
@@ -11,30 +13,16 @@ mod root;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
+use self::invitation::{Foreign, Invitation, Summons};
 use super::{Exit, RunArguments, Session};
 use crate::cli::load_threads;
 use crate::cli::scenario_source::WrittenScenario;
 use crate::evaluate::environment;
-use crate::measure::host::{WallClock, cores_available};
+use crate::measure::host::{HostShare, WallClock, cores_available};
 use crate::ranks::{Hello, Hub, Job, Member, RanksError, addresses, injected_offset_ns, is_launched};
 use crate::record::InputFile;
 use crate::scenario::{OutputFormat, Plan, Share};
-
-/// What rank 0 tells all ranks by MPI.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Invitation {
-    /// Where rank 0 listens.
-    addresses: Vec<SocketAddr>,
-    token: u64,
-    run_id: String,
-    /// Below which directory each rank keeps what it measures.
-    directory: PathBuf,
-    scenario: WrittenScenario,
-}
 
 /// Whether MPI started this process as one of several that run a scenario together.
 pub fn are_launched(arguments: &RunArguments) -> bool {
@@ -47,7 +35,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Option<Exit> {
         Ok(job) => job,
         Err(error) => return Some(failed(&error)),
     };
-    match (job.rank, job.size) {
+    match (job.place.rank, job.place.size) {
         (_, 1) => {
             let left = job.broadcast(Vec::new());
             left.err().map(|error| failed(&error))
@@ -64,8 +52,8 @@ fn failed(error: &RanksError) -> Exit {
 
 /// Rank 0.
 fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
-    let Job { size, local_size, .. } = job;
-    let prepared = prepare(arguments, size);
+    let place = job.place;
+    let prepared = prepare(arguments, place.size);
     // The others are told of a failure, too, or they would wait.
     let told = prepared.as_ref().map(|(_, scenario)| scenario.clone()).map_err(|(reason, _)| reason.clone());
     let (plan, _) = match prepared {
@@ -88,8 +76,7 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
         }
     };
     let invitation = told.map(|scenario| Invitation {
-        addresses,
-        token: random_number(),
+        summons: Summons { build: environment([], None).build(), addresses, token: random_number() },
         run_id: session.run_id.clone(),
         directory: session.directory.path().to_owned(),
         scenario,
@@ -101,7 +88,7 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
-    let threads = threads_of(&plan, local_size);
+    let threads = threads_of(&plan, place.host_share);
     let own_plan = carried_by(threads, plan.clone());
     on_runtime(threads, async {
         let injected_ns = injected_offset_ns();
@@ -109,12 +96,17 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
             Ok(listener) => listener,
             Err(error) => return failed(&RanksError::Listen(error)),
         };
-        let gathering = Hub::gather(listener, size, invitation.token, injected_ns);
-        let own = Box::pin(member::take_part(arguments, &invitation, 0, size, Ok(own_plan)));
+        let gathering = Hub::gather(listener, place.size, invitation.summons.token, injected_ns);
+        let own = Box::pin(member::take_part(arguments, &invitation, place, Ok(own_plan)));
         let leading = async {
             match gathering.await {
                 Ok(hub) => root::lead(session, hub, out).await,
-                Err(error) => failed(&error),
+                Err(ungathered) => {
+                    // First: a rank that ends may make MPI's launcher end the others.
+                    let exit = failed(&ungathered.error);
+                    ungathered.dismiss(root::FAREWELL).await;
+                    exit
+                }
             }
         };
         // Its own share ends with the last order; without the others there is nothing to wait for.
@@ -128,20 +120,37 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
 
 /// Every other rank.
 fn follow(arguments: &RunArguments, job: Job) -> Exit {
-    let Job { rank, size, local_size, .. } = job;
-    let told = job.broadcast(Vec::new());
-    let invitation: Result<Invitation, String> = match told {
-        Ok(bytes) => {
-            serde_json::from_slice(&bytes).unwrap_or_else(|error| Err(format!("rank 0 runs another build: {error}")))
-        }
+    let place = job.place;
+    let message = match job.broadcast(Vec::new()) {
+        Ok(message) => message,
         Err(error) => return failed(&error),
     };
-    // Rank 0 says why it does not run.
-    let Ok(invitation) = invitation else { return Exit::Success };
+    let own_build = environment([], None).build();
+    let invitation = match invitation::read(&message, &own_build) {
+        Ok(Ok(invitation)) => invitation,
+        // Rank 0 says why it does not run.
+        Ok(Err(_)) => return Exit::Success,
+        Err(foreign) => return on_runtime(1, differ(foreign, place.rank, own_build)),
+    };
     let plan = invitation.scenario.plan().map_err(|error| error.to_string());
-    let threads = plan.as_ref().map_or(1, |plan| threads_of(plan, local_size));
+    let threads = plan.as_ref().map_or(1, |plan| threads_of(plan, place.host_share));
     let plan = plan.map(|plan| carried_by(threads, plan));
-    on_runtime(threads, member::take_part(arguments, &invitation, rank, size, plan))
+    on_runtime(threads, member::take_part(arguments, &invitation, place, plan))
+}
+
+/// What a rank does that is another build than rank 0: it says so, and lets rank 0 know, which would wait for it.
+async fn differ(foreign: Foreign, rank: usize, build: String) -> Exit {
+    let (root_build, summons) = match foreign {
+        Foreign::Build(summons) => (summons.build.clone(), Some(summons)),
+        Foreign::Unknown => ("unknown".to_owned(), None),
+    };
+    let hello = Hello { rank, build, hostname: environment([], None).hostname, ..Hello::default() };
+    let (host, build) = (hello.host().to_owned(), hello.build.clone());
+    let exit = failed(&RanksError::Build { rank, host, build, root_build });
+    if let Some(Summons { addresses, token, .. }) = summons {
+        Member::announce(&addresses, &Hello { token, ..hello }).await;
+    }
+    exit
 }
 
 /// The plan, and the scenario as all ranks read it; or why it cannot be run, and how to end.
@@ -179,8 +188,9 @@ fn alone(arguments: &RunArguments) -> Option<&'static str> {
 
 /// Sends the invitation, or the reason why it could not be made, to all ranks.
 fn tell(job: Job, invitation: Result<Invitation, String>) -> Result<Invitation, String> {
-    let text = serde_json::to_vec(&invitation).map_err(|error| format!("error: {error}"))?;
-    job.broadcast(text).map_err(|error| format!("error: {error}"))?;
+    let build = environment([], None).build();
+    let message = invitation::message(&build, &invitation).map_err(|error| format!("error: {error}"))?;
+    job.broadcast(message).map_err(|error| format!("error: {error}"))?;
     invitation
 }
 
@@ -205,11 +215,11 @@ fn on_runtime(threads: usize, work: impl Future<Output = Exit>) -> Exit {
     exit
 }
 
-/// The threads of one of `local_size` ranks on this host: as many as the scenario asks for, or its part of the cores, where MPI does not
-/// bind it to some.
-fn threads_of(plan: &Plan, local_size: usize) -> usize {
+/// The threads of one of the ranks on this host: as many as the scenario asks for, or its part of the cores, where MPI does not bind it to
+/// some.
+fn threads_of(plan: &Plan, host_share: HostShare) -> usize {
     let wanted = plan.trials.first().and_then(|trial| trial.scenario.threads);
-    wanted.unwrap_or_else(|| cores_available().min(environment([], None).cores / local_size).max(1))
+    wanted.unwrap_or_else(|| cores_available().min(environment([], None).cores / host_share.count).max(1))
 }
 
 fn carried_by(threads: usize, mut plan: Plan) -> Plan {
@@ -241,7 +251,7 @@ fn hello(invitation: &Invitation, rank: usize, plan: &Result<Plan, String>) -> H
         .and_then(|plan| InputFile::read_all(&plan.payload_files).map_err(|error| error.to_string()));
     let refusal = files.as_ref().err().cloned();
     Hello {
-        token: invitation.token,
+        token: invitation.summons.token,
         rank,
         build: environment.build(),
         hostname: environment.hostname,
@@ -255,8 +265,8 @@ fn hello(invitation: &Invitation, rank: usize, plan: &Result<Plan, String>) -> H
 async fn connect(invitation: &Invitation, rank: usize, plan: &Result<Plan, String>) -> Result<Member, RanksError> {
     let hello = hello(invitation, rank, plan);
     // Rank 0 itself is on this machine.
-    let own: Vec<SocketAddr> =
-        invitation.addresses.iter().copied().filter(|address| rank > 0 || address.ip().is_loopback()).collect();
+    let addresses = invitation.summons.addresses.iter().copied();
+    let own: Vec<SocketAddr> = addresses.filter(|address| rank > 0 || address.ip().is_loopback()).collect();
     Member::connect(&own, &hello, injected_offset_ns()).await
 }
 
@@ -264,4 +274,25 @@ async fn connect(invitation: &Invitation, rank: usize, plan: &Result<Plan, Strin
 fn random_number() -> u64 {
     // Each `RandomState` has other keys, so that its hash of nothing is a random number.
     RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn rank_0_refuses_as_soon_as_a_rank_of_another_build_has_said_so() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let summons = Summons { build: "one".to_owned(), addresses: vec![listener.local_addr().unwrap()], token: 7 };
+        let hello = Hello { token: 7, build: "one".to_owned(), ..Hello::default() };
+        let gathering = tokio::spawn(Hub::gather(listener, 2, 7, 0));
+        let root = Member::connect(&summons.addresses, &hello, 0).await.unwrap();
+        let foreign = tokio::spawn(differ(Foreign::Build(summons), 1, "other".to_owned()));
+        let ungathered = gathering.await.unwrap().unwrap_err();
+        let reason = ungathered.error.to_string();
+        assert!(reason.contains("rank 1 (") && reason.contains("other and one"), "{reason}");
+        drop(root);
+        ungathered.dismiss(std::time::Duration::MAX).await;
+        assert!(matches!(foreign.await.unwrap(), Exit::Failure));
+    }
 }

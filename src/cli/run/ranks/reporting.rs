@@ -23,9 +23,10 @@ impl Observer for Reporting<'_> {
     }
 
     fn second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception) {
-        self.recording.second(second, outcomes, arrivals);
+        // Every rank keeps an interval log: the histogram is encoded once.
+        let latencies = self.recording.keep_second(second, outcomes, arrivals, headline(outcomes)).unwrap_or_default();
         // Where rank 0 is lost, its orders end.
-        let told = FromRank::Second { counters: Counters::of(second), latencies: headline(outcomes) };
+        let told = FromRank::Second { counters: Counters::of(second), latencies };
         let _ = self.to_root.send(told);
     }
 

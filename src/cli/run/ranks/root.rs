@@ -12,7 +12,7 @@ use crate::distributed::{KeptShare, merge};
 use crate::engine::{self, EngineError, Interruption, Phase, TrialIdentity, remove_topics};
 use crate::evaluate::assemble_failed;
 use crate::measure::Interval;
-use crate::ranks::{Counters, Event, FromRank, FromRoot, Hub, JointSecond, Order};
+use crate::ranks::{Counters, Event, FromRank, FromRoot, Hub, JointSecond, KnownClock, Order};
 use crate::record::{DirectoryError, HLOG_FILE, HlogLines, LostRank, Record, SHARES_FILE, SeriesRow, Status};
 use crate::scenario::Scenario;
 
@@ -20,7 +20,7 @@ use crate::scenario::Scenario;
 const START_LEAD: Duration = Duration::from_secs(1);
 
 /// How long the ranks may take to close their connections at the end.
-const FAREWELL: Duration = Duration::from_secs(5);
+pub const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Leads the ranks through all trials.
 pub async fn lead(mut session: Session<'_>, mut hub: Hub, out: &mut dyn Write) -> Exit {
@@ -68,15 +68,15 @@ async fn trials(
         let run_id = identity(&session.run_id, position).run_id;
         let trial = Trial::order(session, hub, position, &run_id).await;
         let gathered = trial.run(hub, interruption).await;
-        let has_topics = !gathered.kept.is_empty() || !gathered.lost.is_empty();
-        let is_lost = !gathered.lost.is_empty();
+        let has_topics = gathered.was_ready || !gathered.lost.is_empty();
+        let is_missing = gathered.is_missing();
         let whole = record(session, position, gathered);
         let written = keep(session, &whole);
         let ended = session.ended(whole.record, written, position, out)?;
         if has_topics {
             remove(&session.plan.trials[position].scenario, run_id).await;
         }
-        exit = worse(exit, if is_lost && !interruption.is_requested() { Exit::Failure } else { ended });
+        exit = worse(exit, if is_missing && !interruption.is_requested() { Exit::Failure } else { ended });
         if hub.reachable().count() < hub.size() {
             eprintln!("error: a rank was lost, so no further trial can be run");
             return Ok(if exit == Exit::Interrupted { exit } else { Exit::Failure });
@@ -99,8 +99,29 @@ async fn remove(scenario: &Scenario, run_id: String) {
 struct Gathered {
     kept: Vec<KeptShare>,
     lost: Vec<LostRank>,
-    /// Why ranks could not begin, and whether a signal was the reason.
-    failures: Vec<(usize, String, bool)>,
+    failed: Vec<Failed>,
+    /// Whether a rank could have begun, for which there were topics.
+    was_ready: bool,
+}
+
+/// A rank that could not run its share, or not keep it.
+struct Failed {
+    rank: LostRank,
+    /// Because of a signal, which may be that of another's failure.
+    interrupted: bool,
+}
+
+impl Gathered {
+    /// Whether a rank has kept nothing, and no signal is the reason.
+    fn is_missing(&self) -> bool {
+        !self.lost.is_empty() || self.failed.iter().any(|failed| !failed.interrupted)
+    }
+
+    /// What the others lack. Where nothing was kept, ranks that were only interrupted lack nothing.
+    fn missing(&self) -> Vec<LostRank> {
+        let failed = self.failed.iter().filter(|failed| !failed.interrupted || !self.kept.is_empty());
+        self.lost.iter().chain(failed.map(|failed| &failed.rank)).cloned().collect()
+    }
 }
 
 /// One trial of all ranks.
@@ -122,13 +143,13 @@ impl Trial {
     async fn order(session: &Session<'_>, hub: &mut Hub, position: usize, run_id: &str) -> Self {
         hub.before_trial().await;
         let size = hub.size();
-        let shifts: Vec<i64> = (0..size).map(|rank| hub.clock_shift_ns(rank)).collect();
-        for (rank, clock_shift_ns) in shifts.iter().enumerate() {
+        let clocks: Vec<KnownClock> = (0..size).map(|rank| hub.known_clock(rank)).collect();
+        let shifts = clocks.iter().map(|clock| clock.shift_ns).collect();
+        for (rank, clock) in clocks.into_iter().enumerate() {
             let directory = session.directory.path().to_owned();
-            let order = Order { position, run_id: run_id.to_owned(), directory, clock_shift_ns: *clock_shift_ns };
-            hub.tell(rank, FromRoot::Prepare(order));
+            hub.tell(rank, FromRoot::Prepare(Order { position, run_id: run_id.to_owned(), directory, clock }));
         }
-        let gathered = Gathered { kept: Vec::new(), lost: Vec::new(), failures: Vec::new() };
+        let gathered = Gathered { kept: Vec::new(), lost: Vec::new(), failed: Vec::new(), was_ready: false };
         let progress = WholeProgress::new(session.progress(position), size);
         let (ready, ended) = (vec![false; size], vec![false; size]);
         Trial { ready, ended, shifts, progress, gathered, told: 0, has_begun: false }
@@ -151,13 +172,14 @@ impl Trial {
         hub.after_trial().await;
         let shifts = self.shifts;
         let mut gathered = self.gathered;
+        gathered.was_ready = self.ready.contains(&true);
         gathered.kept.sort_by_key(|share| share.record.share.as_ref().map(|share| share.number));
         gathered.kept = gathered
             .kept
             .into_iter()
             .map(|share| {
                 let rank = share.record.share.as_ref().map_or(0, |share| share.number - 1);
-                share.with_clock(hub.clock(rank, shifts[rank]), hub.is_clock_unknown(rank))
+                share.with_clock(hub.clock(rank, shifts[rank]))
             })
             .collect();
         gathered
@@ -190,7 +212,15 @@ impl Trial {
             }
             Event::Told(FromRank::Failed { reason, interrupted }) => {
                 self.ended[rank] = true;
-                self.gathered.failures.push((rank, reason, interrupted));
+                // Ranks that fail for one reason say so once.
+                let is_known = self.gathered.failed.iter().any(|failed| failed.rank.reason == reason);
+                if !interrupted && !is_known {
+                    let host = hub.host(rank);
+                    self.progress
+                        .notice(&format!("error: rank {rank} ({host}) has failed: {reason}. The others end, too"));
+                }
+                let rank = LostRank { failed: true, ..hub.lost(rank, reason) };
+                self.gathered.failed.push(Failed { rank, interrupted });
                 self.signal(hub, 1);
             }
             Event::Told(FromRank::Hello(_) | FromRank::Pong { .. }) => {}
@@ -272,26 +302,34 @@ struct Whole {
 }
 
 fn record(session: &Session<'_>, position: usize, gathered: Gathered) -> Whole {
-    let Gathered { kept, lost, failures } = gathered;
+    let missing = gathered.missing();
+    let kept = gathered.kept;
     let shares: String = kept.iter().map(|share| share.record.to_line()).collect();
     let trial = &session.plan.trials[position];
-    let failure = |error: EngineError| {
-        eprintln!("error: {error}");
-        assemble_failed(trial, &session.run_id, &session.command_line, &error)
+    let failed = |error: EngineError, shares: String| {
+        let record = assemble_failed(trial, &session.run_id, &session.command_line, &error);
+        Whole { record, series: Vec::new(), interval_log: String::new(), shares }
     };
-    let failed =
-        |record: Record, shares: String| Whole { record, series: Vec::new(), interval_log: String::new(), shares };
     if kept.is_empty() {
-        let cause = failures.iter().find(|(_, _, interrupted)| !interrupted);
-        let lost_rank = lost.first().map(|lost| (lost.number - 1, format!("it was lost: {}", lost.reason)));
-        let cause = cause.map(|(rank, reason, _)| (*rank, reason.clone())).or(lost_rank);
-        let error = cause.map_or(EngineError::Interrupted, |(rank, reason)| EngineError::Rank { rank, reason });
-        let record = Record { lost_ranks: lost, ..failure(error) };
-        return failed(record, shares);
+        // It was printed when it came; that nothing was measured was not.
+        let cause = missing.iter().find(|rank| rank.failed).or(missing.first()).map(|rank| {
+            let reason = if rank.failed { rank.reason.clone() } else { format!("it was lost: {}", rank.reason) };
+            EngineError::Rank { rank: rank.number - 1, reason }
+        });
+        let error = cause.unwrap_or_else(|| {
+            eprintln!("error: {}", EngineError::Interrupted);
+            EngineError::Interrupted
+        });
+        let mut whole = failed(error, shares);
+        whole.record.lost_ranks = missing;
+        return whole;
     }
-    match merge(kept, lost, engine::kinds()) {
+    match merge(kept, missing, engine::kinds()) {
         Ok(merged) => Whole { record: merged.record, series: merged.series, interval_log: merged.interval_log, shares },
-        Err(error) => failed(failure(EngineError::Rank { rank: 0, reason: error.to_string() }), shares),
+        Err(error) => {
+            eprintln!("error: what the ranks kept cannot be put together: {error}");
+            failed(EngineError::Rank { rank: 0, reason: error.to_string() }, shares)
+        }
     }
 }
 
