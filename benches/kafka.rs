@@ -31,11 +31,14 @@ fn write(batch: &mut Batch, key: Option<&[u8]>, value: &[u8], shared: Option<Pay
     }
 }
 
+/// A name, the key, the bytes of the value, whether the batch refers to it, and the headers.
+type Case<'a> = (&'a str, Option<&'a [u8]>, usize, bool, &'a Headers);
+
 /// A batch of records that were sent within 5 milliseconds.
 fn records(criterion: &mut Criterion) {
     let tenant = [("tenant".to_owned(), "orders".to_owned())];
     let (alone, with_header) = (Headers::new(&[]), Headers::new(&tenant));
-    let cases: [(&str, Option<&[u8]>, usize, bool, &Headers); 6] = [
+    let cases: [Case<'_>; 6] = [
         ("value of 100 B", None, 100, false, &alone),
         ("value of 12 B", None, 12, false, &alone),
         ("value of 1 KiB", None, 1024, false, &alone),

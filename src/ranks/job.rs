@@ -163,34 +163,37 @@ mod mpi {
 mod tests {
     use super::*;
 
-    /// A rank whose thread is in MPI, with the ends of what the thread tells.
-    fn job() -> (Job, Receiver<Vec<u8>>, Sender<Vec<u8>>, Sender<()>) {
+    /// What the thread that calls MPI has: its end of the message to send, of the one that came, and of its leaving.
+    type Thread = (Receiver<Vec<u8>>, Sender<Vec<u8>>, Sender<()>);
+
+    /// A rank whose thread is in MPI.
+    fn job() -> (Job, Thread) {
         let (message, to_send) = channel();
         let (deliver, received) = channel();
         let (leave, left) = channel();
         let place = Place { rank: 1, size: 2, host_share: HostShare::ALONE };
-        (Job { place, message, received, left }, to_send, deliver, leave)
+        (Job { place, message, received, left }, (to_send, deliver, leave))
     }
 
     const SHORT: Duration = Duration::from_millis(10);
 
     #[test]
     fn a_message_that_does_not_come_is_an_error_in_time() {
-        let (job, _to_send, _deliver, _leave) = job();
+        let (job, _thread) = job();
         let error = job.broadcast_within(Vec::new(), SHORT, SHORT).unwrap_err().to_string();
         assert!(error.contains("rank 0's message has not reached all ranks"), "{error}");
     }
 
     #[test]
     fn a_message_that_came_is_delivered_whether_or_not_all_leave() {
-        let (job, _to_send, deliver, _leave) = job();
+        let (job, (_to_send, deliver, _leave)) = job();
         deliver.send(vec![7]).unwrap();
         assert_eq!(job.broadcast_within(Vec::new(), SHORT, SHORT).unwrap(), [7]);
     }
 
     #[test]
     fn a_thread_that_has_ended_is_a_failure_of_mpi() {
-        let (job, to_send, deliver, _leave) = job();
+        let (job, (to_send, deliver, _leave)) = job();
         drop(deliver);
         assert!(matches!(job.broadcast_within(Vec::new(), SHORT, SHORT), Err(RanksError::Mpi)));
         drop(to_send);

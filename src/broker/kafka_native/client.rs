@@ -47,6 +47,13 @@ const TRANSACTION_END: Duration = Duration::from_secs(10);
 /// Starts the task for a node.
 type ServeNode = fn(Arc<Node>, Arc<Client>) -> AbortHandle;
 
+/// What messages of a trial are made of, and where their outcomes go.
+pub struct Messages {
+    pub headers: Vec<Headers>,
+    pub payloads: Arc<PayloadPool>,
+    pub acks: Acks,
+}
+
 /// A client, which several producers share.
 pub struct Client {
     pub options: KafkaNativeOptions,
@@ -86,9 +93,7 @@ impl Client {
     pub fn new(
         cluster: Arc<Cluster>,
         options: KafkaNativeOptions,
-        headers: Vec<Headers>,
-        acks: Acks,
-        payloads: Arc<PayloadPool>,
+        messages: Messages,
         identity: Option<(i64, i16)>,
         transactions: Option<Arc<Transactions>>,
         serve_node: ServeNode,
@@ -97,6 +102,7 @@ impl Client {
         let most_delivery = options
             .transactions
             .map_or(Duration::MAX, |of| (TRANSACTION_TIMEOUT - TRANSACTION_END).saturating_sub(of.interval));
+        let Messages { headers, payloads, acks } = messages;
         Client {
             limits: Limits {
                 batch_bytes: options.batch_bytes as usize,

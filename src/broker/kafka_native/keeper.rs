@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::client::Client;
+use super::client::{Client, Messages};
 use super::cluster::Cluster;
-use super::codec::batch::Headers;
 use super::config::KafkaNativeOptions;
 use super::error::CallError;
 use super::outcome;
 use super::serve::serve;
 use super::transaction_task::end_transactions;
 use super::transactions::Transactions;
-use crate::load::PayloadPool;
-use crate::measure::{AckRecorder, Acks};
+use crate::measure::AckRecorder;
 
 /// How often the task looks for messages that have waited for too long.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -31,9 +29,7 @@ const METADATA_PAUSE: Duration = Duration::from_millis(100);
 pub async fn start(
     cluster: Arc<Cluster>,
     options: KafkaNativeOptions,
-    headers: Vec<Headers>,
-    acks: Acks,
-    payloads: Arc<PayloadPool>,
+    messages: Messages,
     transactional_id: &str,
 ) -> Result<Arc<Client>, CallError> {
     let (transactions, identity) = match options.transactions {
@@ -45,7 +41,7 @@ pub async fn start(
         None => (None, None),
     };
     let serve_node = |node, client| tokio::spawn(serve(node, client)).abort_handle();
-    let client = Arc::new(Client::new(cluster, options, headers, acks, payloads, identity, transactions, serve_node));
+    let client = Arc::new(Client::new(cluster, options, messages, identity, transactions, serve_node));
     client.kept_by(tokio::spawn(keep(client.clone())).abort_handle());
     if let Some(transactions) = client.transactions() {
         let task = tokio::spawn(end_transactions(client.clone(), transactions.clone()));

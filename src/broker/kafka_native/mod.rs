@@ -71,7 +71,7 @@ use futures_util::future::{join, join_all};
 use tokio::time::timeout;
 
 use self::admin::{Admin, End, EndsQuery};
-use self::client::Client;
+use self::client::{Client, Messages};
 use self::cluster::Cluster;
 use self::codec::batch::Headers;
 use self::config::{Isolation, KafkaNativeOptions};
@@ -154,10 +154,10 @@ impl Broker for KafkaNativeBroker {
         let headers: Vec<Headers> = setup.header_sets.iter().map(|set| Headers::new(set)).collect();
         let mut clients = Vec::with_capacity(setup.config.connections);
         for index in 0..setup.config.connections {
-            let (cluster, options, headers) = (cluster.clone(), options.clone(), headers.clone());
+            let messages =
+                Messages { headers: headers.clone(), payloads: setup.payloads.clone(), acks: setup.acks.clone() };
             let transactional_id = format!("{}-{}", setup.run_id, setup.first_producer + index);
-            let (acks, payloads) = (setup.acks.clone(), setup.payloads.clone());
-            let client = keeper::start(cluster, options, headers, acks, payloads, &transactional_id).await;
+            let client = keeper::start(cluster.clone(), options.clone(), messages, &transactional_id).await;
             clients.push(client.map_err(unreachable)?);
         }
         let named = kafka_identity::cluster(metadata.cluster_id.as_deref(), metadata.nodes.len());

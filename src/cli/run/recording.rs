@@ -62,7 +62,13 @@ impl<'a> Recording<'a> {
     }
 
     /// Keeps and shows a second. The histogram of `tag` in it, as the interval log has it; `None`: that has none.
-    pub fn keep_second(&mut self, second: &Second, outcomes: &Interval, arrivals: &Reception, tag: &str) -> Option<String> {
+    pub fn keep_second(
+        &mut self,
+        second: &Second,
+        outcomes: &Interval,
+        arrivals: &Reception,
+        tag: &str,
+    ) -> Option<String> {
         self.progress.second(second, outcomes);
         if let Some(figures) = &self.figures {
             figures.lock().second(second, outcomes, arrivals);

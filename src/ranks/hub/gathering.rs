@@ -117,7 +117,7 @@ impl Ungathered {
 /// Takes connections, and hands over those of this job's ranks.
 async fn accept(listener: TcpListener, token: u64, size: usize, joined: UnboundedSender<(Hello, TcpStream)>) {
     loop {
-        let (stream, _) = next_of(async || listener.accept().await).await;
+        let (stream, _) = next_of(|| listener.accept()).await;
         let joined = joined.clone();
         tokio::spawn(async move {
             if let Ok(welcomed) = welcome(stream, token, size).await {
@@ -128,7 +128,7 @@ async fn accept(listener: TcpListener, token: u64, size: usize, joined: Unbounde
 }
 
 /// The next that comes. An error is not over at once, and would be found again as fast as the processor allows.
-pub(super) async fn next_of<T>(mut take: impl AsyncFnMut() -> io::Result<T>) -> T {
+pub(super) async fn next_of<T, F: Future<Output = io::Result<T>>>(mut take: impl FnMut() -> F) -> T {
     loop {
         match take().await {
             Ok(taken) => return taken,

@@ -1,5 +1,6 @@
 //! Ranks that are gathered, refused, lost, far away and cut off, over connections of this machine.
 
+use std::future::ready;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -179,14 +180,14 @@ async fn ranks_that_do_not_connect_are_named_to_those_that_did() {
 #[tokio::test]
 async fn an_error_is_not_met_again_at_once() {
     let mut tries = 0;
-    let taken = next_of(async || {
+    let taken = next_of(|| {
         tries += 1;
         assert!(tries < 100, "as fast as the processor allows");
-        Err::<(), _>(io::ErrorKind::OutOfMemory.into())
+        ready(Err::<(), _>(io::ErrorKind::OutOfMemory.into()))
     });
     assert!(timeout(3 * ACCEPT_PAUSE, taken).await.is_err());
     assert!((1..=4).contains(&tries), "{tries}");
-    assert_eq!(next_of(async || Ok(7)).await, 7);
+    assert_eq!(next_of(|| ready(Ok(7))).await, 7);
 }
 
 #[tokio::test]

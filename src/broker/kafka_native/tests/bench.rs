@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::payloads;
 use crate::broker::kafka_native::admin::Admin;
-use crate::broker::kafka_native::client::Client;
+use crate::broker::kafka_native::client::{Client, Messages};
 use crate::broker::kafka_native::cluster::Cluster;
 use crate::broker::kafka_native::codec::batch::Headers;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
@@ -53,8 +53,8 @@ impl Bench {
         let acks = Acks::new(Clock::start(), 1, false);
         let sets = [vec![], vec![("tenant".to_owned(), "second".to_owned())]];
         let headers = sets.iter().map(|set| Headers::new(set)).collect();
-        let payloads = Arc::new(payloads());
-        let client = keeper::start(cluster.clone(), options, headers, acks.clone(), payloads, TRANSACTIONS).await?;
+        let messages = Messages { headers, payloads: Arc::new(payloads()), acks: acks.clone() };
+        let client = keeper::start(cluster.clone(), options, messages, TRANSACTIONS).await?;
         let producer = KafkaNativeProducer::new(client.clone(), client.topic(TOPIC, 0).await?);
         let admin = Arc::new(Admin { cluster, config: Vec::new(), timeout: TIMEOUT, fetched: FetchTraffic::default() });
         Ok(Bench { acks, client, admin, producer, sent: 0 })
