@@ -240,17 +240,20 @@ impl Broker for KafkaNativeBroker {
     }
 }
 
-/// The release of the first of `addresses` that answers. Nodes tell it before a login.
+/// The release of the first of `addresses` that answers, if it does so within `limit`. Nodes tell it before a login.
 pub async fn release(addresses: &[String], security: &Security, limit: Duration) -> Option<String> {
     let tls = tls::client_config(security.tls.as_ref()).ok()?;
     let client_id = "brokermark-release".to_owned();
     let connector = Connector { tls, security: Security::default(), client_id, timeout: limit };
-    for address in addresses {
-        if let Ok(connection) = connector.open(address).await {
-            return kafka_identity::release(connection.versions.metadata);
+    let first_answer = async {
+        for address in addresses {
+            if let Ok(connection) = connector.open(address).await {
+                return kafka_identity::release(connection.versions.metadata);
+            }
         }
-    }
-    None
+        None
+    };
+    timeout(limit, first_answer).await.ok().flatten()
 }
 
 impl Drop for KafkaNativeBroker {
