@@ -137,7 +137,7 @@ impl Hub {
         }
     }
 
-    /// Takes the answers to pings, of which each rank owes so many, until there are none to come or the time is over.
+    /// Takes the answers to pings, of which each rank owes so many, until all have come or the time is over.
     async fn answers(&mut self, stage: Stage, awaited: &mut [usize], deadline: Instant) {
         while awaited.iter().any(|pings| *pings > 0) {
             let Ok(Some((rank, event))) = timeout_at(deadline, self.events.recv()).await else { break };
