@@ -311,15 +311,17 @@ fn record(session: &Session<'_>, position: usize, gathered: Gathered) -> Whole {
         Whole { record, series: Vec::new(), interval_log: String::new(), shares }
     };
     if kept.is_empty() {
-        // It was printed when it came; that nothing was measured was not.
-        let cause = missing.iter().find(|rank| rank.failed).or(missing.first()).map(|rank| {
-            let reason = if rank.failed { rank.reason.clone() } else { format!("it was lost: {}", rank.reason) };
-            EngineError::Rank { rank: rank.number - 1, reason }
-        });
-        let error = cause.unwrap_or_else(|| {
-            eprintln!("error: {}", EngineError::Interrupted);
-            EngineError::Interrupted
-        });
+        let error = match missing.iter().find(|rank| rank.failed).or(missing.first()) {
+            // This was printed when it came.
+            Some(rank) => {
+                let reason = if rank.failed { rank.reason.clone() } else { format!("it was lost: {}", rank.reason) };
+                EngineError::Rank { rank: rank.number - 1, reason }
+            }
+            None => {
+                eprintln!("error: {}", EngineError::Interrupted);
+                EngineError::Interrupted
+            }
+        };
         let mut whole = failed(error, shares);
         whole.record.lost_ranks = missing;
         return whole;
