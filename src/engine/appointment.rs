@@ -1,6 +1,6 @@
 //! A load that begins at a set time, or at one that several processes agree on when all are ready: so that they begin together.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -51,7 +51,7 @@ pub(super) async fn wait(identity: &TrialIdentity, signals: &InterruptiblePhase)
     }
     let Some(start_ns) = identity.begins_at_unix_ns() else { return Ok(()) };
     let waiting = async {
-        while let Some(left) = Duration::from_nanos(start_ns.saturating_sub(unix_ns(identity))).checked_sub(LEAD)
+        while let Some(left) = Duration::from_nanos(start_ns.saturating_sub(identity.now_unix_ns())).checked_sub(LEAD)
             && !left.is_zero()
         {
             tokio::time::sleep(left.min(LOOK)).await;
@@ -66,12 +66,6 @@ pub(super) fn load_start_ns(identity: &TrialIdentity, clock: Clock, run_up: Dura
     let soonest_ns = clock.now_ns() + run_up.as_nanos() as u64;
     let set_ns = identity.begins_at_unix_ns().map(|unix_ns| unix_ns.saturating_sub(clock.epoch_unix_ns()));
     set_ns.map_or(soonest_ns, |set_ns| set_ns.max(soonest_ns))
-}
-
-/// Now, by the time that all processes of the trial go by.
-fn unix_ns(identity: &TrialIdentity) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    (now.as_nanos() as u64).saturating_add_signed(identity.clock_shift_ns)
 }
 
 #[cfg(test)]
@@ -90,6 +84,14 @@ mod tests {
         for late in [None, Some(0), Some(clock.epoch_unix_ns())] {
             assert!((20_000_000..in_an_hour_ns).contains(&start(late)), "{late:?}");
         }
+    }
+
+    #[test]
+    fn a_machine_whose_clock_is_wrong_goes_by_that_of_the_others() {
+        let alone = TrialIdentity::alone(String::new(), 0);
+        let corrected = TrialIdentity { clock_shift_ns: -3_600_000_000_000, ..alone.clone() };
+        let before_ns = alone.now_unix_ns() - corrected.now_unix_ns();
+        assert!(before_ns.abs_diff(3_600_000_000_000) < 60_000_000_000, "{before_ns}");
     }
 
     #[tokio::test]

@@ -48,6 +48,8 @@ pub use send::{Attempted, FirstSent, Sent};
 pub use stretch::Stretch;
 pub use trial::run;
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use crate::broker::BrokerError;
 use crate::load::LoadError;
 use crate::measure::host::HostShare;
@@ -94,6 +96,12 @@ impl TrialIdentity {
             compared: None,
             host_share: HostShare::ALONE,
         }
+    }
+
+    /// Now, in nanoseconds since 1970, by the time that all processes of the trial go by.
+    pub fn now_unix_ns(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        (now.as_nanos() as u64).saturating_add_signed(self.clock_shift_ns)
     }
 
     /// When its load is to begin, in nanoseconds since 1970, as far as that is known.

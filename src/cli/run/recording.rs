@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::metrics::SharedFigures;
 use super::progress::Progress;
@@ -36,6 +36,8 @@ pub struct Recording<'a> {
     /// What `--metrics` tells.
     figures: Option<SharedFigures>,
     checkpoint_at: Instant,
+    /// What is added to this machine's wall clock to get the time that all processes of the trial go by.
+    clock_shift: SignedDuration,
     /// The trial's record, and whether it is on disk with all that belongs to it.
     kept: Option<(Record, Result<(), DirectoryError>)>,
 }
@@ -52,7 +54,14 @@ impl<'a> Recording<'a> {
         if let Some(figures) = &figures {
             figures.lock().begin(trial);
         }
-        Recording { trial, run, directory, progress, figures, checkpoint_at, kept: None }
+        let clock_shift = SignedDuration::ZERO;
+        Recording { trial, run, directory, progress, figures, checkpoint_at, clock_shift, kept: None }
+    }
+
+    /// The same, by a clock that is so many nanoseconds ahead of this machine's.
+    #[cfg(feature = "mpi")]
+    pub fn by_clock_ahead(self, shift_ns: i64) -> Self {
+        Recording { clock_shift: SignedDuration::from_nanos(shift_ns), ..self }
     }
 
     /// Brings the trial's record to disk.
@@ -96,7 +105,7 @@ impl<'a> Recording<'a> {
             return lines;
         }
         let length = Duration::from_nanos(second.end_ns - second.begin_ns);
-        let started = Timestamp::now().checked_sub(length).unwrap_or(Timestamp::UNIX_EPOCH);
+        let started = began(Timestamp::now(), length, self.clock_shift);
         let distributions = [
             ("response", &outcomes.response),
             ("service", &outcomes.service),
@@ -109,6 +118,11 @@ impl<'a> Recording<'a> {
         }
         lines
     }
+}
+
+/// When an interval began that has ended `now`, by a clock that is so much ahead.
+fn began(now: Timestamp, length: Duration, ahead: SignedDuration) -> Timestamp {
+    now.checked_add(ahead).and_then(|now| now.checked_sub(length)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 impl Observer for Recording<'_> {
@@ -156,5 +170,18 @@ impl Observer for Recording<'_> {
         if let (Some((_, written @ Ok(()))), Err(error)) = (&mut self.kept, kept) {
             *written = Err(error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_dated_by_the_clock_of_all_processes() {
+        let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
+        let of = |ahead| began(now, Duration::from_secs(1), SignedDuration::from_millis(ahead)).to_string();
+        assert_eq!(of(0), "2026-03-01T11:59:59Z");
+        assert_eq!(of(-60_500), "2026-03-01T11:58:58.5Z");
     }
 }
