@@ -128,7 +128,7 @@ def reported(messages: int, server: dict[str, str], name: str) -> Comparison:
     )
     address = server["BROKERMARK_KAFKA"]
     scenario, settings = f"configs/published/kafka-{name}.toml", {"broker.address": address, "sweep.trials": 1}
-    ours = Brokermark(scenario, settings)
+    ours = Brokermark(scenario, settings | {"broker.client": "librdkafka"})
     native = Brokermark(scenario, settings | {"broker.client": "native"}, "brokermark native")
     return Comparison(
         broker="kafka",

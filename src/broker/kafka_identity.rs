@@ -3,6 +3,9 @@
 #[cfg(feature = "kafka-native")]
 pub use release::{MetadataLevels, release};
 
+/// Servers that speak Kafka's protocol, by which users call the kind.
+pub const ALIASES: &[&str] = &["redpanda", "confluent", "msk", "event-hubs"];
+
 /// The cluster of that id, where it is known.
 pub fn cluster(id: Option<&str>, brokers: usize) -> String {
     format!("Kafka cluster {} of {brokers} broker(s)", id.unwrap_or("?"))

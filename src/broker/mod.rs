@@ -8,6 +8,8 @@ mod kafka;
 #[cfg(any(feature = "kafka", feature = "kafka-native"))]
 mod kafka_acks;
 #[cfg(any(feature = "kafka", feature = "kafka-native"))]
+mod kafka_assignment;
+#[cfg(any(feature = "kafka", feature = "kafka-native"))]
 mod kafka_durability;
 #[cfg(any(feature = "kafka", feature = "kafka-native"))]
 mod kafka_identity;

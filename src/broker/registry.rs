@@ -32,10 +32,10 @@ macro_rules! brokers {
 }
 
 brokers! {
-    #[cfg(feature = "kafka")]
-    super::kafka::KafkaBroker,
     #[cfg(feature = "kafka-native")]
     super::kafka_native::KafkaNativeBroker,
+    #[cfg(feature = "kafka")]
+    super::kafka::KafkaBroker,
     #[cfg(feature = "nsq")]
     super::nsq::NsqBroker,
     #[cfg(feature = "pulsar")]
@@ -51,8 +51,10 @@ brokers! {
 
 /// What this build does not have.
 pub const ABSENT: &[Absent] = &[
+    #[cfg(not(any(feature = "kafka", feature = "kafka-native")))]
+    Absent { kind: "kafka", client: None, security: false, feature: "kafka-native" },
     #[cfg(not(feature = "kafka"))]
-    Absent { kind: "kafka", client: None, security: false, feature: "kafka" },
+    Absent { kind: "kafka", client: Some("librdkafka"), security: false, feature: "kafka" },
     #[cfg(all(feature = "kafka", not(feature = "kafka-tls")))]
     Absent { kind: "kafka", client: Some("librdkafka"), security: true, feature: "kafka-tls" },
     #[cfg(not(feature = "kafka-native"))]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -46,7 +46,9 @@ pub async fn within<T, R>(
 /// # Errors
 /// When the name does not resolve or the server does not accept.
 pub async fn tcp(address: &str) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address).await?;
+    let found = lookup_host(address).await;
+    let found = found.map_err(|error| io::Error::new(error.kind(), format!("the name does not resolve: {error}")))?;
+    let stream = TcpStream::connect(&*found.collect::<Vec<_>>()).await?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }

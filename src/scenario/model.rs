@@ -52,6 +52,9 @@ pub struct Scenario {
     pub part: Option<Part>,
 }
 
+/// The address of an endpoint inside this process.
+pub const EMBEDDED: &str = "embedded";
+
 /// Which broker, where, and how to reach it.
 #[derive(Clone, PartialEq)]
 pub struct BrokerConfig {
@@ -90,7 +93,7 @@ impl fmt::Debug for BrokerConfig {
 impl BrokerConfig {
     /// Whether the scenario asks for the endpoint that runs inside this process.
     pub fn is_embedded(&self) -> bool {
-        self.addresses.iter().any(|address| address == "embedded")
+        self.addresses.iter().any(|address| address == EMBEDDED)
     }
 }
 

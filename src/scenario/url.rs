@@ -4,7 +4,7 @@
 //! kind[+tls]://[user:password@]host[:port][,host[:port]…][/topic][?key=value[&key=value…]]
 //! ```
 //!
-//! `+tls` takes the kind's first client that has TLS in this build. A `key` without a dot is one of the broker's own table, one with a dot any key of the scenario language.
+//! A `key` without a dot is one of the broker's own table, one with a dot any key of the scenario language.
 
 use percent_encoding::percent_decode_str;
 use toml::Table as Scenario;
@@ -13,7 +13,7 @@ use toml_edit::{Array, DocumentMut, Item, Table, value};
 use super::error::ScenarioError;
 use super::parse::own_keys;
 use super::setting::{Origin, Setting};
-use super::{Descriptor, Kinds};
+use super::{Descriptor, EMBEDDED, Kinds};
 use crate::secrets::mask_override;
 
 /// Endings of a scheme that ask for TLS: as Pulsar writes it, and as others do.
@@ -104,11 +104,6 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
     }
     if tls.is_some() {
         document["broker"]["security"]["tls"] = value(true);
-        // Where the kind's first client has no TLS in this build, another one may.
-        let able = kinds.brokers.iter().find(|other| other.kind == descriptor.kind && other.capabilities.tls);
-        if let Some(client) = able.and_then(|other| other.client).filter(|_| !descriptor.capabilities.tls) {
-            document["broker"]["client"] = value(client);
-        }
     }
     let path = path.trim_end_matches('/');
     if !path.is_empty() {
@@ -160,7 +155,7 @@ fn address(host: &str, descriptor: &Descriptor) -> String {
     let is_ipv6 = host.ends_with(']');
     let has_port = !is_ipv6 && host.contains(':');
     match descriptor.default_port {
-        Some(port) if !has_port && host != "embedded" => format!("{host}:{port}"),
+        Some(port) if !has_port && host != EMBEDDED => format!("{host}:{port}"),
         _ => host.to_owned(),
     }
 }

@@ -123,6 +123,34 @@ fn members_take_partitions_without_a_group() {
     }
 }
 
+/// Whatever else the scenario says, a client that it names is the one that is measured.
+#[cfg(feature = "kafka-native")]
+#[test]
+fn a_scenario_without_a_client_gets_librdkafka_where_it_asks_for_what_only_that_has() {
+    use std::path::Path;
+
+    use brokermark::{engine, scenario};
+
+    let client = |broker: &str, tables: &str| {
+        let text = format!("broker = {{ kind = \"kafka\", {broker} }}\nrun.messages = 1\n{tables}");
+        let plan = scenario::parse_for(engine::kinds(), &text, "try.toml", &[], Path::new("."));
+        plan.unwrap_or_else(|error| panic!("{error}")).trials[0].scenario.broker.client.unwrap()
+    };
+    let address = "address = \"a:1\"";
+    assert_eq!(client(address, ""), "native");
+    assert_eq!(client(&format!("{address}, security.tls = true"), ""), "native");
+    assert_eq!(client("address = \"embedded\"", ""), "librdkafka");
+    assert_eq!(client("addresses = [\"embedded\"]", ""), "librdkafka");
+    assert_eq!(client(&format!("{address}, properties.linger.ms = 5"), ""), "librdkafka");
+    assert_eq!(client(&format!("{address}, client = \"librdkafka\""), ""), "librdkafka");
+    let of_group = |key: &str| {
+        let group = format!("[[consumers.group]]\nproperties.\"{key}\" = \"consumer\"");
+        [format!("[consumers]\nproperties.\"{key}\" = \"consumer\""), group].map(|tables| client(address, &tables))
+    };
+    assert_eq!(of_group("group.protocol"), ["native"; 2], "both clients have it");
+    assert_eq!(of_group("client.rack"), ["librdkafka"; 2]);
+}
+
 /// Groups are described in one language for both clients; what only librdkafka has is refused before anything connects.
 #[cfg(feature = "kafka-native")]
 #[test]

@@ -117,6 +117,7 @@ fn real_kafkas_own_consumer_reads_exactly_what_was_acknowledged() {
         r#"
         [broker]
         kind = "kafka"
+        client = "librdkafka"
         addresses = ["{}"]
         [broker.kafka]
         acks = "all"
@@ -155,7 +156,7 @@ fn secured(address: &str, security: &str) -> crate::harness::Finished {
 
 fn secure_scenario(address: &str, security: &str) -> String {
     format!(
-        "[broker]\nkind = \"kafka\"\naddresses = [\"{address}\"]\n{security}\n[payload]\nkind = \"zeros\"\nsize = \"64B\"\n\
+        "[broker]\nkind = \"kafka\"\nclient = \"librdkafka\"\naddresses = [\"{address}\"]\n{security}\n[payload]\nkind = \"zeros\"\nsize = \"64B\"\n\
          [consumers]\nverify = true\n[run]\nmessages = 1000\n"
     )
 }

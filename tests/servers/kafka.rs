@@ -12,35 +12,45 @@ fn scenario(tables: &str) -> String {
     format!("{tables}\n[payload]\nkind = \"zeros\"\nsize = \"64B\"\n[consumers]\n[run]\nmessages = 1000\n")
 }
 
-fn on_topic(topology: &str) -> String {
-    let address = address();
-    scenario(&format!("[broker]\nkind = \"kafka\"\naddress = \"{address}\"\n[topology]\n{topology}"))
+fn on_topic(client: &str, topology: &str) -> String {
+    scenario(&format!("{}[topology]\n{topology}", broker(client)))
+}
+
+fn broker(client: &str) -> String {
+    format!("[broker]\nkind = \"kafka\"\nclient = \"{client}\"\naddress = \"{}\"\n", address())
 }
 
 /// A name that no other run of the tests uses.
-fn named(what: &str) -> String {
-    format!("kafka-{what}-{}", std::process::id())
+fn named(client: &str, what: &str) -> String {
+    format!("{client}-{what}-{}", std::process::id())
 }
 
-#[test]
-fn real_kafka_topics_are_created_with_their_settings() {
-    let topic = named("settings");
+for_each_kafka_client! {
+    real_kafka_topics_are_created_with_their_settings,
+    real_kafka_settings_that_it_does_not_take_are_refused_in_its_own_words,
+    real_kafka_topic_that_exists_is_taken_as_it_is,
+    real_kafka_what_a_topic_held_before_is_told_and_so_is_what_compression_saved,
+    real_kafka_partitions_are_read_without_a_group,
+}
+
+fn real_kafka_topics_are_created_with_their_settings(client: &str) {
+    let topic = named(client, "settings");
     let topology = format!(
         "name = \"{topic}\"\nkeep = true\n[topology.config]\nretention.ms = 3600000\n\
          \"message.timestamp.type\" = \"LogAppendTime\"\nflush.messages = 500"
     );
-    assert_delivered(&record_of(&on_topic(&topology)), 1000, 1);
+    assert_delivered(&record_of(&on_topic(client, &topology)), 1000, 1);
     let setting = |key: &str| topic_setting(&address(), &topic, key);
     let found = ["retention.ms", "message.timestamp.type", "flush.messages"].map(setting);
     remove_topic(&address(), &topic);
     assert_eq!(found, ["3600000", "LogAppendTime", "500"]);
 }
 
-#[test]
-fn real_kafka_settings_that_it_does_not_take_are_refused_in_its_own_words() {
+fn real_kafka_settings_that_it_does_not_take_are_refused_in_its_own_words(client: &str) {
     let refused = |setting: &str| {
-        let topic = named("refused");
-        let ended = Bench::new(&on_topic(&format!("name = \"{topic}\"\nconfig = {{ {setting} }}"))).run(&[]).expect(1);
+        let topic = named(client, "refused");
+        let ended =
+            Bench::new(&on_topic(client, &format!("name = \"{topic}\"\nconfig = {{ {setting} }}"))).run(&[]).expect(1);
         assert!(!topics(&address()).contains(&topic));
         ended
     };
@@ -48,10 +58,9 @@ fn real_kafka_settings_that_it_does_not_take_are_refused_in_its_own_words() {
     refused("\"retention.ms\" = \"long\"").complains_of(&["retention.ms", "long", "topology.config"]);
 }
 
-#[test]
-fn real_kafka_topic_that_exists_is_taken_as_it_is() {
-    let topic = named("existing");
-    let existing = on_topic(&format!("name = \"{topic}\"\nexisting = true"));
+fn real_kafka_topic_that_exists_is_taken_as_it_is(client: &str) {
+    let topic = named(client, "existing");
+    let existing = on_topic(client, &format!("name = \"{topic}\"\nexisting = true"));
     Bench::new(&existing).run(&[]).expect(1).complains_of(&[&topic, "does not exist", "create it first"]);
     make_topic(&address(), &topic, 3);
     let record = record_of(&existing.replace("[consumers]", "[consumers]\nmembers = 3"));
@@ -62,15 +71,15 @@ fn real_kafka_topic_that_exists_is_taken_as_it_is() {
     assert!(is_left, "brokermark deletes only what it has made");
 }
 
-#[test]
-fn real_kafka_what_a_topic_held_before_is_told_and_so_is_what_compression_saved() {
-    let topic = named("before");
+fn real_kafka_what_a_topic_held_before_is_told_and_so_is_what_compression_saved(client: &str) {
+    let topic = named(client, "before");
     let address = address();
     // librdkafka tells what it sent once a second.
     let scenario = format!(
-        "[broker]\nkind = \"kafka\"\naddress = \"{address}\"\nkafka.compression = \"zstd\"\n\
+        "{}kafka.compression = \"zstd\"\n\
          [topology]\nname = \"{topic}\"\nkeep = true\n[payload]\nkind = \"zeros\"\nsize = \"1KiB\"\n\
-         [load]\nrate = \"1k/s\"\n[run]\nduration = \"3s\"\n"
+         [load]\nrate = \"1k/s\"\n[run]\nduration = \"3s\"\n",
+        broker(client)
     );
     let first = Bench::new(&scenario).run(&[]).expect(0).record();
     let again = Bench::new(&scenario).run(&[]).expect(0);
@@ -80,14 +89,13 @@ fn real_kafka_what_a_topic_held_before_is_told_and_so_is_what_compression_saved(
     let again = again.record();
     assert_eq!(again.messages_before, Some(first.counts.acknowledged));
     assert!(finding(&again, ReasonKind::TopicNotEmpty).is_some());
-    let wire = first.wire.expect("librdkafka tells");
+    let wire = first.wire.expect("clients tell");
     assert!(wire.raw_bytes > 0 && wire.requests > 0 && wire.compression_ratio.unwrap() > 2.0, "{wire:?}");
 }
 
-#[test]
-fn real_kafka_partitions_are_read_without_a_group() {
+fn real_kafka_partitions_are_read_without_a_group(client: &str) {
     let assigned = "kafka.assignment = \"manual\"\n[topology]\npartitions = 5";
-    let tables = scenario(&format!("[broker]\nkind = \"kafka\"\naddress = \"{}\"\n{assigned}", address()));
+    let tables = scenario(&format!("{}{assigned}", broker(client)));
     for from in ["earliest", "latest"] {
         let consumers = format!("[consumers]\ngroups = 2\nmembers = 2\nfrom = \"{from}\"");
         assert_delivered(&record_of(&tables.replace("[consumers]", &consumers)), 1000, 2);
@@ -102,15 +110,20 @@ mod authorities {
     use crate::harness::server::variable;
     use crate::harness::{PATIENCE, Running};
 
-    fn bench() -> Bench {
+    fn bench(client: &str) -> Bench {
         let address = variable("BROKERMARK_KAFKA_TLS");
-        let broker = format!("[broker]\nkind = \"kafka\"\naddress = \"{address}\"\nsecurity.tls = true");
+        let broker =
+            format!("[broker]\nkind = \"kafka\"\nclient = \"{client}\"\naddress = \"{address}\"\nsecurity.tls = true");
         Bench::new(&scenario(&broker))
     }
 
-    #[test]
-    fn real_kafka_is_trusted_by_the_authority_that_the_environment_names() {
-        let bench = bench();
+    for_each_kafka_client! {
+        real_kafka_is_trusted_by_the_authority_that_the_environment_names,
+        real_kafka_is_trusted_by_an_authority_of_the_system,
+    }
+
+    fn real_kafka_is_trusted_by_the_authority_that_the_environment_names(client: &str) {
+        let bench = bench(client);
         let mut command = bench.command();
         command.arg("--quiet").env("SSL_CERT_FILE", variable("BROKERMARK_KAFKA_CA"));
         assert_delivered(&Running::start(&mut command).finish(PATIENCE).expect(0).record(), 1000, 1);
@@ -118,9 +131,8 @@ mod authorities {
 
     /// In a namespace of its own, in which the test's authority is the system's, and the folder of the system's OpenSSL is empty:
     /// as is that of an OpenSSL that was compiled in.
-    #[test]
-    fn real_kafka_is_trusted_by_an_authority_of_the_system() {
-        let bench = bench();
+    fn real_kafka_is_trusted_by_an_authority_of_the_system(client: &str) {
+        let bench = bench(client);
         let program = bench.command();
         let script = "mount --bind \"$0\" /etc/ssl/certs/ca-certificates.crt\n\
                       [ ! -d /usr/lib/ssl ] || mount -t tmpfs none /usr/lib/ssl\n\

@@ -1,23 +1,12 @@
-//! A real Kafka through `client = "native"`: whom it logs in as, what it does while the server is away, and what it is refused.
-
-use std::time::Duration;
-
-use brokermark::broker::FailureClass;
-use brokermark::record::{Record, Status};
+//! A real Kafka through `client = "native"`: whom it logs in as, and every compression and acknowledgement.
 
 use crate::harness::kafka;
 use crate::harness::server::variable;
-use crate::harness::{Bench, Finished, PATIENCE, Running, assert_balanced, assert_delivered, record_of, sums};
-use crate::load::Load;
-
-/// `[broker]` at `address`, with these keys besides.
-fn broker(address: &str, keys: &str) -> String {
-    format!("[broker]\nkind = \"kafka\"\nclient = \"native\"\naddresses = [\"{address}\"]\n{keys}")
-}
+use crate::harness::{Bench, Finished, PATIENCE, Running, assert_delivered, record_of};
 
 /// A thousand messages that are verified, with these tables besides.
 fn scenario(address: &str, tables: &str) -> String {
-    let broker = broker(address, tables);
+    let broker = format!("[broker]\nkind = \"kafka\"\nclient = \"native\"\naddresses = [\"{address}\"]\n{tables}");
     format!(
         "{broker}\n[payload]\nkind = \"zeros\"\nsize = \"64B\"\n[consumers]\nverify = true\n[run]\nmessages = 1000\n"
     )
@@ -36,10 +25,6 @@ fn sasl(mechanism: &str, password: &str) -> String {
 
 fn tls() -> String {
     format!("[broker.security.tls]\nca = \"{}\"\n", variable("BROKERMARK_KAFKA_CA"))
-}
-
-fn failed(record: &Record, class: FailureClass) -> u64 {
-    record.errors.iter().filter(|error| error.class == class).map(|error| error.count).sum()
 }
 
 #[test]
@@ -99,13 +84,6 @@ fn real_listener_that_asks_for_a_certificate_takes_the_clients_and_refuses_one_w
 }
 
 #[test]
-fn a_closed_port_is_reported_at_once_with_the_address_and_the_reason() {
-    let ended = run("127.0.0.1:1", "").expect(1);
-    ended.complains_of(&["127.0.0.1:1", "cannot be reached", "Connection refused"]);
-    assert_eq!(ended.record().status, Status::Failed);
-}
-
-#[test]
 fn real_kafka_takes_every_compression_and_acknowledgement() {
     let address = kafka::address();
     for keys in [
@@ -118,28 +96,4 @@ fn real_kafka_takes_every_compression_and_acknowledgement() {
         let tables = format!("[broker.kafka]\n{keys}\n[topology]\npartitions = 3\n[producers]\ncount = 3\nbatch = 7");
         assert_delivered(&record_of(&scenario(&address, &tables)), 1000, 1);
     }
-}
-
-#[test]
-fn real_messages_too_large_fail_one_by_one() {
-    let text = broker(&kafka::address(), "[payload]\nkind = \"random\"\nsize = \"2MiB\"\n[run]\nmessages = 20\n");
-    let record = Bench::new(&text).run(&[]).expect(1).record();
-    assert_balanced(&record);
-    assert_eq!((record.counts.attempted, failed(&record, FailureClass::TooLarge)), (20, 20), "{:?}", record.errors);
-}
-
-#[cfg(feature = "kafka")]
-#[test]
-fn real_server_that_comes_back_is_used_again_and_nothing_acknowledged_is_lost() {
-    let server = kafka::server("native-returns", 19692);
-    let keys = "[broker.kafka]\nidempotence = true\nrequest_timeout = \"2s\"\n\
-                [topology]\nname = \"returns\"\npartitions = 2\nkeep = true\n";
-    let load = Load::begin("returns", &broker(&server.address(), keys), 200_000);
-    server.kill();
-    server.restart();
-    let record = load.end();
-    assert_eq!(sums(&record).duplicated, 0);
-    assert_eq!(record.counts.attempted, record.counts.acknowledged, "{:?}", record.errors);
-    assert_eq!(kafka::messages(&server.address(), "returns"), record.counts.acknowledged);
-    assert!(record.latency.response.as_ref().unwrap().max_ns > Duration::from_secs(1).as_nanos() as u64);
 }

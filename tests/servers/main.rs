@@ -5,6 +5,30 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+/// Makes a test of each of these functions for each client of Kafka, whose name they take.
+macro_rules! for_each_kafka_client {
+    ($($test:ident),* $(,)?) => {
+        mod librdkafka {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test("librdkafka");
+                }
+            )*
+        }
+
+        #[cfg(feature = "kafka-native")]
+        mod native {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test("native");
+                }
+            )*
+        }
+    };
+}
+
 mod browser;
 mod cluster;
 mod conformance;
@@ -22,6 +46,8 @@ mod kafka_native_groups;
 #[cfg(feature = "kafka-native")]
 mod kafka_readers;
 mod kafka_transactions;
+#[cfg(feature = "kafka-native")]
+mod kfake;
 mod load;
 mod manifests;
 mod nsq;

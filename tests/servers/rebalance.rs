@@ -50,7 +50,8 @@ const SOON: &str = ", \"heartbeat.interval.ms\" = \"200\"";
 fn assert_members_resume(partitions: usize, way: (&str, &str), more: &str) {
     let (property, value) = way;
     let properties = format!("properties = {{ \"{property}\" = \"{value}\"{more} }}");
-    assert_members_of_a_client_resume(partitions, way, "", &properties);
+    let client = ", client = \"librdkafka\", kafka.assignment = \"group\"";
+    assert_members_of_a_client_resume(partitions, way, client, &properties);
 }
 
 /// The same with more keys of the broker and of the consumers.
@@ -129,7 +130,10 @@ fn real_kafka_members_of_a_group_that_the_server_assigns_resume_where_it_was() {
 
 #[test]
 fn real_kafka_static_members_have_names_in_their_group() {
-    assert_static_members_have_names(17, "kafka = { static_members = true }");
+    assert_static_members_have_names(
+        17,
+        "client = \"librdkafka\", kafka = { static_members = true, assignment = \"group\" }",
+    );
 }
 
 #[cfg(feature = "kafka-native")]
@@ -167,7 +171,7 @@ fn assert_static_members_have_names(partitions: usize, client: &str) {
 #[test]
 fn real_kafka_messages_that_were_not_fetched_in_time_are_unread_and_not_lost() {
     let record = record_of(&format!(
-        "broker = {{ kind = \"kafka\", address = \"{}\" }}
+        "broker = {{ kind = \"kafka\", client = \"librdkafka\", address = \"{}\" }}
         topology.partitions = 3
         load.rate = \"1k/s\"
         [consumers.properties]

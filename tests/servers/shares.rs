@@ -38,18 +38,21 @@ fn delivers(keys: &str) -> Bench {
 #[cfg(feature = "kafka")]
 fn real_kafka_is_loaded_by_three_processes() {
     let address = crate::harness::kafka::address();
-    let broker = format!("broker = {{ kind = \"kafka\", address = \"{address}\", kafka.assignment = \"manual\" }}");
+    let broker = format!("broker = {{ kind = \"kafka\", client = \"librdkafka\", address = \"{address}\" }}");
     delivers(&format!("name = \"librdkafka\"\n{broker}\ntopology = {{ topics = 2, partitions = 4 }}"));
 }
 
 #[test]
-#[cfg(feature = "kafka")]
+#[cfg(feature = "kafka-native")]
 fn real_kafka_s_groups_are_not_divided_among_processes() {
     let address = crate::harness::kafka::address();
-    let scenario =
-        format!("broker = {{ kind = \"kafka\", address = \"{address}\" }}\ntopology = {{ partitions = 4 }}\n{LOAD}");
-    let refused = Bench::new(&scenario).run(&["--share", "1/2", "--start-at", "1"]).expect(1);
-    refused.complains_of(&["broker.kafka.assignment = \"manual\""]);
+    for client in ["native", "librdkafka"] {
+        let keys = format!("kind = \"kafka\", client = \"{client}\", kafka.assignment = \"group\"");
+        let broker = format!("broker = {{ {keys}, address = \"{address}\" }}");
+        let bench = Bench::new(&format!("{broker}\ntopology = {{ partitions = 4 }}\n{LOAD}"));
+        let refused = bench.run(&["--share", "1/2", "--start-at", "1"]).expect(1);
+        refused.complains_of(&["broker.kafka.assignment = \"manual\""]);
+    }
 }
 
 #[test]

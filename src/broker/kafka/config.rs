@@ -10,6 +10,7 @@ use super::producer_only::is_producer_only;
 use super::property_values::values;
 use super::security::security;
 use crate::broker::kafka_acks::RequiredAcks;
+use crate::broker::kafka_assignment::{Assignment, DIVIDED, joins_no_group};
 use crate::broker::kafka_transactions::TransactionOptions;
 use crate::broker::{BrokerError, Progress, Subscription};
 use crate::scenario::BrokerConfig;
@@ -36,23 +37,12 @@ pub struct KafkaOptions {
     pub batch_bytes: Option<u64>,
     /// Whether members of groups keep their partitions while they are away for less than a session.
     pub static_members: bool,
-    /// Who decides which member of a group reads which partitions.
-    pub assignment: Assignment,
+    /// Who decides which member of a group reads which partitions; left out, see [`Assignment::of`].
+    pub assignment: Option<Assignment>,
     /// What consumers receive of transactions; librdkafka's own default is `read-committed`.
     pub isolation: Option<Isolation>,
     /// Each producer sends in transactions.
     pub transactions: Option<TransactionOptions>,
-}
-
-/// Who decides which member of a group reads which partitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Assignment {
-    /// The group, which decides again whenever a member comes or goes.
-    #[default]
-    Group,
-    /// brokermark, once: members take partitions in turn, and the group knows no members.
-    Manual,
 }
 
 /// What consumers receive of transactions.
@@ -121,7 +111,7 @@ pub struct Properties {
     transactions: Option<TransactionOptions>,
     user: Vec<(String, String)>,
     static_members: bool,
-    assignment: Assignment,
+    assignment: Option<Assignment>,
 }
 
 impl Properties {
@@ -189,23 +179,16 @@ impl Properties {
     /// # Errors
     /// For what only a group's protocol has.
     pub fn is_assignment_manual(&self, subscription: &Subscription) -> Result<bool, BrokerError> {
-        if self.assignment == Assignment::Group {
-            if subscription.is_divided {
-                let reason = "the members of a group are in several processes, and those that stay would receive again what one \
-                              that leaves has received: set `broker.kafka.assignment = \"manual\"`";
-                return Err(BrokerError::Configuration { broker: "kafka", reason: reason.to_owned() });
-            }
-            return Ok(false);
+        let refused = |reason: String| Err(BrokerError::Configuration { broker: "kafka", reason });
+        if Assignment::of(self.assignment, subscription) == Assignment::Group {
+            return if subscription.is_divided { refused(DIVIDED.to_owned()) } else { Ok(false) };
         }
         let set = self.user.iter().chain(&subscription.properties).map(|(key, _)| key.as_str());
         let of_groups = set.filter(|key| OF_GROUPS.contains(key)).map(|key| format!("the property '{key}'"));
         let named = self.static_members.then(|| "`static_members`".to_owned());
         match named.into_iter().chain(of_groups).next() {
             None => Ok(true),
-            Some(found) => {
-                let reason = format!("members with `assignment = \"manual\"` join no group: remove {found}");
-                Err(BrokerError::Configuration { broker: "kafka", reason })
-            }
+            Some(found) => refused(joins_no_group(&found)),
         }
     }
 
@@ -311,7 +294,7 @@ mod tests {
     fn given(user: &[(&str, &str)]) -> Properties {
         let user = user.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let (shared, producer, consumer) = (Vec::new(), Vec::new(), Vec::new());
-        let (transactions, static_members, assignment) = (None, false, Assignment::Group);
+        let (transactions, static_members, assignment) = (None, false, None);
         Properties { shared, producer, consumer, transactions, user, static_members, assignment }
     }
 

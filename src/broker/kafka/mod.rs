@@ -88,7 +88,7 @@ pub struct KafkaBroker {
 impl Broker for KafkaBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: "kafka",
-        aliases: &["redpanda", "confluent", "msk", "event-hubs"],
+        aliases: kafka_identity::ALIASES,
         default_port: Some(9092),
         example: include_str!("example.toml"),
         client: Some("librdkafka"),

@@ -94,7 +94,7 @@ impl Topics {
             found.map(|(found, _)| found.clone()).ok_or_else(|| BrokerError::Topic {
                 topic: wanted.name.clone(),
                 action: "taken as it is",
-                reason: "it does not exist: create it first".to_owned(),
+                reason: "it does not exist: create it first, or remove `topology.existing`".to_owned(),
             })
         };
         topics.iter().map(found).collect()

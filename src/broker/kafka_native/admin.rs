@@ -92,7 +92,7 @@ impl Admin {
             let found = existing.topics.get(&wanted.name).ok_or_else(|| BrokerError::Topic {
                 topic: wanted.name.clone(),
                 action: "taken as it is",
-                reason: "it does not exist: create it, or remove `topology.existing`".to_owned(),
+                reason: "it does not exist: create it first, or remove `topology.existing`".to_owned(),
             })?;
             let (partitions, replication) = (found.leaders.len() as u32, found.replication as u32);
             Ok(Topic { name: wanted.name.clone(), partitions, replication })

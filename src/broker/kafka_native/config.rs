@@ -8,6 +8,7 @@ use serde::de::Error as _;
 use super::codec::compression::Compression;
 use super::partitioner::Partitioner;
 use crate::broker::kafka_acks::RequiredAcks;
+use crate::broker::kafka_assignment::{Assignment, joins_no_group};
 use crate::broker::kafka_transactions::TransactionOptions;
 use crate::scenario::deserialize::{duration, size};
 
@@ -47,8 +48,8 @@ pub struct KafkaNativeOptions {
     /// How long a request may wait for its response.
     #[serde(deserialize_with = "duration")]
     pub request_timeout: Duration,
-    /// Who decides which member of a group reads which partitions.
-    pub assignment: Assignment,
+    /// Who decides which member of a group reads which partitions; left out, see [`Assignment::of`].
+    pub assignment: Option<Assignment>,
     /// After so long without a sign of life, a group shares out a member's partitions among the others.
     /// Left out: [`USUAL_SESSION`]; a server that shares partitions out decides it itself.
     #[serde(deserialize_with = "duration")]
@@ -73,23 +74,13 @@ impl Default for KafkaNativeOptions {
             max_in_flight: 5,
             delivery_timeout: Duration::from_secs(120),
             request_timeout: Duration::from_secs(30),
-            assignment: Assignment::Manual,
+            assignment: None,
             session_timeout: None,
             static_members: false,
             isolation: Isolation::ReadCommitted,
             transactions: None,
         }
     }
-}
-
-/// Who decides which member of a group reads which partitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Assignment {
-    /// The group, by the protocol that `consumers.properties` name.
-    Group,
-    /// brokermark, once: members take partitions in turn, and the broker knows no group.
-    Manual,
 }
 
 /// What consumers receive of transactions, by its number in a fetch.
@@ -125,8 +116,8 @@ impl KafkaNativeOptions {
         if self.session_timeout() < SHORTEST_SESSION {
             return Err(format!("`session_timeout` is {SHORTEST_SESSION:?} at least"));
         }
-        if self.static_members && self.assignment == Assignment::Manual {
-            return Err("`static_members` are of a group: remove it, or set `assignment = \"group\"`".to_owned());
+        if self.static_members && self.assignment != Some(Assignment::Group) {
+            return Err(joins_no_group("`static_members`"));
         }
         if self.max_in_flight == 0 {
             return Err("`max_in_flight` is at least 1".to_owned());

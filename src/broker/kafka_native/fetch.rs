@@ -266,12 +266,20 @@ impl Progress {
         Ok(())
     }
 
-    /// The messages at the position are gone: the member goes on with the first that is there.
+    /// The messages at the position are gone: the member goes on with the first that is there, and its consumer is told.
     async fn begin_again(&self, partition: u32) -> Result<(), CallError> {
         let (partitions, isolation) = ([partition], self.fetcher.isolation);
         let query = EndsQuery { topic: &self.fetcher.topic, partitions: &partitions, end: End::Earliest, isolation };
         let begins = self.fetcher.admin.ends(&query).await?;
-        self.positions.lock().extend(begins);
+        let Some(begin) = begins.get(&partition).copied() else { return Ok(()) };
+        let gone = self.positions.lock().insert(partition, begin).unwrap_or(begin);
+        self.fetcher.inbox.fail(ReceiveError {
+            class: FailureClass::Other,
+            message: format!(
+                "offset {gone} of partition {partition} is gone, by the topic's retention or with a leader that lost it: reading \
+                 goes on at {begin}"
+            ),
+        });
         Ok(())
     }
 }

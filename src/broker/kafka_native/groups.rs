@@ -12,13 +12,14 @@ use super::admin::{Admin, End, EndsQuery};
 use super::assignor::Strategy;
 use super::beginning::{Beginning, Positions};
 use super::committed::Committed;
-use super::config::{Assignment, Isolation, KafkaNativeOptions};
+use super::config::{Isolation, KafkaNativeOptions};
 use super::consumer::KafkaNativeConsumer;
 use super::coordinator::Coordinator;
 use super::enrolment::Enrolment;
 use super::error::{CallError, GROUP_ID_NOT_FOUND, NAME};
 use super::group_protocol::GroupProtocol;
 use super::membership::Member;
+use crate::broker::kafka_assignment::{Assignment, DIVIDED, joins_no_group};
 use crate::broker::{BrokerError, Progress, Subscription};
 use crate::net::backoff::Backoff;
 use crate::scenario::StartFrom;
@@ -74,7 +75,7 @@ impl Groups {
             },
         };
         let isolation = self.options.isolation;
-        if self.options.assignment == Assignment::Manual {
+        if Assignment::of(self.options.assignment, subscription) == Assignment::Manual {
             let partitions = (*member..topic.partitions as usize).step_by(*members).map(|one| one as u32);
             return KafkaNativeConsumer::of_partitions(beginning, partitions.collect(), isolation).await;
         }
@@ -107,21 +108,14 @@ impl Groups {
     fn protocol(&self, subscription: &Subscription) -> Result<GroupProtocol, String> {
         let Subscription { properties, progress, is_divided, .. } = subscription;
         let protocol = GroupProtocol::read(properties)?;
-        if self.options.assignment == Assignment::Manual {
+        if Assignment::of(self.options.assignment, subscription) == Assignment::Manual {
             return match properties.first() {
                 None => Ok(protocol),
-                Some((key, _)) => Err(format!(
-                    "members with `assignment = \"manual\"` join no group: remove the property '{key}', or set \
-                     `broker.kafka.assignment = \"group\"`"
-                )),
+                Some((key, _)) => Err(joins_no_group(&format!("the property '{key}'"))),
             };
         }
         if *is_divided {
-            return Err(
-                "the members of a group are in several processes, and those that stay would receive again what one \
-                        that leaves has received: set `broker.kafka.assignment = \"manual\"`"
-                    .to_owned(),
-            );
+            return Err(DIVIDED.to_owned());
         }
         let is_server = matches!(protocol, GroupProtocol::Server { .. });
         if is_server && self.options.session_timeout.is_some() {

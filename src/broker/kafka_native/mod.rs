@@ -101,12 +101,12 @@ pub struct KafkaNativeBroker {
 impl Broker for KafkaNativeBroker {
     const DESCRIPTOR: Descriptor = Descriptor {
         kind: NAME,
-        aliases: &[],
+        aliases: kafka_identity::ALIASES,
         default_port: Some(9092),
         example: include_str!("../kafka/example.toml"),
         client: Some("native"),
         alternative: Some("librdkafka"),
-        summary: "Apache Kafka and what speaks its protocol, through a protocol module of our own: `client = \"native\"`",
+        summary: "Apache Kafka and what speaks its protocol, through brokermark's own client",
         capabilities: Capabilities {
             addresses: true,
             embedded: false,

@@ -17,6 +17,8 @@ const RETRY_BACKOFF: Duration = Duration::from_millis(100);
 const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
 const DUPLICATE_SEQUENCE_NUMBER: i16 = 46;
 const INVALID_PRODUCER_EPOCH: i16 = 47;
+/// The leader has nothing of the producer any more: all of it is older than the topic's retention (KIP-360).
+const UNKNOWN_PRODUCER_ID: i16 = 59;
 const PRODUCER_FENCED: i16 = 90;
 
 /// The broker's answer to a batch.
@@ -97,10 +99,17 @@ fn refused(
     }
     // An earlier batch is missing, which is on its way again.
     let is_behind = *code == OUT_OF_ORDER_SEQUENCE_NUMBER && partition.is_behind(pending.number);
+    // In a transaction, what was written before is missing.
+    let is_forgotten = *code == UNKNOWN_PRODUCER_ID && client.transactions().is_none() && pending.author.is_some();
     let is_old = pending.created.elapsed() >= client.limits.delivery_timeout;
-    if (is_retriable(*code) || is_behind) && !is_old {
+    if (is_retriable(*code) || is_behind || is_forgotten) && !is_old {
         client.traffic.retried();
-        if partition.give_back(pending, Instant::now() + RETRY_BACKOFF) {
+        let not_before = Instant::now() + RETRY_BACKOFF;
+        let needs_identity = match is_forgotten {
+            true => partition.begin_anew(pending, not_before),
+            false => partition.give_back(pending, not_before),
+        };
+        if needs_identity {
             client.renew(partition);
         }
         return;

@@ -211,14 +211,25 @@ impl Partition {
     }
 
     /// A batch is sent again, not before `not_before`. As [`Partition::settle`].
-    pub fn give_back(self: &Arc<Self>, mut pending: Pending, not_before: Instant) -> bool {
+    pub fn give_back(self: &Arc<Self>, pending: Pending, not_before: Instant) -> bool {
+        self.put_back(&mut self.state.lock(), pending, not_before)
+    }
+
+    /// The leader has forgotten the identity, and all that was stored with it is gone: the batch is sent again with another one. As
+    /// [`Partition::settle`].
+    pub fn begin_anew(self: &Arc<Self>, pending: Pending, not_before: Instant) -> bool {
         let mut state = self.state.lock();
+        state.is_broken = true;
+        self.put_back(&mut state, pending, not_before)
+    }
+
+    fn put_back(self: &Arc<Self>, state: &mut State, mut pending: Pending, not_before: Instant) -> bool {
         state.in_flight -= 1;
         pending.attempts += 1;
         let place = state.closed.partition_point(|other| other.number < pending.number);
         state.closed.insert(place, pending);
         state.not_before = Some(not_before);
-        self.go_on(&mut state)
+        self.go_on(state)
     }
 
     fn go_on(self: &Arc<Self>, state: &mut State) -> bool {

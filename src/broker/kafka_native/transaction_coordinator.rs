@@ -57,26 +57,40 @@ impl TransactionCoordinator {
         TransactionCoordinator { coordinator, id: TransactionalId(StrBytes::from_string(id.to_owned())) }
     }
 
-    /// The id and the epoch with which the producer writes from now on. A transaction that is open is aborted. `former`: those with
-    /// which it wrote before; without them, another producer that writes with this transactional id is fenced.
+    /// The id and the epoch with which the producer writes. A transaction that is open is aborted, and another producer that writes with
+    /// this transactional id is fenced.
+    ///
+    /// # Errors
+    /// When the coordinator refuses, or is not ready within `limit`.
+    pub async fn first_identity(&self, limit: Duration) -> Result<(i64, i16), CallError> {
+        let refused = |error| match error {
+            CallError::Refused(code, None) => {
+                CallError::Refused(code, Some("no producer id for transactions was given".to_owned()))
+            }
+            other => other,
+        };
+        self.identity_after((-1, -1), limit).await.map_err(refused)
+    }
+
+    /// Those with which the producer writes from now on, and `former` no more. A transaction that is open is aborted.
     ///
     /// # Errors
     /// When the coordinator refuses, or does not answer in time.
-    pub async fn identity(&self, former: Option<(i64, i16)>) -> Result<(i64, i16), CallError> {
-        match self.identity_after(former.unwrap_or((-1, -1))).await {
+    pub async fn next_identity(&self, former: (i64, i16)) -> Result<(i64, i16), CallError> {
+        match self.identity_after(former, TRANSACTION_TIMEOUT).await {
             // Before Kafka 2.5, a producer could not name its former epoch (KIP-360).
-            Err(CallError::Unsupported(_)) if former.is_some() => self.identity_after((-1, -1)).await,
+            Err(CallError::Unsupported(_)) => self.identity_after((-1, -1), TRANSACTION_TIMEOUT).await,
             answer => answer,
         }
     }
 
-    async fn identity_after(&self, (producer_id, epoch): (i64, i16)) -> Result<(i64, i16), CallError> {
+    async fn identity_after(&self, (producer_id, epoch): (i64, i16), limit: Duration) -> Result<(i64, i16), CallError> {
         let request = InitProducerIdRequest::default()
             .with_transactional_id(Some(self.id.clone()))
             .with_transaction_timeout_ms(TRANSACTION_TIMEOUT.as_millis() as i32)
             .with_producer_id(producer_id.into())
             .with_producer_epoch(epoch);
-        let response = self.call(&request, INIT_PRODUCER_ID, |response| response.error_code).await?;
+        let response = self.call(&request, INIT_PRODUCER_ID, limit, |response| response.error_code).await?;
         Ok((response.producer_id.0, response.producer_epoch))
     }
 
@@ -97,7 +111,7 @@ impl TransactionCoordinator {
             .with_v3_and_below_producer_id(producer_id.into())
             .with_v3_and_below_producer_epoch(epoch)
             .with_v3_and_below_topics(topics.collect());
-        self.call(&request, ADD_PARTITIONS, first_error).await.map(drop)
+        self.call(&request, ADD_PARTITIONS, TRANSACTION_TIMEOUT, first_error).await.map(drop)
     }
 
     /// Commits or aborts the open transaction. The same request again goes on with what it has begun.
@@ -110,17 +124,18 @@ impl TransactionCoordinator {
             .with_producer_id(producer_id.into())
             .with_producer_epoch(epoch)
             .with_committed(is_committed);
-        self.call(&request, END, |response| response.error_code).await.map(drop)
+        self.call(&request, END, TRANSACTION_TIMEOUT, |response| response.error_code).await.map(drop)
     }
 
-    /// Sends a request until its answer is final, for as long as a transaction may be open.
+    /// Sends a request until its answer is final, for `limit` at most.
     async fn call<R: Request>(
         &self,
         request: &R,
         newest: i16,
+        limit: Duration,
         code: impl Fn(&R::Response) -> i16,
     ) -> Result<R::Response, CallError> {
-        let deadline = Instant::now() + TRANSACTION_TIMEOUT;
+        let deadline = Instant::now() + limit;
         loop {
             let failed = match self.coordinator.call(request, newest, &code).await {
                 Ok(response) => match code(&response) {

@@ -146,7 +146,7 @@ impl Ending {
                 Ok(()) => {}
             }
         }
-        match coordinator.identity(Some(identity)).await {
+        match coordinator.next_identity(identity).await {
             Ok(identity) => self.client.set_identity(identity),
             Err(error) => return self.give_up(&error),
         }

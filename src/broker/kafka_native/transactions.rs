@@ -81,7 +81,9 @@ impl Transactions {
     ) -> Result<(Self, (i64, i16)), CallError> {
         let limit = cluster.connector.timeout;
         let coordinator = TransactionCoordinator::new(cluster, id);
-        let identity = timeout(limit, coordinator.identity(None)).await.unwrap_or(Err(CallError::Timeout(limit)))?;
+        // In half of the time, so that a refusal that does not pass is told and not the time that it took.
+        let identity = timeout(limit, coordinator.first_identity(limit / 2)).await;
+        let identity = identity.unwrap_or(Err(CallError::Timeout(limit)))?;
         let transactions = Transactions {
             id: id.to_owned(),
             options,

@@ -2,10 +2,9 @@
 
 use super::{Context, client, options, properties, security};
 use crate::net::address;
-use crate::scenario::BrokerConfig;
-use crate::scenario::Descriptor;
 use crate::scenario::fields::{Field, Fields};
 use crate::scenario::suggestion::list;
+use crate::scenario::{BrokerConfig, Descriptor, EMBEDDED};
 
 /// Without the broker's own table, which is named as its kind.
 pub(super) const KEYS: &[&str] =
@@ -15,7 +14,7 @@ pub(super) fn read<'a>(root: &Fields<'_>, context: &Context<'a>) -> Option<(Brok
     let field = root.require("broker", "say which broker to load, as in `[broker]` with `kind = \"kafka\"`")?;
     let known: Vec<&str> = KEYS.iter().copied().chain(context.kinds.names()).collect();
     let fields = field.fields(&known)?;
-    let descriptor = client::read(&fields, kind(&fields, context)?, context)?;
+    let descriptor = client::read(&fields, root, kind(&fields, context)?, context)?;
 
     for other in context.kinds.names().into_iter().filter(|other| *other != descriptor.kind) {
         let reason = format!("`{}.{other}` does not apply to a broker of kind `{}`", fields.path, descriptor.kind);
@@ -77,7 +76,7 @@ fn addresses(fields: &Fields<'_>, descriptor: &Descriptor) -> Vec<String> {
 fn address(field: &Field<'_>, descriptor: &Descriptor, alone: bool) -> Option<String> {
     let text = field.string()?;
     let capabilities = descriptor.capabilities;
-    if text == "embedded" {
+    if text == EMBEDDED {
         if !capabilities.embedded {
             let message = format!("{} has no embedded endpoint", descriptor.title());
             let advice = if capabilities.addresses { "write `host:port`" } else { "remove the address" };

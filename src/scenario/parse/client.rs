@@ -1,16 +1,28 @@
 //! `broker.client`: which of a kind's clients is measured.
 
+use toml::{Table, Value};
+
 use super::Context;
-use crate::scenario::fields::Fields;
+use crate::scenario::fields::{Field, Fields};
 use crate::scenario::path::KeyPath;
 use crate::scenario::suggestion::{closest, list};
-use crate::scenario::{BrokerConfig, Descriptor};
+use crate::scenario::{BrokerConfig, Descriptor, EMBEDDED};
 
 const KEY: &str = "client";
 
-/// The client that the scenario names, or the kind's first, which is `default`.
-pub(super) fn read<'a>(fields: &Fields<'_>, default: &'a Descriptor, context: &Context<'a>) -> Option<&'a Descriptor> {
-    let Some(field) = fields.get(KEY) else { return Some(default) };
+/// The client that the scenario names, or the first of the kind that has what the rest of the scenario asks of a client; if none has it,
+/// the kind's first, which is `default`.
+pub(super) fn read<'a>(
+    fields: &Fields<'_>,
+    root: &Fields<'_>,
+    default: &'a Descriptor,
+    context: &Context<'a>,
+) -> Option<&'a Descriptor> {
+    let Some(field) = fields.get(KEY) else {
+        let needs = Needs::of(fields, root);
+        let mut of_kind = context.kinds.brokers.iter().filter(|descriptor| descriptor.kind == default.kind);
+        return of_kind.find(|descriptor| needs.are_met_by(descriptor)).or(Some(default));
+    };
     let written = field.string()?;
     let kind = default.kind;
     let absent = context.kinds.absent.iter().filter(|absent| absent.kind == kind && !absent.security);
@@ -33,6 +45,46 @@ pub(super) fn read<'a>(fields: &Fields<'_>, default: &'a Descriptor, context: &C
         field.refuse(format!("unknown client \"{written}\""), advice);
     }
     found
+}
+
+/// What only some clients of a kind have.
+struct Needs<'a> {
+    embedded: bool,
+    properties: bool,
+    tls: bool,
+    /// The names of properties of consumers.
+    of_consumers: Vec<&'a str>,
+}
+
+impl<'a> Needs<'a> {
+    fn of(broker: &Fields<'a>, root: &Fields<'a>) -> Self {
+        let is_embedded = |field: Field<'_>| match field.value {
+            Value::Array(addresses) => addresses.iter().any(|address| address.as_str() == Some(EMBEDDED)),
+            address => address.as_str() == Some(EMBEDDED),
+        };
+        let tls = broker.get("security").and_then(|security| security.value.get("tls"));
+        let consumers = root.get("consumers").map(|consumers| consumers.value);
+        let groups = consumers.and_then(|consumers| consumers.get("group")).and_then(Value::as_array);
+        let of_consumers = consumers.into_iter().chain(groups.into_iter().flatten()).flat_map(|table| {
+            let properties = table.get("properties").and_then(Value::as_table);
+            properties.into_iter().flat_map(Table::keys).map(String::as_str)
+        });
+        Needs {
+            embedded: ["address", "addresses"].iter().filter_map(|key| broker.get(key)).any(is_embedded),
+            properties: broker.has("properties"),
+            tls: tls.is_some_and(|tls| tls.as_bool() != Some(false)),
+            of_consumers: of_consumers.collect(),
+        }
+    }
+
+    fn are_met_by(&self, descriptor: &Descriptor) -> bool {
+        let has = &descriptor.capabilities;
+        let knows = |property: &&str| has.properties || has.group_properties.contains(property);
+        (has.embedded || !self.embedded)
+            && (has.properties || !self.properties)
+            && (has.tls || !self.tls)
+            && self.of_consumers.iter().all(knows)
+    }
 }
 
 /// Refuses what the client cannot do.

@@ -29,7 +29,7 @@ impl Broker {
     #[cfg(feature = "kafka")]
     fn embedded_kafka() -> Self {
         Broker {
-            keys: "broker.kind = \"kafka\"\nbroker.address = \"embedded\"".to_owned(),
+            keys: "broker.kind = \"kafka\"\nbroker.client = \"librdkafka\"\nbroker.address = \"embedded\"".to_owned(),
             // It answers a fetch only when this time is over.
             consumer_properties: "[consumers.properties]\n\"fetch.wait.max.ms\" = 5\n",
         }
@@ -39,7 +39,9 @@ impl Broker {
     fn real_kafka() -> Self {
         let address = crate::harness::kafka::address();
         // Without idempotence, librdkafka sends what a new topic's leader has refused for now after what it had sent since.
-        let keys = format!("broker.kind = \"kafka\"\nbroker.address = \"{address}\"\nbroker.kafka.idempotence = true");
+        let own = "broker.kafka.idempotence = true";
+        let keys =
+            format!("broker.kind = \"kafka\"\nbroker.client = \"librdkafka\"\nbroker.address = \"{address}\"\n{own}");
         Broker { keys, consumer_properties: "" }
     }
 

@@ -1,6 +1,6 @@
 //! Pipelines from a real Kafka to real databases: every message arrives once, or the record has the exceptions with their
 //! causes. Only written messages are committed.
-#![cfg(all(feature = "kafka", feature = "redis", feature = "mongodb"))]
+#![cfg(all(feature = "kafka", feature = "kafka-native", feature = "redis", feature = "mongodb"))]
 
 mod sinks;
 
@@ -17,23 +17,37 @@ const PARTITIONS: i32 = 4;
 
 /// Messages as the published benchmark sends them, through a pipeline with these keys, to these sinks.
 fn scenario(load: &str, pipeline: &str, sinks: &[String], run: &str) -> String {
+    scenario_of("native", load, pipeline, sinks, run)
+}
+
+/// The same through this client. Its members send a sign of life twice a second at least, so that a group rebalances soon.
+fn scenario_of(client: &str, load: &str, pipeline: &str, sinks: &[String], run: &str) -> String {
     let address = kafka::address();
     let sinks = sinks.concat();
+    let sessions = match client {
+        "native" => "[broker.kafka]\nsession_timeout = \"6s\"",
+        _ => {
+            "[consumers.properties]
+            \"session.timeout.ms\" = 6000
+            \"heartbeat.interval.ms\" = 500
+            \"fetch.wait.max.ms\" = 20
+            [broker.kafka]"
+        }
+    };
     format!(
         r#"
         [broker]
         kind = "kafka"
+        client = "{client}"
         address = "{address}"
-        kafka = {{ acks = "1", linger = "5ms" }}
+        {sessions}
+        acks = "1"
+        linger = "5ms"
         [producers]
         batch = 10
         [payload]
         kind = "template"
         text = '{{"timestamp": ${{timestamp}}, "device_id": "dev-${{random:1..11}}", "value": ${{random:0.0..100.0}}}}'
-        [consumers.properties]
-        "session.timeout.ms" = 6000
-        "heartbeat.interval.ms" = 500
-        "fetch.wait.max.ms" = 20
         {load}
         [pipeline]
         timestamp = "timestamp"
@@ -43,6 +57,14 @@ fn scenario(load: &str, pipeline: &str, sinks: &[String], run: &str) -> String {
         {run}
         "#
     )
+}
+
+for_each_kafka_client! {
+    real_clean_run_reconciles_in_both_databases,
+    real_backlog_is_worked_off_by_eight_instances_without_databases,
+    real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice,
+    real_eight_instances_in_two_processes_share_a_group,
+    real_timestamps_of_the_broker_give_the_latencies_of_messages_of_others,
 }
 
 fn topology(name: &str) -> String {
@@ -70,6 +92,11 @@ fn unique(name: &str) -> String {
     format!("pipeline-{name}-{}", std::process::id())
 }
 
+/// The same with the name of a client.
+fn unique_to(client: &str, name: &str) -> String {
+    unique(&format!("{name}-{client}"))
+}
+
 fn pipeline(record: &Record) -> &Pipeline {
     record.pipeline.as_ref().unwrap()
 }
@@ -91,15 +118,15 @@ fn assert_balanced(record: &Record, messages: u64) {
     assert_eq!(record.verification.as_ref().map(|found| (found.lost, found.duplicated)), Some((0, 0)));
 }
 
-#[test]
-fn real_clean_run_reconciles_in_both_databases() {
-    let collection = unique("clean");
+fn real_clean_run_reconciles_in_both_databases(client: &str) {
+    let collection = unique_to(client, "clean");
     for (run, order) in ["in-order", "in-parallel"].into_iter().enumerate() {
         let prefix = format!("prefix = \"{collection}-{run}:\"");
         let sinks = [to_redis(&redis(), &prefix), to_mongodb(&mongodb(), &format!("{collection}-{run}"), "")];
         let keys = format!("instances = 2\nsinks_run = \"{order}\"");
         let load = "[topology]\npartitions = 4\n[load]\nrate = \"5k/s\"";
-        let text = scenario(
+        let text = scenario_of(
+            client,
             load,
             &keys,
             &sinks,
@@ -129,10 +156,10 @@ fn real_clean_run_reconciles_in_both_databases() {
     }
 }
 
-#[test]
-fn real_backlog_is_worked_off_by_eight_instances_without_databases() {
+fn real_backlog_is_worked_off_by_eight_instances_without_databases(client: &str) {
     let load = "[topology]\npartitions = 8";
-    let text = scenario(load, "instances = 8\nproducer_mode = \"backlog\"", &[], "[run]\nmessages = 200_000");
+    let text =
+        scenario_of(client, load, "instances = 8\nproducer_mode = \"backlog\"", &[], "[run]\nmessages = 200_000");
     let record = Bench::new(&text).run(&[]).expect(0).record();
     assert_balanced(&record, 200_000);
     assert_eq!(pipeline(&record).consumer_kept_up, None, "they did not work at the same time");
@@ -170,13 +197,12 @@ fn assert_committed_is_written(group: &str, topic: &str, collection: &str) -> (u
     committed.into_iter().fold((0, 0), |sum, (done, end)| (sum.0 + done, sum.1 + end))
 }
 
-#[test]
-fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
-    let topic = unique("killed");
+fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice(client: &str) {
+    let topic = unique_to(client, "killed");
     let sinks = [to_mongodb(&mongodb(), &topic, "")];
     let keys = format!("group = \"{topic}\"\ninstances = 2");
     let load = format!("{}\n[load]\nrate = \"5k/s\"", topology(&topic));
-    let bench = Bench::new(&scenario(&load, &keys, &sinks, "[run]\nduration = \"60s\""));
+    let bench = Bench::new(&scenario_of(client, &load, &keys, &sinks, "[run]\nduration = \"60s\""));
     let mut running = bench.start(&[]);
     running.await_stderr(" p99 ");
     crate::harness::eventually("something is committed", || {
@@ -189,7 +215,7 @@ fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
     assert!(done > 0 && done < end, "{done} of {end}");
 
     let keys = format!("{keys}\nproducer_mode = \"none\"");
-    let text = scenario(&found(&topic), &keys, &sinks, "[run]\nduration = \"60s\"");
+    let text = scenario_of(client, &found(&topic), &keys, &sinks, "[run]\nduration = \"60s\"");
     let record = Bench::new(&text).run(&[]).expect(0).record();
     let rest = pipeline(&record);
     assert_eq!((rest.consumer_lag_at_end, rest.consumed), (Some(0), end - done));
@@ -207,15 +233,14 @@ fn real_kill_9_and_restart_loses_nothing_and_counts_what_is_written_twice() {
     kafka::remove_topic(&kafka::address(), &topic);
 }
 
-#[test]
-fn real_eight_instances_in_two_processes_share_a_group() {
-    let topic = unique("shared");
+fn real_eight_instances_in_two_processes_share_a_group(client: &str) {
+    let topic = unique_to(client, "shared");
     let filled = format!("[broker]\nkind = \"kafka\"\naddress = \"{}\"\n{}\n", kafka::address(), topology(&topic));
     let payload = "[payload]\nkind = \"template\"\ntext = '{\"device_id\": \"dev-${random:1..11}\", \"value\": 1}'\n";
     Bench::new(&format!("{filled}{payload}[run]\nmessages = 60_000")).run(&[]).expect(0);
     let keys = format!("group = \"{topic}\"\ninstances = 4\nproducer_mode = \"none\"");
     let sinks = [to_mongodb(&mongodb(), &topic, "")];
-    let bench = Bench::new(&scenario(&found(&topic), &keys, &sinks, "[run]\nduration = \"90s\""));
+    let bench = Bench::new(&scenario_of(client, &found(&topic), &keys, &sinks, "[run]\nduration = \"90s\""));
     let both = [bench.start(&[]), bench.start(&[])];
     let records = both.map(|running| running.finish(Duration::from_secs(120)).expect(0).record());
     let consumed: u64 = records.iter().map(|record| pipeline(record).consumed).sum();
@@ -336,14 +361,13 @@ fn real_pipeline_without_producers_demands_its_topic() {
 }
 
 /// Messages of another producer carry no intended time; the broker keeps one with each of them.
-#[test]
-fn real_timestamps_of_the_broker_give_the_latencies_of_messages_of_others() {
-    let topic = unique("timestamps");
+fn real_timestamps_of_the_broker_give_the_latencies_of_messages_of_others(client: &str) {
+    let topic = unique_to(client, "timestamps");
     let filled = format!("[broker]\nkind = \"kafka\"\naddress = \"{}\"\n{}\n", kafka::address(), topology(&topic));
     Bench::new(&format!("{filled}[payload]\nsize = \"20B\"\n[run]\nmessages = 1000")).run(&[]).expect(0);
     for (key, known) in [("broker_timestamp = true", true), ("", false)] {
         let keys = format!("parse = \"none\"\nproducer_mode = \"none\"\n{key}");
-        let text = scenario(&found(&topic), &keys, &[], "[run]\nduration = \"60s\"");
+        let text = scenario_of(client, &found(&topic), &keys, &[], "[run]\nduration = \"60s\"");
         let record = Bench::new(&text.replace("timestamp = \"timestamp\"\n", "")).run(&[]).expect(0).record();
         let pipeline = pipeline(&record);
         assert_eq!(pipeline.consumed, 1000, "{pipeline:#?}");

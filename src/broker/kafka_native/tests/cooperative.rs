@@ -10,7 +10,8 @@ use kafka_protocol::protocol::StrBytes;
 use super::bench::{Bench, TOPIC, one_message_a_batch};
 use super::scripted::{Asked, Scripted};
 use super::server_assigned::{serve, with};
-use crate::broker::kafka_native::config::{Assignment, KafkaNativeOptions};
+use crate::broker::kafka_assignment::Assignment;
+use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::groups::Groups;
 use crate::broker::kafka_native::member_messages::{Subscription, assignment};
 use crate::broker::{Offsets, Progress};
@@ -56,7 +57,7 @@ async fn start() -> (Scripted, Bench, Groups) {
     // A sign of life every 10 ms.
     let session_timeout = Some(Duration::from_millis(150));
     let options =
-        KafkaNativeOptions { assignment: Assignment::Group, session_timeout, ..KafkaNativeOptions::default() };
+        KafkaNativeOptions { assignment: Some(Assignment::Group), session_timeout, ..KafkaNativeOptions::default() };
     let groups = Groups::new(bench.admin.clone(), options);
     (broker, bench, groups)
 }

@@ -160,6 +160,9 @@ async fn where_messages_are_gone_reading_begins_again_and_a_leader_that_moves_is
     assert_eq!(next(&mut consumer).await.0.len(), 5);
     let asked = broker.next().await;
     asked.send(answer(&asked, vec![PartitionData::default().with_error_code(OUT_OF_RANGE)]));
+    let (taken, error) = next(&mut consumer).await;
+    let error = error.unwrap().message;
+    assert!(taken.is_empty() && error.contains("offset 5 of partition 0") && error.contains("goes on at 0"), "{error}");
     let asked = broker.next().await;
     assert_eq!((asked.node, asked.positions()), (0, vec![(0, 0)]));
     broker.move_leader(0, 1);

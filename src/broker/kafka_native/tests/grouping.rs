@@ -14,7 +14,8 @@ use kafka_protocol::protocol::StrBytes;
 use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
 use super::scripted::{Asked, Scripted, name};
 use super::server_assigned::{BY_SERVER, with};
-use crate::broker::kafka_native::config::{Assignment, KafkaNativeOptions};
+use crate::broker::kafka_assignment::Assignment;
+use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::groups::Groups;
 use crate::broker::{Consumer, Offsets, Progress, Subscription};
@@ -34,7 +35,7 @@ async fn member(bench: &Bench, assignment: Assignment) -> KafkaNativeConsumer {
 /// A sign of life every 10 ms.
 fn beating(assignment: Assignment) -> KafkaNativeOptions {
     let session_timeout = Some(Duration::from_millis(150));
-    KafkaNativeOptions { assignment, session_timeout, ..KafkaNativeOptions::default() }
+    KafkaNativeOptions { assignment: Some(assignment), session_timeout, ..KafkaNativeOptions::default() }
 }
 
 fn text(text: &'static str) -> StrBytes {
@@ -159,7 +160,7 @@ async fn what_a_member_cannot_have_is_refused_with_what_to_do() {
         let groups = Groups::new(bench.admin.clone(), options);
         groups.consumer(&subscription).await.err().unwrap().to_string()
     };
-    let group = || KafkaNativeOptions { assignment: Assignment::Group, ..KafkaNativeOptions::default() };
+    let group = || KafkaNativeOptions { assignment: Some(Assignment::Group), ..KafkaNativeOptions::default() };
     let cooperative = ("partition.assignment.strategy", "cooperative-sticky");
     for (options, subscription, remedy) in [
         (KafkaNativeOptions::default(), with(&[BY_SERVER], Progress::Uncommitted), "assignment = \"group\""),

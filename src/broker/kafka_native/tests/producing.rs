@@ -14,6 +14,8 @@ use crate::broker::kafka_native::config::KafkaNativeOptions;
 const TOO_LARGE: i16 = 10;
 const COORDINATOR_LOAD_IN_PROGRESS: i16 = 14;
 const NOT_ENOUGH_REPLICAS: i16 = 19;
+const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
+const UNKNOWN_PRODUCER_ID: i16 = 59;
 
 fn idempotent() -> KafkaNativeOptions {
     KafkaNativeOptions { idempotence: true, ..one_message_a_batch() }
@@ -235,6 +237,22 @@ async fn what_was_due_before_another_identity_came_is_sent_with_it() {
     second.answer(0);
     let outcomes = bench.outcomes().await;
     assert_eq!((outcomes.measured.acknowledged, classes(&outcomes)), (1, vec![(FailureClass::TooLarge, 1)]));
+}
+
+/// A broker forgets a producer when all that it wrote is older than the topic's retention (KIP-360).
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_a_leader_refuses_because_it_has_forgotten_the_producer_is_sent_with_another_identity() {
+    let mut broker = Scripted::start(1, 1).await;
+    let mut bench = Bench::new(broker.addresses(), idempotent()).await;
+    begin(&mut bench, &mut broker).await;
+    bench.send(3).await;
+    let pipeline = take(&mut broker, 3).await;
+    pipeline[0].answer(UNKNOWN_PRODUCER_ID);
+    pipeline[1].answer(UNKNOWN_PRODUCER_ID);
+    pipeline[2].answer(OUT_OF_ORDER_SEQUENCE_NUMBER);
+    assert_eq!(take_all(&mut broker, 0, 3).await, [1, 2, 3]);
+    let outcomes = bench.outcomes().await;
+    assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (3, 0), "{:?}", classes(&outcomes));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

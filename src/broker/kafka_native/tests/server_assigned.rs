@@ -14,7 +14,8 @@ use kafka_protocol::protocol::StrBytes;
 use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
 use super::fetching::{answer, data, next, plain};
 use super::scripted::{Asked, Scripted, TOPIC_ID, name};
-use crate::broker::kafka_native::config::{self, KafkaNativeOptions};
+use crate::broker::kafka_assignment;
+use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::consumer::KafkaNativeConsumer;
 use crate::broker::kafka_native::groups::Groups;
 use crate::broker::{BrokerError, Consumer, FailureClass, Offsets, Progress, Subscription};
@@ -31,7 +32,7 @@ const UNSUPPORTED_ASSIGNOR: i16 = 112;
 const STALE_MEMBER_EPOCH: i16 = 113;
 
 pub fn groups(bench: &Bench, static_members: bool) -> Groups {
-    let assignment = config::Assignment::Group;
+    let assignment = Some(kafka_assignment::Assignment::Group);
     Groups::new(bench.admin.clone(), KafkaNativeOptions { assignment, static_members, ..KafkaNativeOptions::default() })
 }
 

@@ -9,7 +9,8 @@ use kafka_protocol::protocol::StrBytes;
 use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
 use super::scripted::Scripted;
 use super::server_assigned::serve;
-use crate::broker::kafka_native::config::{Assignment, KafkaNativeOptions};
+use crate::broker::kafka_assignment::Assignment;
+use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::groups::Groups;
 use crate::broker::{Consumer, FailureClass, Offsets, Progress, Subscription};
 
@@ -19,7 +20,7 @@ async fn start() -> (Scripted, Bench, Groups) {
     let broker = Scripted::start(1, 2).await;
     let bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
     let options = KafkaNativeOptions {
-        assignment: Assignment::Group,
+        assignment: Some(Assignment::Group),
         static_members: true,
         // A sign of life every 10 ms.
         session_timeout: Some(Duration::from_millis(150)),
