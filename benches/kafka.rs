@@ -1,9 +1,10 @@
-//! The cost of Kafka's record batches: of each record that is written into one, and of sealing it.
+//! The cost of Kafka's record batches: of each record that is written into one, of compressing it, and of sealing it.
 
 use std::hint::black_box;
 
 use brokermark::broker::kafka_native::codec::batch::{Author, Batch, HEADER_BYTES, Headers, Memory, Record};
 use brokermark::broker::kafka_native::codec::checksum::PayloadChecksums;
+use brokermark::broker::kafka_native::codec::compression::{Compression, Compressor};
 use brokermark::load::{PayloadPlace, PayloadPool};
 use brokermark::scenario::{Content, Payload, Size};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -64,6 +65,25 @@ fn records(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// What the libraries need for the records of a batch.
+fn compressing(criterion: &mut Criterion) {
+    let mut batch = Batch::in_memory_of(memory());
+    write(&mut batch, None, &[0; 100], None, &Headers::new(&[]));
+    let mut group = criterion.benchmark_group("kafka, 1,200 records of 100 B are compressed");
+    group.throughput(Throughput::Elements(RECORDS));
+    for compression in [Compression::Lz4, Compression::Snappy, Compression::Zstd] {
+        let mut compressor = Compressor::new(compression).expect("there is memory");
+        let mut packed = Vec::new();
+        group.bench_function(format!("{compression:?}").to_lowercase(), |bencher| {
+            bencher.iter(|| {
+                packed.clear();
+                compressor.compress(black_box(&batch.own_bytes()[HEADER_BYTES..]), &mut packed)
+            })
+        });
+    }
+    group.finish();
+}
+
 fn sealing(criterion: &mut Criterion) {
     let headers = Headers::new(&[]);
     let mut group = criterion.benchmark_group("kafka, a batch is sealed");
@@ -95,5 +115,5 @@ fn sealing(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, records, sealing);
+criterion_group!(benches, records, compressing, sealing);
 criterion_main!(benches);

@@ -93,7 +93,7 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
         setting=setting,
         workload=workload,
         peers=[
-            Brokermark("configs/examples/kafka-throughput.toml", ours | librdkafka_batch),
+            Brokermark("configs/examples/kafka-throughput.toml", ours | librdkafka_batch, "brokermark librdkafka"),
             Brokermark("configs/examples/kafka-native.toml", ours | native_batch | NATIVE_THREADS, "brokermark native"),
             rdkafka_performance,
             ProducerPerformance(address, topics),
@@ -103,7 +103,9 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
 
 
 def consuming(workload: Workload, address: str, filler: "RdkafkaPerformance") -> Comparison:
-    ours = BrokermarkConsumer("configs/examples/kafka-consume.toml", {"broker.addresses": [address]})
+    ours = BrokermarkConsumer(
+        "configs/examples/kafka-consume.toml", {"broker.addresses": [address]}, "brokermark librdkafka"
+    )
     scenario = "configs/examples/kafka-native-consume.toml"
     native = BrokermarkConsumer(scenario, {"broker.addresses": [address]} | NATIVE_THREADS, "brokermark native")
     return Comparison(
@@ -128,7 +130,7 @@ def reported(messages: int, server: dict[str, str], name: str) -> Comparison:
     )
     address = server["BROKERMARK_KAFKA"]
     scenario, settings = f"configs/published/kafka-{name}.toml", {"broker.address": address, "sweep.trials": 1}
-    ours = Brokermark(scenario, settings | {"broker.client": "librdkafka"})
+    ours = Brokermark(scenario, settings | {"broker.client": "librdkafka"}, "brokermark librdkafka")
     native = Brokermark(scenario, settings | {"broker.client": "native"}, "brokermark native")
     return Comparison(
         broker="kafka",

@@ -123,6 +123,8 @@ fn decoded<T: Decodable>(bytes: &mut Bytes, layouts: &[&str]) -> Result<T, CallE
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -161,5 +163,29 @@ mod tests {
         let owned = [("t".to_owned(), vec![1, 2])].into();
         let expected = Subscription { owned, generation: 5, ..Subscription::of("t") };
         assert_eq!(Subscription::decode(Bytes::from_static(bytes)).unwrap(), expected);
+    }
+
+    proptest! {
+        /// Also where a length says that more follows than there is.
+        #[test]
+        fn any_bytes_of_a_member_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..64), version in -1..4_i16) {
+            bytes.splice(..bytes.len().min(2), version.to_be_bytes());
+            let _ = Subscription::decode(bytes.clone().into());
+            let _ = partitions(bytes.into(), "orders");
+        }
+
+        #[test]
+        fn a_byte_that_is_wrong_is_refused_or_read_without_panic(place: proptest::sample::Index, byte: u8) {
+            let owned = [("orders".to_owned(), vec![0, 3])].into();
+            let subscription = Subscription { owned, generation: 7, ..Subscription::of("orders") };
+            let share = BTreeMap::from([("orders".to_owned(), vec![0, 3])]);
+            for message in [subscription.encode(true).unwrap(), assignment(&share).unwrap()] {
+                let mut bytes = message.to_vec();
+                let place = place.index(bytes.len());
+                bytes[place] = byte;
+                let _ = Subscription::decode(bytes.clone().into());
+                let _ = partitions(bytes.into(), "orders");
+            }
+        }
     }
 }

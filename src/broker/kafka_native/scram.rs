@@ -113,6 +113,8 @@ fn mac<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// The exchange of RFC 7677, section 3.
@@ -137,6 +139,21 @@ mod tests {
         for wrong in ["r=other,s=AAAA,i=1", "r=mine1,s=AAAA,i=0", "r=mine1,s=AAAA,i=4000000000", "r=mine1,s=%,i=1", ""]
         {
             assert!(scram.prove(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_of_a_server_is_refused_or_proves_nothing(
+            nonce in "(mine)?[ -~]{0,8}",
+            salt in "[A-Za-z0-9+/=]{0,12}|\\PC{0,4}",
+            rounds in "[0-9]{0,3}|\\PC{0,4}",
+            last in "(v=)?\\PC{0,12}",
+        ) {
+            let scram = Scram::begin(Hash::Sha256, "user", "secret", "mine".to_owned());
+            if let Ok(proof) = scram.prove(&format!("r={nonce},s={salt},i={rounds}")) {
+                prop_assert!(nonce.starts_with("mine") && !proof.is_confirmed_by(&last));
+            }
         }
     }
 }
