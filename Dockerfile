@@ -8,11 +8,11 @@
 #
 # With MPI, an ssh server and no entry point, for configs/kubernetes/mpijob.yaml:
 #
-#   docker build --target mpi --build-arg FEATURES=kafka-tls,mpi --tag brokermark-mpi .
+#   docker build --target mpi --build-arg FEATURES=mpi --tag brokermark-mpi .
 FROM rust:1-bookworm AS build
 # Cargo features besides the default ones: docs/BUILDING.md.
-ARG FEATURES=kafka-tls
-# perl, gcc, g++ and make are in the image: librdkafka and OpenSSL are compiled and linked in.
+ARG FEATURES=
+# gcc, g++ and make are in the image: librdkafka is compiled and linked in.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && case ",$FEATURES," in *,mpi,*) apt-get install --yes --no-install-recommends libopenmpi-dev ;; esac \

@@ -1,7 +1,6 @@
 //! One connection of a client to a node, while it lasts: requests out, responses in, several requests at once.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,8 @@ use super::codec::responses;
 use super::error::CallError;
 use super::node::Node;
 use super::outcome::{self, Answer};
-use super::pending::Sealing;
+use super::partition::Partition;
+use super::pending::{Pending, Sealing};
 use super::produce::{self, Envelope, ProduceRequest};
 use super::sequential::{MOST_RESPONSE_BYTES, SequentialConnection, take_header};
 use crate::broker::kafka_acks::RequiredAcks;
@@ -132,7 +132,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Begins to write a request, if one may be sent and there is something to send.
-    fn begin_request(&mut self) -> io::Result<()> {
+    fn begin_request(&mut self) -> Result<(), CallError> {
         let (requests, options) = (&mut self.requests, &self.client.options);
         if requests.writing.is_some() || requests.waiting.len() >= options.max_in_flight {
             return Ok(());
@@ -148,8 +148,15 @@ impl<'a> Connection<'a> {
             return Ok(());
         }
         let Client { spare, payloads, checksums, .. } = &**self.client;
-        for (_, pending) in &mut batches {
-            pending.seal(self.sealing, &mut self.compressor, spare, payloads, checksums)?;
+        let mut seal = |(_, pending): &mut (Arc<Partition>, Pending)| {
+            pending.seal(self.sealing, &mut self.compressor, spare, payloads, checksums)
+        };
+        if let Err(error) = batches.iter_mut().try_for_each(&mut seal) {
+            let error = CallError::from(error);
+            for (partition, pending) in batches {
+                outcome::lost(self.client, self.recorder, &partition, pending, &error);
+            }
+            return Err(error);
         }
         let correlation = requests.next_correlation;
         requests.next_correlation = correlation.wrapping_add(1);
