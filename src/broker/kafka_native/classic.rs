@@ -175,9 +175,8 @@ impl Classic {
         for member in &joined.members {
             members.insert(member.member_id.to_string(), Subscription::decode(member.metadata.clone())?);
         }
-        let topics: BTreeSet<&str> = members.values().flat_map(|member| &member.topics).map(String::as_str).collect();
-        // Each once: a server that is asked twice may answer twice, and partitions would count double.
-        let metadata = self.enrolment.cluster.metadata(&topics.into_iter().collect::<Vec<_>>()).await?;
+        let topics: Vec<&str> = members.values().flat_map(|member| &member.topics).map(String::as_str).collect();
+        let metadata = self.enrolment.cluster.metadata(&topics).await?;
         let partitions = metadata.topics.iter().map(|(topic, found)| (topic.clone(), found.leaders.len())).collect();
         let share = |(member, share): (String, Partitions)| {
             let assignment: Bytes = member_messages::assignment(&share)?;

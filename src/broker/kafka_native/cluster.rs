@@ -1,6 +1,6 @@
 //! The cluster, apart from messages: which nodes lead which partitions, and requests that any node or a certain one answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,8 +134,11 @@ impl Cluster {
     /// # Errors
     /// When no node answers, or one refuses.
     pub async fn metadata(&self, topics: &[&str]) -> Result<Metadata, CallError> {
-        let text = |name: &&str| TopicName(StrBytes::from_string((*name).to_owned()));
-        let topics = topics.iter().map(|name| MetadataRequestTopic::default().with_name(Some(text(name)))).collect();
+        // Each once: a server that is asked twice may answer twice, and partitions would count double.
+        let topics: BTreeSet<&str> = topics.iter().copied().collect();
+        let text = |name: &str| TopicName(StrBytes::from_string(name.to_owned()));
+        let topics =
+            topics.into_iter().map(|name| MetadataRequestTopic::default().with_name(Some(text(name)))).collect();
         let request = MetadataRequest::default().with_topics(Some(topics)).with_allow_auto_topic_creation(false);
         let metadata = read(&self.ask(&request, METADATA).await?)?;
         *self.known.lock() = metadata.nodes.values().cloned().collect();
