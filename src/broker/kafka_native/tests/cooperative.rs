@@ -7,8 +7,9 @@ use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
 use kafka_protocol::messages::{ApiKey, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse};
 use kafka_protocol::protocol::StrBytes;
 
+use super::asked::Asked;
 use super::bench::{Bench, TOPIC, one_message_a_batch};
-use super::scripted::{Asked, Scripted};
+use super::scripted::Scripted;
 use super::server_assigned::{serve, with};
 use crate::broker::kafka_assignment::Assignment;
 use crate::broker::kafka_native::config::KafkaNativeOptions;

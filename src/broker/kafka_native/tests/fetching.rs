@@ -6,9 +6,10 @@ use bytes::Bytes;
 use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
+use super::asked::{Asked, name};
 use super::bench::{Bench, TIMEOUT, one_message_a_batch};
 use super::payloads;
-use super::scripted::{Asked, NOT_LEADER, Scripted, name};
+use super::scripted::{NOT_LEADER, Scripted};
 use crate::broker::kafka_native::codec::batch::{Author, Batch, Headers, Memory, Record, at};
 use crate::broker::kafka_native::codec::checksum::PayloadChecksums;
 use crate::broker::kafka_native::consumer::KafkaNativeConsumer;

@@ -11,8 +11,9 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
+use super::asked::{Asked, name};
 use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
-use super::scripted::{Asked, Scripted, name};
+use super::scripted::Scripted;
 use super::server_assigned::{BY_SERVER, with};
 use crate::broker::kafka_assignment::Assignment;
 use crate::broker::kafka_native::config::KafkaNativeOptions;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::asked::Asked;
 use super::bench::{Bench, TIMEOUT, TOPIC, classes, one_message_a_batch};
-use super::scripted::{Asked, NOT_LEADER, Scripted};
+use super::scripted::{NOT_LEADER, Scripted};
 use crate::broker::FailureClass;
 use crate::broker::kafka_acks::RequiredAcks;
 use crate::broker::kafka_native::config::KafkaNativeOptions;

@@ -4,20 +4,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI16, AtomicUsize, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
 use kafka_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
-use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, ApiVersionsResponse, FetchRequest, FindCoordinatorRequest, FindCoordinatorResponse,
-    HeartbeatRequest, HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, ListOffsetsRequest,
-    ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse, RequestHeader,
-    ResponseHeader, TopicName,
+    ApiKey, ApiVersionsRequest, ApiVersionsResponse, FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest,
+    HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, ListOffsetsRequest, ListOffsetsResponse,
+    MetadataRequest, MetadataResponse, RequestHeader,
 };
-use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
+use kafka_protocol::protocol::{Decodable, StrBytes};
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedReadHalf;
@@ -25,14 +23,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use uuid::Uuid;
 
-use super::bench::{TIMEOUT, TOPIC};
-use crate::broker::kafka_native::codec::records::next_batch;
+use super::asked::{Asked, frame, name};
+use super::bench::TIMEOUT;
 use crate::broker::kafka_native::sequential::read_frame;
 
 /// `NOT_LEADER_OR_FOLLOWER`.
 pub const NOT_LEADER: i16 = 6;
 
-/// Of [`TOPIC`].
+/// Of the one topic.
 pub const TOPIC_ID: Uuid = Uuid::from_u128(0x70_91_c1_d5);
 
 const UNSUPPORTED_VERSION: i16 = 35;
@@ -47,7 +45,7 @@ pub struct Scripted {
 
 struct State {
     ports: Vec<u16>,
-    /// Of each partition of [`TOPIC`].
+    /// Of each partition of the one topic.
     leaders: Mutex<Vec<i32>>,
     known: Mutex<Vec<(ApiKey, i16, i16)>>,
     /// The versions of the requests that came, by their keys.
@@ -65,25 +63,6 @@ struct State {
     /// Nodes that answer the first request of a connection, and read no other.
     deaf: Vec<AtomicBool>,
     asked: UnboundedSender<Asked>,
-}
-
-/// A request that waits for the test's answer.
-pub struct Asked {
-    pub node: usize,
-    pub key: ApiKey,
-    version: i16,
-    correlation: i32,
-    body: Bytes,
-    /// What is written to its connection next; nothing: it is closed.
-    out: UnboundedSender<Bytes>,
-}
-
-/// A batch of a produce request.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Written {
-    pub partition: i32,
-    pub numbers: Vec<u64>,
-    pub producer_id: i64,
 }
 
 impl Scripted {
@@ -216,75 +195,6 @@ impl Scripted {
             }
             asked.answer(NOT_LEADER);
         }
-    }
-}
-
-impl Asked {
-    /// What is asked.
-    pub fn request<R: Request>(&self) -> R {
-        R::decode(&mut self.body.clone(), self.version).unwrap()
-    }
-
-    /// The batches of a produce request.
-    pub fn written(&self) -> Vec<Written> {
-        let request = self.request::<ProduceRequest>();
-        let partitions = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
-        let written = partitions.map(|partition| {
-            let bytes = partition.records.clone().unwrap();
-            let batch = next_batch(&mut &bytes[..]).unwrap().unwrap();
-            let mut numbers = Vec::new();
-            let read = batch.for_each(&mut Vec::new(), |record| {
-                let (number, _padding) = record.value.unwrap().split_first_chunk().unwrap();
-                numbers.push(u64::from_be_bytes(*number));
-            });
-            read.unwrap();
-            Written { partition: partition.index, numbers, producer_id: batch.producer_id }
-        });
-        written.collect()
-    }
-
-    /// The numbers of all messages of a produce request.
-    pub fn numbers(&self) -> Vec<u64> {
-        self.written().into_iter().flat_map(|written| written.numbers).collect()
-    }
-
-    /// The response to a produce request, with these error codes of partitions.
-    pub fn produced(&self, codes: &[(i32, i16)], throttled_ms: i32) -> Bytes {
-        let partition =
-            |(index, code): &(i32, i16)| PartitionProduceResponse::default().with_index(*index).with_error_code(*code);
-        let topic = TopicProduceResponse::default()
-            .with_name(name())
-            .with_partition_responses(codes.iter().map(partition).collect());
-        let response = ProduceResponse::default().with_responses(vec![topic]).with_throttle_time_ms(throttled_ms);
-        self.frame::<ProduceRequest>(&response)
-    }
-
-    /// Answers a produce request with the same code for all its partitions.
-    pub fn answer(&self, code: i16) {
-        let codes: Vec<(i32, i16)> = self.written().iter().map(|written| (written.partition, code)).collect();
-        self.send(self.produced(&codes, 0));
-    }
-
-    /// The partitions of a fetch and their positions.
-    pub fn positions(&self) -> Vec<(i32, i64)> {
-        let request = self.request::<FetchRequest>();
-        let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
-        partitions.map(|partition| (partition.partition, partition.fetch_offset)).collect()
-    }
-
-    pub fn send(&self, bytes: Bytes) {
-        // The client may have closed the connection.
-        let _ = self.out.send(bytes);
-    }
-
-    /// Closes the connection.
-    pub fn close(&self) {
-        self.send(Bytes::new());
-    }
-
-    /// A whole response to this request.
-    pub fn frame<R: Request>(&self, response: &R::Response) -> Bytes {
-        frame::<R>(response, self.version, self.correlation)
     }
 }
 
@@ -437,18 +347,4 @@ fn beginnings(request: &ListOffsetsRequest) -> ListOffsetsResponse {
     });
     let topic = ListOffsetsTopicResponse::default().with_name(name()).with_partitions(partitions.collect());
     ListOffsetsResponse::default().with_topics(vec![topic])
-}
-
-pub fn name() -> TopicName {
-    TopicName(StrBytes::from_static_str(TOPIC))
-}
-
-fn frame<R: Request>(response: &R::Response, version: i16, correlation: i32) -> Bytes {
-    let mut frame = BytesMut::from(&[0; 4][..]);
-    let header = ResponseHeader::default().with_correlation_id(correlation);
-    header.encode(&mut frame, R::Response::header_version(version)).unwrap();
-    response.encode(&mut frame, version).unwrap();
-    let length = (frame.len() - 4) as u32;
-    frame[..4].copy_from_slice(&length.to_be_bytes());
-    frame.freeze()
 }

@@ -11,9 +11,10 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
+use super::asked::{Asked, name};
 use super::bench::{Bench, TIMEOUT, one_message_a_batch, subscription};
 use super::fetching::{answer, data, next, plain};
-use super::scripted::{Asked, Scripted, TOPIC_ID, name};
+use super::scripted::{Scripted, TOPIC_ID};
 use crate::broker::kafka_assignment;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
 use crate::broker::kafka_native::consumer::KafkaNativeConsumer;

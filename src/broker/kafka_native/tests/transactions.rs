@@ -10,8 +10,9 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::Request;
 
+use super::asked::{Asked, name};
 use super::bench::{Bench, TIMEOUT, TRANSACTIONS, classes};
-use super::scripted::{Asked, Scripted, name};
+use super::scripted::Scripted;
 use crate::broker::FailureClass;
 use crate::broker::kafka_native::codec::batch::at;
 use crate::broker::kafka_native::config::KafkaNativeOptions;
