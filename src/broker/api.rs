@@ -350,6 +350,11 @@ pub struct Telemetry {
     pub round_trip_p99_ns: Option<u64>,
     /// Time that producers waited because the client's queue was full, summed over them, in nanoseconds.
     pub queue_full_ns: u64,
+    /// Connections that carry messages to the broker, and the time for which they took no request although there was one to send: as many
+    /// as may be on their way had no response, or the broker did not read. Summed over the connections, in nanoseconds, since the last
+    /// call. Both 0 where the client does not tell.
+    pub connections: u64,
+    pub connections_full_ns: u64,
     /// Answers of the broker to messages that awaited none any more, since the last call: a receipt that came after the message's
     /// deadline, or a second one.
     pub unmatched_answers: u64,

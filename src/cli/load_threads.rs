@@ -4,30 +4,35 @@ use std::io;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Starts so many, or one for each core that the process may use.
+use crate::measure::host;
+use crate::scenario::{SchedulingPolicy, Threads};
+
+/// Starts so many, or one for each core that the process may use. The calling thread, and all that it starts from now on, have their
+/// scheduling policy.
 ///
 /// # Errors
 /// When the system starts no more threads.
-pub fn start(threads: Option<usize>) -> io::Result<Runtime> {
+pub fn start(threads: Threads) -> io::Result<Runtime> {
+    host::set_batch(threads.scheduling_policy == SchedulingPolicy::Batch);
     let mut builder = Builder::new_multi_thread();
-    if let Some(threads) = threads {
-        builder.worker_threads(threads);
+    if let Some(count) = threads.count {
+        builder.worker_threads(count);
     }
     builder.thread_name("brokermark-load").enable_all().build()
 }
 
-/// Those of the trial that runs. They carry the next one, too, if it wants as many.
+/// Those of the trial that runs. They carry the next one, too, if it wants the same.
 #[derive(Default)]
 pub struct LoadThreads {
-    started: Option<(Option<usize>, Runtime)>,
+    started: Option<(Threads, Runtime)>,
 }
 
 impl LoadThreads {
-    /// So many, as of [`start`].
+    /// Those, as of [`start`].
     ///
     /// # Errors
     /// When the system starts no more threads.
-    pub fn of(&mut self, threads: Option<usize>) -> io::Result<&Runtime> {
+    pub fn of(&mut self, threads: Threads) -> io::Result<&Runtime> {
         let started = match self.started.take_if(|(started, _)| *started == threads) {
             Some(started) => started,
             None => {
@@ -56,16 +61,33 @@ impl Drop for LoadThreads {
 mod tests {
     use super::*;
 
+    fn wanted(count: Option<usize>, scheduling_policy: SchedulingPolicy) -> Threads {
+        Threads { count, scheduling_policy }
+    }
+
     #[test]
     fn a_trial_that_wants_other_threads_gets_them() {
         let mut threads = LoadThreads::default();
-        let mut workers = |wanted: Option<usize>| {
-            let runtime = threads.of(wanted).unwrap();
+        let mut workers = |count: Option<usize>| {
+            let runtime = threads.of(wanted(count, SchedulingPolicy::Batch)).unwrap();
             (runtime.handle().id(), runtime.metrics().num_workers())
         };
         let (three, again, one) = (workers(Some(3)), workers(Some(3)), workers(Some(1)));
         assert_eq!((three.1, three), (3, again));
         assert_eq!(one.1, 1);
-        assert_eq!(workers(None).1, crate::measure::host::cores_available());
+        assert_eq!(workers(None).1, host::cores_available());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_threads_of_a_trial_have_its_scheduling_policy() {
+        let mut threads = LoadThreads::default();
+        for policy in [SchedulingPolicy::Batch, SchedulingPolicy::Other, SchedulingPolicy::Batch] {
+            let runtime = threads.of(wanted(Some(1), policy)).unwrap();
+            let name = || host::SchedulingPolicy::of_this_thread().map(host::SchedulingPolicy::name);
+            let worker = runtime.block_on(async { tokio::spawn(async move { name() }).await.unwrap() });
+            // The main thread, and what is started from it: librdkafka's threads, the probe of pauses.
+            assert_eq!((worker, name()), (Some(policy.name()), Some(policy.name())));
+        }
     }
 }

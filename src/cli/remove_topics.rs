@@ -8,6 +8,7 @@ use super::Exit;
 use super::load_threads;
 use super::scenario_source::ScenarioSource;
 use crate::engine::{TrialIdentity, remove_topics};
+use crate::scenario::Threads;
 
 #[derive(Debug, Args)]
 pub struct RemoveTopicsArguments {
@@ -28,7 +29,7 @@ pub fn run(arguments: &RemoveTopicsArguments, out: &mut dyn Write) -> Exit {
         }
     };
     let Some(trial) = plan.trials.first() else { return Exit::Usage };
-    let runtime = match load_threads::start(None) {
+    let runtime = match load_threads::start(Threads::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: the threads of the client cannot be started: {error}");

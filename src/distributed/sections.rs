@@ -229,6 +229,7 @@ pub(super) fn client(shares: &[KeptShare], acknowledged_inside: f64) -> Client {
         polling_cpu_seconds: all().filter_map(|client| client.polling_cpu_seconds).reduce(|sum, seconds| sum + seconds),
         cores_used: sum(|client| client.cores_used),
         cores_available: cores.values().sum(),
+        scheduling_policy: scheduling_policy(all()),
         busiest_thread_cores: busiest.and_then(|client| client.busiest_thread_cores),
         busiest_thread: busiest.and_then(|client| client.busiest_thread.clone()),
         cpu_ns_per_message: (acknowledged_inside > 0.0).then(|| cpu_seconds * 1e9 / acknowledged_inside),
@@ -236,6 +237,7 @@ pub(super) fn client(shares: &[KeptShare], acknowledged_inside: f64) -> Client {
         voluntary_context_switches: total(|client| client.voluntary_context_switches),
         involuntary_context_switches: total(|client| client.involuntary_context_switches),
         queue_full_ns: all().map(|client| client.queue_full_ns).sum(),
+        connections_full_share: all().filter_map(|client| client.connections_full_share).reduce(f64::max),
         unmatched_answers: all().map(|client| client.unmatched_answers).sum(),
         queue_messages_max: worst(|client| client.queue_messages_max),
         timer_lateness: all().filter_map(|client| client.timer_lateness).reduce(|one, other| TimerLateness {
@@ -253,6 +255,12 @@ pub(super) fn client(shares: &[KeptShare], acknowledged_inside: f64) -> Client {
         broker_round_trip_p50_ns: worst(|client| client.broker_round_trip_p50_ns),
         broker_round_trip_p99_ns: worst(|client| client.broker_round_trip_p99_ns),
     }
+}
+
+/// That of all shares, or each that one of them has.
+fn scheduling_policy<'a>(clients: impl Iterator<Item = &'a Client>) -> Option<String> {
+    let policies: BTreeSet<&str> = clients.filter_map(|client| client.scheduling_policy.as_deref()).collect();
+    (!policies.is_empty()).then(|| policies.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 /// Of each figure, that of the machine that had the most of it.

@@ -87,6 +87,9 @@ pub struct WindowTotals {
     pub payload_bytes: u64,
     pub consumed: u64,
     pub queue_full_ns: u64,
+    /// Most at once, and their time, as in [`Telemetry`].
+    pub connections: u64,
+    pub connections_full_ns: u64,
     pub wire: Option<Wire>,
 }
 
@@ -105,6 +108,8 @@ impl WindowTotals {
         self.payload_bytes += second.payload_bytes;
         self.consumed += second.consumed;
         self.queue_full_ns += telemetry.queue_full_ns;
+        self.connections = self.connections.max(telemetry.connections);
+        self.connections_full_ns += telemetry.connections_full_ns;
         self.wire = added(self.wire, telemetry.wire);
     }
 }
@@ -300,6 +305,8 @@ fn merged(sum: Telemetry, latest: Telemetry, phase: Phase) -> Telemetry {
         round_trip_p50_ns: latest.round_trip_p50_ns.or(sum.round_trip_p50_ns),
         round_trip_p99_ns: latest.round_trip_p99_ns.or(sum.round_trip_p99_ns),
         queue_full_ns: sum.queue_full_ns + latest.queue_full_ns,
+        connections: sum.connections.max(latest.connections),
+        connections_full_ns: sum.connections_full_ns + latest.connections_full_ns,
         unmatched_answers: sum.unmatched_answers + latest.unmatched_answers,
         wire: if phase == Phase::WarmUp { sum.wire } else { added(sum.wire, latest.wire) },
     }

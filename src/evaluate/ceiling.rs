@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::record::readable::{percent, rate};
 use crate::record::{Environment, Record};
-use crate::scenario::{BrokerConfig, Load, RunLimits, Scenario, Security, Stop, Trial};
+use crate::scenario::{BrokerConfig, Load, RunLimits, Scenario, Security, Stop, Threads, Trial};
 
 /// From this share on, what was measured may be the load generator.
 const NEAR: f64 = 0.8;
@@ -18,9 +18,11 @@ pub fn ceiling_shape(trial: &Trial) -> Value {
     if let Some(tables) = shape.as_object_mut() {
         tables.retain(|key, _| !OTHER_TABLES.contains(&key.as_str()));
         tables.insert("connections".to_owned(), json!(trial.scenario.broker.connections));
-        if let Some(threads) = trial.scenario.threads {
-            tables.insert("threads".to_owned(), json!(threads));
+        let Threads { count, scheduling_policy } = trial.scenario.threads;
+        if let Some(count) = count {
+            tables.insert("threads".to_owned(), json!(count));
         }
+        tables.insert("scheduling_policy".to_owned(), json!(scheduling_policy.name()));
     }
     shape
 }

@@ -37,13 +37,14 @@ fn settings(scenario: &Scenario) -> Vec<(&'static str, Value)> {
         ("run.drain_deadline", time(run.drain_deadline)),
         ("run.stall_deadline", time(run.stall_deadline)),
         ("run.catch_up_deadline", time(run.catch_up_deadline)),
+        ("run.scheduling_policy", json!(scenario.threads.scheduling_policy.name())),
     ];
     if !topology.existing {
         settings.push(("topology.partitions", json!(topology.partitions)));
         settings.push(("topology.replication", json!(topology.replication)));
     }
     // Without it, there are as many as the record has in `client.cores_available`.
-    if let Some(threads) = scenario.threads {
+    if let Some(threads) = scenario.threads.count {
         settings.push(("run.threads", json!(threads)));
     }
     if let Some(client) = broker.client {

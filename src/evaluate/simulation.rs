@@ -311,6 +311,7 @@ fn idle(elapsed: Duration) -> HostUsage {
         elapsed,
         process: ProcessUsage::default(),
         polling: Duration::ZERO,
+        scheduling_policy: None,
         busiest_thread: None,
         peak_memory_bytes: None,
         system: None,

@@ -1,6 +1,6 @@
 //! What the client, its machine, the wire and the broker's processes came to.
 
-use crate::engine::{Outcome, WatchedUsage};
+use crate::engine::{Outcome, WatchedUsage, WindowTotals};
 use crate::measure::Distribution;
 use crate::measure::host::{self, HostUsage};
 use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, Pauses, Record, TimerLateness, Wire};
@@ -10,6 +10,7 @@ pub(super) fn client(outcome: &Outcome) -> Client {
     let lateness = outcome.timer_lateness.as_ref().filter(|lateness| !lateness.is_empty()).map(Distribution::histogram);
     Client {
         queue_full_ns: outcome.totals.window.queue_full_ns,
+        connections_full_share: connections_full_share(&outcome.totals.window),
         queue_messages_max: telemetry.queue_messages,
         unmatched_answers: telemetry.unmatched_answers,
         timer_lateness: lateness.map(|lateness| TimerLateness {
@@ -44,6 +45,12 @@ pub(super) fn wire(outcome: &Outcome, record: &Record) -> Option<Wire> {
     })
 }
 
+/// `None` where no connection tells.
+fn connections_full_share(window: &WindowTotals) -> Option<f64> {
+    let all = window.length_ns() as f64 * window.connections as f64;
+    (all > 0.0).then(|| (window.connections_full_ns as f64 / all).min(1.0))
+}
+
 /// The part of it that the system knows.
 fn used(usage: &HostUsage, acknowledged: u64) -> Client {
     let cpu = usage.process.cpu();
@@ -54,6 +61,7 @@ fn used(usage: &HostUsage, acknowledged: u64) -> Client {
         polling_cpu_seconds: (!usage.polling.is_zero()).then_some(usage.polling.as_secs_f64()),
         cores_used: host::cores(cpu, usage.elapsed),
         cores_available: host::cores_available(),
+        scheduling_policy: usage.scheduling_policy.map(|policy| policy.name().to_owned()),
         busiest_thread_cores: usage.busiest_thread.as_ref().map(|thread| thread.cores),
         busiest_thread: usage.busiest_thread.as_ref().map(|thread| thread.name.clone()),
         cpu_ns_per_message: (acknowledged > 0).then(|| cpu.as_nanos() as f64 / acknowledged as f64),

@@ -39,8 +39,7 @@ pub struct Scenario {
     /// group.
     pub pipeline: Option<Pipeline>,
     pub run: RunLimits,
-    /// Threads that carry the load; `None`: one for each core that the process may use.
-    pub threads: Option<usize>,
+    pub threads: Threads,
     /// What must hold for the run to exit with 0.
     pub thresholds: Vec<Threshold>,
     /// What a record whose figures cannot be trusted means where thresholds are set.
@@ -228,6 +227,34 @@ pub enum Load {
     Closed,
     /// By a schedule that does not wait for the broker.
     Open(Schedule),
+}
+
+/// The threads that carry the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Threads {
+    /// `None`: one for each core that the process may use.
+    pub count: Option<usize>,
+    pub scheduling_policy: SchedulingPolicy,
+}
+
+/// How the kernel schedules them where cores are scarce (sched(7) of Linux).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SchedulingPolicy {
+    /// `SCHED_BATCH`: a thread that wakes does not take the core from one that runs, such as one of a broker on the same machine.
+    #[default]
+    Batch,
+    /// `SCHED_OTHER`, which processes have by default.
+    Other,
+}
+
+impl SchedulingPolicy {
+    /// As the scenario has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SchedulingPolicy::Batch => "batch",
+            SchedulingPolicy::Other => "other",
+        }
+    }
 }
 
 /// How exactly an open loop keeps its intended times.

@@ -8,8 +8,8 @@ use brokermark::broker::registry::find;
 use brokermark::engine;
 use brokermark::scenario::{
     Absent, Backlog, BrokerConfig, Capabilities, CommitPolicy, Confirm, ConsumerGroup, Content, Descriptor, Keys,
-    Kinds, Load, OutputFormat, Placement, Plan, ProducerMode, SaslMechanism, Scenario, ScenarioError, Schedule, Secret,
-    Size, StartFrom, Work, WorkLaw, parse_for,
+    Kinds, Load, OutputFormat, Placement, Plan, ProducerMode, SaslMechanism, Scenario, ScenarioError, Schedule,
+    SchedulingPolicy, Secret, Size, StartFrom, Threads, Work, WorkLaw, parse_for,
 };
 use serde::Deserialize;
 
@@ -172,7 +172,7 @@ fn defaults_are_those_of_the_reference() {
     assert_eq!(scenario.payload.content, Content::Zeros { size: Size::Fixed(100) });
     assert_eq!(scenario.consumers, None);
     assert_eq!((scenario.run.warm_up, scenario.run.drain_deadline), (Duration::ZERO, Duration::from_secs(30)));
-    assert_eq!(scenario.threads, None);
+    assert_eq!(scenario.threads, Threads { count: None, scheduling_policy: SchedulingPolicy::Batch });
     assert_eq!(scenario.output.directory, Path::new("results"));
     assert_eq!(scenario.output.formats, [OutputFormat::Hlog]);
 }
@@ -230,6 +230,7 @@ messages = "20M"
 payload_bytes = "2GiB"
 duration = "1min"
 threads = 3
+scheduling_policy = "other"
 [thresholds]
 require = ["p99 < 10ms", "lost = 0"]
 "#,
@@ -253,7 +254,7 @@ require = ["p99 < 10ms", "lost = 0"]
     assert_eq!(scenario.run.stop.messages, Some(20_000_000));
     assert_eq!(scenario.run.stop.payload_bytes, Some(2 << 30));
     assert_eq!(scenario.run.stop.duration, Some(Duration::from_secs(60)));
-    assert_eq!(scenario.threads, Some(3));
+    assert_eq!(scenario.threads, Threads { count: Some(3), scheduling_policy: SchedulingPolicy::Other });
     assert_eq!(scenario.thresholds.len(), 2);
 }
 

@@ -279,6 +279,8 @@ impl Broker for KafkaBroker {
                     (Some(sum), Some(one)) => Some(sum.plus(one)),
                     (sum, one) => sum.or(one),
                 },
+                connections: 0,
+                connections_full_ns: 0,
                 unmatched_answers: 0,
             }
         })

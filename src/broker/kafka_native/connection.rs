@@ -43,6 +43,9 @@ pub struct Connection<'a> {
     compressor: Compressor,
     requests: Requests,
     inbox: BytesMut,
+    has_sent: bool,
+    /// Since when it takes no request although there are batches to send.
+    full_since: Option<Instant>,
 }
 
 /// Requests without a response.
@@ -87,7 +90,20 @@ impl<'a> Connection<'a> {
         let compressor = Compressor::new(options.compression)?;
         let SequentialConnection { reader, writer, .. } = opened;
         let (requests, inbox) = (Requests::default(), BytesMut::new());
-        Ok(Connection { client, node, recorder, reader, writer, envelope, sealing, compressor, requests, inbox })
+        Ok(Connection {
+            client,
+            node,
+            recorder,
+            reader,
+            writer,
+            envelope,
+            sealing,
+            compressor,
+            requests,
+            inbox,
+            has_sent: false,
+            full_since: None,
+        })
     }
 
     /// Sends and receives until the connection ends, and returns why it did. What has no response is sent again.
@@ -98,6 +114,9 @@ impl<'a> Connection<'a> {
                 Err(error) => break error,
             }
         };
+        if self.has_sent {
+            self.client.traffic.disconnected();
+        }
         let Requests { writing, waiting, .. } = self.requests;
         let lost: Vec<(Instant, ProduceRequest)> = waiting.into_iter().chain(writing).collect();
         for (_, request) in lost {
@@ -111,6 +130,7 @@ impl<'a> Connection<'a> {
     /// Waits for one thing to happen.
     async fn turn(&mut self) -> Result<(), CallError> {
         self.begin_request()?;
+        self.count_full();
         let deadline = self.deadline();
         let Connection { reader, writer, requests, inbox, node, .. } = self;
         inbox.reserve(READ_BYTES);
@@ -161,8 +181,23 @@ impl<'a> Connection<'a> {
         let correlation = requests.next_correlation;
         requests.next_correlation = correlation.wrapping_add(1);
         self.client.traffic.sent();
+        if !std::mem::replace(&mut self.has_sent, true) {
+            self.client.traffic.connected();
+        }
         requests.writing = Some((now, ProduceRequest::new(&self.envelope, correlation, batches)));
         Ok(())
+    }
+
+    /// Counts the time for which it took no request although there were batches to send.
+    fn count_full(&mut self) {
+        let Requests { writing, waiting, throttled_until, .. } = &self.requests;
+        let takes_none = writing.is_some() || waiting.len() >= self.client.options.max_in_flight;
+        // A quota that is used up has a count of its own.
+        let is_full = takes_none && throttled_until.is_none() && self.node.schedule.has_ready();
+        let now = is_full.then(Instant::now);
+        if let Some(since) = std::mem::replace(&mut self.full_since, now) {
+            self.client.traffic.full(now.unwrap_or_else(Instant::now) - since);
+        }
     }
 
     /// The request is written. Without acknowledgements, that is all.

@@ -193,6 +193,8 @@ impl Broker for KafkaNativeBroker {
             round_trip_p50_ns: sum.round_trip_p50_ns.max(one.round_trip_p50_ns),
             round_trip_p99_ns: sum.round_trip_p99_ns.max(one.round_trip_p99_ns),
             queue_full_ns: sum.queue_full_ns + one.queue_full_ns,
+            connections: sum.connections + one.connections,
+            connections_full_ns: sum.connections_full_ns + one.connections_full_ns,
             unmatched_answers: 0,
             wire: Some(sum.wire.unwrap_or_default().plus(one.wire.unwrap_or(Wire::default()))),
         })

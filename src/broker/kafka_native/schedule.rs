@@ -76,6 +76,11 @@ impl<T> Schedule<T> {
         self.lists.lock().ready.pop_front()
     }
 
+    /// Whether something of an entry can be sent.
+    pub fn has_ready(&self) -> bool {
+        !self.lists.lock().ready.is_empty()
+    }
+
     /// When a list has to be looked at again.
     pub fn next_due(&self) -> Option<Instant> {
         let lists = self.lists.lock();

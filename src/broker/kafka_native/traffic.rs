@@ -15,6 +15,9 @@ use crate::measure::Distribution;
 pub struct Traffic {
     queued_messages: AtomicU64,
     queue_full_ns: AtomicU64,
+    /// That have sent something, and are open.
+    connections: AtomicU64,
+    connections_full_ns: AtomicU64,
     counted: Mutex<Counted>,
 }
 
@@ -67,6 +70,21 @@ impl Traffic {
         self.queue_full_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
     }
 
+    /// A connection sends its first request.
+    pub fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A connection that has sent requests has ended.
+    pub fn disconnected(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A connection took no request for so long, although there were batches to send.
+    pub fn full(&self, time: Duration) {
+        self.connections_full_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
     /// A request was sent.
     pub fn sent(&self) {
         self.counted.lock().wire.requests += 1;
@@ -105,6 +123,8 @@ impl Traffic {
             round_trip_p50_ns,
             round_trip_p99_ns,
             queue_full_ns: self.queue_full_ns.swap(0, Ordering::Relaxed),
+            connections: self.connections.load(Ordering::Relaxed),
+            connections_full_ns: self.connections_full_ns.swap(0, Ordering::Relaxed),
             unmatched_answers: 0,
             wire: Some(wire),
         }

@@ -76,6 +76,8 @@ impl Traffic {
         Telemetry {
             round_trip_p50_ns,
             round_trip_p99_ns,
+            connections: 0,
+            connections_full_ns: 0,
             unmatched_answers: self.unmatched.swap(0, Ordering::Relaxed),
             wire: Some(wire),
             ..Telemetry::default()

@@ -22,6 +22,7 @@ use super::load_threads;
 use super::scenario_source::ScenarioSource;
 use super::show::View;
 use super::show::page::{Page, Tone};
+use crate::scenario::Threads;
 
 #[derive(Debug, Args)]
 pub struct DoctorArguments {
@@ -77,7 +78,7 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut dyn Write) -> Exit {
         }
     };
     let mut findings = plan::findings(&plan);
-    let runtime = match load_threads::start(None) {
+    let runtime = match load_threads::start(Threads::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: the threads that connect cannot be started: {error}");

@@ -144,7 +144,7 @@ pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Exit {
             return Exit::Usage;
         }
     };
-    let threads = plan.trials.first().and_then(|trial| trial.scenario.threads);
+    let threads = plan.trials.first().map(|trial| trial.scenario.threads).unwrap_or_default();
     let runtime = match load_threads::start(threads) {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -44,6 +44,7 @@ pub(super) fn differences(pairs: &[Pair<'_>]) -> Vec<Difference> {
     found.extend(scenario(pairs));
     found.extend(texts("build", false, &|record| record.environment.build()));
     found.extend(texts("client library", false, &|record| known(&record.environment.client_library)));
+    found.extend(texts("scheduling policy", false, &|record| known(&record.client.scheduling_policy)));
     found.extend(texts("broker version", false, &|record| known(&record.environment.broker)));
     found.extend(texts("machine", false, &machine));
     found.extend(host_load(&a, &b));

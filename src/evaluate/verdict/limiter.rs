@@ -81,6 +81,13 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
         );
         return (Limiter::Broker, sentence);
     }
+    if let Some(full) = evidence.client.connections_full_share.filter(|full| *full >= limits::FULL_CONNECTIONS_SHARE) {
+        let sentence = format!(
+            "For {} of the time, the connections had as many requests without a response as they may have, or the broker did not read, while more messages were ready to be sent and {idle}. A broker may serve the requests of a connection one after the other: more `broker.connections` may carry more.",
+            percent(full)
+        );
+        return (Limiter::Broker, sentence);
+    }
     if let Some(in_flight) = InFlight::of(evidence).filter(|in_flight| in_flight.share >= limits::FULL_WINDOW_SHARE) {
         let service = evidence.latency.service.as_ref().map_or(0, |service| service.p50_ns);
         let window = format!(
@@ -329,6 +336,23 @@ mod tests {
             })
         };
         assert_eq!((with(0.1), with(0.099)), (Limiter::Broker, Limiter::Unknown));
+    }
+
+    /// A larger window would only wait for the same connections.
+    #[test]
+    fn full_connections_are_the_broker_before_a_full_window() {
+        let with = |share: f64| {
+            judged(move |record, _, _| {
+                closed(record);
+                hold(record, 4_000.0);
+                record.client.connections_full_share = Some(share);
+            })
+            .limited_by
+        };
+        assert_eq!((with(0.5).limiter, with(0.49).limiter), (Limiter::Broker, Limiter::Window));
+        let evidence = with(0.93).evidence;
+        assert!(evidence.contains("93 %") && evidence.contains("`broker.connections`"), "{evidence}");
+        assert!(!evidence.contains("producers.in_flight"), "{evidence}");
     }
 
     #[test]

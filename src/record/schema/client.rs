@@ -23,6 +23,10 @@ pub struct Client {
     pub cores_used: f64,
     /// Cores this process may use (affinity and container limits considered).
     pub cores_available: usize,
+    /// The scheduling policy of the threads that carry the load, by its name in sched(7): "batch", "other", "fifo", … `null` where the
+    /// system does not tell, and in records of older builds.
+    #[serde(default)]
+    pub scheduling_policy: Option<String>,
     /// The busiest thread's CPU time, but for polling, divided by elapsed time: at 1 it could do no more, however idle the
     /// other cores; `null` where the system does not tell.
     pub busiest_thread_cores: Option<f64>,
@@ -40,6 +44,12 @@ pub struct Client {
     /// Time for which producers were kept waiting because the client library's queue was full, summed over producers,
     /// in nanoseconds; inside the window.
     pub queue_full_ns: u64,
+    /// Share (0 to 1) of the window for which a connection took no request although there was one to send, because as many as may be on
+    /// their way had no response, or because the broker did not read; mean of the connections. `null` where the client library does not
+    /// tell, and in records of older builds.
+    #[serde(default)]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub connections_full_share: Option<f64>,
     /// Answers of the broker to messages that awaited none any more: they came after the message had failed, or twice. 0 where the
     /// client library does not tell, and in records of older builds.
     #[serde(default)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::limits::LONGEST_LATENCY_NS;
 use crate::scenario::fields::Fields;
-use crate::scenario::{RunLimits, Stop};
+use crate::scenario::{RunLimits, SchedulingPolicy, Stop, Threads};
 
 pub(super) const KEYS: &[&str] = &[
     "warm_up",
@@ -15,16 +15,20 @@ pub(super) const KEYS: &[&str] = &[
     "catch_up_deadline",
     "stall_deadline",
     "threads",
+    "scheduling_policy",
 ];
 
 /// More than any machine has cores.
 const MOST_THREADS: u64 = 4096;
 
+/// How the kernel may schedule the threads.
+const SCHEDULING_POLICIES: [SchedulingPolicy; 2] = [SchedulingPolicy::Batch, SchedulingPolicy::Other];
+
 /// The histograms of latencies end here: what took longer is only counted.
 const LONGEST_DRAIN: Duration = Duration::from_nanos(LONGEST_LATENCY_NS);
 
 /// The limits, and the threads that carry the load.
-pub(super) fn read(root: &Fields<'_>) -> (RunLimits, Option<usize>) {
+pub(super) fn read(root: &Fields<'_>) -> (RunLimits, Threads) {
     let mut run = RunLimits {
         warm_up: Duration::ZERO,
         stop: Stop::default(),
@@ -32,7 +36,7 @@ pub(super) fn read(root: &Fields<'_>) -> (RunLimits, Option<usize>) {
         catch_up_deadline: Duration::from_secs(300),
         stall_deadline: Duration::from_secs(60),
     };
-    let Some(fields) = root.get("run").and_then(|field| field.fields(KEYS)) else { return (run, None) };
+    let Some(fields) = root.get("run").and_then(|field| field.fields(KEYS)) else { return (run, Threads::default()) };
     if let Some(warm_up) = fields.get("warm_up").and_then(|field| field.duration()) {
         run.warm_up = warm_up;
     }
@@ -55,6 +59,10 @@ pub(super) fn read(root: &Fields<'_>) -> (RunLimits, Option<usize>) {
     if let Some(deadline) = fields.get("stall_deadline").and_then(|field| field.duration_above_zero()) {
         run.stall_deadline = deadline;
     }
-    let threads = fields.get("threads").and_then(|field| field.count(1, MOST_THREADS));
-    (run, threads.map(|threads| threads as usize))
+    let count = fields.get("threads").and_then(|field| field.count(1, MOST_THREADS));
+    let policy = fields
+        .get("scheduling_policy")
+        .and_then(|field| field.one_of(&SCHEDULING_POLICIES.map(|policy| (policy.name(), policy))));
+    let threads = Threads { count: count.map(|count| count as usize), scheduling_policy: policy.unwrap_or_default() };
+    (run, threads)
 }

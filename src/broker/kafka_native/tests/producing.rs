@@ -1,6 +1,6 @@
 //! Producing to a scripted cluster: requests whose answers come partly, late, in another order, or not at all.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -80,6 +80,24 @@ async fn requests_in_the_pipeline_when_the_leader_moves_are_written_there_in_the
         let outcomes = bench.outcomes().await;
         assert_eq!((outcomes.measured.acknowledged, outcomes.measured.failed), (8, 0));
     }
+}
+
+/// With five requests on their way, the sixth message waits for the connection, not for the producer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_connection_is_full_while_messages_wait_for_responses() {
+    let mut broker = Scripted::start(1, 1).await;
+    let mut bench = Bench::new(broker.addresses(), one_message_a_batch()).await;
+    begin(&mut bench, &mut broker).await;
+    let alone = bench.client.traffic.take();
+    assert_eq!((alone.connections, alone.connections_full_ns), (1, 0));
+    let before = Instant::now();
+    bench.send(8).await;
+    let unanswered = take(&mut broker, 5).await;
+    unanswered.iter().for_each(|asked| asked.answer(0));
+    take_all(&mut broker, 0, 3).await;
+    assert_eq!(bench.outcomes().await.measured.acknowledged, 8);
+    let full = Duration::from_nanos(bench.client.traffic.take().connections_full_ns);
+    assert!(!full.is_zero() && full < before.elapsed(), "{full:?}");
 }
 
 /// Metadata is asked for because of another partition, while the former leader has not answered what it may have written.
@@ -262,7 +280,7 @@ async fn a_quota_delays_the_next_request_and_is_counted() {
     let mut bench = Bench::new(broker.addresses(), KafkaNativeOptions { max_in_flight: 1, ..idempotent() }).await;
     bench.send(2).await;
     let first = broker.next().await;
-    let answered = std::time::Instant::now();
+    let answered = Instant::now();
     first.send(first.produced(&[(0, 0)], 300));
     broker.next().await.answer(0);
     // A lower bound: a slow machine makes it longer.

@@ -22,7 +22,7 @@ use crate::evaluate::environment;
 use crate::measure::host::{HostShare, WallClock, cores_available};
 use crate::ranks::{Hello, Hub, Job, Member, RanksError, addresses, injected_offset_ns, is_launched};
 use crate::record::InputFile;
-use crate::scenario::{OutputFormat, Plan, Share};
+use crate::scenario::{OutputFormat, Plan, Share, Threads};
 
 /// Whether MPI started this process as one of several that run a scenario together.
 pub fn are_launched(arguments: &RunArguments) -> bool {
@@ -130,10 +130,12 @@ fn follow(arguments: &RunArguments, job: Job) -> Exit {
         Ok(Ok(invitation)) => invitation,
         // Rank 0 says why it does not run.
         Ok(Err(_)) => return Exit::Success,
-        Err(foreign) => return on_runtime(1, differ(foreign, place.rank, own_build)),
+        Err(foreign) => {
+            return on_runtime(Threads { count: Some(1), ..Threads::default() }, differ(foreign, place.rank, own_build));
+        }
     };
     let plan = invitation.scenario.plan().map_err(|error| error.to_string());
-    let threads = plan.as_ref().map_or(1, |plan| threads_of(plan, place.host_share));
+    let threads = plan.as_ref().map_or_else(|_| Threads::default(), |plan| threads_of(plan, place.host_share));
     let plan = plan.map(|plan| carried_by(threads, plan));
     on_runtime(threads, member::take_part(arguments, &invitation, place, plan))
 }
@@ -164,7 +166,7 @@ fn prepare(arguments: &RunArguments, size: usize) -> Result<(Plan, WrittenScenar
     if let [first, others @ ..] = plan.trials.as_slice()
         && others.iter().any(|other| other.scenario.threads != first.scenario.threads)
     {
-        let reason = "ranks have the same threads in all trials: sweep `run.threads` in runs of one process";
+        let reason = "ranks have the same threads in all trials: sweep `run.threads` and `run.scheduling_policy` in runs of one process";
         return Err(usage(format!("error: {reason}")));
     }
     for trial in &plan.trials {
@@ -202,8 +204,8 @@ fn listen() -> Result<(TcpListener, Vec<SocketAddr>), RanksError> {
     Ok((listener, addresses().into_iter().map(|address| SocketAddr::new(address, port)).collect()))
 }
 
-fn on_runtime(threads: usize, work: impl Future<Output = Exit>) -> Exit {
-    let runtime = match load_threads::start(Some(threads)) {
+fn on_runtime(threads: Threads, work: impl Future<Output = Exit>) -> Exit {
+    let runtime = match load_threads::start(threads) {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: the threads of the load cannot be started: {error}");
@@ -217,14 +219,15 @@ fn on_runtime(threads: usize, work: impl Future<Output = Exit>) -> Exit {
 
 /// The threads of one of the ranks on this host: as many as the scenario asks for, or its part of the cores, where MPI does not bind it to
 /// some.
-fn threads_of(plan: &Plan, host_share: HostShare) -> usize {
-    let wanted = plan.trials.first().and_then(|trial| trial.scenario.threads);
-    wanted.unwrap_or_else(|| cores_available().min(environment([], None).cores / host_share.count).max(1))
+fn threads_of(plan: &Plan, host_share: HostShare) -> Threads {
+    let wanted = plan.trials.first().map(|trial| trial.scenario.threads).unwrap_or_default();
+    let part = || cores_available().min(environment([], None).cores / host_share.count).max(1);
+    Threads { count: Some(wanted.count.unwrap_or_else(part)), ..wanted }
 }
 
-fn carried_by(threads: usize, mut plan: Plan) -> Plan {
+fn carried_by(threads: Threads, mut plan: Plan) -> Plan {
     for trial in &mut plan.trials {
-        trial.scenario.threads = Some(threads);
+        trial.scenario.threads = threads;
     }
     plan
 }
