@@ -1,6 +1,6 @@
 """Producers for Apache Kafka.
 
-The workload `throughput` (the default) is for brokermark with both its clients, librdkafka's rdkafka_performance and Kafka's
+The workload `throughput` (the default) is for brokermark with both its clients, its own with one connection and with two, librdkafka's rdkafka_performance and Kafka's
 kafka-producer-perf-test. `idempotent` is the same with acks=all and idempotent producers, `1kib` with larger messages, `lz4`
 with compressed batches. `batch` and `single` are the Kafka side of RbFly's performance report: brokermark with both its
 clients beside aiokafka, messages of 12 bytes, which are 10 in MessagePack, the acknowledgement of each 100 messages or of each
@@ -33,6 +33,8 @@ CACHE = Path(
 AIOKAFKA = ["aiokafka==0.14.0", "msgpack==1.2.4", "uvloop==0.23.0"]
 # brokermark's own client needs less than a core, and the broker needs the other.
 NATIVE_THREADS = {"run.threads": 1}
+# A broker serves the requests of a connection one after the other. The peers have one connection.
+TWO_CONNECTIONS = {"broker.connections": 2}
 REPORTED = {"batch": 100, "single": 1}  # messages acknowledged together
 # What differs from `throughput`: a larger message means fewer of them wait in the client, so that they fit into its memory.
 VARIANTS = {
@@ -81,7 +83,7 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
         "payload.kind": "zeros",
     }
     librdkafka_batch = {'broker.properties."batch.size"': workload.batch_bytes}
-    native_batch = {"broker.kafka.batch_bytes": f"{workload.batch_bytes}B"}
+    native = ours | {"broker.kafka.batch_bytes": f"{workload.batch_bytes}B"} | NATIVE_THREADS
 
     def warm_up() -> None:
         # As large as what follows: on a virtual machine memory is slow at its first use, and the log is in memory.
@@ -94,7 +96,8 @@ def comparison(messages: int, server: dict[str, str], name: str = "throughput") 
         workload=workload,
         peers=[
             Brokermark("configs/examples/kafka-throughput.toml", ours | librdkafka_batch, "brokermark librdkafka"),
-            Brokermark("configs/examples/kafka-native.toml", ours | native_batch | NATIVE_THREADS, "brokermark native"),
+            Brokermark("configs/examples/kafka-native.toml", native, "brokermark native"),
+            Brokermark("configs/examples/kafka-native.toml", native | TWO_CONNECTIONS, "brokermark native (2 connections)"),
             rdkafka_performance,
             ProducerPerformance(address, topics),
         ],

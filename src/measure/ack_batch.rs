@@ -7,6 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::ack_state::{Shard, Shared};
 use super::failure::FailureClass;
 use super::partition_tally::{PartitionIndex, PartitionNames};
+use super::send_run::SendRun;
 use super::send_tag::SendTag;
 use super::verification::Span;
 
@@ -74,6 +75,18 @@ impl<'a> AckBatch<'a> {
     /// The broker acknowledged a message of `payload_bytes`.
     #[inline]
     pub fn acknowledged(&mut self, send_tag: SendTag, payload_bytes: usize) {
+        self.acknowledged_from(send_tag, 1, payload_bytes as u64);
+    }
+
+    /// The broker acknowledged messages that were sent together.
+    #[inline]
+    pub fn acknowledged_run(&mut self, run: &SendRun) {
+        self.acknowledged_from(run.first, run.messages, u64::from(run.payload_bytes));
+    }
+
+    /// So many messages from `send_tag` on, which were sent together, of `payload_bytes` in all.
+    #[inline(always)]
+    fn acknowledged_from(&mut self, send_tag: SendTag, messages: u32, payload_bytes: u64) {
         if self.closed {
             return;
         }
@@ -85,10 +98,10 @@ impl<'a> AckBatch<'a> {
             self.count_latency();
             self.last = send_tag;
         }
-        self.messages += 1;
-        self.payload_bytes += payload_bytes as u64;
+        self.messages += u64::from(messages);
+        self.payload_bytes += payload_bytes;
         if self.verified {
-            self.note(send_tag);
+            self.note(send_tag, u64::from(messages));
         }
     }
 
@@ -136,15 +149,15 @@ impl<'a> AckBatch<'a> {
         (self.messages, self.payload_bytes, self.timed) = (0, 0, 0);
     }
 
-    /// Notes an acknowledged message, to be marked with its neighbours.
+    /// Notes acknowledged messages from `send_tag` on, to be marked with their neighbours.
     #[inline(never)]
-    fn note(&mut self, send_tag: SendTag) {
+    fn note(&mut self, send_tag: SendTag, messages: u64) {
         let (producer_index, sequence) = (send_tag.producer_index() as u32, send_tag.sequence());
         let spans = &mut self.shard.spans;
         match spans.last_mut() {
-            Some(last) if last.producer_index == producer_index && last.end == sequence => last.end += 1,
+            Some(last) if last.producer_index == producer_index && last.end == sequence => last.end += messages,
             _ => {
-                spans.push(Span { producer_index, begin: sequence, end: sequence + 1 });
+                spans.push(Span { producer_index, begin: sequence, end: sequence + messages });
                 if spans.len() >= MOST_SPANS {
                     self.mark();
                 }

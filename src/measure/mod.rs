@@ -23,6 +23,7 @@ mod partition_tally;
 mod partitions;
 mod receiving;
 mod reception;
+mod send_run;
 mod send_tag;
 mod sequences;
 mod stored_set;
@@ -50,6 +51,7 @@ pub use partition_tally::{
 pub use partitions::{Order, PARTITION_BYTES, Partitions, UNORDERED_PARTITION};
 pub use receiving::{ArrivalBatch, ArrivalRecorder};
 pub use reception::{Arrived, Details, NoDetails, Received, Reception};
+pub use send_run::{SendRun, SendRuns};
 pub use send_tag::{MAX_PRODUCERS, SendTag, TICK_NS, UNKNOWN_SEQUENCE};
 pub use sequences::Mark;
 pub use stored_set::StoredSet;

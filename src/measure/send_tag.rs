@@ -97,6 +97,12 @@ impl SendTag {
         self.rest & UNKNOWN_SEQUENCE
     }
 
+    /// That of the message which is `messages` later among its producer's and has everything else in common.
+    #[inline]
+    pub fn plus(self, messages: u32) -> Self {
+        SendTag { rest: self.rest.wrapping_add(u64::from(messages)), ..self }
+    }
+
     #[inline]
     pub fn measured(self) -> bool {
         self.word >> PRODUCER_INDEX_BITS & 1 == 1

@@ -253,7 +253,7 @@ impl Client {
 
     /// A batch has its outcome.
     pub fn release(&self, pending: Pending) {
-        self.traffic.settled(pending.messages.len());
+        self.traffic.settled(pending.sent.messages());
         self.buffered_bytes.fetch_sub(pending.payload_bytes, Ordering::Relaxed);
         self.spare.keep(pending);
     }

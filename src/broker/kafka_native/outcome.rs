@@ -51,10 +51,10 @@ pub fn record(
         let is_written = matches!(answer.code, 0 | DUPLICATE_SEQUENCE_NUMBER);
         if is_written {
             match client.transactions() {
-                Some(transactions) => transactions.keep(&pending.messages),
+                Some(transactions) => transactions.keep(&pending.sent),
                 None => {
                     acks.to_partition(partition.counted_in(recorder));
-                    pending.messages.iter().for_each(|(send_tag, bytes)| acks.acknowledged(*send_tag, *bytes as usize))
+                    pending.sent.runs().iter().for_each(|run| acks.acknowledged_run(run))
                 }
             }
             client.traffic.taken(&pending);
@@ -171,7 +171,7 @@ fn fail(client: &Client, acks: &mut AckBatch<'_>, pending: &Pending, failure: &F
     if let Some(transactions) = client.transactions() {
         transactions.fail(failure.class, failure.reason.clone());
     }
-    for (send_tag, _) in &pending.messages {
-        acks.failed(*send_tag, failure.class, || failure.reason.clone());
+    for send_tag in pending.sent.send_tags() {
+        acks.failed(send_tag, failure.class, || failure.reason.clone());
     }
 }

@@ -9,7 +9,7 @@ use super::codec::batch::{self, Author, Batch, HEADER_BYTES, Record, TRANSACTION
 use super::codec::checksum::PayloadChecksums;
 use super::codec::compression::{Compression, Compressor};
 use crate::load::PayloadPool;
-use crate::measure::SendTag;
+use crate::measure::{SendRun, SendRuns, SendTag};
 
 /// Bytes of memory that is kept for later batches. Without it, a batch would grow from nothing, copied with each doubling.
 const MOST_SPARE_BYTES: usize = 64 << 20;
@@ -24,8 +24,7 @@ pub struct Sealing {
 /// Records with the messages that they are.
 pub struct Pending {
     pub batch: Batch,
-    /// Of each message its tag and the bytes of its payload.
-    pub messages: Vec<(SendTag, u32)>,
+    pub sent: SendRuns,
     pub payload_bytes: usize,
     /// Its place among the batches of its partition.
     pub number: u64,
@@ -43,15 +42,16 @@ impl Pending {
     #[inline]
     pub fn push(&mut self, record: &Record<'_>, send_tag: SendTag, payload_bytes: usize) {
         self.batch.push(record);
-        self.messages.push((send_tag, payload_bytes as u32));
+        self.sent.push(send_tag, payload_bytes as u32);
         self.payload_bytes += payload_bytes;
     }
 
     /// From its first to its last message, as they were sent: it has waited for so long at least, which needs no look at a clock.
     #[inline]
     pub fn span(&self) -> Duration {
-        let sent_ns = |message: Option<&(SendTag, u32)>| message.map_or(0, |(send_tag, _)| send_tag.sent_ns());
-        Duration::from_nanos(sent_ns(self.messages.last()).saturating_sub(sent_ns(self.messages.first())))
+        let sent_ns = |run: Option<&SendRun>| run.map_or(0, |run| run.first.sent_ns());
+        let runs = self.sent.runs();
+        Duration::from_nanos(sent_ns(runs.last()).saturating_sub(sent_ns(runs.first())))
     }
 
     /// Whether it has waited for `linger`.
@@ -84,13 +84,13 @@ impl Pending {
         if self.body_bytes == 0 {
             self.body_bytes = self.batch.len() - HEADER_BYTES;
             if compression != Compression::None {
-                let (memory, messages) = spare.take();
+                let (memory, sent) = spare.take();
                 let mut packed = memory.into_bytes();
                 packed.clear();
                 packed.resize(HEADER_BYTES, 0);
                 compressor.compress(&self.batch.own_bytes()[HEADER_BYTES..], &mut packed)?;
                 let unpacked = self.batch.replace_bytes(packed);
-                spare.put(unpacked, messages);
+                spare.put(unpacked, sent);
             }
         }
         let attributes = compression as u8 | if is_transactional { TRANSACTIONAL } else { 0 };
@@ -110,15 +110,15 @@ struct Kept {
     bytes: usize,
 }
 
-type Memory = (batch::Memory, Vec<(SendTag, u32)>);
+type Memory = (batch::Memory, SendRuns);
 
 impl Spare {
     /// An empty batch.
     pub fn batch(&self, number: u64) -> Pending {
-        let (memory, messages) = self.take();
+        let (memory, sent) = self.take();
         Pending {
             batch: Batch::in_memory_of(memory),
-            messages,
+            sent,
             payload_bytes: 0,
             number,
             created: Instant::now(),
@@ -131,7 +131,7 @@ impl Spare {
 
     /// Keeps the memory of a batch that has its outcome.
     pub fn keep(&self, pending: Pending) {
-        self.put(pending.batch.into_memory(), pending.messages);
+        self.put(pending.batch.into_memory(), pending.sent);
     }
 
     fn take(&self) -> Memory {
@@ -141,9 +141,9 @@ impl Spare {
         memory
     }
 
-    fn put(&self, memory: batch::Memory, mut messages: Vec<(SendTag, u32)>) {
-        messages.clear();
-        let memory = (memory, messages);
+    fn put(&self, memory: batch::Memory, mut sent: SendRuns) {
+        sent.clear();
+        let memory = (memory, sent);
         let bytes = bytes_of(&memory);
         let mut kept = self.0.lock();
         if kept.bytes + bytes <= MOST_SPARE_BYTES {
@@ -153,6 +153,6 @@ impl Spare {
     }
 }
 
-fn bytes_of((memory, messages): &Memory) -> usize {
-    memory.size() + messages.capacity() * size_of::<(SendTag, u32)>()
+fn bytes_of((memory, sent): &Memory) -> usize {
+    memory.size() + sent.memory_bytes()
 }

@@ -50,11 +50,16 @@ impl KafkaNativeProducer {
 
     fn hand_over(&mut self, batch: &[Outgoing<'_>]) {
         let partitioner = self.client.options.partitioner;
+        let keyless_may_be_any = partitioner.is_any(None);
         let (mut payload_bytes, mut may_be_any) = (0, true);
         for outgoing in batch {
             payload_bytes += outgoing.payload.len();
-            let has_own = outgoing.attributes.is_some_and(|attributes| attributes.partition.is_some());
-            may_be_any &= !has_own && partitioner.is_any(outgoing.key);
+            may_be_any &= match (outgoing.key, outgoing.attributes) {
+                (None, None) => keyless_may_be_any,
+                (key, attributes) => {
+                    attributes.is_none_or(|attributes| attributes.partition.is_none()) && partitioner.is_any(key)
+                }
+            };
         }
         self.client.buffer(batch.len(), payload_bytes);
         if self.topic.partitions.len() == 1 || may_be_any {

@@ -127,7 +127,7 @@ impl Ending {
     /// What was not sent yet is not sent any more.
     fn abandon(&self) {
         for pending in self.client.partitions().iter().flat_map(|partition| partition.abandon()) {
-            self.transactions.keep(&pending.messages);
+            self.transactions.keep(&pending.sent);
             self.client.release(pending);
         }
     }
@@ -163,15 +163,15 @@ impl Ending {
     /// The outcome of each message that was written.
     fn settle(&self, ended: Ended) {
         let written = self.transactions.take_written();
-        let is_measured = written.iter().any(|(send_tag, _)| send_tag.measured());
+        let is_measured = written.runs().iter().any(|run| run.first.measured());
         let mut acks = self.recorder.batch();
         let committed = match ended {
             Ended::Committed(took) => {
-                written.iter().for_each(|(send_tag, bytes)| acks.acknowledged(*send_tag, *bytes as usize));
+                written.runs().iter().for_each(|run| acks.acknowledged_run(run));
                 Some(took)
             }
             Ended::Aborted(SubmitError { class, message }) => {
-                written.iter().for_each(|(send_tag, _)| acks.failed(*send_tag, class, || message.clone()));
+                written.send_tags().for_each(|send_tag| acks.failed(send_tag, class, || message.clone()));
                 None
             }
         };

@@ -17,7 +17,7 @@ use super::partition::Partition;
 use super::transaction_coordinator::TransactionCoordinator;
 use crate::broker::kafka_transactions::TransactionOptions;
 use crate::broker::{FailureClass, SubmitError};
-use crate::measure::SendTag;
+use crate::measure::SendRuns;
 
 /// How long closing waits for the open transaction's abort.
 const CLOSE: Duration = Duration::from_secs(5);
@@ -29,7 +29,7 @@ pub struct Transactions {
     pub coordinator: TransactionCoordinator,
     state: Mutex<State>,
     /// Messages that the broker has written and whose transaction has not ended, each with its payload's size.
-    written: Mutex<Vec<(SendTag, u32)>>,
+    written: Mutex<SendRuns>,
     /// Partitions that the open transaction has messages of, and that the coordinator does not know of yet.
     new_partitions: Mutex<Vec<Arc<Partition>>>,
     /// Wakes the task.
@@ -147,11 +147,11 @@ impl Transactions {
     }
 
     /// The messages of a batch are written, or abandoned with their transaction.
-    pub fn keep(&self, messages: &[(SendTag, u32)]) {
-        self.written.lock().extend_from_slice(messages);
+    pub fn keep(&self, messages: &SendRuns) {
+        self.written.lock().append(messages);
     }
 
-    pub fn take_written(&self) -> Vec<(SendTag, u32)> {
+    pub fn take_written(&self) -> SendRuns {
         std::mem::take(&mut *self.written.lock())
     }
 

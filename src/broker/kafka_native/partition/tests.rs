@@ -33,7 +33,7 @@ fn a_message_that_comes_when_its_batch_is_due_sends_it() {
     let due = leader.next().expect("it is due");
     let mut expired = Vec::new();
     let turn = due.take(&leader, &limits, Instant::now(), &mut expired);
-    assert!(matches!(turn, Turn::Batch(pending, false) if pending.messages.len() == 3));
+    assert!(matches!(turn, Turn::Batch(pending, false) if pending.sent.messages() == 3));
     assert!(expired.is_empty());
 }
 

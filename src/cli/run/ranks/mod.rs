@@ -131,7 +131,10 @@ fn follow(arguments: &RunArguments, job: Job) -> Exit {
         // Rank 0 says why it does not run.
         Ok(Err(_)) => return Exit::Success,
         Err(foreign) => {
-            return on_runtime(Threads { count: Some(1), ..Threads::default() }, differ(foreign, place.rank, own_build));
+            return on_runtime(
+                Threads { count: Some(1), ..Threads::default() },
+                differ(foreign, place.rank, own_build),
+            );
         }
     };
     let plan = invitation.scenario.plan().map_err(|error| error.to_string());
