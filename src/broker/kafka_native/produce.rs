@@ -14,8 +14,9 @@ use crate::load::PayloadPool;
 
 pub const KEY: i16 = 0;
 
-/// Most parts of a request that are written at once: `IOV_MAX` of Linux.
-const MOST_SLICES: usize = 1024;
+/// Most parts of a request that are written at once. Linux takes 1024 (`IOV_MAX`). With payloads of 1 KiB beside their records, half of them are
+/// more than what a socket to a broker on the same machine accepts, and what it does not accept was listed in vain.
+const MOST_SLICES: usize = 512;
 
 /// The versions that are written here. The oldest one that takes Zstandard is 7.
 pub const OLDEST: i16 = 3;
@@ -93,7 +94,11 @@ impl ProduceRequest {
 
     /// What is left to write, or the first of it. `payloads`: those of the trial.
     pub fn unwritten<'a>(&'a self, payloads: &'a PayloadPool) -> Vec<IoSlice<'a>> {
-        let mut slices = Vec::new();
+        let parts: usize = self.batches[self.next.batch.min(self.batches.len())..]
+            .iter()
+            .map(|(_, pending)| pending.batch.pieces() + 1)
+            .sum();
+        let mut slices = Vec::with_capacity((parts + 1).min(MOST_SLICES));
         let mut next = self.next;
         while next.batch <= self.batches.len() && slices.len() < MOST_SLICES {
             let part = &self.part(next, payloads)[next.skip..];

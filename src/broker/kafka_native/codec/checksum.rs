@@ -49,8 +49,9 @@ impl PayloadChecksums {
 
     #[inline]
     fn shifted(&self, checksum: u32) -> u32 {
-        let [first, second, third, fourth] = checksum.to_le_bytes().map(usize::from);
-        self.shift[0][first] ^ self.shift[1][second] ^ self.shift[2][third] ^ self.shift[3][fourth]
+        let [first, second, third, fourth] = checksum.to_le_bytes();
+        let tables = &*self.shift;
+        tables[0][first as usize] ^ tables[1][second as usize] ^ tables[2][third as usize] ^ tables[3][fourth as usize]
     }
 }
 
