@@ -241,13 +241,21 @@ pub struct Threads {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SchedulingPolicy {
     /// `SCHED_BATCH`: a thread that wakes does not take the core from one that runs, such as one of a broker on the same machine.
-    #[default]
     Batch,
     /// `SCHED_OTHER`, which processes have by default.
+    #[default]
     Other,
 }
 
 impl SchedulingPolicy {
+    /// That of a scenario which does not say: an open loop has to wake when a message is due, and a closed loop does not.
+    pub fn of(load: &Load) -> Self {
+        match load {
+            Load::Closed => SchedulingPolicy::Batch,
+            Load::Open(_) => SchedulingPolicy::Other,
+        }
+    }
+
     /// As the scenario has it.
     pub fn name(self) -> &'static str {
         match self {

@@ -230,7 +230,7 @@ messages = "20M"
 payload_bytes = "2GiB"
 duration = "1min"
 threads = 3
-scheduling_policy = "other"
+scheduling_policy = "batch"
 [thresholds]
 require = ["p99 < 10ms", "lost = 0"]
 "#,
@@ -254,7 +254,7 @@ require = ["p99 < 10ms", "lost = 0"]
     assert_eq!(scenario.run.stop.messages, Some(20_000_000));
     assert_eq!(scenario.run.stop.payload_bytes, Some(2 << 30));
     assert_eq!(scenario.run.stop.duration, Some(Duration::from_secs(60)));
-    assert_eq!(scenario.threads, Threads { count: Some(3), scheduling_policy: SchedulingPolicy::Other });
+    assert_eq!(scenario.threads, Threads { count: Some(3), scheduling_policy: SchedulingPolicy::Batch });
     assert_eq!(scenario.thresholds.len(), 2);
 }
 
@@ -295,6 +295,15 @@ fn schedules_and_payloads() {
     let lines = with("payload.kind = \"lines\"\npayload.file = \"rustfmt.toml\"\nload.rate = \"1B/s\"");
     assert!(matches!(lines.payload.content, Content::Lines { file } if file.ends_with("rustfmt.toml")));
     assert_eq!(lines.payload.pool, 3);
+}
+
+#[test]
+fn threads_of_an_open_loop_wake_in_time_unless_the_scenario_says_otherwise() {
+    let policy = |more: &str| scenario(&format!("{MINIMAL}{more}")).threads.scheduling_policy;
+    assert_eq!(policy(""), SchedulingPolicy::Batch);
+    assert_eq!(policy("load.rate = \"1/s\""), SchedulingPolicy::Other);
+    assert_eq!(policy("run.scheduling_policy = \"other\""), SchedulingPolicy::Other);
+    assert_eq!(policy("load.rate = \"1/s\"\nrun.scheduling_policy = \"batch\""), SchedulingPolicy::Batch);
 }
 
 #[test]

@@ -118,7 +118,7 @@ pub(super) fn read(table: &Table, context: &Context<'_>, problems: &Problems) ->
     let (load, pacing) = load::read(&root, sizes);
     let pipeline = pipeline::read(&root, context);
     let consumers = consumers::read(&root, context, pipeline.as_ref(), sizes);
-    let (run, threads) = run::read(&root);
+    let (run, threads) = run::read(&root, &load);
     let (thresholds, when_invalid) = thresholds::read(&root);
     let output = output::read(&root);
     let distribution = distribution::read(&root);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::limits::LONGEST_LATENCY_NS;
 use crate::scenario::fields::Fields;
-use crate::scenario::{RunLimits, SchedulingPolicy, Stop, Threads};
+use crate::scenario::{Load, RunLimits, SchedulingPolicy, Stop, Threads};
 
 pub(super) const KEYS: &[&str] = &[
     "warm_up",
@@ -28,7 +28,8 @@ const SCHEDULING_POLICIES: [SchedulingPolicy; 2] = [SchedulingPolicy::Batch, Sch
 const LONGEST_DRAIN: Duration = Duration::from_nanos(LONGEST_LATENCY_NS);
 
 /// The limits, and the threads that carry the load.
-pub(super) fn read(root: &Fields<'_>) -> (RunLimits, Threads) {
+pub(super) fn read(root: &Fields<'_>, load: &Load) -> (RunLimits, Threads) {
+    let mut threads = Threads { count: None, scheduling_policy: SchedulingPolicy::of(load) };
     let mut run = RunLimits {
         warm_up: Duration::ZERO,
         stop: Stop::default(),
@@ -36,7 +37,7 @@ pub(super) fn read(root: &Fields<'_>) -> (RunLimits, Threads) {
         catch_up_deadline: Duration::from_secs(300),
         stall_deadline: Duration::from_secs(60),
     };
-    let Some(fields) = root.get("run").and_then(|field| field.fields(KEYS)) else { return (run, Threads::default()) };
+    let Some(fields) = root.get("run").and_then(|field| field.fields(KEYS)) else { return (run, threads) };
     if let Some(warm_up) = fields.get("warm_up").and_then(|field| field.duration()) {
         run.warm_up = warm_up;
     }
@@ -59,10 +60,12 @@ pub(super) fn read(root: &Fields<'_>) -> (RunLimits, Threads) {
     if let Some(deadline) = fields.get("stall_deadline").and_then(|field| field.duration_above_zero()) {
         run.stall_deadline = deadline;
     }
-    let count = fields.get("threads").and_then(|field| field.count(1, MOST_THREADS));
-    let policy = fields
+    threads.count = fields.get("threads").and_then(|field| field.count(1, MOST_THREADS)).map(|count| count as usize);
+    if let Some(policy) = fields
         .get("scheduling_policy")
-        .and_then(|field| field.one_of(&SCHEDULING_POLICIES.map(|policy| (policy.name(), policy))));
-    let threads = Threads { count: count.map(|count| count as usize), scheduling_policy: policy.unwrap_or_default() };
+        .and_then(|field| field.one_of(&SCHEDULING_POLICIES.map(|policy| (policy.name(), policy))))
+    {
+        threads.scheduling_policy = policy;
+    }
     (run, threads)
 }
