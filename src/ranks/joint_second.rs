@@ -40,7 +40,7 @@ impl JointSecond {
             acknowledged: counters.acknowledged,
             failed: counters.failed,
             payload_bytes: counters.payload_bytes,
-            consumed: 0,
+            consumed: counters.consumed,
             finished: None,
             consumer_lag: None,
             in_flight: counters.in_flight,
@@ -76,7 +76,8 @@ mod tests {
                 // Not the headline of a load with a schedule.
                 interval.service.record(1);
             }
-            let counters = Counters { acknowledged: values.len() as u64, phase: 2, ..Counters::default() };
+            let (acknowledged, consumed) = (values.len() as u64, 2);
+            let counters = Counters { acknowledged, consumed, phase: 2, ..Counters::default() };
             assert_eq!(headline(&interval), if values.is_empty() { "service" } else { "response" });
             let latencies = interval.response.histogram();
             joint.add(counters, &if values.is_empty() { String::new() } else { encode_histogram(latencies) });
@@ -84,6 +85,6 @@ mod tests {
         let second = joint.second();
         let at = |quantile| Some(all.response.histogram().value_at_quantile(quantile));
         assert_eq!((second.acknowledged, second.p50_ns, second.p99_ns), (5, at(0.5), at(0.99)));
-        assert_eq!(second.phase, crate::engine::Phase::Measure);
+        assert_eq!((second.consumed, second.phase), (6, crate::engine::Phase::Measure));
     }
 }

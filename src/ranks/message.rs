@@ -120,6 +120,7 @@ pub struct Counters {
     pub acknowledged: u64,
     pub failed: u64,
     pub payload_bytes: u64,
+    pub consumed: u64,
     pub in_flight: u64,
     pub cpu_cores: f64,
 }
@@ -135,6 +136,7 @@ impl Counters {
             acknowledged: second.acknowledged,
             failed: second.failed,
             payload_bytes: second.payload_bytes,
+            consumed: second.consumed,
             in_flight: second.in_flight,
             cpu_cores: second.cpu_cores,
         }
@@ -151,6 +153,7 @@ impl Counters {
         self.acknowledged += other.acknowledged;
         self.failed += other.failed;
         self.payload_bytes += other.payload_bytes;
+        self.consumed += other.consumed;
         self.in_flight += other.in_flight;
         self.cpu_cores += other.cpu_cores;
     }

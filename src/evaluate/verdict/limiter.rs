@@ -83,7 +83,7 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
     }
     if let Some(full) = evidence.client.connections_full_share.filter(|full| *full >= limits::FULL_CONNECTIONS_SHARE) {
         let sentence = format!(
-            "For {} of the time, the connections had as many requests without a response as they may have, or the broker did not read, while more messages were ready to be sent and {idle}. A broker may serve the requests of a connection one after the other: more `broker.connections` may carry more.",
+            "For {} of the time, the connections had as many requests without a response as they may have, or the broker did not read, while more messages were ready to be sent and {idle}. A broker may serve the requests of a connection one after the other: more `broker.connections`, of which each needs a producer, may carry more.",
             percent(full)
         );
         return (Limiter::Broker, sentence);
