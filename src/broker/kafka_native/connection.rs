@@ -114,6 +114,7 @@ impl<'a> Connection<'a> {
                 Err(error) => break error,
             }
         };
+        self.end_full();
         if self.has_sent {
             self.client.traffic.disconnected();
         }
@@ -129,8 +130,10 @@ impl<'a> Connection<'a> {
 
     /// Waits for one thing to happen.
     async fn turn(&mut self) -> Result<(), CallError> {
+        let was_writing = self.requests.writing.is_some();
+        self.end_full();
         self.begin_request()?;
-        self.count_full();
+        self.begin_full(was_writing);
         let deadline = self.deadline();
         let Connection { reader, writer, requests, inbox, node, .. } = self;
         inbox.reserve(READ_BYTES);
@@ -188,15 +191,20 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Counts the time for which it took no request although there were batches to send.
-    fn count_full(&mut self) {
-        let Requests { writing, waiting, throttled_until, .. } = &self.requests;
-        let takes_none = writing.is_some() || waiting.len() >= self.client.options.max_in_flight;
+    /// From here on it waits, and takes no request although there are batches to send: as many as may be have no response, or the socket
+    /// did not accept the whole of the last one. `was_writing`: before this turn.
+    fn begin_full(&mut self, was_writing: bool) {
+        let Requests { waiting, throttled_until, .. } = &self.requests;
+        let takes_none = was_writing || waiting.len() >= self.client.options.max_in_flight;
         // A quota that is used up has a count of its own.
         let is_full = takes_none && throttled_until.is_none() && self.node.schedule.has_ready();
-        let now = is_full.then(Instant::now);
-        if let Some(since) = std::mem::replace(&mut self.full_since, now) {
-            self.client.traffic.full(now.unwrap_or_else(Instant::now) - since);
+        self.full_since = is_full.then(Instant::now);
+    }
+
+    /// Counts the time since [`Connection::begin_full`]. What the client itself does afterwards is not among it.
+    fn end_full(&mut self) {
+        if let Some(since) = self.full_since.take() {
+            self.client.traffic.full(since.elapsed());
         }
     }
 

@@ -14,8 +14,8 @@ use crate::load::PayloadPool;
 
 pub const KEY: i16 = 0;
 
-/// Most parts of a request that are written at once. Linux takes 1024 (`IOV_MAX`). With payloads of 1 KiB beside their records, half of them are
-/// more than what a socket to a broker on the same machine accepts, and what it does not accept was listed in vain.
+/// Most parts of a request that are written at once. Linux takes 1024 (`IOV_MAX`). A socket to a broker on the same machine accepts fewer
+/// of payloads of 1 KiB and their records, so that a longer list is built in vain.
 const MOST_SLICES: usize = 512;
 
 /// The versions that are written here. The oldest one that takes Zstandard is 7.

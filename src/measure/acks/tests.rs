@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::interval::Tally;
+use super::super::send_run::SendRuns;
 use super::*;
 
 fn collected(acks: &Acks) -> Interval {
@@ -34,6 +35,30 @@ fn outcomes_of_several_recorders_add_up_and_open_the_right_windows() {
     assert_eq!(interval.service.histogram().len(), 2);
     let classes: Vec<_> = interval.errors.iter().map(|(class, tally)| (class, tally.count)).collect();
     assert_eq!(classes, [(FailureClass::Timeout, 1), (FailureClass::TooLarge, 1)]);
+}
+
+/// Every message of a run counts, with its latency and its payload.
+#[test]
+fn a_run_of_messages_counts_as_each_of_them() {
+    let acks = Acks::new(Clock::start(), 1, true);
+    acks.window(0).submit(700);
+    let mut sent = SendRuns::default();
+    (0..500).for_each(|number| sent.push(SendTag::new(0, number, 0, 2_000_000, true), 10));
+    (500..700).for_each(|number| sent.push(SendTag::new(0, number, 0, 5_000_000, true), 20));
+    let recorder = acks.recorder();
+    {
+        let mut batch = recorder.batch();
+        sent.runs().iter().for_each(|run| batch.acknowledged_run(run));
+    }
+    assert_eq!(acks.in_flight(), 0);
+    let interval = collected(&acks);
+    assert_eq!(interval.measured, Tally { acknowledged: 700, failed: 0, payload_bytes: 9_000 });
+    assert_eq!(interval.service.histogram().len(), 700);
+    let delays = interval.schedule_delay.histogram();
+    assert_eq!(
+        (delays.len(), delays.count_between(1_900_000, 2_100_000), delays.count_between(4_900_000, 5_100_000)),
+        (700, 500, 200)
+    );
 }
 
 #[test]

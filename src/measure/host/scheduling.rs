@@ -1,7 +1,7 @@
 //! The scheduling policy that the kernel gives a thread (sched(7)).
 //!
 //! With `SCHED_OTHER`, a thread that wakes may take the core from the one that runs. With `SCHED_BATCH`, it waits until that one gives
-//! the core up or has used its slice. Where a core is free, both are the same.
+//! the core up or has used its slice. Where its core is idle when it wakes, both are the same.
 
 /// A policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +30,9 @@ impl SchedulingPolicy {
     /// That of the calling thread; `None` where the system does not tell.
     #[cfg(target_os = "linux")]
     pub fn of_this_thread() -> Option<Self> {
+        // musl's own function always fails.
         // SAFETY: the call takes a number, of which 0 is the calling thread, and reads and writes no memory of this process.
-        let policy = unsafe { libc::sched_getscheduler(0) };
+        let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) } as libc::c_int;
         // A thread whose children do not inherit its policy says so in a bit of it.
         match policy & !libc::SCHED_RESET_ON_FORK {
             libc::SCHED_OTHER => Some(SchedulingPolicy::Other),
@@ -63,10 +64,11 @@ pub fn set_batch(is_batch: bool) {
 #[cfg(target_os = "linux")]
 fn set(is_batch: bool) {
     let policy = if is_batch { libc::SCHED_BATCH } else { libc::SCHED_OTHER };
-    // SAFETY: a `sched_param` is a struct of integers, for which zero is a value; the call only reads it.
+    // `struct sched_param` of the kernel. A policy that is not of real time has the priority 0.
+    let priority: libc::c_int = 0;
+    // SAFETY: the call only reads the integer that it is given.
     unsafe {
-        let parameters: libc::sched_param = std::mem::zeroed();
-        libc::sched_setscheduler(0, policy, &raw const parameters);
+        libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority);
     }
 }
 
