@@ -1,7 +1,7 @@
 """Producers for Apache Kafka.
 
-The workload `throughput` (the default) is for brokermark with both its clients, its own with one connection and with two, librdkafka's rdkafka_performance and Kafka's
-kafka-producer-perf-test. `idempotent` is the same with acks=all and idempotent producers, `1kib` with larger messages, `lz4`
+The workload `throughput` (the default) is for brokermark with both its clients, its own with one connection and with two,
+librdkafka's rdkafka_performance and Kafka's kafka-producer-perf-test. `idempotent` is the same with acks=all and idempotent producers, `1kib` with larger messages, `lz4`
 with compressed batches. `batch` and `single` are the Kafka side of RbFly's performance report: brokermark with both its
 clients beside aiokafka, messages of 12 bytes, which are 10 in MessagePack, the acknowledgement of each 100 messages or of each
 one awaited before the next. `consume` reads a topic of messages of 100 bytes from its beginning as the only member of a group, beside

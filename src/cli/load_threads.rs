@@ -84,10 +84,9 @@ mod tests {
         let mut threads = LoadThreads::default();
         for policy in [SchedulingPolicy::Batch, SchedulingPolicy::Other, SchedulingPolicy::Batch] {
             let runtime = threads.of(wanted(Some(1), policy)).unwrap();
-            let name = || host::SchedulingPolicy::of_this_thread().map(host::SchedulingPolicy::name);
-            let worker = runtime.block_on(async { tokio::spawn(async move { name() }).await.unwrap() });
+            let worker = runtime.block_on(async { tokio::spawn(async { host::scheduling_policy() }).await.unwrap() });
             // The main thread, and what is started from it: librdkafka's threads, the probe of pauses.
-            assert_eq!((worker, name()), (Some(policy.name()), Some(policy.name())));
+            assert_eq!((worker, host::scheduling_policy()), (Some(policy.name()), Some(policy.name())));
         }
     }
 }

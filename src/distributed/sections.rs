@@ -297,6 +297,23 @@ mod tests {
     }
 
     #[test]
+    fn policies_and_full_connections_of_all_shares_are_told() {
+        let mut shares = [share(1, 3, 0, 1, 1.0), share(2, 3, 0, 1, 1.0), share(3, 3, 0, 1, 1.0)];
+        let told = |shares: &[KeptShare]| {
+            let client = client(shares, 1.0);
+            (client.scheduling_policy, client.connections_full_share)
+        };
+        for (share, (policy, full)) in
+            shares.iter_mut().zip([("batch", Some(0.2)), ("batch", Some(0.9)), ("other", None)])
+        {
+            let client = &mut share.record.client;
+            (client.scheduling_policy, client.connections_full_share) = (Some(policy.to_owned()), full);
+        }
+        assert_eq!(told(&shares[..2]), (Some("batch".to_owned()), Some(0.9)));
+        assert_eq!(told(&shares), (Some("batch, other".to_owned()), Some(0.9)));
+    }
+
+    #[test]
     fn loads_are_compared_by_how_late_their_first_messages_were() {
         let second = 1_000_000_000;
         let mut shares =

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::record::readable::{percent, rate};
 use crate::record::{Environment, Record};
-use crate::scenario::{BrokerConfig, Load, RunLimits, Scenario, Security, Stop, Threads, Trial};
+use crate::scenario::{BrokerConfig, Load, RunLimits, Scenario, SchedulingPolicy, Security, Stop, Threads, Trial};
 
 /// From this share on, what was measured may be the load generator.
 const NEAR: f64 = 0.8;
@@ -18,11 +18,9 @@ pub fn ceiling_shape(trial: &Trial) -> Value {
     if let Some(tables) = shape.as_object_mut() {
         tables.retain(|key, _| !OTHER_TABLES.contains(&key.as_str()));
         tables.insert("connections".to_owned(), json!(trial.scenario.broker.connections));
-        let Threads { count, scheduling_policy } = trial.scenario.threads;
-        if let Some(count) = count {
+        if let Some(count) = trial.scenario.threads.count {
             tables.insert("threads".to_owned(), json!(count));
         }
-        tables.insert("scheduling_policy".to_owned(), json!(scheduling_policy.name()));
     }
     shape
 }
@@ -61,6 +59,7 @@ pub fn ceiling_trial(trial: &Trial, limits: RunLimits) -> Trial {
         broker,
         topology,
         load: Load::Closed,
+        threads: Threads { scheduling_policy: SchedulingPolicy::of(&Load::Closed), ..trial.scenario.threads },
         pipeline: None,
         run: RunLimits { stop: Stop { duration: limits.stop.duration, ..Stop::default() }, ..limits },
         thresholds: Vec::new(),

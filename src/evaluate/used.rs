@@ -61,7 +61,7 @@ fn used(usage: &HostUsage, acknowledged: u64) -> Client {
         polling_cpu_seconds: (!usage.polling.is_zero()).then_some(usage.polling.as_secs_f64()),
         cores_used: host::cores(cpu, usage.elapsed),
         cores_available: host::cores_available(),
-        scheduling_policy: usage.scheduling_policy.map(|policy| policy.name().to_owned()),
+        scheduling_policy: usage.scheduling_policy.map(str::to_owned),
         busiest_thread_cores: usage.busiest_thread.as_ref().map(|thread| thread.cores),
         busiest_thread: usage.busiest_thread.as_ref().map(|thread| thread.name.clone()),
         cpu_ns_per_message: (acknowledged > 0).then(|| cpu.as_nanos() as f64 / acknowledged as f64),
@@ -115,4 +115,26 @@ pub(super) fn broker_usage(watched: &[WatchedUsage], cores: usize) -> Option<Bro
             .reduce(|sum, bytes| sum + bytes),
         sources: watched.iter().map(source).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_full_for_a_share_of_the_window_or_do_not_tell() {
+        let share = |connections, connections_full_ns| {
+            connections_full_share(&WindowTotals {
+                begin_ns: 1_000,
+                end_ns: 2_000,
+                connections,
+                connections_full_ns,
+                ..WindowTotals::default()
+            })
+        };
+        assert_eq!(
+            (share(0, 0), share(2, 0), share(2, 500), share(2, 5_000)),
+            (None, Some(0.0), Some(0.25), Some(1.0))
+        );
+    }
 }

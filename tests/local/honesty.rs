@@ -337,3 +337,14 @@ fn a_sound_run_is_valid_and_limited_by_its_schedule() {
     let rerun = brokermark::record::read_records(Path::new(&bench.run_directory())).unwrap();
     assert_eq!(rerun.records, [record]);
 }
+
+/// What the threads had, which need not be what the scenario asks for.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_record_tells_the_scheduling_policy_of_the_load() {
+    for policy in ["batch", "other"] {
+        let record =
+            record_of(&format!("broker.kind = \"null\"\n[run]\nmessages = 1000\nscheduling_policy = \"{policy}\"\n"));
+        assert_eq!(record.client.scheduling_policy.as_deref(), Some(policy));
+    }
+}

@@ -28,6 +28,9 @@ const ZSTD_VERSION: i16 = 7;
 /// A read takes so many bytes at most.
 const READ_BYTES: usize = 16 << 10;
 
+/// The time for which a connection is full is counted so often at least.
+const LONGEST_UNCOUNTED: Duration = Duration::from_secs(1);
+
 /// The deadline of a connection that waits for nothing.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -196,9 +199,11 @@ impl<'a> Connection<'a> {
     fn begin_full(&mut self, was_writing: bool) {
         let Requests { waiting, throttled_until, .. } = &self.requests;
         let takes_none = was_writing || waiting.len() >= self.client.options.max_in_flight;
+        let now = Instant::now();
         // A quota that is used up has a count of its own.
-        let is_full = takes_none && throttled_until.is_none() && self.node.schedule.has_ready();
-        self.full_since = is_full.then(Instant::now);
+        let is_throttled = throttled_until.is_some_and(|until| until > now);
+        let is_full = takes_none && !is_throttled && self.node.schedule.has_ready();
+        self.full_since = is_full.then_some(now);
     }
 
     /// Counts the time since [`Connection::begin_full`]. What the client itself does afterwards is not among it.
@@ -225,7 +230,9 @@ impl<'a> Connection<'a> {
         // What is due is sent when the requests before it allow that.
         let may_send = writing.is_none() && waiting.len() < self.client.options.max_in_flight;
         let due = may_send.then(|| throttled_until.or_else(|| self.node.schedule.next_due())).flatten();
-        overdue.into_iter().chain(due).min().unwrap_or_else(|| Instant::now() + IDLE)
+        // A broker that stops is seen while it does, not only when it goes on.
+        let counted = self.full_since.map(|since| since + LONGEST_UNCOUNTED);
+        overdue.into_iter().chain(due).chain(counted).min().unwrap_or_else(|| Instant::now() + IDLE)
     }
 
     fn check_overdue(&self) -> Result<(), CallError> {

@@ -28,7 +28,7 @@ pub struct Transactions {
     pub options: TransactionOptions,
     pub coordinator: TransactionCoordinator,
     state: Mutex<State>,
-    /// Messages that the broker has written and whose transaction has not ended, each with its payload's size.
+    /// Messages that the broker has written and whose transaction has not ended.
     written: Mutex<SendRuns>,
     /// Partitions that the open transaction has messages of, and that the coordinator does not know of yet.
     new_partitions: Mutex<Vec<Arc<Partition>>>,

@@ -77,12 +77,21 @@ fn unequal_durability_is_refused_and_other_differences_are_said() {
         trial.record.durability = Durability { level: DurabilityLevel::Disk, copies: Some(3), ..Durability::default() };
         trial.record.scenario["producers"]["batch"] = 17.into();
         trial.record.environment.kernel = Some("another".to_owned());
+        trial.record.client.scheduling_policy = Some("fifo".to_owned());
         trial.record.scenario["name"] = "another".into();
     }
     let compared = compare(&a, &b, 0.05).unwrap();
     let found: Vec<(&str, bool)> =
         compared.differences.iter().map(|difference| (difference.what.as_str(), difference.refused)).collect();
-    assert_eq!(found, [("what an acknowledgement meant", true), ("producers.batch", false), ("machine", false)]);
+    assert_eq!(
+        found,
+        [
+            ("what an acknowledgement meant", true),
+            ("producers.batch", false),
+            ("scheduling policy", false),
+            ("machine", false)
+        ]
+    );
     assert_eq!(compared.refusals().next().unwrap().b, "disk, 3 copies");
 }
 

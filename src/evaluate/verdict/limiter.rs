@@ -1,8 +1,8 @@
 //! What limited the throughput, as far as the evidence shows.
 //!
 //! The first limit that applies is reported, in this order: a schedule that was kept; a broker that refuses many requests
-//! because of a quota; a client or a machine without CPU, which also explains a few refusals; a full queue or window; then answers
-//! that are late for another reason.
+//! because of a quota; a client or a machine without CPU, which also explains a few refusals; a full queue, full connections or a full
+//! window; then answers that are late for another reason.
 
 use super::{Evidence, limits, pace, resources};
 use crate::record::readable::{bytes, count, duration, percent, rate};
@@ -83,7 +83,7 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
     }
     if let Some(full) = evidence.client.connections_full_share.filter(|full| *full >= limits::FULL_CONNECTIONS_SHARE) {
         let sentence = format!(
-            "For {} of the time, the connections had as many requests without a response as they may have, or the broker did not read, while more messages were ready to be sent and {idle}. A broker may serve the requests of a connection one after the other: more `broker.connections`, of which each needs a producer, may carry more.",
+            "For {} of the time, the connections had as many requests without a response as they may have, or the broker did not read, while more messages were ready to be sent and {idle}. A broker may serve the requests of a connection one after the other: more `broker.connections`, of which each needs a producer, or a larger `max_in_flight` may carry more.",
             percent(full)
         );
         return (Limiter::Broker, sentence);

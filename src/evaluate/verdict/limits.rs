@@ -20,7 +20,7 @@ pub const LARGEST_MISSING_SHARE: f64 = 0.000_1;
 pub const LONGEST_CATCH_UP_NS: u64 = 1_000_000_000;
 
 /// Share of the time for which connections took no request, although there was one to send, from which on the broker's answers on these
-/// connections are the limit: as with a window that is half full, what waits is more than what is served.
+/// connections are the limit: they kept messages waiting for most of the window.
 pub const FULL_CONNECTIONS_SHARE: f64 = 0.5;
 
 /// Least share of the schedule's rate that must have been sent. The end of a window cuts off less than one interval of

@@ -23,7 +23,7 @@ pub use other::{OtherUsage, ProcessFamily};
 pub use pauses::{HostShare, PauseProbe};
 pub use pressure::{Pressure, PressureTotals};
 pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory, resident_memory_bytes};
-pub use scheduling::{SchedulingPolicy, set_batch};
+pub use scheduling::{scheduling_policy, set_batch};
 pub use system::{SystemLoad, SystemTimes, kibibytes};
 pub use threads::{BusiestThread, ThreadTimes};
 pub use throttling::throttled;
@@ -74,7 +74,7 @@ impl HostSampler {
             elapsed,
             process: ProcessUsage::now().since(self.process).since(noted.own),
             polling: polling::total().saturating_sub(self.polling),
-            scheduling_policy: SchedulingPolicy::of_this_thread(),
+            scheduling_policy: scheduling_policy(),
             busiest_thread: ThreadTimes::now().busiest_since(&self.threads, elapsed),
             peak_memory_bytes: peak_memory_bytes(),
             system: SystemTimes::now().zip(self.system).and_then(|(now, begin)| now.load_since(begin)),
@@ -116,7 +116,7 @@ pub struct HostUsage {
     /// The part of its CPU time that went into [`polling`].
     pub polling: Duration,
     /// Of the thread that asks, and of those that it started.
-    pub scheduling_policy: Option<SchedulingPolicy>,
+    pub scheduling_policy: Option<&'static str>,
     /// By its work, without [`polling`]. Threads that ended in between are not seen.
     pub busiest_thread: Option<BusiestThread>,
     /// Since [`reset_peak_memory`] succeeded, else since the process began.

@@ -126,19 +126,15 @@ fn follow(arguments: &RunArguments, job: Job) -> Exit {
         Err(error) => return failed(&error),
     };
     let own_build = environment([], None).build();
+    let without_load = Threads { count: Some(1), ..Threads::default() };
     let invitation = match invitation::read(&message, &own_build) {
         Ok(Ok(invitation)) => invitation,
         // Rank 0 says why it does not run.
         Ok(Err(_)) => return Exit::Success,
-        Err(foreign) => {
-            return on_runtime(
-                Threads { count: Some(1), ..Threads::default() },
-                differ(foreign, place.rank, own_build),
-            );
-        }
+        Err(foreign) => return on_runtime(without_load, differ(foreign, place.rank, own_build)),
     };
     let plan = invitation.scenario.plan().map_err(|error| error.to_string());
-    let threads = plan.as_ref().map_or_else(|_| Threads::default(), |plan| threads_of(plan, place.host_share));
+    let threads = plan.as_ref().map_or(without_load, |plan| threads_of(plan, place.host_share));
     let plan = plan.map(|plan| carried_by(threads, plan));
     on_runtime(threads, member::take_part(arguments, &invitation, place, plan))
 }
@@ -169,7 +165,7 @@ fn prepare(arguments: &RunArguments, size: usize) -> Result<(Plan, WrittenScenar
     if let [first, others @ ..] = plan.trials.as_slice()
         && others.iter().any(|other| other.scenario.threads != first.scenario.threads)
     {
-        let reason = "ranks have the same threads in all trials: sweep `run.threads` and `run.scheduling_policy` in runs of one process";
+        let reason = "ranks have the same threads in all trials: sweep `run.threads`, `run.scheduling_policy`, or whether the load has a rate, in runs of one process";
         return Err(usage(format!("error: {reason}")));
     }
     for trial in &plan.trials {
