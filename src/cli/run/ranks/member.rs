@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio_util::context::TokioContext;
 
 use super::super::interrupt;
 use super::super::progress::Progress;
@@ -11,6 +13,7 @@ use super::super::recording::{Recording, Run};
 use super::reporting::Reporting;
 use super::{Exit, Invitation, RunArguments, connect, divided, failed};
 use crate::cli::kept_share::read;
+use crate::cli::load_threads::LoadThreads;
 use crate::engine::{ComparedClock, EngineError, Interruption, Rendezvous, TrialIdentity, run_scenario};
 use crate::evaluate::assemble_failed;
 use crate::measure::host::HostShare;
@@ -26,6 +29,8 @@ struct Part<'a> {
     number: usize,
     host_share: HostShare,
     plan: Plan,
+    /// Those of the trials. What ranks say to each other has a thread of its own.
+    threads: LoadThreads,
     member: Member,
     /// This process's own signals.
     own: Interruption,
@@ -59,7 +64,7 @@ pub async fn take_part(
         }
     };
     match plan {
-        Ok(plan) => Part { arguments, invitation, number: rank + 1, host_share, plan, member, own }.run().await,
+        Ok(plan) => Part { arguments, invitation, number: rank + 1, host_share, plan, threads: LoadThreads::default(), member, own }.run().await,
         // Rank 0 knows why, and refuses the run.
         Err(_) => match member.order().await {
             Some(FromRoot::Refused { reason }) => refused(rank, &reason),
@@ -88,10 +93,18 @@ impl Part<'_> {
     /// Runs this rank's share of a trial, and tells rank 0 what was kept.
     async fn trial(&mut self, order: &Order) -> Ended {
         let trial = self.plan.trials[order.position].clone();
+        let load = match self.threads.of(trial.scenario.threads) {
+            Ok(load) => load.handle().clone(),
+            Err(error) => {
+                let reason = format!("the threads of the load cannot be started: {error}");
+                self.member.tell(FromRank::Failed { reason, interrupted: false });
+                return Ended::Told;
+            }
+        };
         let path = self.directory(order);
         let told = match RunDirectory::create_at(&path, &self.plan.text) {
             Ok(mut directory) => {
-                let (result, is_root_lost) = self.measure(&trial, order, &mut directory).await;
+                let (result, is_root_lost) = self.measure(&trial, load, order, &mut directory).await;
                 drop(directory);
                 if is_root_lost {
                     return Ended::RootLost(path);
@@ -123,10 +136,11 @@ impl Part<'_> {
         order.directory.join(name)
     }
 
-    /// Runs the trial, obeying rank 0; also whether that was lost meanwhile.
+    /// Runs the trial on the threads of `load`, obeying rank 0; also whether that was lost meanwhile.
     async fn measure(
         &mut self,
         trial: &Trial,
+        load: Handle,
         order: &Order,
         directory: &mut RunDirectory,
     ) -> (Result<(), EngineError>, bool) {
@@ -153,7 +167,8 @@ impl Part<'_> {
         let interruption = Interruption::new(signalled);
         let mut is_root_lost = false;
         let result = {
-            let measuring = run_scenario(&trial.scenario, &identity, &interruption, &mut reporting);
+            let measuring =
+                TokioContext::new(run_scenario(&trial.scenario, &identity, &interruption, &mut reporting), load);
             let obeying = obey(&mut self.member, &self.own, is_ready, &start, &signals, &mut is_root_lost);
             tokio::select! {
                 result = measuring => result,

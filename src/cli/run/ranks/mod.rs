@@ -14,15 +14,16 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 
+use tokio::runtime::Builder;
+
 use self::invitation::{Foreign, Invitation, Summons};
 use super::{Exit, RunArguments, Session};
-use crate::cli::load_threads;
 use crate::cli::scenario_source::WrittenScenario;
 use crate::evaluate::environment;
 use crate::measure::host::{HostShare, WallClock, cores_available};
 use crate::ranks::{Hello, Hub, Job, Member, RanksError, addresses, injected_offset_ns, is_launched};
 use crate::record::InputFile;
-use crate::scenario::{OutputFormat, Plan, Share, Threads};
+use crate::scenario::{OutputFormat, Plan, Share};
 
 /// Whether MPI started this process as one of several that run a scenario together.
 pub fn are_launched(arguments: &RunArguments) -> bool {
@@ -88,9 +89,8 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
-    let threads = threads_of(&plan, place.host_share);
-    let own_plan = carried_by(threads, plan.clone());
-    on_runtime(threads, async {
+    let own_plan = on_cores_of(place.host_share, plan.clone());
+    talk(async {
         let injected_ns = injected_offset_ns();
         let listener = match listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener)) {
             Ok(listener) => listener,
@@ -126,17 +126,15 @@ fn follow(arguments: &RunArguments, job: Job) -> Exit {
         Err(error) => return failed(&error),
     };
     let own_build = environment([], None).build();
-    let without_load = Threads { count: Some(1), ..Threads::default() };
     let invitation = match invitation::read(&message, &own_build) {
         Ok(Ok(invitation)) => invitation,
         // Rank 0 says why it does not run.
         Ok(Err(_)) => return Exit::Success,
-        Err(foreign) => return on_runtime(without_load, differ(foreign, place.rank, own_build)),
+        Err(foreign) => return talk(differ(foreign, place.rank, own_build)),
     };
     let plan = invitation.scenario.plan().map_err(|error| error.to_string());
-    let threads = plan.as_ref().map_or(without_load, |plan| threads_of(plan, place.host_share));
-    let plan = plan.map(|plan| carried_by(threads, plan));
-    on_runtime(threads, member::take_part(arguments, &invitation, place, plan))
+    let plan = plan.map(|plan| on_cores_of(place.host_share, plan));
+    talk(member::take_part(arguments, &invitation, place, plan))
 }
 
 /// What a rank does that is another build than rank 0: it says so, and lets rank 0 know, which would wait for it.
@@ -162,12 +160,6 @@ fn prepare(arguments: &RunArguments, size: usize) -> Result<(Plan, WrittenScenar
     }
     let scenario = arguments.source.written().map_err(|error| usage(error.to_string()))?;
     let plan = scenario.plan().map_err(|error| usage(error.to_string()))?;
-    if let [first, others @ ..] = plan.trials.as_slice()
-        && others.iter().any(|other| other.scenario.threads != first.scenario.threads)
-    {
-        let reason = "ranks have the same threads in all trials: sweep `run.threads`, `run.scheduling_policy`, or whether the load has a rate, in runs of one process";
-        return Err(usage(format!("error: {reason}")));
-    }
     for trial in &plan.trials {
         trial.scenario.part(Share { number: 1, count: size }).map_err(|reason| usage(format!("error: {reason}")))?;
     }
@@ -203,11 +195,13 @@ fn listen() -> Result<(TcpListener, Vec<SocketAddr>), RanksError> {
     Ok((listener, addresses().into_iter().map(|address| SocketAddr::new(address, port)).collect()))
 }
 
-fn on_runtime(threads: Threads, work: impl Future<Output = Exit>) -> Exit {
-    let runtime = match load_threads::start(threads) {
+/// Does what ranks say to each other on a thread that carries no load.
+fn talk(work: impl Future<Output = Exit>) -> Exit {
+    let mut builder = Builder::new_multi_thread();
+    let runtime = match builder.worker_threads(1).thread_name("brokermark-ranks").enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: the threads of the load cannot be started: {error}");
+            eprintln!("error: a thread for the connections between ranks cannot be started: {error}");
             return Exit::Failure;
         }
     };
@@ -216,17 +210,12 @@ fn on_runtime(threads: Threads, work: impl Future<Output = Exit>) -> Exit {
     exit
 }
 
-/// The threads of one of the ranks on this host: as many as the scenario asks for, or its part of the cores, where MPI does not bind it to
-/// some.
-fn threads_of(plan: &Plan, host_share: HostShare) -> Threads {
-    let wanted = plan.trials.first().map(|trial| trial.scenario.threads).unwrap_or_default();
-    let part = || cores_available().min(environment([], None).cores / host_share.count).max(1);
-    Threads { count: Some(wanted.count.unwrap_or_else(part)), ..wanted }
-}
-
-fn carried_by(threads: Threads, mut plan: Plan) -> Plan {
+/// The plan of one of the ranks on this host. Where a trial does not say how many threads it has, that is the rank's part of the cores, or
+/// those to which MPI binds it.
+fn on_cores_of(host_share: HostShare, mut plan: Plan) -> Plan {
+    let part = cores_available().min(environment([], None).cores / host_share.count).max(1);
     for trial in &mut plan.trials {
-        trial.scenario.threads = threads;
+        trial.scenario.threads.count.get_or_insert(part);
     }
     plan
 }
