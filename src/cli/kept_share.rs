@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use crate::distributed::KeptShare;
 use crate::record::{
-    DirectoryError, HLOG_FILE, current_records, current_series, read_messages, read_records, read_series,
+    DirectoryError, HLOG_FILE, Record, current_records, current_series, read_messages, read_records, read_series,
 };
 
 /// A directory is not that of a share.
@@ -28,13 +28,21 @@ pub fn read(path: &Path) -> Result<KeptShare, ShareError> {
     let [record] = current.as_slice() else {
         return Err(ShareError::NotOne { path: path.display().to_string(), records: current.len() });
     };
+    Ok(with_record(path, (*record).clone())?)
+}
+
+/// This record of a share, with what else is in its directory.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn with_record(path: &Path, record: Record) -> Result<KeptShare, DirectoryError> {
     let series = read_series(path)?;
     Ok(KeptShare {
         origin: path.display().to_string(),
         series: current_series(&series, record.point_index, record.trial),
         interval_log: read_text(&path.join(HLOG_FILE))?,
         messages: read_messages(path)?.map(Arc::new),
-        record: (*record).clone(),
+        record,
         clock: None,
     })
 }

@@ -1,6 +1,7 @@
 //! The threads that carry load, for trials one after the other.
 
-use std::io;
+use std::sync::Mutex;
+use std::{io, thread};
 
 use tokio::runtime::{Builder, Runtime};
 
@@ -14,11 +15,19 @@ use crate::scenario::{SchedulingPolicy, Threads};
 /// When the system starts no more threads.
 pub fn start(threads: Threads) -> io::Result<Runtime> {
     host::set_batch(threads.scheduling_policy == SchedulingPolicy::Batch);
-    let mut builder = Builder::new_multi_thread();
-    if let Some(count) = threads.count {
-        builder.worker_threads(count);
-    }
-    builder.thread_name("brokermark-load").enable_all().build()
+    let count = threads.count.unwrap_or_else(host::cores_available);
+    try_to_start(count)?;
+    Builder::new_multi_thread().worker_threads(count).thread_name("brokermark-load").enable_all().build()
+}
+
+/// Starts so many threads, and ends them: where the system starts no more, tokio would panic.
+fn try_to_start(count: usize) -> io::Result<()> {
+    let gate = Mutex::new(());
+    thread::scope(|scope| {
+        // None ends before all have been started.
+        let _closed = gate.lock();
+        (0..count).try_for_each(|_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())).map(drop))
+    })
 }
 
 /// Those of the trial that runs. They carry the next one, too, if it wants the same.

@@ -5,6 +5,7 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::agreement::agree;
+use super::machine::SharedMachine;
 use super::{KeptShare, MergeError, consumers, interval_log, latencies, sections, series, verdict, verification};
 use crate::evaluate;
 use crate::record::{Durability, LostRank, MergedShare, Record, SeriesRow, Status, Together};
@@ -31,7 +32,7 @@ pub fn merge(shares: Vec<KeptShare>, lost: Vec<LostRank>, kinds: Kinds<'_>) -> R
     let series = series::merged(&shares);
     let mut record = Record { lost_ranks: lost, ..record(&shares)? };
     evaluate::evaluate(&mut record, &scenario, &series);
-    verdict::complete(&mut record, &shares);
+    verdict::complete(&mut record, &shares, &SharedMachine::all(&shares, &scenario));
     let logs: Vec<&str> = shares.iter().map(|share| share.interval_log.as_str()).collect();
     Ok(Merged { record, series, interval_log: interval_log::merged(&logs), scenario })
 }
@@ -133,6 +134,13 @@ fn scenario(share: &KeptShare, kinds: Kinds<'_>) -> Result<Scenario, MergeError>
 pub(super) mod made_up {
     use super::*;
     use crate::record::{Share, Start, sample};
+
+    /// A scenario that shares might have run.
+    pub fn scenario() -> Scenario {
+        let mut share = share(1, 1, 0, 1, 1.0);
+        share.record.scenario = serde_json::json!({ "broker": { "kind": "null" }, "run": { "messages": 5 } });
+        super::scenario(&share, crate::engine::kinds()).unwrap()
+    }
 
     /// A sound share of `count` whose window begins `begin_ns` after 1970 and lasts `window_ns`.
     pub fn share(number: usize, count: usize, begin_ns: u64, window_ns: u64, messages_per_second: f64) -> KeptShare {

@@ -12,6 +12,7 @@ mod agreement;
 mod consumers;
 mod interval_log;
 mod latencies;
+mod machine;
 mod merge;
 mod sections;
 mod series;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::KeptShare;
 use crate::measure::FailureClass;
+use crate::measure::host::CoreSet;
 use crate::record::{
     Client, Completion, Counts, ErrorCount, HostLoad, Pauses, ProducerShares, Record, Throughput, TimerLateness,
     WarmUpCounts, Wire,
@@ -201,13 +202,58 @@ fn machine(share: &KeptShare) -> (Option<&str>, Option<&str>) {
     (boot_id, share.record.environment.hostname.as_deref().filter(|_| boot_id.is_none()))
 }
 
+/// The shares of each machine.
+pub(super) fn by_machine<'a>(shares: impl IntoIterator<Item = &'a KeptShare>) -> Vec<Vec<&'a KeptShare>> {
+    let mut by_machine: BTreeMap<_, Vec<&KeptShare>> = BTreeMap::new();
+    shares.into_iter().for_each(|share| by_machine.entry(machine(share)).or_default().push(share));
+    by_machine.into_values().collect()
+}
+
 /// On how many machines the shares ran.
 pub(super) fn machines(shares: &[KeptShare]) -> usize {
-    shares.iter().map(machine).collect::<BTreeSet<_>>().len()
+    by_machine(shares).len()
+}
+
+/// The cores on which one of a machine's shares may run; `None` where one does not tell.
+fn cores_allowed(of_machine: &[&KeptShare]) -> Option<CoreSet> {
+    let of_share = |share: &&KeptShare| share.record.client.cores_allowed.as_deref()?.parse::<CoreSet>().ok();
+    of_machine.iter().map(of_share).try_fold(CoreSet::default(), |all, cores| Some(all | cores?))
+}
+
+/// How many cores the shares of one machine may use together. A quota is that of a container, which has a host name of its own.
+fn cores_available(of_machine: &[&KeptShare]) -> usize {
+    let allowed = cores_allowed(of_machine).map_or(usize::MAX, |cores| cores.count());
+    let mut of_hosts: BTreeMap<Option<&str>, CoresOfHost> = BTreeMap::new();
+    for share in of_machine {
+        let Client { cores_available, cores_allowed, .. } = &share.record.client;
+        let own: Option<CoreSet> = cores_allowed.as_deref().and_then(|cores| cores.parse().ok());
+        let host = of_hosts.entry(share.record.environment.hostname.as_deref()).or_default();
+        host.allowed = host.allowed | own.unwrap_or_default();
+        host.most = host.most.max(*cores_available);
+        host.is_limited |= own.is_none_or(|own| *cores_available < own.count());
+    }
+    of_hosts.values().map(CoresOfHost::available).sum::<usize>().min(allowed)
+}
+
+/// What the shares of one host name may use.
+#[derive(Default)]
+struct CoresOfHost {
+    allowed: CoreSet,
+    /// Of one share.
+    most: usize,
+    /// Whether a quota is below what the affinity allows, or the affinity is not known.
+    is_limited: bool,
+}
+
+impl CoresOfHost {
+    fn available(&self) -> usize {
+        if self.is_limited { self.most } else { self.allowed.count() }
+    }
 }
 
 /// CPU time, memory and waits are added; quantiles are those of the worst share.
-pub(super) fn client(shares: &[KeptShare], acknowledged_inside: f64) -> Client {
+pub(super) fn client<'a>(shares: impl IntoIterator<Item = &'a KeptShare>, acknowledged_inside: f64) -> Client {
+    let shares: Vec<&KeptShare> = shares.into_iter().collect();
     let all = || shares.iter().map(|share| &share.record.client);
     let sum = |figure: fn(&Client) -> f64| all().map(figure).sum::<f64>();
     let total = |figure: fn(&Client) -> Option<u64>| all().filter_map(figure).reduce(|sum, count| sum + count);
@@ -216,11 +262,7 @@ pub(super) fn client(shares: &[KeptShare], acknowledged_inside: f64) -> Client {
         let cores = |client: &Client| client.busiest_thread_cores.unwrap_or(0.0);
         cores(one).total_cmp(&cores(other))
     });
-    let mut cores: BTreeMap<_, usize> = BTreeMap::new();
-    for share in shares {
-        let of_machine = cores.entry(machine(share)).or_default();
-        *of_machine = (*of_machine).max(share.record.client.cores_available);
-    }
+    let by_machine = by_machine(shares.iter().copied());
     let cpu_seconds = sum(|client| client.cpu_seconds);
     Client {
         cpu_seconds,
@@ -228,7 +270,11 @@ pub(super) fn client(shares: &[KeptShare], acknowledged_inside: f64) -> Client {
         cpu_system_seconds: sum(|client| client.cpu_system_seconds),
         polling_cpu_seconds: all().filter_map(|client| client.polling_cpu_seconds).reduce(|sum, seconds| sum + seconds),
         cores_used: sum(|client| client.cores_used),
-        cores_available: cores.values().sum(),
+        cores_available: by_machine.iter().map(|shares| cores_available(shares)).sum(),
+        cores_allowed: match by_machine.as_slice() {
+            [shares] => cores_allowed(shares).map(|cores| cores.to_string()),
+            _ => None,
+        },
         scheduling_policy: scheduling_policy(all()),
         busiest_thread_cores: busiest.and_then(|client| client.busiest_thread_cores),
         busiest_thread: busiest.and_then(|client| client.busiest_thread.clone()),
@@ -362,6 +408,25 @@ mod tests {
         shares[2].record.share.as_mut().unwrap().boot_id = Some("another".to_owned());
         let cores = shares[0].record.client.cores_available;
         assert_eq!((client(&shares, 1.0).cores_available, machines(&shares)), (2 * cores, 2));
+    }
+
+    #[test]
+    fn shares_that_are_bound_to_cores_have_those_of_all_and_containers_their_quotas() {
+        let told = |places: [(&str, &str, usize); 3]| {
+            let mut shares = [share(1, 3, 0, 1, 1.0), share(2, 3, 0, 1, 1.0), share(3, 3, 0, 1, 1.0)];
+            for (share, (host, cores, available)) in shares.iter_mut().zip(places) {
+                share.record.environment.hostname = Some(host.to_owned());
+                let client = &mut share.record.client;
+                (client.cores_allowed, client.cores_available) = (Some(cores.to_owned()), available);
+            }
+            let client = client(&shares, 1.0);
+            (client.cores_available, client.cores_allowed.unwrap())
+        };
+        assert_eq!(told([("a", "0", 1), ("a", "1", 1), ("a", "2-3", 2)]), (4, "0-3".to_owned()), "bound");
+        assert_eq!(told([("a", "0-1", 2), ("a", "0-1", 2), ("a", "0-1", 2)]), (2, "0-1".to_owned()), "not bound");
+        let quotas = [("a", "0-63", 2), ("a", "0-63", 2), ("b", "0-63", 3)];
+        assert_eq!(told(quotas), (5, "0-63".to_owned()), "two containers");
+        assert_eq!(told([("a", "0-1", 2), ("b", "0-1", 2), ("c", "0-1", 2)]), (2, "0-1".to_owned()), "one machine");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::machine::SharedMachine;
 use super::{KeptShare, sections};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
@@ -30,11 +31,11 @@ const NOT_OF_THE_WHOLE: [ReasonKind; 11] = [
     HostContended,
 ];
 
-/// Completes the verdict on `record`, whose figures were judged by themselves.
-pub(super) fn complete(record: &mut Record, shares: &[KeptShare]) {
+/// Completes the verdict on `record`, whose figures were judged by themselves. `machines`: those that have several of the shares.
+pub(super) fn complete(record: &mut Record, shares: &[KeptShare], machines: &[SharedMachine]) {
     let verdict = std::mem::replace(&mut record.verdict, Verdict::pending());
-    let mut reasons = of_shares(shares, |verdict| &verdict.reasons);
-    let mut notes = of_shares(shares, |verdict| &verdict.notes);
+    let mut reasons = of_shares(shares, machines, |verdict| &verdict.reasons);
+    let mut notes = of_shares(shares, machines, |verdict| &verdict.notes);
     let found = |list: &[Reason], kind| list.iter().any(|reason| reason.kind == kind);
     for reason in verdict.reasons {
         if !NOT_OF_THE_WHOLE.contains(&reason.kind) && !found(&reasons, reason.kind) {
@@ -59,23 +60,34 @@ pub(super) fn complete(record: &mut Record, shares: &[KeptShare]) {
     notes.extend(unequal_machines(shares));
     reasons.sort_by_key(|reason| reason.kind);
     notes.sort_by_key(|note| note.kind);
-    let limited_by = limited_by(shares);
+    let limited_by = limited_by(shares, machines);
     record.verdict = Verdict { valid: reasons.is_empty(), reasons, notes, limited_by };
 }
 
-/// What the shares' own records say, each kind once.
-fn of_shares(shares: &[KeptShare], list: fn(&Verdict) -> &Vec<Reason>) -> Vec<Reason> {
+/// What the shares' own records say, and those of a machine together, each kind once.
+fn of_shares<'a>(
+    shares: &'a [KeptShare],
+    machines: &'a [SharedMachine],
+    list: fn(&Verdict) -> &Vec<Reason>,
+) -> Vec<Reason> {
     const NAMED: usize = 7;
-    let mut by_kind: BTreeMap<ReasonKind, Vec<(usize, &Reason)>> = BTreeMap::new();
+    let mut by_kind: BTreeMap<ReasonKind, Vec<(String, &Reason)>> = BTreeMap::new();
+    let mut add = |name: String, reason: &'a Reason| by_kind.entry(reason.kind).or_default().push((name, reason));
     for share in shares {
-        let kinds = NOT_OF_THE_WHOLE.iter().chain([&LedgerMismatch, &OwnDelay, &LateStart]);
-        let of_share =
-            list(&share.record.verdict).iter().filter(|reason| kinds.clone().any(|kind| *kind == reason.kind));
-        of_share.for_each(|reason| by_kind.entry(reason.kind).or_default().push((share.number(), reason)));
+        let of_share = list(&share.record.verdict).iter().filter(|reason| match reason.kind {
+            HostContended => !machines.iter().any(|machine| machine.has(share)),
+            LedgerMismatch | OwnDelay | LateStart => true,
+            kind => NOT_OF_THE_WHOLE.contains(&kind),
+        });
+        of_share.for_each(|reason| add(share.number().to_string(), reason));
     }
-    let one = |(kind, found): (ReasonKind, Vec<(usize, &Reason)>)| {
-        let mut evidence = format!("Share {}: {}", found[0].0, found[0].1.evidence);
-        let others: Vec<String> = found.iter().skip(1).map(|(number, _)| number.to_string()).collect();
+    for machine in machines {
+        let of_machine = list(machine.verdict()).iter().filter(|reason| SharedMachine::KINDS.contains(&reason.kind));
+        of_machine.for_each(|reason| add(machine.name(), reason));
+    }
+    let one = |(kind, found): (ReasonKind, Vec<(String, &Reason)>)| {
+        let mut evidence = format!("{}: {}", of(&found[0].0), found[0].1.evidence);
+        let others: Vec<&str> = found.iter().skip(1).map(|(name, _)| name.as_str()).collect();
         evidence += &match others.len() {
             0 => String::new(),
             1..=NAMED => format!(" The same holds, with figures of their own, for: {}.", others.join(", ")),
@@ -86,6 +98,11 @@ fn of_shares(shares: &[KeptShare], list: fn(&Verdict) -> &Vec<Reason>) -> Vec<Re
         Reason { kind, evidence, advice: found[0].1.advice.clone(), figures }
     };
     by_kind.into_iter().map(one).collect()
+}
+
+/// Whose evidence it is: that of a share, or of several on one machine.
+fn of(name: &str) -> String {
+    if name.contains([' ', ',']) { format!("Shares {name} together") } else { format!("Share {name}") }
 }
 
 /// What it means for all that a share began late.
@@ -122,7 +139,7 @@ fn missing(shares: &[KeptShare], lost: &[LostRank]) -> Option<Reason> {
                 missing.join(", "),
                 lost.iter().map(what_is_missing).collect::<String>()
             ),
-            "Give `brokermark merge` the directories of all shares. If a share died, run the scenario again: its messages are in no figure.",
+            "If a process died, run the scenario again: its messages are in no figure. If `brokermark merge` was not given the directories of all shares, give it those.",
             &[("shares", shares.len() as f64), ("missing", missing.len() as f64)],
         )
     })
@@ -151,7 +168,7 @@ fn apart(shares: &[KeptShare]) -> Option<Reason> {
                 percent(overlap),
                 duration((end_ns - begin_ns) as f64)
             ),
-            "Begin all shares at the same time with `--start-at`, late enough for every one to be ready, and end the load by `run.duration`.",
+            "End the load by `run.duration`, so that all windows end together. Shares that MPI did not start begin together by `--start-at`, late enough for every one to be ready.",
             &[("overlap", overlap), ("covered_ns", (end_ns - begin_ns) as f64)],
         )
     })
@@ -241,12 +258,22 @@ fn unequal_machines(shares: &[KeptShare]) -> Option<Reason> {
 }
 
 /// What limited the share that was limited the most: one that its own client limited limits the whole. The sums over all shares would look
-/// idle where one share is busy.
-fn limited_by(shares: &[KeptShare]) -> LimitedBy {
-    let most = shares.iter().min_by_key(|share| gravity(share.record.verdict.limited_by.limiter));
-    let Some(share) = most else { return Verdict::pending().limited_by };
-    let LimitedBy { limiter, evidence } = &share.record.verdict.limited_by;
-    LimitedBy { limiter: *limiter, evidence: format!("Share {}: {evidence}", share.number()) }
+/// idle where one share is busy. Those of one machine say together what filled it.
+fn limited_by(shares: &[KeptShare], machines: &[SharedMachine]) -> LimitedBy {
+    let of_shares = shares
+        .iter()
+        .map(|share| (share.number().to_string(), &share.record.verdict.limited_by, share))
+        .filter(|(_, limit, share)| {
+            limit.limiter != Limiter::Machine || !machines.iter().any(|machine| machine.has(share))
+        })
+        .map(|(name, limit, _)| (name, limit));
+    let of_machines = machines.iter().filter_map(|machine| Some((machine.name(), machine.limited_by()?)));
+    match of_shares.chain(of_machines).min_by_key(|(_, limit)| gravity(limit.limiter)) {
+        Some((name, LimitedBy { limiter, evidence })) => {
+            LimitedBy { limiter: *limiter, evidence: format!("{}: {evidence}", of(&name)) }
+        }
+        None => Verdict::pending().limited_by,
+    }
 }
 
 /// Which limiter of a share says the most about the whole: the smallest.
@@ -265,14 +292,15 @@ fn gravity(limiter: Limiter) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::distributed::merge::made_up::share;
+    use crate::distributed::merge::made_up::{scenario, share};
+    use crate::record::{HostLoad, LoadModel};
 
     const SECOND: u64 = 1_000_000_000;
 
     fn completed(shares: &[KeptShare]) -> Verdict {
         let mut record = shares[0].record.clone();
         record.verdict = Verdict { valid: true, reasons: Vec::new(), ..Verdict::pending() };
-        complete(&mut record, shares);
+        complete(&mut record, shares, &SharedMachine::all(shares, &scenario()));
         record.verdict
     }
 
@@ -306,6 +334,51 @@ mod tests {
         assert_eq!(verdict.reasons[0].evidence, "Share 2: It was busy.");
         assert_eq!((verdict.valid, verdict.limited_by.limiter), (false, Limiter::Client));
         assert_eq!(verdict.limited_by.evidence, "Share 2: Busy.");
+    }
+
+    /// A closed loop on 4 cores, all of them busy; each share takes the other for a process of somebody else.
+    fn share_of_a_full_machine(share: &mut KeptShare, cores_used: f64) {
+        let record = &mut share.record;
+        record.load_model = LoadModel::Closed;
+        record.throughput.target_per_second = None;
+        record.environment.cores = 4;
+        let client = &mut record.client;
+        (client.cores_available, client.cores_allowed) = (4, Some("0-3".to_owned()));
+        (client.cores_used, client.busiest_thread_cores) = (cores_used, Some(0.9));
+        record.host_load = Some(HostLoad { system_cpu_busy: 0.99, steal: 0.0, ..record.host_load.unwrap_or_default() });
+        let other = reason(HostContended, "52 % with other processes.".to_owned(), "Run alone.", &[]);
+        record.verdict.notes.push(other);
+        record.verdict.limited_by = LimitedBy { limiter: Limiter::Machine, evidence: "Others'.".to_owned() };
+    }
+
+    #[test]
+    fn shares_that_fill_their_machine_together_are_the_limit() {
+        let with = |cores_used: f64, boot_ids: [&str; 2]| {
+            let mut shares = pair(0);
+            for (share, boot_id) in shares.iter_mut().zip(boot_ids) {
+                share_of_a_full_machine(share, cores_used);
+                share.record.share.as_mut().unwrap().boot_id = Some(boot_id.to_owned());
+                share.record.latency.end_to_end = None;
+            }
+            completed(&shares)
+        };
+        let together = with(1.9, ["a", "a"]);
+        assert_eq!(together.reasons.iter().map(|reason| reason.kind).collect::<Vec<_>>(), [ClientBound]);
+        let evidence = &together.reasons[0].evidence;
+        assert!(evidence.starts_with("Shares 1 to 2 together: ") && evidence.contains("3.80 of 4 cores"), "{evidence}");
+        assert!(together.notes.iter().all(|note| note.kind != HostContended), "{:?}", together.notes);
+        assert_eq!(together.limited_by.limiter, Limiter::Client);
+
+        // A broker has the rest: three quarters of the machine.
+        let beside = with(0.5, ["a", "a"]);
+        assert_eq!((beside.valid, beside.limited_by.limiter), (true, Limiter::Machine));
+        let note = beside.notes.iter().find(|note| note.kind == HostContended).unwrap();
+        assert!(note.evidence.contains("Shares 1 to 2 together: ") && note.evidence.contains("75 %"), "{note:?}");
+        assert!(beside.limited_by.evidence.contains("1.00 of 4 cores"), "{:?}", beside.limited_by);
+
+        let apart = with(1.9, ["a", "b"]);
+        assert_eq!((apart.valid, apart.limited_by.evidence.as_str()), (true, "Share 1: Others'."));
+        assert!(apart.notes.iter().any(|note| note.evidence.starts_with("Share 1: 52 %")), "{:?}", apart.notes);
     }
 
     #[test]
@@ -356,7 +429,7 @@ mod tests {
         let mut record = shares[0].record.clone();
         record.together = Some(Together { window_overlap: 0.98, start_skew_ns: Some(200_000_000) });
         record.verdict = Verdict { valid: true, reasons: Vec::new(), ..Verdict::pending() };
-        complete(&mut record, &shares);
+        complete(&mut record, &shares, &[]);
         let note = record.verdict.notes.iter().find(|note| note.kind == LateStart).unwrap();
         let expected = "Share 2: The load began 200 ms late. The measured windows of all shares overlap by 98";
         assert!(note.evidence.starts_with(expected), "{}", note.evidence);

@@ -14,17 +14,28 @@ const LEAD: Duration = Duration::from_millis(100);
 /// The wall clock is read again so often, as it may be set meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Where several processes agree when their load begins: each says that it is ready, and learns the time.
+/// How far a process has come before its load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Preparation {
+    #[default]
+    Begun,
+    /// The trial's topics exist.
+    Topics,
+    /// The load could begin.
+    Ready,
+}
+
+/// Where several processes agree when their load begins: each says how far it has come, and learns the time.
 #[derive(Debug, Clone)]
 pub struct Rendezvous {
-    ready: watch::Sender<bool>,
+    preparation: watch::Sender<Preparation>,
     start_unix_ns: watch::Receiver<Option<u64>>,
 }
 
 impl Rendezvous {
-    /// `ready` becomes true when this process could begin; `start_unix_ns` has the time, in nanoseconds since 1970, once all agree.
-    pub fn new(ready: watch::Sender<bool>, start_unix_ns: watch::Receiver<Option<u64>>) -> Self {
-        Rendezvous { ready, start_unix_ns }
+    /// `preparation` has how far this process has come; `start_unix_ns` has the time, in nanoseconds since 1970, once all agree.
+    pub fn new(preparation: watch::Sender<Preparation>, start_unix_ns: watch::Receiver<Option<u64>>) -> Self {
+        Rendezvous { preparation, start_unix_ns }
     }
 
     /// The time, once all agree.
@@ -32,8 +43,13 @@ impl Rendezvous {
         *self.start_unix_ns.borrow()
     }
 
+    /// Topics exist, and stay when the trial ends.
+    pub(super) fn topics_exist(&self) {
+        self.preparation.send_replace(Preparation::Topics);
+    }
+
     async fn agree(&self) {
-        self.ready.send_replace(true);
+        self.preparation.send_replace(Preparation::Ready);
         if self.start_unix_ns.clone().wait_for(Option::is_some).await.is_err() {
             // The others are lost: a signal ends the wait.
             std::future::pending::<()>().await;
@@ -96,15 +112,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_says_that_it_is_ready_and_waits_for_the_agreed_time_or_a_signal() {
-        let (ready, mut is_ready) = watch::channel(false);
+        let (preparation, mut prepared) = watch::channel(Preparation::default());
         let (tell, start) = watch::channel(None);
-        let rendezvous = Some(Rendezvous::new(ready, start));
+        let rendezvous = Some(Rendezvous::new(preparation, start));
         let identity = TrialIdentity { rendezvous, ..TrialIdentity::alone(String::new(), 0) };
         let (signal, signals) = watch::channel(0);
         let interruption = crate::engine::Interruption::new(signals);
         let phase = interruption.phase();
         let agreed = async {
-            is_ready.wait_for(|ready| *ready).await.unwrap();
+            prepared.wait_for(|prepared| *prepared == Preparation::Ready).await.unwrap();
             tell.send_replace(Some(1));
         };
         let (waited, ()) = tokio::join!(wait(&identity, &phase), agreed);

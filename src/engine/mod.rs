@@ -31,7 +31,7 @@ mod send;
 mod stretch;
 mod trial;
 
-pub use appointment::Rendezvous;
+pub use appointment::{Preparation, Rendezvous};
 pub use broker_watch::WatchedUsage;
 #[cfg(test)]
 pub(crate) use collector::Collector;

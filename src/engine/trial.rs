@@ -39,6 +39,9 @@ pub async fn run<B: Broker>(
     observer.phase(Phase::Prepare);
     host::reset_peak_memory();
     let Prepared { context, broker, created } = prepare::<B>(scenario, identity, interruption).await?;
+    if let Some(rendezvous) = &identity.rendezvous {
+        rendezvous.topics_exist();
+    }
     if let Some(messages) = context.messages_before.filter(|messages| *messages > 0) {
         observer.warning(&format!(
             "the topics exist and were written to before: their end offsets add up to {messages}. Consumers that begin at the \

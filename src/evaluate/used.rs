@@ -2,7 +2,7 @@
 
 use crate::engine::{Outcome, WatchedUsage, WindowTotals};
 use crate::measure::Distribution;
-use crate::measure::host::{self, HostUsage};
+use crate::measure::host::{self, CoreSet, HostUsage};
 use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, Pauses, Record, TimerLateness, Wire};
 
 pub(super) fn client(outcome: &Outcome) -> Client {
@@ -61,6 +61,7 @@ fn used(usage: &HostUsage, acknowledged: u64) -> Client {
         polling_cpu_seconds: (!usage.polling.is_zero()).then_some(usage.polling.as_secs_f64()),
         cores_used: host::cores(cpu, usage.elapsed),
         cores_available: host::cores_available(),
+        cores_allowed: CoreSet::allowed().map(|cores| cores.to_string()),
         scheduling_policy: usage.scheduling_policy.map(str::to_owned),
         busiest_thread_cores: usage.busiest_thread.as_ref().map(|thread| thread.cores),
         busiest_thread: usage.busiest_thread.as_ref().map(|thread| thread.name.clone()),

@@ -6,10 +6,14 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// The longest message: a record, its seconds, and the numbers of all its messages.
 pub(super) const LONGEST: u32 = 1 << 30;
+
+/// A message of fewer bytes is read within a millisecond.
+const AT_ONCE: usize = 64 << 10;
 
 /// A message as it is sent.
 ///
@@ -37,7 +41,10 @@ pub(super) async fn write(to: &mut (impl AsyncWrite + Unpin), message: &impl Ser
 }
 
 /// Reads the next message. A sender that sends nothing for `silence` is given up, however long its message is.
-pub(super) async fn read<M: DeserializeOwned>(from: &mut (impl AsyncRead + Unpin), silence: Duration) -> io::Result<M> {
+pub(super) async fn read<M: DeserializeOwned + Send + 'static>(
+    from: &mut (impl AsyncRead + Unpin),
+    silence: Duration,
+) -> io::Result<M> {
     let silent = |_| io::Error::other(format!("nothing came for {} s", silence.as_secs()));
     let length = timeout(silence, from.read_u32()).await.map_err(silent)??;
     if length > LONGEST {
@@ -51,7 +58,11 @@ pub(super) async fn read<M: DeserializeOwned>(from: &mut (impl AsyncRead + Unpin
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-    Ok(serde_json::from_slice(&text)?)
+    match text.len() {
+        ..AT_ONCE => Ok(serde_json::from_slice(&text)?),
+        // Meanwhile, other connections want answers.
+        _ => Ok(spawn_blocking(move || serde_json::from_slice(&text)).await??),
+    }
 }
 
 #[cfg(test)]
@@ -63,12 +74,14 @@ mod tests {
     #[tokio::test]
     async fn messages_are_read_as_they_were_written_and_half_of_one_is_an_error() {
         let mut bytes = Vec::new();
-        for message in ["one", "", "three"] {
+        let long = "long ".repeat(AT_ONCE);
+        for message in ["one", "", &long, "three"] {
             write(&mut bytes, &message).await.unwrap();
         }
         let mut from = &bytes[..bytes.len() - 1];
         assert_eq!(read::<String>(&mut from, PATIENCE).await.unwrap(), "one");
         assert_eq!(read::<String>(&mut from, PATIENCE).await.unwrap(), "");
+        assert_eq!(read::<String>(&mut from, PATIENCE).await.unwrap(), long);
         assert_eq!(read::<String>(&mut from, PATIENCE).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         let mut endless: &[u8] = &[0xff; 8];
         assert!(

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::RanksError;
-use crate::measure::host::HostShare;
+use crate::measure::host::{CoreSet, HostShare};
 
 /// The most bytes of one call, whose length is an `int`.
 const LONGEST: usize = 1 << 30;
@@ -87,6 +87,18 @@ pub struct Place {
     pub size: usize,
     /// Which of those on this host.
     pub host_share: HostShare,
+    /// The cores on which one of those may run.
+    pub host_cores: CoreSet,
+}
+
+impl Place {
+    /// How many cores each rank of this host has: its own, where MPI binds it to some, else its part of those that all may use.
+    /// `available`: how many this one may use, of which `allowed` tells the numbers. A quota below those is that of all.
+    pub fn cores(&self, available: usize, allowed: Option<CoreSet>) -> usize {
+        let is_limited = allowed.is_none_or(|allowed| available < allowed.count());
+        let of_host = if is_limited { available } else { self.host_cores.count() };
+        available.min(of_host / self.host_share.count).max(1)
+    }
 }
 
 /// The thread's part.
@@ -115,7 +127,7 @@ fn take_part(joined: &Sender<Place>, to_send: &Receiver<Vec<u8>>, deliver: &Send
 
 /// What `job.c` makes of MPI. One thread calls it, in this order.
 mod mpi {
-    use super::{HostShare, Place, c_int};
+    use super::{CoreSet, HostShare, Place, c_int};
 
     unsafe extern "C" {
         fn brokermark_mpi_join(
@@ -123,6 +135,8 @@ mod mpi {
             size: *mut c_int,
             local_rank: *mut c_int,
             local_size: *mut c_int,
+            cores: *mut u8,
+            cores_bytes: c_int,
         ) -> c_int;
         fn brokermark_mpi_broadcast(bytes: *mut u8, length: c_int) -> c_int;
         fn brokermark_mpi_leave();
@@ -131,15 +145,27 @@ mod mpi {
     /// `None` where MPI cannot be used.
     pub(super) fn join() -> Option<Place> {
         let (mut rank, mut size, mut local_rank, mut local_size) = (0, 0, 0, 0);
-        // SAFETY: all are there to be written to; MPI is initialised once, because a job is joined once.
-        let failed =
-            unsafe { brokermark_mpi_join(&raw mut rank, &raw mut size, &raw mut local_rank, &raw mut local_size) };
+        let mut host_cores = CoreSet::allowed().unwrap_or_default();
+        let words = host_cores.words_mut();
+        let bytes = c_int::try_from(size_of_val(words)).ok()?;
+        // SAFETY: all are there to be written to, `cores` with so many bytes; MPI is initialised once, because a job is joined once.
+        let failed = unsafe {
+            brokermark_mpi_join(
+                &raw mut rank,
+                &raw mut size,
+                &raw mut local_rank,
+                &raw mut local_size,
+                words.as_mut_ptr().cast(),
+                bytes,
+            )
+        };
         if failed != 0 {
             return None;
         }
         let [rank, size, number, count] =
             [rank, size, local_rank, local_size].map(|number| usize::try_from(number).ok());
-        Some(Place { rank: rank?, size: size?, host_share: HostShare { number: number?, count: count?.max(1) } })
+        let host_share = HostShare { number: number?, count: count?.max(1) };
+        Some(Place { rank: rank?, size: size?, host_share, host_cores })
     }
 
     /// Sends rank 0's bytes to all; whether that succeeded. All ranks have the same length.
@@ -171,11 +197,28 @@ mod tests {
         let (message, to_send) = channel();
         let (deliver, received) = channel();
         let (leave, left) = channel();
-        let place = Place { rank: 1, size: 2, host_share: HostShare::ALONE };
+        let place = Place { rank: 1, size: 2, host_share: HostShare::ALONE, host_cores: CoreSet::default() };
         (Job { place, message, received, left }, (to_send, deliver, leave))
     }
 
     const SHORT: Duration = Duration::from_millis(10);
+
+    #[test]
+    fn ranks_that_share_cores_divide_them() {
+        let cores = |host: &str, own: &str, available: usize, count: usize| {
+            let [host_cores, own] = [host, own].map(|cores| cores.parse().unwrap());
+            let place = Place { rank: 0, size: count, host_share: HostShare { number: 0, count }, host_cores };
+            place.cores(available, Some(own))
+        };
+        assert_eq!(cores("0-7", "0-7", 8, 2), 4);
+        assert_eq!(cores("0-7", "4-5", 2, 4), 2, "bound");
+        assert_eq!(cores("0-1", "0-1", 2, 2), 1, "a mask for all ranks");
+        assert_eq!(cores("0-63", "0-63", 8, 4), 2, "a quota for all ranks");
+        assert_eq!(cores("0-1", "0-1", 2, 4), 1, "more ranks than cores");
+        let place =
+            Place { rank: 0, size: 2, host_share: HostShare { number: 0, count: 2 }, host_cores: CoreSet::default() };
+        assert_eq!(place.cores(8, None), 4, "the system does not tell");
+    }
 
     #[test]
     fn a_message_that_does_not_come_is_an_error_in_time() {

@@ -7,6 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, copy, sink};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::message::{FromRank, FromRoot, Hello};
@@ -109,7 +110,7 @@ async fn answered(address: SocketAddr, hello: &Hello) -> std::io::Result<TcpStre
 
 async fn write(mut to: OwnedWriteHalf, mut messages: UnboundedReceiver<FromRank>) {
     while let Some(message) = messages.recv().await {
-        let Ok(frame) = frame_of(&message, frame::LONGEST) else { return };
+        let Ok(Ok(frame)) = spawn_blocking(move || frame_of(&message, frame::LONGEST)).await else { return };
         // The reading task finds out that the connection is lost.
         if frame::send(&mut to, &frame).await.is_err() {
             return;
@@ -124,7 +125,7 @@ fn frame_of(message: &FromRank, longest: u32) -> std::io::Result<Vec<u8>> {
             "what it kept cannot be sent to rank 0 ({error}). It is in the rank's own run directory: put those of all ranks together with \
              `brokermark merge`"
         );
-        frame::encode(&FromRank::Failed { reason, interrupted: false }, longest)
+        frame::encode(&FromRank::Failed { reason, interrupted: false, has_topics: true }, longest)
     })
 }
 
@@ -161,7 +162,7 @@ mod tests {
         let long = FromRank::Second { counters: Counters::default(), latencies: "A".repeat(1_000) };
         let sent = frame_of(&long, 1_000).unwrap();
         let told: FromRank = frame::read(&mut sent.as_slice(), SILENCE).await.unwrap();
-        let FromRank::Failed { reason, interrupted: false } = told else { panic!("{told:?}") };
+        let FromRank::Failed { reason, interrupted: false, .. } = told else { panic!("{told:?}") };
         assert!(reason.contains("bytes are more than the 1000") && reason.contains("brokermark merge"), "{reason}");
         let short = FromRank::Signals(1);
         let sent = frame_of(&short, 1_000).unwrap();

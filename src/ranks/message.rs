@@ -108,6 +108,8 @@ pub enum FromRank {
     Failed {
         reason: String,
         interrupted: bool,
+        /// Whether the trial's topics exist.
+        has_topics: bool,
     },
 }
 

@@ -19,6 +19,26 @@ pub fn mpirun_with_exit_code(bench: &Bench, ranks: usize) -> Command {
     command
 }
 
+/// The same of two ranks, each of which MPI binds to a core of its own where there are two.
+pub fn mpirun_bound(bench: &Bench) -> Command {
+    let mut command = allowed();
+    command.args(["--oversubscribe", "--bind-to", "core", "-n", "2"]).args(run(bench));
+    command
+}
+
+/// The same of two ranks, the second of which may write no file beyond so many KiB.
+pub fn mpirun_with_small_files(bench: &Bench, kibibytes: u32) -> Command {
+    let mut command = launcher();
+    // The signal would end the process, where a full disk only refuses.
+    let limited = format!("trap '' XFSZ; ulimit -f {kibibytes}; exec \"$@\"");
+    command
+        .args(["-n", "1"])
+        .args(run(bench))
+        .args([":", "-n", "1", "bash", "-c", &limited, "limited"])
+        .args(run(bench));
+    command
+}
+
 /// The same of two ranks, the second of which has another clock.
 pub fn mpirun_with_clock_offset(bench: &Bench, offset: &str) -> Command {
     with_clock_offset(launcher(), bench, offset)
@@ -37,11 +57,16 @@ fn with_clock_offset(mut command: Command, bench: &Bench, offset: &str) -> Comma
     command
 }
 
+/// Tests run as root in containers, and there are more ranks than cores.
 fn launcher() -> Command {
-    let mut command = Command::new("mpirun");
-    // Tests run as root in containers, and there are more ranks than cores.
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    let mut command = allowed();
     command.args(["--oversubscribe", "--bind-to", "none"]);
+    command
+}
+
+fn allowed() -> Command {
+    let mut command = Command::new("mpirun");
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command
 }
 

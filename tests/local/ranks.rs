@@ -5,7 +5,8 @@ use std::path::Path;
 use brokermark::record::{ReasonKind, Record, Status, read_records};
 
 use crate::harness::ranks::{
-    mpirun, mpirun_with_clock_offset, mpirun_with_clock_offset_and_recovery, mpirun_with_exit_code, signal,
+    mpirun, mpirun_bound, mpirun_with_clock_offset, mpirun_with_clock_offset_and_recovery, mpirun_with_exit_code,
+    mpirun_with_small_files, signal,
 };
 use crate::harness::{Bench, Finished, PATIENCE, Running, assert_acknowledged, assert_balanced, finding};
 
@@ -110,13 +111,37 @@ fn the_trials_of_a_sweep_run_one_after_another() {
 #[test]
 fn each_trial_of_a_sweep_has_its_own_threads() {
     let bench = Bench::new(
-        "broker.kind = \"null\"\nproducers.count = 4\nrun.messages = 400\n\
+        "broker.kind = \"null\"\nproducers.count = 4\nrun = { warm_up = \"0s\", duration = \"300ms\" }\n\
          sweep.over = { \"run.threads\" = [1, 2], \"run.scheduling_policy\" = [\"other\", \"batch\"] }",
     );
     let records = finish(&mut mpirun(&bench, 2)).expect(0).records();
     let policies: Vec<_> = records.iter().map(|record| record.client.scheduling_policy.as_deref().unwrap()).collect();
     assert_eq!(policies, ["other", "batch", "other", "batch"]);
-    assert!(records.iter().all(|record| record.shares.len() == 2 && record.counts.acknowledged == 400));
+    // The connections between ranks have another thread.
+    let busiest: Vec<_> = records.iter().map(|record| record.client.busiest_thread.as_deref().unwrap()).collect();
+    assert_eq!(busiest, ["brokermark-load"; 4]);
+}
+
+#[test]
+fn ranks_that_are_bound_to_cores_have_those_of_all() {
+    let bench = Bench::new("broker.kind = \"null\"\nproducers.count = 4\nrun.messages = 400");
+    let record = finish(&mut mpirun_bound(&bench)).expect(0).record();
+    let own: Vec<_> =
+        kept(&bench.run_directory()).into_iter().map(|share| share.client.cores_allowed.unwrap()).collect();
+    let cores = record.environment.cores.min(2);
+    assert!(own[0] != own[1] || cores < 2, "bound to one core each: {own:?}");
+    assert_eq!(record.client.cores_available, cores, "{own:?}");
+}
+
+/// The record of one rank is more than its disk takes.
+#[test]
+fn what_a_rank_measured_is_merged_though_its_disk_did_not_take_it() {
+    let bench = Bench::new(NULL);
+    let ended = finish(&mut mpirun_with_small_files(&bench, 4));
+    ended.complains_of(&["error: rank 1: ", "share-2"]);
+    let record = ended.record();
+    assert_acknowledged(&record, 2_003);
+    assert_eq!((record.shares.len(), record.lost_ranks.len()), (2, 0));
 }
 
 #[test]
@@ -199,11 +224,23 @@ fn a_rank_that_is_killed_while_it_prepares_ends_the_others_and_is_named() {
         "broker = {{ kind = \"nsq\", address = \"{}\" }}\nproducers.count = 3\nrun.messages = 30",
         server.local_addr().unwrap()
     ));
-    let running = Running::start(&mut mpirun(&bench, 3));
-    let _connections: Vec<_> = (0..3).map(|_| server.accept().unwrap()).collect();
+    let prepare = || {
+        let running = Running::start(&mut mpirun(&bench, 3));
+        let connections: Vec<_> = (0..3).map(|_| server.accept().unwrap()).collect();
+        (running, connections)
+    };
+    let (running, connections) = prepare();
     let record = kill(&bench, running, "prepare");
     assert_eq!((record.status, record.counts.attempted), (Status::Failed, 0));
     assert!(record.error.as_ref().is_some_and(|error| error.contains("rank 1")), "{:?}", record.error);
+
+    // Without rank 0, there is nothing to merge.
+    drop(connections);
+    let (running, _connections) = prepare();
+    signal(&bench, 0, libc::SIGKILL);
+    let ended = running.finish(PATIENCE);
+    ended.complains_of(&["rank 0 was lost before the load began, so nothing was measured"]);
+    assert!(!ended.stderr.contains("brokermark merge"), "{}", ended.stderr);
 }
 
 #[test]
@@ -261,6 +298,20 @@ fn a_signal_to_any_rank_ends_all_and_keeps_everything() {
         let record = running.finish(PATIENCE).record();
         assert_eq!((record.status, record.shares.len(), record.lost_ranks.len()), (Status::Interrupted, 2, 0));
         assert_balanced(&record);
+    }
+}
+
+#[test]
+fn a_signal_to_any_rank_ends_a_sweep() {
+    for rank in [0, 1] {
+        let bench = Bench::new(
+            "broker.kind = \"null\"\nproducers.count = 4\nload.rate = \"400/s\"\nrun.duration = \"1h\"\nsweep.trials = 3",
+        );
+        let mut running = Running::start(&mut mpirun(&bench, 2));
+        running.await_stderr("measuring");
+        signal(&bench, rank, libc::SIGINT);
+        let records = running.finish(PATIENCE).records();
+        assert_eq!(records.iter().map(|record| record.status).collect::<Vec<_>>(), [Status::Interrupted]);
     }
 }
 

@@ -33,6 +33,26 @@ fn nsq_s_distributed_benchmark_prints_the_aggregate_of_all_ranks() {
     }
 }
 
+/// librdkafka makes no consumer of these properties: topics exist by then, and no rank becomes ready.
+#[test]
+#[cfg(feature = "kafka")]
+fn real_kafka_topics_are_removed_where_no_rank_could_begin() {
+    let address = crate::harness::kafka::address();
+    let name = format!("unready{}", std::process::id());
+    let bench = Bench::new(&format!(
+        "name = \"{name}\"
+        broker = {{ kind = \"kafka\", client = \"librdkafka\", address = \"{address}\" }}
+        producers.count = 2
+        consumers = {{ members = 2, properties.\"max.poll.interval.ms\" = \"1000\" }}
+        run.messages = 10",
+    ));
+    let ended = Running::start(&mut mpirun(&bench, 2)).finish(PATIENCE);
+    ended.complains_of(&["has failed", "max.poll.interval.ms"]);
+    let left: Vec<String> =
+        crate::harness::kafka::topics(&address).into_iter().filter(|topic| topic.contains(&name)).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 /// The scenarios as they are published, for a second.
 #[test]
 #[cfg(feature = "nsq")]

@@ -53,6 +53,8 @@ pub struct Evidence<'a> {
     pub pipeline: Option<&'a Pipeline>,
     pub client: &'a Client,
     pub host_load: Option<&'a HostLoad>,
+    /// Cores of the machine, of which the client may be allowed a part only.
+    pub machine_cores: usize,
     pub broker_usage: Option<&'a BrokerUsage>,
     /// The rows of the trial's series, in order.
     pub series: &'a [SeriesRow],
@@ -110,6 +112,7 @@ impl<'a> Evidence<'a> {
             pipeline: record.pipeline.as_ref(),
             client: &record.client,
             host_load: record.host_load.as_ref(),
+            machine_cores: record.environment.cores,
             broker_usage: record.broker_usage.as_ref(),
             series,
         }

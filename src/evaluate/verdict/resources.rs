@@ -211,10 +211,10 @@ fn machine_is_full(evidence: &Evidence<'_>) -> bool {
     evidence.host_load.is_some_and(|load| load.system_cpu_busy + load.steal >= limits::FULL_MACHINE_SHARE)
 }
 
-/// The client's part of all CPU time spent. A container's quota below the machine's cores makes it look larger.
+/// The client's part of all CPU time spent.
 fn client_share_of_busy(evidence: &Evidence<'_>) -> f64 {
     let Some(load) = evidence.host_load else { return 0.0 };
-    let busy_cores = load.system_cpu_busy * evidence.client.cores_available as f64;
+    let busy_cores = load.system_cpu_busy * evidence.machine_cores as f64;
     if busy_cores > 0.0 { (evidence.client.cores_used / busy_cores).min(1.0) } else { 0.0 }
 }
 

@@ -4,6 +4,7 @@
 //! difference of counters that the system keeps anyway, so sampling costs nothing in between. Off Linux, what cannot be known
 //! is `None`.
 
+mod core_set;
 pub mod exposition;
 mod other;
 mod pauses;
@@ -19,6 +20,7 @@ mod wall_clock;
 
 use std::time::{Duration, Instant};
 
+pub use core_set::CoreSet;
 pub use other::{OtherUsage, ProcessFamily};
 pub use pauses::{HostShare, PauseProbe};
 pub use pressure::{Pressure, PressureTotals};

@@ -23,6 +23,10 @@ pub struct Client {
     pub cores_used: f64,
     /// Cores this process may use (affinity and container limits considered).
     pub cores_available: usize,
+    /// The cores on which the system lets this process run, as the kernel lists them: "0-3,8". `null` where the system does not tell, where
+    /// several machines loaded, and in records of older builds.
+    #[serde(default)]
+    pub cores_allowed: Option<String>,
     /// The scheduling policy of the threads that carry the load, by its name in sched(7): "batch", "other", "fifo", … `null` where the
     /// system does not tell, and in records of older builds.
     #[serde(default)]

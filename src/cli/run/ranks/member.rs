@@ -1,6 +1,6 @@
 //! A rank's part of a run: its share of each trial that rank 0 orders.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -12,15 +12,21 @@ use super::super::progress::Progress;
 use super::super::recording::{Recording, Run};
 use super::reporting::Reporting;
 use super::{Exit, Invitation, RunArguments, connect, divided, failed};
-use crate::cli::kept_share::read;
+use crate::cli::kept_share::{read, with_record};
 use crate::cli::load_threads::LoadThreads;
-use crate::engine::{ComparedClock, EngineError, Interruption, Rendezvous, TrialIdentity, run_scenario};
+use crate::distributed::KeptShare;
+use crate::engine::{
+    ComparedClock, EngineError, Interruption, Outcome, Preparation, Rendezvous, TrialIdentity, run_scenario,
+};
 use crate::evaluate::assemble_failed;
 use crate::measure::host::HostShare;
 use crate::ranks::{FromRank, FromRoot, KnownClock, Member, Order, Place, injected_offset_ns};
-use crate::record::RunDirectory;
+use crate::record::{Record, RunDirectory};
 use crate::scenario::{Plan, Share, Trial};
 use crate::secrets::mask_arguments;
+
+/// When rank 0 was lost, of a rank that runs no trial.
+const WAITING: &str = "while this rank waited for its orders";
 
 /// One rank, connected to rank 0.
 struct Part<'a> {
@@ -34,13 +40,15 @@ struct Part<'a> {
     member: Member,
     /// This process's own signals.
     own: Interruption,
+    /// Where the latest trial was kept that rank 0 was told of.
+    latest: Option<PathBuf>,
 }
 
 /// How a trial ended for this rank.
 enum Ended {
     Told,
-    /// Rank 0 is lost. What was measured is in this directory.
-    RootLost(PathBuf),
+    /// Rank 0 is lost. What was measured is in this directory; `None`: nothing was.
+    RootLost(Option<PathBuf>),
 }
 
 /// Connects to rank 0, and does what it orders until it has no more orders.
@@ -50,7 +58,7 @@ pub async fn take_part(
     place: Place,
     plan: Result<Plan, String>,
 ) -> Exit {
-    let Place { rank, size, host_share } = place;
+    let Place { rank, size, host_share, .. } = place;
     let plan = plan.and_then(|plan| divided(plan, Share { number: rank + 1, count: size }));
     let mut member = match connect(invitation, rank, &plan).await {
         Ok(member) => member,
@@ -64,11 +72,25 @@ pub async fn take_part(
         }
     };
     match plan {
-        Ok(plan) => Part { arguments, invitation, number: rank + 1, host_share, plan, threads: LoadThreads::default(), member, own }.run().await,
+        Ok(plan) => {
+            Part {
+                arguments,
+                invitation,
+                number: rank + 1,
+                host_share,
+                plan,
+                threads: LoadThreads::default(),
+                member,
+                own,
+                latest: None,
+            }
+            .run()
+            .await
+        }
         // Rank 0 knows why, and refuses the run.
         Err(_) => match member.order().await {
             Some(FromRoot::Refused { reason }) => refused(rank, &reason),
-            _ => root_lost(None),
+            _ => root_lost(WAITING),
         },
     }
 }
@@ -79,13 +101,19 @@ impl Part<'_> {
             match self.member.order().await {
                 Some(FromRoot::Prepare(order)) => match self.trial(&order).await {
                     Ended::Told => {}
-                    Ended::RootLost(directory) => return root_lost(Some(&directory)),
+                    Ended::RootLost(Some(directory)) => {
+                        return root_lost(&format!(
+                            "during the load, so no record of all ranks was written. This rank's is in {}: put them together with `brokermark merge`",
+                            directory.display()
+                        ));
+                    }
+                    Ended::RootLost(None) => return root_lost("before the load began, so nothing was measured"),
                 },
                 Some(FromRoot::Refused { reason }) => return refused(self.number - 1, &reason),
                 Some(FromRoot::Goodbye) => return Exit::Success,
                 // Of a trial that has ended here.
                 Some(_) => {}
-                None => return root_lost(None),
+                None => return self.waited_in_vain(),
             }
         }
     }
@@ -93,37 +121,64 @@ impl Part<'_> {
     /// Runs this rank's share of a trial, and tells rank 0 what was kept.
     async fn trial(&mut self, order: &Order) -> Ended {
         let trial = self.plan.trials[order.position].clone();
+        let path = self.directory(order);
         let load = match self.threads.of(trial.scenario.threads) {
             Ok(load) => load.handle().clone(),
-            Err(error) => {
-                let reason = format!("the threads of the load cannot be started: {error}");
-                self.member.tell(FromRank::Failed { reason, interrupted: false });
-                return Ended::Told;
-            }
+            Err(error) => return self.cannot_begin(format!("the threads of the load cannot be started: {error}")),
         };
-        let path = self.directory(order);
-        let told = match RunDirectory::create_at(&path, &self.plan.text) {
-            Ok(mut directory) => {
-                let (result, is_root_lost) = self.measure(&trial, load, order, &mut directory).await;
-                drop(directory);
-                if is_root_lost {
-                    return Ended::RootLost(path);
-                }
-                match result {
-                    Ok(()) => match read(&path) {
-                        Ok(share) => FromRank::Kept(Box::new(share.into())),
-                        Err(error) => FromRank::Failed { reason: error.to_string(), interrupted: false },
-                    },
-                    Err(error) => {
-                        let interrupted = matches!(error, EngineError::Interrupted);
-                        FromRank::Failed { reason: error.to_string(), interrupted }
-                    }
-                }
+        let mut directory = match RunDirectory::create_at(&path, &self.plan.text) {
+            Ok(directory) => directory,
+            Err(error) => return self.cannot_begin(error.to_string()),
+        };
+        let Measured { result, has_topics, is_root_lost } = self.measure(&trial, load, order, &mut directory).await;
+        drop(directory);
+        if is_root_lost {
+            return Ended::RootLost(result.is_ok().then_some(path));
+        }
+        let told = match result.map(|unwritten| self.kept(&path, unwritten)) {
+            Ok(Ok(share)) => {
+                self.latest = Some(path);
+                FromRank::Kept(Box::new(share.into()))
             }
-            Err(error) => FromRank::Failed { reason: error.to_string(), interrupted: false },
+            Ok(Err(reason)) => FromRank::Failed { reason, interrupted: false, has_topics },
+            Err(error) => {
+                let interrupted = matches!(error, EngineError::Interrupted);
+                FromRank::Failed { reason: error.to_string(), interrupted, has_topics }
+            }
         };
         self.member.tell(told);
         Ended::Told
+    }
+
+    /// Rank 0 is lost, and no trial runs.
+    fn waited_in_vain(&self) -> Exit {
+        match &self.latest {
+            None => root_lost(WAITING),
+            Some(directory) => root_lost(&format!(
+                "{WAITING}. Its latest record is in {}: if there is none of all ranks, put theirs together with `brokermark merge`",
+                directory.display()
+            )),
+        }
+    }
+
+    fn cannot_begin(&self, reason: String) -> Ended {
+        self.member.tell(FromRank::Failed { reason, interrupted: false, has_topics: false });
+        Ended::Told
+    }
+
+    /// What is in the run directory, and the record where its disk did not take that.
+    fn kept(&self, path: &Path, unwritten: Option<Record>) -> Result<KeptShare, String> {
+        match unwritten {
+            None => read(path).map_err(|error| error.to_string()),
+            Some(record) => {
+                let is_verified = record.verification.is_some();
+                let share = with_record(path, record).map_err(|error| error.to_string())?;
+                match is_verified && share.messages.is_none() {
+                    true => Err("its disk did not take the numbers of its messages, without which it is not known what was lost".to_owned()),
+                    false => Ok(share),
+                }
+            }
+        }
     }
 
     /// Where this rank keeps its record: a run directory of its own for each trial, as `brokermark merge` reads it.
@@ -136,15 +191,9 @@ impl Part<'_> {
         order.directory.join(name)
     }
 
-    /// Runs the trial on the threads of `load`, obeying rank 0; also whether that was lost meanwhile.
-    async fn measure(
-        &mut self,
-        trial: &Trial,
-        load: Handle,
-        order: &Order,
-        directory: &mut RunDirectory,
-    ) -> (Result<(), EngineError>, bool) {
-        let (ready, is_ready) = watch::channel(false);
+    /// Runs the trial on the threads of `load`, obeying rank 0.
+    async fn measure(&mut self, trial: &Trial, load: Handle, order: &Order, directory: &mut RunDirectory) -> Measured {
+        let (preparation, prepared) = watch::channel(Preparation::default());
         let (start, starts) = watch::channel(None);
         let (signals, signalled) = watch::channel(0);
         let KnownClock { name, shift_ns, error_ns } = order.clock.clone();
@@ -152,7 +201,7 @@ impl Part<'_> {
             tag: crc32fast::hash(order.run_id.as_bytes()),
             run_id: order.run_id.clone(),
             load_start_unix_ns: None,
-            rendezvous: Some(Rendezvous::new(ready, starts)),
+            rendezvous: Some(Rendezvous::new(preparation, starts)),
             clock_shift_ns: injected_offset_ns() + shift_ns,
             compared: Some(ComparedClock { name, shift_ns, error_ns }),
             host_share: self.host_share,
@@ -169,28 +218,44 @@ impl Part<'_> {
         let result = {
             let measuring =
                 TokioContext::new(run_scenario(&trial.scenario, &identity, &interruption, &mut reporting), load);
-            let obeying = obey(&mut self.member, &self.own, is_ready, &start, &signals, &mut is_root_lost);
+            let obeying = obey(&mut self.member, &self.own, prepared.clone(), &start, &signals, &mut is_root_lost);
             tokio::select! {
                 result = measuring => result,
                 never = obeying => match never {},
             }
         };
         let mut recording = reporting.recording;
-        if let Err(error) = &result {
-            recording.keep(assemble_failed(trial, run.id, run.command_line, error));
+        let rank = self.number - 1;
+        match &result {
+            Ok(Outcome { close_error: Some(error), .. }) => eprintln!("warning: rank {rank}: {error}"),
+            Ok(_) => {}
+            Err(error) => recording.keep(assemble_failed(trial, run.id, run.command_line, error)),
         }
-        if let Some((_, Err(error))) = recording.finish() {
-            eprintln!("error: rank {}: {error}", self.number - 1);
+        let mut unwritten = None;
+        if let Some((record, Err(error))) = recording.finish() {
+            eprintln!("error: rank {rank}: {error}");
+            unwritten = Some(record);
         }
-        (result.map(drop), is_root_lost)
+        let has_topics = *prepared.borrow() >= Preparation::Topics;
+        Measured { result: result.map(|_| unwritten), has_topics, is_root_lost }
     }
+}
+
+/// How a rank's trial went.
+struct Measured {
+    /// With the record, where the disk did not take it.
+    result: Result<Option<Record>, EngineError>,
+    /// Whether the trial's topics exist.
+    has_topics: bool,
+    /// Whether rank 0 was lost meanwhile.
+    is_root_lost: bool,
 }
 
 /// Tells rank 0 that this rank is ready and which signals came, and passes on its orders.
 async fn obey(
     member: &mut Member,
     own: &Interruption,
-    mut is_ready: watch::Receiver<bool>,
+    mut prepared: watch::Receiver<Preparation>,
     start: &watch::Sender<Option<u64>>,
     signals: &watch::Sender<u32>,
     is_root_lost: &mut bool,
@@ -200,7 +265,7 @@ async fn obey(
     let mut own_signals = 0;
     loop {
         tokio::select! {
-            ready = is_ready.wait_for(|ready| *ready), if !told_ready => {
+            ready = prepared.wait_for(|prepared| *prepared == Preparation::Ready), if !told_ready => {
                 told_ready = true;
                 if ready.is_ok() {
                     member.tell(FromRank::Ready);
@@ -242,13 +307,8 @@ fn refused(rank: usize, reason: &str) -> Exit {
     Exit::Failure
 }
 
-fn root_lost(directory: Option<&std::path::Path>) -> Exit {
-    match directory {
-        Some(directory) => eprintln!(
-            "error: rank 0 was lost, so no record of all ranks was written. This rank's is in {}: put them together with `brokermark merge`",
-            directory.display()
-        ),
-        None => eprintln!("error: rank 0 was lost while this rank waited for its orders"),
-    }
+/// `when`: what this rank did then, and what that means for what it measured.
+fn root_lost(when: &str) -> Exit {
+    eprintln!("error: rank 0 was lost {when}");
     Exit::Failure
 }

@@ -20,8 +20,8 @@ use self::invitation::{Foreign, Invitation, Summons};
 use super::{Exit, RunArguments, Session};
 use crate::cli::scenario_source::WrittenScenario;
 use crate::evaluate::environment;
-use crate::measure::host::{HostShare, WallClock, cores_available};
-use crate::ranks::{Hello, Hub, Job, Member, RanksError, addresses, injected_offset_ns, is_launched};
+use crate::measure::host::{CoreSet, WallClock, cores_available};
+use crate::ranks::{Hello, Hub, Job, Member, Place, RanksError, addresses, injected_offset_ns, is_launched};
 use crate::record::InputFile;
 use crate::scenario::{OutputFormat, Plan, Share};
 
@@ -89,7 +89,7 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
             return Exit::Failure;
         }
     };
-    let own_plan = on_cores_of(place.host_share, plan.clone());
+    let own_plan = on_cores_of(&place, plan.clone());
     talk(async {
         let injected_ns = injected_offset_ns();
         let listener = match listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener)) {
@@ -133,7 +133,7 @@ fn follow(arguments: &RunArguments, job: Job) -> Exit {
         Err(foreign) => return talk(differ(foreign, place.rank, own_build)),
     };
     let plan = invitation.scenario.plan().map_err(|error| error.to_string());
-    let plan = plan.map(|plan| on_cores_of(place.host_share, plan));
+    let plan = plan.map(|plan| on_cores_of(&place, plan));
     talk(member::take_part(arguments, &invitation, place, plan))
 }
 
@@ -198,7 +198,7 @@ fn listen() -> Result<(TcpListener, Vec<SocketAddr>), RanksError> {
 /// Does what ranks say to each other on a thread that carries no load.
 fn talk(work: impl Future<Output = Exit>) -> Exit {
     let mut builder = Builder::new_multi_thread();
-    let runtime = match builder.worker_threads(1).thread_name("brokermark-ranks").enable_all().build() {
+    let runtime = match builder.worker_threads(1).thread_name("brokermark-rank").enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: a thread for the connections between ranks cannot be started: {error}");
@@ -210,10 +210,9 @@ fn talk(work: impl Future<Output = Exit>) -> Exit {
     exit
 }
 
-/// The plan of one of the ranks on this host. Where a trial does not say how many threads it has, that is the rank's part of the cores, or
-/// those to which MPI binds it.
-fn on_cores_of(host_share: HostShare, mut plan: Plan) -> Plan {
-    let part = cores_available().min(environment([], None).cores / host_share.count).max(1);
+/// The plan of one of the ranks on a host. Where a trial does not say how many threads it has, each of the rank's cores has one.
+fn on_cores_of(place: &Place, mut plan: Plan) -> Plan {
+    let part = place.cores(cores_available(), CoreSet::allowed());
     for trial in &mut plan.trials {
         trial.scenario.threads.count.get_or_insert(part);
     }

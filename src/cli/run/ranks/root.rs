@@ -68,7 +68,7 @@ async fn trials(
         let run_id = identity(&session.run_id, position).run_id;
         let trial = Trial::order(session, hub, position, &run_id).await;
         let gathered = trial.run(hub, interruption).await;
-        let has_topics = gathered.was_ready || !gathered.lost.is_empty();
+        let Gathered { has_topics, was_signalled, .. } = gathered;
         let is_missing = gathered.is_missing();
         let whole = record(session, position, gathered);
         let written = keep(session, &whole);
@@ -80,6 +80,9 @@ async fn trials(
         if hub.reachable().count() < hub.size() {
             eprintln!("error: a rank was lost, so no further trial can be run");
             return Ok(if exit == Exit::Interrupted { exit } else { Exit::Failure });
+        }
+        if was_signalled {
+            return Ok(worse(exit, Exit::Interrupted));
         }
     }
     Ok(exit)
@@ -96,12 +99,15 @@ async fn remove(scenario: &Scenario, run_id: String) {
 }
 
 /// What all ranks came to.
+#[derive(Default)]
 struct Gathered {
     kept: Vec<KeptShare>,
     lost: Vec<LostRank>,
     failed: Vec<Failed>,
-    /// Whether a rank could have begun, for which there were topics.
-    was_ready: bool,
+    /// Whether the trial's topics may exist. Their ranks have left them.
+    has_topics: bool,
+    /// Whether the user has sent a rank a signal, which ends the run.
+    was_signalled: bool,
 }
 
 /// A rank that could not run its share, or not keep it.
@@ -149,7 +155,7 @@ impl Trial {
             let directory = session.directory.path().to_owned();
             hub.tell(rank, FromRoot::Prepare(Order { position, run_id: run_id.to_owned(), directory, clock }));
         }
-        let gathered = Gathered { kept: Vec::new(), lost: Vec::new(), failed: Vec::new(), was_ready: false };
+        let gathered = Gathered::default();
         let progress = WholeProgress::new(session.progress(position), size);
         let (ready, ended) = (vec![false; size], vec![false; size]);
         Trial { ready, ended, shifts, progress, gathered, told: 0, has_begun: false }
@@ -172,7 +178,6 @@ impl Trial {
         hub.after_trial().await;
         let shifts = self.shifts;
         let mut gathered = self.gathered;
-        gathered.was_ready = self.ready.contains(&true);
         gathered.kept.sort_by_key(|share| share.record.share.as_ref().map(|share| share.number));
         gathered.kept = gathered
             .kept
@@ -193,14 +198,21 @@ impl Trial {
                     self.ended[rank] = true;
                     self.progress.notice(&format!("error: rank {rank} was lost: {reason}. The others end, too"));
                     self.gathered.lost.push(hub.lost(rank, reason));
+                    self.gathered.has_topics = true;
                     self.signal(hub, 1);
                 }
             }
-            Event::Told(FromRank::Ready) => self.ready[rank] = true,
+            Event::Told(FromRank::Ready) => {
+                self.ready[rank] = true;
+                self.gathered.has_topics = true;
+            }
             Event::Told(FromRank::Second { counters, latencies }) => {
                 self.progress.add(rank, counters, &latencies, &self.ended);
             }
-            Event::Told(FromRank::Signals(count)) => self.signal(hub, count),
+            Event::Told(FromRank::Signals(count)) => {
+                self.gathered.was_signalled = true;
+                self.signal(hub, count);
+            }
             Event::Told(FromRank::Kept(kept)) => {
                 self.ended[rank] = true;
                 let share = kept.share(rank);
@@ -210,8 +222,9 @@ impl Trial {
                 }
                 self.gathered.kept.push(share);
             }
-            Event::Told(FromRank::Failed { reason, interrupted }) => {
+            Event::Told(FromRank::Failed { reason, interrupted, has_topics }) => {
                 self.ended[rank] = true;
+                self.gathered.has_topics |= has_topics;
                 // Ranks that fail for one reason say so once.
                 let is_known = self.gathered.failed.iter().any(|failed| failed.rank.reason == reason);
                 if !interrupted && !is_known {

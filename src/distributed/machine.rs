@@ -1,0 +1,58 @@
+//! What the shares of one machine say together. Each of them takes the others for processes that have nothing to do with the load.
+
+use super::{KeptShare, sections};
+use crate::evaluate;
+use crate::record::ReasonKind::{ClientBound, HostContended};
+use crate::record::{LimitedBy, Limiter, ReasonKind, Verdict};
+use crate::scenario::Scenario;
+
+/// A machine on which several shares ran.
+pub(super) struct SharedMachine {
+    /// The numbers of its shares, in their order.
+    pub numbers: Vec<usize>,
+    /// On what they used together.
+    verdict: Verdict,
+}
+
+impl SharedMachine {
+    /// What its verdict is taken for: what a share says of itself does not hold for all of them.
+    pub const KINDS: [ReasonKind; 2] = [ClientBound, HostContended];
+
+    /// The machines that several of these shares have in common. `scenario`: the one that all ran.
+    pub fn all(shares: &[KeptShare], scenario: &Scenario) -> Vec<Self> {
+        let several = sections::by_machine(shares).into_iter().filter(|shares| shares.len() > 1);
+        several.map(|shares| SharedMachine::of(&shares, scenario)).collect()
+    }
+
+    fn of(shares: &[&KeptShare], scenario: &Scenario) -> Self {
+        let mut numbers: Vec<usize> = shares.iter().map(|share| share.number()).collect();
+        numbers.sort_unstable();
+        // The load that they put on the broker together is judged with the whole record.
+        let loader = shares.iter().max_by_key(|share| share.record.counts.acknowledged).unwrap_or(&shares[0]);
+        let mut record = loader.record.clone();
+        record.client = sections::client(shares.iter().copied(), 0.0);
+        evaluate::evaluate(&mut record, scenario, &loader.series);
+        SharedMachine { numbers, verdict: record.verdict }
+    }
+
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    /// What limited the shares, if it is the CPU.
+    pub fn limited_by(&self) -> Option<&LimitedBy> {
+        Some(&self.verdict.limited_by).filter(|limit| matches!(limit.limiter, Limiter::Client | Limiter::Machine))
+    }
+
+    pub fn has(&self, share: &KeptShare) -> bool {
+        self.numbers.binary_search(&share.number()).is_ok()
+    }
+
+    /// Its shares in words: "1 to 4", or "1, 3".
+    pub fn name(&self) -> String {
+        match self.numbers.as_slice() {
+            [first, .., last] if last - first + 1 == self.numbers.len() => format!("{first} to {last}"),
+            numbers => numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        }
+    }
+}
