@@ -298,3 +298,16 @@ fn an_emulated_endpoint_with_the_default_secret_is_only_for_this_machine() {
     let ended = execute(&["emulate", "sls", "--listen", "0.0.0.0:0"]).expect(1);
     ended.complains_of(&["0.0.0.0:0", "--access-key-secret"]);
 }
+
+/// The stacks of so many threads take more than this address space.
+#[test]
+#[cfg(target_os = "linux")]
+fn threads_that_the_system_does_not_start_are_an_error() {
+    let bench = Bench::new("broker.kind = \"null\"\nproducers.count = 1\nrun = { messages = 10, threads = 4096 }");
+    let mut command = Command::new("bash");
+    command.args(["-c", "ulimit -v 6000000; exec \"$@\"", "limited", env!("CARGO_BIN_EXE_brokermark"), "run"]);
+    command.arg(bench.scenario()).arg("--output").arg(bench.results());
+    let ended = Running::start(&mut command).finish(PATIENCE).expect(1);
+    ended.complains_of(&["the threads of the load cannot be started"]);
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+}

@@ -122,6 +122,18 @@ fn each_trial_of_a_sweep_has_its_own_threads() {
     assert_eq!(busiest, ["brokermark-load"; 4]);
 }
 
+/// Far more than there are cores.
+#[test]
+fn sixty_four_ranks_form_run_and_merge() {
+    let bench = Bench::new(
+        "broker.kind = \"null\"\nproducers.count = 640\nload.rate = \"6400/s\"\nrun = { messages = 6_400, warm_up = \"100ms\" }",
+    );
+    let record = finish(&mut mpirun(&bench, 64)).expect(0).record();
+    assert_acknowledged(&record, 6_400);
+    assert_eq!((record.shares.len(), record.lost_ranks.len()), (64, 0));
+    assert!(record.shares.iter().all(|of| of.share.producers == 10), "{:?}", record.shares);
+}
+
 #[test]
 fn ranks_that_are_bound_to_cores_have_those_of_all() {
     let bench = Bench::new("broker.kind = \"null\"\nproducers.count = 4\nrun.messages = 400");
