@@ -3,24 +3,22 @@
 use super::{KeptShare, sections};
 use crate::evaluate;
 use crate::record::ReasonKind::{ClientBound, HostContended};
-use crate::record::{LimitedBy, Limiter, ReasonKind, Verdict};
+use crate::record::{LimitedBy, Limiter, Reason, Verdict};
 use crate::scenario::Scenario;
 
 /// A machine on which several shares ran.
 pub(super) struct SharedMachine {
     /// The numbers of its shares, in their order.
-    pub numbers: Vec<usize>,
+    numbers: Vec<usize>,
     /// On what they used together.
     verdict: Verdict,
 }
 
 impl SharedMachine {
-    /// What its verdict is taken for: what a share says of itself does not hold for all of them.
-    pub const KINDS: [ReasonKind; 2] = [ClientBound, HostContended];
-
-    /// The machines that several of these shares have in common. `scenario`: the one that all ran.
+    /// The machines that several of these shares have in common, as far as it is known where they ran. `scenario`: the one that all ran.
     pub fn all(shares: &[KeptShare], scenario: &Scenario) -> Vec<Self> {
-        let several = sections::by_machine(shares).into_iter().filter(|shares| shares.len() > 1);
+        let known = shares.iter().filter(|share| sections::machine(share) != (None, None));
+        let several = sections::by_machine(known).into_iter().filter(|shares| shares.len() > 1);
         several.map(|shares| SharedMachine::of(&shares, scenario)).collect()
     }
 
@@ -35,8 +33,18 @@ impl SharedMachine {
         SharedMachine { numbers, verdict: record.verdict }
     }
 
-    pub fn verdict(&self) -> &Verdict {
-        &self.verdict
+    /// What its shares say only together, of one list of their verdicts.
+    pub fn findings<'a>(
+        &'a self,
+        shares: &'a [KeptShare],
+        list: fn(&Verdict) -> &Vec<Reason>,
+    ) -> impl Iterator<Item = &'a Reason> {
+        let mut own = shares.iter().filter(|share| self.has(share)).flat_map(|share| &share.record.verdict.reasons);
+        let is_bound_alone = own.any(|reason| reason.kind == ClientBound);
+        list(&self.verdict).iter().filter(move |reason| match reason.kind {
+            ClientBound => !is_bound_alone,
+            kind => kind == HostContended,
+        })
     }
 
     /// What limited the shares, if it is the CPU.

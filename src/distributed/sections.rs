@@ -196,8 +196,8 @@ pub(super) fn wire(shares: &[KeptShare], throughput: &Throughput, cpu_seconds: f
     })
 }
 
-/// Where a share runs: shares of one machine have the same.
-fn machine(share: &KeptShare) -> (Option<&str>, Option<&str>) {
+/// Where a share runs: shares of one machine have the same. Without both, that is not known.
+pub(super) fn machine(share: &KeptShare) -> (Option<&str>, Option<&str>) {
     let boot_id = share.record.share.as_ref().and_then(|share| share.boot_id.as_deref());
     (boot_id, share.record.environment.hostname.as_deref().filter(|_| boot_id.is_none()))
 }

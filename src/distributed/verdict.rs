@@ -82,8 +82,7 @@ fn of_shares<'a>(
         of_share.for_each(|reason| add(share.number().to_string(), reason));
     }
     for machine in machines {
-        let of_machine = list(machine.verdict()).iter().filter(|reason| SharedMachine::KINDS.contains(&reason.kind));
-        of_machine.for_each(|reason| add(machine.name(), reason));
+        machine.findings(shares, list).for_each(|reason| add(machine.name(), reason));
     }
     let one = |(kind, found): (ReasonKind, Vec<(String, &Reason)>)| {
         let mut evidence = format!("{}: {}", of(&found[0].0), found[0].1.evidence);
@@ -375,6 +374,14 @@ mod tests {
         let note = beside.notes.iter().find(|note| note.kind == HostContended).unwrap();
         assert!(note.evidence.contains("Shares 1 to 2 together: ") && note.evidence.contains("75 %"), "{note:?}");
         assert!(beside.limited_by.evidence.contains("1.00 of 4 cores"), "{:?}", beside.limited_by);
+
+        // One that is full by itself says so for all.
+        let mut shares = pair(0);
+        shares.iter_mut().for_each(|share| share_of_a_full_machine(share, 1.9));
+        shares[0].record.client.busiest_thread_cores = Some(0.99);
+        shares[0].record.verdict.reasons.push(reason(ClientBound, "It was busy.".to_owned(), "Use more.", &[]));
+        let alone = completed(&shares);
+        assert_eq!(alone.reasons.iter().map(|reason| &*reason.evidence).collect::<Vec<_>>(), ["Share 1: It was busy."]);
 
         let apart = with(1.9, ["a", "b"]);
         assert_eq!((apart.valid, apart.limited_by.evidence.as_str()), (true, "Share 1: Others'."));
