@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use crate::distributed::KeptShare;
+use crate::measure::MessageSets;
 use crate::record::{
     DirectoryError, HLOG_FILE, Record, current_records, current_series, read_messages, read_records, read_series,
 };
@@ -28,20 +29,24 @@ pub fn read(path: &Path) -> Result<KeptShare, ShareError> {
     let [record] = current.as_slice() else {
         return Err(ShareError::NotOne { path: path.display().to_string(), records: current.len() });
     };
-    Ok(with_record(path, (*record).clone())?)
+    Ok(with_record(path, (*record).clone(), read_messages(path)?.map(Arc::new))?)
 }
 
-/// This record of a share, with what else is in its directory.
+/// This record of a share and the numbers of its messages, with what else is in its directory.
 ///
 /// # Errors
 /// When the directory cannot be read.
-pub fn with_record(path: &Path, record: Record) -> Result<KeptShare, DirectoryError> {
+pub fn with_record(
+    path: &Path,
+    record: Record,
+    messages: Option<Arc<MessageSets>>,
+) -> Result<KeptShare, DirectoryError> {
     let series = read_series(path)?;
     Ok(KeptShare {
         origin: path.display().to_string(),
         series: current_series(&series, record.point_index, record.trial),
         interval_log: read_text(&path.join(HLOG_FILE))?,
-        messages: read_messages(path)?.map(Arc::new),
+        messages,
         record,
         clock: None,
     })

@@ -3,7 +3,7 @@
 use super::{KeptShare, sections};
 use crate::evaluate;
 use crate::record::ReasonKind::{ClientBound, HostContended};
-use crate::record::{LimitedBy, Limiter, Reason, Verdict};
+use crate::record::{LimitedBy, Limiter, Reason, Status, Verdict};
 use crate::scenario::Scenario;
 
 /// A machine on which several shares ran.
@@ -15,8 +15,11 @@ pub(super) struct SharedMachine {
 }
 
 impl SharedMachine {
-    /// The machines that several of these shares have in common, as far as it is known where they ran. `scenario`: the one that all ran.
+    /// The machines that several of these shares had at one time, as far as it is known where they ran. `scenario`: the one that all ran.
     pub fn all(shares: &[KeptShare], scenario: &Scenario) -> Vec<Self> {
+        if sections::overlap(shares) < sections::LEAST_OVERLAP {
+            return Vec::new();
+        }
         let known = shares.iter().filter(|share| sections::machine(share) != (None, None));
         let several = sections::by_machine(known).into_iter().filter(|shares| shares.len() > 1);
         several.map(|shares| SharedMachine::of(&shares, scenario)).collect()
@@ -26,7 +29,9 @@ impl SharedMachine {
         let mut numbers: Vec<usize> = shares.iter().map(|share| share.number()).collect();
         numbers.sort_unstable();
         // The load that they put on the broker together is judged with the whole record.
-        let loader = shares.iter().max_by_key(|share| share.record.counts.acknowledged).unwrap_or(&shares[0]);
+        let has_measured =
+            |share: &KeptShare| (share.record.status != Status::Failed, share.record.counts.acknowledged);
+        let loader = shares.iter().max_by_key(|share| has_measured(share)).unwrap_or(&shares[0]);
         let mut record = loader.record.clone();
         record.client = sections::client(shares.iter().copied(), 0.0);
         evaluate::evaluate(&mut record, scenario, &loader.series);
@@ -52,12 +57,18 @@ impl SharedMachine {
         Some(&self.verdict.limited_by).filter(|limit| matches!(limit.limiter, Limiter::Client | Limiter::Machine))
     }
 
+    /// Whether this share ran on it.
     pub fn has(&self, share: &KeptShare) -> bool {
         self.numbers.binary_search(&share.number()).is_ok()
     }
 
+    /// How many shares ran on it.
+    pub fn shares(&self) -> usize {
+        self.numbers.len()
+    }
+
     /// Its shares in words: "1 to 4", or "1, 3".
-    pub fn name(&self) -> String {
+    pub fn numbers(&self) -> String {
         match self.numbers.as_slice() {
             [first, .., last] if last - first + 1 == self.numbers.len() => format!("{first} to {last}"),
             numbers => numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),

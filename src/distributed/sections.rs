@@ -11,6 +11,9 @@ use crate::record::{
     WarmUpCounts, Wire,
 };
 
+/// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
+pub(super) const LEAST_OVERLAP: f64 = 0.95;
+
 /// Whether a share has producers.
 pub(super) fn sends(share: &KeptShare) -> bool {
     share.record.share.as_ref().is_some_and(|share| share.producers > 0)

@@ -9,9 +9,6 @@ use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
 use crate::record::{LimitedBy, Limiter, LostRank, Reason, ReasonKind, Record, Together, Verdict};
 
-/// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
-const LEAST_OVERLAP: f64 = 0.95;
-
 /// Share of the median end-to-end latency up to which the clocks of machines may differ.
 const LARGEST_CLOCK_SHARE: f64 = 0.1;
 
@@ -70,38 +67,67 @@ fn of_shares<'a>(
     machines: &'a [SharedMachine],
     list: fn(&Verdict) -> &Vec<Reason>,
 ) -> Vec<Reason> {
-    const NAMED: usize = 7;
-    let mut by_kind: BTreeMap<ReasonKind, Vec<(String, &Reason)>> = BTreeMap::new();
-    let mut add = |name: String, reason: &'a Reason| by_kind.entry(reason.kind).or_default().push((name, reason));
+    let mut by_kind: BTreeMap<ReasonKind, Vec<(Speaker, &Reason)>> = BTreeMap::new();
+    let mut add =
+        |speaker: Speaker, reason: &'a Reason| by_kind.entry(reason.kind).or_default().push((speaker, reason));
     for share in shares {
         let of_share = list(&share.record.verdict).iter().filter(|reason| match reason.kind {
             HostContended => !machines.iter().any(|machine| machine.has(share)),
             LedgerMismatch | OwnDelay | LateStart => true,
             kind => NOT_OF_THE_WHOLE.contains(&kind),
         });
-        of_share.for_each(|reason| add(share.number().to_string(), reason));
+        of_share.for_each(|reason| add(Speaker::of_share(share), reason));
     }
     for machine in machines {
-        machine.findings(shares, list).for_each(|reason| add(machine.name(), reason));
+        machine.findings(shares, list).for_each(|reason| add(Speaker::of_machine(machine), reason));
     }
-    let one = |(kind, found): (ReasonKind, Vec<(String, &Reason)>)| {
-        let mut evidence = format!("{}: {}", of(&found[0].0), found[0].1.evidence);
-        let others: Vec<&str> = found.iter().skip(1).map(|(name, _)| name.as_str()).collect();
-        evidence += &match others.len() {
-            0 => String::new(),
-            1..=NAMED => format!(" The same holds, with figures of their own, for: {}.", others.join(", ")),
-            number => format!(" The same holds, with figures of their own, for {number} more shares."),
-        };
-        let mut figures = found[0].1.figures.clone();
-        figures.insert("shares".to_owned(), found.len() as f64);
-        Reason { kind, evidence, advice: found[0].1.advice.clone(), figures }
+    let one = |(kind, found): (ReasonKind, Vec<(Speaker, &Reason)>)| {
+        let (first, reason) = &found[0];
+        let evidence = format!("{}: {}{}", first.subject, reason.evidence, also(&found[1..]));
+        let mut figures = reason.figures.clone();
+        figures.insert("shares".to_owned(), found.iter().map(|(speaker, _)| speaker.shares).sum::<usize>() as f64);
+        Reason { kind, evidence, advice: reason.advice.clone(), figures }
     };
     by_kind.into_iter().map(one).collect()
 }
 
-/// Whose evidence it is: that of a share, or of several on one machine.
-fn of(name: &str) -> String {
-    if name.contains([' ', ',']) { format!("Shares {name} together") } else { format!("Share {name}") }
+/// For whom else a finding holds.
+fn also(others: &[(Speaker, &Reason)]) -> String {
+    const NAMED: usize = 7;
+    let names: Vec<&str> = others.iter().map(|(speaker, _)| speaker.name.as_str()).collect();
+    match others.len() {
+        0 => String::new(),
+        1..=NAMED => format!(" The same holds, with figures of their own, for: {}.", names.join(", ")),
+        _ => {
+            let shares: usize = others.iter().map(|(speaker, _)| speaker.shares).sum();
+            format!(" The same holds, with figures of their own, for {shares} more shares.")
+        }
+    }
+}
+
+/// Whose finding it is: that of a share, or of several on one machine.
+struct Speaker {
+    /// At the begin of a sentence: "Share 2", "Shares 1 to 4 together".
+    subject: String,
+    /// In a list: "2", "(1 to 4 together)".
+    name: String,
+    shares: usize,
+}
+
+impl Speaker {
+    fn of_share(share: &KeptShare) -> Self {
+        let number = share.number();
+        Speaker { subject: format!("Share {number}"), name: number.to_string(), shares: 1 }
+    }
+
+    fn of_machine(machine: &SharedMachine) -> Self {
+        let numbers = machine.numbers();
+        Speaker {
+            subject: format!("Shares {numbers} together"),
+            name: format!("({numbers} together)"),
+            shares: machine.shares(),
+        }
+    }
 }
 
 /// What it means for all that a share began late.
@@ -159,7 +185,7 @@ fn what_is_missing(lost: &LostRank) -> String {
 
 fn apart(shares: &[KeptShare]) -> Option<Reason> {
     let (overlap, (begin_ns, end_ns)) = (sections::overlap(shares), sections::window(shares));
-    (overlap < LEAST_OVERLAP).then(|| {
+    (overlap < sections::LEAST_OVERLAP).then(|| {
         reason(
             SharesApart,
             format!(
@@ -259,17 +285,18 @@ fn unequal_machines(shares: &[KeptShare]) -> Option<Reason> {
 /// What limited the share that was limited the most: one that its own client limited limits the whole. The sums over all shares would look
 /// idle where one share is busy. Those of one machine say together what filled it.
 fn limited_by(shares: &[KeptShare], machines: &[SharedMachine]) -> LimitedBy {
+    let is_told_together = |share: &KeptShare| {
+        share.record.verdict.limited_by.limiter == Limiter::Machine
+            && machines.iter().any(|machine| machine.has(share) && machine.limited_by().is_some())
+    };
     let of_shares = shares
         .iter()
-        .map(|share| (share.number().to_string(), &share.record.verdict.limited_by, share))
-        .filter(|(_, limit, share)| {
-            limit.limiter != Limiter::Machine || !machines.iter().any(|machine| machine.has(share))
-        })
-        .map(|(name, limit, _)| (name, limit));
-    let of_machines = machines.iter().filter_map(|machine| Some((machine.name(), machine.limited_by()?)));
+        .filter(|share| !is_told_together(share))
+        .map(|share| (Speaker::of_share(share), &share.record.verdict.limited_by));
+    let of_machines = machines.iter().filter_map(|machine| Some((Speaker::of_machine(machine), machine.limited_by()?)));
     match of_shares.chain(of_machines).min_by_key(|(_, limit)| gravity(limit.limiter)) {
-        Some((name, LimitedBy { limiter, evidence })) => {
-            LimitedBy { limiter: *limiter, evidence: format!("{}: {evidence}", of(&name)) }
+        Some((speaker, LimitedBy { limiter, evidence })) => {
+            LimitedBy { limiter: *limiter, evidence: format!("{}: {evidence}", speaker.subject) }
         }
         None => Verdict::pending().limited_by,
     }
@@ -386,6 +413,36 @@ mod tests {
         let apart = with(1.9, ["a", "b"]);
         assert_eq!((apart.valid, apart.limited_by.evidence.as_str()), (true, "Share 1: Others'."));
         assert!(apart.notes.iter().any(|note| note.evidence.starts_with("Share 1: 52 %")), "{:?}", apart.notes);
+    }
+
+    /// The one that carried the most kept its schedule.
+    #[test]
+    fn a_share_that_missed_its_rate_on_a_full_machine_says_so_for_all() {
+        let mut shares = [share(1, 2, 0, 10 * SECOND, 500.0), share(2, 2, 0, 10 * SECOND, 1_000.0)];
+        shares.iter_mut().for_each(|share| {
+            share_of_a_full_machine(share, 0.5);
+            share.record.load_model = LoadModel::Open;
+            let throughput = &mut share.record.throughput;
+            throughput.sent_per_second = throughput.messages_per_second;
+            throughput.target_per_second = Some(1_000.0);
+        });
+        shares[1].record.verdict.limited_by = LimitedBy { limiter: Limiter::Schedule, evidence: "Kept.".to_owned() };
+        let LimitedBy { limiter, evidence } = completed(&shares).limited_by;
+        assert_eq!((limiter, evidence.as_str()), (Limiter::Machine, "Share 1: Others'."));
+    }
+
+    #[test]
+    fn machines_are_told_from_shares_by_their_names() {
+        let mut shares: Vec<KeptShare> = (1..=5).map(|number| share(number, 5, 0, 10 * SECOND, 1_000.0)).collect();
+        for (share, boot_id) in shares.iter_mut().zip(["a", "b", "a", "b", "c"]) {
+            share_of_a_full_machine(share, 0.5);
+            share.record.share.as_mut().unwrap().boot_id = Some(boot_id.to_owned());
+        }
+        let verdict = completed(&shares);
+        let note = verdict.notes.iter().find(|note| note.kind == HostContended).unwrap();
+        assert!(note.evidence.starts_with("Share 5: "), "{note:?}");
+        assert!(note.evidence.ends_with("for: (1, 3 together), (2, 4 together)."), "{note:?}");
+        assert_eq!(note.figures["shares"], 5.0);
     }
 
     #[test]

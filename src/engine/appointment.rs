@@ -17,6 +17,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How far a process has come before its load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Preparation {
+    /// Nothing is there yet.
     #[default]
     Begun,
     /// The trial's topics exist.

@@ -89,6 +89,50 @@ mod tests {
         );
     }
 
+    /// A value that can be read only while somebody else goes on.
+    struct Waiting;
+
+    static GOES_ON: Barrier = Barrier::new();
+
+    impl<'de> serde::Deserialize<'de> for Waiting {
+        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            serde::de::IgnoredAny::deserialize(from)?;
+            match GOES_ON.passed() {
+                true => Ok(Waiting),
+                false => Err(serde::de::Error::custom("nobody else went on")),
+            }
+        }
+    }
+
+    /// Opened once by the one, awaited by the other.
+    struct Barrier(std::sync::Mutex<bool>, std::sync::Condvar);
+
+    impl Barrier {
+        const fn new() -> Self {
+            Barrier(std::sync::Mutex::new(false), std::sync::Condvar::new())
+        }
+
+        fn open(&self) {
+            *self.0.lock().unwrap() = true;
+            self.1.notify_all();
+        }
+
+        fn passed(&self) -> bool {
+            let open = self.0.lock().unwrap();
+            *self.1.wait_timeout_while(open, PATIENCE, |open| !*open).unwrap().0
+        }
+    }
+
+    /// On one thread.
+    #[tokio::test]
+    async fn a_long_message_is_read_while_others_are_answered() {
+        let mut bytes = Vec::new();
+        write(&mut bytes, &"long ".repeat(AT_ONCE)).await.unwrap();
+        let mut from = bytes.as_slice();
+        let (read, ()) = tokio::join!(read::<Waiting>(&mut from, PATIENCE), async { GOES_ON.open() });
+        assert!(read.is_ok(), "{:?}", read.err());
+    }
+
     #[tokio::test]
     async fn a_sender_that_is_silent_is_given_up() {
         let (_kept_open, mut from) = tokio::io::duplex(64);

@@ -114,6 +114,31 @@ impl Hub {
         }
     }
 
+    /// Whether a rank has told of a signal of the user's since the last trial.
+    pub fn is_signalled(&mut self) -> bool {
+        while let Ok(event) = self.events.try_recv() {
+            self.keep(event);
+        }
+        self.waiting.iter().any(|(_, event)| matches!(event, Event::Told(FromRank::Signals(_))))
+    }
+
+    /// Resolves once a rank has told of a signal of the user's, between two trials. What else ranks do meanwhile comes next.
+    pub async fn signal(&mut self) {
+        while !self.is_signalled() {
+            match self.events.recv().await {
+                Some(event) => self.keep(event),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Keeps what came between two trials. The round trips of that time are of no trial.
+    fn keep(&mut self, event: (usize, Event)) {
+        if !matches!(event, (_, Event::RoundTrip(_))) {
+            self.waiting.push_back(event);
+        }
+    }
+
     /// Compares the clocks before a trial.
     pub async fn before_trial(&mut self) {
         self.ranks.iter_mut().for_each(|rank| (rank.trips, rank.told) = Default::default());

@@ -89,13 +89,18 @@ pub struct Place {
     pub host_share: HostShare,
     /// The cores on which one of those may run.
     pub host_cores: CoreSet,
+    /// Whether no two of them may run on the same core.
+    pub is_bound: bool,
 }
 
 impl Place {
-    /// How many cores each rank of this host has: its own, where MPI binds it to some, else its part of those that all may use.
+    /// How many cores this rank has: its own, where MPI binds each rank of the host to some, else its part of those that all may use.
     /// `available`: how many this one may use, of which `allowed` tells the numbers. A quota below those is that of all.
     pub fn cores(&self, available: usize, allowed: Option<CoreSet>) -> usize {
         let is_limited = allowed.is_none_or(|allowed| available < allowed.count());
+        if self.is_bound && !is_limited {
+            return available;
+        }
         let of_host = if is_limited { available } else { self.host_cores.count() };
         available.min(of_host / self.host_share.count).max(1)
     }
@@ -137,6 +142,7 @@ mod mpi {
             local_size: *mut c_int,
             cores: *mut u8,
             cores_bytes: c_int,
+            core_count: *mut c_int,
         ) -> c_int;
         fn brokermark_mpi_broadcast(bytes: *mut u8, length: c_int) -> c_int;
         fn brokermark_mpi_leave();
@@ -146,6 +152,7 @@ mod mpi {
     pub(super) fn join() -> Option<Place> {
         let (mut rank, mut size, mut local_rank, mut local_size) = (0, 0, 0, 0);
         let mut host_cores = CoreSet::allowed().unwrap_or_default();
+        let mut core_count = c_int::try_from(host_cores.count()).ok()?;
         let words = host_cores.words_mut();
         let bytes = c_int::try_from(size_of_val(words)).ok()?;
         // SAFETY: all are there to be written to, `cores` with so many bytes; MPI is initialised once, because a job is joined once.
@@ -157,6 +164,7 @@ mod mpi {
                 &raw mut local_size,
                 words.as_mut_ptr().cast(),
                 bytes,
+                &raw mut core_count,
             )
         };
         if failed != 0 {
@@ -165,7 +173,8 @@ mod mpi {
         let [rank, size, number, count] =
             [rank, size, local_rank, local_size].map(|number| usize::try_from(number).ok());
         let host_share = HostShare { number: number?, count: count?.max(1) };
-        Some(Place { rank: rank?, size: size?, host_share, host_cores })
+        let is_bound = usize::try_from(core_count).is_ok_and(|count| count > 0 && count == host_cores.count());
+        Some(Place { rank: rank?, size: size?, host_share, host_cores, is_bound })
     }
 
     /// Sends rank 0's bytes to all; whether that succeeded. All ranks have the same length.
@@ -197,7 +206,8 @@ mod tests {
         let (message, to_send) = channel();
         let (deliver, received) = channel();
         let (leave, left) = channel();
-        let place = Place { rank: 1, size: 2, host_share: HostShare::ALONE, host_cores: CoreSet::default() };
+        let place =
+            Place { rank: 1, size: 2, host_share: HostShare::ALONE, host_cores: CoreSet::default(), is_bound: false };
         (Job { place, message, received, left }, (to_send, deliver, leave))
     }
 
@@ -205,18 +215,21 @@ mod tests {
 
     #[test]
     fn ranks_that_share_cores_divide_them() {
-        let cores = |host: &str, own: &str, available: usize, count: usize| {
+        let cores = |host: &str, own: &str, available: usize, count: usize, is_bound: bool| {
             let [host_cores, own] = [host, own].map(|cores| cores.parse().unwrap());
-            let place = Place { rank: 0, size: count, host_share: HostShare { number: 0, count }, host_cores };
+            let place =
+                Place { rank: 0, size: count, host_share: HostShare { number: 0, count }, host_cores, is_bound };
             place.cores(available, Some(own))
         };
-        assert_eq!(cores("0-7", "0-7", 8, 2), 4);
-        assert_eq!(cores("0-7", "4-5", 2, 4), 2, "bound");
-        assert_eq!(cores("0-1", "0-1", 2, 2), 1, "a mask for all ranks");
-        assert_eq!(cores("0-63", "0-63", 8, 4), 2, "a quota for all ranks");
-        assert_eq!(cores("0-1", "0-1", 2, 4), 1, "more ranks than cores");
-        let place =
-            Place { rank: 0, size: 2, host_share: HostShare { number: 0, count: 2 }, host_cores: CoreSet::default() };
+        assert_eq!(cores("0-7", "0-7", 8, 2, false), 4);
+        assert_eq!(cores("0-7", "4-5", 2, 4, true), 2, "bound");
+        assert_eq!(cores("0-3", "1-3", 3, 2, true), 3, "bound to more cores than the other");
+        assert_eq!(cores("0-3", "2-3", 2, 4, false), 1, "bound in pairs");
+        assert_eq!(cores("0-1", "0-1", 2, 2, false), 1, "a mask for all ranks");
+        assert_eq!(cores("0-63", "0-63", 8, 4, false), 2, "a quota for all ranks");
+        assert_eq!(cores("0-1", "0-1", 2, 4, false), 1, "more ranks than cores");
+        let host_share = HostShare { number: 0, count: 2 };
+        let place = Place { rank: 0, size: 2, host_share, host_cores: CoreSet::default(), is_bound: false };
         assert_eq!(place.cores(8, None), 4, "the system does not tell");
     }
 

@@ -23,6 +23,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Member {
     to_root: UnboundedSender<FromRank>,
+    /// Messages that were encoded before.
+    encoded: UnboundedSender<Vec<u8>>,
     orders: UnboundedReceiver<FromRoot>,
 }
 
@@ -69,10 +71,11 @@ impl Member {
         let (from, to) = stream.into_split();
         let (to_root, to_send) = unbounded_channel();
         let (deliver, orders) = unbounded_channel();
-        tokio::spawn(write(to, to_send));
+        let (encoded, encoded_to_send) = unbounded_channel();
+        tokio::spawn(write(to, to_send, encoded_to_send));
         // Rank 0 says nothing before it has waited for all.
         tokio::spawn(read(from, [JOIN + SILENCE, SILENCE], deliver, to_root.clone(), injected_ns));
-        Member { to_root, orders }
+        Member { to_root, encoded, orders }
     }
 
     /// Rank 0's next order; `None`: rank 0 is lost.
@@ -83,6 +86,16 @@ impl Member {
     /// Tells rank 0 something. Where that is lost, [`Member::order`] says so.
     pub fn tell(&self, message: FromRank) {
         let _ = self.to_root.send(message);
+    }
+
+    /// Tells rank 0 what may be large. Meanwhile, rank 0 gets its answers.
+    pub fn tell_encoded(&self, message: FromRank) {
+        let encoded = self.encoded.clone();
+        spawn_blocking(move || {
+            if let Ok(frame) = frame_of(&message, frame::LONGEST) {
+                let _ = encoded.send(frame);
+            }
+        });
     }
 
     /// For those who tell rank 0 something while orders are awaited.
@@ -108,9 +121,18 @@ async fn answered(address: SocketAddr, hello: &Hello) -> std::io::Result<TcpStre
     Ok(stream)
 }
 
-async fn write(mut to: OwnedWriteHalf, mut messages: UnboundedReceiver<FromRank>) {
-    while let Some(message) = messages.recv().await {
-        let Ok(Ok(frame)) = spawn_blocking(move || frame_of(&message, frame::LONGEST)).await else { return };
+async fn write(
+    mut to: OwnedWriteHalf,
+    mut messages: UnboundedReceiver<FromRank>,
+    mut encoded: UnboundedReceiver<Vec<u8>>,
+) {
+    loop {
+        let frame = tokio::select! {
+            Some(message) = messages.recv() => frame_of(&message, frame::LONGEST),
+            Some(frame) = encoded.recv() => Ok(frame),
+            else => return,
+        };
+        let Ok(frame) = frame else { return };
         // The reading task finds out that the connection is lost.
         if frame::send(&mut to, &frame).await.is_err() {
             return;

@@ -102,9 +102,12 @@ pub enum FromRank {
         latencies: String,
     },
     Signals(u32),
-    /// Its trial has ended, and this is what it kept.
-    Kept(Box<Kept>),
-    /// Its trial could not begin.
+    /// Its trial has ended, and this is what it kept. `unwritten`: why its disk did not take all of that.
+    Kept {
+        kept: Box<Kept>,
+        unwritten: Option<String>,
+    },
+    /// Its trial could not begin, or it has nothing of it that can be merged.
     Failed {
         reason: String,
         interrupted: bool,

@@ -6,7 +6,7 @@ use brokermark::record::{ReasonKind, Record, Status, read_records};
 
 use crate::harness::ranks::{
     mpirun, mpirun_bound, mpirun_with_clock_offset, mpirun_with_clock_offset_and_recovery, mpirun_with_exit_code,
-    mpirun_with_small_files, signal,
+    mpirun_with_small_files, process_of, signal,
 };
 use crate::harness::{Bench, Finished, PATIENCE, Running, assert_acknowledged, assert_balanced, finding};
 
@@ -103,20 +103,34 @@ fn the_trials_of_a_sweep_run_one_after_another() {
     let shares = kept(&bench.run_directory());
     assert_eq!(shares.len(), 8);
     // Ranks on one host share its cores.
-    let threads = std::thread::available_parallelism().unwrap().get().min(shares[0].environment.cores / 2).max(1);
+    let threads = (std::thread::available_parallelism().unwrap().get() / 2).max(1);
     let own: Vec<_> = shares.iter().map(|share| share.defaults["run.threads"].as_u64()).collect();
     assert_eq!(own, [Some(threads as u64); 8]);
+}
+
+/// How many threads of a rank carry load.
+fn load_threads(bench: &Bench, rank: usize) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", process_of(bench, rank))).unwrap();
+    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
+    names.filter(|name| name.trim() == "brokermark-load").count()
 }
 
 #[test]
 fn each_trial_of_a_sweep_has_its_own_threads() {
     let bench = Bench::new(
-        "broker.kind = \"null\"\nproducers.count = 4\nrun = { warm_up = \"0s\", duration = \"300ms\" }\n\
-         sweep.over = { \"run.threads\" = [1, 2], \"run.scheduling_policy\" = [\"other\", \"batch\"] }",
+        "broker.kind = \"null\"\nproducers.count = 4\nrun = { warm_up = \"0s\", duration = \"3s\" }\n\
+         sweep.over = { \"run.scheduling_policy\" = [\"other\", \"batch\"], \"run.threads\" = [1, 3] }",
     );
-    let records = finish(&mut mpirun(&bench, 2)).expect(0).records();
+    let mut running = Running::start(&mut mpirun(&bench, 2));
+    let mut threads = Vec::new();
+    for trial in 1..=4 {
+        running.await_stderr(&format!("{trial}/4 measuring"));
+        threads.push(load_threads(&bench, 1));
+    }
+    assert_eq!(threads, [1, 3, 1, 3]);
+    let records = running.finish(PATIENCE).expect(0).records();
     let policies: Vec<_> = records.iter().map(|record| record.client.scheduling_policy.as_deref().unwrap()).collect();
-    assert_eq!(policies, ["other", "batch", "other", "batch"]);
+    assert_eq!(policies, ["other", "other", "batch", "batch"]);
     // The connections between ranks have another thread.
     let busiest: Vec<_> = records.iter().map(|record| record.client.busiest_thread.as_deref().unwrap()).collect();
     assert_eq!(busiest, ["brokermark-load"; 4]);
@@ -138,19 +152,21 @@ fn sixty_four_ranks_form_run_and_merge() {
 fn ranks_that_are_bound_to_cores_have_those_of_all() {
     let bench = Bench::new("broker.kind = \"null\"\nproducers.count = 4\nrun.messages = 400");
     let record = finish(&mut mpirun_bound(&bench)).expect(0).record();
-    let own: Vec<_> =
-        kept(&bench.run_directory()).into_iter().map(|share| share.client.cores_allowed.unwrap()).collect();
-    let cores = record.environment.cores.min(2);
-    assert!(own[0] != own[1] || cores < 2, "bound to one core each: {own:?}");
+    let own: Vec<_> = kept(&bench.run_directory()).into_iter().map(|share| share.client).collect();
+    let cores = match own[0].cores_allowed == own[1].cores_allowed {
+        // There is only one.
+        true => own[0].cores_available,
+        false => own[0].cores_available + own[1].cores_available,
+    };
     assert_eq!(record.client.cores_available, cores, "{own:?}");
 }
 
-/// The record of one rank is more than its disk takes.
+/// The record and the series of one rank are more than its disk takes.
 #[test]
 fn what_a_rank_measured_is_merged_though_its_disk_did_not_take_it() {
     let bench = Bench::new(NULL);
-    let ended = finish(&mut mpirun_with_small_files(&bench, 4));
-    ended.complains_of(&["error: rank 1: ", "share-2"]);
+    let ended = finish(&mut mpirun_with_small_files(&bench, 4)).expect(1);
+    ended.complains_of(&["error: rank 1: ", "share-2", "error: rank 1 (", "could not write all of its files"]);
     let record = ended.record();
     assert_acknowledged(&record, 2_003);
     assert_eq!((record.shares.len(), record.lost_ranks.len()), (2, 0));
@@ -251,7 +267,7 @@ fn a_rank_that_is_killed_while_it_prepares_ends_the_others_and_is_named() {
     let (running, _connections) = prepare();
     signal(&bench, 0, libc::SIGKILL);
     let ended = running.finish(PATIENCE);
-    ended.complains_of(&["rank 0 was lost before the load began, so nothing was measured"]);
+    ended.complains_of(&["rank 0 was lost before this rank's load began, so it measured nothing"]);
     assert!(!ended.stderr.contains("brokermark merge"), "{}", ended.stderr);
 }
 
@@ -325,6 +341,19 @@ fn a_signal_to_any_rank_ends_a_sweep() {
         let records = running.finish(PATIENCE).records();
         assert_eq!(records.iter().map(|record| record.status).collect::<Vec<_>>(), [Status::Interrupted]);
     }
+}
+
+/// The rank has no trial then.
+#[test]
+fn a_signal_to_a_rank_between_two_trials_ends_the_sweep() {
+    let bench = Bench::new(
+        "broker.kind = \"null\"\nproducers.count = 4\nrun.messages = 400\nsweep = { trials = 2, pause = \"1h\" }",
+    );
+    let mut running = Running::start(&mut mpirun(&bench, 2));
+    running.await_stderr("pausing");
+    signal(&bench, 1, libc::SIGINT);
+    let records = running.finish(PATIENCE).records();
+    assert_eq!(records.iter().map(|record| record.status).collect::<Vec<_>>(), [Status::Completed]);
 }
 
 #[test]

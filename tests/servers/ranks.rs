@@ -2,7 +2,7 @@
 
 #![cfg(feature = "mpi")]
 
-use crate::harness::ranks::{mpirun, mpirun_with_clock_offset};
+use crate::harness::ranks::{mpirun, mpirun_with_clock_offset, mpirun_with_small_files};
 use crate::harness::{Bench, PATIENCE, Running, assert_delivered, execute, finding};
 use brokermark::record::{ReasonKind, Record};
 
@@ -51,6 +51,25 @@ fn real_kafka_topics_are_removed_where_no_rank_could_begin() {
     let left: Vec<String> =
         crate::harness::kafka::topics(&address).into_iter().filter(|topic| topic.contains(&name)).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// The numbers of the messages of one rank are more than its disk takes, too.
+#[test]
+#[cfg(feature = "nsq")]
+fn nsq_s_messages_are_verified_though_the_disk_of_a_rank_did_not_take_its_part() {
+    let addresses = crate::harness::nsq::addresses();
+    let bench = Bench::new(&format!(
+        "broker = {{ kind = \"nsq\", addresses = {addresses:?} }}
+        producers.count = 4
+        load.rate = \"2k/s\"
+        consumers = {{ members = 2, verify = true }}
+        run = {{ messages = 4_000, drain_deadline = \"5s\" }}",
+    ));
+    let ended = Running::start(&mut mpirun_with_small_files(&bench, 1)).finish(PATIENCE).expect(1);
+    ended.complains_of(&["error: rank 1: ", "error: rank 1 (", "could not write all of its files"]);
+    let record = ended.record();
+    assert_delivered(&record, 4_000, 1);
+    assert_eq!(record.shares.len(), 2);
 }
 
 /// The scenarios as they are published, for a second.

@@ -185,12 +185,13 @@ fn make_new(base: &Path, stem: &str) -> Result<PathBuf, DirectoryError> {
 
 /// Writes a file that must not be there yet, and brings it to disk.
 fn write_new(path: &Path, contents: &[u8]) -> Result<(), DirectoryError> {
-    let write = || -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        file.write_all(contents)?;
-        file.sync_all()
-    };
-    write().map_err(|error| DirectoryError::io("write", path, error))
+    let failed = |error| DirectoryError::io("write", path, error);
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
+    file.write_all(contents).and_then(|()| file.sync_all()).map_err(|error| {
+        // Half a file would be taken for a damaged one.
+        let _ = fs::remove_file(path);
+        failed(error)
+    })
 }
 
 /// Brings the directory's own entries to disk: without it a synchronised file may be nameless after a crash.

@@ -1,6 +1,7 @@
 //! A rank's part of a run: its share of each trial that rank 0 orders.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -14,18 +15,18 @@ use super::reporting::Reporting;
 use super::{Exit, Invitation, RunArguments, connect, divided, failed};
 use crate::cli::kept_share::{read, with_record};
 use crate::cli::load_threads::LoadThreads;
-use crate::distributed::KeptShare;
 use crate::engine::{
     ComparedClock, EngineError, Interruption, Outcome, Preparation, Rendezvous, TrialIdentity, run_scenario,
 };
 use crate::evaluate::assemble_failed;
+use crate::measure::MessageSets;
 use crate::measure::host::HostShare;
 use crate::ranks::{FromRank, FromRoot, KnownClock, Member, Order, Place, injected_offset_ns};
 use crate::record::{Record, RunDirectory};
 use crate::scenario::{Plan, Share, Trial};
 use crate::secrets::mask_arguments;
 
-/// When rank 0 was lost, of a rank that runs no trial.
+/// What a rank did that ran no trial when rank 0 was lost.
 const WAITING: &str = "while this rank waited for its orders";
 
 /// One rank, connected to rank 0.
@@ -40,6 +41,8 @@ struct Part<'a> {
     member: Member,
     /// This process's own signals.
     own: Interruption,
+    /// How many of these rank 0 knows of.
+    told_signals: u32,
     /// Where the latest trial was kept that rank 0 was told of.
     latest: Option<PathBuf>,
 }
@@ -47,8 +50,8 @@ struct Part<'a> {
 /// How a trial ended for this rank.
 enum Ended {
     Told,
-    /// Rank 0 is lost. What was measured is in this directory; `None`: nothing was.
-    RootLost(Option<PathBuf>),
+    /// Rank 0 is lost: when, and what that means for what was measured.
+    RootLost(String),
 }
 
 /// Connects to rank 0, and does what it orders until it has no more orders.
@@ -82,6 +85,7 @@ pub async fn take_part(
                 threads: LoadThreads::default(),
                 member,
                 own,
+                told_signals: 0,
                 latest: None,
             }
             .run()
@@ -98,16 +102,18 @@ pub async fn take_part(
 impl Part<'_> {
     async fn run(mut self) -> Exit {
         loop {
-            match self.member.order().await {
+            let order = tokio::select! {
+                order = self.member.order() => order,
+                () = signal_after(&self.own, self.told_signals), if self.told_signals < 2 => {
+                    self.told_signals += 1;
+                    self.member.tell(FromRank::Signals(self.told_signals));
+                    continue;
+                }
+            };
+            match order {
                 Some(FromRoot::Prepare(order)) => match self.trial(&order).await {
                     Ended::Told => {}
-                    Ended::RootLost(Some(directory)) => {
-                        return root_lost(&format!(
-                            "during the load, so no record of all ranks was written. This rank's is in {}: put them together with `brokermark merge`",
-                            directory.display()
-                        ));
-                    }
-                    Ended::RootLost(None) => return root_lost("before the load began, so nothing was measured"),
+                    Ended::RootLost(when) => return root_lost(&when),
                 },
                 Some(FromRoot::Refused { reason }) => return refused(self.number - 1, &reason),
                 Some(FromRoot::Goodbye) => return Exit::Success,
@@ -133,20 +139,24 @@ impl Part<'_> {
         let Measured { result, has_topics, is_root_lost } = self.measure(&trial, load, order, &mut directory).await;
         drop(directory);
         if is_root_lost {
-            return Ended::RootLost(result.is_ok().then_some(path));
+            return Ended::RootLost(lost_during(&path, &result));
         }
-        let told = match result.map(|unwritten| self.kept(&path, unwritten)) {
-            Ok(Ok(share)) => {
-                self.latest = Some(path);
-                FromRank::Kept(Box::new(share.into()))
-            }
-            Ok(Err(reason)) => FromRank::Failed { reason, interrupted: false, has_topics },
-            Err(error) => {
-                let interrupted = matches!(error, EngineError::Interrupted);
-                FromRank::Failed { reason: error.to_string(), interrupted, has_topics }
-            }
+        let failed = |reason: String, interrupted: bool| FromRank::Failed { reason, interrupted, has_topics };
+        let told = match result {
+            Ok(None) => match read(&path) {
+                Ok(share) => FromRank::Kept { kept: Box::new(share.into()), unwritten: None },
+                Err(error) => failed(error.to_string(), false),
+            },
+            Ok(Some(Unwritten { record, messages, reason })) => match with_record(&path, record, messages) {
+                Ok(share) => FromRank::Kept { kept: Box::new(share.into()), unwritten: Some(reason) },
+                Err(error) => failed(error.to_string(), false),
+            },
+            Err(error) => failed(error.to_string(), matches!(error, EngineError::Interrupted)),
         };
-        self.member.tell(told);
+        if matches!(told, FromRank::Kept { unwritten: None, .. }) {
+            self.latest = Some(path);
+        }
+        self.member.tell_encoded(told);
         Ended::Told
     }
 
@@ -166,21 +176,6 @@ impl Part<'_> {
         Ended::Told
     }
 
-    /// What is in the run directory, and the record where its disk did not take that.
-    fn kept(&self, path: &Path, unwritten: Option<Record>) -> Result<KeptShare, String> {
-        match unwritten {
-            None => read(path).map_err(|error| error.to_string()),
-            Some(record) => {
-                let is_verified = record.verification.is_some();
-                let share = with_record(path, record).map_err(|error| error.to_string())?;
-                match is_verified && share.messages.is_none() {
-                    true => Err("its disk did not take the numbers of its messages, without which it is not known what was lost".to_owned()),
-                    false => Ok(share),
-                }
-            }
-        }
-    }
-
     /// Where this rank keeps its record: a run directory of its own for each trial, as `brokermark merge` reads it.
     fn directory(&self, order: &Order) -> PathBuf {
         let share = format!("share-{}", self.number);
@@ -195,7 +190,7 @@ impl Part<'_> {
     async fn measure(&mut self, trial: &Trial, load: Handle, order: &Order, directory: &mut RunDirectory) -> Measured {
         let (preparation, prepared) = watch::channel(Preparation::default());
         let (start, starts) = watch::channel(None);
-        let (signals, signalled) = watch::channel(0);
+        let (signals, signalled) = watch::channel(self.told_signals);
         let KnownClock { name, shift_ns, error_ns } = order.clock.clone();
         let identity = TrialIdentity {
             tag: crc32fast::hash(order.run_id.as_bytes()),
@@ -218,7 +213,8 @@ impl Part<'_> {
         let result = {
             let measuring =
                 TokioContext::new(run_scenario(&trial.scenario, &identity, &interruption, &mut reporting), load);
-            let obeying = obey(&mut self.member, &self.own, prepared.clone(), &start, &signals, &mut is_root_lost);
+            let own = (&self.own, &mut self.told_signals);
+            let obeying = obey(&mut self.member, own, prepared.clone(), &start, &signals, &mut is_root_lost);
             tokio::select! {
                 result = measuring => result,
                 never = obeying => match never {},
@@ -226,25 +222,60 @@ impl Part<'_> {
         };
         let mut recording = reporting.recording;
         let rank = self.number - 1;
-        match &result {
-            Ok(Outcome { close_error: Some(error), .. }) => eprintln!("warning: rank {rank}: {error}"),
-            Ok(_) => {}
-            Err(error) => recording.keep(assemble_failed(trial, run.id, run.command_line, error)),
-        }
-        let mut unwritten = None;
-        if let Some((record, Err(error))) = recording.finish() {
-            eprintln!("error: rank {rank}: {error}");
-            unwritten = Some(record);
-        }
+        let mut messages = None;
+        let result = match result {
+            Ok(Outcome { close_error, part, .. }) => {
+                if let Some(error) = close_error {
+                    eprintln!("warning: rank {rank}: {error}");
+                }
+                messages = part.and_then(|part| part.messages).map(Arc::new);
+                Ok(())
+            }
+            Err(error) => {
+                recording.keep(assemble_failed(trial, run.id, run.command_line, &error));
+                Err(error)
+            }
+        };
+        let unwritten = match recording.finish() {
+            Some((record, Err(error))) => {
+                eprintln!("error: rank {rank}: {error}");
+                Some(Unwritten { record, messages, reason: error.to_string() })
+            }
+            _ => None,
+        };
         let has_topics = *prepared.borrow() >= Preparation::Topics;
-        Measured { result: result.map(|_| unwritten), has_topics, is_root_lost }
+        Measured { result: result.map(|()| unwritten), has_topics, is_root_lost }
+    }
+}
+
+/// What a rank measured and its disk did not take.
+struct Unwritten {
+    record: Record,
+    /// As [`KeptShare::messages`](crate::distributed::KeptShare::messages).
+    messages: Option<Arc<MessageSets>>,
+    reason: String,
+}
+
+/// When rank 0 was lost whose trial ran, and what that means for what this rank measured.
+fn lost_during(path: &Path, result: &Result<Option<Unwritten>, EngineError>) -> String {
+    match result {
+        Ok(None) => format!(
+            "during the load, so no record of all ranks was written. This rank's is in {}: put them together with `brokermark merge`",
+            path.display()
+        ),
+        Ok(Some(unwritten)) => format!(
+            "during the load, so no record of all ranks was written. This rank's was not written either: {}",
+            unwritten.reason
+        ),
+        Err(EngineError::Interrupted) => "before this rank's load began, so it measured nothing".to_owned(),
+        Err(error) => format!("and this rank's trial has failed: {error}"),
     }
 }
 
 /// How a rank's trial went.
 struct Measured {
-    /// With the record, where the disk did not take it.
-    result: Result<Option<Record>, EngineError>,
+    /// With what the disk did not take.
+    result: Result<Option<Unwritten>, EngineError>,
     /// Whether the trial's topics exist.
     has_topics: bool,
     /// Whether rank 0 was lost meanwhile.
@@ -254,7 +285,7 @@ struct Measured {
 /// Tells rank 0 that this rank is ready and which signals came, and passes on its orders.
 async fn obey(
     member: &mut Member,
-    own: &Interruption,
+    (own, told_signals): (&Interruption, &mut u32),
     mut prepared: watch::Receiver<Preparation>,
     start: &watch::Sender<Option<u64>>,
     signals: &watch::Sender<u32>,
@@ -262,7 +293,6 @@ async fn obey(
 ) -> std::convert::Infallible {
     let raise = |count: u32| signals.send_modify(|signals| *signals = (*signals).max(count));
     let mut told_ready = false;
-    let mut own_signals = 0;
     loop {
         tokio::select! {
             ready = prepared.wait_for(|prepared| *prepared == Preparation::Ready), if !told_ready => {
@@ -271,10 +301,10 @@ async fn obey(
                     member.tell(FromRank::Ready);
                 }
             }
-            () = signal_after(own, own_signals), if own_signals < 2 => {
-                own_signals += 1;
-                raise(own_signals);
-                member.tell(FromRank::Signals(own_signals));
+            () = signal_after(own, *told_signals), if *told_signals < 2 => {
+                *told_signals += 1;
+                raise(*told_signals);
+                member.tell(FromRank::Signals(*told_signals));
             }
             order = member.order(), if !*is_root_lost => match order {
                 Some(FromRoot::Begin { unix_ns }) => { start.send_replace(Some(unix_ns)); }

@@ -59,17 +59,21 @@ async fn trials(
             continue;
         }
         if !pause.is_zero() {
-            rest(pause, session.progress(position), interruption).await;
+            tokio::select! {
+                () = rest(pause, session.progress(position), interruption) => {}
+                () = hub.signal() => {}
+            }
         }
         pause = session.plan.pause;
-        if interruption.is_requested() {
-            return Ok(Exit::Interrupted);
+        hub.before_trial().await;
+        if interruption.is_requested() || hub.is_signalled() {
+            return Ok(worse(exit, Exit::Interrupted));
         }
         let run_id = identity(&session.run_id, position).run_id;
         let trial = Trial::order(session, hub, position, &run_id).await;
         let gathered = trial.run(hub, interruption).await;
-        let Gathered { has_topics, was_signalled, .. } = gathered;
-        let is_missing = gathered.is_missing();
+        let Gathered { has_topics, was_signalled, was_unwritten, .. } = gathered;
+        let is_missing = gathered.is_missing() || was_unwritten;
         let whole = record(session, position, gathered);
         let written = keep(session, &whole);
         let ended = session.ended(whole.record, written, position, out)?;
@@ -108,6 +112,8 @@ struct Gathered {
     has_topics: bool,
     /// Whether the user has sent a rank a signal, which ends the run.
     was_signalled: bool,
+    /// Whether a rank's disk did not take all that it kept.
+    was_unwritten: bool,
 }
 
 /// A rank that could not run its share, or not keep it.
@@ -145,9 +151,8 @@ struct Trial {
 }
 
 impl Trial {
-    /// Compares the clocks, and orders the trial.
+    /// Orders the trial, now that the clocks were compared.
     async fn order(session: &Session<'_>, hub: &mut Hub, position: usize, run_id: &str) -> Self {
-        hub.before_trial().await;
         let size = hub.size();
         let clocks: Vec<KnownClock> = (0..size).map(|rank| hub.known_clock(rank)).collect();
         let shifts = clocks.iter().map(|clock| clock.shift_ns).collect();
@@ -213,8 +218,15 @@ impl Trial {
                 self.gathered.was_signalled = true;
                 self.signal(hub, count);
             }
-            Event::Told(FromRank::Kept(kept)) => {
+            Event::Told(FromRank::Kept { kept, unwritten }) => {
                 self.ended[rank] = true;
+                if let Some(reason) = unwritten {
+                    self.gathered.was_unwritten = true;
+                    self.progress.notice(&format!(
+                        "error: rank {rank} ({}) could not write all of its files: {reason}. Its record is in that of all ranks; some of its seconds may be missing in the series",
+                        hub.host(rank)
+                    ));
+                }
                 let share = kept.share(rank);
                 // A share that stands still or has failed ends all.
                 if share.record.status != Status::Completed {
