@@ -1,6 +1,6 @@
 //! What the shares of one machine say together. Each of them takes the others for processes that have nothing to do with the load.
 
-use super::{KeptShare, sections};
+use super::{KeptShare, client, sections};
 use crate::evaluate;
 use crate::record::ReasonKind::{ClientBound, HostContended};
 use crate::record::{LimitedBy, Limiter, Reason, Status, Verdict};
@@ -20,8 +20,8 @@ impl SharedMachine {
         if sections::overlap(shares) < sections::LEAST_OVERLAP {
             return Vec::new();
         }
-        let known = shares.iter().filter(|share| sections::machine(share) != (None, None));
-        let several = sections::by_machine(known).into_iter().filter(|shares| shares.len() > 1);
+        let known = shares.iter().filter(|share| client::machine(share) != (None, None));
+        let several = client::by_machine(known).into_iter().filter(|shares| shares.len() > 1);
         several.map(|shares| SharedMachine::of(&shares, scenario)).collect()
     }
 
@@ -33,7 +33,7 @@ impl SharedMachine {
             |share: &KeptShare| (share.record.status != Status::Failed, share.record.counts.acknowledged);
         let loader = shares.iter().max_by_key(|share| has_measured(share)).unwrap_or(&shares[0]);
         let mut record = loader.record.clone();
-        record.client = sections::client(shares.iter().copied(), 0.0);
+        record.client = client::client(shares.iter().copied(), 0.0);
         evaluate::evaluate(&mut record, scenario, &loader.series);
         SharedMachine { numbers, verdict: record.verdict }
     }

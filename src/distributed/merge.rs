@@ -6,7 +6,9 @@ use jiff::Timestamp;
 
 use super::agreement::agree;
 use super::machine::SharedMachine;
-use super::{KeptShare, MergeError, consumers, interval_log, latencies, sections, series, verdict, verification};
+use super::{
+    KeptShare, MergeError, client, consumers, interval_log, latencies, sections, series, verdict, verification,
+};
 use crate::evaluate;
 use crate::record::{Durability, LostRank, MergedShare, Record, SeriesRow, Status, Together};
 use crate::scenario::{Kinds, Scenario, parse_for};
@@ -44,7 +46,7 @@ fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
     let latency = latencies::latencies(shares)?;
     throughput.in_flight_by_littles_law = latency.service.as_ref().map(|service| throughput.in_flight(service.mean_ns));
     let acknowledged_inside = throughput.messages_per_second * throughput.window_ns as f64 / 1e9;
-    let client = sections::client(shares, acknowledged_inside);
+    let client = client::client(shares, acknowledged_inside);
     let worst = shares.iter().map(|share| share.record.status).max_by_key(|status| rank(*status));
     let hostnames =
         shares.iter().all(|share| share.record.environment.hostname == shares[0].record.environment.hostname);
@@ -64,7 +66,7 @@ fn record(shares: &[KeptShare]) -> Result<Record, MergeError> {
         consumers: consumers::consumers(shares),
         transactions: latencies::transactions(shares)?,
         wire: sections::wire(shares, &throughput, client.cpu_seconds),
-        host_load: sections::host_load(shares),
+        host_load: client::host_load(shares),
         start: shares.iter().filter_map(|share| share.record.start.clone()).max_by_key(|start| start.late_ns),
         share: None,
         shares: shares.iter().filter_map(merged_share).collect(),

@@ -1,7 +1,8 @@
 //! One scenario that several processes or machines ran at once, as one record.
 //!
 //! - `agreement`: what the shares must have in common, and where they do not.
-//! - `merge`: the record of all shares. `latencies`, `sections`, `verification`: its parts. `verdict`: what speaks against it.
+//! - `merge`: the record of all shares. `client`, `latencies`, `sections`, `verification`: its parts. `verdict`: what speaks against it, and
+//!   `machine`: what the shares of one machine say together.
 //! - `series`, `interval_log`: the seconds, aligned by the wall clock.
 //!
 //! Counts are added, histograms are added bucket by bucket, so quantiles are those of one histogram of all values; nothing is
@@ -9,6 +10,7 @@
 //! says which.
 
 mod agreement;
+mod client;
 mod consumers;
 mod interval_log;
 mod latencies;

@@ -1,15 +1,11 @@
 //! The sections of a merged record that are sums, or the worst of the shares.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::KeptShare;
 use crate::measure::FailureClass;
-use crate::measure::host::CoreSet;
-use crate::record::{
-    Client, Completion, Counts, ErrorCount, HostLoad, Pauses, ProducerShares, Record, Throughput, TimerLateness,
-    WarmUpCounts, Wire,
-};
+use crate::record::{Completion, Counts, ErrorCount, ProducerShares, Record, Throughput, WarmUpCounts, Wire};
 
 /// The windows of all shares overlap by at least this much of the stretch that they cover, or the rate is not that of all.
 pub(super) const LEAST_OVERLAP: f64 = 0.95;
@@ -199,135 +195,6 @@ pub(super) fn wire(shares: &[KeptShare], throughput: &Throughput, cpu_seconds: f
     })
 }
 
-/// Where a share runs: shares of one machine have the same. Without both, that is not known.
-pub(super) fn machine(share: &KeptShare) -> (Option<&str>, Option<&str>) {
-    let boot_id = share.record.share.as_ref().and_then(|share| share.boot_id.as_deref());
-    (boot_id, share.record.environment.hostname.as_deref().filter(|_| boot_id.is_none()))
-}
-
-/// The shares of each machine.
-pub(super) fn by_machine<'a>(shares: impl IntoIterator<Item = &'a KeptShare>) -> Vec<Vec<&'a KeptShare>> {
-    let mut by_machine: BTreeMap<_, Vec<&KeptShare>> = BTreeMap::new();
-    shares.into_iter().for_each(|share| by_machine.entry(machine(share)).or_default().push(share));
-    by_machine.into_values().collect()
-}
-
-/// On how many machines the shares ran.
-pub(super) fn machines(shares: &[KeptShare]) -> usize {
-    by_machine(shares).len()
-}
-
-/// The cores on which one of a machine's shares may run; `None` where one does not tell.
-fn cores_allowed(of_machine: &[&KeptShare]) -> Option<CoreSet> {
-    let of_share = |share: &&KeptShare| share.record.client.cores_allowed.as_deref()?.parse::<CoreSet>().ok();
-    of_machine.iter().map(of_share).try_fold(CoreSet::default(), |all, cores| Some(all | cores?))
-}
-
-/// How many cores the shares of one machine may use together. A quota is that of a container, which has a host name of its own.
-fn cores_available(of_machine: &[&KeptShare]) -> usize {
-    let allowed = cores_allowed(of_machine).map_or(usize::MAX, |cores| cores.count());
-    let mut of_hosts: BTreeMap<Option<&str>, CoresOfHost> = BTreeMap::new();
-    for share in of_machine {
-        let Client { cores_available, cores_allowed, .. } = &share.record.client;
-        let own: Option<CoreSet> = cores_allowed.as_deref().and_then(|cores| cores.parse().ok());
-        let host = of_hosts.entry(share.record.environment.hostname.as_deref()).or_default();
-        host.allowed = host.allowed | own.unwrap_or_default();
-        host.most = host.most.max(*cores_available);
-        host.is_limited |= own.is_none_or(|own| *cores_available < own.count());
-    }
-    of_hosts.values().map(CoresOfHost::available).sum::<usize>().min(allowed)
-}
-
-/// What the shares of one host name may use.
-#[derive(Default)]
-struct CoresOfHost {
-    allowed: CoreSet,
-    /// Of one share.
-    most: usize,
-    /// Whether a quota is below what the affinity allows, or the affinity is not known.
-    is_limited: bool,
-}
-
-impl CoresOfHost {
-    fn available(&self) -> usize {
-        if self.is_limited { self.most } else { self.allowed.count() }
-    }
-}
-
-/// CPU time, memory and waits are added; quantiles are those of the worst share.
-pub(super) fn client<'a>(shares: impl IntoIterator<Item = &'a KeptShare>, acknowledged_inside: f64) -> Client {
-    let shares: Vec<&KeptShare> = shares.into_iter().collect();
-    let all = || shares.iter().map(|share| &share.record.client);
-    let sum = |figure: fn(&Client) -> f64| all().map(figure).sum::<f64>();
-    let total = |figure: fn(&Client) -> Option<u64>| all().filter_map(figure).reduce(|sum, count| sum + count);
-    let worst = |figure: fn(&Client) -> Option<u64>| all().filter_map(figure).max();
-    let busiest = all().max_by(|one, other| {
-        let cores = |client: &Client| client.busiest_thread_cores.unwrap_or(0.0);
-        cores(one).total_cmp(&cores(other))
-    });
-    let by_machine = by_machine(shares.iter().copied());
-    let cpu_seconds = sum(|client| client.cpu_seconds);
-    Client {
-        cpu_seconds,
-        cpu_user_seconds: sum(|client| client.cpu_user_seconds),
-        cpu_system_seconds: sum(|client| client.cpu_system_seconds),
-        polling_cpu_seconds: all().filter_map(|client| client.polling_cpu_seconds).reduce(|sum, seconds| sum + seconds),
-        cores_used: sum(|client| client.cores_used),
-        cores_available: by_machine.iter().map(|shares| cores_available(shares)).sum(),
-        cores_allowed: match by_machine.as_slice() {
-            [shares] => cores_allowed(shares).map(|cores| cores.to_string()),
-            _ => None,
-        },
-        scheduling_policy: scheduling_policy(all()),
-        busiest_thread_cores: busiest.and_then(|client| client.busiest_thread_cores),
-        busiest_thread: busiest.and_then(|client| client.busiest_thread.clone()),
-        cpu_ns_per_message: (acknowledged_inside > 0.0).then(|| cpu_seconds * 1e9 / acknowledged_inside),
-        peak_memory_bytes: total(|client| client.peak_memory_bytes),
-        voluntary_context_switches: total(|client| client.voluntary_context_switches),
-        involuntary_context_switches: total(|client| client.involuntary_context_switches),
-        queue_full_ns: all().map(|client| client.queue_full_ns).sum(),
-        connections_full_share: all().filter_map(|client| client.connections_full_share).reduce(f64::max),
-        unmatched_answers: all().map(|client| client.unmatched_answers).sum(),
-        queue_messages_max: worst(|client| client.queue_messages_max),
-        timer_lateness: all().filter_map(|client| client.timer_lateness).reduce(|one, other| TimerLateness {
-            p50_ns: one.p50_ns.max(other.p50_ns),
-            p99_ns: one.p99_ns.max(other.p99_ns),
-            max_ns: one.max_ns.max(other.max_ns),
-        }),
-        pauses: all().filter_map(|client| client.pauses).reduce(|one, other| Pauses {
-            count: one.count + other.count,
-            p50_ns: one.p50_ns.max(other.p50_ns),
-            p99_ns: one.p99_ns.max(other.p99_ns),
-            p99_9_ns: one.p99_9_ns.max(other.p99_9_ns),
-            max_ns: one.max_ns.max(other.max_ns),
-        }),
-        broker_round_trip_p50_ns: worst(|client| client.broker_round_trip_p50_ns),
-        broker_round_trip_p99_ns: worst(|client| client.broker_round_trip_p99_ns),
-    }
-}
-
-/// That of all shares, or each that one of them has.
-fn scheduling_policy<'a>(clients: impl Iterator<Item = &'a Client>) -> Option<String> {
-    let policies: BTreeSet<&str> = clients.filter_map(|client| client.scheduling_policy.as_deref()).collect();
-    (!policies.is_empty()).then(|| policies.into_iter().collect::<Vec<_>>().join(", "))
-}
-
-/// Of each figure, that of the machine that had the most of it.
-pub(super) fn host_load(shares: &[KeptShare]) -> Option<HostLoad> {
-    let worst = |one: Option<f64>, other: Option<f64>| match (one, other) {
-        (Some(one), Some(other)) => Some(one.max(other)),
-        (one, other) => one.or(other),
-    };
-    shares.iter().filter_map(|share| share.record.host_load).reduce(|one, other| HostLoad {
-        system_cpu_busy: one.system_cpu_busy.max(other.system_cpu_busy),
-        steal: one.steal.max(other.steal),
-        cgroup_throttled_share: worst(one.cgroup_throttled_share, other.cgroup_throttled_share),
-        cpu_pressure_share: worst(one.cpu_pressure_share, other.cpu_pressure_share),
-        memory_pressure_share: worst(one.memory_pressure_share, other.memory_pressure_share),
-        io_pressure_share: worst(one.io_pressure_share, other.io_pressure_share),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -343,23 +210,6 @@ mod tests {
         assert!((throughput.messages_per_second - 40_000.0 / 12.0).abs() < 1e-6, "{throughput:?}");
         assert_eq!(counts.acknowledged, 40_000);
         assert!(counts.balances());
-    }
-
-    #[test]
-    fn policies_and_full_connections_of_all_shares_are_told() {
-        let mut shares = [share(1, 3, 0, 1, 1.0), share(2, 3, 0, 1, 1.0), share(3, 3, 0, 1, 1.0)];
-        let told = |shares: &[KeptShare]| {
-            let client = client(shares, 1.0);
-            (client.scheduling_policy, client.connections_full_share)
-        };
-        for (share, (policy, full)) in
-            shares.iter_mut().zip([("batch", Some(0.2)), ("batch", Some(0.9)), ("other", None)])
-        {
-            let client = &mut share.record.client;
-            (client.scheduling_policy, client.connections_full_share) = (Some(policy.to_owned()), full);
-        }
-        assert_eq!(told(&shares[..2]), (Some("batch".to_owned()), Some(0.9)));
-        assert_eq!(told(&shares), (Some("batch, other".to_owned()), Some(0.9)));
     }
 
     #[test]
@@ -403,33 +253,6 @@ mod tests {
         let expected = ProducerShares::of(messages.concat().into_iter()).unwrap();
         assert!((merged.jain_index - expected.jain_index).abs() < 1e-12, "{merged:?}");
         assert_eq!((merged.smallest_messages, merged.largest_messages), (5, 40));
-    }
-
-    #[test]
-    fn the_cores_of_a_machine_count_once() {
-        let mut shares = [share(1, 3, 0, 1, 1.0), share(2, 3, 0, 1, 1.0), share(3, 3, 0, 1, 1.0)];
-        shares[2].record.share.as_mut().unwrap().boot_id = Some("another".to_owned());
-        let cores = shares[0].record.client.cores_available;
-        assert_eq!((client(&shares, 1.0).cores_available, machines(&shares)), (2 * cores, 2));
-    }
-
-    #[test]
-    fn shares_that_are_bound_to_cores_have_those_of_all_and_containers_their_quotas() {
-        let told = |places: [(&str, &str, usize); 3]| {
-            let mut shares = [share(1, 3, 0, 1, 1.0), share(2, 3, 0, 1, 1.0), share(3, 3, 0, 1, 1.0)];
-            for (share, (host, cores, available)) in shares.iter_mut().zip(places) {
-                share.record.environment.hostname = Some(host.to_owned());
-                let client = &mut share.record.client;
-                (client.cores_allowed, client.cores_available) = (Some(cores.to_owned()), available);
-            }
-            let client = client(&shares, 1.0);
-            (client.cores_available, client.cores_allowed.unwrap())
-        };
-        assert_eq!(told([("a", "0", 1), ("a", "1", 1), ("a", "2-3", 2)]), (4, "0-3".to_owned()), "bound");
-        assert_eq!(told([("a", "0-1", 2), ("a", "0-1", 2), ("a", "0-1", 2)]), (2, "0-1".to_owned()), "not bound");
-        let quotas = [("a", "0-63", 2), ("a", "0-63", 2), ("b", "0-63", 3)];
-        assert_eq!(told(quotas), (5, "0-63".to_owned()), "two containers");
-        assert_eq!(told([("a", "0-1", 2), ("b", "0-1", 2), ("c", "0-1", 2)]), (2, "0-1".to_owned()), "one machine");
     }
 
     #[test]

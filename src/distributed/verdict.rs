@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::machine::SharedMachine;
-use super::{KeptShare, sections};
+use super::{KeptShare, client, sections};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
 use crate::record::{LimitedBy, Limiter, LostRank, Reason, ReasonKind, Record, Together, Verdict};
@@ -202,7 +202,7 @@ fn apart(shares: &[KeptShare]) -> Option<Reason> {
 /// How far the clocks may be apart between which end-to-end latency was measured, and whether that is too much.
 fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
     let latency = record.latency.end_to_end.as_ref()?;
-    if sections::machines(shares) < 2 || record.times_own_messages() {
+    if client::machines(shares) < 2 || record.times_own_messages() {
         return None;
     }
     let of_shares = || shares.iter().filter_map(|share| share.record.share.as_ref());
