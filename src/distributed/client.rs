@@ -24,10 +24,14 @@ pub(super) fn machines(shares: &[KeptShare]) -> usize {
     by_machine(shares).len()
 }
 
+/// The cores on which a share may run; `None` where it does not tell.
+fn own_cores(share: &KeptShare) -> Option<CoreSet> {
+    share.record.client.cores_allowed.as_deref()?.parse().ok()
+}
+
 /// The cores on which one of a machine's shares may run; `None` where one does not tell.
 fn cores_allowed(of_machine: &[&KeptShare]) -> Option<CoreSet> {
-    let of_share = |share: &&KeptShare| share.record.client.cores_allowed.as_deref()?.parse::<CoreSet>().ok();
-    of_machine.iter().map(of_share).try_fold(CoreSet::default(), |all, cores| Some(all | cores?))
+    of_machine.iter().try_fold(CoreSet::default(), |all, share| Some(all | own_cores(share)?))
 }
 
 /// How many cores the shares of one machine may use together. A quota is that of a container, which has a host name of its own.
@@ -35,12 +39,11 @@ fn cores_available(of_machine: &[&KeptShare]) -> usize {
     let allowed = cores_allowed(of_machine).map_or(usize::MAX, |cores| cores.count());
     let mut of_hosts: BTreeMap<Option<&str>, CoresOfHost> = BTreeMap::new();
     for share in of_machine {
-        let Client { cores_available, cores_allowed, .. } = &share.record.client;
-        let own: Option<CoreSet> = cores_allowed.as_deref().and_then(|cores| cores.parse().ok());
+        let (available, own) = (share.record.client.cores_available, own_cores(share));
         let host = of_hosts.entry(share.record.environment.hostname.as_deref()).or_default();
         host.allowed = host.allowed | own.unwrap_or_default();
-        host.most = host.most.max(*cores_available);
-        host.is_limited |= own.is_none_or(|own| *cores_available < own.count());
+        host.most = host.most.max(available);
+        host.is_limited |= own.is_none_or(|own| available < own.count());
     }
     of_hosts.values().map(CoresOfHost::available).sum::<usize>().min(allowed)
 }

@@ -1,8 +1,8 @@
 //! One scenario that several processes or machines ran at once, as one record.
 //!
 //! - `agreement`: what the shares must have in common, and where they do not.
-//! - `merge`: the record of all shares. `client`, `latencies`, `sections`, `verification`: its parts. `verdict`: what speaks against it, and
-//!   `machine`: what the shares of one machine say together.
+//! - `merge`: the record of all shares. `client`, `latencies`, `sections`, `verification`: its parts. `verdict`: what speaks against it;
+//!   `machine`: what the shares of one machine used together; `together`: what only all shares together show.
 //! - `series`, `interval_log`: the seconds, aligned by the wall clock.
 //!
 //! Counts are added, histograms are added bucket by bucket, so quantiles are those of one histogram of all values; nothing is
@@ -18,6 +18,7 @@ mod machine;
 mod merge;
 mod sections;
 mod series;
+mod together;
 mod verdict;
 mod verification;
 

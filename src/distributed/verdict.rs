@@ -4,13 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::machine::SharedMachine;
-use super::{KeptShare, client, sections};
+use super::{KeptShare, together};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
-use crate::record::{LimitedBy, Limiter, LostRank, Reason, ReasonKind, Record, Together, Verdict};
-
-/// Share of the median end-to-end latency up to which the clocks of machines may differ.
-const LARGEST_CLOCK_SHARE: f64 = 0.1;
+use crate::record::{LimitedBy, Limiter, Reason, ReasonKind, Record, Together, Verdict};
 
 /// What a share's own record says of its process or machine, and the figures of the whole do not show better than those of the
 /// shares: a rate over windows that begin a little apart is lower than the target, though every share kept its own.
@@ -47,14 +44,9 @@ pub(super) fn complete(record: &mut Record, shares: &[KeptShare], machines: &[Sh
     if let (Some(together), Some(late)) = (&record.together, notes.iter_mut().find(|note| note.kind == LateStart)) {
         say_overlap(late, together);
     }
-    reasons.extend(missing(shares, &record.lost_ranks));
-    reasons.extend(apart(shares));
-    match clocks(record, shares) {
-        Some((true, reason)) => reasons.push(reason),
-        Some((false, note)) => notes.push(note),
-        None => {}
-    }
-    notes.extend(unequal_machines(shares));
+    let together = together::findings(record, shares);
+    reasons.extend(together.reasons);
+    notes.extend(together.notes);
     reasons.sort_by_key(|reason| reason.kind);
     notes.sort_by_key(|note| note.kind);
     let limited_by = limited_by(shares, machines);
@@ -144,144 +136,6 @@ fn say_overlap(late: &mut Reason, together: &Together) {
     late.evidence.push('.');
 }
 
-fn reason(kind: ReasonKind, evidence: String, advice: &str, figures: &[(&str, f64)]) -> Reason {
-    let figures = figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-    Reason { kind, evidence, advice: advice.to_owned(), figures }
-}
-
-fn missing(shares: &[KeptShare], lost: &[LostRank]) -> Option<Reason> {
-    let count = shares.first()?.record.share.as_ref()?.count;
-    let missing: Vec<String> = (1..=count)
-        .filter(|number| shares.iter().all(|share| share.number() != *number))
-        .map(|number| number.to_string())
-        .collect();
-    (!missing.is_empty()).then(|| {
-        reason(
-            ShareMissing,
-            format!(
-                "{} of {count} shares are here; missing: {}.{}",
-                shares.len(),
-                missing.join(", "),
-                lost.iter().map(what_is_missing).collect::<String>()
-            ),
-            "If a process died, run the scenario again: its messages are in no figure. If `brokermark merge` was not given the directories of all shares, give it those.",
-            &[("shares", shares.len() as f64), ("missing", missing.len() as f64)],
-        )
-    })
-}
-
-fn what_is_missing(lost: &LostRank) -> String {
-    let what = if lost.failed { "has failed" } else { "was lost" };
-    format!(
-        " Rank {} on {} {what} ({}, phase: {}): {} messages that it had handed over until then and {} acknowledgements are in no figure.",
-        lost.number - 1,
-        lost.hostname.as_deref().unwrap_or("an unknown host"),
-        lost.reason,
-        lost.phase,
-        lost.attempted,
-        lost.acknowledged
-    )
-}
-
-fn apart(shares: &[KeptShare]) -> Option<Reason> {
-    let (overlap, (begin_ns, end_ns)) = (sections::overlap(shares), sections::window(shares));
-    (overlap < sections::LEAST_OVERLAP).then(|| {
-        reason(
-            SharesApart,
-            format!(
-                "The measured windows of all shares overlap by {} of the {} that they cover.",
-                percent(overlap),
-                duration((end_ns - begin_ns) as f64)
-            ),
-            "End the load by `run.duration`, so that all windows end together. Shares that MPI did not start begin together by `--start-at`, late enough for every one to be ready.",
-            &[("overlap", overlap), ("covered_ns", (end_ns - begin_ns) as f64)],
-        )
-    })
-}
-
-/// How far the clocks may be apart between which end-to-end latency was measured, and whether that is too much.
-fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
-    let latency = record.latency.end_to_end.as_ref()?;
-    if client::machines(shares) < 2 || record.times_own_messages() {
-        return None;
-    }
-    let of_shares = || shares.iter().filter_map(|share| share.record.share.as_ref());
-    let early: u64 = of_shares().map(|share| share.before_intended).sum();
-    let earliest_ns = of_shares().map(|share| share.most_before_intended_ns).max().unwrap_or(0) as f64;
-    let bound = clock_uncertainty_ns(shares);
-    let is_too_much = bound.is_none_or(|bound| bound as f64 > LARGEST_CLOCK_SHARE * latency.p50_ns as f64) || early > 0;
-    let known = match bound {
-        Some(bound) => format!("The clocks of the machines may differ by up to {}", duration(bound as f64)),
-        None => "It is not known how far the clocks of the machines differ: one is not synchronised, or its system does not tell".to_owned(),
-    };
-    let seen = match early {
-        0 => String::new(),
-        early => {
-            format!(
-                "; {early} messages arrived before they were intended, by up to {}, and count as 0",
-                duration(earliest_ns)
-            )
-        }
-    };
-    let mut figures = vec![
-        ("before_intended", early as f64),
-        ("most_before_intended_ns", earliest_ns),
-        ("end_to_end_p50_ns", latency.p50_ns as f64),
-    ];
-    figures.extend(bound.map(|bound| ("clock_uncertainty_ns", bound as f64)));
-    Some((
-        is_too_much,
-        reason(
-            ClocksDiffer,
-            format!(
-                "{known}, and end-to-end latency is measured between them (median {}){seen}.",
-                duration(latency.p50_ns as f64)
-            ),
-            "Synchronise the clocks (chrony, PTP), or record only messages whose two ends have one clock: `consumers.timing = \"own\"`.",
-            &figures,
-        ),
-    ))
-}
-
-/// Most that two of the machines' clocks may differ; `None`: not known.
-pub(super) fn clock_uncertainty_ns(shares: &[KeptShare]) -> Option<u64> {
-    let mut of_machines: BTreeMap<Option<&str>, Option<u64>> = BTreeMap::new();
-    for share in shares.iter().filter_map(|share| share.record.share.as_ref()) {
-        let known = of_machines.entry(share.boot_id.as_deref()).or_insert(share.clock_error_ns);
-        *known = known.zip(share.clock_error_ns).map(|(one, other)| one.max(other));
-    }
-    if of_machines.len() == 1 && !of_machines.contains_key(&None) {
-        return Some(0);
-    }
-    let mut errors = of_machines.into_values().collect::<Option<Vec<u64>>>()?;
-    errors.sort_unstable_by(|one, other| other.cmp(one));
-    Some(errors.iter().take(2).sum())
-}
-
-fn unequal_machines(shares: &[KeptShare]) -> Option<Reason> {
-    let machine = |share: &KeptShare| {
-        let of = &share.record.environment;
-        (of.cpu_model.clone(), of.cores, of.operating_system.clone())
-    };
-    let first = machine(shares.first()?);
-    let other = shares.iter().find(|share| machine(share) != first)?;
-    let describe = |(cpu, cores, system): (Option<String>, usize, String)| {
-        format!("{cores} cores of {}, {system}", cpu.as_deref().unwrap_or("an unknown processor"))
-    };
-    Some(reason(
-        UnequalMachines,
-        format!(
-            "The machines are not alike: share {} has {}, and share {} has {}.",
-            shares[0].number(),
-            describe(first),
-            other.number(),
-            describe(machine(other))
-        ),
-        "Use equal machines, or look at each share's own record: the slowest machine may limit all.",
-        &[],
-    ))
-}
-
 /// What limited the share that was limited the most: one that its own client limited limits the whole. The sums over all shares would look
 /// idle where one share is busy. Those of one machine say together what filled it.
 fn limited_by(shares: &[KeptShare], machines: &[SharedMachine]) -> LimitedBy {
@@ -319,6 +173,7 @@ fn gravity(limiter: Limiter) -> u8 {
 mod tests {
     use super::*;
     use crate::distributed::merge::made_up::{scenario, share};
+    use crate::distributed::together::reason;
     use crate::record::{HostLoad, LoadModel};
 
     const SECOND: u64 = 1_000_000_000;
@@ -344,14 +199,6 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_overlap_too_little_and_a_missing_share_are_reasons() {
-        assert_eq!(kinds(&pair(200_000_000)), [], "9.8 s of 10.2 s");
-        assert_eq!(kinds(&pair(300_000_000)), [SharesApart]);
-        assert_eq!(kinds(&pair(20 * SECOND)), [SharesApart]);
-        assert_eq!(kinds(&[share(2, 3, 0, SECOND, 1.0)]), [ShareMissing]);
-    }
-
-    #[test]
     fn one_client_bound_share_makes_the_whole_client_bound() {
         let mut shares = pair(0);
         shares[1].record.verdict.reasons.push(reason(ClientBound, "It was busy.".to_owned(), "Use more.", &[]));
@@ -362,7 +209,7 @@ mod tests {
         assert_eq!(verdict.limited_by.evidence, "Share 2: Busy.");
     }
 
-    /// A closed loop on 4 cores, all of them busy; each share takes the other for a process of somebody else.
+    /// A closed loop on 4 cores, all of them busy; each share takes the other for a process that is not part of the load.
     fn share_of_a_full_machine(share: &mut KeptShare, cores_used: f64) {
         let record = &mut share.record;
         record.load_model = LoadModel::Closed;
@@ -446,46 +293,6 @@ mod tests {
     }
 
     #[test]
-    fn clocks_of_two_machines_are_doubted_as_far_as_they_may_differ() {
-        let with = |errors: [Option<u64>; 2], boot_ids: [&str; 2], before_intended| {
-            let mut shares = pair(0);
-            for (share, (error, boot_id)) in shares.iter_mut().zip(errors.into_iter().zip(boot_ids)) {
-                let of = share.record.share.as_mut().unwrap();
-                (of.clock_error_ns, of.boot_id, of.before_intended) =
-                    (error, Some(boot_id.to_owned()), before_intended);
-                share.record.latency.end_to_end.as_mut().unwrap().p50_ns = 10_000_000;
-            }
-            let uncertainty = clock_uncertainty_ns(&shares);
-            let verdict = completed(&shares);
-            let has = |list: &[Reason]| list.iter().any(|reason| reason.kind == ClocksDiffer);
-            (uncertainty, has(&verdict.reasons), has(&verdict.notes))
-        };
-        assert_eq!(with([None, None], ["a", "a"], 0), (Some(0), false, false), "one machine has one clock");
-        assert_eq!(with([Some(400_000), Some(500_000)], ["a", "b"], 0), (Some(900_000), false, true));
-        assert_eq!(with([Some(400_000), Some(700_000)], ["a", "b"], 0), (Some(1_100_000), true, false));
-        assert_eq!(with([Some(400_000), None], ["a", "b"], 0), (None, true, false));
-        assert_eq!(with([Some(4), Some(5)], ["a", "b"], 3), (Some(9), true, false), "messages that arrived too early");
-    }
-
-    #[test]
-    fn messages_that_arrived_early_are_told_with_the_most_that_they_did() {
-        let mut shares = pair(0);
-        for (share, early_ns) in shares.iter_mut().zip([2_000_000, 3_000_000]) {
-            let of = share.record.share.as_mut().unwrap();
-            of.boot_id = Some(format!("machine {}", of.number));
-            (of.before_intended, of.most_before_intended_ns) = (2, early_ns);
-        }
-        let verdict = completed(&shares);
-        let told = verdict.reasons.iter().find(|reason| reason.kind == ClocksDiffer).unwrap();
-        assert!(
-            told.evidence.contains("4 messages arrived before they were intended, by up to 3"),
-            "{}",
-            told.evidence
-        );
-        assert_eq!(told.figures["most_before_intended_ns"], 3e6);
-    }
-
-    #[test]
     fn a_share_that_began_late_says_how_far_all_overlap() {
         let mut shares = pair(200_000_000);
         let late = reason(LateStart, "The load began 200 ms late.".to_owned(), "Begin later.", &[]);
@@ -499,22 +306,5 @@ mod tests {
         assert!(note.evidence.starts_with(expected), "{}", note.evidence);
         assert!(note.evidence.ends_with("began within 200 ms of each other."), "{}", note.evidence);
         assert_eq!((note.figures["window_overlap"], note.figures["start_skew_ns"]), (0.98, 2e8));
-    }
-
-    #[test]
-    fn one_clock_at_both_ends_needs_no_other() {
-        let mut shares = pair(0);
-        shares[1].record.share.as_mut().unwrap().boot_id = Some("b".to_owned());
-        assert_eq!(kinds(&shares), [ClocksDiffer]);
-        shares.iter_mut().for_each(|share| share.record.scenario["consumers"]["timing"] = "own".into());
-        assert_eq!(kinds(&shares), []);
-    }
-
-    #[test]
-    fn machines_that_are_not_alike_are_noted() {
-        let mut shares = pair(0);
-        shares[1].record.environment.cores += 1;
-        let verdict = completed(&shares);
-        assert!(verdict.valid && verdict.notes.iter().any(|note| note.kind == UnequalMachines), "{verdict:#?}");
     }
 }

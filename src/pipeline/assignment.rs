@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_that_nobody_here_gets_are_those_of_other_members() {
+    fn partitions_that_no_member_here_gets_are_those_of_other_members() {
         let assignment = Assignment::new(1, 3);
         let begin = Instant::now();
         let half = PASSED_ON_WITHIN / 2;

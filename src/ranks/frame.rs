@@ -89,27 +89,27 @@ mod tests {
         );
     }
 
-    /// A value that can be read only while somebody else goes on.
+    /// A value that can be read only while another task runs.
     struct Waiting;
 
-    static GOES_ON: Barrier = Barrier::new();
+    static OTHER_TASK_RAN: Gate = Gate::new();
 
     impl<'de> serde::Deserialize<'de> for Waiting {
         fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
             serde::de::IgnoredAny::deserialize(from)?;
-            match GOES_ON.passed() {
+            match OTHER_TASK_RAN.passed() {
                 true => Ok(Waiting),
-                false => Err(serde::de::Error::custom("nobody else went on")),
+                false => Err(serde::de::Error::custom("the other task did not run")),
             }
         }
     }
 
-    /// Opened once by the one, awaited by the other.
-    struct Barrier(std::sync::Mutex<bool>, std::sync::Condvar);
+    /// One thread opens it, another one waits for that.
+    struct Gate(std::sync::Mutex<bool>, std::sync::Condvar);
 
-    impl Barrier {
+    impl Gate {
         const fn new() -> Self {
-            Barrier(std::sync::Mutex::new(false), std::sync::Condvar::new())
+            Gate(std::sync::Mutex::new(false), std::sync::Condvar::new())
         }
 
         fn open(&self) {
@@ -129,7 +129,7 @@ mod tests {
         let mut bytes = Vec::new();
         write(&mut bytes, &"long ".repeat(AT_ONCE)).await.unwrap();
         let mut from = bytes.as_slice();
-        let (read, ()) = tokio::join!(read::<Waiting>(&mut from, PATIENCE), async { GOES_ON.open() });
+        let (read, ()) = tokio::join!(read::<Waiting>(&mut from, PATIENCE), async { OTHER_TASK_RAN.open() });
         assert!(read.is_ok(), "{:?}", read.err());
     }
 

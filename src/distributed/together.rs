@@ -1,0 +1,255 @@
+//! What speaks against a merged record and only its shares together show: shares that are missing or apart, clocks that differ, machines
+//! that are not alike.
+
+use std::collections::BTreeMap;
+
+use super::{KeptShare, client, sections};
+use crate::record::ReasonKind::*;
+use crate::record::readable::{duration, percent};
+use crate::record::{LostRank, Reason, ReasonKind, Record};
+
+/// Share of the median end-to-end latency up to which the clocks of machines may differ.
+const LARGEST_CLOCK_SHARE: f64 = 0.1;
+
+/// What was found.
+pub(super) struct Findings {
+    /// They make the record invalid.
+    pub reasons: Vec<Reason>,
+    pub notes: Vec<Reason>,
+}
+
+/// `record`: the merged one.
+pub(super) fn findings(record: &Record, shares: &[KeptShare]) -> Findings {
+    let mut reasons: Vec<Reason> = missing(shares, &record.lost_ranks).into_iter().chain(apart(shares)).collect();
+    let mut notes: Vec<Reason> = unequal_machines(shares).into_iter().collect();
+    match clocks(record, shares) {
+        Some((true, reason)) => reasons.push(reason),
+        Some((false, note)) => notes.push(note),
+        None => {}
+    }
+    Findings { reasons, notes }
+}
+
+/// A finding. `figures`: those that it was made from.
+pub(super) fn reason(kind: ReasonKind, evidence: String, advice: &str, figures: &[(&str, f64)]) -> Reason {
+    let figures = figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    Reason { kind, evidence, advice: advice.to_owned(), figures }
+}
+
+fn missing(shares: &[KeptShare], lost: &[LostRank]) -> Option<Reason> {
+    let count = shares.first()?.record.share.as_ref()?.count;
+    let missing: Vec<String> = (1..=count)
+        .filter(|number| shares.iter().all(|share| share.number() != *number))
+        .map(|number| number.to_string())
+        .collect();
+    (!missing.is_empty()).then(|| {
+        reason(
+            ShareMissing,
+            format!(
+                "{} of {count} shares are here; missing: {}.{}",
+                shares.len(),
+                missing.join(", "),
+                lost.iter().map(what_is_missing).collect::<String>()
+            ),
+            "If a process died, run the scenario again: its messages are in no figure. If `brokermark merge` was not given the directories of all shares, give it those.",
+            &[("shares", shares.len() as f64), ("missing", missing.len() as f64)],
+        )
+    })
+}
+
+fn what_is_missing(lost: &LostRank) -> String {
+    let what = if lost.failed { "has failed" } else { "was lost" };
+    format!(
+        " Rank {} on {} {what} ({}, phase: {}): {} messages that it had handed over until then and {} acknowledgements are in no figure.",
+        lost.number - 1,
+        lost.hostname.as_deref().unwrap_or("an unknown host"),
+        lost.reason,
+        lost.phase,
+        lost.attempted,
+        lost.acknowledged
+    )
+}
+
+fn apart(shares: &[KeptShare]) -> Option<Reason> {
+    let (overlap, (begin_ns, end_ns)) = (sections::overlap(shares), sections::window(shares));
+    (overlap < sections::LEAST_OVERLAP).then(|| {
+        reason(
+            SharesApart,
+            format!(
+                "The measured windows of all shares overlap by {} of the {} that they cover.",
+                percent(overlap),
+                duration((end_ns - begin_ns) as f64)
+            ),
+            "End the load by `run.duration`, so that all windows end together. Shares that MPI did not start begin together by `--start-at`, late enough for every one to be ready.",
+            &[("overlap", overlap), ("covered_ns", (end_ns - begin_ns) as f64)],
+        )
+    })
+}
+
+/// How far the clocks may be apart between which end-to-end latency was measured, and whether that is too much.
+fn clocks(record: &Record, shares: &[KeptShare]) -> Option<(bool, Reason)> {
+    let latency = record.latency.end_to_end.as_ref()?;
+    if client::machines(shares) < 2 || record.times_own_messages() {
+        return None;
+    }
+    let of_shares = || shares.iter().filter_map(|share| share.record.share.as_ref());
+    let early: u64 = of_shares().map(|share| share.before_intended).sum();
+    let earliest_ns = of_shares().map(|share| share.most_before_intended_ns).max().unwrap_or(0) as f64;
+    let bound = clock_uncertainty_ns(shares);
+    let is_too_much = bound.is_none_or(|bound| bound as f64 > LARGEST_CLOCK_SHARE * latency.p50_ns as f64) || early > 0;
+    let known = match bound {
+        Some(bound) => format!("The clocks of the machines may differ by up to {}", duration(bound as f64)),
+        None => "It is not known how far the clocks of the machines differ: one is not synchronised, or its system does not tell".to_owned(),
+    };
+    let seen = match early {
+        0 => String::new(),
+        early => {
+            format!(
+                "; {early} messages arrived before they were intended, by up to {}, and count as 0",
+                duration(earliest_ns)
+            )
+        }
+    };
+    let mut figures = vec![
+        ("before_intended", early as f64),
+        ("most_before_intended_ns", earliest_ns),
+        ("end_to_end_p50_ns", latency.p50_ns as f64),
+    ];
+    figures.extend(bound.map(|bound| ("clock_uncertainty_ns", bound as f64)));
+    Some((
+        is_too_much,
+        reason(
+            ClocksDiffer,
+            format!(
+                "{known}, and end-to-end latency is measured between them (median {}){seen}.",
+                duration(latency.p50_ns as f64)
+            ),
+            "Synchronise the clocks (chrony, PTP), or record only messages whose two ends have one clock: `consumers.timing = \"own\"`.",
+            &figures,
+        ),
+    ))
+}
+
+/// Most that two of the machines' clocks may differ; `None`: not known.
+fn clock_uncertainty_ns(shares: &[KeptShare]) -> Option<u64> {
+    let mut of_machines: BTreeMap<Option<&str>, Option<u64>> = BTreeMap::new();
+    for share in shares.iter().filter_map(|share| share.record.share.as_ref()) {
+        let known = of_machines.entry(share.boot_id.as_deref()).or_insert(share.clock_error_ns);
+        *known = known.zip(share.clock_error_ns).map(|(one, other)| one.max(other));
+    }
+    if of_machines.len() == 1 && !of_machines.contains_key(&None) {
+        return Some(0);
+    }
+    let mut errors = of_machines.into_values().collect::<Option<Vec<u64>>>()?;
+    errors.sort_unstable_by(|one, other| other.cmp(one));
+    Some(errors.iter().take(2).sum())
+}
+
+fn unequal_machines(shares: &[KeptShare]) -> Option<Reason> {
+    let machine = |share: &KeptShare| {
+        let of = &share.record.environment;
+        (of.cpu_model.clone(), of.cores, of.operating_system.clone())
+    };
+    let first = machine(shares.first()?);
+    let other = shares.iter().find(|share| machine(share) != first)?;
+    let describe = |(cpu, cores, system): (Option<String>, usize, String)| {
+        format!("{cores} cores of {}, {system}", cpu.as_deref().unwrap_or("an unknown processor"))
+    };
+    Some(reason(
+        UnequalMachines,
+        format!(
+            "The machines are not alike: share {} has {}, and share {} has {}.",
+            shares[0].number(),
+            describe(first),
+            other.number(),
+            describe(machine(other))
+        ),
+        "Use equal machines, or look at each share's own record: the slowest machine may limit all.",
+        &[],
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distributed::merge::made_up::share;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn kinds(shares: &[KeptShare]) -> Vec<ReasonKind> {
+        findings(&shares[0].record, shares).reasons.iter().map(|reason| reason.kind).collect()
+    }
+
+    fn pair(later_ns: u64) -> [KeptShare; 2] {
+        [share(1, 2, 0, 10 * SECOND, 1_000.0), share(2, 2, later_ns, 10 * SECOND, 1_000.0)]
+    }
+
+    #[test]
+    fn windows_that_overlap_too_little_and_a_missing_share_are_reasons() {
+        assert_eq!(kinds(&pair(200_000_000)), [], "9.8 s of 10.2 s");
+        assert_eq!(kinds(&pair(300_000_000)), [SharesApart]);
+        assert_eq!(kinds(&pair(20 * SECOND)), [SharesApart]);
+        assert_eq!(kinds(&[share(2, 3, 0, SECOND, 1.0)]), [ShareMissing]);
+    }
+
+    #[test]
+    fn clocks_of_two_machines_are_doubted_as_far_as_they_may_differ() {
+        let with = |errors: [Option<u64>; 2], boot_ids: [&str; 2], before_intended| {
+            let mut shares = pair(0);
+            for (share, (error, boot_id)) in shares.iter_mut().zip(errors.into_iter().zip(boot_ids)) {
+                let of = share.record.share.as_mut().unwrap();
+                (of.clock_error_ns, of.boot_id, of.before_intended) =
+                    (error, Some(boot_id.to_owned()), before_intended);
+                share.record.latency.end_to_end.as_mut().unwrap().p50_ns = 10_000_000;
+            }
+            let uncertainty = clock_uncertainty_ns(&shares);
+            let found = findings(&shares[0].record, &shares);
+            let has = |list: &[Reason]| list.iter().any(|reason| reason.kind == ClocksDiffer);
+            (uncertainty, has(&found.reasons), has(&found.notes))
+        };
+        assert_eq!(with([None, None], ["a", "a"], 0), (Some(0), false, false), "one machine has one clock");
+        assert_eq!(with([Some(400_000), Some(500_000)], ["a", "b"], 0), (Some(900_000), false, true));
+        assert_eq!(with([Some(400_000), Some(700_000)], ["a", "b"], 0), (Some(1_100_000), true, false));
+        assert_eq!(with([Some(400_000), None], ["a", "b"], 0), (None, true, false));
+        assert_eq!(with([Some(4), Some(5)], ["a", "b"], 3), (Some(9), true, false), "messages that arrived too early");
+    }
+
+    #[test]
+    fn messages_that_arrived_early_are_told_with_the_most_that_they_did() {
+        let mut shares = pair(0);
+        for (share, early_ns) in shares.iter_mut().zip([2_000_000, 3_000_000]) {
+            let of = share.record.share.as_mut().unwrap();
+            of.boot_id = Some(format!("machine {}", of.number));
+            (of.before_intended, of.most_before_intended_ns) = (2, early_ns);
+        }
+        let found = findings(&shares[0].record, &shares);
+        let told = found.reasons.iter().find(|reason| reason.kind == ClocksDiffer).unwrap();
+        assert!(
+            told.evidence.contains("4 messages arrived before they were intended, by up to 3"),
+            "{}",
+            told.evidence
+        );
+        assert_eq!(told.figures["most_before_intended_ns"], 3e6);
+    }
+
+    #[test]
+    fn one_clock_at_both_ends_needs_no_other() {
+        let mut shares = pair(0);
+        shares[1].record.share.as_mut().unwrap().boot_id = Some("b".to_owned());
+        assert_eq!(kinds(&shares), [ClocksDiffer]);
+        shares.iter_mut().for_each(|share| share.record.scenario["consumers"]["timing"] = "own".into());
+        assert_eq!(kinds(&shares), []);
+    }
+
+    #[test]
+    fn machines_that_are_not_alike_are_noted() {
+        let mut shares = pair(0);
+        shares[1].record.environment.cores += 1;
+        let found = findings(&shares[0].record, &shares);
+        assert!(
+            found.reasons.is_empty() && found.notes.iter().any(|note| note.kind == UnequalMachines),
+            "{:?}",
+            found.notes
+        );
+    }
+}
