@@ -1,5 +1,7 @@
 //! The brokers: what the engine asks of one, one module for each kind, and the list of kinds.
 
+#[cfg(feature = "pulsar-rs")]
+mod adapter;
 mod api;
 mod durability;
 mod error;

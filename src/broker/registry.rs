@@ -39,9 +39,9 @@ brokers! {
     #[cfg(feature = "nsq")]
     super::nsq::NsqBroker,
     #[cfg(feature = "pulsar")]
-    super::pulsar::PulsarBroker::<false>,
+    super::pulsar::PulsarBroker,
     #[cfg(feature = "pulsar-rs")]
-    super::pulsar::PulsarBroker::<true>,
+    super::pulsar::PulsarCrateBroker,
     #[cfg(feature = "sls")]
     super::sls::SlsBroker,
     #[cfg(feature = "rabbitmq-stream")]

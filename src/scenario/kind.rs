@@ -153,6 +153,31 @@ pub struct Capabilities {
     pub offsets: bool,
 }
 
+impl Capabilities {
+    /// Of a kind that sends messages to topics and does nothing else.
+    pub const NONE: Capabilities = Capabilities {
+        addresses: false,
+        embedded: false,
+        partitions: false,
+        replication: false,
+        keys: false,
+        headers: false,
+        own_headers: false,
+        own_partition: false,
+        null_payloads: false,
+        consumers: false,
+        groups: false,
+        ordered: false,
+        tls: false,
+        sasl: &[],
+        properties: false,
+        group_properties: &[],
+        topic_config: false,
+        existing_topics: false,
+        offsets: false,
+    };
+}
+
 /// The name and needs of a kind of sink.
 #[derive(Debug, Clone, Copy)]
 pub struct SinkDescriptor {

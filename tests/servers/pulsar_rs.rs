@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::harness::server::variable;
 use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_delivered, pulsar, record_of, records_of};
-use brokermark::broker::pulsar::PulsarBroker;
+use brokermark::broker::pulsar::{PulsarBroker, PulsarCrateBroker};
 use brokermark::broker::{Broker, Consumer, Outgoing, Producer, Progress, Setup, Subscription, Topic};
 use brokermark::load::PayloadPool;
 use brokermark::measure::{Acks, Clock, Interval, SendTag};
@@ -15,7 +15,6 @@ use brokermark::scenario::{Scenario, StartFrom, parse_for};
 
 const MESSAGES: usize = 300;
 const BATCH: usize = 30;
-const BOTH: [&str; 2] = ["native", "pulsar-rs"];
 
 /// A scenario for `client`, with `options` of `[broker.pulsar]` and further tables.
 fn scenario(client: &str, options: &str, tables: &str) -> String {
@@ -36,7 +35,8 @@ fn plan(client: &str, options: &str) -> Scenario {
     plan.unwrap_or_else(|error| panic!("{error}")).trials.remove(0).scenario
 }
 
-async fn connected(client: &str, options: &str, acks: &Acks) -> PulsarBroker {
+async fn connected<B: Broker>(options: &str, acks: &Acks) -> B {
+    let client = B::DESCRIPTOR.client.unwrap();
     let scenario = plan(client, options);
     let setup = Setup {
         payloads: PayloadPool::build(&scenario.payload, 0).unwrap().into(),
@@ -51,7 +51,7 @@ async fn connected(client: &str, options: &str, acks: &Acks) -> PulsarBroker {
         in_flight: MESSAGES,
         timeout: PATIENCE,
     };
-    PulsarBroker::connect(setup).await.unwrap_or_else(|error| panic!("{error}"))
+    B::connect(setup).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Of many sizes, and not the same at any place.
@@ -78,7 +78,7 @@ fn expected(index: usize) -> Seen {
     Seen { payload: payload(index), key: key(index).map(String::into_bytes), headers }
 }
 
-async fn write(broker: &PulsarBroker, acks: &Acks, topic: &Topic) {
+async fn write(broker: &impl Broker, acks: &Acks, topic: &Topic) {
     let mut producer = broker.producer(0, topic).await.unwrap();
     let messages: Vec<_> = (0..MESSAGES).map(|index| (payload(index), key(index))).collect();
     let messages: Vec<Outgoing<'_>> = messages
@@ -101,7 +101,7 @@ async fn write(broker: &PulsarBroker, acks: &Acks, topic: &Topic) {
     producer.close().await;
 }
 
-async fn read(broker: &PulsarBroker, topic: &Topic) -> Vec<Seen> {
+async fn read(broker: &impl Broker, topic: &Topic) -> Vec<Seen> {
     let subscription = Subscription {
         group: "readers".to_owned(),
         topic: topic.clone(),
@@ -130,12 +130,13 @@ async fn read(broker: &PulsarBroker, topic: &Topic) -> Vec<Seen> {
 }
 
 /// Writes with one client and reads with the other.
-async fn exchange(writer: &str, reader: &str, options: &str) {
+async fn exchange<W: Broker, R: Broker>(options: &str) {
+    let (writer, reader) = (W::DESCRIPTOR.client.unwrap(), R::DESCRIPTOR.client.unwrap());
     let acks = Acks::new(Clock::start(), 1, false);
     let name = format!("exchange-{writer}-{}", std::process::id());
     let topic = Topic { name, partitions: 1, replication: 1 };
-    let writing = connected(writer, options, &acks).await;
-    let reading = connected(reader, options, &acks).await;
+    let writing: W = connected(options, &acks).await;
+    let reading: R = connected(options, &acks).await;
     let mut created = Vec::new();
     writing.prepare(std::slice::from_ref(&topic), &mut created).await.unwrap();
     reading.prepare(std::slice::from_ref(&topic), &mut Vec::new()).await.unwrap();
@@ -158,8 +159,8 @@ fn real_messages_of_either_client_are_read_by_the_other() {
     for compression in ["none", "lz4", "zlib", "zstd"] {
         for batching in [true, false] {
             let options = format!("compression = \"{compression}\"\nbatching = {batching}");
-            runtime.block_on(exchange(BOTH[0], BOTH[1], &options));
-            runtime.block_on(exchange(BOTH[1], BOTH[0], &options));
+            runtime.block_on(exchange::<PulsarBroker, PulsarCrateBroker>(&options));
+            runtime.block_on(exchange::<PulsarCrateBroker, PulsarBroker>(&options));
         }
     }
     runtime.shutdown_timeout(Duration::from_secs(5));

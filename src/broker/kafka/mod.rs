@@ -110,10 +110,10 @@ impl Broker for KafkaBroker {
             tls: cfg!(feature = "kafka-tls"),
             sasl: security::SASL_MECHANISMS,
             properties: true,
-            group_properties: &[],
             topic_config: true,
             existing_topics: true,
             offsets: true,
+            ..Capabilities::NONE
         },
         check_options: |options| options.try_into::<KafkaOptions>().map(drop),
         refuses: config::refused,

@@ -109,7 +109,6 @@ impl Broker for KafkaNativeBroker {
         summary: "Apache Kafka and what speaks its protocol, through brokermark's own client",
         capabilities: Capabilities {
             addresses: true,
-            embedded: false,
             partitions: true,
             replication: true,
             keys: true,
@@ -122,11 +121,11 @@ impl Broker for KafkaNativeBroker {
             ordered: true,
             tls: true,
             sasl: login::MECHANISMS,
-            properties: false,
             group_properties: group_protocol::PROPERTIES,
             topic_config: true,
             existing_topics: true,
             offsets: true,
+            ..Capabilities::NONE
         },
         check_options: |options| KafkaNativeOptions::parse(options).map(drop),
         refuses: |_| None,

@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::codec::proto::{Kind, Lookup, LookupResponse, LookupType, ToBroker};
-use super::connect::{Greeting, SocketSettings};
+use super::connect::SocketSettings;
 use super::connection::{Connection, Outcomes};
 use super::error::RequestError;
 use super::traffic::Traffic;
-use crate::broker::FailureClass;
+use crate::broker::{BrokerError, FailureClass};
 use crate::measure::AckRecorder;
 
 /// A connection that failed less than this ago is not tried again: all who wait for it get the same error.
@@ -68,18 +68,18 @@ impl Pool {
         &self.traffic
     }
 
-    /// Opens connection number `index` to the first of the scenario's addresses that responds, and returns its greeting.
+    /// Opens each of the scenario's connections to the first of its addresses that responds, and returns the broker's version.
     ///
     /// # Errors
     /// When no address responds: the last one's error.
-    pub async fn greet(&self, index: usize) -> Result<Greeting, RequestError> {
-        self.entrance(index).await.map(|(_, connection)| connection.greeting.clone())
-    }
-
-    /// Closes all connections: the crate makes its own.
-    #[cfg(feature = "pulsar-rs")]
-    pub fn let_go(&self) {
-        self.slots.lock().clear();
+    pub async fn greet_all(&self) -> Result<String, BrokerError> {
+        let mut version = String::new();
+        for index in 0..self.outcomes.len() {
+            let entrance = self.entrance(index).await;
+            let (_, connection) = entrance.map_err(|failure| failure.at(&self.addresses.join(", ")))?;
+            version.clone_from(&connection.greeting.server_version);
+        }
+        Ok(version)
     }
 
     /// Connection number `index` to the broker that serves `topic`.

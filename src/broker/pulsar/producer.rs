@@ -1,7 +1,5 @@
-//! The producer of a topic, by the trial's client, with or without a wait for other messages.
+//! The producer of a topic, with or without a wait for other messages.
 
-#[cfg(feature = "pulsar-rs")]
-use super::crate_client::CrateProducer;
 use super::lingering::LingeringProducer;
 use super::topic_producer::TopicProducer;
 use crate::broker::{Outgoing, Producer, SubmitError};
@@ -12,8 +10,6 @@ pub enum PulsarProducer {
     AtOnce(TopicProducer),
     /// With `linger`.
     Lingering(LingeringProducer),
-    #[cfg(feature = "pulsar-rs")]
-    Crate(CrateProducer),
 }
 
 impl Producer for PulsarProducer {
@@ -21,8 +17,6 @@ impl Producer for PulsarProducer {
         match self {
             PulsarProducer::AtOnce(producer) => producer.submit(batch).await,
             PulsarProducer::Lingering(producer) => producer.submit(batch).await,
-            #[cfg(feature = "pulsar-rs")]
-            PulsarProducer::Crate(producer) => producer.submit(batch).await,
         }
     }
 
@@ -30,16 +24,6 @@ impl Producer for PulsarProducer {
         match self {
             PulsarProducer::AtOnce(producer) => producer.fatal_error(),
             PulsarProducer::Lingering(producer) => producer.fatal_error(),
-            #[cfg(feature = "pulsar-rs")]
-            PulsarProducer::Crate(producer) => producer.fatal_error(),
-        }
-    }
-
-    fn finish(&mut self) {
-        match self {
-            PulsarProducer::AtOnce(_) | PulsarProducer::Lingering(_) => {}
-            #[cfg(feature = "pulsar-rs")]
-            PulsarProducer::Crate(producer) => producer.finish(),
         }
     }
 }

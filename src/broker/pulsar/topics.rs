@@ -1,0 +1,195 @@
+//! What both clients of Pulsar share: how they log in, and the trial's topics and subscriptions, by the admin interface.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustls::ClientConfig;
+
+use super::admin::Admin;
+use super::config::{PulsarOptions, SubscriptionType};
+use super::connect::SocketSettings;
+use super::durability;
+use super::name::TopicName;
+use super::oauth2::OAuth2;
+use super::token::Token;
+use super::topic_consumer::Membership;
+use crate::broker::{BrokerError, Durability, Setup, Subscription, Topic};
+use crate::net::address;
+use crate::net::http::HttpClient;
+use crate::net::tls::{Tls, TlsIdentity};
+
+/// The trial's topics and subscriptions.
+pub struct Topics {
+    admin: Admin,
+    namespace: String,
+    persistent: bool,
+    run_id: String,
+    connections: usize,
+    /// Partitions of the topics, as found or made.
+    partitions: Mutex<BTreeMap<String, u32>>,
+    /// Subscriptions that were made: topic and name.
+    subscriptions: Mutex<BTreeSet<(String, String)>>,
+    consumers: AtomicUsize,
+}
+
+impl Topics {
+    /// Topics, and how connections are made.
+    ///
+    /// # Errors
+    /// When a certificate cannot be read or no token can be had.
+    pub async fn new(setup: &Setup, options: &PulsarOptions) -> Result<(Self, SocketSettings), BrokerError> {
+        let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
+        let Setup { config, timeout, .. } = setup;
+        let identity = config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(refused)?;
+        let token = token(options, *timeout).await?;
+        let admin_url = options.admin.clone().unwrap_or_else(|| admin_url(&config.addresses, identity.is_some()));
+        let tls = identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(refused)?;
+        let admin_tls = match &tls {
+            None if admin_url.starts_with("https://") => Some(system_tls().map_err(refused)?),
+            tls => tls.clone(),
+        };
+        let topics = Topics {
+            admin: Admin::new(&admin_url, token.clone(), admin_tls, *timeout),
+            namespace: options.namespace.clone(),
+            persistent: options.persistent,
+            run_id: setup.run_id.clone(),
+            connections: config.connections,
+            partitions: Mutex::default(),
+            subscriptions: Mutex::default(),
+            consumers: AtomicUsize::new(0),
+        };
+        let settings = SocketSettings {
+            tls,
+            token,
+            certified: identity.as_ref().is_some_and(|identity| identity.own.is_some()),
+            timeout: *timeout,
+            keep_alive: options.keep_alive,
+            send_timeout: options.send_timeout,
+        };
+        Ok((topics, settings))
+    }
+
+    /// Creates the topics that do not exist yet.
+    pub async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
+        let named: Vec<(TopicName, Topic)> =
+            topics.iter().map(|topic| (self.name(&topic.name), topic.clone())).collect();
+        let found = self.admin.prepare(&named).await?;
+        for (topic, (partitions, is_made)) in topics.iter().zip(found) {
+            self.partitions.lock().insert(topic.name.clone(), partitions);
+            if is_made {
+                created.push(topic.name.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of a topic's partitions; that of the topic if it has none.
+    pub fn parts(&self, topic: &str) -> Vec<Arc<str>> {
+        let partitions = self.partitions.lock().get(topic).copied().unwrap_or(0);
+        self.name(topic).parts(partitions)
+    }
+
+    /// The name of a producer that the broker is to recognise, unique over all processes of the trial.
+    pub fn producer_name(&self, producer_number: usize) -> String {
+        format!("{}-{}", self.run_id, producer_number)
+    }
+
+    /// What the next consumer joins.
+    ///
+    /// # Errors
+    /// When the kind of subscription does not let so many members in.
+    pub fn membership(&self, subscription: &Subscription, options: &PulsarOptions) -> Result<Membership, BrokerError> {
+        let number = self.consumers.fetch_add(1, Ordering::Relaxed);
+        let kind = SubscriptionType::of_group(options, subscription.members)
+            .map_err(|reason| BrokerError::Configuration { broker: "pulsar", reason })?;
+        Ok(Membership {
+            subscription: subscription.group.clone(),
+            kind,
+            consumer_name: format!("{}-{}", self.run_id, subscription.member),
+            from: subscription.from,
+            // Not a producer's connection: arriving messages must not delay receipts.
+            index: self.connections + number % self.connections,
+        })
+    }
+
+    /// Has the subscription removed with the trial. Where other processes use it, too, it stays.
+    pub fn joined(&self, subscription: &Subscription) {
+        if !subscription.is_divided {
+            self.subscriptions.lock().insert((subscription.topic.name.clone(), subscription.group.clone()));
+        }
+    }
+
+    /// Makes a subscription that begins at the earliest message.
+    pub async fn register(&self, subscription: &Subscription) -> Result<(), BrokerError> {
+        if !self.persistent {
+            let reason = "non-persistent topics do not keep messages for a group that begins late: set \
+                          `broker.pulsar.persistent = true`"
+                .to_owned();
+            return Err(BrokerError::Configuration { broker: "pulsar", reason });
+        }
+        self.admin.subscribe(&self.name(&subscription.topic.name), &subscription.group).await?;
+        self.joined(subscription);
+        Ok(())
+    }
+
+    /// What an acknowledgement means.
+    pub async fn durability(&self, topics: &[Topic]) -> Durability {
+        if !self.persistent {
+            return durability::of_non_persistent();
+        }
+        // All topics of a trial are made alike, in one namespace.
+        let Some(first) = topics.first() else { return Durability::default() };
+        durability::durability(self.admin.persistence(&self.name(&first.name)).await)
+    }
+
+    /// Removes the topics that were made, and the subscriptions of those that stay.
+    pub async fn remove(&self, created: &[String]) -> Result<(), BrokerError> {
+        let partitions = self.partitions.lock().clone();
+        let is_partitioned = |topic: &String| partitions.get(topic).is_some_and(|partitions| *partitions > 0);
+        let topics: Vec<_> = created.iter().map(|topic| (self.name(topic), is_partitioned(topic))).collect();
+        let subscriptions = std::mem::take(&mut *self.subscriptions.lock()).into_iter();
+        let left: Vec<_> = subscriptions
+            .filter(|(topic, _)| !created.contains(topic))
+            .map(|(topic, subscription)| (self.name(&topic), subscription))
+            .collect();
+        let removed = self.admin.remove(&topics).await;
+        self.admin.unsubscribe(&left).await.and(removed)
+    }
+
+    fn name(&self, topic: &str) -> TopicName {
+        TopicName::new(&self.namespace, topic, self.persistent)
+    }
+}
+
+/// What connections and requests log in with.
+async fn token(options: &PulsarOptions, timeout: Duration) -> Result<Option<Arc<Token>>, BrokerError> {
+    let refused = |reason: String| BrokerError::Configuration { broker: "pulsar", reason };
+    let token = match (&options.token, options.grant()) {
+        (Some(secret), _) => Token::read(secret.clone()).map_err(refused)?,
+        (None, Some(grant)) => {
+            let tls = grant.issuer_url.starts_with("https://").then(system_tls).transpose().map_err(refused)?;
+            let issuer = OAuth2::new(grant, HttpClient::new(tls, timeout));
+            let failed = |reason| BrokerError::Client { broker: "pulsar", reason: format!("OAuth 2.0: {reason}") };
+            Token::issued(issuer).await.map_err(failed)?
+        }
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(Arc::new(token)))
+}
+
+/// TLS for an issuer, and for an admin interface beside a broker without it: the authorities of the system are trusted.
+fn system_tls() -> Result<Arc<ClientConfig>, String> {
+    TlsIdentity::read(&Tls { ca: None, certificate: None, key: None, verify_host: true })?.client_config()
+}
+
+/// The admin interface of a broker in Pulsar's default configuration.
+fn admin_url(addresses: &[String], tls: bool) -> String {
+    let host = addresses.first().and_then(|address| address::split(address)).map_or("127.0.0.1", |(host, _)| host);
+    match tls {
+        false => format!("http://{host}:8080"),
+        true => format!("https://{host}:8443"),
+    }
+}
