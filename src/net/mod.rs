@@ -12,6 +12,8 @@ pub mod backoff;
 pub mod connect;
 #[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
 pub mod http;
+#[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
+pub mod percent;
 pub mod plain_http;
 #[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
 pub mod session;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use crate::broker::BrokerError;
 use crate::net::address;
 use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
+use crate::net::percent::percent_encoded;
 
 /// A client of the HTTP interfaces.
 #[derive(Clone)]
@@ -71,7 +72,7 @@ impl Admin {
 
     /// Every nsqd that has the topic, as far as any of these nsqlookupd knows and responds.
     pub async fn nodes_of(&self, lookups: &[String], topic: &str) -> Vec<Node> {
-        self.find(lookups, &format!("/lookup?topic={}", escape(topic))).await.0
+        self.find(lookups, &format!("/lookup?topic={}", percent_encoded(topic))).await.0
     }
 
     /// What all nsqlookupd list, and the last failure.
@@ -102,7 +103,8 @@ impl Admin {
     /// # Errors
     /// A sentence, when nsqd does not respond.
     pub async fn topic(&self, http_address: &str, topic: &str) -> Result<Option<TopicStats>, String> {
-        let path = format!("/stats?format=json&include_clients=false&include_mem=false&topic={}", escape(topic));
+        let path =
+            format!("/stats?format=json&include_clients=false&include_mem=false&topic={}", percent_encoded(topic));
         let text = self.call(http_address, "GET", &path).await?;
         let stats: Stats =
             serde_json::from_str(&text).map_err(|error| format!("its statistics cannot be read: {error}"))?;
@@ -121,19 +123,19 @@ impl Admin {
     /// # Errors
     /// nsqd's words, when it refuses.
     pub async fn create_topic(&self, http_address: &str, topic: &str) -> Result<(), String> {
-        self.call(http_address, "POST", &format!("/topic/create?topic={}", escape(topic))).await.map(drop)
+        self.call(http_address, "POST", &format!("/topic/create?topic={}", percent_encoded(topic))).await.map(drop)
     }
 
     /// # Errors
     /// nsqd's words, when it refuses.
     pub async fn delete_topic(&self, http_address: &str, topic: &str) -> Result<(), String> {
-        self.delete(http_address, &format!("/topic/delete?topic={}", escape(topic))).await
+        self.delete(http_address, &format!("/topic/delete?topic={}", percent_encoded(topic))).await
     }
 
     /// # Errors
     /// nsqd's words, when it refuses.
     pub async fn delete_channel(&self, http_address: &str, topic: &str, channel: &str) -> Result<(), String> {
-        let path = format!("/channel/delete?topic={}&channel={}", escape(topic), escape(channel));
+        let path = format!("/channel/delete?topic={}&channel={}", percent_encoded(topic), percent_encoded(channel));
         self.delete(http_address, &path).await
     }
 
@@ -168,12 +170,6 @@ fn joined(host: &str, port: u16) -> String {
     if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Percent-encodes a name such as `orders#ephemeral`.
-fn escape(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    name.bytes().map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") }).collect()
-}
-
 /// By NSQ's convention, HTTP listens one port above TCP.
 pub fn next_port(address: &str) -> Option<String> {
     let (host, port) = address::split(address)?;
@@ -185,11 +181,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_names_are_written_as_nsqd_wants_them() {
+    fn addresses_are_written_as_nsqd_wants_them() {
         assert_eq!(next_port("[::1]:4150").as_deref(), Some("[::1]:4151"));
         assert_eq!(next_port("nsqd"), None);
         assert_eq!(next_port("nsqd:65535"), None);
         assert_eq!((joined("::1", 4151), joined("nsqd", 4151)), ("[::1]:4151".to_owned(), "nsqd:4151".to_owned()));
-        assert_eq!(escape("orders-1.a_b#ephemeral"), "orders-1.a_b%23ephemeral");
     }
 }

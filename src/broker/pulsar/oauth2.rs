@@ -7,6 +7,7 @@ use serde::Deserialize;
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::net::http::{HttpClient, HttpRequest};
+use crate::net::percent::percent_encoded;
 use crate::secrets::Secret;
 
 /// Where issuers describe themselves (OpenID Connect Discovery 1.0, section 4).
@@ -91,7 +92,8 @@ impl OAuth2 {
         ];
         fields.extend(audience.as_deref().map(|audience| ("audience", audience)));
         fields.extend(scope.as_deref().map(|scope| ("scope", scope)));
-        let body: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", form_encoded(value))).collect();
+        let body: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
         let headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")];
         let request = HttpRequest { method: "POST", url: endpoint, headers: &headers, body: body.join("&") };
         self.read(&request).await
@@ -124,25 +126,9 @@ fn refusal(text: &str) -> String {
     }
 }
 
-/// `application/x-www-form-urlencoded`: all but the unreserved characters of RFC 3986 as `%` and two digits.
-fn form_encoded(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn forms_are_encoded() {
-        assert_eq!(form_encoded("a-Z.9_~"), "a-Z.9_~");
-        assert_eq!(form_encoded("https://x/?ü="), "https%3A%2F%2Fx%2F%3F%C3%BC%3D");
-    }
 
     #[test]
     fn refusals_are_repeated_without_the_rest() {

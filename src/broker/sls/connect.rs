@@ -14,8 +14,9 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
-use super::sign::{Signer, Unsigned, percent_encoded};
+use super::sign::{Signer, Unsigned};
 use crate::net::http::sentence;
+use crate::net::percent::percent_encoded;
 use crate::net::tls::{Tls, TlsIdentity, server_name};
 use crate::net::{address, connect};
 

@@ -15,6 +15,8 @@ use sha2::Sha256;
 use super::config::{Credentials, SignatureVersion};
 use super::credentials::CredentialSource;
 
+use crate::net::percent::percent_encoded;
+
 /// Signs all requests of a broker.
 pub struct Signer {
     pub credentials: CredentialSource,
@@ -119,18 +121,6 @@ fn signed<'a>(request: &'a Unsigned<'_>, is_signed: impl Fn(&str) -> bool) -> Ve
     let mut chosen: Vec<(&'static str, &str)> = chosen.map(|(name, value)| (*name, value.as_str())).collect();
     chosen.sort_unstable();
     chosen
-}
-
-/// A value as it stands in a request's address.
-pub fn percent_encoded(text: &str) -> String {
-    text.bytes().fold(String::with_capacity(text.len()), |mut encoded, byte| {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-        encoded
-    })
 }
 
 /// Bytes as lower-case hexadecimal digits.
@@ -249,7 +239,7 @@ mod tests {
     #[test]
     fn values_are_encoded_as_the_vendors_clients_do() {
         assert_eq!(
-            percent_encoded("123abc!@#$%^&*()-=_+ ~|\\/"),
+            percent_encoded("123abc!@#$%^&*()-=_+ ~|\\/").to_string(),
             "123abc%21%40%23%24%25%5E%26%2A%28%29-%3D_%2B%20~%7C%5C%2F"
         );
     }

@@ -12,6 +12,8 @@ use sha2::Sha256;
 use super::decode::Refusal;
 use super::options::Key;
 
+use crate::net::percent::percent_encoded;
+
 /// How far a client's clock may be off, in seconds.
 const MOST_SKEW_SECONDS: i64 = 15 * 60;
 
@@ -199,7 +201,7 @@ fn fourth(asked: &Asked<'_>, rest: &str, key: &Key, now: Timestamp) -> Result<()
         return Err(mismatch());
     }
     let mut query: Vec<(&str, String)> =
-        asked.query.iter().map(|(name, value)| (name.as_str(), escaped(value))).collect();
+        asked.query.iter().map(|(name, value)| (name.as_str(), percent_encoded(value).to_string())).collect();
     query.sort();
     let query: Vec<String> = query
         .into_iter()
@@ -239,12 +241,6 @@ fn keyed(key: &[u8], text: &str) -> Vec<u8> {
 
 fn digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
-}
-
-fn escaped(text: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
-    let escape = |byte: u8| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(escape).collect()
 }
 
 #[cfg(test)]
