@@ -6,6 +6,8 @@
 //! [`AckRecorder`](crate::measure::AckRecorder), with the [`SendTag`] the message was submitted with.
 
 use std::future::{Future, Ready, ready};
+use std::iter::Sum;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -383,18 +385,49 @@ pub struct Wire {
     pub throttled_fetches: u64,
 }
 
-impl Wire {
-    /// The sum of both.
-    pub fn plus(self, other: Wire) -> Wire {
-        Wire {
-            requests: self.requests + other.requests,
-            retried: self.retried + other.retried,
-            quota_refusals: self.quota_refusals + other.quota_refusals,
-            raw_bytes: self.raw_bytes + other.raw_bytes,
-            body_bytes: self.body_bytes + other.body_bytes,
-            sent_bytes: self.sent_bytes + other.sent_bytes,
-            fetches: self.fetches + other.fetches,
-            throttled_fetches: self.throttled_fetches + other.throttled_fetches,
+impl AddAssign for Telemetry {
+    /// Adds what another client of the trial has seen. Round trips are those of the slower one.
+    fn add_assign(&mut self, other: Telemetry) {
+        self.queue_messages = known_sum(self.queue_messages, other.queue_messages);
+        self.wire = known_sum(self.wire, other.wire);
+        self.round_trip_p50_ns = self.round_trip_p50_ns.max(other.round_trip_p50_ns);
+        self.round_trip_p99_ns = self.round_trip_p99_ns.max(other.round_trip_p99_ns);
+        self.queue_full_ns += other.queue_full_ns;
+        self.connections += other.connections;
+        self.connections_full_ns += other.connections_full_ns;
+        self.unmatched_answers += other.unmatched_answers;
+    }
+}
+
+impl Sum for Telemetry {
+    fn sum<I: Iterator<Item = Telemetry>>(clients: I) -> Telemetry {
+        clients.fold(Telemetry::default(), |mut sum, one| {
+            sum += one;
+            sum
+        })
+    }
+}
+
+/// The sum of what is known of both.
+pub fn known_sum<T: AddAssign>(one: Option<T>, other: Option<T>) -> Option<T> {
+    match (one, other) {
+        (Some(mut one), Some(other)) => {
+            one += other;
+            Some(one)
         }
+        (one, other) => one.or(other),
+    }
+}
+
+impl AddAssign for Wire {
+    fn add_assign(&mut self, other: Wire) {
+        self.requests += other.requests;
+        self.retried += other.retried;
+        self.quota_refusals += other.quota_refusals;
+        self.raw_bytes += other.raw_bytes;
+        self.body_bytes += other.body_bytes;
+        self.sent_bytes += other.sent_bytes;
+        self.fetches += other.fetches;
+        self.throttled_fetches += other.throttled_fetches;
     }
 }

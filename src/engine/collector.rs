@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::broker_watch::{BrokerUse, WatchedUsage};
 use super::observer::{Observer, Phase, Second};
 use super::stretch::Stretch;
-use crate::broker::{Telemetry, Wire};
+use crate::broker::{Telemetry, Wire, known_sum};
 use crate::load::Part;
 use crate::measure::host::{CpuLaps, resident_memory_bytes};
 use crate::measure::{Acks, Arrivals, Interval, Reception};
@@ -110,14 +110,7 @@ impl WindowTotals {
         self.queue_full_ns += telemetry.queue_full_ns;
         self.connections = self.connections.max(telemetry.connections);
         self.connections_full_ns += telemetry.connections_full_ns;
-        self.wire = added(self.wire, telemetry.wire);
-    }
-}
-
-fn added(sum: Option<Wire>, latest: Option<Wire>) -> Option<Wire> {
-    match (sum, latest) {
-        (Some(sum), Some(latest)) => Some(sum.plus(latest)),
-        (sum, latest) => sum.or(latest),
+        self.wire = known_sum(self.wire, telemetry.wire);
     }
 }
 
@@ -308,6 +301,6 @@ fn merged(sum: Telemetry, latest: Telemetry, phase: Phase) -> Telemetry {
         connections: sum.connections.max(latest.connections),
         connections_full_ns: sum.connections_full_ns + latest.connections_full_ns,
         unmatched_answers: sum.unmatched_answers + latest.unmatched_answers,
-        wire: if phase == Phase::WarmUp { sum.wire } else { added(sum.wire, latest.wire) },
+        wire: if phase == Phase::WarmUp { sum.wire } else { known_sum(sum.wire, latest.wire) },
     }
 }

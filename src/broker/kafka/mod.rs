@@ -266,24 +266,7 @@ impl Broker for KafkaBroker {
     }
 
     fn telemetry(&self) -> Telemetry {
-        self.connections.iter().map(|connection| connection.telemetry()).fold(Telemetry::default(), |sum, one| {
-            Telemetry {
-                queue_messages: match (sum.queue_messages, one.queue_messages) {
-                    (Some(sum), Some(one)) => Some(sum + one),
-                    (sum, one) => sum.or(one),
-                },
-                round_trip_p50_ns: sum.round_trip_p50_ns.max(one.round_trip_p50_ns),
-                round_trip_p99_ns: sum.round_trip_p99_ns.max(one.round_trip_p99_ns),
-                queue_full_ns: sum.queue_full_ns + one.queue_full_ns,
-                wire: match (sum.wire, one.wire) {
-                    (Some(sum), Some(one)) => Some(sum.plus(one)),
-                    (sum, one) => sum.or(one),
-                },
-                connections: 0,
-                connections_full_ns: 0,
-                unmatched_answers: 0,
-            }
-        })
+        self.connections.iter().map(|connection| connection.telemetry()).sum()
     }
 
     async fn close(self, created: Vec<String>) -> Result<(), BrokerError> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::broker::{Telemetry, Wire};
+use crate::broker::{Telemetry, Wire, known_sum};
 
 #[derive(Deserialize)]
 struct Statistics {
@@ -79,10 +79,7 @@ impl Reader {
 
 /// What two intervals came to: the deeper queue, the later round trip, and all that was sent.
 pub fn joined(earlier: Telemetry, later: Telemetry) -> Telemetry {
-    let wire = match (earlier.wire, later.wire) {
-        (Some(earlier), Some(later)) => Some(earlier.plus(later)),
-        (earlier, later) => earlier.or(later),
-    };
+    let wire = known_sum(earlier.wire, later.wire);
     Telemetry { queue_messages: earlier.queue_messages.max(later.queue_messages), wire, ..later }
 }
 

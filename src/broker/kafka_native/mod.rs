@@ -83,7 +83,7 @@ use self::producer::KafkaNativeProducer;
 use self::traffic::FetchTraffic;
 use super::kafka_acks::RequiredAcks;
 use super::{
-    Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic, Wire, kafka_durability,
+    Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic, kafka_durability,
     kafka_identity,
 };
 use crate::net::tls;
@@ -187,16 +187,7 @@ impl Broker for KafkaNativeBroker {
 
     fn telemetry(&self) -> Telemetry {
         let fetched = Telemetry { wire: Some(self.admin.fetched.take()), ..Telemetry::default() };
-        self.clients.iter().map(|client| client.traffic.take()).fold(fetched, |sum, one| Telemetry {
-            queue_messages: Some(sum.queue_messages.unwrap_or(0) + one.queue_messages.unwrap_or(0)),
-            round_trip_p50_ns: sum.round_trip_p50_ns.max(one.round_trip_p50_ns),
-            round_trip_p99_ns: sum.round_trip_p99_ns.max(one.round_trip_p99_ns),
-            queue_full_ns: sum.queue_full_ns + one.queue_full_ns,
-            connections: sum.connections + one.connections,
-            connections_full_ns: sum.connections_full_ns + one.connections_full_ns,
-            unmatched_answers: 0,
-            wire: Some(sum.wire.unwrap_or_default().plus(one.wire.unwrap_or(Wire::default()))),
-        })
+        self.clients.iter().map(|client| client.traffic.take()).chain([fetched]).sum()
     }
 
     async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {

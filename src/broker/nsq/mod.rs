@@ -225,7 +225,7 @@ impl Broker for NsqBroker {
             telemetry.queue_full_ns += queue_full_ns;
             *telemetry.queue_messages.get_or_insert(0) += messages;
             let (wire, mut own) = connection.with_state(|in_flight| in_flight.traffic.take());
-            telemetry.wire = Some(telemetry.wire.unwrap_or_default().plus(wire));
+            *telemetry.wire.get_or_insert_default() += wire;
             round_trips.append(&mut own);
         }
         round_trips.sort_unstable();
