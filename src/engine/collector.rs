@@ -47,6 +47,8 @@ pub struct Collector {
     nominal_end_ns: Option<u64>,
     /// What is left of the schedule's parts, in their order.
     parts: VecDeque<Part>,
+    /// The first part of each result.
+    first_parts: Vec<Part>,
 }
 
 /// Whether it is known how far groups of consumers are behind.
@@ -85,7 +87,7 @@ pub struct Totals {
     pub stretches: Vec<Stretch>,
 }
 
-/// What happened while the schedule was in one of its parts.
+/// What happened while the schedule was in one of its parts, and how long the messages took that were intended in it.
 #[derive(Debug, Clone)]
 pub struct PartTotals {
     /// The first of the parts that belong to this result.
@@ -175,6 +177,7 @@ impl Collector {
             totals: Totals::default(),
             schedule,
             nominal_end_ns,
+            first_parts: first_of_each_result(&parts),
             parts: parts.into(),
         }
     }
@@ -246,6 +249,7 @@ impl Collector {
             self.add_to_part(&second);
             self.add_to_stretch(&second);
         }
+        self.add_responses_to_parts();
         self.totals.seconds.push(second);
         self.totals.outcomes.merge(&self.interval);
         self.totals.arrivals.merge(&self.reception);
@@ -267,13 +271,20 @@ impl Collector {
         while self.parts.front().is_some_and(|part| part.end_ns <= middle_ns) {
             self.parts.pop_front();
         }
-        let Some(part) = self.parts.front() else { return };
-        let totals = &mut self.totals.parts;
-        let index = totals.iter().position(|totals| totals.part.result == part.result).unwrap_or_else(|| {
-            totals.push(PartTotals { part: *part, stretch: Stretch::beginning_at(part.begin_ns) });
-            totals.len() - 1
-        });
-        totals[index].stretch.add(second, &self.interval);
+        if let Some(part) = self.parts.front() {
+            totals_of(&mut self.totals.parts, part).stretch.count(second);
+        }
+    }
+
+    /// A message belongs to the part in which it was intended, as everything else goes by intended time: what a step leaves waiting is no
+    /// part of the next one.
+    fn add_responses_to_parts(&mut self) {
+        for found in self.interval.parts.iter() {
+            let Some(part) = self.first_parts.iter().find(|part| part.result == found.result) else { continue };
+            let stretch = &mut totals_of(&mut self.totals.parts, part).stretch;
+            stretch.response.merge(&found.response);
+            stretch.moments += found.moments;
+        }
     }
 
     fn add_to_stretch(&mut self, second: &Second) {
@@ -341,6 +352,20 @@ impl Collector {
         self.last_finished = pipeline.map_or(0, |pipeline| pipeline.finished);
         second
     }
+}
+
+fn first_of_each_result(parts: &[Part]) -> Vec<Part> {
+    let is_first = |(index, part): &(usize, &Part)| parts[..*index].iter().all(|before| before.result != part.result);
+    parts.iter().enumerate().filter(is_first).map(|(_, part)| *part).collect()
+}
+
+/// The totals of the result that this part belongs to.
+fn totals_of<'a>(totals: &'a mut Vec<PartTotals>, part: &Part) -> &'a mut PartTotals {
+    let index = totals.iter().position(|totals| totals.part.result == part.result).unwrap_or_else(|| {
+        totals.push(PartTotals { part: *part, stretch: Stretch::beginning_at(part.begin_ns) });
+        totals.len() - 1
+    });
+    &mut totals[index]
 }
 
 /// The deepest queue, the latest round trips, all the time that was waited, and what crossed the wire after the warm-up.

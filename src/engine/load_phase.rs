@@ -22,8 +22,8 @@ use super::sampler::{Rhythm, Sampler};
 use super::send::{self, Closing, Pacer, Sent, StallWatch, TrialWindow};
 use crate::broker::{Broker, Producer};
 use crate::load::due_by;
-use crate::measure::Arrivals;
 use crate::measure::host::{HostSampler, HostUsage};
+use crate::measure::{Arrivals, PartEnds};
 use crate::pipeline::Pipeline;
 use crate::scenario::{Load, ProducerMode};
 
@@ -145,6 +145,9 @@ impl<'a> LoadPhase<'a> {
             }
             _ => Vec::new(),
         };
+        if !parts.is_empty() {
+            context.acks.divide_into(PartEnds::new(parts.iter().map(|part| (begin_ns + part.end_ns, part.result))));
+        }
         let at = |offset_ns| context.acks.clock().instant(offset_ns);
         let length = window.nominal_end_ns().map(|end_ns| Duration::from_nanos(end_ns - window.measure_start_ns));
         let ends_of_parts: Vec<_> = parts.iter().map(|part| at(begin_ns + part.end_ns)).collect();
