@@ -234,7 +234,9 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         let part = self.context.scenario.part.clone()?;
         Some(PartOutcome {
             part,
+            first_wall_clock: self.context.wall_clock.clone(),
             wall_clock: WallClock::now(),
+            wall_clock_moved_ns: self.context.acks.clock().wall_clock_moved_ns(self.context.identity.clock_shift_ns),
             compared: self.context.identity.compared.clone(),
             messages: self.verification().map(|verification| self.messages(verification, groups)),
         })
@@ -295,14 +297,14 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             && self.until - self.watches[group].quiet_since >= self.context.scenario.run.drain_deadline
     }
 
-    /// Of each producer, from which message on the group may not have been offered what was acknowledged.
-    fn passed_until(&self, group: usize, arrived: &Arrived, idle: bool) -> Vec<u64> {
     /// Whether a message that arrived shows that those before it were passed: the order of each was checked and kept, and none is on its way
     /// in another one.
     fn has_order(&self, arrived: &Arrived) -> bool {
         arrived.unordered + arrived.order_unchecked + arrived.reordered == 0 && !self.broker.may_reorder()
     }
 
+    /// Of each producer, from which message on the group may not have been offered what was acknowledged.
+    fn passed_until(&self, group: usize, arrived: &Arrived, idle: bool) -> Vec<u64> {
         let producers = self.context.scenario.producers.count;
         let mut passed = vec![0; producers];
         let Some(arrivals) = &self.context.arrivals else { return passed };
