@@ -21,6 +21,12 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// The kinds of the reasons, for formats that have no room for more; `None` of a valid record.
+    pub fn kinds_against(&self) -> Option<String> {
+        let kinds = || self.reasons.iter().map(|reason| reason.kind.to_string()).collect::<Vec<_>>().join(", ");
+        (!self.valid).then(kinds)
+    }
+
     /// The verdict before the evaluation: not valid.
     pub(crate) fn pending() -> Self {
         let limited_by = LimitedBy { limiter: Limiter::Unknown, evidence: String::new() };
