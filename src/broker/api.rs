@@ -112,6 +112,12 @@ pub trait Broker: Sized + Send + Sync + 'static {
         false
     }
 
+    /// Whether a message that the client sends again may be stored behind later ones of its producer. Then a message that has not arrived
+    /// may still come although a later one has.
+    fn may_reorder(&self) -> bool {
+        false
+    }
+
     /// What the client library has seen of its own queues and of the broker's answers since the last call.
     fn telemetry(&self) -> Telemetry {
         Telemetry::default()
@@ -158,7 +164,8 @@ pub trait Consumer: Send + 'static {
     fn ready(&mut self) -> impl Future<Output = Result<(), ReceiveError>> + Send;
 
     /// Hands the messages that have arrived to `each`, without waiting, and returns how many there were. Their time of
-    /// arrival is taken when the first of them is handed over. Messages that arrive after that belong to the next call.
+    /// arrival is taken when the first of them is handed over, and again after each 256 KiB. Messages that arrive after that belong to the
+    /// next call.
     ///
     /// # Errors
     /// When receiving failed after as many messages as were handed over.

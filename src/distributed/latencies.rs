@@ -37,7 +37,9 @@ fn sum(latencies: &[(&str, &Latency)]) -> Result<Option<Latency>, MergeError> {
     }
     let beyond_range = latencies.iter().map(|(_, latency)| latency.beyond_range).sum();
     let independent = latencies.iter().map(|(_, latency)| latency.independent).sum();
-    Ok(Latency::from_histogram(&histogram, beyond_range, independent))
+    let summed = Latency::from_histogram(&histogram, beyond_range, independent);
+    // Its consumers fell behind in partitions of their own, which those of other shares do not make up for.
+    Ok(if latencies.iter().any(|(_, latency)| latency.lag_grew) { summed.map(Latency::of_growing_lag) } else { summed })
 }
 
 /// The parts of the schedule, which all shares have at the same times.

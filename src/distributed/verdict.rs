@@ -28,8 +28,9 @@ const NOT_OF_THE_WHOLE: [ReasonKind; 11] = [
 /// Completes the verdict on `record`, whose figures were judged by themselves. `machines`: those that have several of the shares.
 pub(super) fn complete(record: &mut Record, shares: &[KeptShare], machines: &[SharedMachine]) {
     let verdict = std::mem::replace(&mut record.verdict, Verdict::pending());
-    let mut reasons = of_shares(shares, machines, |verdict| &verdict.reasons);
-    let mut notes = of_shares(shares, machines, |verdict| &verdict.notes);
+    let has_grown = verdict.notes.iter().any(|note| note.kind == LagGrew);
+    let mut reasons = of_shares(shares, machines, has_grown, |verdict| &verdict.reasons);
+    let mut notes = of_shares(shares, machines, has_grown, |verdict| &verdict.notes);
     let found = |list: &[Reason], kind| list.iter().any(|reason| reason.kind == kind);
     for reason in verdict.reasons {
         if !NOT_OF_THE_WHOLE.contains(&reason.kind) && !found(&reasons, reason.kind) {
@@ -53,10 +54,11 @@ pub(super) fn complete(record: &mut Record, shares: &[KeptShare], machines: &[Sh
     record.verdict = Verdict { valid: reasons.is_empty(), reasons, notes, limited_by };
 }
 
-/// What the shares' own records say, and those of a machine together, each kind once.
+/// What the shares' own records say, and those of a machine together, each kind once. `has_grown`: whether lag of the whole grew.
 fn of_shares<'a>(
     shares: &'a [KeptShare],
     machines: &'a [SharedMachine],
+    has_grown: bool,
     list: fn(&Verdict) -> &Vec<Reason>,
 ) -> Vec<Reason> {
     let mut by_kind: BTreeMap<ReasonKind, Vec<(Speaker, &Reason)>> = BTreeMap::new();
@@ -66,6 +68,8 @@ fn of_shares<'a>(
         let of_share = list(&share.record.verdict).iter().filter(|reason| match reason.kind {
             HostContended => !machines.iter().any(|machine| machine.has(share)),
             LedgerMismatch | OwnDelay | LateStart => true,
+            // The whole's own finding has the lag.
+            LagGrew => !has_grown,
             kind => NOT_OF_THE_WHOLE.contains(&kind),
         });
         of_share.for_each(|reason| add(Speaker::of_share(share), reason));

@@ -7,6 +7,7 @@ use super::TrialIdentity;
 use super::observer::TopicProgress;
 use crate::broker::{Durability, Topic};
 use crate::load::PayloadPool;
+use crate::measure::host::WallClock;
 use crate::measure::{Acks, Arrivals, Clock, Verification};
 use crate::scenario::{Load, Placement, ProducerMode, Scenario};
 
@@ -24,6 +25,8 @@ pub(super) struct TrialContext<'a> {
     pub scenario: &'a Scenario,
     pub identity: &'a TrialIdentity,
     pub started_at: SystemTime,
+    /// The state of the wall clock that gave the trial's epoch.
+    pub wall_clock: WallClock,
     pub topics: Vec<Topic>,
     /// Messages that topics of the scenario's own names had been written to before, by their end offsets; `None` where the
     /// topics are new or the broker does not tell.

@@ -92,8 +92,11 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartOutcome {
     pub part: Part,
-    /// The state of the wall clock when the load had ended.
+    /// The state of the wall clock when the trial began, and when the load had ended.
+    pub first_wall_clock: WallClock,
     pub wall_clock: WallClock,
+    /// How far it moved against the monotonic clock in between, in nanoseconds.
+    pub wall_clock_moved_ns: u64,
     /// How it was compared with the clocks of the other parts, where that was done.
     pub compared: Option<ComparedClock>,
     /// The messages, where they are verified.

@@ -10,6 +10,7 @@ use super::interruption::Interruption;
 use super::{EngineError, TrialIdentity, part};
 use crate::broker::{Broker, Setup, Topic};
 use crate::load::PayloadPool;
+use crate::measure::host::WallClock;
 use crate::measure::{Acks, Arrivals, Clock, PartitionNames, TRACE_HEADER_BYTES, Verification};
 use crate::scenario::{Load, Scenario};
 
@@ -35,6 +36,7 @@ pub(super) async fn prepare<'a, B: Broker>(
     let overlaid = if scenario.payload.fits_trace_header() { TRACE_HEADER_BYTES } else { 0 };
     let payloads = Arc::new(PayloadPool::build(&scenario.payload, overlaid)?);
     let (acks, arrivals) = records_of(scenario, identity);
+    let wall_clock = WallClock::now();
     let connecting = B::connect(setup(scenario, identity, &acks, &payloads));
     let broker = interruption.phase().unless_over(connecting).await.ok_or(EngineError::Interrupted)??;
     let topics = topics(scenario, identity);
@@ -62,6 +64,7 @@ pub(super) async fn prepare<'a, B: Broker>(
             scenario,
             identity,
             started_at,
+            wall_clock,
             topics,
             messages_before,
             durability,

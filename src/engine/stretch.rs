@@ -14,7 +14,8 @@ pub struct Stretch {
     pub attempted: u64,
     pub acknowledged: u64,
     pub consumed: u64,
-    /// Response times of the measured messages that were acknowledged meanwhile.
+    /// Response times of measured messages: of a phase of a backlog, those that were acknowledged meanwhile; of a part of the schedule, those
+    /// that were intended in it.
     pub response: Distribution,
     /// As in [`Interval::moments`].
     pub moments: u64,
@@ -27,13 +28,19 @@ impl Stretch {
         Stretch { begin_ns, length_ns: 0, due: 0, attempted: 0, acknowledged: 0, consumed: 0, response, moments: 0 }
     }
 
+    /// Adds a second with the response times of what was acknowledged in it.
     pub fn add(&mut self, second: &Second, interval: &Interval) {
+        self.count(second);
+        self.response.merge(&interval.response);
+        self.moments += interval.moments;
+    }
+
+    /// Adds a second without its response times.
+    pub fn count(&mut self, second: &Second) {
         self.length_ns += second.end_ns - second.begin_ns;
         self.due += second.due.unwrap_or(0);
         self.attempted += second.attempted;
         self.acknowledged += second.acknowledged;
         self.consumed += second.consumed;
-        self.response.merge(&interval.response);
-        self.moments += interval.moments;
     }
 }

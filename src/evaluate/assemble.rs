@@ -14,9 +14,9 @@ use crate::engine::{End, EngineError, GroupOutcome, Outcome, PartTotals};
 use crate::load::PartKind;
 use crate::measure::FailureClass;
 use crate::record::{
-    Client, Completion, Counts, Durability, DurabilityLevel, ErrorCount, FoundTopic, GroupVerification, Latencies,
-    LoadModel, PayloadSizes, ProducerShares, Record, SCHEMA, SchedulePart, SchedulePartKind, SeriesRow, Status,
-    Throughput, Transactions, Verdict, Verification, WarmUpCounts, point_values,
+    Client, Completion, Consumers, Counts, Durability, DurabilityLevel, ErrorCount, FoundTopic, GroupVerification,
+    Latencies, Latency, LoadModel, PayloadSizes, ProducerShares, ReasonKind, Record, SCHEMA, SchedulePart,
+    SchedulePartKind, SeriesRow, Status, Throughput, Transactions, Verdict, Verification, WarmUpCounts, point_values,
 };
 use crate::scenario::{Load, Scenario, Trial};
 
@@ -195,6 +195,10 @@ fn empty(trial: &Trial, run_id: &str, arguments: &[String], started_at: Timestam
 /// The verdict is made from all other figures, and thresholds may be about any of them.
 pub fn evaluate(record: &mut Record, scenario: &Scenario, rows: &[SeriesRow]) {
     record.verdict = judge(&Evidence::of(record, rows, LoadShape::of(scenario)));
+    if record.verdict.notes.iter().any(|note| note.kind == ReasonKind::LagGrew) {
+        record.latency.end_to_end = record.latency.end_to_end.take().map(Latency::of_growing_lag);
+        record.consumers = record.consumers.take().map(Consumers::without_latencies);
+    }
     // A group that others may join is owed no message: they receive a part.
     let shared = scenario.pipeline.as_ref().is_some_and(|pipeline| pipeline.group.is_some());
     let consumers = scenario.consumers.as_ref().filter(|_| !shared);

@@ -39,7 +39,7 @@ pub(super) fn share(outcome: &Outcome) -> (Option<Start>, Option<Share>) {
 /// Most that the times of a share are off. `since_compared_ns`: how long ago its clock was compared with others, if it was.
 fn clock_error_ns(found: &PartOutcome, since_compared_ns: u64) -> Option<u64> {
     match &found.compared {
-        None => found.wall_clock.most_error_ns,
+        None => found.first_wall_clock.most_error_since_ns(&found.wall_clock, found.wall_clock_moved_ns),
         // It is the other clock.
         Some(compared) if compared.error_ns == Some(0) => Some(0),
         Some(compared) => Some(compared.error_ns? + since_compared_ns / 1_000_000_000 * DRIFT_NS_PER_SECOND),

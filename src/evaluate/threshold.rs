@@ -104,7 +104,11 @@ fn latency(record: &Record, kind: LatencyKind, statistic: LatencyStatistic, grou
             "no end-to-end latency was recorded: set `consumers.end_to_end = true`",
         ),
     };
-    let population = Population { missing: missing(record, kind, groups), latency: latency.ok_or(absent)? };
+    let latency = latency.ok_or(absent)?;
+    if latency.lag_grew {
+        return Err("consumers fell further and further behind, so it tells how long the trial lasted".to_owned());
+    }
+    let population = Population { missing: missing(record, kind, groups), latency };
     match statistic {
         LatencyStatistic::Quantile(quantile) if quantile < 1.0 => population.at_quantile(quantile),
         LatencyStatistic::Quantile(_) | LatencyStatistic::Max => population.of_all(|latency| latency.max_ns as f64),

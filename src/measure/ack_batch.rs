@@ -122,6 +122,9 @@ impl<'a> AckBatch<'a> {
             headline_ns += delay_ns;
             interval.response.record_n(headline_ns, messages);
             interval.schedule_delay.record_n(delay_ns, messages);
+            if let Some(ends) = self.shared.part_ends.get() {
+                interval.parts.record(ends, self.now_ns, headline_ns, messages);
+            }
         }
         if let Some(names) = self.partitions {
             let partition = names.of_message(self.partition, self.last.producer_index());

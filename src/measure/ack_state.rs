@@ -1,12 +1,13 @@
 //! What a trial's recorders of outcomes share, and each recorder's own part.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use super::clock::Clock;
 use super::interval::Interval;
+use super::part_tally::PartEnds;
 use super::partition_tally::{PartitionIndex, PartitionNames, PartitionShard};
 use super::verification::{Span, Verification};
 use super::window::Window;
@@ -21,6 +22,8 @@ pub(super) struct Shared {
     pub(super) verification: Option<Arc<Verification>>,
     /// Where partitions have figures of their own.
     pub(super) partitions: Option<PartitionNames>,
+    /// Where the schedule changes its rate.
+    pub(super) part_ends: OnceLock<PartEnds>,
     pub(super) shards: Mutex<Vec<Arc<Mutex<Shard>>>>,
     /// Takes what the engine itself refuses: rare, so shared by all producers.
     pub(super) rejections: Arc<Mutex<Shard>>,

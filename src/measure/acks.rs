@@ -1,8 +1,8 @@
 //! Where outcomes go: each thread that learns of them has a recorder of its own, and the trial reads them all.
 
 use std::mem;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -11,6 +11,7 @@ use super::ack_state::{Shard, Shared};
 use super::clock::Clock;
 use super::failure::FailureClass;
 use super::interval::Interval;
+use super::part_tally::PartEnds;
 use super::partition_tally::{Acknowledged, PartitionIndex, PartitionNames};
 use super::send_tag::SendTag;
 use super::verification::Verification;
@@ -53,6 +54,7 @@ impl Acks {
                 stopped,
                 verification,
                 partitions,
+                part_ends: OnceLock::new(),
                 shards,
                 rejections,
             }),
@@ -81,6 +83,12 @@ impl Acks {
         let mut all = Acknowledged::in_partitions(self.shared.partitions.as_ref()?);
         self.shared.shards.lock().iter().for_each(|shard| all.add(&shard.lock().partitions));
         Some(all)
+    }
+
+    /// Before the load begins: response times are counted by these parts, too.
+    pub fn divide_into(&self, parts: PartEnds) {
+        // Set once: a trial has one load.
+        let _ = self.shared.part_ends.set(parts);
     }
 
     /// One producer's window.

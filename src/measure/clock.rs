@@ -72,6 +72,17 @@ impl Clock {
     }
 }
 
+impl Clock {
+    /// How far the wall clock has moved against the monotonic one since the trial began, in nanoseconds: it was set, or its program has
+    /// corrected it. `shift_ns`: as in [`Clock::shifted`].
+    pub fn wall_clock_moved_ns(&self, shift_ns: i64) -> u64 {
+        let Reading { before, unix_ns, after } = narrowest((0..READINGS).map(|_| Reading::now()));
+        let elapsed = (before + (after - before) / 2).saturating_duration_since(self.epoch);
+        let expected_ns = self.epoch_unix_ns + elapsed.as_nanos() as u64;
+        unix_ns.saturating_add_signed(shift_ns).abs_diff(expected_ns)
+    }
+}
+
 /// The wall clock between two readings of the monotonic one.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
@@ -96,6 +107,16 @@ fn narrowest(readings: impl Iterator<Item = Reading>) -> Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wall_clock_that_was_set_has_moved() {
+        let clock = Clock::shifted(5_000);
+        let moved_ns = clock.wall_clock_moved_ns(5_000);
+        assert!(moved_ns < 100_000_000, "two clocks of one machine: {moved_ns}");
+        // The trial began an hour earlier by the wall clock than by the monotonic one.
+        let set = Clock { epoch_unix_ns: clock.epoch_unix_ns - 3_600_000_000_000, ..clock };
+        assert!(set.wall_clock_moved_ns(5_000).abs_diff(3_600_000_000_000) < 100_000_000);
+    }
     use std::time::Duration;
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::failure::FailureClass;
 use super::histogram::Distribution;
+use super::part_tally::PartResponses;
 use super::timeline::Timeline;
 use super::transactions::Transactions;
 
@@ -89,6 +90,8 @@ pub struct Interval {
     pub timeline: Timeline,
     /// Of producers that send in transactions.
     pub transactions: Option<Box<Transactions>>,
+    /// Of a schedule that changes its rate.
+    pub parts: PartResponses,
 }
 
 impl Interval {
@@ -106,6 +109,7 @@ impl Interval {
         if let Some(transactions) = &other.transactions {
             self.transactions.get_or_insert_default().merge(transactions);
         }
+        self.parts.merge(&other.parts);
     }
 
     /// Forgets everything, keeping the memory.
@@ -122,5 +126,6 @@ impl Interval {
         if let Some(transactions) = &mut self.transactions {
             transactions.clear();
         }
+        self.parts.clear();
     }
 }

@@ -29,7 +29,7 @@ pub struct GroupSets {
     pub arrived: Vec<StoredSet>,
     /// Whether the share has consumers of the group.
     pub has_consumers: bool,
-    /// Whether the order of every message was checked.
+    /// Whether the order of every message was checked and kept, and the client keeps it.
     pub has_order: bool,
     /// Of a broker without offsets: whether its consumers asked for messages until none had come for long enough.
     pub was_offered_all: bool,

@@ -19,6 +19,7 @@ mod histogram;
 pub mod host;
 mod interval;
 mod message_sets;
+mod part_tally;
 mod partition_tally;
 mod partitions;
 mod receiving;
@@ -35,7 +36,7 @@ mod window;
 
 pub use ack_batch::AckBatch;
 pub use acks::{AckRecorder, Acks};
-pub use arrival_state::GroupProgress;
+pub use arrival_state::{GroupLap, GroupProgress};
 pub use arrivals::Arrivals;
 pub use budget::Budget;
 pub use clock::Clock;
@@ -45,6 +46,7 @@ pub use failure::FailureClass;
 pub use histogram::Distribution;
 pub use interval::{ErrorTally, Errors, Interval, Tally};
 pub use message_sets::{GroupSets, MergedGroup, MessageSets, TopicSets, merge_groups};
+pub use part_tally::{PartEnds, PartResponse, PartResponses};
 pub use partition_tally::{
     Acknowledged, MOST_PARTITIONS, PartitionIndex, PartitionName, PartitionNames, PartitionTally,
 };

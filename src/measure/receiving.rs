@@ -11,6 +11,10 @@ use super::reception::{Arrived, Received, Reception};
 use super::sequences::Mark;
 use super::trace_header::{Opened, TRACE_HEADER_BYTES, TraceHeader};
 
+/// Payload after which the clock is read again: a fraction of a millisecond to check and unpack. A client may hand over tens of MB at once,
+/// and what it hands over last has waited for all before it.
+const BYTES_A_READING: usize = 256 << 10;
+
 /// Records what one consumer receives.
 pub struct ArrivalRecorder {
     shared: Arc<Shared>,
@@ -23,11 +27,12 @@ impl ArrivalRecorder {
         ArrivalRecorder { shared, group, shard }
     }
 
-    /// Begins a batch of messages that have all arrived when the first of them is handed over, which is when the time is
-    /// taken: not now, as they may still be fetched.
+    /// Begins a batch of messages. They arrive when the first of them is handed over, which is when the time is taken: not now, as they may
+    /// still be fetched. While many are handed over, it is taken again.
     pub fn batch(&mut self) -> ArrivalBatch<'_> {
         ArrivalBatch {
             now_ns: 0,
+            bytes_left: 0,
             shared: &self.shared,
             group: self.group,
             before: GroupProgress::default(),
@@ -45,10 +50,12 @@ impl ArrivalRecorder {
     }
 }
 
-/// Messages that arrived at the same moment.
+/// Messages that are handed over together.
 pub struct ArrivalBatch<'a> {
     /// 0 before the first message.
     now_ns: u64,
+    /// Payload until the clock is read again.
+    bytes_left: usize,
     shared: &'a Shared,
     group: usize,
     /// What the shard held when the batch began.
@@ -69,22 +76,23 @@ impl ArrivalBatch<'_> {
         GroupProgress { deliveries, first, corrupt, errors: 0 }
     }
 
-    /// When this batch arrived, in nanoseconds since the trial's epoch; 0 before the first message.
+    /// When the latest messages of this batch arrived, in nanoseconds since the trial's epoch; 0 before the first message.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
     /// The messages that follow arrived at `now_ns`, which need not be now.
     pub fn arrived_at(&mut self, now_ns: u64) {
-        self.now_ns = now_ns;
+        (self.now_ns, self.bytes_left) = (now_ns, usize::MAX);
     }
 
     /// Counts, opens and verifies one message; returns its trace header if the message is of this trial and intact.
     #[inline]
     pub fn received(&mut self, message: Received<'_>) -> Option<TraceHeader> {
-        if self.now_ns == 0 {
-            self.now_ns = self.shared.clock.now_ns();
+        if self.bytes_left == 0 {
+            (self.now_ns, self.bytes_left) = (self.shared.clock.now_ns(), BYTES_A_READING);
         }
+        self.bytes_left = self.bytes_left.saturating_sub(message.payload.len().max(1));
         let arrived = &mut self.shard.reception.arrived;
         arrived.messages += 1;
         arrived.payload_bytes += message.payload.len() as u64;

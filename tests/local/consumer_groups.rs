@@ -2,9 +2,11 @@
 //!
 //! Each expectation is a count, or a time that a slow machine can only make longer.
 
-use brokermark::record::{Backlog, GroupTask, GroupVerification, Record, WorkDistribution};
+use brokermark::record::{
+    Backlog, GroupTask, GroupVerification, Phase, ReasonKind, Record, SeriesRow, WorkDistribution, read_series,
+};
 
-use crate::harness::{Bench, assert_acknowledged, assert_delivered, record_of};
+use crate::harness::{Bench, assert_acknowledged, assert_delivered, execute, finding, record_of};
 
 const MILLISECOND: u64 = 1_000_000;
 
@@ -140,7 +142,7 @@ fn a_backlog_that_is_never_there_is_shown_as_such() {
     let record = bench.run(&[]).expect(0).record();
     let found = backlog(&record);
     assert_eq!((found.messages, &found.drain, found.groups.len()), (None, &None, 0));
-    let shown = crate::harness::execute(&["show", bench.run_directory().to_str().unwrap()]).expect(0).stdout.clone();
+    let shown = execute(&["show", bench.run_directory().to_str().unwrap()]).expect(0).stdout.clone();
     assert!(shown.contains("not there when the load ended"), "{shown}");
 }
 
@@ -170,4 +172,58 @@ fn what_a_consumer_had_no_time_for_is_unread_and_not_lost() {
     assert_acknowledged(&record, 3);
     let group = &groups(&record)[0];
     assert_eq!((group.received, group.unread, group.lost), (1, 2, 0));
+}
+
+/// Consumers that receive half of what is sent in two seconds.
+const TOO_SLOW: &str = "broker.kind = \"null\"
+    load.rate = \"1k/s\"
+    run.duration = \"2s\"
+    thresholds = { require = [\"end_to_end.p50 < 10m\", \"end_to_end.max < 10m\", \"p50 < 10m\"], when_invalid = \"ignore\" }
+    [consumers]
+    verify = VERIFY
+    [[consumers.group]]
+    rate = \"500/s\"
+    [[consumers.group]]";
+
+/// They would be the length of the run.
+#[test]
+fn no_percentile_of_a_growing_lag_is_stated_or_holds() {
+    for verify in ["true", "false"] {
+        let bench = Bench::new(&TOO_SLOW.replace("VERIFY", verify));
+        let record = bench.run(&[]).expect(3).record();
+        let end_to_end = record.latency.end_to_end.as_ref().unwrap();
+        assert!(end_to_end.lag_grew && end_to_end.p99_ns.is_none() && end_to_end.count == 4_000, "{end_to_end:?}");
+        let held: Vec<bool> = record.thresholds.iter().map(|threshold| threshold.held).collect();
+        assert_eq!(held, [false, false, true], "{:?}", record.thresholds);
+        let found = finding(&record, ReasonKind::LagGrew).unwrap();
+        assert!(found.evidence.contains("in group 0, ") && !found.evidence.contains("group 1"), "{found:?}");
+        assert!(finding(&record, ReasonKind::Unread).is_none(), "{:?}", record.verdict);
+        let shown = execute(&["show", bench.run_directory().to_str().unwrap()]).expect(0).stdout;
+        let row = shown.lines().find(|line| line.contains("end to end")).unwrap();
+        assert_eq!(row.matches('–').count(), 5, "{row}");
+        assert!(shown.contains("lag-grew"), "{shown}");
+        assert_lag_is_in_the_series(&bench);
+    }
+}
+
+fn assert_lag_is_in_the_series(bench: &Bench) {
+    let rows = read_series(&bench.run_directory()).unwrap();
+    let consumed = |group: usize| rows.iter().map(|row| row.groups[group].consumed).sum::<u64>();
+    assert_eq!((consumed(0), consumed(1)), (2_000, 2_000));
+    let lag = |row: &SeriesRow| [0, 1].map(|group: usize| row.groups[group].consumer_lag.unwrap());
+    let [slow, quick] = lag(rows.iter().rfind(|row| row.phase == Phase::Measure).unwrap());
+    assert!((800..=1_100).contains(&slow) && quick < 200, "{slow} {quick}");
+    assert_eq!(lag(rows.last().unwrap()), [0, 0]);
+}
+
+#[test]
+fn messages_that_never_arrive_are_told_where_nothing_is_verified() {
+    let record = record_of(
+        "broker = { kind = \"null\", null = { lose = 0.01 } }
+        load.rate = \"1k/s\"
+        consumers.verify = false
+        run = { messages = 1_000, drain_deadline = \"300ms\" }",
+    );
+    let found = finding(&record, ReasonKind::Unread).unwrap();
+    assert_eq!((found.figures["unread"], record.verdict.valid), (10.0, false), "{found:?}");
 }

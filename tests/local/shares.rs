@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use brokermark::record::{Record, Status, read_series};
+use brokermark::record::{ReasonKind, Record, Status, read_series};
 use serde_json::Value;
 
 use crate::harness::shares::{assert_partitions_are_begun_as_by_one_process, merge, record_at, run_shares};
@@ -177,7 +177,7 @@ mod on_a_cluster {
 
     use rdkafka::consumer::{BaseConsumer, Consumer};
 
-    use crate::harness::assert_delivered;
+    use crate::harness::{assert_delivered, finding};
 
     /// An endpoint in a process of its own, which ends with the test.
     struct Cluster {
@@ -234,6 +234,29 @@ mod on_a_cluster {
         assert_delivered(&merged, 1_000, 2);
         let end_to_end = merged.latency.end_to_end.as_ref().unwrap();
         assert_eq!(end_to_end.count + end_to_end.beyond_range, 2_000);
+        let rows = read_series(&bench.path().join("merged")).unwrap();
+        let of_group = |group| rows.iter().flat_map(|row| &row.groups).filter(move |of| of.group == group);
+        assert_eq!([0, 1].map(|group| of_group(group).map(|of| of.consumed).sum::<u64>()), [1_000; 2]);
+        let lags: Vec<Option<i64>> = rows.last().unwrap().groups.iter().map(|of| of.consumer_lag).collect();
+        assert_eq!(lags, [Some(0); 2]);
+    }
+
+    /// Consumers of either share take 100/s of the 250/s that are theirs.
+    #[test]
+    fn a_lag_that_grows_over_shares_is_found_without_verification() {
+        let cluster = Cluster::start();
+        let text = scenario(&cluster, "group = [{ rate = \"100/s\" }]");
+        let text = text.replace("verify = true", "verify = false").replace("messages = 1_000", "duration = \"3s\"");
+        let bench = Bench::new(&text);
+        let shares = run_shares(&bench, 2, 8);
+        let merged = merge(&bench, &shares, "merged").expect(0).record();
+        for directory in [&shares[0], &shares[1], &bench.path().join("merged")] {
+            let end_to_end = record_at(directory).latency.end_to_end.unwrap();
+            assert!(end_to_end.lag_grew && end_to_end.p99_ns.is_none(), "{:#?}", read_series(directory));
+        }
+        let found = finding(&merged, ReasonKind::LagGrew).unwrap();
+        assert!(found.evidence.contains("(lag: "), "{found:?}");
+        assert_eq!(finding(&merged, ReasonKind::Unread), None);
     }
 
     #[test]

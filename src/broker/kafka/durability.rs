@@ -1,4 +1,5 @@
-//! What decides what an acknowledgement meant, by librdkafka's properties; and what one of the embedded cluster meant.
+//! What decides what an acknowledgement meant and whether order is kept, by librdkafka's properties; and what an acknowledgement of the
+//! embedded cluster meant.
 
 use crate::broker::{Durability, DurabilityLevel};
 
@@ -11,6 +12,21 @@ pub fn acks<'a>(properties: impl Iterator<Item = (&'a str, &'a str)>) -> &'a str
     }
 }
 
+/// Whether a batch that is sent again may come behind one that was in flight with it: by default, librdkafka does not number them, and has
+/// many in flight.
+pub fn may_reorder<'a>(properties: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
+    let (mut is_numbered, mut in_flight) = (false, "many");
+    for (key, value) in properties {
+        match key {
+            "enable.idempotence" => is_numbered = value == "true",
+            "transactional.id" => is_numbered = true,
+            "max.in.flight" | "max.in.flight.requests.per.connection" => in_flight = value,
+            _ => {}
+        }
+    }
+    !is_numbered && in_flight != "1"
+}
+
 /// The embedded cluster.
 pub fn of_the_embedded() -> Durability {
     Durability::new(DurabilityLevel::Memory, Some(1), [], "librdkafka's mock cluster keeps messages in memory")
@@ -19,6 +35,13 @@ pub fn of_the_embedded() -> Durability {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn batches_without_numbers_may_change_their_order() {
+        assert!(may_reorder([("linger.ms", "5")].into_iter()));
+        assert!(!may_reorder([("enable.idempotence", "true")].into_iter()));
+        assert!(!may_reorder([("max.in.flight", "5"), ("max.in.flight.requests.per.connection", "1")].into_iter()));
+    }
 
     #[test]
     fn the_last_acks_counts_under_either_name() {

@@ -265,6 +265,10 @@ impl Broker for KafkaBroker {
         }
     }
 
+    fn may_reorder(&self) -> bool {
+        durability::may_reorder(self.properties.for_producer())
+    }
+
     fn telemetry(&self) -> Telemetry {
         self.connections.iter().map(|connection| connection.telemetry()).sum()
     }

@@ -107,6 +107,12 @@ impl KafkaNativeOptions {
         Ok(options)
     }
 
+    /// Whether a batch that is sent again may come behind one that was in flight with it. The broker sorts those that are numbered.
+    pub fn may_reorder(&self) -> bool {
+        let is_numbered = self.idempotence || self.transactions.is_some();
+        !is_numbered && self.max_in_flight > 1 && self.acks != RequiredAcks::None
+    }
+
     /// Of a classic group.
     pub fn session_timeout(&self) -> Duration {
         self.session_timeout.unwrap_or(USUAL_SESSION)
@@ -149,6 +155,15 @@ mod tests {
 
     fn parse(text: &str) -> Result<KafkaNativeOptions, String> {
         KafkaNativeOptions::parse(text.parse().unwrap()).map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn batches_without_numbers_may_change_their_order() {
+        let may = |text| parse(text).unwrap().may_reorder();
+        assert!(may(""));
+        for text in ["idempotence = true", "max_in_flight = 1", "acks = \"0\"", "[transactions]"] {
+            assert!(!may(text), "{text}");
+        }
     }
 
     #[test]

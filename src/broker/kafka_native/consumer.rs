@@ -21,8 +21,7 @@ pub struct KafkaNativeConsumer {
     member: Option<Member>,
     /// `None`: it has no partitions, because the group has not decided or has requested them back.
     reading: Option<Reading>,
-    /// Empty between calls, kept for their memory.
-    taken: VecDeque<Fetched>,
+    /// Empty between calls, kept for its memory.
     unpacked: Vec<u8>,
 }
 
@@ -31,6 +30,8 @@ struct Reading {
     /// Of each partition the offset of the next message that is taken, if it is known.
     next: BTreeMap<u32, Option<u64>>,
     inbox: Arc<Inbox>,
+    /// Taken from the inbox and not handed over: a caller that wants few messages leaves the others here.
+    taken: VecDeque<Fetched>,
     task: AbortHandle,
 }
 
@@ -62,14 +63,7 @@ impl KafkaNativeConsumer {
 
     fn new(beginning: Beginning, isolation: Isolation, member: Option<Member>) -> Self {
         let beginning = Arc::new(beginning);
-        KafkaNativeConsumer {
-            beginning,
-            isolation,
-            member,
-            reading: None,
-            taken: VecDeque::new(),
-            unpacked: Vec::new(),
-        }
+        KafkaNativeConsumer { beginning, isolation, member, reading: None, unpacked: Vec::new() }
     }
 
     /// Begins to read these partitions. Positions that are not `known` are asked for first.
@@ -81,7 +75,7 @@ impl KafkaNativeConsumer {
         let fetcher = Fetcher { admin, topic, isolation: self.isolation, inbox: inbox.clone() };
         let partitions = partitions.iter().copied().collect();
         let task = tokio::spawn(fetch::run(fetcher, self.beginning.clone(), partitions, known));
-        self.reading = Some(Reading { next, inbox, task: task.abort_handle() });
+        self.reading = Some(Reading { next, inbox, taken: VecDeque::new(), task: task.abort_handle() });
     }
 
     /// Waits until the group has assigned partitions, if it does; with `needs_one`, until it is one at least.
@@ -151,19 +145,21 @@ impl Reading {
         self.next.iter().filter_map(|(partition, next)| Some((*partition, (*next)? as i64))).collect()
     }
 
-    /// Hands over what has arrived.
+    /// Hands over what has arrived: whole batches, until there were `most` messages or more.
     fn take(
         &mut self,
-        taken: &mut VecDeque<Fetched>,
         unpacked: &mut Vec<u8>,
+        most: usize,
         mut each: impl FnMut(Received<'_>),
     ) -> Result<usize, ReceiveError> {
-        let error = self.inbox.take(taken);
+        let error = if self.taken.is_empty() { self.inbox.take(&mut self.taken) } else { None };
         let mut messages = 0;
         let mut malformed = None;
-        for fetched in taken.drain(..) {
+        while messages < most
+            && let Some(fetched) = self.taken.pop_front()
+        {
             let partition = fetched.partition;
-            let read = fetched.for_each(unpacked, |record| {
+            let read = fetched.for_each(unpacked, most - messages, |record| {
                 messages += 1;
                 each(Received {
                     payload: record.value.unwrap_or_default(),
@@ -174,8 +170,15 @@ impl Reading {
                     details: &record,
                 });
             });
-            malformed = read.err().or(malformed);
-            self.next.insert(partition, u64::try_from(fetched.next).ok());
+            let left = read.unwrap_or_else(|error| {
+                malformed = Some(error);
+                None
+            });
+            let next = left.as_ref().map_or(fetched.next, |left| left.from);
+            self.next.insert(partition, u64::try_from(next).ok());
+            if let Some(left) = left {
+                self.taken.push_front(left);
+            }
         }
         let malformed = malformed.map(|error| ReceiveError {
             class: FailureClass::Other,
@@ -187,6 +190,9 @@ impl Reading {
 
 impl Consumer for KafkaNativeConsumer {
     async fn ready(&mut self) -> Result<(), ReceiveError> {
+        if self.reading.as_ref().is_some_and(|reading| !reading.taken.is_empty()) {
+            return Ok(());
+        }
         match (&self.reading, &self.member) {
             (Some(reading), None) => reading.inbox.ready().await,
             (None, Some(member)) => member.changed().await,
@@ -200,11 +206,15 @@ impl Consumer for KafkaNativeConsumer {
     }
 
     fn take(&mut self, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
+        self.take_some(usize::MAX, each)
+    }
+
+    fn take_some(&mut self, most: usize, each: impl FnMut(Received<'_>)) -> Result<usize, ReceiveError> {
         // First, because what was taken before is recorded by now: the next member may take what follows.
         self.follow_group()?;
         match &mut self.reading {
             None => Ok(0),
-            Some(reading) => reading.take(&mut self.taken, &mut self.unpacked, each),
+            Some(reading) => reading.take(&mut self.unpacked, most, each),
         }
     }
 

@@ -101,25 +101,41 @@ impl Fetched {
         Fetched { partition, records: Bytes::new(), from: next, next, aborted: Vec::new() }
     }
 
-    /// Hands over the messages, without those of aborted transactions.
+    /// Hands over the messages, without those of aborted transactions: whole batches, until there were `most` messages or more. What is
+    /// left then is returned.
     ///
     /// # Errors
     /// When what comes after them is malformed.
     #[inline]
-    pub fn for_each(&self, unpacked: &mut Vec<u8>, mut each: impl FnMut(ReadRecord<'_>)) -> Result<(), Malformed> {
+    pub fn for_each(
+        &self,
+        unpacked: &mut Vec<u8>,
+        most: usize,
+        mut each: impl FnMut(ReadRecord<'_>),
+    ) -> Result<Option<Fetched>, Malformed> {
         let mut rest = &self.records[..];
         let mut aborted = Aborted { later: &self.aborted, producers: Vec::new() };
-        while let Some(batch) = records::next_batch(&mut rest)? {
-            if aborted.hides(&batch) {
+        let mut messages = 0;
+        loop {
+            let begin = self.records.len() - rest.len();
+            let Some(batch) = records::next_batch(&mut rest)? else { return Ok(None) };
+            let is_hidden = aborted.hides(&batch);
+            if is_hidden || batch.next_offset() <= self.from {
                 continue;
+            }
+            if messages >= most {
+                let from = batch.base_offset.max(self.from);
+                // Which transactions are open here is found again from the first batch.
+                let begin = if self.aborted.is_empty() { begin } else { 0 };
+                return Ok(Some(Fetched { from, records: self.records.slice(begin..), ..self.clone() }));
             }
             batch.for_each(unpacked, |record| {
                 if record.offset >= self.from {
+                    messages += 1;
                     each(record);
                 }
             })?;
         }
-        Ok(())
     }
 }
 

@@ -95,6 +95,7 @@ pub struct KafkaNativeBroker {
     admin: Arc<Admin>,
     groups: Groups,
     acks: RequiredAcks,
+    may_reorder: bool,
     identity: BrokerInfo,
 }
 
@@ -165,6 +166,7 @@ impl Broker for KafkaNativeBroker {
         Ok(KafkaNativeBroker {
             clients,
             acks: options.acks,
+            may_reorder: options.may_reorder(),
             groups: Groups::new(admin.clone(), options),
             admin,
             identity: BrokerInfo {
@@ -183,6 +185,10 @@ impl Broker for KafkaNativeBroker {
         let release = kafka_identity::release(self.admin.cluster.metadata_levels());
         let cluster = self.identity.broker.as_deref()?;
         Some(kafka_identity::with_release(release, cluster, "which does not tell its release"))
+    }
+
+    fn may_reorder(&self) -> bool {
+        self.may_reorder
     }
 
     fn telemetry(&self) -> Telemetry {

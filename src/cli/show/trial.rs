@@ -325,6 +325,18 @@ fn course(page: &mut Page, record: &Record, series: &[SeriesRow]) {
         let line = format!("{}{drawn}{} {name} p99", label(page, ""), range(&slowest, duration));
         page.line(&line);
     }
+    // What a share lacks of its own messages is no lag.
+    let lag: Vec<Option<f64>> = rows.iter().map(|row| furthest_behind(row)).collect();
+    if record.share.is_none() && lag.iter().any(Option::is_some) {
+        let drawn = blocks(page, &lag, Fold::Max);
+        let line = format!("{}{drawn}{} messages of lag", label(page, ""), range(&lag, |lag| count(lag as u64)));
+        page.line(&line);
+    }
+}
+
+/// Lag of the group that lacks the most.
+fn furthest_behind(row: &SeriesRow) -> Option<f64> {
+    row.groups.iter().filter_map(|group| group.consumer_lag).max().map(|lag| lag.max(0) as f64)
 }
 
 fn client(page: &mut Page, record: &Record) {

@@ -56,6 +56,9 @@ pub(super) fn latencies(page: &mut Page, record: &Record) {
             "beyond range: longer than the histogram can hold, so the upper percentiles and the maximum are too low",
         );
     }
+    if latency.end_to_end.as_ref().is_some_and(|latency| latency.lag_grew) {
+        page.faint("end to end: consumers fell further and further behind, so it tells how long the trial lasted");
+    }
 }
 
 fn explain(page: &mut Page, word: &str, meaning: &str) {

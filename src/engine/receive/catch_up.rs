@@ -2,7 +2,7 @@
 //!
 //! What was acknowledged and did not arrive was *lost* if the consumers have passed it, and is *unread* if they have not.
 //! They have passed all of a partition when they have reached its end offset. Elsewhere they have passed what came
-//! before a message that arrived, in every partition in which it may have been. A broker without offsets has offered everything
+//! before a message that arrived, in every partition in which it may have been, unless messages may have changed their order. A broker without offsets has offered everything
 //! when its consumers asked for `run.drain_deadline` and met neither a message nor an error.
 
 use std::time::Duration;
@@ -234,7 +234,9 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         let part = self.context.scenario.part.clone()?;
         Some(PartOutcome {
             part,
+            first_wall_clock: self.context.wall_clock.clone(),
             wall_clock: WallClock::now(),
+            wall_clock_moved_ns: self.context.acks.clock().wall_clock_moved_ns(self.context.identity.clock_shift_ns),
             compared: self.context.identity.compared.clone(),
             messages: self.verification().map(|verification| self.messages(verification, groups)),
         })
@@ -268,7 +270,7 @@ impl<'a, B: Broker> CatchUp<'a, B> {
         GroupSets {
             arrived: sets,
             has_consumers: self.has_consumers(),
-            has_order: arrived.unordered + arrived.order_unchecked == 0,
+            has_order: self.has_order(arrived),
             was_offered_all: self.was_offered_all(group),
             next_offsets,
             next_sequences,
@@ -295,13 +297,19 @@ impl<'a, B: Broker> CatchUp<'a, B> {
             && self.until - self.watches[group].quiet_since >= self.context.scenario.run.drain_deadline
     }
 
+    /// Whether a message that arrived shows that those before it were passed: the order of each was checked and kept, and none is on its way
+    /// in another one.
+    fn has_order(&self, arrived: &Arrived) -> bool {
+        arrived.unordered + arrived.order_unchecked + arrived.reordered == 0 && !self.broker.may_reorder()
+    }
+
     /// Of each producer, from which message on the group may not have been offered what was acknowledged.
     fn passed_until(&self, group: usize, arrived: &Arrived, idle: bool) -> Vec<u64> {
         let producers = self.context.scenario.producers.count;
         let mut passed = vec![0; producers];
         let Some(arrivals) = &self.context.arrivals else { return passed };
         let has_offered_all = idle && self.was_offered_all(group);
-        let has_order = arrived.unordered + arrived.order_unchecked == 0;
+        let has_order = self.has_order(arrived);
         for (topic, described) in self.context.topics.iter().enumerate() {
             let subscription = SubscriptionIndex { group, topic };
             let partitions = match self.unreached(subscription) {

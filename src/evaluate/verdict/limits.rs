@@ -103,6 +103,15 @@ pub const LARGEST_TAIL_DRIFT: f64 = 0.25;
 /// Least change of a latency that is a drift, in nanoseconds: below it, timers and caches of the client are measured.
 pub const LEAST_DRIFT_NS: f64 = 50_000.0;
 
+/// Least growth of a group's lag over the window, as the time for which a message waits, in nanoseconds: pacing timers are exact to as much.
+pub const LEAST_LAG_GROWTH_NS: f64 = 1_000_000.0;
+
+/// Full rows needed to judge whether a lag grew: seven that rise one after the other are chance once in 5,040 trials.
+pub const LEAST_BINS_FOR_LAG: usize = 7;
+
+/// Least score of a trend that confirms another one, in standard deviations: chance reaches it once in 44 trials.
+pub const LEAST_SCORE_OF_A_SECOND_TREND: f64 = 2.0;
+
 /// Largest share of the window for which the broker of an open loop may stand still. The rates of single rows show a longer one
 /// only if it does not end in the row after the one in which it began.
 pub const LARGEST_STANDSTILL_SHARE: f64 = 0.03;

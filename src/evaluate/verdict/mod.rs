@@ -5,6 +5,7 @@
 
 mod account;
 mod finding;
+mod lag;
 mod limiter;
 pub mod limits;
 mod pace;
@@ -130,6 +131,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     if evidence.status != Status::Failed {
         findings.extend(resources::findings(evidence));
         findings.extend(pace::findings(evidence));
+        findings.extend(lag::findings(evidence));
         findings.extend(pipeline::findings(evidence));
         findings.extend(share::findings(evidence));
     }
@@ -147,6 +149,25 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
 mod sound {
     use super::*;
     use crate::record::{ReasonKind, sample};
+
+    /// The second of three.
+    pub(super) fn share() -> Share {
+        Share {
+            number: 2,
+            count: 3,
+            first_producer: 4,
+            producers: 4,
+            consumers: 0,
+            window_begin_unix_ns: 0,
+            first_sent_unix_ns: None,
+            first_due_unix_ns: None,
+            clock_shift_ns: None,
+            clock_error_ns: None,
+            boot_id: None,
+            before_intended: 0,
+            most_before_intended_ns: 0,
+        }
+    }
 
     pub(super) fn judged(spoil: impl FnOnce(&mut Record, &mut Vec<SeriesRow>, &mut LoadShape)) -> Verdict {
         let (mut record, mut series) = (sample::record(), sample::series());

@@ -29,25 +29,11 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::super::sound;
-    use crate::record::{ReasonKind, Share, Start};
+    use crate::record::{ReasonKind, Start};
 
     #[test]
     fn a_share_is_noted_and_its_verification_is_left_to_the_merge() {
-        let share = Share {
-            number: 2,
-            count: 3,
-            first_producer: 4,
-            producers: 4,
-            consumers: 0,
-            window_begin_unix_ns: 0,
-            first_sent_unix_ns: None,
-            first_due_unix_ns: None,
-            clock_shift_ns: None,
-            clock_error_ns: None,
-            boot_id: None,
-            before_intended: 0,
-            most_before_intended_ns: 0,
-        };
+        let share = sound::share();
         let verdict = sound::judged(|record, _, _| {
             record.share = Some(share);
             record.verification.iter_mut().for_each(|found| found.undecided = 1_000);

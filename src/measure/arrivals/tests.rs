@@ -1,5 +1,7 @@
 //! Arrivals of made-up messages.
 
+use std::sync::atomic::AtomicU64;
+
 use super::*;
 use crate::measure::{NoDetails, Received, Span, TRACE_HEADER_BYTES, TraceHeader, UNORDERED_PARTITION};
 
@@ -63,6 +65,63 @@ fn every_arrival_is_counted_once_under_what_it_is() {
     assert_eq!(arrivals.groups(), [expected]);
     let progress = GroupProgress { deliveries: 7, first: 3, corrupt: 1, errors: 0 };
     assert_eq!((arrivals.progress(), arrivals.received()), (vec![progress], 4));
+}
+
+#[test]
+fn a_lap_has_what_arrived_since_the_last_one() {
+    let arrivals = Arrivals::new(Clock::start(), 1, 2, None);
+    let mut recorders = [0, 1].map(|group| arrivals.recorder(SubscriptionIndex { group, topic: 0 }));
+    let mut receive = |group: usize, sequences: Range<u64>| {
+        let messages: Vec<Vec<u8>> = sequences.map(|sequence| sealed(1, sequence)).collect();
+        let mut batch = recorders[group].batch();
+        batch.arrived_at(1_000_000);
+        for payload in &messages {
+            batch.received(Received {
+                payload,
+                trace_header: None,
+                partition: 0,
+                offset: 0,
+                redelivered: false,
+                details: &NoDetails,
+            });
+        }
+    };
+    receive(0, 0..3);
+    receive(1, 0..1);
+    collected(&arrivals);
+    let laps = arrivals.laps();
+    assert_eq!(laps.iter().map(|lap| (lap.consumed, lap.arrived)).collect::<Vec<_>>(), [(3, 3), (1, 1)]);
+    let p99_ns = laps[0].end_to_end_p99_ns.unwrap();
+    assert!(p99_ns.abs_diff(1_000_000) < 20_000, "{p99_ns}");
+    receive(1, 1..6);
+    collected(&arrivals);
+    let laps = arrivals.laps();
+    assert_eq!(laps.iter().map(|lap| (lap.consumed, lap.arrived)).collect::<Vec<_>>(), [(0, 3), (5, 6)]);
+    assert_eq!((laps[0].end_to_end_p50_ns, laps[1].end_to_end_p50_ns.is_some()), (None, true));
+}
+
+#[test]
+fn what_is_handed_over_last_of_many_arrived_later() {
+    let now: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(1_000_000)));
+    let arrivals = Arrivals::new(Clock::set_by(now), 1, 1, None);
+    let mut recorder = arrivals.recorder(SUBSCRIPTION);
+    let payload = &{
+        let mut message = vec![7; 100 << 10];
+        let checksum = crc32fast::hash(&message[TRACE_HEADER_BYTES..]);
+        TraceHeader { run_tag: 1, producer: 0, measured: true, sequence: 0, intended_ns: 0 }
+            .seal(&mut message, checksum);
+        message
+    };
+    let mut batch = recorder.batch();
+    // A fetch of 80 MiB, of which each message takes a tenth of a millisecond to unpack.
+    for _ in 0..800 {
+        let details = &NoDetails;
+        batch.received(Received { payload, trace_header: None, partition: 0, offset: 0, redelivered: false, details });
+        now.fetch_add(100_000, Ordering::Relaxed);
+    }
+    drop(batch);
+    let max_ns = collected(&arrivals).end_to_end.histogram().max();
+    assert!(max_ns > 80_000_000, "the last one was handed over after 81 ms: {max_ns}");
 }
 
 #[test]

@@ -18,6 +18,12 @@ impl WallClock {
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
         WallClock { boot_id: boot_id.map(|id| id.trim().to_owned()), most_error_ns: most_error_ns() }
     }
+
+    /// Most that times are off that were counted from an epoch which this clock gave, when later it is as `later` says and has moved by
+    /// `moved_ns` against the monotonic clock: an error that was corrected in between is in all of them.
+    pub fn most_error_since_ns(&self, later: &WallClock, moved_ns: u64) -> Option<u64> {
+        Some(self.most_error_ns?.max(later.most_error_ns?) + moved_ns)
+    }
 }
 
 /// Whether the system keeps its clock synchronised; `None` where it does not tell.
@@ -51,6 +57,15 @@ fn kernel_clock() -> Option<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_that_was_corrected_during_the_trial_counts() {
+        let clock = |most_error_ns| WallClock { boot_id: None, most_error_ns };
+        let since = |begin, end, moved_ns| clock(begin).most_error_since_ns(&clock(end), moved_ns);
+        assert_eq!(since(Some(100), Some(1), 0), Some(100));
+        assert_eq!(since(Some(1), Some(100), 40), Some(140));
+        assert_eq!((since(None, Some(1), 0), since(Some(1), None, 0)), (None, None));
+    }
 
     #[test]
     #[cfg(target_os = "linux")]

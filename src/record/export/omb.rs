@@ -1,7 +1,9 @@
 //! The result file of OpenMessaging Benchmark: `TestResult.java` as JSON, which its `bin/create_charts.py` reads.
 //!
 //! Its publish latency runs from the sending to the acknowledgement, which is our service time, in milliseconds. Its publish delay is
-//! our schedule delay, in microseconds. Lists have a value for each 10 s: rates from the series, latencies from the interval log; without
+//! our schedule delay, in microseconds. Its end-to-end latency runs from the sending to the arrival (`LocalWorker.messageReceived`), ours from
+//! when a message was due: it is `endToEndLatencyFromIntended`, and theirs is filled where both are the same to its own resolution of a
+//! millisecond, in a closed loop or where messages left on time. Elsewhere theirs is not known and left out. Lists have a value for each 10 s: rates from the series, latencies from the interval log; without
 //! that log, the one of the whole trial. A file has one result, so a line is printed for each trial.
 
 use hdrhistogram::Histogram;
@@ -30,11 +32,21 @@ const PERCENTILES: [(&str, f64); 7] = [
 const TICKS: u32 = 5;
 
 /// A latency of theirs: its name, the tag of our interval log, and its unit in nanoseconds.
-const LATENCIES: [(&str, &str, f64); 3] = [
+const LATENCIES: [(&str, &str, f64); 4] = [
     ("PublishLatency", "service", 1e6),
     ("PublishDelayLatency", "schedule_delay", 1e3),
-    ("EndToEndLatency", "end_to_end", 1e6),
+    (END_TO_END, "end_to_end", 1e6),
+    ("EndToEndLatencyFromIntended", "end_to_end", 1e6),
 ];
+
+/// From the sending to the arrival.
+const END_TO_END: &str = "EndToEndLatency";
+
+/// Most that messages may have waited to be sent where that is left out, in nanoseconds: it reads `System.currentTimeMillis`.
+const THEIR_RESOLUTION_NS: u64 = 1_000_000;
+
+/// Share of the messages, 0 to 1, that must have left by then.
+const LEFT_ON_TIME: f64 = 0.999;
 
 /// A line for each trial. `hlog`: the run's interval log; empty without one.
 pub fn lines(records: &[&Record], series: &[SeriesRow], hlog: &[u8]) -> Result<String, ExportError> {
@@ -73,7 +85,12 @@ fn result(record: &Record, series: &[SeriesRow], intervals: &[Tagged]) -> Result
         rates(&rows, record.throughput.consumed_per_second.unwrap_or(0.0), |row| row.consumed.unwrap_or(0)),
     );
     set("backlog", json!([]));
-    for (name, tag, unit) in LATENCIES {
+    // Fields that its tools do not read: they know no invalid results.
+    set("brokermarkValid", json!(record.verdict.valid));
+    set("brokermarkReasons", record.verdict.reasons.iter().map(|reason| json!(reason.kind)).collect());
+    set("brokermarkNotes", record.verdict.notes.iter().map(|note| json!(note.kind)).collect());
+    let left_on_time = left_on_time(record)?;
+    for (name, tag, unit) in LATENCIES.into_iter().filter(|(name, ..)| left_on_time || *name != END_TO_END) {
         let latency = match tag {
             "service" => record.latency.service.as_ref(),
             "schedule_delay" => record.latency.schedule_delay.as_ref(),
@@ -91,6 +108,12 @@ fn result(record: &Record, series: &[SeriesRow], intervals: &[Tagged]) -> Result
 
 fn scenario_number(record: &Record, table: &str, key: &str) -> Option<u64> {
     record.scenario.get(table)?.get(key)?.as_u64()
+}
+
+/// Whether messages were sent when they were due, so far as the other tool can tell; those of a closed loop always are.
+fn left_on_time(record: &Record) -> Result<bool, ExportError> {
+    let delay = histogram(record, record.latency.schedule_delay.as_ref())?;
+    Ok(delay.is_empty() || delay.value_at_quantile(LEFT_ON_TIME) <= THEIR_RESOLUTION_NS)
 }
 
 /// An empty one where the trial did not measure it.
@@ -248,6 +271,31 @@ mod tests {
         assert!((p99 - expected).abs() < 1e-9, "{p99} {expected}");
         let curve = result["aggregatedPublishLatencyQuantiles"].as_object().unwrap();
         assert!(curve.len() > 5 && curve.keys().all(|key| key.parse::<f64>().is_ok_and(|key| key <= 100.0)));
+    }
+
+    #[test]
+    fn end_to_end_latency_is_theirs_where_messages_left_on_time() {
+        let delayed = |delay_ns: Option<u64>| {
+            let mut record = sample::record();
+            let mut delays = crate::measure::Distribution::default();
+            delays.record_n(delay_ns.unwrap_or(0), 1_000);
+            let delay = Latency::from_histogram(delays.histogram(), 0, None);
+            record.latency.schedule_delay = delay.filter(|_| delay_ns.is_some());
+            let text = lines(&[&record], &sample::series(), &[]).unwrap();
+            let result: Value = serde_json::from_str(text.trim_end()).unwrap();
+            let ours = &result["aggregatedEndToEndLatencyFromIntended99pct"];
+            assert!(ours.is_number(), "{result}");
+            (result["aggregatedEndToEndLatency99pct"] == *ours, result["endToEndLatencyAvg"].is_null())
+        };
+        assert_eq!(delayed(None), (true, false), "a closed loop");
+        assert_eq!(delayed(Some(100_000)), (true, false));
+        assert_eq!(delayed(Some(5_000_000)), (false, true), "from when they were sent is not known");
+    }
+
+    #[test]
+    fn what_speaks_against_a_trial_is_a_field_of_our_own() {
+        let result = exported(&[]);
+        assert_eq!((&result["brokermarkValid"], &result["brokermarkReasons"]), (&json!(true), &json!([])));
     }
 
     #[test]

@@ -37,6 +37,9 @@ pub fn csv(records: &[&Record]) -> String {
         column("reasons", |record| {
             record.verdict.reasons.iter().map(|reason| reason.kind.to_string()).collect::<Vec<_>>().join(" ")
         }),
+        column("notes", |record| {
+            record.verdict.notes.iter().map(|note| note.kind.to_string()).collect::<Vec<_>>().join(" ")
+        }),
         column("load_model", |record| plain(&serde_json::to_value(record.load_model).unwrap_or_default())),
         column("headline", |record| record.headline.to_string()),
         column("attempted", |record| record.counts.attempted.to_string()),
@@ -59,9 +62,9 @@ pub fn csv(records: &[&Record]) -> String {
     ];
     for (name, of) in kinds {
         let figures: [(&str, FigureOf); 7] = [
-            ("p50", |latency| Some(latency.p50_ns)),
-            ("p90", |latency| Some(latency.p90_ns)),
-            ("p95", |latency| Some(latency.p95_ns)),
+            ("p50", |latency| stated(latency, 0.5, latency.p50_ns)),
+            ("p90", |latency| stated(latency, 0.9, latency.p90_ns)),
+            ("p95", |latency| stated(latency, 0.95, latency.p95_ns)),
             ("p99", |latency| latency.p99_ns),
             ("p99_9", |latency| latency.p99_9_ns),
             ("p99_99", |latency| latency.p99_99_ns),
@@ -87,7 +90,7 @@ pub fn markdown(records: &[&Record]) -> String {
         column("trial", |record| record.trial.to_string()),
         column("messages/s", |record| rate(record.throughput.messages_per_second)),
         column("payload/s", |record| bytes(record.throughput.payload_bytes_per_second)),
-        column(&format!("{headline} p50"), time(|latency| Some(latency.p50_ns))),
+        column(&format!("{headline} p50"), time(|latency| stated(latency, 0.5, latency.p50_ns))),
         column("p99", time(|latency| latency.p99_ns)),
         column("p99.9", time(|latency| latency.p99_9_ns)),
         column("max", time(|latency| Some(latency.max_ns))),
@@ -101,6 +104,11 @@ pub fn markdown(records: &[&Record]) -> String {
         Some((titles, rows)) => format!("{titles}\n{rule}\n{rows}"),
         None => text,
     }
+}
+
+/// A percentile, as far as it is stated: `show` prints no other one.
+fn stated(latency: &Latency, quantile: f64, value_ns: u64) -> Option<u64> {
+    latency.supports(quantile).then_some(value_ns)
 }
 
 /// One column for each swept key.
@@ -161,6 +169,18 @@ mod tests {
         assert!(lines[1].starts_with("0,1,\"100B, \"\"small\"\"|\",2026-03-01T12:00:00.25Z,"), "{}", lines[1]);
         assert!(lines[1].ends_with(",,,,,,,"), "{}", lines[1]);
         assert!(lines[1].contains(",49994,") && lines[1].contains(",3063807,"), "{}", lines[1]);
+    }
+
+    #[test]
+    fn percentiles_that_rest_on_too_few_messages_are_empty() {
+        let mut record = sample::record();
+        record.latency.response.as_mut().unwrap().independent = Some(100);
+        let text = csv(&[&record]);
+        let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let (titles, cells) = (lines.next().unwrap(), lines.next().unwrap());
+        let cell = |title: &str| cells[titles.iter().position(|of| *of == title).unwrap()];
+        assert!(!cell("response_p90_ns").is_empty() && !cell("response_max_ns").is_empty());
+        assert_eq!((cell("response_p95_ns"), cell("service_p95_ns").is_empty()), ("", false));
     }
 
     #[test]

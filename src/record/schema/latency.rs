@@ -56,6 +56,10 @@ pub struct Latency {
     /// Values too large for the histogram. They are in none of the other fields, so when there are any, every upper
     /// percentile is too low.
     pub beyond_range: u64,
+    /// Consumers fell further and further behind (`verdict.notes` has `lag-grew`), so the values tell how long the trial lasted, and no
+    /// percentile of them is stated. Only of `end_to_end`; left out where it is false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lag_grew: bool,
     /// The whole histogram of nanoseconds, as HdrHistogram V2 compressed (DEFLATE), in base64: what the HdrHistogram
     /// ports of other languages decode.
     pub histogram: String,
@@ -92,8 +96,14 @@ impl Latency {
             p99_99_ns: known(0.9999),
             max_ns: histogram.max(),
             beyond_range,
+            lag_grew: false,
             histogram: encode_histogram(histogram),
         })
+    }
+
+    /// The same of consumers that fell further and further behind.
+    pub fn of_growing_lag(self) -> Self {
+        Latency { p99_ns: None, p99_9_ns: None, p99_99_ns: None, lag_grew: true, ..self }
     }
 
     /// Values that are independent of each other; all of them where that was not counted.
@@ -101,9 +111,9 @@ impl Latency {
         self.independent.unwrap_or(self.count + self.beyond_range)
     }
 
-    /// Whether at least [`LEAST_EXCEEDANCES`] independent values lie beyond `quantile` (0 to 1).
+    /// Whether `quantile` (0 to 1) can be stated: at least [`LEAST_EXCEEDANCES`] independent values lie beyond it, and lag did not grow.
     pub fn supports(&self, quantile: f64) -> bool {
-        self.independent_values() >= independent_values_needed(quantile)
+        !self.lag_grew && self.independent_values() >= independent_values_needed(quantile)
     }
 
     /// The histogram that [`Latency::histogram`] encodes.

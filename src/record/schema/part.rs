@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Latency;
 
-/// What happened while the schedule was in one part.
+/// What happened while the schedule was in one part, and what became of the messages that were intended in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct SchedulePart {
@@ -23,7 +23,7 @@ pub struct SchedulePart {
     pub sent_per_second: f64,
     /// Messages acknowledged meanwhile, per second.
     pub messages_per_second: f64,
-    /// Response times of the measured messages that were acknowledged meanwhile; `null` when none was.
+    /// Response times of the messages that were intended in the part, whenever they were acknowledged; `null` when none was.
     pub response: Option<Latency>,
 }
 

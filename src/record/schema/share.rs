@@ -48,7 +48,8 @@ pub struct Share {
     /// where the share was not run by a rank of an MPI job.
     #[serde(default)]
     pub clock_shift_ns: Option<i64>,
-    /// Most that this machine's wall clock may be off, in nanoseconds, as its kernel knows it; `null` where it is not synchronised or
+    /// Most that the times of this machine's wall clock may be off, in nanoseconds: the larger of what its kernel knew when the trial began
+    /// and when the load had ended, and how far it moved against the monotonic clock in between; `null` where it is not synchronised or
     /// the system does not tell. Of a rank: most that the corrected times are off from rank 0's, as was known before the trial, and what two
     /// clocks may drift apart since (30 µs/s); in a merged record as round trips during and after the trial show, too.
     pub clock_error_ns: Option<u64>,

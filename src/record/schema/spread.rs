@@ -93,7 +93,7 @@ pub struct ConsumerFigures {
     /// Messages that it received inside the measured window, per second.
     pub consumed_per_second: f64,
     /// Median of its end-to-end latency, in nanoseconds, certain to 1.6 %; `null`: it received nothing, or the scenario does not ask for
-    /// this latency, or the trial has more than 256 consumers.
+    /// this latency, or the trial has more than 256 consumers, or consumers fell further and further behind.
     pub end_to_end_p50_ns: Option<u64>,
     /// 99th percentile, in nanoseconds; `null` also with fewer than ten independent values beyond it.
     pub end_to_end_p99_ns: Option<u64>,
@@ -113,6 +113,19 @@ impl Extent {
     /// Whether the largest is more than 10 % above the smallest.
     pub fn differs(&self) -> bool {
         self.largest as f64 > self.smallest as f64 * NOTABLE
+    }
+}
+
+impl Consumers {
+    /// The same without latencies: those of consumers that fell further and further behind tell how long the trial lasted.
+    pub fn without_latencies(mut self) -> Self {
+        for group in &mut self.groups {
+            (group.end_to_end_p50_ns, group.end_to_end_p99_ns) = (None, None);
+        }
+        for consumer in &mut self.listed {
+            (consumer.end_to_end_p50_ns, consumer.end_to_end_p99_ns) = (None, None);
+        }
+        self
     }
 }
 

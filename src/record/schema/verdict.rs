@@ -21,6 +21,12 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// The kinds of the reasons, for formats that have no room for more; `None` of a valid record.
+    pub fn kinds_against(&self) -> Option<String> {
+        let kinds = || self.reasons.iter().map(|reason| reason.kind.to_string()).collect::<Vec<_>>().join(", ");
+        (!self.valid).then(kinds)
+    }
+
     /// The verdict before the evaluation: not valid.
     pub(crate) fn pending() -> Self {
         let limited_by = LimitedBy { limiter: Limiter::Unknown, evidence: String::new() };
@@ -70,6 +76,8 @@ pub enum ReasonKind {
     Losses,
     /// Acknowledged messages were not read before the wait for consumers ended.
     Unread,
+    /// Consumers fell further and further behind, so that end-to-end latency tells the length of the trial.
+    LagGrew,
     /// Consumers received the last messages long after the load had ended.
     ConsumersBehind,
     /// Messages arrived that had failed or had no outcome.
@@ -133,8 +141,8 @@ impl ReasonKind {
     /// Whether it speaks against rates and latencies alone. Other reasons say that messages are missing, or that something broke.
     pub fn is_about_speed(self) -> bool {
         use ReasonKind::{
-            ClientBound, ColdStart, ConsumersBehind, DebugBuild, HostContended, NotSteady, OwnDelay, RateMissed,
-            RatesDiffer, TimeWithheld, TooShort, WarmUpTooShort,
+            ClientBound, ColdStart, ConsumersBehind, DebugBuild, HostContended, LagGrew, NotSteady, OwnDelay,
+            RateMissed, RatesDiffer, TimeWithheld, TooShort, WarmUpTooShort,
         };
         matches!(
             self,
@@ -143,6 +151,7 @@ impl ReasonKind {
                 | ConsumersBehind
                 | DebugBuild
                 | HostContended
+                | LagGrew
                 | NotSteady
                 | OwnDelay
                 | RateMissed

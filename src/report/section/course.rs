@@ -1,7 +1,7 @@
 //! One trial over time: rate, latency, messages in flight, CPU and memory, all on one time axis.
 
 use super::timeline::{MOST_OUTAGES, Timeline, events, figure};
-use super::{Part, Section, resources};
+use super::{Part, Section, lag, resources};
 use crate::record::readable::{count, duration, percent, rate};
 use crate::record::{Phase, Record, SeriesRow};
 use crate::report::figure::Figure;
@@ -16,6 +16,8 @@ pub fn section(record: &Record, series: &[SeriesRow], heat: Option<Figure>) -> O
         latencies(&timeline),
         heat,
         Some(in_flight(&timeline)),
+        lag::behind(&timeline),
+        lag::end_to_end(&timeline),
         Some(resources::cpu(&timeline)),
         resources::memory(&timeline),
     ];

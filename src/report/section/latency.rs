@@ -43,9 +43,9 @@ fn named(record: &Record) -> Vec<(&'static str, usize, &Latency)> {
     found.chain(commit.map(|commit| ("commit", 4, commit))).collect()
 }
 
-/// A latency as a curve; `None` where it has no value, or its histogram cannot be read.
+/// A latency as a curve; `None` where it has no value, or its histogram cannot be read, or lag grew, so that it has no percentiles.
 pub fn curve(name: &str, style: usize, latency: &Latency) -> Option<Curve> {
-    let histogram = latency.decode_histogram().ok().filter(|histogram| !histogram.is_empty())?;
+    let histogram = latency.decode_histogram().ok().filter(|histogram| !histogram.is_empty() && !latency.lag_grew)?;
     Some(Curve { name: name.to_owned(), style, histogram, independent: latency.independent_values() })
 }
 

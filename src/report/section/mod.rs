@@ -11,6 +11,7 @@ pub mod conditions;
 pub mod course;
 pub mod details;
 pub mod heat;
+mod lag;
 pub mod latency;
 pub mod lead;
 pub mod ledger;

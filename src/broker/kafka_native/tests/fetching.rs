@@ -13,7 +13,7 @@ use super::scripted::{NOT_LEADER, Scripted};
 use crate::broker::kafka_native::codec::batch::{Author, Batch, Headers, Memory, Record, at};
 use crate::broker::kafka_native::codec::checksum::PayloadChecksums;
 use crate::broker::kafka_native::consumer::KafkaNativeConsumer;
-use crate::broker::{Consumer, ReceiveError};
+use crate::broker::{Consumer, Offsets, ReceiveError};
 
 const OUT_OF_RANGE: i16 = 1;
 
@@ -86,6 +86,22 @@ async fn a_batch_that_is_cut_off_is_fetched_again_and_one_that_begins_before_is_
     asked.send(answer(&asked, vec![data(plain(3..9))]));
     assert_eq!(next(&mut consumer).await, ((5..9).collect(), None));
     assert_eq!(broker.next().await.positions(), [(0, 9)]);
+}
+
+/// A consumer of a limited group takes what it works on next; the rest is not received yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn few_messages_are_taken_by_whole_batches_and_others_stay() {
+    let (mut broker, _bench, mut consumer) = reading(1).await;
+    let asked = broker.next().await;
+    asked.send(answer(&asked, vec![data([plain(0..3), plain(3..5), plain(5..9)].concat())]));
+    let mut taken = Vec::new();
+    for most in [1, 1, 2] {
+        tokio::time::timeout(TIMEOUT, consumer.ready()).await.unwrap().unwrap();
+        let mut offsets = Vec::new();
+        consumer.take_some(most, |message| offsets.push(message.offset)).unwrap();
+        taken.push((offsets, consumer.assigned().unwrap()[0].1));
+    }
+    assert_eq!(taken, [(vec![0, 1, 2], Some(3)), (vec![3, 4], Some(5)), ((5..9).collect(), Some(9))]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

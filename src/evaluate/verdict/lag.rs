@@ -1,0 +1,251 @@
+//! Findings on groups of consumers that were behind, whether anything is verified or not: end-to-end latency of a lag that grows tells how
+//! long the trial lasted, and messages that never came are in no latency.
+
+use std::ops::Range;
+
+use super::finding::{Finding, against, note};
+use super::steadiness::same_rate;
+use super::trend::Trend;
+use super::{Evidence, limits};
+use crate::record::ReasonKind::*;
+use crate::record::readable::{count, duration};
+use crate::record::{GroupRow, SeriesRow, Status};
+
+/// Groups that are described; of others only how many there are.
+const NAMED: usize = 3;
+
+pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
+    [grew(evidence), never_arrived(evidence)].into_iter().flatten().collect()
+}
+
+/// A group that fell further behind.
+struct Growth {
+    group: u32,
+    /// By how much longer a message waited for the group at the end of the stretch than at its begin, in nanoseconds.
+    longer_ns: f64,
+    /// Lag after the first second and after the last one, where that is known.
+    lag: Option<(i64, i64)>,
+}
+
+fn grew(evidence: &Evidence<'_>) -> Option<Finding> {
+    let rows: Vec<&SeriesRow> = evidence.measured_rows().collect();
+    let mut groups: Vec<u32> = rows.iter().flat_map(|row| row.groups.iter().map(|of| of.group)).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let mut grown: Vec<Growth> = groups.into_iter().filter_map(|group| growth(evidence, &rows, group)).collect();
+    grown.sort_by(|one, other| other.longer_ns.total_cmp(&one.longer_ns));
+    let longest_ns = grown.first()?.longer_ns;
+    let describe = |growth: &Growth| {
+        let lag = growth.lag.map(|(first, last)| {
+            let [first, last] = [first, last].map(|lag| count(lag.max(0) as u64));
+            format!(" (lag: {first} messages after the first second, {last} after the last one)")
+        });
+        let longer = duration(growth.longer_ns);
+        format!("in group {}, messages waited {longer} longer at the end{}", growth.group, lag.unwrap_or_default())
+    };
+    let mut described: Vec<String> = grown.iter().take(NAMED).map(describe).collect();
+    if grown.len() > NAMED {
+        described.push(format!("and so on in {} more groups", grown.len() - NAMED));
+    }
+    Some(note(
+        LagGrew,
+        format!("Consumers fell further and further behind: {}.", described.join("; ")),
+        "End-to-end latency grew for as long as the load lasted, so its percentiles would tell the length of the trial: none is stated, and no threshold on it holds. Add members, or lower the load.",
+        &[("groups", grown.len() as f64), ("grew_ns", longest_ns)],
+    ))
+}
+
+/// From when the group began on: what came before waited for it as the scenario wanted.
+fn growth(evidence: &Evidence<'_>, rows: &[&SeriesRow], group: u32) -> Option<Growth> {
+    let rows: Vec<&SeriesRow> =
+        rows.iter().copied().skip_while(|row| of(row, group).is_none_or(|of| of.consumed == 0)).collect();
+    // A share does not know what others sent, but it sees how long its consumers' messages took.
+    let lags: Option<Vec<i64>> = rows.iter().map(|row| lag(row, group)).collect();
+    let lags = lags.filter(|_| evidence.share.is_none());
+    let medians: Vec<Option<f64>> =
+        rows.iter().map(|row| of(row, group)?.end_to_end_p50_ns.map(|ns| ns as f64)).collect();
+    let waits = lags.as_ref().map_or(medians.clone(), |lags| waits_of(evidence, &rows, lags));
+    let longer_ns = stretches(&rows).into_iter().filter_map(|stretch| {
+        let trend = |values: &[Option<f64>]| {
+            let known: Vec<f64> = values[stretch.clone()].iter().flatten().copied().collect();
+            Trend::of(&[known]).filter(|_| stretch.len() >= limits::LEAST_BINS_FOR_LAG)
+        };
+        // A lag is one look a second, so by chance alone it rises in a few of a thousand groups: the messages that came must say so, too.
+        let is_confirmed = trend(&medians).is_none_or(|medians| medians.score >= limits::LEAST_SCORE_OF_A_SECOND_TREND);
+        let has_grown = |trend: &Trend| {
+            trend.score >= limits::LEAST_TREND_SCORE
+                && trend.relative_change > limits::LARGEST_TAIL_DRIFT
+                && trend.change > limits::LEAST_LAG_GROWTH_NS
+        };
+        trend(&waits).filter(|trend| is_confirmed && has_grown(trend)).map(|trend| trend.change)
+    });
+    let longer_ns = longer_ns.reduce(f64::max)?;
+    Some(Growth { group, longer_ns, lag: lags.and_then(|lags| Some((*lags.first()?, *lags.last()?))) })
+}
+
+fn of(row: &SeriesRow, group: u32) -> Option<&GroupRow> {
+    row.groups.iter().find(|of| of.group == group)
+}
+
+/// A group that is not among the worst is no further behind than these.
+fn lag(row: &SeriesRow, group: u32) -> Option<i64> {
+    let least_listed = || row.groups.iter().filter_map(|of| of.consumer_lag).min();
+    of(row, group).map_or_else(least_listed, |of| of.consumer_lag)
+}
+
+/// How long messages wait that are so many behind, in nanoseconds, by Little's law: at the rate of the row, or, where bursts make it change
+/// within rows, at that of all.
+fn waits_of(evidence: &Evidence<'_>, rows: &[&SeriesRow], lags: &[i64]) -> Vec<Option<f64>> {
+    let seconds: f64 = rows.iter().map(|row| row.seconds()).sum();
+    let all = rows.iter().map(|row| row.acknowledged as f64).sum::<f64>() / seconds;
+    let rate = |row: &SeriesRow| match row.acknowledged_per_second() {
+        own if own > 0.0 && evidence.period_ns.is_none() => own,
+        _ => all,
+    };
+    let wait =
+        |(row, lag): (&&SeriesRow, &i64)| Some((*lag).max(0) as f64 * 1e9 / rate(row)).filter(|ns| ns.is_finite());
+    rows.iter().zip(lags).map(wait).collect()
+}
+
+/// Stretches at one rate, in which consumers may fall behind that keep up in others; all rows together where none is long enough.
+fn stretches(rows: &[&SeriesRow]) -> Vec<Range<usize>> {
+    let mut begin = 0;
+    let mut found = Vec::new();
+    for chunk in rows.chunk_by(|one, other| same_rate(one, other)) {
+        found.push(begin..begin + chunk.len());
+        begin += chunk.len();
+    }
+    found.retain(|stretch| stretch.len() >= limits::LEAST_BINS_FOR_LAG);
+    if found.is_empty() { vec![0..rows.len()] } else { found }
+}
+
+/// Messages that a group lacked when the wait for it ended. What is verified has an account of its own.
+fn never_arrived(evidence: &Evidence<'_>) -> Option<Finding> {
+    let has_ended = matches!(evidence.status, Status::Completed | Status::Interrupted | Status::Stalled);
+    let is_judged_elsewhere = evidence.verification.is_some() || evidence.pipeline.is_some();
+    if !has_ended || is_judged_elsewhere || evidence.share.is_some() {
+        return None;
+    }
+    let lacking = || {
+        let last = evidence.series.last().into_iter().flat_map(|row| &row.groups);
+        last.filter_map(|of| Some((of.group, of.consumer_lag.filter(|lag| *lag > 0)? as u64)))
+    };
+    let groups = lacking().count();
+    let acknowledged = count(evidence.counts.acknowledged + evidence.counts.warm_up.acknowledged);
+    let mut described: Vec<String> = lacking()
+        .take(NAMED)
+        .map(|(group, lag)| format!("group {group} lacks {} of {acknowledged} acknowledged messages", count(lag)))
+        .collect();
+    if groups > NAMED {
+        described.push(format!("and so on in {} more groups", groups - NAMED));
+    }
+    (groups > 0).then(|| {
+        against(
+            Unread,
+            format!("When the wait for consumers ended, {}.", described.join("; ")),
+            "Nothing was verified, so it is not known whether they were lost or only not read: set `consumers.verify = true`. If the consumers were too slow, add members, lower the load, or raise `run.drain_deadline` (without progress) or `run.catch_up_deadline` (with progress).",
+            &[("unread", lacking().map(|(_, lag)| lag as f64).sum())],
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sound::{self, judged, notes, reasons};
+    use super::*;
+    use crate::record::{Phase, ReasonKind, Record};
+
+    /// Two groups, of which the second is so far behind at the end of each measured second.
+    fn behind(series: &mut [SeriesRow], lag: impl Fn(i64) -> i64) {
+        for (index, row) in series.iter_mut().filter(|row| row.phase == Phase::Measure).enumerate() {
+            let (lag, first) = (lag(index as i64), row.groups[0]);
+            let end_to_end_p50_ns = Some(1_000_000 + lag.max(0) as u64 * 20_000);
+            row.groups.push(GroupRow { group: 1, consumer_lag: Some(lag), end_to_end_p50_ns, ..first });
+        }
+    }
+
+    fn kinds(lag: fn(i64) -> i64) -> Vec<ReasonKind> {
+        notes(|_, series, _| behind(series, lag))
+    }
+
+    #[test]
+    fn a_lag_that_grows_is_noted_and_one_that_does_not_is_not() {
+        // 50,000/s: 250 more a second are 0.5 % of the rate, 50 ms after ten seconds.
+        assert_eq!(kinds(|second| 60 + 250 * second), [LagGrew]);
+        assert_eq!(kinds(|second| 60 + second % 3), []);
+        assert_eq!(kinds(|second| 60 + 4 * second), [], "under a millisecond");
+        assert_eq!(kinds(|second| 90_000 - 250 * second), [], "a backlog is drained");
+        assert_eq!(kinds(|second| if second == 6 { 20_000 } else { 60 }), [], "one second");
+    }
+
+    #[test]
+    fn a_lag_that_rose_by_chance_is_not_noted() {
+        let notes = notes(|_, series, _| {
+            behind(series, |second| 60 + 250 * second);
+            let rows = series.iter_mut().filter(|row| row.phase == Phase::Measure).enumerate();
+            rows.for_each(|(second, row)| row.groups[1].end_to_end_p50_ns = Some(1_400_000 + second as u64 * 7 % 5));
+        });
+        assert_eq!(notes, [], "its messages took as long as before");
+    }
+
+    #[test]
+    fn the_group_is_named_with_its_lag_and_the_record_stays_valid() {
+        let verdict = judged(|_, series, _| behind(series, |second| 1_000 + 1_250 * second));
+        assert!(verdict.valid);
+        let found = &verdict.notes[0];
+        let text = "in group 1, messages waited 250 ms longer at the end (lag: 1,000 messages after the first second, 12,250 after the last one)";
+        assert!(found.evidence.contains(text), "{}", found.evidence);
+    }
+
+    #[test]
+    fn a_group_is_judged_from_when_it_began() {
+        let late = |begins: i64| {
+            notes(move |_, series, _| {
+                behind(series, |second| 50_000 * second);
+                let rows = series.iter_mut().filter(|row| row.phase == Phase::Measure).enumerate();
+                rows.filter(|(second, _)| (*second as i64) < begins).for_each(|(_, row)| row.groups[1].consumed = 0);
+            })
+        };
+        assert_eq!((late(0), late(9)), (vec![LagGrew], vec![]));
+    }
+
+    #[test]
+    fn a_rate_that_grows_has_more_messages_on_their_way() {
+        let ramp = notes(|_, series, _| {
+            behind(series, |second| 1_000 + 1_000 * second);
+            for (index, row) in series.iter_mut().filter(|row| row.phase == Phase::Measure).enumerate() {
+                let due = 10_000 * (index as u64 + 1);
+                (row.due, row.acknowledged) = (Some(due), due);
+            }
+        });
+        assert_eq!(ramp, []);
+    }
+
+    #[test]
+    fn a_share_is_judged_by_how_long_its_messages_took() {
+        let of_share = |grows: u64| {
+            notes(move |record, series, _| {
+                record.share = Some(sound::share());
+                behind(series, |second| -1_000 * second);
+                for (index, row) in series.iter_mut().filter(|row| row.phase == Phase::Measure).enumerate() {
+                    row.groups[1].end_to_end_p50_ns = Some(2_000_000 + grows * index as u64);
+                }
+            })
+        };
+        assert_eq!(of_share(0), [OneShare]);
+        assert_eq!(of_share(20_000_000), [LagGrew, OneShare]);
+    }
+
+    #[test]
+    fn messages_that_never_came_speak_against_it_also_where_nothing_is_verified() {
+        let with = |verify: bool, lag| {
+            reasons(move |record: &mut Record, series, _| {
+                record.verification = record.verification.take().filter(|_| verify);
+                series.last_mut().unwrap().groups[0].consumer_lag = lag;
+            })
+        };
+        assert_eq!(with(false, Some(1)), [Unread]);
+        assert_eq!((with(false, Some(0)), with(false, None)), (vec![], vec![]));
+        assert_eq!(with(true, Some(1)), [], "verification has counted them");
+    }
+}
