@@ -71,9 +71,10 @@ use self::token::Token;
 use self::topic_consumer::{Membership, TopicConsumer};
 use self::topic_producer::TopicProducer;
 use super::{Broker, BrokerError, BrokerInfo, Durability, Setup, Subscription, Telemetry, Topic};
-use crate::net::address;
 use crate::net::http::HttpClient;
+use crate::net::in_turn::in_turn;
 use crate::net::tls::{Tls, TlsIdentity};
+use crate::net::{address, tcp};
 use crate::scenario::{BrokerConfig, Capabilities, Descriptor};
 
 /// A Pulsar cluster, reached by brokermark's own client, or with `CRATE` by the crate `pulsar`.
@@ -136,7 +137,10 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
         let options = PulsarOptions::read(config)?;
         let identity = config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(refused)?;
         let token = token(&options, *timeout).await?;
-        let admin_url = options.admin.clone().unwrap_or_else(|| admin_url(&config.addresses, identity.is_some()));
+        let admin_url = match &options.admin {
+            Some(url) => url.clone(),
+            None => admin_url(&config.addresses, identity.is_some()).await,
+        };
         let tls = identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(refused)?;
         let admin_tls = match &tls {
             None if admin_url.starts_with("https://") => Some(system_tls().map_err(refused)?),
@@ -352,11 +356,17 @@ fn system_tls() -> Result<Arc<ClientConfig>, String> {
     TlsIdentity::read(&Tls { ca: None, certificate: None, key: None, verify_host: true })?.client_config()
 }
 
-/// The admin interface of a broker in Pulsar's default configuration.
-fn admin_url(addresses: &[String], tls: bool) -> String {
-    let host = addresses.first().and_then(|address| address::split(address)).map_or("127.0.0.1", |(host, _)| host);
-    match tls {
-        false => format!("http://{host}:8080"),
-        true => format!("https://{host}:8443"),
-    }
+/// The admin interface of a broker in Pulsar's default configuration: at the first of the addresses where one accepts a connection, or at
+/// the first address where none does.
+async fn admin_url(addresses: &[String], tls: bool) -> String {
+    let (scheme, port) = if tls { ("https", 8443) } else { ("http", 8080) };
+    let hosts: Vec<String> =
+        addresses.iter().filter_map(|address| address::split(address)).map(|(host, _)| host.to_owned()).collect();
+    let attempt = |host: String| async move { tcp::connect(&format!("{host}:{port}")).await.map(|_| host) };
+    let answering = match hosts.len() {
+        ..2 => None,
+        _ => in_turn(hosts.iter().cloned().map(attempt).collect(), pool::PATIENCE).await.ok().map(|(host, _)| host),
+    };
+    let host = answering.or_else(|| hosts.into_iter().next()).unwrap_or_else(|| "127.0.0.1".to_owned());
+    format!("{scheme}://{host}:{port}")
 }

@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use super::sign::{Signer, Unsigned, percent_encoded};
 use crate::net::http::sentence;
 use crate::net::tls::{Tls, TlsIdentity, server_name};
-use crate::net::{address, connect};
+use crate::net::{address, tcp};
 
 /// The server of requests, and the host that they name.
 pub struct Endpoint {
@@ -53,7 +53,7 @@ impl Endpoint {
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, HttpError> {
         let failed = |error: &dyn std::error::Error| HttpError::Unreachable(sentence(error));
-        let stream = connect::tcp(&self.address).await.map_err(|error| failed(&error))?;
+        let stream = tcp::connect(&self.address).await.map_err(|error| failed(&error))?;
         match &self.tls {
             None => handshake(TokioIo::new(stream)).await,
             Some((connector, name)) => {
