@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::harness::shares::run_shares;
-use crate::harness::{Bench, Finished, PATIENCE, Running, brokermark};
+use crate::harness::{Bench, Finished, PATIENCE, Running};
 
 /// The address space that a reader has, in KiB: a debug build with all brokers takes a few hundred megabytes of it.
 const MOST_KIB: u64 = 3_000_000;
@@ -34,7 +34,7 @@ impl Numbers {
 }
 
 /// Every value that is not a list or an object, with the name of its key.
-fn leaves<'a>(value: &'a mut Value, name: &str, visit: &mut dyn FnMut(&str, &'a mut Value)) {
+fn leaves(value: &mut Value, name: &str, visit: &mut dyn FnMut(&str, &mut Value)) {
     match value {
         Value::Array(list) => list.iter_mut().for_each(|one| leaves(one, name, visit)),
         Value::Object(fields) => fields.iter_mut().for_each(|(key, one)| leaves(one, key, visit)),
@@ -47,12 +47,12 @@ fn change(directory: &Path, mut change: impl FnMut(&str, &mut Value)) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "jsonl") {
-            let changed = fs::read_to_string(&path).unwrap().lines().map(|line| {
+            let mut changed = String::new();
+            for line in fs::read_to_string(&path).unwrap().lines() {
                 let mut line: Value = serde_json::from_str(line).unwrap();
-                leaves(&mut line, "", &mut |name, leaf| change(name, leaf));
-                format!("{line}\n")
-            });
-            let changed: String = changed.collect();
+                leaves(&mut line, "", &mut change);
+                changed += &format!("{line}\n");
+            }
             fs::write(&path, changed).unwrap();
         }
     }

@@ -61,8 +61,7 @@ fn a_silent_address_of_a_name_is_passed() {
     let _silent = Silent::at(SocketAddr::new(SILENT.parse().unwrap(), address.port()));
 
     let scenario = format!(
-        "broker = {{ kind = \"sls\", address = \"bm.test:{}\" }}
-        broker.sls = {{ project = \"p\" }}
+        "broker = {{ kind = \"sls\", address = \"bm.test:{}\", sls = {{ project = \"p\", access_key_id = \"brokermark\", access_key_secret = \"brokermark\" }} }}
         load.rate = \"100/s\"
         payload.size = \"64B\"
         run = {{ messages = 50, warm_up = \"0s\" }}",

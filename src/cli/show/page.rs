@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 
-use crate::printable::printable_paint;
+use crate::printable::{printable, printable_paint};
 
 /// Width of a file or a pipe.
 const WIDTH_OF_A_FILE: usize = 100;
@@ -94,7 +94,8 @@ impl Page {
         let mut page = Page { view, text: String::new() };
         write(&mut page);
         // Texts of brokers and of files are among it.
-        match printable_paint(&page.text) {
+        let cleaned = if view.colour { printable_paint(&page.text) } else { printable(&page.text) };
+        match cleaned {
             Cow::Owned(cleaned) => cleaned,
             Cow::Borrowed(_) => page.text,
         }
