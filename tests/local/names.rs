@@ -64,7 +64,7 @@ fn a_silent_address_of_a_name_is_passed() {
         "broker = {{ kind = \"sls\", address = \"bm.test:{}\", sls = {{ project = \"p\", access_key_id = \"brokermark\", access_key_secret = \"brokermark\" }} }}
         load.rate = \"100/s\"
         payload.size = \"64B\"
-        run = {{ messages = 50, warm_up = \"0s\" }}",
+        run = {{ messages = 50, warm_up = \"100ms\" }}",
         address.port()
     );
     let bench = Bench::new(&scenario);
