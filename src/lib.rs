@@ -19,6 +19,7 @@
 //! The modules, from the ground up. A module imports only modules above it in this list:
 //!
 //! - [`limits`]: limits that several modules share. [`secrets`]: which keys are secret, and how they are masked.
+//! - `printable`: text of others, without what a terminal obeys.
 //! - [`net`]: addresses, TLS, backoff, sockets, and a publishing session that is generic over a protocol.
 //! - [`measure`]: the clock, the recorders of each message, and the state of the machine.
 //! - [`scenario`]: turns a TOML file into a checked, typed [`scenario::Plan`].
@@ -49,6 +50,7 @@ pub mod load;
 pub mod measure;
 pub mod net;
 pub mod pipeline;
+mod printable;
 #[cfg(feature = "mpi")]
 mod ranks;
 pub mod record;

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::Exit;
 use super::scenario_source::ScenarioSource;
+use crate::printable::printable;
 use crate::record::point_values;
 use crate::scenario::{Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun, StartFrom};
 
@@ -22,7 +23,15 @@ pub struct CheckArguments {
 /// Validates the scenario and prints its plan.
 pub fn check(arguments: &CheckArguments, out: &mut dyn Write) -> Exit {
     match arguments.source.load() {
-        Ok(plan) => Exit::from_result(if arguments.json { as_json(&plan, out) } else { as_text(&plan, out) }),
+        Ok(plan) => Exit::from_result(match arguments.json {
+            true => as_json(&plan, out),
+            false => {
+                let mut text = Vec::new();
+                // Values of the file are among it.
+                let written = as_text(&plan, &mut text);
+                written.and_then(|()| out.write_all(printable(&String::from_utf8_lossy(&text)).as_bytes()))
+            }
+        }),
         Err(error) => {
             eprintln!("{error}");
             Exit::Usage

@@ -1,9 +1,9 @@
 //! The interval logs of several shares: as one log, and as the histograms of single seconds.
 
-use base64::Engine;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+
+use crate::record::decode_histogram;
 
 /// All lines of several logs in the order of their times, under the head of the one that begins first. What reads such a log adds up
 /// the intervals of all shares.
@@ -27,12 +27,10 @@ fn timed(line: &str) -> Option<(f64, &str)> {
 /// The histograms of one tag in the order of the log, one for each second in which there was a value; `None`: the log cannot be read.
 pub(super) fn histograms(log: &str, tag: &str) -> Option<Vec<Histogram<u64>>> {
     let mut found = Vec::new();
-    let mut deserializer = Deserializer::new();
     for entry in IntervalLogIterator::new(log.as_bytes()) {
         let LogEntry::Interval(interval) = entry.ok()? else { continue };
         if interval.tag().is_some_and(|of| of.as_str() == tag) {
-            let bytes = base64::engine::general_purpose::STANDARD.decode(interval.encoded_histogram()).ok()?;
-            found.push(deserializer.deserialize(&mut bytes.as_slice()).ok()?);
+            found.push(decode_histogram(interval.encoded_histogram()).ok()?);
         }
     }
     Some(found)

@@ -1,7 +1,7 @@
 //! What speaks against a merged record and only its shares together show: shares that are missing or apart, clocks that differ, machines
 //! that are not alike.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{KeptShare, client, sections};
 use crate::record::ReasonKind::*;
@@ -10,6 +10,9 @@ use crate::record::{LostRank, Reason, ReasonKind, Record};
 
 /// Share of the median end-to-end latency up to which the clocks of machines may differ.
 const LARGEST_CLOCK_SHARE: f64 = 0.1;
+
+/// Missing shares that are named one by one.
+const MOST_NAMED: usize = 32;
 
 /// What was found.
 pub(super) struct Findings {
@@ -38,21 +41,26 @@ pub(super) fn reason(kind: ReasonKind, evidence: String, advice: &str, figures: 
 
 fn missing(shares: &[KeptShare], lost: &[LostRank]) -> Option<Reason> {
     let count = shares.first()?.record.share.as_ref()?.count;
-    let missing: Vec<String> = (1..=count)
-        .filter(|number| shares.iter().all(|share| share.number() != *number))
-        .map(|number| number.to_string())
-        .collect();
-    (!missing.is_empty()).then(|| {
+    let present: BTreeSet<_> =
+        shares.iter().map(KeptShare::number).filter(|number| (1..=count).contains(number)).collect();
+    let missing = count - present.len();
+    // The count is what a file says: it may be any number.
+    let named = (1..=count).filter(|number| !present.contains(number)).take(MOST_NAMED);
+    let mut named: Vec<String> = named.map(|number| number.to_string()).collect();
+    if missing > MOST_NAMED {
+        named.push(format!("and {} more", missing - MOST_NAMED));
+    }
+    (missing > 0).then(|| {
         reason(
             ShareMissing,
             format!(
                 "{} of {count} shares are here; missing: {}.{}",
                 shares.len(),
-                missing.join(", "),
+                named.join(", "),
                 lost.iter().map(what_is_missing).collect::<String>()
             ),
             "If a process died, run the scenario again: its messages are in no figure. If `brokermark merge` was not given the directories of all shares, give it those.",
-            &[("shares", shares.len() as f64), ("missing", missing.len() as f64)],
+            &[("shares", shares.len() as f64), ("missing", missing as f64)],
         )
     })
 }

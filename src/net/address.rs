@@ -11,6 +11,11 @@ pub fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']'])
 }
 
+/// `host:port`, with brackets around an IPv6 address.
+pub fn joined(host: &str, port: impl std::fmt::Display) -> String {
+    if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 /// Checks an address that a scenario gives.
 ///
 /// # Errors
@@ -54,6 +59,8 @@ mod tests {
     fn addresses_are_split_at_their_port() {
         assert_eq!((split("[::1]:80"), host("[::1]:80")), (Some(("[::1]", 80)), "::1"));
         assert_eq!((split("host"), host("host")), (None, "host"));
+        let both = [joined("::1", 80), joined("[::1]", 80), joined("host", 80)];
+        assert_eq!(both, ["[::1]:80", "[::1]:80", "host:80"]);
         assert_eq!((split(":80"), split("host:65536")), (None, None));
     }
 }

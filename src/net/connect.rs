@@ -1,11 +1,11 @@
-//! Connecting, and what can go wrong until a connection is ready for its work.
+//! Connecting a protocol, and what can go wrong until a connection is ready for its work.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -39,18 +39,6 @@ pub async fn within<T, R>(
     work: impl Future<Output = Result<T, ConnectError<R>>>,
 ) -> Result<T, ConnectError<R>> {
     timeout(limit, work).await.unwrap_or(Err(ConnectError::Timeout(limit)))
-}
-
-/// A TCP connection to `host:port` that sends small writes at once.
-///
-/// # Errors
-/// When the name does not resolve or the server does not accept.
-pub async fn tcp(address: &str) -> io::Result<TcpStream> {
-    let found = lookup_host(address).await;
-    let found = found.map_err(|error| io::Error::new(error.kind(), format!("the name does not resolve: {error}")))?;
-    let stream = TcpStream::connect(&*found.collect::<Vec<_>>()).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }
 
 /// Starts TLS on a connection to `address`, whose host the server's certificate must name.

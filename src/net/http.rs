@@ -13,7 +13,7 @@ use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 
-use super::connect;
+use super::{connect, tcp};
 
 /// Most bytes of a response: the statistics of a server with very many topics.
 const MOST_BYTES: usize = 256 << 20;
@@ -66,7 +66,7 @@ impl HttpClient {
         };
         let port = authority.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
         let address = format!("{}:{port}", authority.host());
-        let stream = connect::tcp(&address).await.map_err(|error| sentence(&error))?;
+        let stream = tcp::connect(&address).await.map_err(|error| sentence(&error))?;
         let built = build(request, &uri, authority.as_str())?;
         if scheme == "http" {
             return respond(TokioIo::new(stream), built).await;

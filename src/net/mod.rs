@@ -10,13 +10,16 @@ pub mod backoff;
     feature = "sls"
 ))]
 pub mod connect;
+pub mod foreign;
 #[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
 pub mod http;
+pub mod in_turn;
 #[cfg(any(feature = "nsq", feature = "pulsar", feature = "sls"))]
 pub mod percent;
 pub mod plain_http;
 #[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
 pub mod session;
+pub mod tcp;
 pub mod tls;
 #[cfg(any(feature = "nsq", feature = "rabbitmq-stream"))]
 pub mod transport;

@@ -8,7 +8,8 @@ use hyper::client::conn::http1;
 use hyper::header::{ACCEPT, CONNECTION, HOST};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+
+use super::tcp;
 
 /// Most bytes of a response: metrics of a server with many thousands of topics.
 const MOST_BYTES: usize = 64 << 20;
@@ -25,7 +26,8 @@ pub async fn get(url: &str, limit: Duration) -> Result<String, String> {
 async fn exchange(url: &str) -> Result<String, String> {
     let uri: Uri = url.parse().map_err(|error| format!("this is not a URL: {error}"))?;
     let authority = uri.authority().ok_or("the URL has no host")?;
-    let stream = TcpStream::connect((authority.host().trim_matches(['[', ']']), authority.port_u16().unwrap_or(80)));
+    let address = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
+    let stream = tcp::connect(&address);
     let io = TokioIo::new(stream.await.map_err(|error| error.to_string())?);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let request = Request::get(path).header(HOST, authority.as_str()).header(ACCEPT, "text/plain");

@@ -45,10 +45,19 @@ pub(super) async fn read<M: DeserializeOwned + Send + 'static>(
     from: &mut (impl AsyncRead + Unpin),
     silence: Duration,
 ) -> io::Result<M> {
+    read_up_to(LONGEST, from, silence).await
+}
+
+/// As [`read`], of a message of at most `longest` bytes.
+pub(super) async fn read_up_to<M: DeserializeOwned + Send + 'static>(
+    longest: u32,
+    from: &mut (impl AsyncRead + Unpin),
+    silence: Duration,
+) -> io::Result<M> {
     let silent = |_| io::Error::other(format!("nothing came for {} s", silence.as_secs()));
     let length = timeout(silence, from.read_u32()).await.map_err(silent)??;
-    if length > LONGEST {
-        return Err(io::Error::other(format!("{length} bytes are more than the {LONGEST} of a message")));
+    if length > longest {
+        return Err(io::Error::other(format!("{length} bytes are more than the {longest} of a message")));
     }
     let mut text = Vec::new();
     let mut from = from.take(u64::from(length));

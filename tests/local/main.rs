@@ -10,6 +10,7 @@ mod amqp_memory;
 mod cli;
 mod comparing;
 mod consumer_groups;
+mod damaged;
 mod doctor;
 mod documentation;
 mod durability;
@@ -20,6 +21,8 @@ mod honesty_verification;
 mod honesty_window;
 #[cfg(feature = "kafka")]
 mod kafka_client;
+#[cfg(all(target_os = "linux", feature = "sls"))]
+mod names;
 mod partitions;
 mod pipeline;
 #[cfg(feature = "pulsar")]

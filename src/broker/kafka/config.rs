@@ -127,6 +127,9 @@ impl Properties {
         let mut shared = vec![
             ("bootstrap.servers".to_owned(), addresses.to_owned()),
             ("client.id".to_owned(), client_id.to_owned()),
+            // The library goes on to the next address of a name when one has failed: after 30 s by default, which is longer than a run waits
+            // for its first connection.
+            ("socket.connection.setup.timeout.ms".to_owned(), "5000".to_owned()),
         ];
         shared.extend(security(config).map_err(refused)?);
         Ok(Properties {

@@ -64,9 +64,6 @@ const MEMBER: &[(&str, &str)] = &[
 #[cfg(feature = "kafka-native")]
 const RELEASE: Duration = Duration::from_secs(3);
 
-/// How long to wait for a reason once every broker is down.
-const REASON: Duration = Duration::from_secs(5);
-
 /// A Kafka cluster, reached over one or more producing clients.
 pub struct KafkaBroker {
     connections: Vec<Arc<Connection>>,
@@ -341,13 +338,15 @@ fn reach(connection: &Connection, addresses: &str, timeout: Duration) -> Result<
             Err(code) => code,
         };
         let ConnectionErrors { last, all_down } = connection.errors();
-        let reason = last.as_ref().map_or_else(|| name_of(code), |(_, reason)| reason.clone());
+        let silent = || if all_down { "none of its addresses answers".to_owned() } else { name_of(code) };
+        let reason = last.as_ref().map_or_else(silent, |(_, reason)| reason.clone());
         match last {
             Some((Code::RD_KAFKA_RESP_ERR__AUTHENTICATION, _)) => {
                 return Err(BrokerError::Authorisation { broker: "kafka", address, reason });
             }
-            // The reason may follow a little later than the fact.
-            last if all_down && (last.is_some() || begin.elapsed() >= REASON) || begin.elapsed() >= timeout => {
+            // Without a reason, an address was silent: the client goes on to the next one of the name. Or the reason follows a little later
+            // than the fact.
+            last if all_down && last.is_some() || begin.elapsed() >= timeout => {
                 return Err(BrokerError::Unreachable { broker: "kafka", address, reason });
             }
             _ => {}

@@ -287,7 +287,7 @@ impl Client {
             CallError::Unsupported(reason) => self.end(FailureClass::Refused, format!("{address}: {reason}")),
             _ => {}
         }
-        *self.last_error.lock() = Some(format!("{address}: {error}"));
+        *self.last_error.lock() = Some(format!("{address}: {}", error.beside(address)));
     }
 
     pub fn last_error(&self) -> Option<String> {

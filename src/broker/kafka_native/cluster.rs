@@ -4,20 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{InitProducerIdRequest, MetadataRequest, MetadataResponse, TopicName};
 use kafka_protocol::protocol::{Request, StrBytes};
 use parking_lot::Mutex;
-use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::connect::Connector;
 use super::error::{CallError, is_retriable};
 use super::sequential::SequentialConnection;
 use crate::broker::kafka_identity::MetadataLevels;
+use crate::net::address;
 use crate::net::backoff::Backoff;
+use crate::net::in_turn::in_turn;
 
 /// The newest versions of requests that are used here.
 const METADATA: i16 = 13;
@@ -96,28 +95,15 @@ impl Cluster {
     ) -> Result<R::Response, CallError> {
         let mut kept = self.connection.lock().await;
         let addresses = self.addresses.iter().cloned().chain(self.known.lock().clone()).map(Ask::Address);
-        let mut nodes = kept.take().map(|open| Ask::Open(Box::new(open))).into_iter().chain(addresses);
-        let (mut asked, mut next) = (FuturesUnordered::new(), nodes.next());
-        let mut last = CallError::Lost("no address is known".to_owned());
-        loop {
-            if let Some(node) = next.take() {
-                asked.push(node.ask(&self.connector, request, newest));
+        let nodes = kept.take().map(|open| Ask::Open(Box::new(open))).into_iter().chain(addresses);
+        let asked = nodes.map(|node| node.ask(&self.connector, request, newest)).collect();
+        match in_turn(asked, patience).await {
+            Ok(((connection, response), _)) => {
+                *self.levels.lock() = connection.versions.metadata;
+                *kept = Some(connection);
+                Ok(response)
             }
-            tokio::select! {
-                answer = asked.next() => match answer {
-                    Some(Ok((connection, response))) => {
-                        *self.levels.lock() = connection.versions.metadata;
-                        *kept = Some(connection);
-                        return Ok(response);
-                    }
-                    Some(Err(error)) => {
-                        last = error;
-                        next = nodes.next();
-                    }
-                    None => return Err(last),
-                },
-                () = sleep(patience) => next = nodes.next(),
-            }
+            Err(mut errors) => Err(errors.pop().unwrap_or_else(|| CallError::Lost("no address is known".to_owned()))),
         }
     }
 
@@ -192,11 +178,7 @@ impl Ask {
 
 fn read(response: &MetadataResponse) -> Result<Metadata, CallError> {
     let node = |node: &kafka_protocol::messages::metadata_response::MetadataResponseBroker| {
-        let host = match node.host.contains(':') {
-            true => format!("[{}]", node.host.as_str()),
-            false => node.host.to_string(),
-        };
-        (node.node_id.0, format!("{host}:{}", node.port))
+        (node.node_id.0, address::joined(&node.host, node.port))
     };
     let mut topics = BTreeMap::new();
     for topic in &response.topics {

@@ -10,7 +10,8 @@ use tokio::time::timeout;
 use super::error::CallError;
 use super::login;
 use super::sequential::SequentialConnection;
-use crate::net::connect::{encrypt, tcp};
+use crate::net::connect::encrypt;
+use crate::net::tcp;
 use crate::scenario::Security;
 
 /// How connections are opened.
@@ -29,7 +30,8 @@ impl Connector {
     /// When it does not answer in time, or refuses the credentials.
     pub async fn open(&self, address: &str) -> Result<SequentialConnection, CallError> {
         let opened = timeout(self.timeout, self.open_socket(address)).await;
-        let mut connection = opened.unwrap_or(Err(CallError::Timeout(self.timeout)))?;
+        let mut connection =
+            opened.unwrap_or(Err(CallError::Timeout(self.timeout))).map_err(|error| error.at(address))?;
         connection.ask_for_versions().await.map_err(|error| explain(error, self.has_certificate()))?;
         login::log_in(&mut connection, &self.security).await?;
         Ok(connection)
@@ -40,7 +42,7 @@ impl Connector {
     }
 
     async fn open_socket(&self, address: &str) -> Result<SequentialConnection, CallError> {
-        let stream = tcp(address).await?;
+        let stream = tcp::connect(address).await?;
         let (reader, writer): (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>) = match &self.tls
         {
             None => {

@@ -17,7 +17,7 @@ use super::outcome::{self, Answer};
 use super::partition::Partition;
 use super::pending::{Pending, Sealing};
 use super::produce::{self, Envelope, ProduceRequest};
-use super::sequential::{MOST_RESPONSE_BYTES, SequentialConnection, take_header};
+use super::sequential::{MOST_RESPONSE_BYTES, MOST_THROTTLE, SequentialConnection, take_header};
 use crate::broker::kafka_acks::RequiredAcks;
 use crate::load::PayloadPool;
 use crate::measure::AckRecorder;
@@ -283,7 +283,8 @@ impl<'a> Connection<'a> {
     fn answered(&mut self, sent: Instant, request: ProduceRequest, (answers, throttled_ms): (Vec<Answer>, u64)) {
         self.client.traffic.answered(sent.elapsed(), throttled_ms > 0);
         if throttled_ms > 0 {
-            self.requests.throttled_until = Some(Instant::now() + Duration::from_millis(throttled_ms));
+            let throttled = Duration::from_millis(throttled_ms).min(MOST_THROTTLE);
+            self.requests.throttled_until = Some(Instant::now() + throttled);
         }
         let answers = request.batches.into_iter().zip(answers);
         outcome::record(

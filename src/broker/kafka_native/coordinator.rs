@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::cluster::Cluster;
 use super::error::CallError;
 use super::sequential::SequentialConnection;
+use crate::net::address;
 use crate::net::backoff::Backoff;
 
 /// Later versions ask for several groups at once.
@@ -98,11 +99,7 @@ impl Coordinator {
         let request = FindCoordinatorRequest::default().with_key(name).with_key_type(self.kind);
         let found = self.cluster.call(&request, FIND_COORDINATOR).await?;
         CallError::check(found.error_code)?;
-        let host = match found.host.contains(':') {
-            true => format!("[{}]", found.host.as_str()),
-            false => found.host.to_string(),
-        };
-        let mut connection = self.cluster.connector.open(&format!("{host}:{}", found.port)).await?;
+        let mut connection = self.cluster.connector.open(&address::joined(&found.host, found.port)).await?;
         connection.set_timeout(self.timeout);
         Ok(connection)
     }

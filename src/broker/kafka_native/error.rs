@@ -7,6 +7,7 @@ use kafka_protocol::error::ResponseError;
 
 use super::codec::Malformed;
 use crate::broker::{BrokerError, FailureClass};
+use crate::printable::printable;
 
 /// The name by which errors call this broker.
 pub const NAME: &str = "kafka";
@@ -70,13 +71,29 @@ impl CallError {
         }
     }
 
+    /// With the address of the node that could not be connected to: the cluster may have named it, and not the scenario.
+    pub fn at(self, address: &str) -> Self {
+        match self {
+            CallError::Lost(reason) => CallError::Lost(format!("{address}: {reason}")),
+            CallError::Timeout(limit) => CallError::Lost(format!("{address}: no connection within {limit:?}")),
+            other => other,
+        }
+    }
+
+    /// The error beside its address, which it may begin with already.
+    pub fn beside(&self, address: &str) -> String {
+        let text = self.to_string();
+        text.strip_prefix(address).and_then(|rest| rest.strip_prefix(": ")).map_or(text.clone(), str::to_owned)
+    }
+
     /// As an error of the broker at `address`.
     pub fn of_broker(self, address: &str) -> BrokerError {
+        let reason = self.beside(address);
         let address = address.to_owned();
         match self {
             CallError::Authorisation(reason) => BrokerError::Authorisation { broker: NAME, address, reason },
             CallError::Unsupported(reason) => BrokerError::Client { broker: NAME, reason },
-            other => BrokerError::Unreachable { broker: NAME, address, reason: other.to_string() },
+            _ => BrokerError::Unreachable { broker: NAME, address, reason },
         }
     }
 }
@@ -88,7 +105,7 @@ pub fn describe(code: i16, message: Option<&str>) -> String {
         None => "no error".to_owned(),
     };
     match message {
-        Some(message) => format!("{name} (error {code}): {message}"),
+        Some(message) => format!("{name} (error {code}): {}", printable(message)),
         None => format!("{name} (error {code})"),
     }
 }
@@ -139,5 +156,32 @@ pub fn class_of(code: i16) -> FailureClass {
         Some(UnknownTopicOrPartition | InvalidTopicException) => FailureClass::UnknownTopic,
         Some(InvalidProducerEpoch | ProducerFenced | FencedInstanceId) => FailureClass::Fenced,
         _ => FailureClass::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_connecting_names_the_node_once() {
+        let error = || CallError::Lost("refused".to_owned()).at("inner:9092");
+        let told = |address: &str| error().of_broker(address).to_string();
+        assert!(
+            told("inner:9092").ends_with("kafka at inner:9092 cannot be reached: refused"),
+            "{}",
+            told("inner:9092")
+        );
+        assert!(
+            told("given:1").ends_with("kafka at given:1 cannot be reached: inner:9092: refused"),
+            "{}",
+            told("given:1")
+        );
+    }
+
+    #[test]
+    fn escapes_of_a_broker_do_not_get_into_its_errors() {
+        let text = describe(36, Some("\u{1b}]0;pwned\u{7} exists"));
+        assert_eq!(text, "TopicAlreadyExists (error 36): \u{fffd}]0;pwned\u{fffd} exists");
     }
 }

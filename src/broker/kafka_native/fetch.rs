@@ -23,7 +23,7 @@ use super::config::Isolation;
 use super::error::{CallError, class_of, is_retriable};
 use super::fetch_session::{FetchSession, SessionFetch};
 use super::inbox::{Fetched, Inbox};
-use super::sequential::SequentialConnection;
+use super::sequential::{MOST_THROTTLE, SequentialConnection};
 use crate::broker::{FailureClass, ReceiveError};
 use crate::net::backoff::Backoff;
 
@@ -199,7 +199,11 @@ impl Progress {
             }
             // Until then, the broker does not read from this connection (KIP-219).
             if let Ok(throttled @ 1..) = u64::try_from(response.throttled_ms) {
-                sleep(Duration::from_millis(throttled)).await;
+                let asked = Duration::from_millis(throttled);
+                if asked > MOST_THROTTLE {
+                    self.fetcher.inbox.fail(throttled_for(asked));
+                }
+                sleep(asked.min(MOST_THROTTLE)).await;
             }
         }
     }
@@ -292,6 +296,14 @@ fn end_of(records: &Bytes) -> Result<Option<i64>, super::codec::Malformed> {
         end = Some(next);
     }
     Ok(end)
+}
+
+/// A throttle that no quota of a default configuration comes near: it is told, because the consumer would only look idle.
+fn throttled_for(asked: Duration) -> ReceiveError {
+    let message = format!(
+        "the broker throttles this client for {asked:?} (its quota); it is asked again after {MOST_THROTTLE:?}"
+    );
+    ReceiveError { class: FailureClass::Refused, message }
 }
 
 /// As an error of receiving.

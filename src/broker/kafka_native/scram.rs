@@ -15,6 +15,10 @@ pub enum Hash {
 /// A server that asks for more rounds wants to keep the client busy.
 const MOST_ROUNDS: u32 = 1 << 20;
 
+/// A server that asks for fewer makes it cheap to guess the password from what it hears (RFC 7677, section 4; `ScramMechanism` of Kafka has
+/// the same minimum).
+const LEAST_ROUNDS: u32 = 4096;
+
 /// A login that has begun.
 pub struct Scram<'a> {
     hash: Hash,
@@ -51,8 +55,8 @@ impl<'a> Scram<'a> {
         let nonce = attribute("r=").filter(|nonce| nonce.starts_with(&self.nonce)).ok_or(malformed)?;
         let salt = attribute("s=").and_then(|salt| STANDARD.decode(salt).ok()).ok_or(malformed)?;
         let rounds = attribute("i=").and_then(|rounds| rounds.parse::<u32>().ok()).ok_or(malformed)?;
-        if rounds == 0 || rounds > MOST_ROUNDS {
-            return Err("the server asks for a senseless number of SCRAM rounds");
+        if !(LEAST_ROUNDS..=MOST_ROUNDS).contains(&rounds) {
+            return Err("the server asks for a number of SCRAM rounds that is not between 4096 and 1048576");
         }
         let salted = self.salted(&salt, rounds);
         let client_key = self.hash.mac(&salted, &[b"Client Key"]);
@@ -136,7 +140,8 @@ mod tests {
     fn a_server_that_answers_somebody_else_or_asks_for_too_much_is_refused() {
         let scram = Scram::begin(Hash::Sha512, "a=b,c", "secret", "mine".to_owned());
         assert_eq!(scram.first(), "n,,n=a=3Db=2Cc,r=mine");
-        for wrong in ["r=other,s=AAAA,i=1", "r=mine1,s=AAAA,i=0", "r=mine1,s=AAAA,i=4000000000", "r=mine1,s=%,i=1", ""]
+        for wrong in
+            ["r=other,s=AAAA,i=4096", "r=mine1,s=AAAA,i=4095", "r=mine1,s=AAAA,i=4000000000", "r=mine1,s=%,i=4096", ""]
         {
             assert!(scram.prove(wrong).is_err(), "{wrong}");
         }
@@ -147,7 +152,7 @@ mod tests {
         fn any_text_of_a_server_is_refused_or_proves_nothing(
             nonce in "(mine)?[ -~]{0,8}",
             salt in "[A-Za-z0-9+/=]{0,12}|\\PC{0,4}",
-            rounds in "[0-9]{0,3}|\\PC{0,4}",
+            rounds in "4096|[0-9]{0,3}|\\PC{0,4}",
             last in "(v=)?\\PC{0,12}",
         ) {
             let scram = Scram::begin(Hash::Sha256, "user", "secret", "mine".to_owned());

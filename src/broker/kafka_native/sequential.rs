@@ -14,9 +14,13 @@ use super::codec::layout;
 use super::codec::versions::{NodeVersions, Supported, read_versions};
 use super::error::CallError;
 use crate::broker::kafka_identity::MetadataLevels;
+use crate::net::foreign;
 
 /// Most bytes of a response that is taken: a fetch is asked for far less.
 pub const MOST_RESPONSE_BYTES: usize = 256 << 20;
+
+/// How long a broker's throttle is kept at most: a quota's window is 11 seconds by default, and the throttle at most as long.
+pub const MOST_THROTTLE: Duration = Duration::from_secs(60);
 
 /// Room that is made for a response before it arrives. It grows with what arrives beyond that, which is copied then.
 const MOST_AHEAD: usize = 8 << 20;
@@ -205,6 +209,9 @@ pub fn request_frame<R: Request>(
 /// When the connection ends, or the response is larger than [`MOST_RESPONSE_BYTES`].
 pub async fn read_frame(reader: &mut (impl AsyncRead + Unpin)) -> Result<Bytes, CallError> {
     let length = reader.read_u32().await?;
+    if let Some(port) = foreign::of_size(length) {
+        return Err(CallError::Malformed(port.to_owned()));
+    }
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     if length > MOST_RESPONSE_BYTES {
         return Err(CallError::Malformed(format!("a response of {length} bytes")));
@@ -238,4 +245,15 @@ fn malformed(error: impl std::fmt::Display) -> CallError {
 
 fn inexpressible(error: impl std::fmt::Display) -> CallError {
     CallError::Unsupported(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn another_protocol_is_named() {
+        let error = read_frame(&mut &b"HTTP/1.1 400 Bad Request"[..]).await.unwrap_err();
+        assert!(error.to_string().contains("answers like HTTP"), "{error}");
+    }
 }

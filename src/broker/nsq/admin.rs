@@ -2,12 +2,18 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
 
 use crate::broker::BrokerError;
 use crate::net::address;
 use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
 use crate::net::percent::percent_encoded;
+
+/// How long the other nsqlookupd may take once one has answered.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A client of the HTTP interfaces.
 #[derive(Clone)]
@@ -79,23 +85,38 @@ impl Admin {
     async fn find(&self, lookups: &[String], path: &str) -> (Vec<Node>, Option<String>) {
         let mut nodes: Vec<Node> = Vec::new();
         let mut failure = None;
-        for lookup in lookups {
-            let answer = self.call(lookup, "GET", path).await;
-            let known = answer.and_then(|text| {
-                serde_json::from_str::<Nodes>(&text)
-                    .map_err(|error| format!("it does not respond like nsqlookupd: {error}"))
-            });
-            match known {
-                Ok(known) => nodes.extend(known.producers.into_iter().map(|producer| Node {
-                    address: joined(&producer.broadcast_address, producer.tcp_port),
-                    http_address: joined(&producer.broadcast_address, producer.http_port),
-                })),
-                Err(reason) => failure = Some(reason),
+        let mut asked: FuturesUnordered<_> = lookups.iter().map(|lookup| self.listed(lookup, path)).collect();
+        // One that is silent does not hold up what the others have answered.
+        let mut deadline = None;
+        loop {
+            let answer = match deadline {
+                None => asked.next().await,
+                Some(deadline) => timeout_at(deadline, asked.next()).await.unwrap_or_default(),
+            };
+            match answer {
+                Some(Ok(known)) => {
+                    nodes.extend(known);
+                    deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
+                }
+                Some(Err(reason)) => failure = Some(reason),
+                None => break,
             }
         }
         nodes.sort_by(|one, other| one.address.cmp(&other.address));
         nodes.dedup();
         (nodes, failure)
+    }
+
+    /// What one nsqlookupd lists.
+    async fn listed(&self, lookup: &str, path: &str) -> Result<Vec<Node>, String> {
+        let text = self.call(lookup, "GET", path).await.map_err(|reason| format!("{lookup}: {reason}"))?;
+        let known: Nodes = serde_json::from_str(&text)
+            .map_err(|error| format!("{lookup}: it does not respond like nsqlookupd: {error}"))?;
+        let node = |producer: Producer| Node {
+            address: address::joined(&producer.broadcast_address, producer.tcp_port),
+            http_address: address::joined(&producer.broadcast_address, producer.http_port),
+        };
+        Ok(known.producers.into_iter().map(node).collect())
     }
 
     /// The topic with its channels, if nsqd has it.
@@ -161,13 +182,8 @@ impl Admin {
 fn answered(response: HttpResponse) -> Result<String, String> {
     match response.status {
         200 => Ok(response.text),
-        status => Err(format!("HTTP status {status}: {}", response.text.chars().take(500).collect::<String>())),
+        status => Err(format!("HTTP status {status}: {}", super::error::text(response.text.as_bytes()))),
     }
-}
-
-/// `host:port`, with brackets around an IPv6 address.
-fn joined(host: &str, port: u16) -> String {
-    if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// By NSQ's convention, HTTP listens one port above TCP.
@@ -178,13 +194,35 @@ pub fn next_port(address: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::net::tcp::{self, silent};
+
+    #[tokio::test]
+    async fn a_silent_lookupd_does_not_hold_up_the_others() {
+        let silent = silent::at("127.0.0.2:0").await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let answering = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await;
+            let body = r#"{"producers":[{"broadcast_address":"::1","tcp_port":4150,"http_port":4151}]}"#;
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        });
+        let began = Instant::now();
+        let nodes = Admin::new(Duration::from_secs(20)).nodes(&[silent.address.to_string(), answering]).await.unwrap();
+        assert!(began.elapsed() < tcp::LIMIT, "it waited for the silent one");
+        let found = Node { address: "[::1]:4150".to_owned(), http_address: "[::1]:4151".to_owned() };
+        assert_eq!(nodes, [found]);
+    }
 
     #[test]
     fn addresses_are_written_as_nsqd_wants_them() {
         assert_eq!(next_port("[::1]:4150").as_deref(), Some("[::1]:4151"));
         assert_eq!(next_port("nsqd"), None);
         assert_eq!(next_port("nsqd:65535"), None);
-        assert_eq!((joined("::1", 4151), joined("nsqd", 4151)), ("[::1]:4151".to_owned(), "nsqd:4151".to_owned()));
     }
 }

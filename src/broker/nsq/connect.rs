@@ -15,7 +15,8 @@ use super::config::{Compression, NsqOptions};
 use super::error::{ConnectError, Refusal, text};
 use super::upgraded_stream::{self, Agreed};
 use crate::broker::{BrokerError, FailureClass};
-use crate::net::connect::{encrypt, tcp, within};
+use crate::net::connect::{encrypt, within};
+use crate::net::tcp;
 use crate::net::tls;
 use crate::net::transport::{ReadBuffer, Transport, WriteBuffer};
 use crate::scenario::BrokerConfig;
@@ -143,7 +144,7 @@ impl Connector {
     }
 
     async fn identify(&self, address: &str) -> Result<(TcpStream, Server), ConnectError> {
-        let mut stream = tcp(address).await?;
+        let mut stream = tcp::connect(address).await?;
         let mut hello = MAGIC.to_vec();
         command::identify(&mut hello, &self.identity());
         stream.write_all(&hello).await?;

@@ -5,6 +5,7 @@ use std::fmt;
 use super::codec::Malformed;
 use crate::broker::{BrokerError, FailureClass};
 use crate::net::connect;
+use crate::printable::printable;
 
 /// Why there is no connection to nsqd.
 pub type ConnectError = connect::ConnectError<Refusal>;
@@ -56,7 +57,7 @@ impl ConnectError {
 
 /// nsqd's words, shortened.
 pub fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).chars().take(500).collect()
+    printable(&String::from_utf8_lossy(bytes)).chars().take(500).collect()
 }
 
 /// The class of an error frame's data: `E_BAD_TOPIC PUB topic name "!" is not valid`.

@@ -13,6 +13,7 @@ use super::name::TopicName;
 use super::token::Token;
 use crate::broker::{BrokerError, Topic};
 use crate::net::http::{HttpClient, HttpRequest, HttpResponse};
+use crate::printable::printable;
 
 /// Requests at a time: making a topic costs the broker some milliseconds of waiting for its own metadata.
 const WORKERS: usize = 16;
@@ -192,7 +193,7 @@ impl Admin {
 fn reason(response: &HttpResponse) -> String {
     let parsed = serde_json::from_str::<serde_json::Value>(&response.text).ok();
     match parsed.as_ref().and_then(|parsed| parsed["reason"].as_str()) {
-        Some(reason) => reason.lines().next().unwrap_or_default().to_owned(),
+        Some(reason) => printable(reason.lines().next().unwrap_or_default()).into_owned(),
         None => format!("HTTP status {}", response.status),
     }
 }

@@ -13,7 +13,8 @@ use crate::broker::pulsar::codec::proto::{
 };
 use crate::broker::pulsar::error::RequestError;
 use crate::broker::pulsar::token::Token;
-use crate::net::connect::{encrypt, tcp};
+use crate::net::connect::encrypt;
+use crate::net::tcp;
 
 /// `ProtocolVersion` v19: what is used here has been there since v15.
 const PROTOCOL_VERSION: i32 = 19;
@@ -59,7 +60,7 @@ pub fn client_version() -> String {
 /// Connects to `address` (`host:port`) and greets.
 pub async fn open(settings: &SocketSettings, address: &str, proxy_to: Option<&str>) -> Result<Opened, RequestError> {
     let broken = |error: std::io::Error| RequestError::lost(error.to_string());
-    let stream = tcp(address).await.map_err(broken)?;
+    let stream = tcp::connect(address).await.map_err(broken)?;
     let (mut reader, mut writer): (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>) =
         match &settings.tls {
             None => {

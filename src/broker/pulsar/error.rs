@@ -2,6 +2,7 @@
 
 use super::codec::proto::ServerError;
 use crate::broker::{BrokerError, FailureClass, ReceiveError, SubmitError};
+use crate::printable::printable;
 
 /// Why something failed, and whether trying again may help.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl RequestError {
         );
         let name = error.map_or_else(|| format!("error {number}"), |error| format!("{error:?}"));
         // The description may be the stack trace of an exception; its first line is the message.
-        let words = words.lines().next().unwrap_or_default();
+        let words = printable(words.lines().next().unwrap_or_default());
         RequestError { class, message: format!("{name}: {words}"), lasting }
     }
 

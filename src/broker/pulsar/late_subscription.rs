@@ -1,4 +1,4 @@
-//! A test of a consumer whose subscription the broker does not answer.
+//! Tests against a broker that leaves something unanswered: a subscription, or every connection to one of its addresses.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -20,6 +20,7 @@ use crate::broker::pulsar::partition_producer::Client;
 use crate::broker::pulsar::pool::Pool;
 use crate::broker::pulsar::topic_consumer::{Membership, open};
 use crate::measure::{Acks, Clock};
+use crate::net::tcp::silent;
 use crate::scenario::StartFrom;
 
 /// Answers all but `Subscribe`, and tells which consumers were subscribed, and then which were closed.
@@ -55,7 +56,7 @@ async fn serve(mut stream: TcpStream, address: String, told: mpsc::UnboundedSend
     }
 }
 
-fn client(address: &str) -> Client {
+fn client(addresses: &[&str]) -> Client {
     let settings = SocketSettings {
         tls: None,
         token: None,
@@ -66,7 +67,11 @@ fn client(address: &str) -> Client {
     };
     let acks = Acks::new(Clock::start(), 1, false);
     Client {
-        pool: Arc::new(Pool::new(settings, vec![address.to_owned()], vec![acks.recorder()])),
+        pool: Arc::new(Pool::new(
+            settings,
+            addresses.iter().map(|address| (*address).to_owned()).collect(),
+            vec![acks.recorder()],
+        )),
         options: PulsarOptions::default(),
         manner: Manner::default(),
         recorder: acks.recorder(),
@@ -86,7 +91,7 @@ async fn a_consumer_whose_subscription_was_not_answered_in_time_is_closed() {
             tokio::spawn(serve(stream, own.clone(), told.clone()));
         }
     });
-    let (client, arrived) = (client(&address), Arc::default());
+    let (client, arrived) = (client(&[&address]), Arc::default());
     let membership = Membership {
         subscription: "group".to_owned(),
         kind: SubscriptionType::Shared,
@@ -106,4 +111,20 @@ async fn a_consumer_whose_subscription_was_not_answered_in_time_is_closed() {
     assert_eq!(subscribed.0, Kind::Subscribe);
     assert_eq!(seen.recv().await, Some((Kind::CloseConsumer, subscribed.1)));
     serving.abort();
+}
+
+#[tokio::test]
+async fn a_silent_first_address_is_passed() {
+    let silent = silent::at("127.0.0.2:0").await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (told, _seen) = mpsc::unbounded_channel();
+    let own = address.clone();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, own.clone(), told.clone()));
+        }
+    });
+    let client = client(&[&silent.address.to_string(), &address]);
+    assert_eq!(client.pool.greet(0).await.unwrap().server_version, "test");
 }

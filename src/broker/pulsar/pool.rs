@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -14,9 +15,13 @@ use super::error::RequestError;
 use super::traffic::Traffic;
 use crate::broker::{BrokerError, FailureClass};
 use crate::measure::AckRecorder;
+use crate::net::in_turn::in_turn;
 
 /// A connection that failed less than this ago is not tried again: all who wait for it get the same error.
 const FRESH: Duration = Duration::from_millis(100);
+
+/// How long an address may say nothing before the next one is tried as well.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Times a broker may send us on to another: `maxLookupRedirects` of the Java client.
 const MOST_REDIRECTS: usize = 20;
@@ -34,6 +39,8 @@ pub struct TopicConnection {
 pub struct Pool {
     settings: SocketSettings,
     addresses: Vec<String>,
+    /// The number of the address that answered last.
+    entrance: AtomicUsize,
     /// One for each of the scenario's connections: a connection that replaces a broken one continues its recorder.
     outcomes: Vec<Outcomes>,
     traffic: Arc<Traffic>,
@@ -55,7 +62,7 @@ impl Pool {
         let traffic = Arc::<Traffic>::default();
         let outcomes = |recorder| Outcomes { recorder: Arc::new(recorder), traffic: traffic.clone() };
         let outcomes = recorders.into_iter().map(outcomes).collect();
-        Pool { settings, addresses, outcomes, traffic, slots: Mutex::default() }
+        Pool { settings, addresses, entrance: AtomicUsize::new(0), outcomes, traffic, slots: Mutex::default() }
     }
 
     /// How long the broker may take to respond.
@@ -110,16 +117,24 @@ impl Pool {
         Err(RequestError::lost(format!("the cluster redirected the lookup of {topic} {MOST_REDIRECTS} times")))
     }
 
+    /// A connection to one of the scenario's addresses: the one that answered last is asked first, and one that is silent does not hold up
+    /// the others.
     async fn entrance(&self, index: usize) -> Result<(String, Arc<Connection>), RequestError> {
-        let mut last = RequestError::lost("the scenario has no address");
-        for address in &self.addresses {
-            let target = TopicConnection { address: address.clone(), proxy_to: None };
-            match self.get(&target, index).await {
-                Ok(connection) => return Ok((address.clone(), connection)),
-                Err(failure) => last = failure,
+        let first = self.entrance.load(Ordering::Relaxed);
+        let numbers = (0..self.addresses.len()).map(|number| (first + number) % self.addresses.len());
+        let attempts = numbers.map(async |number| {
+            let target = TopicConnection { address: self.addresses[number].clone(), proxy_to: None };
+            self.get(&target, index).await.map(|connection| (number, connection))
+        });
+        match in_turn(attempts.collect(), PATIENCE).await {
+            Ok(((number, connection), _)) => {
+                self.entrance.store(number, Ordering::Relaxed);
+                Ok((self.addresses[number].clone(), connection))
+            }
+            Err(mut failures) => {
+                Err(failures.pop().unwrap_or_else(|| RequestError::lost("the scenario has no address")))
             }
         }
-        Err(last)
     }
 
     async fn get(&self, target: &TopicConnection, index: usize) -> Result<Arc<Connection>, RequestError> {

@@ -17,6 +17,7 @@ use super::partition_producer::Client;
 use super::retry::{Retry, persist};
 use crate::broker::share::Share;
 use crate::broker::{Consumer, FailureClass, ReceiveError, Received};
+use crate::limits::shrink_unpacked;
 use crate::scenario::StartFrom;
 
 /// Individual acknowledgements that go out in one command.
@@ -133,7 +134,9 @@ impl Consumer for TopicConsumer {
         // From one part only: more messages may arrive for the others meanwhile.
         let next = (self.turn + 1) % self.parts.len();
         let part = &mut self.parts[std::mem::replace(&mut self.turn, next)];
-        part.take(most, &self.shared, &mut self.unpacked, &mut each).map_err(|failure| {
+        let taken = part.take(most, &self.shared, &mut self.unpacked, &mut each);
+        shrink_unpacked(&mut self.unpacked);
+        taken.map_err(|failure| {
             let closed = matches!(&part.state, State::Open(open) if !open.connection.has_consumer(open.consumer));
             if closed {
                 part.reopen(&self.shared, &self.membership, &self.arrived, failure.clone());

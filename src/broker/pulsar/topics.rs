@@ -14,12 +14,14 @@ use super::connect::SocketSettings;
 use super::durability;
 use super::name::TopicName;
 use super::oauth2::OAuth2;
+use super::pool;
 use super::token::Token;
 use super::topic_consumer::Membership;
 use crate::broker::{BrokerError, Durability, Setup, Subscription, Topic};
-use crate::net::address;
 use crate::net::http::HttpClient;
+use crate::net::in_turn::in_turn;
 use crate::net::tls::{Tls, TlsIdentity};
+use crate::net::{address, tcp};
 
 /// The trial's topics and subscriptions.
 pub struct Topics {
@@ -45,7 +47,10 @@ impl Topics {
         let Setup { config, timeout, .. } = setup;
         let identity = config.security.tls.as_ref().map(TlsIdentity::read).transpose().map_err(refused)?;
         let token = token(options, *timeout).await?;
-        let admin_url = options.admin.clone().unwrap_or_else(|| admin_url(&config.addresses, identity.is_some()));
+        let admin_url = match &options.admin {
+            Some(url) => url.clone(),
+            None => admin_url(&config.addresses, identity.is_some()).await,
+        };
         let tls = identity.as_ref().map(TlsIdentity::client_config).transpose().map_err(refused)?;
         let admin_tls = match &tls {
             None if admin_url.starts_with("https://") => Some(system_tls().map_err(refused)?),
@@ -185,11 +190,17 @@ fn system_tls() -> Result<Arc<ClientConfig>, String> {
     TlsIdentity::read(&Tls { ca: None, certificate: None, key: None, verify_host: true })?.client_config()
 }
 
-/// The admin interface of a broker in Pulsar's default configuration.
-fn admin_url(addresses: &[String], tls: bool) -> String {
-    let host = addresses.first().and_then(|address| address::split(address)).map_or("127.0.0.1", |(host, _)| host);
-    match tls {
-        false => format!("http://{host}:8080"),
-        true => format!("https://{host}:8443"),
-    }
+/// The admin interface of a broker in Pulsar's default configuration: at the first of the addresses where one accepts a connection, or at
+/// the first address where none does.
+async fn admin_url(addresses: &[String], tls: bool) -> String {
+    let (scheme, port) = if tls { ("https", 8443) } else { ("http", 8080) };
+    let hosts: Vec<String> =
+        addresses.iter().filter_map(|address| address::split(address)).map(|(host, _)| host.to_owned()).collect();
+    let attempt = |host: String| async move { tcp::connect(&format!("{host}:{port}")).await.map(|_| host) };
+    let answering = match hosts.len() {
+        ..2 => None,
+        _ => in_turn(hosts.iter().cloned().map(attempt).collect(), pool::PATIENCE).await.ok().map(|(host, _)| host),
+    };
+    let host = answering.or_else(|| hosts.into_iter().next()).unwrap_or_else(|| "127.0.0.1".to_owned());
+    format!("{scheme}://{host}:{port}")
 }

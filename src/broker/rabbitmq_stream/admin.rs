@@ -14,6 +14,7 @@ use super::connect::{Connector, Server, Session};
 use super::error::{ConnectError, Refusal};
 use super::nodes::{Nodes, StreamLocation};
 use crate::broker::{BrokerError, Topic};
+use crate::net::address;
 use crate::net::connect::within;
 
 /// How often new streams are checked for leaders.
@@ -191,7 +192,7 @@ impl Admin {
         let metadata = Metadata::read(&rest).map_err(|error| unreadable(error.into()))?;
         let address = |reference: u16| {
             let broker = metadata.brokers.iter().find(|(number, _, _)| *number == reference);
-            broker.map(|(_, host, port)| format!("{host}:{port}"))
+            broker.map(|(_, host, port)| address::joined(host, port))
         };
         for (reference, _, _) in &metadata.brokers {
             address(*reference).iter().for_each(|node| self.nodes.learn(node));

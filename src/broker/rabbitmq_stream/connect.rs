@@ -18,9 +18,9 @@ use super::error::{ConnectError, Refusal};
 use super::incoming;
 use crate::broker::BrokerError;
 use crate::measure::host::polling;
-use crate::net::connect::{encrypt, tcp, within};
-use crate::net::tls;
+use crate::net::connect::{encrypt, within};
 use crate::net::transport::{PolledStream, ReadBuffer, Transport, WriteBuffer};
+use crate::net::{address, tcp, tls};
 use crate::scenario::{BrokerConfig, Sasl, SaslMechanism};
 
 /// The user of a new server. It may connect from the server's own host only.
@@ -156,18 +156,30 @@ impl Connector {
         within(limit, self.open_node(address)).await
     }
 
-    /// Opens a connection to a node. Load balancers are asked in turn until it is the node that answers.
+    /// Opens a connection to a node. Load balancers are asked in turn until it is the node that answers; one that is silent or fails does not
+    /// hold up the others.
     async fn open_node(&self, address: &str) -> Result<Session, ConnectError> {
         let heartbeat = Some(self.options.heartbeat);
         if self.options.connect_to != ConnectTo::LoadBalancer || self.addresses.iter().any(|own| own == address) {
             return self.open(address, heartbeat).await;
         }
+        let mut failures = 0;
         for balancer in self.addresses.iter().cycle() {
-            let session = self.open(balancer, heartbeat).await?;
-            if session.server.advertised.as_deref() == Some(address) {
-                return Ok(session);
+            match within(self.recovery_limit(failures), self.open(balancer, heartbeat)).await {
+                Ok(session) if session.server.advertised.as_deref() == Some(address) => return Ok(session),
+                Ok(session) => {
+                    failures = 0;
+                    session.close().await;
+                }
+                // A slow one is given more time in the next round.
+                Err(ConnectError::Timeout(_)) => failures += 1,
+                Err(error) => {
+                    failures += 1;
+                    if failures >= self.addresses.len() {
+                        return Err(error);
+                    }
+                }
             }
-            session.close().await;
             sleep(BALANCER_PAUSE).await;
         }
         Err(ConnectError::Incompatible("there is no address".to_owned()))
@@ -214,7 +226,7 @@ impl Connector {
         let response = session.request(&Request::open(&self.options.virtual_host), "the virtual host").await?;
         let properties = read_pairs(&response)?;
         let advertised = find(&properties, "advertised_host").zip(find(&properties, "advertised_port"));
-        session.server.advertised = advertised.map(|(host, port)| format!("{host}:{port}"));
+        session.server.advertised = advertised.map(|(host, port)| address::joined(&host, port));
         self.check_abilities(&mut session).await?;
         Ok(session)
     }
@@ -242,7 +254,7 @@ impl Connector {
     }
 
     async fn transport(&self, address: &str) -> Result<Transport, ConnectError> {
-        let stream = tcp(address).await?;
+        let stream = tcp::connect(address).await?;
         let Some(tls) = &self.tls else {
             return Ok(match self.options.busy_poll {
                 true => Transport::Polled(PolledStream::new(stream, |poll| polling::during(poll))?),

@@ -18,7 +18,7 @@ use super::sign::{Signer, Unsigned};
 use crate::net::http::sentence;
 use crate::net::percent::percent_encoded;
 use crate::net::tls::{Tls, TlsIdentity, server_name};
-use crate::net::{address, connect};
+use crate::net::{address, tcp};
 
 /// The server of requests, and the host that they name.
 pub struct Endpoint {
@@ -54,7 +54,7 @@ impl Endpoint {
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, HttpError> {
         let failed = |error: &dyn std::error::Error| HttpError::Unreachable(sentence(error));
-        let stream = connect::tcp(&self.address).await.map_err(|error| failed(&error))?;
+        let stream = tcp::connect(&self.address).await.map_err(|error| failed(&error))?;
         match &self.tls {
             None => handshake(TokioIo::new(stream)).await,
             Some((connector, name)) => {

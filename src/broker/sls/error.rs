@@ -2,6 +2,7 @@
 
 use super::connect::{HttpError, HttpResponse};
 use crate::broker::FailureClass;
+use crate::printable::printable;
 
 /// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +30,7 @@ const RETRIABLE: [&str; 11] = [
 
 impl ServiceError {
     fn new(code: &str, message: impl Into<String>) -> Self {
-        ServiceError { code: code.to_owned(), message: message.into() }
+        ServiceError { code: printable(code).into_owned(), message: printable(&message.into()).into_owned() }
     }
 
     /// Ignores case and a final `s`, in which documentation and servers differ (`ProjectNotExist`).

@@ -2,36 +2,37 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
+use tokio::net::TcpStream;
 
 use super::{Finding, bad, doubtful, good};
 use crate::net::address;
+use crate::net::tcp::{self, Connected, Unreachable};
 use crate::record::readable::duration;
 
-/// How long an address may take to accept a connection.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The finding on one address of `subject`.
+/// The finding on one address of `subject`. It connects as a run does.
 pub(super) async fn finding(subject: &'static str, text: &str) -> Finding {
     let Some((host, port)) = address::split(text) else {
         return good(subject, format!("{text}: its client connects by itself"));
     };
     let host = host.trim_matches(['[', ']']);
-    let resolved = match lookup_host((host, port)).await {
-        Ok(addresses) => addresses.collect::<Vec<_>>(),
-        Err(error) => return bad(subject, format!("{host} does not resolve: {error}"), format!("getent hosts {host}")),
-    };
-    let mut refusals = Vec::new();
-    for one in &resolved {
-        let began = Instant::now();
-        match timeout(PATIENCE, TcpStream::connect(one)).await {
-            Ok(Ok(stream)) => return accepted(subject, text, &stream, began.elapsed()),
-            Ok(Err(error)) => refusals.push(format!("{one}: {error}")),
-            Err(_) => refusals.push(format!("{one}: no answer within {} s", PATIENCE.as_secs())),
+    let began = Instant::now();
+    match tcp::reach(text).await {
+        Ok(Connected { stream, passed }) if passed.is_empty() => accepted(subject, text, &stream, began.elapsed()),
+        Ok(Connected { stream, passed }) => {
+            let passed: Vec<String> = passed.iter().map(ToString::to_string).collect();
+            let found = accepted(subject, text, &stream, began.elapsed()).found;
+            let found = format!("{found}; its name has other addresses that did not ({})", passed.join("; "));
+            doubtful(
+                subject,
+                found,
+                format!("getent ahosts {host}; remove the address, or mend what should answer there"),
+            )
         }
+        Err(error @ Unreachable::Unresolved { .. }) => {
+            bad(subject, format!("{text}: {error}"), format!("getent hosts {host}"))
+        }
+        Err(error) => bad(subject, format!("{text} cannot be connected to ({error})"), format!("nc -vz {host} {port}")),
     }
-    bad(subject, format!("{text} cannot be connected to ({})", refusals.join("; ")), format!("nc -vz {host} {port}"))
 }
 
 fn accepted(subject: &'static str, text: &str, stream: &TcpStream, taken: Duration) -> Finding {

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use crate::report::Chart;
 
 /// Names the browser, where it is not found by its usual name.
@@ -68,22 +70,27 @@ fn browser() -> Option<PathBuf> {
     files.map(|file| file.with_extension(std::env::consts::EXE_EXTENSION)).find(|file| file.is_file())
 }
 
-/// A directory for drawings and for what the browser leaves behind; removed in the end.
+/// A new directory for drawings and for what the browser leaves behind, for this user alone; removed in the end. In the directory for
+/// temporary files, others may have made one of any name that they can guess.
 struct Desk {
-    path: PathBuf,
+    directory: TempDir,
 }
 
 impl Desk {
     fn lay_out() -> Result<Self, CannotDraw> {
-        let path = std::env::temp_dir().join(format!("brokermark-png-{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(|source| CannotDraw::Write { path: path.clone(), source })?;
-        Ok(Desk { path })
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("brokermark-png-");
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+        let directory = builder.tempdir();
+        let directory = directory.map_err(|source| CannotDraw::Write { path: std::env::temp_dir(), source })?;
+        Ok(Desk { directory })
     }
 
     fn draw(&self, program: &Path, chart: &Chart, file: &Path) -> Result<(), CannotDraw> {
-        let drawing = self.path.join("chart.svg");
+        let drawing = self.directory.path().join("chart.svg");
         fs::write(&drawing, &chart.svg).map_err(|source| CannotDraw::Write { path: drawing.clone(), source })?;
-        let picture = self.path.join("chart.png");
+        let picture = self.directory.path().join("chart.png");
         let _ = fs::remove_file(&picture);
         let mut command = self.command(program, chart, &picture);
         command.arg(format!("file://{}", drawing.display()));
@@ -106,7 +113,7 @@ impl Desk {
             // Light, whatever the desktop prefers.
             .arg("--blink-settings=preferredColorScheme=1")
             .arg(format!("--window-size={},{}", chart.size.0, chart.size.1))
-            .arg(format!("--user-data-dir={}", self.path.join("profile").display()))
+            .arg(format!("--user-data-dir={}", self.directory.path().join("profile").display()))
             .arg(format!("--screenshot={}", picture.display()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -118,21 +125,16 @@ impl Desk {
         command
     }
 
+    /// Whether this process runs as root: the directory is its own.
     #[cfg(unix)]
     fn belongs_to_root(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
-        fs::metadata(&self.path).is_ok_and(|desk| desk.uid() == 0)
+        fs::metadata(self.directory.path()).is_ok_and(|desk| desk.uid() == 0)
     }
 
     #[cfg(not(unix))]
     fn belongs_to_root(&self) -> bool {
         false
-    }
-}
-
-impl Drop for Desk {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
     }
 }
 
@@ -150,5 +152,23 @@ fn ended(command: &mut Command) -> io::Result<Option<ExitStatus>> {
             return Ok(None);
         }
         std::thread::sleep(POLL);
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_desk_is_a_new_directory_for_its_user_alone() {
+        let (one, other) = (Desk::lay_out().unwrap(), Desk::lay_out().unwrap());
+        assert_ne!(one.directory.path(), other.directory.path());
+        let mode = |desk: &Desk| fs::metadata(desk.directory.path()).unwrap().permissions().mode();
+        assert_eq!((mode(&one) & 0o777, mode(&other) & 0o777), (0o700, 0o700));
+        let path = one.directory.path().to_owned();
+        drop(one);
+        assert!(!path.exists());
     }
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -14,8 +15,10 @@ use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use crate::engine::{Phase, Second};
 use crate::measure::{Interval, Reception};
@@ -43,23 +46,44 @@ pub fn serve(address: SocketAddr) -> io::Result<SharedFigures> {
     let shared = figures.clone();
     thread::Builder::new()
         .name("brokermark-metrics".into())
-        .spawn(move || runtime.block_on(accept(listener, shared)))?;
+        .spawn(move || runtime.block_on(accept(listener, shared, Limits::default())))?;
     Ok(figures)
 }
 
-async fn accept(listener: TcpListener, figures: SharedFigures) {
+/// What all connections together may take: their descriptors are those of the load's process.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    connections: usize,
+    /// For the head of a request.
+    head: Duration,
+    /// For the whole connection, which serves one request.
+    whole: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { connections: 16, head: Duration::from_secs(2), whole: Duration::from_secs(10) }
+    }
+}
+
+async fn accept(listener: TcpListener, figures: SharedFigures, limits: Limits) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let mut connections = JoinSet::new();
     loop {
+        while connections.len() >= limits.connections {
+            connections.join_next().await;
+        }
         // A connection that failed is the other side's to try again.
         let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            sleep(Duration::from_millis(100)).await;
             continue;
         };
+        while connections.try_join_next().is_some() {}
         let figures = figures.clone();
         let answer = service_fn(move |request| std::future::ready(respond(&request, &figures)));
-        tokio::spawn(async move {
-            drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await);
-        });
+        let mut server = hyper::server::conn::http1::Builder::new();
+        server.timer(TokioTimer::new()).header_read_timeout(limits.head).keep_alive(false);
+        connections.spawn(timeout(limits.whole, server.serve_connection(TokioIo::new(stream), answer)));
     }
 }
 
@@ -234,5 +258,64 @@ fn name(phase: Phase) -> &'static str {
         Phase::Measure => "measure",
         Phase::Drain => "drain",
         Phase::Verify => "verify",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    async fn listening(limits: Limits) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(accept(listener, SharedFigures::default(), limits));
+        address
+    }
+
+    async fn scrape(address: SocketAddr) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn silent_connections_do_not_keep_a_scrape_out() {
+        let limits = Limits { connections: 4, head: Duration::from_millis(20), ..Limits::default() };
+        let address = listening(limits).await;
+        let mut silent = Vec::new();
+        for _ in 0..40 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let answer = timeout(Duration::from_secs(60), scrape(address)).await.expect("an answer");
+        assert!(answer.contains("brokermark_build_info") && answer.ends_with("# EOF\n"), "{answer}");
+        for mut stream in silent {
+            // It was closed: with an error of HTTP, or at once.
+            timeout(Duration::from_secs(60), stream.read_to_end(&mut Vec::new())).await.expect("an end").unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn only_so_many_connections_are_taken_at_a_time() {
+        let limits = Limits { connections: 1, head: Duration::from_secs(600), whole: Duration::from_secs(600) };
+        let address = listening(limits).await;
+        let silent = TcpStream::connect(address).await.unwrap();
+        let mut scraped = Box::pin(scrape(address));
+        assert!(timeout(Duration::from_millis(50), &mut scraped).await.is_err(), "the first connection is still there");
+        drop(silent);
+        assert!(scraped.await.contains("200 OK"));
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_reads_nothing_is_let_go() {
+        let limits = Limits { connections: 1, head: Duration::from_secs(600), whole: Duration::from_millis(20) };
+        let address = listening(limits).await;
+        let _idle = TcpStream::connect(address).await.unwrap();
+        assert!(scrape(address).await.contains("200 OK"));
     }
 }

@@ -30,6 +30,7 @@ pub use selection::ShowArguments;
 
 use selection::{Shown, Unfinished};
 
+use crate::printable::printable;
 use crate::record::export::{ExportError, Format};
 use crate::record::{DirectoryError, Record, SeriesRow, current_records, current_series};
 
@@ -61,7 +62,7 @@ pub fn show(arguments: &ShowArguments, view: View, out: &mut dyn Write) -> Resul
         return print(&records().map(Record::to_line).collect::<String>(), out);
     }
     if let Some(format) = arguments.format {
-        return print(&exported(&runs, format)?, out);
+        return print(&printable(&exported(&runs, format)?), out);
     }
     // Without an argument the user did not say which run it is.
     let is_named = runs.len() > 1 || arguments.paths.iter().all(|path| runs.iter().all(|run| run.path != *path));

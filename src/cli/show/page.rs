@@ -1,10 +1,13 @@
 //! Text for a terminal of some width, with or without colour.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::io::IsTerminal;
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
+
+use crate::printable::{printable, printable_paint};
 
 /// Width of a file or a pipe.
 const WIDTH_OF_A_FILE: usize = 100;
@@ -90,7 +93,12 @@ impl Page {
     pub(in crate::cli) fn of(view: View, write: impl FnOnce(&mut Page)) -> String {
         let mut page = Page { view, text: String::new() };
         write(&mut page);
-        page.text
+        // Texts of brokers and of files are among it.
+        let cleaned = if view.colour { printable_paint(&page.text) } else { printable(&page.text) };
+        match cleaned {
+            Cow::Owned(cleaned) => cleaned,
+            Cow::Borrowed(_) => page.text,
+        }
     }
 
     pub(in crate::cli) fn width(&self) -> usize {
@@ -200,6 +208,14 @@ mod tests {
             })
         };
         assert_eq!(painted(false), "no\n");
-        assert!(painted(true).contains("\u{1b}["));
+        assert_eq!(painted(true), "\u{1b}[1m\u{1b}[31mno\u{1b}[0m\n");
+        for tone in [Tone::Plain, Tone::Strong, Tone::Faint, Tone::Good, Tone::Doubtful, Tone::Bad] {
+            let view = View { width: 80, colour: true, charts: false };
+            let text = Page::of(view, |page| page.led("lead", tone, "a \u{1b}]0;title\u{7} b"));
+            assert!(
+                text.ends_with("a \u{fffd}]0;title\u{fffd} b\n") && text.matches('\u{fffd}').count() == 2,
+                "{text:?}"
+            );
+        }
     }
 }

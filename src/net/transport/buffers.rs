@@ -7,6 +7,9 @@ use super::Transport;
 /// The size of an empty read buffer, which is also the most that one read takes. It grows for a larger frame.
 const READ_BUFFER_BYTES: usize = 256 << 10;
 
+/// What an empty read buffer keeps of what it grew to: one frame that is far larger than the others does not hold its memory until the end.
+const MOST_KEPT_BYTES: usize = 16 << 20;
+
 /// With less free space than this at its end, the buffer moves its unread bytes to its beginning.
 const LEAST_FREE_BYTES: usize = 64 << 10;
 
@@ -84,6 +87,9 @@ impl ReadBuffer {
     pub fn fill(&mut self, transport: &Transport) -> io::Result<usize> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
+            if self.bytes.len() > MOST_KEPT_BYTES {
+                self.bytes = vec![0; READ_BUFFER_BYTES];
+            }
         } else if self.bytes.len() - self.end < LEAST_FREE_BYTES {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
@@ -128,5 +134,33 @@ impl ReadBuffer {
         let Some((frame, length)) = decode(&bytes[*start..*end], *most)? else { return Ok(None) };
         *start += length;
         Ok(Some(frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_large_frame_does_not_keep_its_memory() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let transport = Transport::Upgraded(near);
+        let writing = tokio::spawn(async move {
+            far.write_all(&vec![7; 20 << 20]).await.unwrap();
+            far
+        });
+        let mut buffer = ReadBuffer::new(1 << 30);
+        let whole = |bytes: &[u8], _: usize| Ok::<_, ()>((bytes.len() == 20 << 20).then_some(((), bytes.len())));
+        while buffer.next(whole).unwrap().is_none() {
+            transport.readable().await.unwrap();
+            buffer.fill(&transport).unwrap();
+        }
+        let _far = writing.await.unwrap();
+        assert!(buffer.bytes.capacity() >= 20 << 20);
+        buffer.fill(&transport).unwrap();
+        assert_eq!(buffer.bytes.capacity(), READ_BUFFER_BYTES);
     }
 }

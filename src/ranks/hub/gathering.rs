@@ -6,12 +6,19 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{Connection, Event, Hub};
 use crate::ranks::clock::Stage;
 use crate::ranks::message::{FromRoot, Hello};
 use crate::ranks::{JOIN, RanksError, SILENCE, frame};
+
+/// The longest first message: the names and sums of payload files are the most of it.
+const LONGEST_HELLO: u32 = 1 << 20;
+
+/// Connections beside those of the ranks that may be open before they have said who they are.
+const MOST_STRANGERS: usize = 64;
 
 /// Before connections are taken again after an error, such as too many open files.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -114,13 +121,19 @@ impl Ungathered {
     }
 }
 
-/// Takes connections, and hands over those of this job's ranks.
+/// Takes connections, and hands over those of this job's ranks. Anybody may connect: what strangers may take is bounded. All of them end
+/// with this future.
 async fn accept(listener: TcpListener, token: u64, size: usize, joined: UnboundedSender<(Hello, TcpStream)>) {
+    let mut strangers = JoinSet::new();
     loop {
+        while strangers.len() >= size + MOST_STRANGERS {
+            strangers.join_next().await;
+        }
         let (stream, _) = next_of(|| listener.accept()).await;
+        while strangers.try_join_next().is_some() {}
         let joined = joined.clone();
-        tokio::spawn(async move {
-            if let Ok(welcomed) = welcome(stream, token, size).await {
+        strangers.spawn(async move {
+            if let Ok(Ok(welcomed)) = timeout(SILENCE, welcome(stream, token, size)).await {
                 let _ = joined.send(welcomed);
             }
         });
@@ -139,7 +152,7 @@ pub(super) async fn next_of<T, F: Future<Output = io::Result<T>>>(mut take: impl
 
 async fn welcome(mut stream: TcpStream, token: u64, size: usize) -> io::Result<(Hello, TcpStream)> {
     stream.set_nodelay(true)?;
-    let hello: Hello = frame::read(&mut stream, SILENCE).await?;
+    let hello: Hello = frame::read_up_to(LONGEST_HELLO, &mut stream, SILENCE).await?;
     if hello.token != token || hello.rank >= size {
         return Err(io::ErrorKind::PermissionDenied.into());
     }

@@ -215,6 +215,17 @@ async fn a_stranger_is_no_rank_and_a_rank_that_is_gone_is_lost() {
 }
 
 #[tokio::test]
+async fn a_stranger_that_announces_much_is_refused_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let _gathering = tokio::spawn(Hub::gather(listener, 1, TOKEN, 0));
+    let mut stranger = TcpStream::connect(address).await.unwrap();
+    stranger.write_all(&frame::LONGEST.to_be_bytes()).await.unwrap();
+    let ended = timeout(SILENCE / 3, stranger.read_to_end(&mut Vec::new())).await;
+    assert!(ended.is_ok(), "rank 0 waits for a gigabyte");
+}
+
+#[tokio::test]
 async fn clocks_are_compared_by_a_burst_of_round_trips() {
     let (hub, _members) = gather(vec![hello(0), hello(1)]).await;
     let mut hub = hub.unwrap();

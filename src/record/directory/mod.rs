@@ -224,8 +224,7 @@ impl Appender {
         match self.file.try_lock() {
             Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => Err(DirectoryError::InUse { path: self.path.clone() }),
-            // A run does not need a file system with locks.
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+            Err(TryLockError::Error(error)) if has_no_locks(&error) => Ok(()),
             Err(TryLockError::Error(error)) => Err(DirectoryError::io("lock", &self.path, error)),
         }
     }
@@ -263,8 +262,19 @@ impl Appender {
     }
 }
 
+/// Whether the file system has no locks: a run does not need one that has. NFS without its lock daemon answers ENOLCK.
+fn has_no_locks(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported || error.raw_os_error() == Some(libc::ENOLCK)
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_file_system_without_locks_is_told_from_other_errors() {
+        let is = |code| has_no_locks(&io::Error::from_raw_os_error(code));
+        assert_eq!([libc::ENOLCK, libc::EOPNOTSUPP, libc::EIO].map(is), [true, true, false]);
+    }
+
     use super::*;
     use crate::record::{HlogLines, sample};
 

@@ -7,12 +7,11 @@
 //! that log, the one of the whole trial. A file has one result, so a line is printed for each trial.
 
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use serde_json::{Map, Value, json};
 
 use super::ExportError;
-use crate::record::schema::{Latency, Phase, Record, SeriesRow};
+use crate::record::schema::{Latency, Phase, Record, SeriesRow, decode_histogram};
 
 /// Seconds of an interval: `WorkloadGenerator.printAndCollectStats`.
 const INTERVAL: f64 = 10.0;
@@ -184,7 +183,6 @@ struct Tagged {
 
 /// The intervals that began between two times, in seconds since the epoch. What cannot be read is left out.
 fn intervals(hlog: &[u8], from: f64, to: Option<f64>) -> Vec<Tagged> {
-    let mut deserializer = Deserializer::new();
     let entries = IntervalLogIterator::new(hlog).filter_map(|entry| match entry {
         Ok(LogEntry::Interval(interval)) => Some(interval),
         _ => None,
@@ -196,9 +194,7 @@ fn intervals(hlog: &[u8], from: f64, to: Option<f64>) -> Vec<Tagged> {
     });
     of_trial
         .filter_map(|interval| {
-            let bytes =
-                base64::Engine::decode(&base64::engine::general_purpose::STANDARD, interval.encoded_histogram());
-            let histogram = deserializer.deserialize(&mut std::io::Cursor::new(bytes.ok()?)).ok()?;
+            let histogram = decode_histogram(interval.encoded_histogram()).ok()?;
             Some(Tagged {
                 tag: interval.tag().map(|tag| tag.as_str().to_owned()).unwrap_or_default(),
                 start_seconds: interval.start_timestamp().as_secs_f64(),

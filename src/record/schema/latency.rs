@@ -1,10 +1,10 @@
 //! How long messages took, as merged histograms and their percentiles.
 
-use base64::Engine;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::histogram::{HistogramError, decode_histogram, encode_histogram};
 
 /// The latencies of measured, acknowledged (for `end_to_end`: received) messages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -125,18 +125,6 @@ impl Latency {
     }
 }
 
-/// The histogram that [`encode_histogram`] wrote.
-///
-/// # Errors
-/// When the text is not one that an HdrHistogram library wrote.
-pub fn decode_histogram(text: &str) -> Result<Histogram<u64>, HistogramError> {
-    let bytes =
-        base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| HistogramError(error.to_string()))?;
-    Deserializer::new()
-        .deserialize(&mut std::io::Cursor::new(bytes))
-        .map_err(|error| HistogramError(format!("{error:?}")))
-}
-
 /// How many independent values a distribution must have for ten of them to lie beyond `quantile` (0 to 1); none are enough
 /// for the maximum, beyond which nothing lies.
 pub fn independent_values_needed(quantile: f64) -> u64 {
@@ -146,22 +134,6 @@ pub fn independent_values_needed(quantile: f64) -> u64 {
         beyond => (LEAST_EXCEEDANCES * 1_000_000_000).div_ceil(beyond),
     }
 }
-
-/// The histogram in HdrHistogram's compressed V2 encoding, as base64.
-///
-/// Writing to memory fails only where a count does not fit 63 bits, which no trial lives to see: the text is empty then.
-pub fn encode_histogram(histogram: &Histogram<u64>) -> String {
-    let mut bytes = Vec::new();
-    match V2DeflateSerializer::new().serialize(histogram, &mut bytes) {
-        Ok(_) => base64::engine::general_purpose::STANDARD.encode(bytes),
-        Err(_) => String::new(),
-    }
-}
-
-/// A record's histogram cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the record's histogram is damaged ({0}): its other figures were made from it and still stand")]
-pub struct HistogramError(String);
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ mod counts;
 mod durability;
 mod environment;
 mod found_topic;
+mod histogram;
 mod latency;
 mod outage;
 mod part;
@@ -38,10 +39,8 @@ pub use counts::{Counts, ErrorCount, WarmUpCounts};
 pub use durability::{Durability, DurabilityLevel};
 pub use environment::Environment;
 pub use found_topic::FoundTopic;
-pub use latency::{
-    HistogramError, LEAST_EXCEEDANCES, Latencies, Latency, decode_histogram, encode_histogram,
-    independent_values_needed,
-};
+pub use histogram::{HistogramError, decode_histogram, encode_histogram};
+pub use latency::{LEAST_EXCEEDANCES, Latencies, Latency, independent_values_needed};
 pub use outage::Outage;
 pub use part::{SchedulePart, SchedulePartKind};
 pub use payload_sizes::PayloadSizes;

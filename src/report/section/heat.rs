@@ -5,13 +5,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use base64::Engine;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::Deserializer;
 
 use super::timeline::Timeline;
 use crate::record::readable::duration;
-use crate::record::{HLOG_FILE, Record, SeriesRow};
+use crate::record::{HLOG_FILE, Record, SeriesRow, decode_histogram};
 use crate::report::figure::{Figure, PHONE, Table, WIDE};
 use crate::report::svg::heat::{Grid, LEVELS};
 use crate::report::svg::scale::{Scale, time_ticks};
@@ -75,15 +73,10 @@ fn read(record: &Record, timeline: &Timeline<'_>, directory: &Path, mut cells: C
         if middle < 0.0 || middle >= timeline.until {
             continue;
         }
-        let Some(histogram) = decode(text) else { continue };
+        let Ok(histogram) = decode_histogram(text) else { continue };
         cells.add(&histogram, middle - length / 2.0, middle + length / 2.0);
     }
     cells.numbers.iter().any(|number| *number > 0).then_some(cells)
-}
-
-fn decode(text: &str) -> Option<Histogram<u64>> {
-    let bytes = base64::engine::general_purpose::STANDARD.decode(text.trim()).ok()?;
-    Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
 }
 
 /// The latency at which a row begins.

@@ -75,7 +75,8 @@ impl Scale {
                 let step = step_of((high - low) / most.max(1) as f64);
                 let first = (low / step).ceil() as i64;
                 let last = (high / step + 1e-9).floor() as i64;
-                (first..=last).map(|index| index as f64 * step).collect()
+                // Figures of a damaged record may be too far apart for their ticks to be told from each other.
+                (first..=last).take(2 * most.max(1) + 2).map(|index| index as f64 * step).collect()
             }
             Scale::Logarithmic { low, high } => {
                 let all = steps(low, high, &[1.0, 2.0, 5.0]);
@@ -121,12 +122,15 @@ fn decades(low: f64, high: f64, most: usize) -> Vec<f64> {
 /// Steps of a time axis, in seconds.
 const TIME_STEPS: [f64; 22] = [
     0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10_800.0,
-    21_600.0, 43_200.0, 86_400.0, 604_800.0,
+    21_600.0, 43_200.0, 86_400.0, WEEK,
 ];
+
+const WEEK: f64 = 604_800.0;
 
 /// Ticks of a time axis from 0, in seconds.
 pub fn time_ticks(until: f64, most: usize) -> Vec<f64> {
-    let step = TIME_STEPS.into_iter().find(|step| until / step <= most as f64).unwrap_or(604_800.0);
+    let weeks = || (until / most.max(1) as f64 / WEEK).ceil() * WEEK;
+    let step = TIME_STEPS.into_iter().find(|step| until / step <= most as f64).unwrap_or_else(weeks);
     (0..=(until / step + 1e-9) as usize).map(|index| index as f64 * step).collect()
 }
 
@@ -147,6 +151,9 @@ mod tests {
         );
         assert_eq!(time_ticks(31.0, 8), [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0]);
         assert_eq!(time_ticks(86_400.0, 8).last(), Some(&86_400.0));
+        // A year, and what a damaged row may say.
+        assert_eq!(time_ticks(52.0 * WEEK, 8)[1], 7.0 * WEEK);
+        assert!(time_ticks(2f64.powi(53), 8).len() <= 9);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::Malformed;
 use super::batch::{BEFORE_LENGTH_ENDS, HEADER_BYTES, MAGIC, at};
 use super::compression::Compression;
 use super::varint;
-use crate::limits::TRACE_HEADER_NAME;
+use crate::limits::{TRACE_HEADER_NAME, shrink_unpacked};
 use crate::measure::Details;
 
 /// A batch, whose checksum was right.
@@ -108,17 +108,20 @@ impl ReadBatch<'_> {
     /// When the records after those that were handed over are malformed.
     #[inline]
     pub fn for_each(&self, unpacked: &mut Vec<u8>, mut each: impl FnMut(ReadRecord<'_>)) -> Result<(), Malformed> {
-        let mut records = match self.compression {
-            Compression::None => self.body,
-            compression => {
-                compression.decompress(self.body, unpacked)?;
-                unpacked
+        let mut hand_over = |mut records: &[u8]| -> Result<(), Malformed> {
+            for _ in 0..self.record_count {
+                each(next_record(&mut records, self)?);
             }
+            Ok(())
         };
-        for _ in 0..self.record_count {
-            each(next_record(&mut records, self)?);
+        match self.compression {
+            Compression::None => hand_over(self.body),
+            compression => {
+                let read = compression.decompress(self.body, unpacked).and_then(|()| hand_over(unpacked));
+                shrink_unpacked(unpacked);
+                read
+            }
         }
-        Ok(())
     }
 }
 

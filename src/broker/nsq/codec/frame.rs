@@ -10,6 +10,7 @@
 //! and its body.
 
 use super::ID_BYTES;
+use crate::net::foreign;
 
 /// The response to a command that was done.
 pub const OK: &[u8] = b"OK";
@@ -48,6 +49,8 @@ pub struct Message<'a> {
 pub enum Malformed {
     #[error("a frame of {0} bytes: the size of its type alone is 4. Is this nsqd's TCP port?")]
     Size(i32),
+    #[error("{0}")]
+    Foreign(&'static str),
     #[error("a frame of {size} bytes is larger than the {most} that are accepted: raise `broker.nsq.frame_bytes`")]
     Oversized { size: usize, most: usize },
     #[error("a frame of the unknown type {0}")]
@@ -69,7 +72,8 @@ pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame<'_>, usize)>, M
     }
     let size = size as usize;
     if size > most {
-        return Err(Malformed::Oversized { size, most });
+        let foreign = foreign::of_size(size as u32).map(Malformed::Foreign);
+        return Err(foreign.unwrap_or(Malformed::Oversized { size, most }));
     }
     // The type is checked first, so that bytes of another protocol are rejected at once.
     let Some(kind) = rest.first_chunk::<4>() else { return Ok(None) };
@@ -183,7 +187,8 @@ mod tests {
         let oversized = Malformed::Oversized { size: MOST + 1, most: MOST };
         assert_eq!(decode(&(MOST as u32 + 1).to_be_bytes(), MOST), Err(oversized));
         assert_eq!(decode(&[0, 0, 0, 4, 0, 0, 0, 3], MOST), Err(Malformed::Type(3)));
-        assert!(matches!(decode(b"HTTP/1.1 400 Bad Request", MOST), Err(Malformed::Oversized { .. })));
+        let foreign = decode(b"HTTP/1.1 400 Bad Request", MOST).unwrap_err().to_string();
+        assert!(foreign.contains("answers like HTTP"), "{foreign}");
         let mut short = vec![0, 0, 0, 4 + 25, 0, 0, 0, 2];
         short.extend([0; 25]);
         assert_eq!(decode(&short, MOST), Err(Malformed::Message(25)));

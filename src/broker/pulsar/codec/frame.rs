@@ -11,6 +11,7 @@
 use prost::Message as _;
 
 use super::proto::ToBroker;
+use crate::net::foreign;
 
 /// Stands before a checksum.
 pub const MAGIC: [u8; 2] = [0x0e, 0x01];
@@ -30,6 +31,8 @@ pub struct Frame<'a> {
 /// What arrived is not Pulsar's protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
+    #[error("{0}")]
+    Foreign(&'static str),
     #[error("a frame of {0} bytes came, which no broker sends: is this Pulsar's binary port?")]
     Size(usize),
     #[error("a frame of {total} bytes announces a command of {command} bytes")]
@@ -50,7 +53,8 @@ impl<'a> Frame<'a> {
     pub fn first(bytes: &'a [u8], max_message: usize) -> Result<Option<(Frame<'a>, usize)>, FrameError> {
         let Some(total) = number(bytes) else { return Ok(None) };
         if total < 4 || total > max_message + PADDING {
-            return Err(FrameError::Size(total));
+            let foreign = foreign::of_size(total as u32).map(FrameError::Foreign);
+            return Err(foreign.unwrap_or(FrameError::Size(total)));
         }
         let Some(body) = bytes.get(4..4 + total) else { return Ok(None) };
         let Some((command, rest)) = number(body).and_then(|size| body[4..].split_at_checked(size)) else {
@@ -165,7 +169,9 @@ mod tests {
 
     #[test]
     fn what_is_not_the_protocol_is_refused() {
-        assert_eq!(Frame::first(b"HTTP/1.1 400", 1 << 20), Err(FrameError::Size(0x48545450)));
+        let foreign = Frame::first(b"HTTP/1.1 400", 1 << 20).unwrap_err().to_string();
+        assert!(foreign.contains("answers like HTTP"), "{foreign}");
+        assert_eq!(Frame::first(&[0x7f; 4], 1 << 20), Err(FrameError::Size(0x7f7f_7f7f)));
         assert_eq!(Frame::first(&[0, 0, 0, 5, 0, 0, 0, 2, 1], 100), Err(FrameError::Command { total: 5, command: 2 }));
         assert_eq!(split_message(&[0x0e, 0x01, 0, 0]), Err(FrameError::Entry("it ends within its checksum")));
     }

@@ -41,8 +41,9 @@ pub struct State {
     pub lost: Option<RequestError>,
     pub requests: HashMap<u64, mpsc::UnboundedSender<FromBroker>>,
     next_request: u64,
-    /// By their numbers, which count up; `None` for those that are gone.
-    producers: Vec<Option<Sent>>,
+    /// Those that are there: an attempt to open one that failed leaves nothing.
+    producers: HashMap<ProducerId, Sent>,
+    next_producer: ProducerId,
     pub consumers: HashMap<ConsumerId, Arc<DeliveryQueue>>,
     next_consumer: ConsumerId,
 }
@@ -65,22 +66,22 @@ impl State {
 
     /// A producer whose messages are counted in this partition. `kept`: where its entries go when it is closed.
     pub fn add_producer(&mut self, counted_in: PartitionIndex, kept: Option<Arc<Kept>>) -> ProducerId {
-        self.producers.push(Some(Sent::new(counted_in, kept)));
-        self.producers.len() as u64 - 1
+        let producer = self.next_producer;
+        self.next_producer += 1;
+        self.producers.insert(producer, Sent::new(counted_in, kept));
+        producer
     }
 
     /// Removes a producer and returns its messages without a receipt.
     pub fn remove_producer(&mut self, producer: ProducerId) -> Vec<Unanswered> {
-        let sent = self.producers.get_mut(producer as usize).and_then(Option::take);
-        sent.map(|sent| sent.messages.into()).unwrap_or_default()
+        self.producers.remove(&producer).map(|sent| sent.messages.into()).unwrap_or_default()
     }
 
     pub fn readiness(&self, producer: ProducerId) -> Readiness {
-        match self.producers.get(producer as usize) {
-            Some(Some(Sent { closed: Some(_), .. })) => Readiness::Closed,
-            Some(Some(_)) if self.write_buffer.len() < WRITE_BUFFER_BYTES => Readiness::Ready,
-            Some(Some(_)) => Readiness::Full,
-            _ => Readiness::Closed,
+        match self.producers.get(&producer) {
+            None | Some(Sent { closed: Some(_), .. }) => Readiness::Closed,
+            Some(_) if self.write_buffer.len() < WRITE_BUFFER_BYTES => Readiness::Ready,
+            Some(_) => Readiness::Full,
         }
     }
 
@@ -93,7 +94,7 @@ impl State {
         entries: &[Entry],
         messages: impl Iterator<Item = Unanswered>,
     ) -> bool {
-        let Some(Some(sent @ Sent { closed: None, .. })) = self.producers.get_mut(producer as usize) else {
+        let Some(sent @ Sent { closed: None, .. }) = self.producers.get_mut(&producer) else {
             return false;
         };
         let now = Instant::now();
@@ -111,7 +112,7 @@ impl State {
     /// Sends entries of another producer again, as this one's: they keep the time since which they have awaited an answer. Returns them
     /// if the producer is closed.
     pub fn send_again(&mut self, producer: ProducerId, entries: Vec<KeptEntry>) -> Result<(), Vec<KeptEntry>> {
-        let Some(Some(sent @ Sent { closed: None, .. })) = self.producers.get_mut(producer as usize) else {
+        let Some(sent @ Sent { closed: None, .. }) = self.producers.get_mut(&producer) else {
             return Err(entries);
         };
         for KeptEntry { mut entry, since, messages, frame } in entries {
@@ -136,7 +137,7 @@ impl State {
         sequence_id: u64,
         answered: &mut Vec<Unanswered>,
     ) -> Option<(Entry, Instant, PartitionIndex)> {
-        let sent = self.producers.get_mut(producer as usize)?.as_mut()?;
+        let sent = self.producers.get_mut(&producer)?;
         // Receipts arrive in order; only a refusal may be earlier.
         let holds = |(entry, _): &(Entry, Instant)| {
             sequence_id.checked_sub(entry.sequence_id).is_some_and(|index| index < u64::from(entry.messages))
@@ -153,7 +154,7 @@ impl State {
 
     /// The broker has closed a producer. Receipts of what it had read before may still follow.
     pub fn close_producer(&mut self, producer: ProducerId) {
-        if let Some(Some(sent)) = self.producers.get_mut(producer as usize) {
+        if let Some(sent) = self.producers.get_mut(&producer) {
             sent.closed.get_or_insert_with(Instant::now);
             if sent.resend.is_some() {
                 sent.end();
@@ -166,7 +167,7 @@ impl State {
     ///
     /// Source: `ClientCnx.handleSendError` of Pulsar's client for Java, which closes the connection for it, and so all producers of it.
     pub fn give_up_place(&mut self, producer: ProducerId) -> bool {
-        let Some(Some(sent @ Sent { resend: Some(_), .. })) = self.producers.get(producer as usize) else {
+        let Some(sent @ Sent { resend: Some(_), .. }) = self.producers.get(&producer) else {
             return false;
         };
         if sent.closed.is_none() {
@@ -181,15 +182,15 @@ impl State {
     /// closed a while ago.
     pub fn expire(&mut self, now: Instant, send_timeout: Duration) -> Expired {
         let mut expired = Expired::default();
-        for place in &mut self.producers {
-            let Some(sent) = place else { continue };
+        self.producers.retain(|_, sent| {
             let due = if sent.closed.is_some() { &mut expired.closed } else { &mut expired.late };
             sent.expire(due, |sent| now.saturating_duration_since(sent) >= send_timeout);
             if sent.closed.is_some_and(|closed| now.saturating_duration_since(closed) >= CLOSING) {
                 expired.closed.extend(sent.messages.drain(..));
-                *place = None;
+                return false;
             }
-        }
+            true
+        });
         expired
     }
 
@@ -204,7 +205,7 @@ impl State {
     /// Breaks the connection and fails every request. Returns all messages without a receipt.
     pub fn lose(&mut self, failure: RequestError) -> Vec<Unanswered> {
         let mut unanswered = Vec::new();
-        for mut sent in mem::take(&mut self.producers).into_iter().flatten() {
+        for mut sent in mem::take(&mut self.producers).into_values() {
             unanswered.extend(sent.end());
         }
         for delivery_queue in mem::take(&mut self.consumers).into_values() {
@@ -396,6 +397,22 @@ mod tests {
             bytes = &bytes[size..];
         }
         all
+    }
+
+    /// A namespace whose quota holds producers refuses one every two seconds, for hours.
+    #[test]
+    fn producers_that_were_not_opened_leave_nothing() {
+        let mut state = State::default();
+        let open = state.add_producer(PartitionIndex::UNKNOWN, None);
+        for _ in 0..100_000 {
+            let refused = state.add_producer(PartitionIndex::UNKNOWN, None);
+            state.remove_producer(refused);
+        }
+        let closed = state.add_producer(PartitionIndex::UNKNOWN, None);
+        state.close_producer(closed);
+        state.expire(Instant::now() + CLOSING, Duration::from_secs(30));
+        assert_eq!((state.producers.len(), state.readiness(open)), (1, Readiness::Ready));
+        assert!(state.producers.capacity() < 100, "{}", state.producers.capacity());
     }
 
     #[test]

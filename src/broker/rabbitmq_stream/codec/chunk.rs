@@ -2,6 +2,7 @@
 
 use super::compression::Compression;
 use super::{Malformed, Reader};
+use crate::limits::shrink_unpacked;
 
 /// The first byte of every chunk: magic number 5, version 0.
 const MAGIC_AND_VERSION: u8 = 0x50;
@@ -105,6 +106,7 @@ impl<'a> Chunk<'a> {
                 offset = offset.wrapping_add(1);
             }
         }
+        shrink_unpacked(scratch);
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Frames of the server, decoded in place.
 
 use super::{Malformed, Reader, code, key};
+use crate::net::foreign;
 
 /// A frame, borrowed from the bytes it came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +81,9 @@ impl<'a> PublishErrors<'a> {
     }
 }
 
+/// Larger than frames are, unless a chunk is unusual: the first bytes of another protocol are looked for from here on.
+const LARGE: usize = 64 << 20;
+
 /// The frame at the beginning of `bytes`, with its length; `None` while it is not complete.
 ///
 /// # Errors
@@ -88,8 +92,13 @@ impl<'a> PublishErrors<'a> {
 pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
     let Some((size, rest)) = bytes.split_first_chunk() else { return Ok(None) };
     let size = u32::from_be_bytes(*size) as usize;
-    if size > most {
-        return Err(Malformed::TooLarge { size, most });
+    if size > most.min(LARGE) {
+        if let Some(port) = foreign::of_size(size as u32) {
+            return Err(Malformed::Foreign(port));
+        }
+        if size > most {
+            return Err(Malformed::TooLarge { size, most });
+        }
     }
     let Some(content) = rest.get(..size) else { return Ok(None) };
     Ok(Some((read(content)?, 4 + size)))
@@ -153,6 +162,15 @@ mod tests {
 
     fn framed(content: &[u8]) -> Vec<u8> {
         [&(content.len() as u32).to_be_bytes(), content].concat()
+    }
+
+    #[test]
+    fn another_protocol_is_named() {
+        for (bytes, words) in [(&b"HTTP/1.1 400"[..], "answers like HTTP"), (&[0x15, 3, 3, 0, 2, 2, 80], "speaks TLS")]
+        {
+            let error = decode(bytes, 512 << 20).unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+        }
     }
 
     #[test]

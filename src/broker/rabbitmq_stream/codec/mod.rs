@@ -20,6 +20,8 @@ pub use reader::Reader;
 /// The bytes are not the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
+    #[error("{0}")]
+    Foreign(&'static str),
     #[error("a frame of {size} bytes is larger than the maximum of {most}")]
     TooLarge { size: usize, most: usize },
     #[error("a {what} ends too early")]

@@ -127,7 +127,7 @@ pub fn open(opening: &Opening<'_>) -> Result<Box<dyn Database>, String> {
 
 fn client(options: &Options) -> Result<Client, String> {
     let (host, port) = address::split(&options.address).ok_or("the address has no port")?;
-    let host = host.to_owned();
+    let host = host.trim_matches(['[', ']']).to_owned();
     let addr = match options.tls {
         false => ConnectionAddr::Tcp(host, port),
         true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
@@ -342,6 +342,13 @@ mod tests {
     fn words(pipeline: &Pipeline) -> Vec<String> {
         let packed = String::from_utf8(pipeline.get_packed_pipeline()).unwrap();
         packed.split("\r\n").filter(|word| !word.starts_with(['$', '*'])).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_driver_is_given_an_ipv6_address_without_brackets() {
+        let options: Options = toml::from_str("address = '[::1]:6379'\nkey = 'a'").unwrap();
+        let client = client(&options).unwrap();
+        assert_eq!(*client.get_connection_info().addr(), ConnectionAddr::Tcp("::1".to_owned(), 6379));
     }
 
     #[test]

@@ -1,0 +1,226 @@
+//! TCP connections to `host:port`, where the host may have several addresses.
+//!
+//! An address that is silent must not hide one that answers: the next one is tried as well after a while (RFC 8305, "Happy Eyeballs"),
+//! and the first connection wins. Every protocol and `doctor` connect here.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout_at};
+
+use super::address;
+use super::in_turn::in_turn;
+
+/// How long an address is tried before the next one is tried as well: the "Connection Attempt Delay" that RFC 8305, section 5,
+/// recommends.
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// How long all addresses together may take, resolving the name included: `socket.connection.setup.timeout.ms` of Kafka's clients.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// A connection, and the addresses of its name that did not become one.
+#[derive(Debug)]
+pub struct Connected {
+    pub stream: TcpStream,
+    /// Those that refused, and those that had not answered yet when another one did.
+    pub passed: Vec<Attempt>,
+}
+
+/// An address that did not become the connection, and what happened there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{address}: {reason}")]
+pub struct Attempt {
+    pub address: SocketAddr,
+    pub reason: String,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreachable {
+    #[error("the name \"{host}\" does not resolve: {reason}")]
+    Unresolved { host: String, reason: String },
+    /// The text was an address itself, which its reader knows.
+    #[error("{reason}")]
+    Address { reason: String },
+    #[error("{}", attempts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Name { attempts: Vec<Attempt> },
+}
+
+/// A connection to `host:port` that sends small writes at once.
+///
+/// # Errors
+/// When the name does not resolve, or none of its addresses accepts within [`LIMIT`]. The error names the name and its addresses.
+pub async fn connect(address: &str) -> io::Result<TcpStream> {
+    reach(address).await.map(|connected| connected.stream).map_err(io::Error::other)
+}
+
+/// As [`connect`], with what happened at the other addresses.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn reach(address: &str) -> Result<Connected, Unreachable> {
+    let deadline = Instant::now() + LIMIT;
+    if let Ok(literal) = address.parse::<SocketAddr>() {
+        let connected = first_of(&[literal], deadline).await;
+        return connected.map_err(|attempts| Unreachable::Address {
+            reason: attempts.into_iter().map(|attempt| attempt.reason).collect(),
+        });
+    }
+    let unresolved = |reason: String| Unreachable::Unresolved { host: address::host(address).to_owned(), reason };
+    let found = timeout_at(deadline, lookup_host(address)).await;
+    let found = found.map_err(|_| unresolved(format!("no answer within {LIMIT:?}")))?;
+    let found: Vec<SocketAddr> = found.map_err(|error| unresolved(error.to_string()))?.collect();
+    first_of(&found, deadline).await.map_err(|attempts| match attempts.is_empty() {
+        true => unresolved("it has no address".to_owned()),
+        false => Unreachable::Name { attempts },
+    })
+}
+
+/// The first of `addresses` that accepts a connection; otherwise what happened at each.
+async fn first_of(addresses: &[SocketAddr], deadline: Instant) -> Result<Connected, Vec<Attempt>> {
+    let began = Instant::now();
+    let ordered = interleaved(addresses);
+    let attempt = |address: SocketAddr, reason: String| Attempt { address, reason };
+    let unanswered = |address: SocketAddr| {
+        attempt(address, format!("no answer within {:?}", Duration::from_millis(began.elapsed().as_millis() as u64)))
+    };
+    let attempt_at = |address| async move {
+        match timeout_at(deadline, open(address)).await {
+            Ok(opened) => opened.map(|stream| (address, stream)).map_err(|error| attempt(address, error.to_string())),
+            Err(_) => Err(unanswered(address)),
+        }
+    };
+    let attempts = ordered.iter().copied().map(attempt_at).collect();
+    let ((winner, stream), mut passed) = in_turn(attempts, HEAD_START).await?;
+    let failed: Vec<SocketAddr> = passed.iter().map(|attempt| attempt.address).collect();
+    let before = ordered.iter().copied().take_while(|address| *address != winner);
+    passed.extend(before.filter(|address| !failed.contains(address)).map(unanswered));
+    Ok(Connected { stream, passed })
+}
+
+async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Each address once, the families in turn, beginning with the family that the system prefers (RFC 8305, section 4).
+fn interleaved(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let preferred = addresses.first().is_none_or(SocketAddr::is_ipv6);
+    let (mut one, mut other) = (addresses.iter(), addresses.iter());
+    let mut ordered: Vec<SocketAddr> = Vec::with_capacity(addresses.len());
+    for _ in addresses {
+        let of_family =
+            [one.find(|address| address.is_ipv6() == preferred), other.find(|address| address.is_ipv6() != preferred)];
+        for address in of_family.into_iter().flatten() {
+            if !ordered.contains(address) {
+                ordered.push(*address);
+            }
+        }
+    }
+    ordered
+}
+
+/// Addresses that never answer.
+#[cfg(test)]
+pub mod silent {
+    use std::net::SocketAddr;
+
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
+    use tokio::task::JoinSet;
+
+    /// A socket that listens and whose queue of connections is full: further ones stay unanswered, until this is dropped.
+    pub struct Silent {
+        pub address: SocketAddr,
+        _listener: TcpListener,
+        _first: TcpStream,
+        _others: JoinSet<()>,
+    }
+
+    /// At this address, whose port may be 0.
+    pub async fn at(address: &str) -> Silent {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(address.parse().unwrap()).unwrap();
+        let listener = socket.listen(0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let first = TcpStream::connect(address).await.unwrap();
+        let mut others = JoinSet::new();
+        for _ in 0..4 {
+            others.spawn(async move {
+                let connected = TcpStream::connect(address).await;
+                std::future::pending::<()>().await;
+                drop(connected);
+            });
+        }
+        tokio::task::yield_now().await;
+        Silent { address, _listener: listener, _first: first, _others: others }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn soon(limit: Duration) -> Instant {
+        Instant::now() + limit
+    }
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_silent_first_address_is_passed() {
+        let silent = silent::at("127.0.0.2:0").await;
+        let answering = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addresses = [silent.address, answering.local_addr().unwrap()];
+        let began = Instant::now();
+        let connected = first_of(&addresses, soon(LIMIT)).await.unwrap();
+        assert_eq!(connected.stream.peer_addr().unwrap(), addresses[1]);
+        assert!(began.elapsed() >= HEAD_START, "the first address had its time");
+        let [passed] = &connected.passed[..] else { panic!("{:?}", connected.passed) };
+        assert_eq!(passed.address, silent.address);
+        assert!(passed.reason.starts_with("no answer within"), "{passed}");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_refuses_costs_no_time() {
+        let refusing = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let answering = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr();
+        let kept = TcpListener::bind("127.0.0.3:0").await.unwrap();
+        let began = Instant::now();
+        let all = [refusing, answering.unwrap(), kept.local_addr().unwrap()];
+        let connected = first_of(&all, soon(LIMIT)).await.unwrap();
+        assert!(began.elapsed() < HEAD_START);
+        assert!(connected.passed[0].reason.contains("refused"), "{:?}", connected.passed);
+    }
+
+    #[tokio::test]
+    async fn an_error_names_every_address_that_was_tried() {
+        let silent = silent::at("127.0.0.2:0").await;
+        let refusing = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let addresses = [silent.address, refusing];
+        let attempts = first_of(&addresses, soon(HEAD_START * 2)).await.unwrap_err();
+        let error = Unreachable::Name { attempts }.to_string();
+        assert!(error.contains(&format!("{refusing}: ")) && error.contains("refused"), "{error}");
+        assert!(error.contains(&format!("{}: no answer within", silent.address)), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_name_that_does_not_resolve_is_named() {
+        let error = connect("nowhere.invalid:9092").await.unwrap_err().to_string();
+        assert!(error.contains("\"nowhere.invalid\" does not resolve"), "{error}");
+    }
+
+    #[test]
+    fn families_are_tried_in_turn_and_each_address_once() {
+        let sorted = addresses(&["[::1]:1", "[::2]:1", "[::1]:1", "127.0.0.1:1", "127.0.0.2:1"]);
+        let expected = addresses(&["[::1]:1", "127.0.0.1:1", "[::2]:1", "127.0.0.2:1"]);
+        assert_eq!(interleaved(&sorted), expected);
+        assert_eq!(interleaved(&addresses(&["127.0.0.1:1", "[::1]:1"])), addresses(&["127.0.0.1:1", "[::1]:1"]));
+    }
+}
