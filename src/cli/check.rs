@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::Exit;
 use super::scenario_source::ScenarioSource;
+use crate::notices::notice;
 use crate::record::point_values;
 use crate::scenario::{Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun, StartFrom};
 
@@ -24,7 +25,7 @@ pub fn check(arguments: &CheckArguments, out: &mut dyn Write) -> Exit {
     match arguments.source.load() {
         Ok(plan) => Exit::from_result(if arguments.json { as_json(&plan, out) } else { as_text(&plan, out) }),
         Err(error) => {
-            eprintln!("{error}");
+            notice!("{error}");
             Exit::Usage
         }
     }

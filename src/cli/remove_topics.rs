@@ -8,6 +8,7 @@ use super::Exit;
 use super::load_threads;
 use super::scenario_source::ScenarioSource;
 use crate::engine::{TrialIdentity, remove_topics};
+use crate::notices::notice;
 use crate::scenario::Threads;
 
 #[derive(Debug, Args)]
@@ -24,7 +25,7 @@ pub fn run(arguments: &RemoveTopicsArguments, out: &mut dyn Write) -> Exit {
     let plan = match arguments.source.load() {
         Ok(plan) => plan,
         Err(error) => {
-            eprintln!("{error}");
+            notice!("{error}");
             return Exit::Usage;
         }
     };
@@ -32,7 +33,7 @@ pub fn run(arguments: &RemoveTopicsArguments, out: &mut dyn Write) -> Exit {
     let runtime = match load_threads::start(Threads::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: the threads of the client cannot be started: {error}");
+            notice!("error: the threads of the client cannot be started: {error}");
             return Exit::Failure;
         }
     };
@@ -44,7 +45,7 @@ pub fn run(arguments: &RemoveTopicsArguments, out: &mut dyn Write) -> Exit {
             Exit::from_result(topics.iter().try_for_each(|topic| writeln!(out, "{topic}")).and_then(|()| out.flush()))
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            notice!("error: {error}");
             Exit::Failure
         }
     }
