@@ -192,6 +192,17 @@ impl<const CRATE: bool> Broker for PulsarBroker<CRATE> {
         Ok(())
     }
 
+    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        let mut existing = Vec::new();
+        for topic in topics {
+            if let Some(partitions) = self.admin.partitions(&self.name(&topic.name)).await? {
+                self.partitions.lock().insert(topic.name.clone(), partitions);
+                existing.push(Topic { partitions: partitions.max(1), ..topic.clone() });
+            }
+        }
+        Ok(existing)
+    }
+
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {
         let index = producer_number % self.connections;
         let parts = self.parts(&topic.name);

@@ -25,7 +25,7 @@ use jiff::Timestamp;
 pub use self::arguments::RunArguments;
 pub(super) use self::ending::{exit_of, untrusted};
 use self::ending::{nothing_written, sink_without_rows, worse};
-pub(super) use self::identity::{identity, new_run_id};
+pub(super) use self::identity::{identity, is_made_run_id, new_run_id};
 
 use self::interrupt::SignalThread;
 use self::metrics::SharedFigures;

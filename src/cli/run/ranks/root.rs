@@ -98,7 +98,7 @@ async fn remove(scenario: &Scenario, run_id: String) {
     if scenario.topology.keep || !scenario.topology.is_named_by_run() {
         return;
     }
-    if let Err(error) = remove_topics(scenario, &TrialIdentity::alone(run_id, 0)).await {
+    if let Err(error) = remove_topics(scenario, &TrialIdentity::alone(run_id, 0), false).await {
         notice!("warning: after the trial, {error}");
     }
 }
