@@ -113,6 +113,7 @@ fn read_set(path: &Path) -> Result<Vec<KeptTrial>, DirectoryError> {
 
 fn read_run(path: &Path) -> Result<Vec<KeptTrial>, DirectoryError> {
     let read = read_records(path)?;
+    read.tell_passed_over(path);
     let directory = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
     let series = read_series(directory)?;
     let kept = current_records(&read.records).into_iter().map(|record| KeptTrial {

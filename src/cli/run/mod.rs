@@ -240,6 +240,7 @@ impl<'a> Session<'a> {
                 Err(error) if arguments.resume_anyway && error.is_another_run() => notice!("warning: {error}"),
                 checked => checked?,
             }
+            resumed.directory.keep_inputs(&files)?;
             for repair in &resumed.repairs {
                 notice!("{repair}");
             }
