@@ -19,7 +19,7 @@
 //! The modules, from the ground up. A module imports only modules above it in this list:
 //!
 //! - [`limits`]: limits that several modules share. [`secrets`]: which keys are secret, and how they are masked.
-//! - `printable`: text of others, without what a terminal obeys.
+//! - `printable`: text of others, without what a terminal obeys. `notices`: what is told to people on standard error.
 //! - [`net`]: addresses, TLS, backoff, sockets, and a publishing session that is generic over a protocol.
 //! - [`measure`]: the clock, the recorders of each message, and the state of the machine.
 //! - [`scenario`]: turns a TOML file into a checked, typed [`scenario::Plan`].
@@ -49,6 +49,7 @@ pub mod limits;
 pub mod load;
 pub mod measure;
 pub mod net;
+mod notices;
 pub mod pipeline;
 mod printable;
 #[cfg(feature = "mpi")]

@@ -43,14 +43,14 @@ pub trait Broker: Sized + Send + Sync + 'static {
         created: &mut Vec<String>,
     ) -> impl Future<Output = Result<(), BrokerError>> + Send;
 
-    /// Takes topics for this trial's own that another process created for it, so that [`Broker::close`] removes them. Brokers that remove
-    /// topics by their names have nothing to do.
+    /// Those of the topics that exist, as they are. They count as this trial's own, which another process created for it, so that
+    /// [`Broker::close`] removes them. Nothing is created. Where topics end with the client, none exist.
     ///
     /// # Errors
-    /// When the broker does not say where they are.
-    fn adopt(&self, topics: &[Topic]) -> impl Future<Output = Result<(), BrokerError>> + Send {
+    /// When the broker does not say which exist.
+    fn adopt(&self, topics: &[Topic]) -> impl Future<Output = Result<Vec<Topic>, BrokerError>> + Send {
         let _ = topics;
-        ready(Ok(()))
+        ready(Ok(Vec::new()))
     }
 
     /// The topics of these names as they are, instead of [`Broker::prepare`]. Only brokers with `existing_topics` are asked.

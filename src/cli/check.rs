@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::Exit;
 use super::scenario_source::ScenarioSource;
+use crate::notices::notice;
 use crate::printable::printable;
 use crate::record::point_values;
 use crate::scenario::{Load, Pipeline, Plan, ProducerMode, Scenario, Schedule, SinksRun, StartFrom};
@@ -33,7 +34,7 @@ pub fn check(arguments: &CheckArguments, out: &mut dyn Write) -> Exit {
             }
         }),
         Err(error) => {
-            eprintln!("{error}");
+            notice!("{error}");
             Exit::Usage
         }
     }

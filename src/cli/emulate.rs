@@ -4,6 +4,9 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 
+#[cfg(feature = "sls")]
+use crate::secrets::Secret;
+
 #[derive(Debug, Args)]
 pub struct EmulateArguments {
     #[command(subcommand)]
@@ -61,12 +64,12 @@ pub struct SlsArguments {
     /// The access key id that clients must use
     #[arg(long, value_name = "ID", default_value = DEFAULT_CREDENTIAL)]
     pub access_key_id: String,
-    /// The secret of that access key
+    /// The secret of that access key; best `env:NAME` or `file:PATH`, because other users of this machine see command lines
     #[arg(long, value_name = "SECRET", default_value = DEFAULT_CREDENTIAL)]
-    pub access_key_secret: String,
-    /// A security token that every request must carry, as with temporary credentials (STS)
+    pub access_key_secret: Secret,
+    /// A security token that every request must carry, as with temporary credentials (STS); also `env:NAME` or `file:PATH`
     #[arg(long, value_name = "TOKEN")]
-    pub security_token: Option<String>,
+    pub security_token: Option<Secret>,
     /// PEM file of the server certificates; enables HTTPS
     #[arg(long, value_name = "FILE", requires = "key")]
     pub certificate: Option<std::path::PathBuf>,
@@ -89,7 +92,8 @@ pub fn emulate(arguments: &EmulateArguments, out: &mut dyn Write) -> Result<(), 
         }
         #[cfg(feature = "sls")]
         Endpoint::Sls(given) => {
-            if given.access_key_secret == DEFAULT_CREDENTIAL && !is_loopback(&given.listen) {
+            let secret = given.access_key_secret.reveal()?;
+            if secret == DEFAULT_CREDENTIAL && !is_loopback(&given.listen) {
                 return Err(format!(
                     "{} can be reached from other machines, and everybody knows the default secret: give one with \
                      `--access-key-secret`",
@@ -108,8 +112,8 @@ pub fn emulate(arguments: &EmulateArguments, out: &mut dyn Write) -> Result<(), 
             };
             let key = crate::emulator::sls::Key {
                 id: given.access_key_id.clone(),
-                secret: given.access_key_secret.clone(),
-                security_token: given.security_token.clone(),
+                secret,
+                security_token: given.security_token.as_ref().map(Secret::reveal).transpose()?,
             };
             let entrance = crate::emulator::sls::Entrance {
                 listen: given.listen.clone(),

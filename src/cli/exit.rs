@@ -1,8 +1,10 @@
 //! The exit codes of the program.
 
 use std::fmt::Display;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
+
+use crate::notices::notice;
 
 /// The meaning of each exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +28,7 @@ impl Exit {
             Ok(()) => Exit::Success,
             Err(error) if error.is_broken_pipe() => Exit::Success,
             Err(error) => {
-                eprintln!("error: {error}");
+                notice!("error: {error}");
                 Exit::Failure
             }
         }
@@ -36,6 +38,57 @@ impl Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         ExitCode::from(exit as u8)
+    }
+}
+
+/// Standard output. It remembers that something could not be written, so that no command that wrote half of its answer ends with success.
+pub struct Output<W> {
+    inner: W,
+    /// The first error; a reader that closed the pipe is none.
+    failure: Option<io::Error>,
+}
+
+impl<W: Write> Output<W> {
+    pub fn new(inner: W) -> Self {
+        Output { inner, failure: None }
+    }
+
+    /// Brings the rest to its reader. The exit code of the command: one that would be a success is a failure where something could not be
+    /// written.
+    pub fn finish(mut self, exit: Exit) -> Exit {
+        let _ = self.flush();
+        match self.failure {
+            // The command has said so, or another reason.
+            Some(_) if exit == Exit::Failure => exit,
+            Some(error) => {
+                notice!("error: standard output cannot be written: {error}");
+                if exit == Exit::Interrupted { exit } else { Exit::Failure }
+            }
+            None => exit,
+        }
+    }
+
+    fn remember<T>(&mut self, written: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &written
+            && !error.is_broken_pipe()
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            let error = error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
+            self.failure.get_or_insert(error);
+        }
+        written
+    }
+}
+
+impl<W: Write> Write for Output<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes);
+        self.remember(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.inner.flush();
+        self.remember(flushed)
     }
 }
 

@@ -5,6 +5,7 @@
 use std::env;
 
 use super::Exit;
+use crate::notices::notice;
 
 /// Variables with the number of processes and the number of this one, from 0: of Open MPI's mpirun; of process managers with PMI, such as
 /// MPICH's; of MVAPICH's mpirun_rsh.
@@ -62,7 +63,7 @@ fn launched_by(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
 /// Refuses a command that loads a broker and has no shares, if there are several of it.
 pub fn refused(command: &str) -> Option<Exit> {
     launched().map(|launched| {
-        eprintln!("error: {}", launched.refusal_of(command));
+        notice!("error: {}", launched.refusal_of(command));
         Exit::Usage
     })
 }

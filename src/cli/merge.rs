@@ -11,6 +11,7 @@ use super::run::exit_of;
 use super::show::{View, summary};
 use crate::distributed::{MergeError, Merged, merge};
 use crate::engine;
+use crate::notices::notice;
 use crate::record::{DirectoryError, HLOG_FILE, HlogLines, Record, RunDirectory, SCENARIO_FILE, SHARES_FILE};
 use crate::scenario::Scenario;
 
@@ -44,14 +45,14 @@ pub fn run(arguments: &MergeArguments, out: &mut dyn Write) -> Exit {
         Ok((record, scenario)) => {
             let text = if arguments.json { record.to_line() } else { summary(&record, View::of_stdout()) };
             let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-            eprintln!("records: {}", arguments.output.display());
+            notice!("records: {}", arguments.output.display());
             match Exit::from_result(printed) {
                 Exit::Success => exit_of(&record, &scenario, false),
                 exit => exit,
             }
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            notice!("error: {error}");
             Exit::Failure
         }
     }

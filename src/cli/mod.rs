@@ -23,12 +23,12 @@ pub mod schema;
 mod search;
 mod show;
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use exit::Exit;
+use exit::{Exit, Output};
 
 /// A load generator for message brokers: runs a described load and records honestly what happened.
 #[derive(Debug, Parser)]
@@ -96,9 +96,9 @@ pub enum Verb {
     ManualPage,
 }
 
-/// Executes the subcommand. Errors are printed to standard error.
+/// Executes the subcommand. Errors are printed to standard error. A command whose output cannot be written fails.
 pub fn execute(arguments: Arguments) -> ExitCode {
-    let mut out = io::stdout().lock();
+    let mut out = Output::new(io::stdout().lock());
     let exit = match arguments.verb {
         Verb::Run(arguments) => run::run(&arguments, &mut out),
         Verb::Search(arguments) => search::search(&arguments, &mut out),
@@ -120,6 +120,5 @@ pub fn execute(arguments: Arguments) -> ExitCode {
         Verb::Completions { shell } => Exit::from_result(completions::completions(shell, &mut out)),
         Verb::ManualPage => Exit::from_result(completions::manual_page(&mut out)),
     };
-    let _ = out.flush();
-    exit.into()
+    out.finish(exit).into()
 }

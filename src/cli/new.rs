@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use super::Exit;
 use crate::engine;
+use crate::notices::notice;
 use crate::scenario::Descriptor;
 
 /// A part of the scenario, and whether a kind of broker can have it.
@@ -88,7 +89,7 @@ pub fn new(kind: &str, out: &mut dyn Write) -> Exit {
     match kinds.broker(kind) {
         Some(descriptor) => Exit::from_result(write(descriptor, out)),
         None => {
-            eprintln!("error: unknown kind of broker `{kind}`\n   = {}", kinds.hint(kind));
+            notice!("error: unknown kind of broker `{kind}`\n   = {}", kinds.hint(kind));
             Exit::Usage
         }
     }

@@ -10,6 +10,7 @@ use clap::{Args, ValueHint};
 
 use super::Exit;
 use super::compare::parse_tolerance;
+use crate::notices::notice;
 use crate::report::{Choice, ReadError, Report, ReportError, Run, read};
 
 /// The page's name in a run directory.
@@ -107,7 +108,7 @@ fn charts(report: &Report, arguments: &ReportArguments) -> Result<(), CannotRepo
     }
     if let Some(directory) = &arguments.png {
         make(directory)?;
-        png::draw(&charts, directory)?.iter().for_each(|file| eprintln!("report: {}", file.display()));
+        png::draw(&charts, directory)?.iter().for_each(|file| notice!("report: {}", file.display()));
     }
     Ok(())
 }
@@ -118,7 +119,7 @@ fn make(directory: &Path) -> Result<(), CannotReport> {
 
 fn write(path: &Path, text: &str) -> Result<(), CannotReport> {
     fs::write(path, text).map_err(|source| CannotReport::Write { path: path.to_owned(), source })?;
-    eprintln!("report: {}", path.display());
+    notice!("report: {}", path.display());
     Ok(())
 }
 

@@ -95,7 +95,7 @@ impl<'a> LoadPhase<'a> {
         let quota = send::quota(context);
         let due_by_ns = match (&scenario.load, quota.messages()) {
             (Load::Open(schedule), Some(messages)) => {
-                Some(due_by(schedule, scenario.all_producers(), limits.warm_up.as_nanos() as u64, messages))
+                due_by(schedule, scenario.all_producers(), limits.warm_up.as_nanos() as u64, messages)
             }
             _ => None,
         };

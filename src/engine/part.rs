@@ -55,7 +55,7 @@ async fn find<B: Broker>(broker: &B, topics: &[Topic]) -> Result<Vec<Topic>, Bro
 }
 
 /// What this process may send of `quota`: in an open loop, the messages that its producers have due until `due_by_ns`, when all are due;
-/// in a closed loop, as much as its share of the producers.
+/// in a closed loop, or where that time is unknown, as much as its share of the producers.
 pub(super) fn quota_of_part(scenario: &Scenario, quota: Quota, due_by_ns: Option<u64>) -> Quota {
     let Some(part) = &scenario.part else { return quota };
     let messages = match (&scenario.load, due_by_ns) {
@@ -97,7 +97,7 @@ mod tests {
         let of = |number| {
             let part = whole.part(Share { number, count: 3 }).unwrap();
             let due_by_ns = match &part.load {
-                Load::Open(schedule) => Some(due_by(schedule, part.all_producers(), 1_000_000_000, MESSAGES)),
+                Load::Open(schedule) => due_by(schedule, part.all_producers(), 1_000_000_000, MESSAGES),
                 Load::Closed => None,
             };
             quota_of_part(&part, Quota::new(&part.run.stop, None), due_by_ns).messages().unwrap()

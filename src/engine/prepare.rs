@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::context::{CONTROL_TIMEOUT, DURABILITY_TIMEOUT, TrialContext, header_offset_ns, place_of, topic_of};
 use super::interruption::Interruption;
 use super::{EngineError, TrialIdentity, part};
-use crate::broker::{Broker, Setup, Topic};
+use crate::broker::{Broker, BrokerError, Setup, Topic};
 use crate::load::PayloadPool;
 use crate::measure::host::WallClock;
 use crate::measure::{Acks, Arrivals, Clock, PartitionNames, TRACE_HEADER_BYTES, Verification};
@@ -39,7 +39,8 @@ pub(super) async fn prepare<'a, B: Broker>(
     let wall_clock = WallClock::now();
     let connecting = B::connect(setup(scenario, identity, &acks, &payloads));
     let broker = interruption.phase().unless_over(connecting).await.ok_or(EngineError::Interrupted)??;
-    let topics = topics(scenario, identity);
+    let all = topics(scenario, identity);
+    let topics = all.clone();
     // A signal does not end this: the engine must know which topics were created.
     let mut created = Vec::new();
     let prepared = match scenario.topology.existing {
@@ -50,9 +51,11 @@ pub(super) async fn prepare<'a, B: Broker>(
     let topics = match prepared {
         Ok(topics) => topics,
         Err(error) => {
+            let made_here = scenario.makes_topics() && scenario.topology.is_named_by_run();
+            let unseen = if made_here { take_unanswered(&broker, &all, &mut created).await } else { Vec::new() };
             // An error while closing would hide the cause.
             let _ = broker.close(created).await;
-            return Err(error.into());
+            return Err(naming_left(error, &unseen).into());
         }
     };
     let durability = timeout(DURABILITY_TIMEOUT, broker.durability(&topics)).await.unwrap_or_default();
@@ -75,6 +78,33 @@ pub(super) async fn prepare<'a, B: Broker>(
         broker,
         created,
     })
+}
+
+/// Adds to `created` the topics that the broker has made although its answer was lost: their names are unique to the trial. Returns those of
+/// which the broker does not say whether it has made them.
+async fn take_unanswered<B: Broker>(broker: &B, topics: &[Topic], created: &mut Vec<String>) -> Vec<String> {
+    let missing: Vec<Topic> = topics.iter().filter(|topic| !created.contains(&topic.name)).cloned().collect();
+    let names = |topics: Vec<Topic>| topics.into_iter().map(|topic| topic.name);
+    match timeout(DURABILITY_TIMEOUT, broker.adopt(&missing)).await {
+        Ok(Ok(found)) => {
+            created.extend(names(found));
+            Vec::new()
+        }
+        Ok(Err(_)) | Err(_) => names(missing).collect(),
+    }
+}
+
+/// The error of a creation, with the topics that it may have left.
+fn naming_left(error: BrokerError, unseen: &[String]) -> BrokerError {
+    match error {
+        BrokerError::Topic { topic, action: action @ "created", reason } if !unseen.is_empty() => {
+            let left = unseen.join(", ");
+            let reason =
+                format!("{reason}; the broker does not say whether it has made them, so these may be left: {left}");
+            BrokerError::Topic { topic, action, reason }
+        }
+        error => error,
+    }
 }
 
 /// What the outcomes of the trial's messages are recorded in, and what their arrivals are; both read one clock, which starts now.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::prepare::{setup, topics};
 use super::{EngineError, TrialIdentity};
 use crate::broker::registry::{self, Visitor};
-use crate::broker::{Broker, BrokerError};
+use crate::broker::{Broker, BrokerError, Topic};
 use crate::load::PayloadPool;
 use crate::measure::{Acks, Clock};
 use crate::scenario::{Content, Payload, Scenario, Size};
@@ -15,21 +15,28 @@ use crate::scenario::{Content, Payload, Scenario, Size};
 struct Removal<'a> {
     scenario: &'a Scenario,
     identity: &'a TrialIdentity,
+    is_dry: bool,
 }
 
 impl<'a> Visitor for Removal<'a> {
     type Output = Pin<Box<dyn Future<Output = Result<Vec<String>, EngineError>> + 'a>>;
 
     fn visit<B: Broker>(self) -> Self::Output {
-        Box::pin(remove::<B>(self.scenario, self.identity))
+        Box::pin(remove::<B>(self.scenario, self.identity, self.is_dry))
     }
 }
 
-/// Removes the topics of a trial, whose names are made from its identity; returns their names.
+/// Removes those of a trial's topics that exist, and returns their names. The names are made from the trial's identity, which no topic of
+/// others has in its name. Nothing is created. `is_dry`: nothing is removed either.
 ///
 /// # Errors
-/// When the scenario names its topics, so that they may have been there before, or the broker cannot be reached or refuses.
-pub async fn remove_topics(scenario: &Scenario, identity: &TrialIdentity) -> Result<Vec<String>, EngineError> {
+/// When the scenario names its topics, so that they may have been there before; when one has other partitions than the scenario asks for,
+/// and is then not removed, nor are the others; and when the broker cannot be reached or refuses.
+pub async fn remove_topics(
+    scenario: &Scenario,
+    identity: &TrialIdentity,
+    is_dry: bool,
+) -> Result<Vec<String>, EngineError> {
     let refused = |reason: &str| {
         Err(EngineError::from(BrokerError::Configuration { broker: "brokermark", reason: reason.to_owned() }))
     };
@@ -38,28 +45,48 @@ pub async fn remove_topics(scenario: &Scenario, identity: &TrialIdentity) -> Res
             "the scenario names its topics, so they are not brokermark's to remove: remove them with the broker's own tools",
         );
     }
-    match registry::dispatch(&scenario.broker.kind, scenario.broker.client, Removal { scenario, identity }) {
+    match registry::dispatch(&scenario.broker.kind, scenario.broker.client, Removal { scenario, identity, is_dry }) {
         Some(removal) => removal.await,
         None => refused("this build has no broker of this kind: see `brokermark brokers`"),
     }
 }
 
-async fn remove<B: Broker>(scenario: &Scenario, identity: &TrialIdentity) -> Result<Vec<String>, EngineError> {
+async fn remove<B: Broker>(
+    scenario: &Scenario,
+    identity: &TrialIdentity,
+    is_dry: bool,
+) -> Result<Vec<String>, EngineError> {
     // Nothing is sent.
     let content = Content::Zeros { size: Size::Fixed(1) };
     let payloads = Arc::new(PayloadPool::build(&Payload { content, pool: 1, seed: 0, tombstones: 0.0 }, 0)?);
     let acks = Acks::verified(Clock::start(), scenario.producers.count, false, None);
     let broker = B::connect(setup(scenario, identity, &acks, &payloads)).await?;
-    let topics = topics(scenario, identity);
-    // Some brokers have to know a topic's partitions or places to remove it.
-    let prepared = broker.prepare(&topics, &mut Vec::new()).await;
-    let prepared = match prepared {
-        Ok(()) => broker.adopt(&topics).await,
-        failed => failed,
+    let wanted = topics(scenario, identity);
+    let found = broker.adopt(&wanted).await.and_then(|found| agree(&wanted, &found).map(|()| found));
+    let names: Vec<String> = match &found {
+        Ok(found) => found.iter().map(|topic| topic.name.clone()).collect(),
+        Err(_) => Vec::new(),
     };
-    let names: Vec<String> = topics.into_iter().map(|topic| topic.name).collect();
-    let closed = broker.close(names.clone()).await;
-    prepared?;
+    let closed = broker.close(if is_dry { Vec::new() } else { names.clone() }).await;
+    found?;
     closed?;
     Ok(names)
+}
+
+/// Checks that what exists is what the trial would have created.
+fn agree(wanted: &[Topic], found: &[Topic]) -> Result<(), BrokerError> {
+    let other =
+        |found: &&Topic| wanted.iter().any(|wanted| wanted.name == found.name && wanted.partitions != found.partitions);
+    match found.iter().find(other) {
+        None => Ok(()),
+        Some(found) => Err(BrokerError::Topic {
+            topic: found.name.clone(),
+            action: "removed",
+            reason: format!(
+                "it has {} partition(s), and the scenario asks for {}, so it may not be the run's: nothing was removed",
+                found.partitions,
+                wanted.first().map_or(0, |wanted| wanted.partitions)
+            ),
+        }),
+    }
 }

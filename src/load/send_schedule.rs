@@ -94,18 +94,26 @@ impl SendSchedule {
     }
 }
 
+/// The most arrivals of a Poisson process that are drawn before a load begins: it waits for them, 0.2 s at most.
+const MAX_DRAWN_AHEAD: u64 = 10_000_000;
+
 /// When the schedule has all of `messages` due that come at `from_ns` or later, of all `producers` together: one nanosecond
 /// after the last of them, both since the load started. `u64::MAX` if the rate comes to rest before.
 ///
-/// A closed form, but for a Poisson process, whose arrivals are drawn once more: about 10 ns each.
-pub fn due_by(schedule: &Schedule, producers: usize, from_ns: u64, messages: u64) -> u64 {
+/// A closed form, but for a Poisson process, whose arrivals are drawn once more: about 10 ns each. `None`: there are more than
+/// [`MAX_DRAWN_AHEAD`] of them.
+pub fn due_by(schedule: &Schedule, producers: usize, from_ns: u64, messages: u64) -> Option<u64> {
     if messages == 0 {
-        return from_ns;
+        return Some(from_ns);
     }
     let curve = schedule.curve();
     let Schedule::Poisson { rate, .. } = schedule else {
-        return curve.intended_ns(curve.count_until(from_ns).saturating_add(messages - 1)).saturating_add(1);
+        let last = curve.count_until(from_ns).saturating_add(messages - 1);
+        return Some(curve.intended_ns(last).saturating_add(1));
     };
+    if curve.count_until(from_ns).saturating_add(messages) > MAX_DRAWN_AHEAD {
+        return None;
+    }
     let mut send_schedules: Vec<SendSchedule> =
         (0..producers).map(|producer_index| SendSchedule::new(schedule, producer_index, producers)).collect();
     send_schedules.iter_mut().for_each(|send_schedule| _ = send_schedule.skip_until(from_ns));
@@ -117,7 +125,7 @@ pub fn due_by(schedule: &Schedule, producers: usize, from_ns: u64, messages: u64
         let before: Vec<SendSchedule> = send_schedules.clone();
         let came: u64 = send_schedules.iter_mut().map(|send_schedule| send_schedule.skip_until(end_ns)).sum();
         if came >= left {
-            return nth_arrival(before, left, end_ns).saturating_add(1);
+            return Some(nth_arrival(before, left, end_ns).saturating_add(1));
         }
         left -= came;
         until_ns = end_ns;
@@ -175,18 +183,20 @@ mod tests {
         prop_oneof![(1_u64..5).prop_map(Duration::from_secs), (1_u64..5_000_000_000).prop_map(Duration::from_nanos)]
     }
 
+    /// A part of a schedule may send nothing.
+    fn rate_or_rest() -> impl Strategy<Value = f64> {
+        prop_oneof![4 => rate(), 1 => Just(0.0)]
+    }
+
     fn schedule() -> impl Strategy<Value = Schedule> {
-        prop_oneof![
+        let any = prop_oneof![
             rate().prop_map(|rate| Schedule::Constant { rate }),
-            (rate(), rate(), length()).prop_map(|(from, to, over)| Schedule::Ramp { from, to, over }),
-            prop::collection::vec((rate(), length()), 1..5).prop_map(Schedule::Steps),
-            (rate(), rate(), length(), length()).prop_map(|(base, burst, length, rest)| Schedule::Bursts {
-                base,
-                burst,
-                every: length + rest,
-                length
-            }),
-        ]
+            (rate_or_rest(), rate_or_rest(), length()).prop_map(|(from, to, over)| Schedule::Ramp { from, to, over }),
+            prop::collection::vec((rate_or_rest(), length()), 1..5).prop_map(Schedule::Steps),
+            (rate_or_rest(), rate_or_rest(), length(), length())
+                .prop_map(|(base, burst, length, rest)| Schedule::Bursts { base, burst, every: length + rest, length }),
+        ];
+        any.prop_filter("something is sent", |schedule| schedule.rates().any(|rate| rate > 0.0))
     }
 
     proptest! {
@@ -236,7 +246,7 @@ mod tests {
             schedule in prop_oneof![schedule(), any::<u64>().prop_map(|seed| Schedule::Poisson { rate: 1e4, seed })],
             producers in 1..5_usize, from in 0..10_000_000_u64, messages in 1..2_000_u64,
         ) {
-            let until = due_by(&schedule, producers, from, messages);
+            let until = due_by(&schedule, producers, from, messages).unwrap();
             prop_assume!(until < u64::MAX);
             let due = |until| -> u64 {
                 let own = (0..producers).map(|producer_index| SendSchedule::new(&schedule, producer_index, producers));
@@ -369,6 +379,15 @@ mod tests {
         // Counts of a Poisson process have a variance equal to their mean: here 10, give or take 1.4 %.
         assert!((mean - 10.0).abs() < 0.15, "{mean}");
         assert!((variance / mean - 1.0).abs() < 0.06, "{variance}");
+    }
+
+    /// A load of days must not be drawn before it begins.
+    #[test]
+    fn poisson_arrivals_are_not_drawn_ahead_without_end() {
+        let schedule = Schedule::Poisson { rate: 1e6, seed: 1 };
+        assert_eq!(due_by(&schedule, 4, 0, 1_000_000_000_000), None);
+        assert_eq!(due_by(&schedule, 4, 1_000_000 * SECOND, 1), None);
+        assert!(due_by(&schedule, 4, 0, 1_000).is_some_and(|due_by_ns| due_by_ns < SECOND));
     }
 
     #[test]

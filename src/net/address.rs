@@ -1,5 +1,7 @@
 //! Addresses of servers: `host:port`, or `[IPv6]:port`.
 
+use std::net::Ipv6Addr;
+
 /// The host, with the brackets of an IPv6 address, and the port. `None`: the text is not an address.
 pub fn split(address: &str) -> Option<(&str, u16)> {
     let (host, port) = address.rsplit_once(':')?;
@@ -27,6 +29,9 @@ pub fn check(text: &str) -> Result<(), String> {
     if text.contains('@') {
         return Err("an address holds no credentials: they go into `[broker.security.sasl]`".to_owned());
     }
+    if let Some(written) = bracketed_ipv6(text) {
+        return Err(format!("an IPv6 address has brackets: write \"{written}\""));
+    }
     let Some((host, port)) = text.rsplit_once(':') else {
         return Err(format!("the address \"{text}\" has no port"));
     };
@@ -37,6 +42,18 @@ pub fn check(text: &str) -> Result<(), String> {
     match port.parse::<u16>() {
         Ok(port) if port > 0 => Ok(()),
         _ => Err(format!("\"{port}\" is not a port: ports are numbers from 1 to 65535")),
+    }
+}
+
+/// How an IPv6 address without brackets is written with them: its last part is taken for the port where that leaves an address.
+fn bracketed_ipv6(text: &str) -> Option<String> {
+    let is_ipv6 = |text: &str| text.parse::<Ipv6Addr>().is_ok();
+    match text.rsplit_once(':') {
+        Some((host, port)) if is_ipv6(host) && port.parse::<u16>().is_ok_and(|port| port > 0) => {
+            Some(format!("[{host}]:{port}"))
+        }
+        _ if is_ipv6(text) => Some(format!("[{text}]:PORT")),
+        _ => None,
     }
 }
 
@@ -53,6 +70,12 @@ mod tests {
         {
             assert!(check(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_ipv6_address_without_brackets_is_shown_with_them() {
+        assert!(check("::1:9092").unwrap_err().contains("\"[::1]:9092\""));
+        assert!(check("fe80::1").unwrap_err().contains("[fe80::1]:PORT"));
     }
 
     #[test]

@@ -51,7 +51,9 @@ pub fn read(path: &Path) -> Result<Run, ReadError> {
     }
     for one in all {
         let directory = if one.is_dir() { one.clone() } else { one.parent().unwrap_or(Path::new(".")).to_owned() };
-        let mut records = read_records(&one)?.records;
+        let read = read_records(&one)?;
+        read.tell_passed_over(&one);
+        let mut records = read.records;
         if one.is_dir() {
             records.extend(read_checkpoint(&one, &records)?);
         }

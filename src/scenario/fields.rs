@@ -232,8 +232,17 @@ impl<'a> Field<'a> {
     }
 
     pub(super) fn rate(&self) -> Option<Rate> {
+        self.rate_by(units::parse_rate)
+    }
+
+    /// A rate that may be zero.
+    pub(super) fn rate_or_rest(&self) -> Option<Rate> {
+        self.rate_by(units::parse_rate_or_rest)
+    }
+
+    fn rate_by(&self, parse: fn(&str) -> Result<Rate, UnitError>) -> Option<Rate> {
         match self.value {
-            Value::String(text) => self.units(units::parse_rate(text)),
+            Value::String(text) => self.units(parse(text)),
             Value::Integer(number) => {
                 let message = format!("`{}` has no unit", self.path);
                 self.refuse(message, format!("did you mean \"{number}/s\" (messages per second)?"));

@@ -7,6 +7,14 @@ use super::{BrokerConfig, SaslMechanism};
 /// Protocols of brokers that brokermark does not speak, with what comes nearest.
 const OTHER_PROTOCOLS: &[(&[&str], &str)] = &[
     (&["amqp", "amqps"], "brokermark loads RabbitMQ's streams, not its queues: `rabbitmq-stream://HOST:5552`"),
+    (
+        &["PLAINTEXT", "plaintext", "SASL_PLAINTEXT", "sasl_plaintext"],
+        "this is the name of a listener of Kafka: write `kafka://HOST:9092`, with SASL `kafka://USER:PASSWORD@HOST:9092`",
+    ),
+    (
+        &["SSL", "ssl", "SASL_SSL", "sasl_ssl"],
+        "this is the name of a listener of Kafka: write `kafka+tls://HOST:9093`, with SASL `kafka+tls://USER:PASSWORD@HOST:9093`",
+    ),
     (&["http", "https"], "write the kind of broker before `://`, as in `kafka://10.0.0.5:9092` or `sls://10.0.0.5:80`"),
 ];
 

@@ -282,8 +282,8 @@ impl Default for Pacing {
     }
 }
 
-/// Rates are of all producers together, already in messages per second (> 0, finite): a rate in bytes per second was
-/// divided by the mean payload size when the scenario was read.
+/// Rates are of all producers together, already in messages per second (finite): a rate in bytes per second was divided by the mean
+/// payload size when the scenario was read. A part of a schedule may have the rate 0, where another one has not.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Schedule {
     Constant {
@@ -309,6 +309,28 @@ pub enum Schedule {
         rate: f64,
         seed: u64,
     },
+}
+
+impl Schedule {
+    /// The rate of each part.
+    pub fn rates(&self) -> impl Iterator<Item = f64> {
+        let rates = match self {
+            Schedule::Constant { rate } | Schedule::Poisson { rate, .. } => vec![*rate],
+            Schedule::Ramp { from, to, .. } => vec![*from, *to],
+            Schedule::Steps(steps) => steps.iter().map(|(rate, _)| *rate).collect(),
+            Schedule::Bursts { base, burst, .. } => vec![*base, *burst],
+        };
+        rates.into_iter()
+    }
+
+    /// Whether nothing is due any more after its parts.
+    pub fn comes_to_rest(&self) -> bool {
+        match self {
+            Schedule::Ramp { to, .. } => *to == 0.0,
+            Schedule::Steps(steps) => steps.last().is_some_and(|(rate, _)| *rate == 0.0),
+            Schedule::Constant { .. } | Schedule::Poisson { .. } | Schedule::Bursts { .. } => false,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

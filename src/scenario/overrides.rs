@@ -53,6 +53,7 @@ impl Override {
             }
         }
         self.pin(document);
+        self.open_tls(document);
         let Some((last, tables)) = self.path.steps().split_last() else { return Ok(()) };
         let mut table: &mut dyn TableLike = document.as_table_mut();
         // A table with a header of its own cannot stand inside an inline one.
@@ -109,6 +110,16 @@ impl Override {
                 value.decor_mut().clear();
                 table.insert(last, Item::Value(value));
             }
+        }
+    }
+
+    /// `tls = true` is short for a table without keys: a key of that table takes its place.
+    fn open_tls(&self, document: &mut DocumentMut) {
+        if let ["broker", "security", "tls", _] = self.path.keys().as_slice()
+            && let Some(security) = find(document.as_table_mut(), KeyPath::of(&["broker", "security"]).steps())
+            && security.get("tls").is_some_and(Item::is_bool)
+        {
+            security.remove("tls");
         }
     }
 

@@ -17,7 +17,7 @@ use super::sweep::{self, Sweep};
 use super::unreadable;
 use super::{Plan, Point, Scenario, Trial};
 use crate::scenario::Kinds;
-use crate::secrets::{mask_document, mask_tree};
+use crate::secrets::{mask_document, mask_text, mask_tree};
 
 /// Reads and checks a scenario's text, for these kinds of brokers and sinks. `origin` names it in errors, and names the scenario
 /// itself if it has no `name`; relative paths start at `directory`.
@@ -53,6 +53,7 @@ pub fn parse_written(kinds: Kinds<'_>, written: &Written) -> Result<Plan, Scenar
         one.apply(&mut document).map_err(ScenarioError::single)?;
     }
     let mut table: Table = toml::from_str(&document.to_string()).map_err(|error| {
+        let error = mask_text(&error.to_string());
         ScenarioError::single(format!("{origin}: with its overrides, the scenario is not valid TOML: {error}"))
     })?;
     parse::flatten_properties(&mut table);

@@ -175,11 +175,25 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
 /// # Errors
 /// When `/s` is missing, on an unknown unit, and when the rate is zero.
 pub fn parse_rate(text: &str) -> Result<Rate, UnitError> {
+    match parse_rate_or_rest(text)? {
+        Rate::MessagesPerSecond(0.0) | Rate::BytesPerSecond(0.0) => {
+            Err(rate_error(text.trim(), "it is zero, so nothing would ever be sent"))
+        }
+        rate => Ok(rate),
+    }
+}
+
+fn rate_error(text: &str, reason: &str) -> UnitError {
+    UnitError { message: format!("\"{text}\" is not a rate: {reason}"), advice: RATE_ADVICE.to_owned() }
+}
+
+/// A rate that may be zero: of a part of a schedule in which nothing is sent.
+///
+/// # Errors
+/// When `/s` is missing, and on an unknown unit.
+pub fn parse_rate_or_rest(text: &str) -> Result<Rate, UnitError> {
     let trimmed = text.trim();
-    let error = |reason: &str| UnitError {
-        message: format!("\"{trimmed}\" is not a rate: {reason}"),
-        advice: RATE_ADVICE.to_owned(),
-    };
+    let error = |reason: &str| rate_error(trimmed, reason);
     let Some(amount) = trimmed.strip_suffix("/s") else {
         return Err(near_rate(trimmed, error("it does not end with `/s`")));
     };
@@ -191,9 +205,6 @@ pub fn parse_rate(text: &str) -> Result<Rate, UnitError> {
     let number = decimal(number)
         .map(|(digits, decimals)| digits as f64 / 10f64.powi(decimals as i32))
         .ok_or_else(|| error("that is not a number"))?;
-    if number == 0.0 {
-        return Err(error("it is zero, so nothing would ever be sent"));
-    }
     match (find(&COUNT), find(&SIZE)) {
         (Some(factor), _) => Ok(Rate::MessagesPerSecond(number * factor as f64)),
         (None, Some(factor)) => Ok(Rate::BytesPerSecond(number * factor as f64)),

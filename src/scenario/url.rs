@@ -14,7 +14,7 @@ use super::error::ScenarioError;
 use super::parse::own_keys;
 use super::setting::{Origin, Setting};
 use super::{Descriptor, EMBEDDED, Kinds};
-use crate::secrets::mask_override;
+use crate::secrets::{mask_override, mask_url};
 
 /// Endings of a scheme that ask for TLS: as Pulsar writes it, and as others do.
 const TLS_ENDINGS: [&str; 2] = ["+ssl", "+tls"];
@@ -36,7 +36,8 @@ pub struct UrlScenario {
 /// Whether `text` is a URL and not the path of a file.
 pub fn is_url(text: &str) -> bool {
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
-    !scheme.is_empty() && scheme.chars().all(|character| character.is_ascii_alphanumeric() || "+-.".contains(character))
+    !scheme.is_empty()
+        && scheme.chars().all(|character| character.is_ascii_alphanumeric() || "+-._".contains(character))
 }
 
 /// The scenario that a broker's URL stands for.
@@ -61,15 +62,23 @@ fn refuse(message: impl Into<String>, advice: impl Into<String>) -> Refusal {
     Refusal { message: message.into(), advice: advice.into() }
 }
 
-/// The URL without the user and without secrets of the query.
+/// The URL without secrets.
 fn masked(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
-    // A password may hold any character.
-    let rest = rest.rsplit_once('@').map_or(rest.to_owned(), |(_, rest)| format!("***@{rest}"));
-    let query = query.map(|query| query.split('&').map(mask_override).collect::<Vec<_>>().join("&"));
-    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-    format!("{scheme}://{rest}{query}")
+    mask_url(url).unwrap_or_default()
+}
+
+/// What of the URL names the user, and the rest behind it. The last `@` divides, because a password may hold any character.
+fn user_and_rest(rest: &str) -> Result<(Option<&str>, &str), Refusal> {
+    let Some((user, hosts)) = rest.rsplit_once('@') else { return Ok((None, rest)) };
+    let authority = user.split(['/', '?']).next().unwrap_or(user);
+    // An `@` of the path or the query: or is it of a password that begins like an address?
+    let is_address = |host: &str| host.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_ok());
+    if authority.len() < user.len() && authority.split(',').all(is_address) {
+        let advice =
+            "write an `@` behind the host as %40; in a user or a password, write / as %2F, ? as %3F and @ as %40";
+        return Err(refuse("where the user ends and the host begins cannot be told", advice));
+    }
+    Ok((Some(user), hosts))
 }
 
 /// The text of the scenario, and what the query sets.
@@ -80,9 +89,9 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
     let Some(descriptor) = kinds.broker(written) else {
         return Err(refuse(format!("unknown kind of broker `{written}`"), kinds.hint(written)));
     };
+    let (user, rest) = user_and_rest(rest)?;
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let (user, hosts) = authority.rsplit_once('@').map_or((None, authority), |(user, hosts)| (Some(user), hosts));
+    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
     let settings = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| setting(pair, descriptor));
     let settings = settings.collect::<Result<_, _>>()?;
 
@@ -91,7 +100,7 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
     document["broker"] = Item::Table(Table::new());
     document["broker"]["kind"] = value(descriptor.kind);
     let addresses: Array =
-        hosts.split(',').filter(|host| !host.is_empty()).map(|host| address(host, descriptor)).collect();
+        hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(|host| address(host, descriptor)).collect();
     if addresses.is_empty() && descriptor.capabilities.addresses {
         let advice = format!("write its host, as in `{}://10.0.0.5`", descriptor.kind);
         return Err(refuse("the URL names no broker", advice));
@@ -107,7 +116,9 @@ fn read(url: &str, kinds: Kinds<'_>) -> Result<(String, Vec<Setting>), Refusal> 
     }
     let path = path.trim_end_matches('/');
     if !path.is_empty() {
-        document["topology"]["name"] = value(topic(path, &format!("{scheme}://{hosts}"), descriptor, kinds)?);
+        let name = topic(path, &format!("{scheme}://{hosts}"), descriptor, kinds)?;
+        let name = decoded(name).map_err(|reason| refuse(reason, "write other characters as %XX"))?;
+        document["topology"]["name"] = value(name);
     }
     Ok((document.to_string(), settings))
 }
@@ -168,6 +179,33 @@ fn decoded(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_password_of_any_characters_is_read_and_not_shown() {
+        for character in (' '..='~').filter(|character| *character != '%') {
+            let password = format!("zebra{character}giraffe");
+            let read = parse_url(&format!("kafka://me:{password}@h:1/o"), crate::engine::kinds()).unwrap();
+            let text: toml::Table = read.text.parse().unwrap();
+            assert_eq!(text["broker"]["security"]["sasl"]["password"].as_str(), Some(password.as_str()));
+            assert_eq!(text["broker"]["addresses"].as_array().unwrap()[0].as_str(), Some("h:1"));
+            assert_eq!(read.origin.name(), "kafka://***@h:1/o");
+        }
+    }
+
+    #[test]
+    fn hosts_are_read_as_people_write_them() {
+        let refused = |url: &str| parse_url(url, crate::engine::kinds()).unwrap_err().to_string();
+        let read = parse_url("kafka://a:1, b/my%20orders", crate::engine::kinds()).unwrap();
+        assert!(read.text.contains(r#"addresses = ["a:1", "b:9092"]"#), "{}", read.text);
+        assert!(read.text.contains("name = \"my orders\""), "{}", read.text);
+        assert!(refused("SASL_SSL://h:9093").contains("kafka+tls://USER:PASSWORD@HOST:9093"));
+        assert!(refused("PLAINTEXT://h:9093").contains("kafka://HOST:9092"));
+        // Whether this is a password or a query cannot be told.
+        assert!(
+            refused("kafka://me:1/hunter2@h:1").contains("%2F")
+                && !refused("kafka://me:1/hunter2@h:1").contains("hunter2")
+        );
+    }
 
     #[test]
     fn a_url_is_shown_without_its_user_and_without_secrets() {

@@ -1,7 +1,12 @@
 //! Secrets of a command line.
 
-use super::text::mask_text;
+use super::text::{mask_text, mask_url};
 use super::{MASK, is_secret_name};
+
+/// The command line of this process as a record shows it. What is not Unicode is replaced.
+pub fn masked_command_line() -> Vec<String> {
+    mask_arguments(std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()))
+}
 
 /// A command line as a record shows it.
 pub fn mask_arguments(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
@@ -13,6 +18,9 @@ pub fn mask_arguments(arguments: impl IntoIterator<Item = String>) -> Vec<String
         if let Some(text) = argument.strip_prefix("--set=") {
             return format!("--set={}", mask_override(text));
         }
+        if let Some(shown) = mask_url(&argument) {
+            return shown;
+        }
         value_is_secret = argument.starts_with('-') && !argument.contains('=') && is_secret_name(&argument);
         mask_override(&argument)
     };
@@ -23,7 +31,11 @@ pub fn mask_arguments(arguments: impl IntoIterator<Item = String>) -> Vec<String
 pub fn mask_override(text: &str) -> String {
     match text.split_once('=') {
         Some((key, value)) if is_secret_name(key) && !value.trim_start().starts_with('{') => format!("{key}={MASK}"),
-        _ => mask_text(text),
+        Some((key, value)) => match mask_url(value) {
+            Some(shown) => format!("{key}={shown}"),
+            None => mask_text(text),
+        },
+        None => mask_text(text),
     }
 }
 
@@ -63,6 +75,26 @@ mod tests {
             let shown = masked(arguments);
             assert!(!shown.contains("hunter2") && !shown.contains("ter2"), "{shown}");
             assert!(shown.contains("***"), "{shown}");
+        }
+    }
+
+    /// Every pair of printable characters in a password, in a URL and in places that are known to be secret.
+    #[test]
+    fn no_printable_character_ends_a_secret() {
+        for (one, other) in (' '..='~').flat_map(|one| (' '..='~').map(move |other| (one, other))) {
+            let password = format!("zebra{one}{other}giraffe");
+            let url = format!("kafka://me:{password}@h:1/o");
+            for arguments in [
+                &[url.as_str()][..],
+                &["--against", &url],
+                &[&format!("--against={url}")],
+                &["--set", &format!("producers.headers.origin={url}")],
+                &["--set", &format!("broker.security.sasl.password={password}")],
+                &["--set", &format!("broker.addresses=[\"{url}\"]")],
+            ] {
+                let shown = masked(arguments);
+                assert!(!shown.contains("zebra") && !shown.contains("giraffe"), "{arguments:?}: {shown}");
+            }
         }
     }
 

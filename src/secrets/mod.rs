@@ -12,11 +12,11 @@ mod names;
 mod secret;
 mod text;
 
-pub use arguments::{mask_arguments, mask_override};
+pub use arguments::{mask_arguments, mask_override, masked_command_line};
 pub use document::{mask_document, mask_tree};
 pub use names::is_secret_name;
 pub use secret::Secret;
-pub use text::{MaskedText, mask_text};
+pub use text::{MaskedText, mask_text, mask_url};
 
 /// Replaces a secret.
 const MASK: &str = "***";

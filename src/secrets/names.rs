@@ -1,9 +1,10 @@
 //! Which names have secret values.
 
 /// A name with one of these in it has a secret value. Dots, underscores and hyphens in a name are the same.
-const SECRET_WORDS: [&str; 15] = [
+const SECRET_WORDS: [&str; 21] = [
     "password",
     "passwd",
+    "pwd",
     "passphrase",
     "secret",
     "token",
@@ -11,13 +12,21 @@ const SECRET_WORDS: [&str; 15] = [
     "jaas",
     "key.pem",
     "private.key",
+    "privatekey",
     "api.key",
     "apikey",
     "access.key",
+    "accesskey",
+    "subscription.key",
+    "connection.string",
+    "connectionstring",
     "authorization",
     "cookie",
     "oauthbearer.config",
 ];
+
+/// A name that ends with one of these has a secret value: within other names they are parts of ordinary words.
+const SECRET_ENDINGS: [&str; 2] = ["pass", "auth"];
 
 /// Words that are recognised with this many typing errors, because a misspelt key is repeated in an error message.
 const MISSPELT_WORDS: [(&str, usize); 3] = [("password", 2), ("passphrase", 2), ("secret", 1)];
@@ -34,7 +43,8 @@ pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_lowercase().replace(['_', '-'], ".");
     let last = name.rsplit('.').next().unwrap_or_default();
     let misspelt = MISSPELT_WORDS.iter().any(|(word, errors)| strsim::damerau_levenshtein(last, word) <= *errors);
-    !LOCATION_WORDS.contains(&last) && (misspelt || SECRET_WORDS.iter().any(|word| name.contains(word)))
+    let is_secret = misspelt || SECRET_ENDINGS.contains(&last) || SECRET_WORDS.iter().any(|word| name.contains(word));
+    is_secret && !LOCATION_WORDS.contains(&last)
 }
 
 /// Whether the values at a path of keys are secret.
@@ -54,8 +64,10 @@ mod tests {
 
     #[test]
     fn names_with_secret_values() {
-        for name in ["password", "sasl.password", "ssl.key.pem", "client_secret", "Authorization", "api-key", "pasword"]
-        {
+        let names =
+            ["password", "sasl.password", "ssl.key.pem", "client_secret", "Authorization", "api-key", "pasword"];
+        let others = ["X-Pwd", "passwd", "db_pass", "x-auth", "SharedAccessKey", "connectionString", "X-Api-Key"];
+        for name in names.into_iter().chain(others) {
             assert!(is_secret_name(name), "{name}");
         }
         for name in ["count", "ssl.key.location", "keys", "username", "sasl.oauthbearer.token.endpoint.url"] {

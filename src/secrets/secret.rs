@@ -1,7 +1,9 @@
 //! A secret that is read when a connection is made, and never shown.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Where a password comes from. Only [`Secret::reveal`] returns the value; `Debug` and records never show it.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,6 +33,19 @@ impl Secret {
     }
 }
 
+/// As a command line gives it: `env:NAME`, `file:PATH` or the secret itself, which every user of the machine can see there.
+impl FromStr for Secret {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text.split_once(':') {
+            Some(("env", name)) => Secret::Env(name.to_owned()),
+            Some(("file", path)) => Secret::File(path.into()),
+            _ => Secret::Inline(text.to_owned()),
+        })
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -38,5 +53,22 @@ impl fmt::Debug for Secret {
             Secret::File(path) => write!(formatter, "Secret::File({})", path.display()),
             Secret::Inline(_) => formatter.write_str("Secret::Inline(***)"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_may_say_where_a_secret_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secret");
+        std::fs::write(&file, "hunter2\n").unwrap();
+        let given = |text: &str| text.parse::<Secret>().unwrap();
+        assert_eq!(given(&format!("file:{}", file.display())).reveal().unwrap(), "hunter2");
+        assert_eq!(given("env:HOME"), Secret::Env("HOME".to_owned()));
+        assert_eq!(given("hun:ter2").reveal().unwrap(), "hun:ter2");
+        assert!(given("env:BROKERMARK_NOT_SET").reveal().unwrap_err().contains("BROKERMARK_NOT_SET"));
     }
 }

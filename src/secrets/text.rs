@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{MASK, is_secret_name};
+use super::{MASK, is_secret_name, mask_override};
 
 /// A text's lines without their secrets.
 pub struct MaskedText {
@@ -29,9 +29,34 @@ pub fn mask_text(text: &str) -> String {
     MaskedText::new(text).lines.into_iter().map(|line| line.text).collect::<Vec<_>>().join("\n")
 }
 
+/// A URL without its user and without secrets of its query; `None`: the text does not begin with a scheme.
+///
+/// A password may hold any character: the last `@` divides it from the host.
+pub fn mask_url(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme))?;
+    let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("***@", rest));
+    let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+    let query = query.map(|query| query.split('&').map(mask_override).collect::<Vec<_>>().join("&"));
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    Some(format!("{scheme}://{user}{rest}{query}"))
+}
+
+/// Whether this may stand before `://`. An underscore is not allowed there, but in names that Kafka gives its listeners.
+fn is_scheme(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(is_of_scheme)
+}
+
+fn is_of_scheme(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "+-._".contains(character)
+}
+
 /// The value of a key that is not secret, without secrets in URLs, in credentials and in `name=value` within it.
 pub(super) fn mask_value(text: &str) -> String {
+    if let Some(shown) = mask_url(text) {
+        return shown;
+    }
     let mut hidden = credentials(text);
+    hidden.extend(user_of_address(text));
     assignments(text, 0, &['='], &[',', '}', '&', ';', ' ', '"', '\''], &mut hidden);
     MaskedLine::with(text, hidden).text
 }
@@ -46,6 +71,17 @@ impl MaskedLine {
     /// `open` is the delimiter of a secret that began on an earlier line and has not ended yet.
     fn new(line: &str, open: &mut Option<&'static str>) -> Self {
         let mut hidden = credentials(line);
+        hidden.extend(user_of_urls(line));
+        // Of a line that is not right, the value may go on behind a quote.
+        let value = line.split_once('=').map_or("", |(_, value)| value.trim_start_matches([' ', '"', '\'', '[']));
+        hidden.extend(user_of_address(value).map(|user| {
+            let begin = line.len() - value.len();
+            begin..begin + user.end
+        }));
+        hidden.extend(strings(line).into_iter().filter_map(|string| {
+            let user = user_of_address(&line[string.clone()])?;
+            Some(string.start..string.start + user.end)
+        }));
         let mut start = 0;
         if let Some(delimiter) = *open {
             let end = line.find(delimiter).unwrap_or(line.len());
@@ -56,7 +92,8 @@ impl MaskedLine {
             *open = None;
             start = end + delimiter.len();
         }
-        *open = assignments(line, start, &['=', ':'], &[',', '}'], &mut hidden);
+        // Where a value ends that has no quotes is not known.
+        *open = assignments(line, start, &['=', ':'], &[], &mut hidden);
         hidden.extend(comment(line));
         MaskedLine::with(line, hidden)
     }
@@ -146,6 +183,43 @@ fn credentials(line: &str) -> Vec<Range<usize>> {
     hidden
 }
 
+/// Finds the user information of all URLs of a line that is not parsed. A password may hold any character, also those that end a URL or a
+/// string: what is between the first scheme and the last `@` is hidden.
+fn user_of_urls(line: &str) -> Option<Range<usize>> {
+    let is_url = |begin: &usize| line[..*begin].chars().next_back().is_some_and(is_of_scheme);
+    let scheme = line.match_indices("://").map(|(begin, _)| begin).find(is_url)?;
+    let (begin, end) = (scheme + 3, line.rfind('@')?);
+    (begin < end).then_some(begin..end)
+}
+
+/// Finds `user:password` at the begin of an address. The last `@` divides it from the host.
+fn user_of_address(text: &str) -> Option<Range<usize>> {
+    let (user, rest) = text.split_once(':')?;
+    let end = text.rfind('@').filter(|at| *at > user.len())?;
+    let is_user = !user.is_empty() && user.chars().all(|character| is_of_scheme(character) || "@$".contains(character));
+    (is_user && !rest.starts_with(|next: char| next.is_whitespace() || next == '/')).then_some(0..end)
+}
+
+/// The contents of the quoted strings of a line. One that does not end goes on to the line's end.
+fn strings(line: &str) -> Vec<Range<usize>> {
+    let mut strings = Vec::new();
+    let mut open: Option<(usize, char)> = None;
+    let mut escaped = false;
+    for (position, character) in line.char_indices() {
+        match open {
+            None if "\"'".contains(character) => open = Some((position + 1, character)),
+            Some((begin, quote)) if quote == character && !escaped => {
+                strings.push(begin..position);
+                open = None;
+            }
+            _ => {}
+        }
+        escaped = character == '\\' && !escaped && open.is_some_and(|(_, quote)| quote == '"');
+    }
+    strings.extend(open.map(|(begin, _)| begin..line.len()));
+    strings
+}
+
 /// Finds the rest of a comment behind a colon, where a word before the colon is a secret's name: `the password was: …`.
 fn comment(line: &str) -> Option<Range<usize>> {
     let begin = comment_begin(line)?;
@@ -200,10 +274,15 @@ fn secret_after(line: &str, position: usize, ends: &[char]) -> (Range<usize>, Op
     (start..start + length, None)
 }
 
+/// Whether a value may have ended before `rest`: where it has not, the quote is a part of it, in a line that is not right.
+fn ends_value(rest: &str) -> bool {
+    rest.trim_start().chars().next().is_none_or(|next| ",}]#;&\\\"'".contains(next))
+}
+
 fn find_closing(content: &str, closing: &str) -> Option<usize> {
     let mut escaped = false;
     for (position, character) in content.char_indices() {
-        if !escaped && content[position..].starts_with(closing) {
+        if !escaped && content[position..].starts_with(closing) && ends_value(&content[position + closing.len()..]) {
             return Some(position);
         }
         escaped = character == '\\' && !escaped && closing.starts_with('"');
@@ -258,7 +337,7 @@ headers = { x = "Bearer hunter2", mail = "me@example.org" }
     #[test]
     fn values_are_masked_in_part() {
         for (value, shown) in [
-            ("https://me:hun@ter2@host/a@b", "https://***@host/a@b"),
+            ("https://me:hun@ter2@host/a@b", "https://***@b"),
             ("https://host/?a=b&access_token=hunter2&c=d", "https://host/?a=b&access_token=***&c=d"),
             ("module required password=\"hunter2\";", "module required password=\"***\";"),
             ("basic hunter2", "basic ***"),

@@ -41,4 +41,5 @@ mod searching;
 mod secrets;
 mod shares;
 mod shipped;
+mod terminal;
 mod watching;

@@ -706,3 +706,62 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn parts_of_a_schedule_may_rest_where_another_sends() {
+    let load = |schedule: &str, run: &str| {
+        plan(&format!("broker = {{ kind = \"rich\", address = \"h:1\" }}\nload.schedule = {schedule}\nrun.{run}"))
+            .trials[0]
+            .scenario
+            .load
+            .clone()
+    };
+    let second = Duration::from_secs(1);
+    let ramp = load("{ kind = \"ramp\", from = \"0/s\", to = \"10/s\", over = \"1s\" }", "messages = 5");
+    assert_eq!(ramp, Load::Open(Schedule::Ramp { from: 0.0, to: 10.0, over: second }));
+    let steps = "{ kind = \"steps\", steps = [{ rate = \"1/s\", for = \"1s\" }, { rate = \"0/s\", for = \"1s\" }] }";
+    assert_eq!(load(steps, "duration = \"5s\""), Load::Open(Schedule::Steps(vec![(1.0, second), (0.0, second)])));
+    let refused = |schedule: &str, run: &str| {
+        let text = format!("broker = {{ kind = \"rich\", address = \"h:1\" }}\nload.schedule = {schedule}\nrun.{run}");
+        plan_with(&text, &[]).unwrap_err().to_string()
+    };
+    assert!(refused(steps, "messages = 5").contains("may never be due"));
+    let silent = "{ kind = \"bursts\", base = \"0/s\", burst = \"0/s\", every = \"2s\", for = \"1s\" }";
+    assert!(refused(silent, "duration = \"5s\"").contains("every rate of the schedule is zero"));
+}
+
+#[test]
+fn a_topic_that_exists_may_have_any_name() {
+    let named = |name: &str, more: &str| {
+        let broker = "broker = { kind = \"rich\", address = \"h:1\" }\nrun.messages = 5";
+        plan_with(&format!("{broker}\ntopology = {{ name = {}, {more} }}", toml::Value::from(name)), &[])
+    };
+    for name in ["x".repeat(101).as_str(), "my orders", "größe/1"] {
+        let plan = named(name, "existing = true").unwrap();
+        assert_eq!(plan.trials[0].scenario.topology.name.as_deref(), Some(name));
+        assert!(named(name, "existing = false").unwrap_err().to_string().contains("topology.existing = true"));
+    }
+    for name in ["", "a\u{1b}b", "x".repeat(256).as_str()] {
+        assert!(named(name, "existing = true").unwrap_err().to_string().contains("cannot name a topic"), "{name:?}");
+    }
+}
+
+#[test]
+fn a_key_of_tls_takes_the_place_of_its_short_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, "").unwrap();
+    for tls in ["tls = true", "tls = { verify_host = false }"] {
+        let text = format!("run.messages = 5\n[broker]\nkind = \"rich\"\naddress = \"h:1\"\nsecurity = {{ {tls} }}");
+        let plan = plan_with(&text, &[&format!("broker.security.tls.ca={}", ca.display())]).unwrap();
+        let tls = plan.trials[0].scenario.broker.security.tls.clone().unwrap();
+        assert_eq!((tls.ca, tls.verify_host), (Some(ca.clone()), !text.contains("verify_host")));
+    }
+}
+
+#[test]
+fn a_pipe_is_not_a_file_of_payloads() {
+    let text = "broker = { kind = \"rich\", address = \"h:1\" }\nrun.messages = 5\npayload = { kind = \"lines\", file = \"/dev/null\" }";
+    let refused = plan_with(text, &[]).unwrap_err().to_string();
+    assert!(refused.contains("read only once") && refused.contains("write its contents to a file"), "{refused}");
+}

@@ -10,10 +10,12 @@ fn scenario(more: &str) -> String {
 }
 
 /// Names of places, what the scenario holds, and the overrides.
-const PLACES: [(&str, &str, &[&str]); 15] = [
+const PLACES: [(&str, &str, &[&str]); 17] = [
     ("a password", "broker.properties.\"sasl.password\" = \"hunter2\"", &[]),
     ("a secret with dots in its name", "broker.properties.ssl.keystore.password = \"hunter2\"", &[]),
     ("a header with a secret's name", "producers.headers.authorization = \"hunter2\"", &[]),
+    ("a header with a short name", "producers.headers.X-Pwd = \"hunter2\"", &[]),
+    ("a URL with a quote", "producers.headers.origin = \"https://me:x'hunter2@host/path\"", &[]),
     ("a header with credentials", "producers.headers.from = \"Bearer hunter2\"", &[]),
     ("user information in a URL", "producers.headers.origin = \"https://me:hunter2@host/path\"", &[]),
     ("a token in a URL", "producers.headers.origin = \"https://hunter2@host/path\"", &[]),
@@ -84,4 +86,73 @@ fn a_refusal_prints_no_secret() {
         check_output(place, "the error", &ended);
         assert!(ended.stderr.contains("***"), "{place}: {}", ended.stderr);
     }
+}
+
+/// Passwords with each printable character that is not a letter or a digit.
+fn passwords() -> impl Iterator<Item = String> {
+    let characters = (' '..='~').filter(|character| !character.is_ascii_alphanumeric());
+    characters.map(|character| format!("zebra{character}giraffe"))
+}
+
+fn check_parts(password: &str, what: &str, text: &str) {
+    for part in ["zebra", "giraffe"] {
+        assert!(!text.contains(part), "{password} leaks through {what}:\n{text}");
+    }
+}
+
+fn outputs(ended: &Finished) -> String {
+    format!("{}{}", ended.stdout, ended.stderr)
+}
+
+#[test]
+fn no_character_of_a_password_shows_it_in_a_check() {
+    for password in passwords() {
+        let url = format!("kafka://me:{password}@127.0.0.1:1/orders");
+        check_parts(&password, "check URL", &outputs(&execute(&["check", &url])));
+        // The port is wrong, so that an error shows the address.
+        let url = format!("kafka://me:{password}@127.0.0.1:port/orders");
+        check_parts(&password, "an error of check", &outputs(&execute(&["check", &url]).expect(2)));
+        // A line that is not TOML is shown.
+        let bench = Bench::new(&scenario(&format!("broker.security.sasl.password = \"{password}\" x")));
+        check_parts(&password, "a line that is not TOML", &outputs(&checked(&bench, &[], &[]).expect(2)));
+        let bench = Bench::new(&scenario("").replace("127.0.0.1:1", &format!("me:{password}@127.0.0.1:1")));
+        check_parts(&password, "a refused address", &outputs(&checked(&bench, &[], &[]).expect(2)));
+    }
+}
+
+/// The characters that end a string, a URL's user or a word.
+#[test]
+fn no_character_of_a_password_is_kept_by_a_run() {
+    for password in passwords().filter(|password| password.contains(['\'', '"', '/', '?', ' ', '@', '#', '\\'])) {
+        let url = format!("kafka://me:{password}@127.0.0.1:1/orders");
+        let bench = Bench::new("");
+        let results = bench.results();
+        let output = ["--output", results.to_str().unwrap()];
+        let set = format!("broker.security.sasl.password={password}");
+        let run = [&["run", &url, "--messages", "1", "--json", "--set", &set][..], &output].concat();
+        check_parts(&password, "run", &outputs(&execute(&run).expect(1)));
+        let directory = bench.run_directory();
+        for file in ["scenario.toml", "records.jsonl"] {
+            check_parts(&password, file, &std::fs::read_to_string(directory.join(file)).unwrap());
+        }
+        let run = directory.to_str().unwrap();
+        for command in [&["show", run][..], &["show", run, "--json"], &["report", run], &["doctor", &url]] {
+            check_parts(&password, command[0], &outputs(&execute(command)));
+        }
+        check_parts(&password, "the page", &std::fs::read_to_string(directory.join("report.html")).unwrap());
+        check_parts(&password, "--print-scenario", &outputs(&execute(&["run", &url, "--print-scenario"])));
+    }
+}
+
+#[test]
+fn a_connection_string_of_event_hubs_is_a_password() {
+    let key = "Endpoint=sb://ns.example/;SharedAccessKeyName=n;SharedAccessKey=zebra+c/giraffe=";
+    let url = format!("event-hubs+tls://$ConnectionString:{key}@ns.example:9093/hub");
+    let ended = execute(&["run", &url, "--print-scenario"]).expect(0);
+    check_parts(key, "--print-scenario", &outputs(&ended));
+    ended.says(&["addresses = [\"ns.example:9093\"]", "username = \"$ConnectionString\"", "name = \"hub\""]);
+    // A password may not be taken for a host.
+    let refused = execute(&["check", "kafka://me:1/zebra@h:1/giraffe"]).expect(2);
+    assert!(!refused.stderr.contains("zebra"), "{}", refused.stderr);
+    refused.complains_of(&["write / as %2F"]);
 }

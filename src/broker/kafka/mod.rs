@@ -179,6 +179,10 @@ impl Broker for KafkaBroker {
         Ok(())
     }
 
+    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        self.topics.present(topics)
+    }
+
     async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
         self.topics.find(topics)
     }

@@ -83,6 +83,15 @@ impl Topics {
         self.wait_for_leaders(topics).await
     }
 
+    /// Those of the topics that exist, as they are.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    pub fn present(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        let existing = self.existing()?.into_iter().map(|(found, _)| found);
+        Ok(existing.filter(|found| topics.iter().any(|topic| topic.name == found.name)).collect())
+    }
+
     /// The topics of these names, as they are.
     ///
     /// # Errors

@@ -82,22 +82,34 @@ impl Admin {
         self.wait_for_leaders(topics).await
     }
 
+    /// Those of the topics that exist, as they are.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    pub async fn present(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        let existing = self.metadata(topics).await?;
+        let found = |wanted: &Topic| {
+            let found = existing.topics.get(&wanted.name)?;
+            let (partitions, replication) = (found.leaders.len() as u32, found.replication as u32);
+            Some(Topic { name: wanted.name.clone(), partitions, replication })
+        };
+        Ok(topics.iter().filter_map(found).collect())
+    }
+
     /// The topics of these names, as they are.
     ///
     /// # Errors
     /// When one does not exist.
     pub async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        let existing = self.metadata(topics).await?;
-        let found = |wanted: &Topic| {
-            let found = existing.topics.get(&wanted.name).ok_or_else(|| BrokerError::Topic {
-                topic: wanted.name.clone(),
+        let present = self.present(topics).await?;
+        match topics.iter().find(|wanted| present.iter().all(|found| found.name != wanted.name)) {
+            None => Ok(present),
+            Some(missing) => Err(BrokerError::Topic {
+                topic: missing.name.clone(),
                 action: "taken as it is",
                 reason: "it does not exist: create it first, or remove `topology.existing`".to_owned(),
-            })?;
-            let (partitions, replication) = (found.leaders.len() as u32, found.replication as u32);
-            Ok(Topic { name: wanted.name.clone(), partitions, replication })
-        };
-        topics.iter().map(found).collect()
+            }),
+        }
     }
 
     /// Removes topics by name.

@@ -200,6 +200,10 @@ impl Broker for KafkaNativeBroker {
         self.admin.prepare(topics, created).await
     }
 
+    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        self.admin.present(topics).await
+    }
+
     async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
         self.admin.find(topics).await
     }

@@ -139,21 +139,25 @@ impl Broker for NsqBroker {
         Ok(NsqProducer::new(self.connections[connection].clone(), topic, self.options.reconnect))
     }
 
-    async fn adopt(&self, topics: &[Topic]) -> Result<(), BrokerError> {
-        for Topic { name, .. } in topics {
+    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        let mut existing = Vec::new();
+        for wanted @ Topic { name, .. } in topics {
+            let topic = self.topic_name(name);
             for http in self.http_addresses() {
-                let topic = self.topic_name(name);
                 let found = self.admin.topic(http, &topic).await.map_err(|reason| BrokerError::Topic {
                     topic: name.clone(),
                     action: "found",
                     reason: format!("nsqd at {http}: {reason}"),
                 })?;
                 if found.is_some() {
-                    self.assigned().made.insert(TopicLocation { http: http.to_owned(), topic });
+                    self.assigned().made.insert(TopicLocation { http: http.to_owned(), topic: topic.clone() });
+                    if existing.last() != Some(wanted) {
+                        existing.push(wanted.clone());
+                    }
                 }
             }
         }
-        Ok(())
+        Ok(existing)
     }
 
     async fn consumer(&self, subscription: &Subscription) -> Result<NsqConsumer, BrokerError> {

@@ -61,6 +61,25 @@ impl Admin {
         prepared
     }
 
+    /// How many partitions a topic has, 0 where it is not partitioned; `None`: it does not exist.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    pub async fn partitions(&self, name: &TopicName) -> Result<Option<u32>, BrokerError> {
+        let path = name.admin_path();
+        let answer = self.call("GET", &format!("{path}/partitions"), None).await?;
+        if let Some(found) = partitions_in(&answer).filter(|partitions| *partitions > 0) {
+            return Ok(Some(found));
+        }
+        // Brokers tell 0 partitions of a topic that does not exist, too.
+        let answer = self.call("GET", &format!("{path}/stats"), None).await?;
+        match answer.status {
+            200..300 => Ok(Some(0)),
+            404 => Ok(None),
+            _ => Err(name.error("found", reason(&answer))),
+        }
+    }
+
     /// Removes topics, also while clients are connected to them. `partitioned`: whether the topic has partitions.
     ///
     /// # Errors
@@ -116,9 +135,7 @@ impl Admin {
             200..300 => Ok((topic.partitions, true)),
             409 => {
                 let answer = self.call("GET", &format!("{path}/partitions"), None).await?;
-                let found = serde_json::from_str::<serde_json::Value>(&answer.text).ok();
-                let found = found.and_then(|found| found["partitions"].as_u64()).map(|partitions| partitions as u32);
-                match found {
+                match partitions_in(&answer) {
                     Some(found) if found.max(1) == topic.partitions => Ok((found, false)),
                     Some(found) => Err(BrokerError::TopicMismatch {
                         topic: topic.name.clone(),
@@ -187,6 +204,12 @@ impl Admin {
         let address = format!("its admin interface {} (`broker.pulsar.admin`)", self.url);
         BrokerError::Unreachable { broker: "pulsar", address, reason }
     }
+}
+
+/// The number of partitions that an answer has.
+fn partitions_in(response: &HttpResponse) -> Option<u32> {
+    let parsed = serde_json::from_str::<serde_json::Value>(&response.text).ok()?;
+    parsed["partitions"].as_u64().map(|partitions| partitions as u32)
 }
 
 /// The broker's reason, or its status.

@@ -126,5 +126,5 @@ async fn a_silent_first_address_is_passed() {
         }
     });
     let client = client(&[&silent.address.to_string(), &address]);
-    assert_eq!(client.pool.greet(0).await.unwrap().server_version, "test");
+    assert_eq!(client.pool.greet_all().await.unwrap(), "test");
 }

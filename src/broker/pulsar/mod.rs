@@ -118,6 +118,10 @@ impl Broker for PulsarBroker {
         self.topics.prepare(topics, created).await
     }
 
+    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        self.topics.adopt(topics).await
+    }
+
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<PulsarProducer, BrokerError> {
         let index = producer_number % self.connections;
         let returned = Arc::new(Notify::new());

@@ -91,6 +91,18 @@ impl Topics {
         Ok(())
     }
 
+    /// Those of the topics that exist, as they are.
+    pub async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        let mut existing = Vec::new();
+        for topic in topics {
+            if let Some(partitions) = self.admin.partitions(&self.name(&topic.name)).await? {
+                self.partitions.lock().insert(topic.name.clone(), partitions);
+                existing.push(Topic { partitions: partitions.max(1), ..topic.clone() });
+            }
+        }
+        Ok(existing)
+    }
+
     /// The names of a topic's partitions; that of the topic if it has none.
     pub fn parts(&self, topic: &str) -> Vec<Arc<str>> {
         let partitions = self.partitions.lock().get(topic).copied().unwrap_or(0);

@@ -231,16 +231,29 @@ impl Admin {
     /// # Errors
     /// When one does not exist.
     pub async fn find(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
-        let mut found = Vec::with_capacity(topics.len());
+        let present = self.present(topics).await?;
+        match topics.iter().find(|wanted| present.iter().all(|found| found.name != wanted.name)) {
+            None => Ok(present),
+            Some(missing) => {
+                let reason = "it does not exist: create it first".to_owned();
+                Err(failed(&missing.name, "taken as it is", reason))
+            }
+        }
+    }
+
+    /// Those of the topics that exist, as they are.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    pub async fn present(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        let mut present = Vec::with_capacity(topics.len());
         for topic in topics {
             let partitions = self.streams(&topic.name).await?.len() as u32;
-            if partitions == 0 {
-                let reason = "it does not exist: create it first".to_owned();
-                return Err(failed(&topic.name, "taken as it is", reason));
+            if partitions > 0 {
+                present.push(Topic { partitions, ..topic.clone() });
             }
-            found.push(Topic { partitions, ..topic.clone() });
         }
-        Ok(found)
+        Ok(present)
     }
 
     async fn make(&self, topic: &Topic) -> Result<(), BrokerError> {

@@ -192,6 +192,23 @@ impl Broker for SlsBroker {
         })
     }
 
+    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        let mut admin = self.admin();
+        let mut existing = Vec::new();
+        for topic in topics {
+            let found = match admin.shards(&store_name(&topic.name, &self.run_id)).await {
+                // A key that may not look at stores has created none.
+                Err(error) if error.is_denied() => None,
+                found => found.map_err(|error| failed(&topic.name, "looked at", error.to_string()))?,
+            };
+            if let Some(shards) = found {
+                let partitions = shards.iter().filter(|shard| shard.is_writable()).count() as u32;
+                existing.push(Topic { partitions, ..topic.clone() });
+            }
+        }
+        Ok(existing)
+    }
+
     async fn prepare(&self, topics: &[Topic], created: &mut Vec<String>) -> Result<(), BrokerError> {
         let mut admin = self.admin();
         // All of them before anything is made.

@@ -10,6 +10,7 @@ use clap::{Args, ValueHint};
 use super::Exit;
 use super::show::View;
 use crate::evaluate::comparison::{self, Comparison, KeptTrial};
+use crate::notices::notice;
 use crate::record::{DirectoryError, current_records, current_series, read_records, read_series, runs_at};
 
 /// A change for the worse up to this share is tolerated unless the user says otherwise.
@@ -44,7 +45,7 @@ pub(super) fn compare_runs(a: &Path, b: &Path, options: Options, out: &mut dyn W
     match read_set(a).and_then(|a| Ok((a, read_set(b)?))) {
         Ok((a, b)) => judge(&a, &b, options, out),
         Err(error) => {
-            eprintln!("error: {error}");
+            notice!("error: {error}");
             Exit::Failure
         }
     }
@@ -77,15 +78,15 @@ fn judge(a: &[KeptTrial], b: &[KeptTrial], options: Options, out: &mut dyn Write
     let comparison = match comparison::compare(a, b, options.tolerance) {
         Ok(comparison) => comparison,
         Err(error) => {
-            eprintln!("error: {error}");
+            notice!("error: {error}");
             return Exit::Failure;
         }
     };
     if !options.unequal && comparison.refusals().next().is_some() {
         for refusal in comparison.refusals() {
-            eprintln!("error: {} differs: {} in A, {} in B", refusal.what, refusal.a, refusal.b);
+            notice!("error: {} differs: {} in A, {} in B", refusal.what, refusal.a, refusal.b);
         }
-        eprintln!("error: such figures cannot be compared; --unequal compares them nevertheless");
+        notice!("error: such figures cannot be compared; --unequal compares them nevertheless");
         return Exit::Failure;
     }
     let text = if options.json { as_json(&comparison) } else { text::page(&comparison, options.view) };
@@ -112,6 +113,7 @@ fn read_set(path: &Path) -> Result<Vec<KeptTrial>, DirectoryError> {
 
 fn read_run(path: &Path) -> Result<Vec<KeptTrial>, DirectoryError> {
     let read = read_records(path)?;
+    read.tell_passed_over(path);
     let directory = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
     let series = read_series(directory)?;
     let kept = current_records(&read.records).into_iter().map(|record| KeptTrial {

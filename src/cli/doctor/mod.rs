@@ -22,6 +22,7 @@ use super::load_threads;
 use super::scenario_source::ScenarioSource;
 use super::show::View;
 use super::show::page::{Page, Tone};
+use crate::notices::notice;
 use crate::scenario::Threads;
 
 #[derive(Debug, Args)]
@@ -73,7 +74,7 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut dyn Write) -> Exit {
     let plan = match arguments.source.load() {
         Ok(plan) => plan,
         Err(error) => {
-            eprintln!("{error}");
+            notice!("{error}");
             return Exit::Usage;
         }
     };
@@ -81,7 +82,7 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut dyn Write) -> Exit {
     let runtime = match load_threads::start(Threads::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: the threads that connect cannot be started: {error}");
+            notice!("error: the threads that connect cannot be started: {error}");
             return Exit::Failure;
         }
     };

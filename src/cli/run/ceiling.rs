@@ -16,10 +16,11 @@ use crate::cli::scenario_source::ScenarioSource;
 use crate::cli::{Exit, launcher};
 use crate::engine::{Interruption, run_scenario};
 use crate::evaluate::{ceiling_machine, ceiling_shape, ceiling_trial, environment};
+use crate::notices::notice;
 use crate::record::readable::{bytes, duration, rate};
 use crate::record::{CEILING_SCHEMA, Ceiling, Record, RunDirectory, Status, probe};
 use crate::scenario::{Plan, RunLimits, Stop, Trial, units};
-use crate::secrets::mask_arguments;
+use crate::secrets::masked_command_line;
 
 /// How long a ceiling is measured by default.
 pub(super) const WINDOW: Duration = Duration::from_secs(5);
@@ -53,12 +54,12 @@ pub fn ceiling(arguments: &CeilingArguments, out: &mut dyn Write) -> Exit {
     let plan = match arguments.source.load() {
         Ok(plan) => plan,
         Err(error) => {
-            eprintln!("{error}");
+            notice!("{error}");
             return Exit::Usage;
         }
     };
     if let Some(reason) = plan.trials.iter().find_map(|trial| trial.scenario.check_producers(1).err()) {
-        eprintln!("error: {reason}");
+        notice!("error: {reason}");
         return Exit::Usage;
     }
     let base = arguments.output.clone().unwrap_or_else(|| plan.output.directory.clone());
@@ -74,7 +75,7 @@ pub fn ceiling(arguments: &CeilingArguments, out: &mut dyn Write) -> Exit {
             Exit::from_result(out.write_all(lines.as_bytes()).and_then(|()| out.flush()))
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            notice!("error: {error}");
             Exit::Failure
         }
     }
@@ -130,7 +131,7 @@ async fn carried(
     quiet: bool,
     interruption: &Interruption,
 ) -> Result<Record, String> {
-    let command_line = mask_arguments(std::env::args());
+    let command_line = masked_command_line();
     let run = Run { id: run_id, command_line: &command_line, checkpoint_every: CHECKPOINT_EVERY, ceiling: None };
     let progress = Progress::of(quiet, "ceiling ".to_owned(), trial.scenario.run.clone(), Duration::ZERO);
     let mut recording = Recording::new(trial, run, directory, progress, None);

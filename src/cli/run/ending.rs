@@ -6,14 +6,15 @@ use super::{Exit, Session};
 use crate::cli::report;
 use crate::cli::show::{View, show_run};
 use crate::engine::EngineError;
+use crate::notices::notice;
 use crate::record::{Record, SinkRecord, Status};
 use crate::scenario::{ProducerMode, Scenario, WhenInvalid};
 
 /// Prints why a trial failed, and what looks for the cause.
 pub fn tell(error: &EngineError) {
-    eprintln!("error: {error}");
+    notice!("error: {error}");
     if matches!(error, EngineError::Broker(_)) {
-        eprintln!("   = `brokermark doctor` with the same scenario looks for the cause");
+        notice!("   = `brokermark doctor` with the same scenario looks for the cause");
     }
 }
 
@@ -89,12 +90,12 @@ impl Session<'_> {
         if plan.trials.len() > 1 && !self.arguments.json {
             let _ = writeln!(out);
             if let Err(error) = show_run(directory, View::of_stdout(), out) {
-                eprintln!("warning: the table of the trials cannot be shown: {error}");
+                notice!("warning: the table of the trials cannot be shown: {error}");
             }
         }
-        eprintln!("records: {}", directory.display());
+        notice!("records: {}", directory.display());
         if let Some(next) = self.arguments.share.next_steps(plan, &self.run_id) {
-            eprintln!("{next}");
+            notice!("{next}");
             return;
         }
         let mut brokers = plan.trials.iter().map(|trial| &trial.scenario.broker);
@@ -103,7 +104,7 @@ impl Session<'_> {
             // The run itself has succeeded.
             let _ = report::of_run(&[directory.to_owned()], None);
         }
-        eprintln!("{}", next_steps(&tried.kind));
+        notice!("{}", next_steps(&tried.kind));
     }
 }
 

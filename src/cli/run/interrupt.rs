@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
 
 use super::screen;
 use super::signals::Signals;
@@ -15,6 +17,9 @@ use crate::engine::Interruption;
 /// After the second signal: time to write the record and to remove the run's topics.
 const LAST_CALL: Duration = Duration::from_secs(5);
 
+/// For giving the terminal back: one that was stopped takes no text.
+const RESTORE_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// Counts signals. After the second one the process ends within [`LAST_CALL`], after the third at once.
 ///
 /// # Errors
@@ -22,21 +27,28 @@ const LAST_CALL: Duration = Duration::from_secs(5);
 pub fn watch() -> io::Result<Interruption> {
     let mut signals = Signals::listen()?;
     let (sender, receiver) = watch::channel(0);
+    // A signal is counted before it is told, and told where a terminal that was stopped holds up nothing but the telling.
     tokio::spawn(async move {
         signals.next().await;
-        screen::tell("\ninterrupted: ending this phase, keeping what was measured; once more to wait for nothing else");
         sender.send_replace(1);
+        spawn_blocking(|| {
+            screen::tell(
+                "\ninterrupted: ending this phase, keeping what was measured; once more to wait for nothing else",
+            );
+        });
         signals.next().await;
-        screen::tell(&format!(
-            "\ninterrupted again: writing the record and removing topics, for {} s at most; once more to end at once",
-            LAST_CALL.as_secs()
-        ));
         sender.send_replace(2);
+        spawn_blocking(|| {
+            screen::tell(&format!(
+                "\ninterrupted again: writing the record and removing topics, for {} s at most; once more to end at once",
+                LAST_CALL.as_secs()
+            ));
+        });
         tokio::select! {
             () = signals.next() => {}
-            () = tokio::time::sleep(LAST_CALL) => {}
+            () = sleep(LAST_CALL) => {}
         }
-        screen::restore();
+        let _ = timeout(RESTORE_TIMEOUT, spawn_blocking(screen::restore)).await;
         std::process::exit(Exit::Interrupted as i32);
     });
     Ok(Interruption::new(receiver))

@@ -25,7 +25,7 @@ use jiff::Timestamp;
 pub use self::arguments::RunArguments;
 pub(super) use self::ending::{exit_of, untrusted};
 use self::ending::{nothing_written, sink_without_rows, worse};
-pub(super) use self::identity::{identity, new_run_id};
+pub(super) use self::identity::{identity, is_made_run_id, new_run_id};
 
 use self::interrupt::SignalThread;
 use self::metrics::SharedFigures;
@@ -39,12 +39,13 @@ use super::report;
 use super::show::{View, summary};
 use crate::engine::{Interruption, run_scenario};
 use crate::evaluate::{assemble_failed, environment, is_enough};
+use crate::notices::{self, notice};
 use crate::record::export::open_metrics;
 use crate::record::{
     CompletedTrial, DirectoryError, InputFile, Record, RunDirectory, Status, current_records, probe, read_records,
 };
 use crate::scenario::{OutputFormat, Plan, Trial};
-use crate::secrets::mask_arguments;
+use crate::secrets::masked_command_line;
 
 /// Runs the scenario, or two in turn.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
@@ -56,13 +57,13 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
     }
     let is_whole = arguments.share.share.is_none() && !arguments.print_scenario;
     if let Some(launched) = launched().filter(|_| is_whole) {
-        eprintln!("error: {}", launched.refusal_to_run());
+        notice!("error: {}", launched.refusal_to_run());
         return Exit::Usage;
     }
     let plans = match plans(arguments) {
         Ok(plans) => plans,
         Err(reason) => {
-            eprintln!("{reason}");
+            notice!("{reason}");
             return Exit::Usage;
         }
     };
@@ -70,7 +71,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
         return Exit::from_result(plans.iter().try_for_each(|plan| out.write_all(plan.text.as_bytes())));
     }
     if let Some(reason) = refusal_alone(arguments, &plans) {
-        eprintln!("error: {reason}");
+        notice!("error: {reason}");
         return Exit::Usage;
     }
     let figures = match displays(arguments) {
@@ -82,7 +83,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
     let sessions = match opened {
         Ok(sessions) => sessions,
         Err(error) => {
-            eprintln!("error: {error}");
+            notice!("error: {error}");
             return if error.is_another_run() { Exit::Usage } else { Exit::Failure };
         }
     };
@@ -90,7 +91,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
     if arguments.ceiling
         && let Err(error) = measure_ceilings(&sessions, arguments.quiet, &mut threads)
     {
-        eprintln!("error: {error}");
+        notice!("error: {error}");
         return Exit::Failure;
     }
     let directories: Vec<PathBuf> = sessions.iter().map(|session| session.directory.path().to_owned()).collect();
@@ -109,11 +110,11 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
 /// Checks that there is a terminal for the screen, and begins to serve metrics, where they are asked for.
 fn displays(arguments: &RunArguments) -> Result<Option<SharedFigures>, Exit> {
     if arguments.tui && !std::io::stderr().is_terminal() {
-        eprintln!("error: `--tui` draws on standard error, which is not a terminal: leave it out");
+        notice!("error: `--tui` draws on standard error, which is not a terminal: leave it out");
         return Err(Exit::Usage);
     }
     arguments.metrics.map(metrics::serve).transpose().map_err(|error| {
-        eprintln!("error: `--metrics`: the address cannot be listened at: {error}");
+        notice!("error: `--metrics`: the address cannot be listened at: {error}");
         Exit::Failure
     })
 }
@@ -158,7 +159,7 @@ fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, threads: &mut LoadThread
     let signals = match SignalThread::start() {
         Ok(signals) => signals,
         Err(error) => {
-            eprintln!("error: cannot listen for signals: {error}");
+            notice!("error: cannot listen for signals: {error}");
             return Exit::Failure;
         }
     };
@@ -187,14 +188,14 @@ fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, threads: &mut LoadThread
         let runtime = match threads.of(session.plan.trials[position].scenario.threads) {
             Ok(runtime) => runtime,
             Err(error) => {
-                eprintln!("error: the threads of the load cannot be started: {error}");
+                notice!("error: the threads of the load cannot be started: {error}");
                 return Exit::Failure;
             }
         };
         match runtime.block_on(session.trial(position, interruption, out)) {
             Ok(ended) => exit = worse(exit, ended),
             Err(error) => {
-                eprintln!("error: {error}");
+                notice!("error: {error}");
                 return Exit::Failure;
             }
         }
@@ -231,16 +232,17 @@ impl<'a> Session<'a> {
         side: usize,
         figures: Option<SharedFigures>,
     ) -> Result<Self, DirectoryError> {
-        let command_line = mask_arguments(std::env::args());
+        let command_line = masked_command_line();
         let files = InputFile::read_all(&plan.payload_files)?;
         if let Some(path) = &arguments.resume {
             let resumed = RunDirectory::open_for_resume(path, &plan.text)?;
             match resumed.require_same_program(&environment([], None), &files) {
-                Err(error) if arguments.resume_anyway && error.is_another_run() => eprintln!("warning: {error}"),
+                Err(error) if arguments.resume_anyway && error.is_another_run() => notice!("warning: {error}"),
                 checked => checked?,
             }
+            resumed.directory.keep_inputs(&files)?;
             for repair in &resumed.repairs {
-                eprintln!("{repair}");
+                notice!("{repair}");
             }
             let run_id = resumed.run_id.unwrap_or_else(|| new_run_id(&plan.name));
             return Ok(Session {
@@ -314,7 +316,7 @@ impl<'a> Session<'a> {
         let kept = read_records(self.directory.path())
             .and_then(|read| self.directory.keep_metrics(&open_metrics::text(&current_records(&read.records))));
         if let Err(error) = kept {
-            eprintln!("warning: the figures for Prometheus are not kept: {error}");
+            notice!("warning: the figures for Prometheus are not kept: {error}");
         }
     }
 
@@ -346,7 +348,7 @@ impl<'a> Session<'a> {
         // A trial that did not fail has ended.
         let Some((record, kept)) = kept else { return Ok(Exit::Failure) };
         if let Some(error) = result.as_ref().ok().and_then(|outcome| outcome.close_error.as_ref()) {
-            eprintln!("warning: after the trial, {error}");
+            notice!("warning: after the trial, {error}");
         }
         self.ended(record, kept, position, out)
     }
@@ -368,7 +370,7 @@ impl Session<'_> {
         }
         kept?;
         if let Some(warning) = self.other_broker(&record) {
-            eprintln!("warning: {warning}");
+            notice!("warning: {warning}");
         }
         if !self.arguments.quiet && record.status != Status::Failed {
             self.show(&record, out);
@@ -384,14 +386,14 @@ impl Session<'_> {
     /// Says on standard error why a trial that ended does not end the run with success.
     fn tell_what_failed(&self, record: &Record, trial: &Trial, exit: Exit) {
         if let Some(sink) = sink_without_rows(record, &trial.scenario) {
-            eprintln!("error: {}", nothing_written(sink));
+            notice!("error: {}", nothing_written(sink));
         }
         if exit == Exit::ThresholdMissed && !record.missed_a_threshold() {
-            eprintln!("error: {}", untrusted(record));
+            notice!("error: {}", untrusted(record));
         } else if self.arguments.quiet {
             for missed in record.thresholds.iter().filter(|outcome| !outcome.held) {
                 let point = if record.point.is_empty() { "" } else { &format!(" of point {}", record.point_index) };
-                eprintln!("error: trial {}{point}: {} did not hold: {}", record.trial, missed.text, missed.explanation);
+                notice!("error: trial {}{point}: {} did not hold: {}", record.trial, missed.text, missed.explanation);
             }
         }
     }
@@ -399,7 +401,7 @@ impl Session<'_> {
     /// Prints the result: on standard output, unless that has the records themselves.
     fn show(&self, record: &Record, out: &mut dyn Write) {
         if self.arguments.json {
-            eprint!("{}", summary(record, View::of_stderr()));
+            notices::print(format_args!("{}", summary(record, View::of_stderr())));
         } else {
             // A reader that has gone does not end the run.
             let _ = write!(out, "{}", summary(record, View::of_stdout())).and_then(|()| out.flush());

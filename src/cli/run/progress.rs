@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::screen::{self, Screen};
 use crate::engine::{Phase, Second, TopicProgress};
 use crate::measure::Interval;
+use crate::notices::notice;
 use crate::record::readable;
 use crate::scenario::{Plan, RunLimits};
 
@@ -145,7 +146,7 @@ impl Progress {
             Display::Quiet => {}
             Display::Plain { last } => {
                 *last = Some(Instant::now());
-                eprintln!("{line}");
+                notice!("{line}");
             }
             Display::Terminal(bar) => {
                 bar.set_message(line);
@@ -166,8 +167,8 @@ impl Progress {
     /// Prints a line that does not concern progress. It is printed with `--quiet` as well.
     pub fn notice(&self, line: &str) {
         match &self.display {
-            Display::Terminal(bar) => bar.suspend(|| eprintln!("{line}")),
-            Display::Quiet | Display::Plain { .. } => eprintln!("{line}"),
+            Display::Terminal(bar) => bar.suspend(|| notice!("{line}")),
+            Display::Quiet | Display::Plain { .. } => notice!("{line}"),
             Display::Screen(_) => screen::tell(line),
         }
     }

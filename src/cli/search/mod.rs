@@ -15,6 +15,7 @@ use super::load_threads;
 use super::run::{interrupt, untrusted};
 use super::scenario_source::ProbedSource;
 use super::show::{self, View};
+use crate::notices::notice;
 use crate::record::{SearchEnd, SearchRecord};
 use crate::scenario::{Load, Plan, Schedule, Setting, WhenInvalid, units};
 use crate::statistics::search::Range;
@@ -140,7 +141,7 @@ pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Exit {
     let (plan, range) = match arguments.plan() {
         Ok(planned) => planned,
         Err(reason) => {
-            eprintln!("{reason}");
+            notice!("{reason}");
             return Exit::Usage;
         }
     };
@@ -148,7 +149,7 @@ pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Exit {
     let runtime = match load_threads::start(threads) {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: the threads of the load cannot be started: {error}");
+            notice!("error: the threads of the load cannot be started: {error}");
             return Exit::Failure;
         }
     };
@@ -161,7 +162,7 @@ pub fn search(arguments: &SearchArguments, out: &mut dyn Write) -> Exit {
     match searched {
         Ok(searched) => conclude(arguments, &plan, &searched, out),
         Err(error) => {
-            eprintln!("error: {error}");
+            notice!("error: {error}");
             Exit::Failure
         }
     }
@@ -174,7 +175,7 @@ fn conclude(arguments: &SearchArguments, plan: &Plan, searched: &Searched, out: 
         Format::Json => record.to_line(),
     };
     let printed = Exit::from_result(out.write_all(printed.as_bytes()).and_then(|()| out.flush()));
-    eprintln!("records: {}", searched.directory.display());
+    notice!("records: {}", searched.directory.display());
     if printed != Exit::Success {
         return printed;
     }
@@ -183,7 +184,7 @@ fn conclude(arguments: &SearchArguments, plan: &Plan, searched: &Searched, out: 
         (Exit::Success, Some(confirmation))
             if !ignores && !confirmation.verdict.valid && !confirmation.environment.embedded =>
         {
-            eprintln!("error: {}", untrusted(confirmation));
+            notice!("error: {}", untrusted(confirmation));
             Exit::ThresholdMissed
         }
         (exit, _) => exit,

@@ -13,12 +13,13 @@ use crate::cli::run::{identity, new_run_id, rest};
 use crate::cli::show;
 use crate::engine::{Interruption, run_scenario};
 use crate::evaluate::{ProbeJudgement, assemble_failed, judge_probe};
+use crate::notices::notice;
 use crate::record::{
     DirectoryError, InputFile, ProbeRecord, ProbeResult, Record, RunDirectory, SEARCH_SCHEMA, SearchAnswer, SearchEnd,
     SearchRecord, Status, current_series, probe, read_series,
 };
 use crate::scenario::{Load, Plan, Schedule, Stop, Trial};
-use crate::secrets::mask_arguments;
+use crate::secrets::masked_command_line;
 use crate::statistics::search::{Answer, Budget, End, Length, Probe, ProbeOutcome, Range, Search, Step};
 
 /// How much longer the answer is probed than other rates.
@@ -78,7 +79,7 @@ impl<'a> Probing<'a> {
             search: Search::new(range),
             directory,
             run_id: new_run_id(&name),
-            command_line: mask_arguments(std::env::args()),
+            command_line: masked_command_line(),
             began: Instant::now(),
             overhead: FIRST_OVERHEAD,
             probes: Vec::new(),
@@ -198,7 +199,7 @@ impl<'a> Probing<'a> {
         let mut recording = Recording::new(&trial, run, &mut self.directory, progress, None);
         let result = run_scenario(&trial.scenario, &identity, interruption, &mut recording).await;
         if let Err(error) = &result {
-            eprintln!("error: {error}");
+            notice!("error: {error}");
             recording.keep(assemble_failed(&trial, run.id, run.command_line, error));
         }
         let Some((record, kept)) = recording.finish() else { return Ok(Status::Failed) };
@@ -232,7 +233,7 @@ impl<'a> Probing<'a> {
         };
         self.search.record(Probe { rate: probed.rate_per_second, length, outcome });
         if !self.arguments.quiet {
-            eprintln!("{}", show::search::progress_line(self.probes.len() + 1, &probed));
+            notice!("{}", show::search::progress_line(self.probes.len() + 1, &probed));
         }
         self.probes.push(probed);
         if length == Length::Long && outcome == ProbeOutcome::Held {

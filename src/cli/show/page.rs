@@ -11,8 +11,12 @@ use crate::printable::{printable, printable_paint};
 
 /// Width of a file or a pipe.
 const WIDTH_OF_A_FILE: usize = 100;
-/// Narrower than this, nothing is aligned any more.
-const LEAST_WIDTH: usize = 60;
+/// Narrower than this, words do not fit.
+const LEAST_WIDTH: usize = 20;
+/// Text beside a label has so much room; with less, it stands below the label.
+const LEAST_BESIDE: usize = 24;
+/// Indentation of such text.
+const INDENT_BELOW: usize = 2;
 /// Wider than this, lines are hard to read.
 const MOST_WIDTH: usize = 120;
 /// Columns that labels at the left take.
@@ -154,6 +158,11 @@ impl Page {
     /// A lead, and text wrapped beside it.
     pub(in crate::cli) fn led(&mut self, lead: &str, tone: Tone, text: &str) {
         let indent = lead.chars().count();
+        if indent > INDENT_BELOW && !text.is_empty() && self.view.width < indent + LEAST_BESIDE {
+            let lead = self.paint(tone, lead.trim_end());
+            self.line(&lead);
+            return self.paragraph(INDENT_BELOW, text);
+        }
         let mut lines = wrap(text, self.view.width.saturating_sub(indent)).into_iter();
         let first = lines.next().unwrap_or_default();
         let lead = self.paint(tone, lead);
@@ -190,13 +199,17 @@ mod tests {
 
     #[test]
     fn text_is_wrapped_at_words_beside_its_label() {
-        let view = View { width: 30, colour: false, charts: false };
+        let view = View { width: 40, colour: false, charts: false };
         let text =
             Page::of(view, |page| page.labelled("verified", "one two three four five sixsixsixsixsixsixsix seven"));
-        assert_eq!(
-            text,
-            "verified     one two three\n             four five\n             sixsixsixsixsixsixsix\n             seven\n"
-        );
+        assert_eq!(text, "verified     one two three four five\n             sixsixsixsixsixsixsix seven\n");
+    }
+
+    #[test]
+    fn text_without_room_beside_its_label_stands_below_it() {
+        let view = View { width: 20, colour: false, charts: false };
+        let text = Page::of(view, |page| page.labelled("verified", "one two three four"));
+        assert_eq!(text, "verified\n  one two three four\n");
     }
 
     #[test]

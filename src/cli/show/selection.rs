@@ -105,6 +105,7 @@ fn directory_of(path: &Path) -> &Path {
 impl Shown {
     fn read(path: &Path) -> Result<Self, ShowError> {
         let mut read = read_records(path)?;
+        read.tell_passed_over(path);
         let checkpoint = if path.is_dir() { read_checkpoint(path, &read.records)? } else { None };
         let unfinished = checkpoint.as_ref().map(|checkpoint| Unfinished {
             point_index: checkpoint.point_index,
@@ -134,7 +135,7 @@ impl Shown {
         let of = |id: &String| records.iter().filter(|record| record.run_id == *id).cloned().collect();
         let run = |id| Shown {
             path: self.path.clone(),
-            read: ReadRecords { records: of(id), cut_off: false },
+            read: ReadRecords { records: of(id), ..ReadRecords::default() },
             series: Vec::new(),
             search: None,
             unfinished: None,

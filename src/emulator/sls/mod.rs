@@ -34,6 +34,7 @@ pub use self::faults::{FaultKind, FaultRule};
 pub use self::options::{Basis, EmulatorOptions, Entrance, Key, parse_shard_rate};
 use self::request::Endpoint;
 use crate::net::tls::server_config;
+use crate::notices::notice;
 
 /// A running endpoint; it ends when it is dropped.
 pub struct Emulator {
@@ -65,7 +66,7 @@ impl Emulator {
         runtime.spawn(async move {
             match tokio::net::TcpListener::from_std(socket) {
                 Ok(listener) => server::serve(listener, tls, endpoint, patience).await,
-                Err(error) => eprintln!("brokermark: the emulated endpoint cannot listen: {error}"),
+                Err(error) => notice!("brokermark: the emulated endpoint cannot listen: {error}"),
             }
         });
         Ok(Emulator { address, runtime: Some(runtime) })

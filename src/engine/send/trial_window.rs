@@ -22,7 +22,7 @@ pub struct TrialWindow {
     /// Messages intended from here on are measured.
     pub measure_start_ns: u64,
     /// Nothing is intended from here on: where the scenario's duration ends, or, in an open loop bounded by messages, right
-    /// after its last one is due. `u64::MAX` in a closed loop that is not limited in time.
+    /// after its last one is due. `u64::MAX` in a closed loop that is not limited in time, and where that moment is not known.
     pub load_end_ns: u64,
     stop: CancellationToken,
     refused: AtomicU64,

@@ -1,7 +1,7 @@
 //! Checksums of the files that payloads are made from, so that a resumed run sends the same payloads.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -36,20 +36,28 @@ impl InputFile {
 }
 
 impl RunDirectory {
-    /// Keeps what is in the files of a run that begins.
+    /// Keeps what is in the files of a run that begins, or of one that was killed before all of them were listed.
     ///
     /// # Errors
     /// When that cannot be brought to disk.
     pub fn keep_inputs(&self, files: &[InputFile]) -> Result<(), DirectoryError> {
-        if files.is_empty() {
+        let mut listed = kept(&self.path)?;
+        let before = listed.len();
+        for file in files {
+            if !listed.iter().any(|listed| listed.file == file.file) {
+                listed.push(file.clone());
+            }
+        }
+        if listed.len() == before {
             return Ok(());
         }
-        let path = self.path.join(INPUTS_FILE);
-        let lines: String = files.iter().map(line_of).collect();
+        let (path, new) = (self.path.join(INPUTS_FILE), self.path.join(format!("{INPUTS_FILE}.new")));
+        let lines: String = listed.iter().map(line_of).collect();
         let write = || -> io::Result<()> {
-            let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+            let mut file = File::create(&new)?;
             file.write_all(lines.as_bytes())?;
-            file.sync_all()
+            file.sync_all()?;
+            fs::rename(&new, &path)
         };
         write().map_err(|error| DirectoryError::io("write", &path, error))?;
         synchronise_directory(&self.path)
@@ -67,11 +75,35 @@ fn line_of(file: &InputFile) -> String {
 /// # Errors
 /// When what was kept cannot be read.
 pub(super) fn changed<'a>(directory: &Path, files: &'a [InputFile]) -> Result<Option<&'a InputFile>, DirectoryError> {
-    let path = directory.join(INPUTS_FILE);
-    let kept: Vec<InputFile> = match fs::read(&path) {
-        Ok(text) => read_lines(&path, &text)?.values,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(DirectoryError::io("read", &path, error)),
-    };
+    let kept = kept(directory)?;
     Ok(files.iter().find(|file| kept.iter().any(|kept| kept.file == file.file && kept != *file)))
+}
+
+/// What the run in `directory` listed. A line that a crash cut off is left out.
+fn kept(directory: &Path) -> Result<Vec<InputFile>, DirectoryError> {
+    let path = directory.join(INPUTS_FILE);
+    match fs::read(&path) {
+        Ok(text) => Ok(read_lines(&path, &text)?.values),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(DirectoryError::io("read", &path, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that is killed while it begins may have listed a part of them.
+    #[test]
+    fn files_that_were_not_listed_are_listed_when_a_run_resumes() {
+        let base = tempfile::tempdir().unwrap();
+        let run = RunDirectory::create_at(&base.path().join("run"), "").unwrap();
+        let file = |name: &str, bytes| InputFile { file: name.to_owned(), bytes, crc32: "0".to_owned() };
+        let (a, b) = (file("a", 1), file("b", 1));
+        fs::write(run.path().join(INPUTS_FILE), format!("{}{{\"file\":\"b", line_of(&a))).unwrap();
+        assert_eq!(changed(run.path(), &[file("b", 2)]).unwrap(), None);
+        run.keep_inputs(&[a.clone(), b.clone()]).unwrap();
+        assert_eq!(kept(run.path()).unwrap(), [a, b]);
+        assert_eq!(changed(run.path(), &[file("b", 2)]).unwrap(), Some(&file("b", 2)));
+    }
 }

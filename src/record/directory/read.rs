@@ -8,11 +8,16 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{CHECKPOINT_FILE, DirectoryError, RECORDS_FILE, SEARCH_FILE, SERIES_FILE};
+use super::{CHECKPOINT_FILE, DirectoryError, RECORDS_FILE, SCENARIO_FILE, SEARCH_FILE, SERIES_FILE};
+use crate::notices::notice;
 use crate::record::{Phase, Record, SCHEMA, SearchRecord, SeriesRow};
 
 /// A full row that lasted so long was a whole second, as samples come a little early or late.
 const LEAST_WHOLE_SECONDS: f64 = 0.9;
+
+/// How a record of any version begins, and the name of its schema without the version.
+const RECORD_BEGIN: &str = "{\"schema\":\"brokermark.record/";
+const SCHEMA_NAME: &str = "brokermark.record/";
 
 /// What a file of records holds.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -21,12 +26,30 @@ pub struct ReadRecords {
     pub records: Vec<Record>,
     /// A crash cut the last line off; it is not among the records.
     pub cut_off: bool,
+    /// Lines of a log that are not records.
+    pub passed_over: usize,
 }
 
-/// The records of a run directory, of a `records.jsonl`, or of a file with a single record however it is laid out.
+impl ReadRecords {
+    /// Says on standard error where lines of the file at `path` were passed over.
+    pub fn tell_passed_over(&self, path: &Path) {
+        if self.passed_over > 0 {
+            let (lines, are) = if self.passed_over == 1 {
+                ("line", "is not a record and was")
+            } else {
+                ("lines", "are not records and were")
+            };
+            notice!("note: {} {lines} of {} {are} passed over", self.passed_over, path.display());
+        }
+    }
+}
+
+/// The records of a run directory, of a `records.jsonl`, of a log that has records among its lines, or of a file with a single record
+/// however it is laid out.
 ///
 /// # Errors
-/// When the file does not exist, or a line other than a cut-off last one is not a record that this version reads.
+/// When the file does not exist, has no record, or has one that this version cannot read; of a run directory also when a line other
+/// than a cut-off last one is not a record.
 pub fn read_records(path: &Path) -> Result<ReadRecords, DirectoryError> {
     let file = if path.is_dir() { path.join(RECORDS_FILE) } else { path.to_owned() };
     let text = match fs::read(&file) {
@@ -39,7 +62,15 @@ pub fn read_records(path: &Path) -> Result<ReadRecords, DirectoryError> {
     if let Ok(record) = serde_json::from_slice::<Record>(&text)
         && record.schema == SCHEMA
     {
-        return Ok(ReadRecords { records: vec![record], cut_off: false });
+        return Ok(ReadRecords { records: vec![record], ..ReadRecords::default() });
+    }
+    let is_of_run = path.is_dir() || path.parent().is_some_and(|parent| parent.join(SCENARIO_FILE).exists());
+    if !is_of_run {
+        let logged = read_log(&file, &text)?;
+        // Without a record, the first line says what the file is.
+        if !logged.records.is_empty() {
+            return Ok(logged);
+        }
     }
     let lines = read_lines::<Record>(&file, &text)?;
     for (index, record) in lines.values.iter().enumerate() {
@@ -47,7 +78,31 @@ pub fn read_records(path: &Path) -> Result<ReadRecords, DirectoryError> {
             return Err(unknown_schema(&file, index + 1, &record.schema));
         }
     }
-    Ok(ReadRecords { records: lines.values, cut_off: lines.cut_off.is_some() })
+    Ok(ReadRecords { records: lines.values, cut_off: lines.cut_off.is_some(), passed_over: 0 })
+}
+
+/// The records among the lines of a log, which may have a time or a name before each line, as `kubectl logs --timestamps` writes them.
+fn read_log(file: &Path, text: &[u8]) -> Result<ReadRecords, DirectoryError> {
+    let mut read = ReadRecords::default();
+    for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = String::from_utf8_lossy(line);
+        if line.trim().is_empty() {
+            continue;
+        }
+        let begin = line.find(RECORD_BEGIN).unwrap_or(0);
+        // What follows a record on its line is of the log as well.
+        let mut values = serde_json::Deserializer::from_str(&line[begin..]).into_iter::<Record>();
+        match values.next() {
+            Some(Ok(record)) if record.schema == SCHEMA => read.records.push(record),
+            _ => match schema_of(&line[begin..]) {
+                Some(schema) if schema != SCHEMA && schema.starts_with(SCHEMA_NAME) => {
+                    return Err(unknown_schema(file, index + 1, &schema));
+                }
+                _ => read.passed_over += 1,
+            },
+        }
+    }
+    Ok(read)
 }
 
 /// The seconds of a run directory; empty when it has none. A cut-off last line is left out.
@@ -178,14 +233,20 @@ pub(super) fn read_lines<T: DeserializeOwned>(file: &Path, text: &[u8]) -> Resul
 
 /// A line may be unreadable because it is of another version.
 fn damaged(file: &Path, line: usize, text: &[u8], error: &serde_json::Error) -> DirectoryError {
+    match schema_of(&String::from_utf8_lossy(text)) {
+        Some(schema) if schema != SCHEMA => unknown_schema(file, line, &schema),
+        _ => DirectoryError::Damaged { path: file.to_owned(), line, reason: error.to_string() },
+    }
+}
+
+/// The schema that the document at the begin of a text names.
+fn schema_of(text: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Named {
         schema: String,
     }
-    match serde_json::from_slice::<Named>(text) {
-        Ok(named) if named.schema != SCHEMA => unknown_schema(file, line, &named.schema),
-        _ => DirectoryError::Damaged { path: file.to_owned(), line, reason: error.to_string() },
-    }
+    let named = serde_json::Deserializer::from_str(text).into_iter::<Named>().next()?;
+    named.ok().map(|named| named.schema)
 }
 
 fn unknown_schema(file: &Path, line: usize, found: &str) -> DirectoryError {
@@ -217,6 +278,28 @@ mod tests {
         fs::write(&file, format!("{half}\n{line}")).unwrap();
         let error = read_records(directory.path()).unwrap_err();
         assert!(matches!(error, DirectoryError::Damaged { line: 1, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_log_is_read_for_the_records_among_its_lines() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("all.txt");
+        let line = sample::record().to_line();
+        let cut = &line[line.len() / 2..];
+        let log =
+            format!("{cut}warming up 3s\n\n2026-11-25T12:00:00.1Z {line}[pod/a] {}  ✓\nerror: no\n", line.trim_end());
+        fs::write(&file, &log).unwrap();
+        let read = read_records(&file).unwrap();
+        assert_eq!((read.records, read.passed_over), (vec![sample::record(); 2], 3));
+        fs::write(&file, format!("{log}{}", line.replace("record/1", "record/9"))).unwrap();
+        assert!(matches!(read_records(&file), Err(DirectoryError::UnknownSchema { line: 7, .. })));
+        // In a run's own directory, a line that is not a record is damage.
+        fs::write(directory.path().join(SCENARIO_FILE), "").unwrap();
+        fs::write(&file, log).unwrap();
+        assert!(matches!(read_records(&file), Err(DirectoryError::Damaged { line: 1, .. })));
+        fs::remove_file(directory.path().join(SCENARIO_FILE)).unwrap();
+        fs::write(&file, "no record\n").unwrap();
+        assert!(matches!(read_records(&file), Err(DirectoryError::Damaged { line: 1, .. })));
     }
 
     #[test]

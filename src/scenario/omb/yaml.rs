@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::secrets::mask_text;
+
 /// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
@@ -29,7 +31,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, Value>, String> {
 }
 
 fn not_understood(number: usize, line: &str) -> String {
-    format!("line {number} is not understood: `{}`", line.trim())
+    format!("line {number} is not understood: `{}`", mask_text(line.trim()))
 }
 
 struct Reader<'a> {
@@ -135,7 +137,11 @@ fn scalar(text: &str) -> Result<String, String> {
     match quoted('"').or_else(|| quoted('\'')) {
         Some(inside) if !inside.contains('\\') => Ok(inside.to_owned()),
         None if !text.starts_with(['"', '\'', '[', '{', '&', '*', '!', '>', '|']) => Ok(text.to_owned()),
-        _ => Err(format!("the value `{text}` is not understood")),
+        // It may be a secret.
+        _ => {
+            Err("the value is not understood: write it plain, in quotes without `\\`, or as a block after `|`"
+                .to_owned())
+        }
     }
 }
 
@@ -158,6 +164,20 @@ mod tests {
         let Value::Table(client) = &read["client"] else { panic!("{read:?}") };
         assert_eq!(client["url"], value("pulsar://h:1"));
         assert_eq!(client["deeper"], Value::Table([("size".to_owned(), value("3"))].into()));
+    }
+
+    /// Drivers' files have logins.
+    #[test]
+    fn a_refused_line_shows_no_secret() {
+        for text in [
+            "sasl.jaas.config=Plain required username=\"u\" password=\"hunter2\";",
+            "password: [hunter2]",
+            "url: {https://me:hunter2@h}",
+            "- https://me:hunter2@h",
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
     }
 
     #[test]

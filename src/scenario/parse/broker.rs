@@ -86,12 +86,14 @@ fn address(field: &Field<'_>, descriptor: &Descriptor, alone: bool) -> Option<St
         }
     } else if !capabilities.addresses {
         field.refuse(format!("a broker of kind `{}` has no address", descriptor.kind), "remove the address");
-    } else if text.contains(',') {
+    } else if text.contains(',') && !text.contains('@') {
         let each: Vec<String> = text.split(',').map(|one| format!("{:?}", one.trim())).collect();
         field.refuse("an address is one `host:port`", format!("write `addresses = [{}]`", each.join(", ")));
     } else if let Some((scheme, rest)) = text.split_once("://") {
         let advice = format!("remove `{scheme}://`");
         let advice = if rest.contains('@') { advice } else { format!("{advice}: write \"{rest}\"") };
+        let encrypts = ["ssl", "tls", "https"].iter().any(|end| scheme.to_ascii_lowercase().ends_with(end));
+        let advice = if encrypts { format!("{advice}, and set `broker.security.tls = true`") } else { advice };
         field.refuse("an address has no scheme", advice);
     } else if let Err(reason) = address::check(text) {
         // The text may hold a password (`user:password@host`), so it is not repeated here.

@@ -284,7 +284,16 @@ fn may_be_json(payload: &Payload) -> bool {
 
 fn stop(scenario: &Scenario, root: &Fields<'_>) {
     let stop = scenario.run.stop;
-    if stop.messages.is_some() || stop.payload_bytes.is_some() || stop.duration.is_some() {
+    if stop.duration.is_some() {
+        return;
+    }
+    if let Load::Open(schedule) = &scenario.load
+        && schedule.comes_to_rest()
+    {
+        let message = "the schedule ends at a rate of zero, so what `run` asks for may never be due";
+        root.problems.value(KeyPath::of(&["load", "schedule"]), message, "set `run.duration`");
+    }
+    if stop.messages.is_some() || stop.payload_bytes.is_some() {
         return;
     }
     let message = match &scenario.load {

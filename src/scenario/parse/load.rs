@@ -87,7 +87,16 @@ fn load(fields: &Fields<'_>, sizes: Sizes) -> Load {
 
 /// Messages per second.
 fn rate(field: &Field<'_>, sizes: Sizes) -> Option<f64> {
-    let rate = match field.rate()? {
+    messages_per_second(field, field.rate()?, sizes)
+}
+
+/// The same of a part of a schedule, which may send nothing.
+fn rate_or_rest(field: &Field<'_>, sizes: Sizes) -> Option<f64> {
+    messages_per_second(field, field.rate_or_rest()?, sizes)
+}
+
+fn messages_per_second(field: &Field<'_>, rate: Rate, sizes: Sizes) -> Option<f64> {
+    let rate = match rate {
         Rate::MessagesPerSecond(rate) => rate,
         Rate::BytesPerSecond(bytes) => match sizes.mean {
             Some(mean) => bytes / mean,
@@ -122,16 +131,17 @@ fn schedule(field: &Field<'_>, sizes: Sizes) -> Option<Schedule> {
     };
     let fields = field.fields(known)?;
     let required = |key: &str| fields.require(key, SCHEDULE_KEYS).and_then(|field| rate(&field, sizes));
+    let part = |key: &str| fields.require(key, SCHEDULE_KEYS).and_then(|field| rate_or_rest(&field, sizes));
     let lasting = |key: &str| fields.require(key, SCHEDULE_KEYS).and_then(|field| field.duration_above_zero());
-    Some(match kind {
+    let schedule = match kind {
         Kind::Constant => Schedule::Constant { rate: required("rate")? },
         Kind::Ramp => {
-            let (from, to, over) = (required("from"), required("to"), lasting("over"));
+            let (from, to, over) = (part("from"), part("to"), lasting("over"));
             Schedule::Ramp { from: from?, to: to?, over: over? }
         }
         Kind::Steps => Schedule::Steps(steps(&fields, sizes)?),
         Kind::Bursts => {
-            let (base, burst) = (required("base"), required("burst"));
+            let (base, burst) = (part("base"), part("burst"));
             let (every, length) = (lasting("every"), lasting("for"));
             let (every, length) = (every?, length?);
             if length >= every {
@@ -144,7 +154,12 @@ fn schedule(field: &Field<'_>, sizes: Sizes) -> Option<Schedule> {
             let seed = fields.get("seed").map_or(Some(1), |field| field.seed());
             Schedule::Poisson { rate: required("rate")?, seed: seed? }
         }
-    })
+    };
+    if schedule.rates().all(|rate| rate == 0.0) {
+        field.refuse("every rate of the schedule is zero, so nothing would ever be sent", SCHEDULE);
+        return None;
+    }
+    Some(schedule)
 }
 
 fn steps(fields: &Fields<'_>, sizes: Sizes) -> Option<Vec<(f64, Duration)>> {
@@ -152,7 +167,7 @@ fn steps(fields: &Fields<'_>, sizes: Sizes) -> Option<Vec<(f64, Duration)>> {
     let steps = fields.require("steps", advice)?.elements(advice)?;
     let steps = steps.iter().map(|step| {
         let fields = step.fields(&["rate", "for"])?;
-        let rate = fields.require("rate", advice).and_then(|field| rate(&field, sizes));
+        let rate = fields.require("rate", advice).and_then(|field| rate_or_rest(&field, sizes));
         let length = fields.require("for", advice).and_then(|field| field.duration_above_zero());
         Some((rate?, length?))
     });

@@ -97,12 +97,17 @@ impl<'a> Context<'a> {
     /// The path of a file that must be there.
     fn existing_file(&self, field: &Field<'_>) -> Option<PathBuf> {
         let path = self.resolve(field.string()?);
-        if !path.is_file() {
-            let message = format!("`{}`: the file {} does not exist", field.path, path.display());
-            field.refuse(message, "a relative path starts at the scenario's own folder");
-            return None;
-        }
-        Some(path)
+        let (what, advice) = match std::fs::metadata(&path) {
+            Ok(found) if found.is_file() => return Some(path),
+            Ok(found) if found.is_dir() => ("is a directory", "name a file in it"),
+            Ok(_) => (
+                "is a pipe or a device, which can be read only once",
+                "write its contents to a file, and name that file",
+            ),
+            Err(_) => ("does not exist", "a relative path starts at the scenario's own folder"),
+        };
+        field.refuse(format!("`{}`: the file {} {what}", field.path, path.display()), advice);
+        None
     }
 }
 

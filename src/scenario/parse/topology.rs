@@ -17,8 +17,13 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Topology {
     };
     let name = fields.get("name").and_then(|field| {
         let name = field.string()?;
-        if !super::is_name(name) {
-            let advice = "use 1 to 100 letters, digits, dots, hyphens and underscores";
+        if is_taken_as_it_is(root, &fields) {
+            if !is_existing_name(name) {
+                field.refuse("this cannot name a topic", "a name has 1 to 255 bytes, without control characters");
+            }
+        } else if !super::is_name(name) {
+            let advice = "use 1 to 100 letters, digits, dots, hyphens and underscores; a topic of another name can be \
+                          used with `topology.existing = true`";
             field.refuse(format!("\"{name}\" cannot name a topic"), advice);
         }
         Some(name.to_owned())
@@ -33,6 +38,19 @@ pub(super) fn read(root: &Fields<'_>, context: &Context<'_>) -> Topology {
         existing: existing(&fields),
         config: fields.get("config").map(|field| properties::read(&field, context)).unwrap_or_default(),
     }
+}
+
+/// Whether no topic is created: by `existing`, or because the scenario has no producers.
+fn is_taken_as_it_is(root: &Fields<'_>, fields: &Fields<'_>) -> bool {
+    let mode = root.get("pipeline").and_then(|field| field.value.get("producer_mode").cloned());
+    let exists = fields.get("existing").is_some_and(|field| field.value.as_bool() == Some(true));
+    exists || mode.is_some_and(|mode| mode.as_str() == Some("none"))
+}
+
+/// Whether any broker may have a topic of this name. Kafka's have up to 249 letters of few kinds, and RabbitMQ's streams up to 255 bytes of
+/// any kind: which of them a broker has, it says itself.
+fn is_existing_name(name: &str) -> bool {
+    (1..=255).contains(&name.len()) && !name.chars().any(char::is_control)
 }
 
 /// Refuses what would have no effect on topics that are taken as they are.

@@ -3,7 +3,10 @@
 use brokermark::record::{ReasonKind, Status};
 
 use super::Broker;
-use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_balanced, assert_delivered, reasons, record_of};
+use crate::harness::{
+    Bench, Finished, PATIENCE, Running, assert_acknowledged, assert_balanced, assert_delivered, brokermark, reasons,
+    record_of,
+};
 
 pub fn after_exactly_the_messages_asked_for(broker: &Broker) {
     let record = record_of(&broker.scenario("producers.count = 3\nproducers.batch = 7\nrun.messages = 1001"));
@@ -66,4 +69,34 @@ pub fn at_the_first_signal_with_what_was_measured(broker: &Broker) {
     assert_delivered(&record, record.counts.attempted, 1);
     let kept = std::fs::read_to_string(bench.run_directory().join("records.jsonl")).unwrap();
     assert_eq!(kept, ended.stdout, "the record on disk is the one that was printed, and the second trial never began");
+}
+
+/// `remove-topics` creates nothing, and removes nothing that is not named after a run or is not as the run would have created it.
+pub fn topics_are_removed_by_their_run_alone(broker: &Broker) {
+    let bench = Bench::new(&broker.scenario("topology.keep = true\nrun.messages = 10"));
+    let record = bench.run(&[]).expect(0).record();
+    let [topic] = &record.topics[..] else { panic!("{:?}", record.topics) };
+    let run = topic.strip_suffix("-0").unwrap();
+    let remove = |run: &str, more: &[&str]| -> Finished {
+        let mut command = brokermark();
+        command.arg("remove-topics").arg(bench.scenario()).args(["--run-id", run]).args(more);
+        Running::start(&mut command).finish(PATIENCE)
+    };
+    // What this process emulates ends with it.
+    let ends = broker.keys.contains("\"embedded\"") || broker.keys.contains("\"null\"");
+    let kept = if ends { String::new() } else { format!("{topic}\n") };
+    remove("demo", &[]).expect(2).complains_of(&["is not the id of a run"]);
+    // A run that never was.
+    let never = run.replacen("brokermark", "never", 1);
+    for _ in 0..2 {
+        assert_eq!(remove(&never, &[]).expect(0).stdout, "");
+    }
+    assert_eq!(remove(run, &["--dry-run"]).expect(0).stdout, kept);
+    if broker.can().partitions && !ends {
+        let other = remove(run, &["--set", "topology.partitions=2"]).expect(1);
+        other.complains_of(&[topic, "nothing was removed"]);
+    }
+    assert_eq!(remove(run, &["--dry-run"]).expect(0).stdout, kept);
+    assert_eq!(remove(run, &[]).expect(0).stdout, kept);
+    assert_eq!(remove(run, &[]).expect(0).stdout, "");
 }

@@ -161,6 +161,7 @@ macro_rules! conformance {
                 ending::after_the_duration_asked_for,
                 ending::after_whole_rounds,
                 ending::at_the_first_signal_with_what_was_measured,
+                ending::topics_are_removed_by_their_run_alone,
                 schedules::without_chance_are_kept_to_the_message,
                 schedules::with_chance_are_kept,
                 schedules::warm_up_is_not_measured,

@@ -93,6 +93,10 @@ impl Broker for PulsarCrateBroker {
         self.topics.prepare(topics, created).await
     }
 
+    async fn adopt(&self, topics: &[Topic]) -> Result<Vec<Topic>, BrokerError> {
+        self.topics.adopt(topics).await
+    }
+
     async fn producer(&self, producer_number: usize, topic: &Topic) -> Result<QueuedProducer, BrokerError> {
         let CrateSettings { options, timeout, .. } = &self.settings;
         let connection = producer_number % self.producing.len();

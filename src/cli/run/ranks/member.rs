@@ -21,10 +21,11 @@ use crate::engine::{
 use crate::evaluate::assemble_failed;
 use crate::measure::MessageSets;
 use crate::measure::host::HostShare;
+use crate::notices::notice;
 use crate::ranks::{FromRank, FromRoot, KnownClock, Member, Order, Place, injected_offset_ns};
 use crate::record::{Record, RunDirectory};
 use crate::scenario::{Plan, Share, Trial};
-use crate::secrets::mask_arguments;
+use crate::secrets::masked_command_line;
 
 /// What a rank did that ran no trial when rank 0 was lost.
 const WAITING: &str = "while this rank waited for its orders";
@@ -70,7 +71,7 @@ pub async fn take_part(
     let own = match if rank == 0 { Ok(Interruption::none()) } else { interrupt::watch() } {
         Ok(own) => own,
         Err(error) => {
-            eprintln!("error: cannot listen for signals: {error}");
+            notice!("error: cannot listen for signals: {error}");
             return Exit::Failure;
         }
     };
@@ -201,7 +202,7 @@ impl Part<'_> {
             compared: Some(ComparedClock { name, shift_ns, error_ns }),
             host_share: self.host_share,
         };
-        let command_line = mask_arguments(std::env::args());
+        let command_line = masked_command_line();
         let checkpoint_every = self.arguments.checkpoint_every;
         let run = Run { id: &self.invitation.run_id, command_line: &command_line, checkpoint_every, ceiling: None };
         let progress = Progress::of(true, String::new(), trial.scenario.run.clone(), Duration::ZERO);
@@ -226,7 +227,7 @@ impl Part<'_> {
         let result = match result {
             Ok(Outcome { close_error, part, .. }) => {
                 if let Some(error) = close_error {
-                    eprintln!("warning: rank {rank}: {error}");
+                    notice!("warning: rank {rank}: {error}");
                 }
                 messages = part.and_then(|part| part.messages).map(Arc::new);
                 Ok(())
@@ -238,7 +239,7 @@ impl Part<'_> {
         };
         let unwritten = match recording.finish() {
             Some((record, Err(error))) => {
-                eprintln!("error: rank {rank}: {error}");
+                notice!("error: rank {rank}: {error}");
                 Some(Unwritten { record, messages, reason: error.to_string() })
             }
             _ => None,
@@ -332,13 +333,13 @@ async fn signal_after(own: &Interruption, before: u32) {
 fn refused(rank: usize, reason: &str) -> Exit {
     // Rank 0 has said so.
     if rank > 0 {
-        eprintln!("error: rank {rank} does not run: {reason}");
+        notice!("error: rank {rank} does not run: {reason}");
     }
     Exit::Failure
 }
 
 /// `when`: what this rank did then, and what that means for what it measured.
 fn root_lost(when: &str) -> Exit {
-    eprintln!("error: rank 0 was lost {when}");
+    notice!("error: rank 0 was lost {when}");
     Exit::Failure
 }

@@ -21,6 +21,7 @@ use super::{Exit, RunArguments, Session};
 use crate::cli::scenario_source::WrittenScenario;
 use crate::evaluate::environment;
 use crate::measure::host::{CoreSet, WallClock, cores_available};
+use crate::notices::notice;
 use crate::ranks::{Hello, Hub, Job, Member, Place, RanksError, addresses, injected_offset_ns, is_launched};
 use crate::record::InputFile;
 use crate::scenario::{OutputFormat, Plan, Share};
@@ -47,7 +48,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Option<Exit> {
 }
 
 fn failed(error: &RanksError) -> Exit {
-    eprintln!("error: {error}");
+    notice!("error: {error}");
     Exit::Failure
 }
 
@@ -60,7 +61,7 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
     let (plan, _) = match prepared {
         Ok(prepared) => prepared,
         Err((reason, exit)) => {
-            eprintln!("{reason}");
+            notice!("{reason}");
             let _ = tell(job, Err(reason));
             return exit;
         }
@@ -71,7 +72,7 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
     let (session, (listener, addresses)) = match opened {
         Ok(opened) => opened,
         Err(reason) => {
-            eprintln!("{reason}");
+            notice!("{reason}");
             let _ = tell(job, Err(reason));
             return Exit::Failure;
         }
@@ -85,7 +86,7 @@ fn lead(arguments: &RunArguments, job: Job, out: &mut dyn Write) -> Exit {
     let invitation = match invitation.and_then(|invitation| tell(job, Ok(invitation))) {
         Ok(invitation) => invitation,
         Err(reason) => {
-            eprintln!("{reason}");
+            notice!("{reason}");
             return Exit::Failure;
         }
     };
@@ -201,7 +202,7 @@ fn talk(work: impl Future<Output = Exit>) -> Exit {
     let runtime = match builder.worker_threads(1).thread_name("brokermark-rank").enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: a thread for the connections between ranks cannot be started: {error}");
+            notice!("error: a thread for the connections between ranks cannot be started: {error}");
             return Exit::Failure;
         }
     };

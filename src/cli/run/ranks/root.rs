@@ -12,6 +12,7 @@ use crate::distributed::{KeptShare, merge};
 use crate::engine::{self, EngineError, Interruption, Phase, TrialIdentity, remove_topics};
 use crate::evaluate::assemble_failed;
 use crate::measure::Interval;
+use crate::notices::notice;
 use crate::ranks::{Counters, Event, FromRank, FromRoot, Hub, JointSecond, KnownClock, Order};
 use crate::record::{DirectoryError, HLOG_FILE, HlogLines, LostRank, Record, SHARES_FILE, SeriesRow, Status};
 use crate::scenario::Scenario;
@@ -27,14 +28,14 @@ pub async fn lead(mut session: Session<'_>, mut hub: Hub, out: &mut dyn Write) -
     let interruption = match interrupt::watch() {
         Ok(interruption) => interruption,
         Err(error) => {
-            eprintln!("error: cannot listen for signals: {error}");
+            notice!("error: cannot listen for signals: {error}");
             return Exit::Failure;
         }
     };
     let exit = match trials(&mut session, &mut hub, &interruption, out).await {
         Ok(exit) => exit,
         Err(error) => {
-            eprintln!("error: {error}");
+            notice!("error: {error}");
             Exit::Failure
         }
     };
@@ -82,7 +83,7 @@ async fn trials(
         }
         exit = worse(exit, if is_missing && !interruption.is_requested() { Exit::Failure } else { ended });
         if hub.reachable().count() < hub.size() {
-            eprintln!("error: a rank was lost, so no further trial can be run");
+            notice!("error: a rank was lost, so no further trial can be run");
             return Ok(if exit == Exit::Interrupted { exit } else { Exit::Failure });
         }
         if was_signalled {
@@ -97,8 +98,8 @@ async fn remove(scenario: &Scenario, run_id: String) {
     if scenario.topology.keep || !scenario.topology.is_named_by_run() {
         return;
     }
-    if let Err(error) = remove_topics(scenario, &TrialIdentity::alone(run_id, 0)).await {
-        eprintln!("warning: after the trial, {error}");
+    if let Err(error) = remove_topics(scenario, &TrialIdentity::alone(run_id, 0), false).await {
+        notice!("warning: after the trial, {error}");
     }
 }
 
@@ -343,7 +344,7 @@ fn record(session: &Session<'_>, position: usize, gathered: Gathered) -> Whole {
                 EngineError::Rank { rank: rank.number - 1, reason }
             }
             None => {
-                eprintln!("error: {}", EngineError::Interrupted);
+                notice!("error: {}", EngineError::Interrupted);
                 EngineError::Interrupted
             }
         };
@@ -354,7 +355,7 @@ fn record(session: &Session<'_>, position: usize, gathered: Gathered) -> Whole {
     match merge(kept, missing, engine::kinds()) {
         Ok(merged) => Whole { record: merged.record, series: merged.series, interval_log: merged.interval_log, shares },
         Err(error) => {
-            eprintln!("error: what the ranks kept cannot be put together: {error}");
+            notice!("error: what the ranks kept cannot be put together: {error}");
             failed(EngineError::Rank { rank: 0, reason: error.to_string() }, shares)
         }
     }

@@ -5,7 +5,7 @@
 
 mod view;
 
-use std::io::{self, Stderr, stderr};
+use std::io;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +19,7 @@ use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
 use self::view::{Figures, Percentiles, Sample, TopicRow};
 use crate::engine::{Phase, Second, TopicProgress};
 use crate::measure::{Distribution, Interval};
+use crate::notices::{LossyStderr, notice};
 
 /// Whether the alternate screen is shown.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
@@ -30,7 +31,7 @@ const HELP: &str = "Ctrl-C ends this phase and keeps what was measured";
 
 /// The screen of one trial.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Stderr>>,
+    terminal: Terminal<CrosstermBackend<LossyStderr>>,
     figures: Figures,
     /// The headline latency since the window began.
     latency: Distribution,
@@ -45,8 +46,8 @@ impl Screen {
     /// When standard error is not a terminal that can.
     pub fn open(title: String) -> io::Result<Self> {
         restore_on_panic();
-        let terminal = Terminal::new(CrosstermBackend::new(stderr()))?;
-        execute!(stderr(), EnterAlternateScreen, Hide)?;
+        let terminal = Terminal::new(CrosstermBackend::new(LossyStderr))?;
+        execute!(LossyStderr, EnterAlternateScreen, Hide)?;
         IS_OPEN.store(true, Ordering::Release);
         let figures = Figures { title, ..Figures::default() };
         Ok(Screen { terminal, figures, latency: Distribution::new(), topics: Vec::new() })
@@ -131,15 +132,15 @@ pub fn tell(line: &str) {
     if IS_OPEN.load(Ordering::Acquire) {
         NOTICES.lock().push(line.trim_start().to_owned());
     } else {
-        eprintln!("{line}");
+        notice!("{line}");
     }
 }
 
 /// Gives the terminal back, and prints what was told meanwhile.
 pub fn restore() {
     if IS_OPEN.swap(false, Ordering::AcqRel) {
-        let _ = execute!(stderr(), LeaveAlternateScreen, Show);
-        NOTICES.lock().drain(..).for_each(|line| eprintln!("{line}"));
+        let _ = execute!(LossyStderr, LeaveAlternateScreen, Show);
+        NOTICES.lock().drain(..).for_each(|line| notice!("{line}"));
     }
 }
 
