@@ -115,8 +115,9 @@ fn beyond_p99(evidence: &Evidence<'_>, found: &mut Found) {
     let tails = || beyond().filter_map(|(quantile, value_ns)| Some((quantile, value_ns, latency.tail(quantile)?)));
     if let Some((quantile, value_ns, tail)) = tails().find(|(_, _, tail)| tail.is_the_clients()) {
         let part = format!(
-            "it stood still when {} of the messages as slow as {}, {}, were due or on their way",
-            share_of_tenths(tail),
+            "the load generator stood still in {} of the {} tenths of a second with messages as slow as {}, {}",
+            count(tail.client_paused_tenths.unwrap_or(0)),
+            count(tail.tenths),
             percentile(quantile),
             duration(value_ns as f64),
         );
@@ -137,10 +138,6 @@ fn beyond_p99(evidence: &Evidence<'_>, found: &mut Found) {
             false,
         );
     }
-}
-
-fn share_of_tenths(tail: &Tail) -> String {
-    percent(tail.client_paused_tenths.unwrap_or(0) as f64 / tail.tenths.max(1) as f64)
 }
 
 /// "p99.9", without the noise of binary fractions.
@@ -165,7 +162,7 @@ fn outages(evidence: &Evidence<'_>, found: &mut Found) {
     };
     found.add(
         format!(
-            "it stood still for {} of the {} without an acknowledgement at {}{more}",
+            "the load generator stood still for {} of the {} without an acknowledgement at {}{more}",
             duration(outage.client_paused_ns as f64),
             duration(outage.longest_gap_ns as f64),
             duration(outage.begin_ns as f64)

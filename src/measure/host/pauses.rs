@@ -64,10 +64,11 @@ pub struct LongPause {
     pub end_ns: u64,
 }
 
-/// For how long the client stood still between two moments. `pauses` do not overlap.
+/// For how long the client stood still between two moments. `pauses` are in order of time and do not overlap.
 pub fn paused_ns(pauses: &[LongPause], from_ns: u64, until_ns: u64) -> u64 {
     let inside = |pause: &LongPause| pause.end_ns.min(until_ns).saturating_sub(pause.begin_ns.max(from_ns));
-    pauses.iter().map(inside).sum()
+    let first = pauses.partition_point(|pause| pause.end_ns <= from_ns);
+    pauses[first..].iter().take_while(|pause| pause.begin_ns < until_ns).map(inside).sum()
 }
 
 /// A thread that notes how late it wakes, until it is dropped.
