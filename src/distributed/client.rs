@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::KeptShare;
 use crate::measure::host::CoreSet;
-use crate::record::{Client, HostLoad, Pauses, TimerLateness};
+use crate::record::{Client, HostLoad, Lateness, Pauses};
 
 /// Where a share runs: shares of one machine have the same. Without both, that is not known.
 pub(super) fn machine(share: &KeptShare) -> (Option<&str>, Option<&str>) {
@@ -35,17 +35,17 @@ fn cores_allowed(of_machine: &[&KeptShare]) -> Option<CoreSet> {
 }
 
 /// How many cores the shares of one machine may use together. A quota is that of a container, which has a host name of its own.
-fn cores_available(of_machine: &[&KeptShare]) -> usize {
-    let allowed = cores_allowed(of_machine).map_or(usize::MAX, |cores| cores.count());
+fn cores_available(of_machine: &[&KeptShare]) -> f64 {
+    let allowed = cores_allowed(of_machine).map_or(f64::INFINITY, |cores| cores.count() as f64);
     let mut of_hosts: BTreeMap<Option<&str>, CoresOfHost> = BTreeMap::new();
     for share in of_machine {
         let (available, own) = (share.record.client.cores_available, own_cores(share));
         let host = of_hosts.entry(share.record.environment.hostname.as_deref()).or_default();
         host.allowed = host.allowed | own.unwrap_or_default();
         host.most = host.most.max(available);
-        host.is_limited |= own.is_none_or(|own| available < own.count());
+        host.is_limited |= own.is_none_or(|own| available < own.count() as f64);
     }
-    of_hosts.values().map(CoresOfHost::available).sum::<usize>().min(allowed)
+    of_hosts.values().map(CoresOfHost::available).sum::<f64>().min(allowed)
 }
 
 /// What the shares of one host name may use.
@@ -53,14 +53,14 @@ fn cores_available(of_machine: &[&KeptShare]) -> usize {
 struct CoresOfHost {
     allowed: CoreSet,
     /// Of one share.
-    most: usize,
+    most: f64,
     /// Whether a quota is below what the affinity allows, or the affinity is not known.
     is_limited: bool,
 }
 
 impl CoresOfHost {
-    fn available(&self) -> usize {
-        if self.is_limited { self.most } else { self.allowed.count() }
+    fn available(&self) -> f64 {
+        if self.is_limited { self.most } else { self.allowed.count() as f64 }
     }
 }
 
@@ -99,20 +99,30 @@ pub(super) fn client<'a>(shares: impl IntoIterator<Item = &'a KeptShare>, acknow
         connections_full_share: all().filter_map(|client| client.connections_full_share).reduce(f64::max),
         unmatched_answers: all().map(|client| client.unmatched_answers).sum(),
         queue_messages_max: worst(|client| client.queue_messages_max),
-        timer_lateness: all().filter_map(|client| client.timer_lateness).reduce(|one, other| TimerLateness {
-            p50_ns: one.p50_ns.max(other.p50_ns),
-            p99_ns: one.p99_ns.max(other.p99_ns),
-            max_ns: one.max_ns.max(other.max_ns),
-        }),
+        timer_lateness: all().filter_map(|client| client.timer_lateness).reduce(worst_lateness),
+        wake_up_delay: all().filter_map(|client| client.wake_up_delay).reduce(worst_lateness),
         pauses: all().filter_map(|client| client.pauses).reduce(|one, other| Pauses {
             count: one.count + other.count,
             p50_ns: one.p50_ns.max(other.p50_ns),
             p99_ns: one.p99_ns.max(other.p99_ns),
             p99_9_ns: one.p99_9_ns.max(other.p99_9_ns),
+            p99_99_ns: one.p99_99_ns.max(other.p99_99_ns),
             max_ns: one.max_ns.max(other.max_ns),
         }),
+        // Each share's clock has an epoch of its own.
+        long_pauses: Vec::new(),
         broker_round_trip_p50_ns: worst(|client| client.broker_round_trip_p50_ns),
         broker_round_trip_p99_ns: worst(|client| client.broker_round_trip_p99_ns),
+    }
+}
+
+fn worst_lateness(one: Lateness, other: Lateness) -> Lateness {
+    Lateness {
+        p50_ns: one.p50_ns.max(other.p50_ns),
+        p99_ns: one.p99_ns.max(other.p99_ns),
+        p99_9_ns: one.p99_9_ns.max(other.p99_9_ns),
+        p99_99_ns: one.p99_99_ns.max(other.p99_99_ns),
+        max_ns: one.max_ns.max(other.max_ns),
     }
 }
 
@@ -165,12 +175,12 @@ mod tests {
         let mut shares = [share(1, 3, 0, 1, 1.0), share(2, 3, 0, 1, 1.0), share(3, 3, 0, 1, 1.0)];
         shares[2].record.share.as_mut().unwrap().boot_id = Some("another".to_owned());
         let cores = shares[0].record.client.cores_available;
-        assert_eq!((client(&shares, 1.0).cores_available, machines(&shares)), (2 * cores, 2));
+        assert_eq!((client(&shares, 1.0).cores_available, machines(&shares)), (2.0 * cores, 2));
     }
 
     #[test]
     fn shares_that_are_bound_to_cores_have_those_of_all_and_containers_their_quotas() {
-        let told = |places: [(&str, &str, usize); 3]| {
+        let told = |places: [(&str, &str, f64); 3]| {
             let mut shares = [share(1, 3, 0, 1, 1.0), share(2, 3, 0, 1, 1.0), share(3, 3, 0, 1, 1.0)];
             for (share, (host, cores, available)) in shares.iter_mut().zip(places) {
                 share.record.environment.hostname = Some(host.to_owned());
@@ -180,10 +190,18 @@ mod tests {
             let client = client(&shares, 1.0);
             (client.cores_available, client.cores_allowed.unwrap())
         };
-        assert_eq!(told([("a", "0", 1), ("a", "1", 1), ("a", "2-3", 2)]), (4, "0-3".to_owned()), "bound");
-        assert_eq!(told([("a", "0-1", 2), ("a", "0-1", 2), ("a", "0-1", 2)]), (2, "0-1".to_owned()), "not bound");
-        let quotas = [("a", "0-63", 2), ("a", "0-63", 2), ("b", "0-63", 3)];
-        assert_eq!(told(quotas), (5, "0-63".to_owned()), "two containers");
-        assert_eq!(told([("a", "0-1", 2), ("b", "0-1", 2), ("c", "0-1", 2)]), (2, "0-1".to_owned()), "one machine");
+        assert_eq!(told([("a", "0", 1.0), ("a", "1", 1.0), ("a", "2-3", 2.0)]), (4.0, "0-3".to_owned()), "bound");
+        assert_eq!(
+            told([("a", "0-1", 2.0), ("a", "0-1", 2.0), ("a", "0-1", 2.0)]),
+            (2.0, "0-1".to_owned()),
+            "not bound"
+        );
+        let quotas = [("a", "0-63", 2.0), ("a", "0-63", 2.0), ("b", "0-63", 3.5)];
+        assert_eq!(told(quotas), (5.5, "0-63".to_owned()), "two containers");
+        assert_eq!(
+            told([("a", "0-1", 2.0), ("b", "0-1", 2.0), ("c", "0-1", 2.0)]),
+            (2.0, "0-1".to_owned()),
+            "one machine"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Latencies of several shares as one: histograms are added bucket by bucket.
 
 use super::{KeptShare, MergeError};
-use crate::record::{Latencies, Latency, Record, SchedulePart, Transactions};
+use crate::record::{HistogramError, Latencies, Latency, Record, SchedulePart, SlowestMessages, Tail, Transactions};
 
 /// All four latencies.
 pub(super) fn latencies(shares: &[KeptShare]) -> Result<Latencies, MergeError> {
@@ -37,9 +37,27 @@ fn sum(latencies: &[(&str, &Latency)]) -> Result<Option<Latency>, MergeError> {
     }
     let beyond_range = latencies.iter().map(|(_, latency)| latency.beyond_range).sum();
     let independent = latencies.iter().map(|(_, latency)| latency.independent).sum();
-    let summed = Latency::from_histogram(&histogram, beyond_range, independent);
+    let latency = Latency::from_histogram(&histogram, beyond_range, independent);
+    // Where one share does not tell, nothing is known of all.
+    let slowest: Option<Vec<&SlowestMessages>> =
+        latencies.iter().map(|(_, latency)| latency.slowest.as_ref()).collect();
+    let tailed = |latency| with_tails(latency, &slowest.unwrap_or_default());
+    let latency = latency.map(tailed).transpose().map_err(|error| damaged(origin, error.to_string()))?;
     // Its consumers fell behind in partitions of their own, which those of other shares do not make up for.
-    Ok(if latencies.iter().any(|(_, latency)| latency.lag_grew) { summed.map(Latency::of_growing_lag) } else { summed })
+    let has_fallen_behind = latencies.iter().any(|(_, latency)| latency.lag_grew);
+    Ok(if has_fallen_behind { latency.map(Latency::of_growing_lag) } else { latency })
+}
+
+/// The latency with how many events made its tails, of all shares together.
+fn with_tails(latency: Latency, of_shares: &[&SlowestMessages]) -> Result<Latency, HistogramError> {
+    let Some(slowest) = SlowestMessages::of_all(of_shares)? else { return Ok(latency) };
+    let tail = |(quantile, value_ns): (f64, u64)| {
+        let exceedances = slowest.from(value_ns)?;
+        let (tenths, seconds) = (exceedances.tenths, exceedances.seconds);
+        Ok(Tail { percentile: quantile * 100.0, tenths, seconds, client_paused_tenths: None })
+    };
+    let tails = latency.high_percentiles().map(tail).collect::<Result<_, _>>()?;
+    Ok(Latency { tails, slowest: Some(slowest), ..latency })
 }
 
 /// The parts of the schedule, which all shares have at the same times.

@@ -93,6 +93,7 @@ pub(super) fn throughput(shares: &[KeptShare], counts: &Counts) -> Throughput {
     Throughput {
         window_ns,
         messages_per_second: per_second(|of| of.messages_per_second),
+        warm_up_messages: all().map(|of| of.warm_up_messages).sum(),
         payload_bytes_per_second: per_second(|of| of.payload_bytes_per_second),
         sent_per_second: per_second(|of| of.sent_per_second),
         target_per_second: all().filter_map(|of| of.target_per_second).reduce(|sum, rate| sum + rate),

@@ -220,7 +220,7 @@ mod tests {
         record.throughput.target_per_second = None;
         record.environment.cores = 4;
         let client = &mut record.client;
-        (client.cores_available, client.cores_allowed) = (4, Some("0-3".to_owned()));
+        (client.cores_available, client.cores_allowed) = (4.0, Some("0-3".to_owned()));
         (client.cores_used, client.busiest_thread_cores) = (cores_used, Some(0.9));
         record.host_load = Some(HostLoad { system_cpu_busy: 0.99, steal: 0.0, ..record.host_load.unwrap_or_default() });
         let other = reason(HostContended, "52 % with other processes.".to_owned(), "Run alone.", &[]);

@@ -103,7 +103,7 @@ impl<'a> Checkpoints<'a> {
             failure: None,
             pipeline: pipeline.map(|pipeline| pipeline.so_far(None)),
             backlog: None,
-            timer_lateness: self.pacer.as_ref().map(|pacer| pacer.lateness()),
+            wake_up_delays: self.pacer.as_ref().map(|pacer| pacer.delays()),
             usage: self.usage.usage(),
             identity: broker.identity(),
             close_error: None,

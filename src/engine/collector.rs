@@ -104,6 +104,8 @@ pub struct WindowTotals {
     /// Messages handed over, acknowledged and received for the first time, and their payload.
     pub attempted: u64,
     pub acknowledged: u64,
+    /// Of these, messages of the warm-up.
+    pub acknowledged_of_warm_up: u64,
     pub payload_bytes: u64,
     pub consumed: u64,
     pub queue_full_ns: u64,
@@ -239,6 +241,7 @@ impl Collector {
         observer.second(&second, &self.interval, &self.reception);
         if phase == Phase::Measure && (second.consumed > 0 || !self.ends_with_arrivals) {
             self.totals.window.add(&second, telemetry);
+            self.totals.window.acknowledged_of_warm_up += self.interval.warm_up.acknowledged;
             self.add_to_part(&second);
             self.add_to_stretch(&second);
         }

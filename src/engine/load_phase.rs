@@ -119,7 +119,7 @@ impl<'a> LoadPhase<'a> {
             phase: if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp },
             stall: StallWatch::new(&scenario.load, limits),
             backlog: BacklogWatch::of(context, load_start_ns, start),
-            host_sampler: HostSampler::begin(context.identity.host_share),
+            host_sampler: HostSampler::begin(context.identity.host_share, clock),
             usage: None,
             end: End::Completed,
             crash: None,
@@ -229,7 +229,7 @@ impl<'a> LoadPhase<'a> {
         sampler.rhythm.begin_window();
         BacklogWatch::begin(self.backlog.as_ref(), sampler);
         self.phase = Phase::Measure;
-        self.host_sampler = HostSampler::begin(self.context.identity.host_share);
+        self.host_sampler.begin_anew();
         sampler.observer.phase(self.phase);
     }
 
@@ -273,7 +273,11 @@ impl<'a> LoadPhase<'a> {
             crash: self.crash,
             failure: self.trial_window.failure().map(str::to_owned),
             sent: self.sent,
-            usage: self.usage.unwrap_or_else(|| self.host_sampler.usage()),
+            // An outage may end after the window.
+            usage: HostUsage {
+                long_pauses: self.host_sampler.long_pauses(),
+                ..self.usage.unwrap_or_else(|| self.host_sampler.usage())
+            },
             ended_ns: self.trial_window.clock().now_ns(),
             trial_window: self.trial_window,
             pacer: self.pacer,

@@ -44,7 +44,7 @@ pub use outcome::{
     Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, PartOutcome, PayloadSizes, Times,
 };
 pub use remove::remove_topics;
-pub use send::{Attempted, FirstSent, Sent};
+pub use send::{Attempted, FirstSent, Sent, WakeUpDelays};
 pub use stretch::Stretch;
 pub use trial::run;
 

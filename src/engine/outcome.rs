@@ -4,13 +4,11 @@ use std::time::SystemTime;
 
 use super::ComparedClock;
 use super::collector::Totals;
-use super::send::{Attempted, FirstSent, Sent};
+use super::send::{Attempted, FirstSent, Sent, WakeUpDelays};
 use crate::broker::{BrokerInfo, Durability, Topic};
 use crate::load::PayloadPool;
 use crate::measure::host::{HostUsage, WallClock};
-use crate::measure::{
-    Acknowledged, Acks, Arrived, ConsumerTally, Distribution, Errors, GroupAccount, Interval, MessageSets, Tally,
-};
+use crate::measure::{Acknowledged, Acks, Arrived, ConsumerTally, Errors, GroupAccount, Interval, MessageSets, Tally};
 use crate::pipeline;
 use crate::scenario::Part;
 
@@ -79,8 +77,8 @@ pub struct Outcome {
     pub pipeline: Option<pipeline::Outcome>,
     /// The backlog that was built for the consumers, where there is one.
     pub backlog: Option<BacklogOutcome>,
-    /// How late wake-ups came; `None` in a closed loop, which has none.
-    pub timer_lateness: Option<Distribution>,
+    /// How late wake-ups made messages; `None` in a closed loop, which has none.
+    pub wake_up_delays: Option<WakeUpDelays>,
     /// Of the measured window.
     pub usage: HostUsage,
     pub identity: BrokerInfo,

@@ -143,7 +143,7 @@ fn outcome<B: Broker>(context: &TrialContext<'_>, broker: &B, end: End, loaded: 
         failure: loaded.failure,
         pipeline: received.pipeline,
         backlog: loaded.backlog,
-        timer_lateness: loaded.pacer.map(|pacer| pacer.lateness()),
+        wake_up_delays: loaded.pacer.map(|pacer| pacer.delays()),
         usage: HostUsage { peak_memory_bytes: host::peak_memory_bytes(), ..loaded.usage },
         identity: broker.identity(),
         close_error: None,

@@ -6,13 +6,14 @@ use super::environment::environment;
 use super::figures::{errors_by_class, independent, latency, per_second};
 use super::outage::{longest_gap_ns, outages};
 use super::series::series_row;
+use super::tail::with_tails;
 use super::threshold::evaluate as thresholds;
 use super::used::{broker_usage, client, host_load, wire};
 use super::verdict::{Evidence, LoadShape, judge};
 use crate::broker::{self, Topic};
 use crate::engine::{End, EngineError, GroupOutcome, Outcome, PartTotals};
 use crate::load::PartKind;
-use crate::measure::FailureClass;
+use crate::measure::{Distribution, FailureClass, Slowest};
 use crate::record::{
     Client, Completion, Consumers, Counts, Durability, DurabilityLevel, ErrorCount, FoundTopic, GroupVerification,
     Latencies, Latency, LoadModel, PayloadSizes, ProducerShares, ReasonKind, Record, SCHEMA, SchedulePart,
@@ -28,16 +29,19 @@ pub fn assemble(trial: &Trial, run_id: &str, arguments: &[String], outcome: &Out
     record.counts = counts(trial, outcome);
     record.throughput = throughput(trial, outcome);
     let (outcomes, arrivals) = (&outcome.totals.outcomes, &outcome.totals.arrivals);
+    let tailed = |latency: &Distribution, slowest_ns: fn(&Slowest) -> f32| {
+        let latency = independent(latency, outcomes.moments);
+        with_tails(latency, outcomes.timeline.bins(), &outcome.usage.long_pauses, slowest_ns)
+    };
     record.latency = Latencies {
-        response: independent(&outcomes.response, outcomes.moments),
-        service: independent(&outcomes.service, outcomes.moments),
-        schedule_delay: independent(&outcomes.schedule_delay, outcomes.moments),
-        end_to_end: trial
-            .scenario
-            .consumers
-            .as_ref()
-            .filter(|consumers| consumers.end_to_end)
-            .and_then(|_| independent(&arrivals.end_to_end, arrivals.moments)),
+        response: tailed(&outcomes.response, |slowest| slowest.response_ns),
+        service: tailed(&outcomes.service, |slowest| slowest.service_ns),
+        schedule_delay: tailed(&outcomes.schedule_delay, |slowest| slowest.schedule_delay_ns),
+        end_to_end: trial.scenario.consumers.as_ref().filter(|consumers| consumers.end_to_end).and_then(|_| {
+            let latency = independent(&arrivals.end_to_end, arrivals.moments);
+            let (bins, pauses) = (arrivals.timeline.bins(), &outcome.usage.long_pauses);
+            with_tails(latency, bins, pauses, |slowest| slowest.end_to_end_ns)
+        }),
     };
     let service = record.latency.service.as_ref();
     record.throughput.in_flight_by_littles_law = service.map(|service| record.throughput.in_flight(service.mean_ns));
@@ -241,6 +245,7 @@ fn throughput(trial: &Trial, outcome: &Outcome) -> Throughput {
     Throughput {
         window_ns,
         messages_per_second: per_second(window.acknowledged),
+        warm_up_messages: window.acknowledged_of_warm_up,
         payload_bytes_per_second: per_second(window.payload_bytes),
         sent_per_second: per_second(window.attempted),
         target_per_second: outcome.due().map(|due| due as f64 * 1e9 / due_ns.max(1) as f64),

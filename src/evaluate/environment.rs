@@ -1,6 +1,8 @@
 //! The versions and the machine of a trial, for its record.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use crate::broker::BrokerInfo;
 use crate::measure::host::{cores_available, kibibytes};
@@ -23,6 +25,7 @@ pub fn environment(arguments: impl IntoIterator<Item = String>, identity: Option
         kernel: line("/proc/sys/kernel/osrelease"),
         cpu_model: fs::read_to_string("/proc/cpuinfo").ok().as_deref().and_then(cpu_model),
         cores: fs::read_to_string("/proc/cpuinfo").ok().as_deref().and_then(cores).unwrap_or_else(cores_available),
+        physical_cores: physical_cores(Path::new("/sys/devices/system/cpu")),
         memory_bytes: fs::read_to_string("/proc/meminfo")
             .ok()
             .and_then(|text| kibibytes(&text, "MemTotal:"))
@@ -30,6 +33,13 @@ pub fn environment(arguments: impl IntoIterator<Item = String>, identity: Option
         hostname: line("/proc/sys/kernel/hostname").or_else(|| std::env::var("HOSTNAME").ok()),
         command_line: mask_arguments(arguments),
     }
+}
+
+/// Hardware threads of one core have the same list of siblings (kernel documentation, admin-guide/cputopology).
+fn physical_cores(directory: &Path) -> Option<usize> {
+    let siblings = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("topology/thread_siblings_list")).ok();
+    let lists: BTreeSet<String> = fs::read_dir(directory).ok()?.flatten().filter_map(siblings).collect();
+    (!lists.is_empty()).then_some(lists.len())
 }
 
 fn line(path: &str) -> Option<String> {

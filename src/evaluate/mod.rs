@@ -16,6 +16,7 @@ mod share;
 mod simulation;
 mod sink;
 mod spread;
+mod tail;
 mod threshold;
 mod until;
 mod used;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::Outcome;
+use crate::measure::host::{LongPause, paused_ns};
 use crate::measure::{BIN_NS, Bin};
 use crate::record::Outage;
 use crate::scenario::{Load, Schedule};
@@ -51,6 +52,8 @@ struct Course<'a> {
     load_start_ns: u64,
     /// Nothing is due from here on.
     load_end_ns: u64,
+    /// When the client stood still.
+    pauses: &'a [LongPause],
 }
 
 /// From one acknowledgement to the next.
@@ -67,12 +70,23 @@ struct Found {
     /// Of its first gap.
     gap_end_ns: u64,
     longest_gap_ns: u64,
+    /// For how much of the longest gap the client stood still.
+    client_paused_ns: u64,
+    /// Whether a gap would be long enough without the pauses of the client.
+    lasts_without_pauses: bool,
     acknowledged: bool,
     recovered_ns: Option<u64>,
     expected_per_second: f64,
 }
 
 impl Found {
+    fn note_gap(&mut self, gap: GapWithPauses, least_gap_ns: u64) {
+        if gap.length_ns > self.longest_gap_ns {
+            (self.longest_gap_ns, self.client_paused_ns) = (gap.length_ns, gap.paused_ns);
+        }
+        self.lasts_without_pauses |= gap.length_ns - gap.paused_ns >= least_gap_ns;
+    }
+
     fn record(&self, measure_start_ns: u64) -> Outage {
         Outage {
             begin_ns: self.begin_ns.saturating_sub(measure_start_ns),
@@ -80,8 +94,16 @@ impl Found {
             first_acknowledgement_ns: self.acknowledged.then(|| self.gap_end_ns - self.begin_ns),
             recovered_ns: self.recovered_ns.map(|recovered_ns| recovered_ns - self.begin_ns),
             expected_per_second: self.expected_per_second,
+            client_paused_ns: self.client_paused_ns,
+            caused_by_client: !self.lasts_without_pauses,
         }
     }
+}
+
+#[derive(Clone, Copy)]
+struct GapWithPauses {
+    length_ns: u64,
+    paused_ns: u64,
 }
 
 /// What should be acknowledged.
@@ -102,6 +124,7 @@ impl<'a> Course<'a> {
             },
             load_start_ns: times.load_start_ns,
             load_end_ns: times.load_end_ns.map_or(times.load_ended_ns, |end_ns| end_ns.min(times.load_ended_ns)),
+            pauses: &outcome.usage.long_pauses,
         }
     }
 
@@ -121,7 +144,7 @@ impl<'a> Course<'a> {
             }
             match found.last_mut() {
                 Some(last) if last.recovered_ns.is_none_or(|at_ns| gap.begin_ns < at_ns) => {
-                    last.longest_gap_ns = last.longest_gap_ns.max(gap.end_ns - gap.begin_ns);
+                    last.note_gap(self.with_pauses(gap.begin_ns, gap.end_ns), least_gap_ns);
                 }
                 last => {
                     let since_ns = last.and_then(|last| last.recovered_ns).unwrap_or(self.load_start_ns);
@@ -132,20 +155,28 @@ impl<'a> Course<'a> {
         found
     }
 
+    fn with_pauses(&self, begin_ns: u64, end_ns: u64) -> GapWithPauses {
+        GapWithPauses { length_ns: end_ns - begin_ns, paused_ns: paused_ns(self.pauses, begin_ns, end_ns) }
+    }
+
     /// The outage that begins with `gap`, if it is one. The rate was held since `since_ns`.
     fn outage(&self, gap: Gap, since_ns: u64, least_gap_ns: u64) -> Option<Found> {
         let expected = self.expected(gap.begin_ns, since_ns);
         let begin_ns = self.broken_from(gap.begin_ns, gap.end_ns, expected, least_gap_ns)?;
         let length_ns = gap.end_ns - begin_ns;
         let recovered = || self.held_from(gap.end_ns, expected, least_gap_ns);
-        Some(Found {
+        let mut found = Found {
             begin_ns,
             gap_end_ns: gap.end_ns,
-            longest_gap_ns: length_ns,
+            longest_gap_ns: 0,
+            client_paused_ns: 0,
+            lasts_without_pauses: false,
             acknowledged: gap.acknowledged,
             recovered_ns: gap.acknowledged.then(recovered).flatten(),
             expected_per_second: self.count(expected, begin_ns, gap.end_ns) * 1e9 / length_ns as f64,
-        })
+        };
+        found.note_gap(self.with_pauses(begin_ns, gap.end_ns), least_gap_ns);
+        Some(found)
     }
 
     fn least_gap_ns(&self) -> u64 {
@@ -233,7 +264,7 @@ impl<'a> Course<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Timeline;
+    use crate::measure::{Slowest, Timeline};
 
     const MILLISECOND: u64 = 1_000_000;
 
@@ -246,9 +277,9 @@ mod tests {
         let load_start_ns = 345 * MILLISECOND;
         let mut moments: Vec<u64> = (0..10_000).filter_map(answer).collect();
         moments.sort_unstable();
-        moments.iter().for_each(|at_ms| timeline.add(load_start_ns + at_ms * MILLISECOND, 1));
+        moments.iter().for_each(|at_ms| timeline.add(load_start_ns + at_ms * MILLISECOND, 1, Slowest::default()));
         let load_end_ns = load_start_ns + 10_000 * MILLISECOND;
-        let course = Course { bins: timeline.bins(), schedule, load_start_ns, load_end_ns };
+        let course = Course { bins: timeline.bins(), schedule, load_start_ns, load_end_ns, pauses: &[] };
         let figures = |outage: Found| {
             let outage = outage.record(load_start_ns);
             let [begin, gap] = [outage.begin_ns, outage.longest_gap_ns].map(|ns| ns / MILLISECOND);
@@ -337,5 +368,34 @@ mod tests {
         assert_eq!(found(Some(&bursts), stalled), [(4001, 699, Some(699), Some(699))]);
         let batches = |sent_ms: u64| Some((sent_ms / 300 + 1) * 300);
         assert_eq!(found(Some(&CONSTANT), batches), []);
+    }
+
+    #[test]
+    fn an_outage_that_pauses_of_the_client_explain_is_its_own() {
+        let mut timeline = Timeline::default();
+        let mut moments: Vec<u64> =
+            (0..10_000).filter_map(stalled(&[(3000, 3258), (6000, 6600), (6700, 7200)])).collect();
+        moments.sort_unstable();
+        moments.iter().for_each(|at_ms| timeline.add(at_ms * MILLISECOND, 1, Slowest::default()));
+        let caused = |pauses: &[(u64, u64)]| {
+            let pause = |(begin_ms, end_ms): &(u64, u64)| LongPause {
+                begin_ns: begin_ms * MILLISECOND,
+                end_ns: end_ms * MILLISECOND,
+            };
+            let pauses: Vec<LongPause> = pauses.iter().map(pause).collect();
+            let (bins, schedule) = (timeline.bins(), Some(&CONSTANT));
+            let course =
+                Course { bins, schedule, load_start_ns: 0, load_end_ns: 10_000 * MILLISECOND, pauses: &pauses };
+            let told = |outage: Found| {
+                let outage = outage.record(0);
+                (outage.client_paused_ns / MILLISECOND, outage.caused_by_client)
+            };
+            course.outages().into_iter().map(told).collect::<Vec<_>>()
+        };
+        assert_eq!(caused(&[]), [(0, false), (0, false)]);
+        assert_eq!(caused(&[(3020, 3247), (9000, 9500)]), [(227, true), (0, false)]);
+        assert_eq!(caused(&[(3000, 3050)]), [(50, false), (0, false)], "208 ms are left, an outage");
+        assert_eq!(caused(&[(6000, 6600)]), [(0, false), (600, false)], "a gap that follows is the broker's");
+        assert_eq!(caused(&[(6000, 6600), (6800, 7150)]), [(0, false), (600, true)]);
     }
 }

@@ -261,7 +261,7 @@ fn record(trial: &Trial, answers: Answers, seed: u64) -> Record {
         failure: None,
         pipeline: None,
         backlog: None,
-        timer_lateness: None,
+        wake_up_delays: None,
         usage: idle(Duration::from_nanos(length_ns)),
         identity: BrokerInfo { client: "simulated".to_owned(), broker: None, embedded: false },
         close_error: None,
@@ -318,6 +318,7 @@ fn idle(elapsed: Duration) -> HostUsage {
         throttled: None,
         pressure: Pressure::default(),
         pauses: crate::measure::Distribution::default(),
+        long_pauses: Vec::new(),
     }
 }
 

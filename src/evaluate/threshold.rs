@@ -22,11 +22,25 @@ fn evaluate_one(threshold: &Threshold, record: &Record, groups: u64) -> Threshol
     let (held, explanation) = match &found {
         Ok(value) => {
             let held = compare(*value, threshold.comparison, threshold.value);
-            (held, format!("{} measured", readable_figure(threshold.metric, *value)))
+            let events = few_events(threshold.metric, record, *value).unwrap_or_default();
+            (held, format!("{} measured{events}", readable_figure(threshold.metric, *value)))
         }
         Err(reason) => (false, format!("not known, so it counts as missed: {reason}")),
     };
     ThresholdOutcome { text: threshold.text.clone(), measured: found.ok(), held, explanation }
+}
+
+/// How few events made a high percentile. Its threshold is judged all the same: a limit that one event broke was broken, and one that held
+/// in spite of it held.
+fn few_events(metric: Metric, record: &Record, value_ns: f64) -> Option<String> {
+    let Metric::Latency(kind, LatencyStatistic::Quantile(quantile)) = metric else { return None };
+    let slowest = latency_of(record, kind)?.slowest.as_ref().filter(|_| (0.99..1.0).contains(&quantile))?;
+    let found = slowest.from(value_ns as u64).ok().filter(|found| !found.are_enough())?;
+    Some(format!(
+        ", by few events: messages as slow as that were answered in {} tenths of a second, in {} different seconds",
+        readable::count(found.tenths),
+        readable::count(found.seconds)
+    ))
 }
 
 /// Whether a percentile of a latency is below its limit because every message was.
@@ -94,17 +108,13 @@ pub(super) fn measured(metric: Metric, record: &Record, groups: u64) -> Result<f
 }
 
 fn latency(record: &Record, kind: LatencyKind, statistic: LatencyStatistic, groups: u64) -> Result<f64, String> {
-    let (latency, absent) = match kind {
-        LatencyKind::Headline => (record.headline_latency(), "no message was acknowledged"),
-        LatencyKind::Response => (record.latency.response.as_ref(), "a closed loop has no response time"),
-        LatencyKind::Service => (record.latency.service.as_ref(), "no message was acknowledged"),
-        LatencyKind::ScheduleDelay => (record.latency.schedule_delay.as_ref(), "a closed loop has no schedule"),
-        LatencyKind::EndToEnd => (
-            record.latency.end_to_end.as_ref(),
-            "no end-to-end latency was recorded: set `consumers.end_to_end = true`",
-        ),
+    let absent = match kind {
+        LatencyKind::Headline | LatencyKind::Service => "no message was acknowledged",
+        LatencyKind::Response => "a closed loop has no response time",
+        LatencyKind::ScheduleDelay => "a closed loop has no schedule",
+        LatencyKind::EndToEnd => "no end-to-end latency was recorded: set `consumers.end_to_end = true`",
     };
-    let latency = latency.ok_or(absent)?;
+    let latency = latency_of(record, kind).ok_or(absent)?;
     if latency.lag_grew {
         return Err("consumers fell further and further behind, so it tells how long the trial lasted".to_owned());
     }
@@ -113,6 +123,16 @@ fn latency(record: &Record, kind: LatencyKind, statistic: LatencyStatistic, grou
         LatencyStatistic::Quantile(quantile) if quantile < 1.0 => population.at_quantile(quantile),
         LatencyStatistic::Quantile(_) | LatencyStatistic::Max => population.of_all(|latency| latency.max_ns as f64),
         LatencyStatistic::Mean => population.of_all(|latency| latency.mean_ns),
+    }
+}
+
+fn latency_of(record: &Record, kind: LatencyKind) -> Option<&Latency> {
+    match kind {
+        LatencyKind::Headline => record.headline_latency(),
+        LatencyKind::Response => record.latency.response.as_ref(),
+        LatencyKind::Service => record.latency.service.as_ref(),
+        LatencyKind::ScheduleDelay => record.latency.schedule_delay.as_ref(),
+        LatencyKind::EndToEnd => record.latency.end_to_end.as_ref(),
     }
 }
 
@@ -309,6 +329,28 @@ mod tests {
         assert!(unknown.explanation.contains("p99.9 needs 10,000 independent messages"), "{unknown:?}");
         assert!(of(None, 0.9999).held, "of an older record, every message counts for one");
         assert!(!of(None, 0.99999).held);
+    }
+
+    #[test]
+    fn a_percentile_that_one_event_made_is_judged_and_said_to_be_that() {
+        let mut record = sample::record();
+        record.counts.failed = 0;
+        let p99_9_ns = record.latency.response.as_ref().unwrap().p99_9_ns.unwrap();
+        let mut of = |tenths: u64, limit: f64| {
+            let slowest = |count| {
+                let mut one = crate::measure::Distribution::new();
+                one.record_n(p99_9_ns, count);
+                one.histogram().clone()
+            };
+            let slowest = crate::record::SlowestMessages::new(&slowest(tenths), &slowest(tenths));
+            record.latency.response.as_mut().unwrap().slowest = Some(slowest);
+            let metric = Metric::Latency(LatencyKind::Response, LatencyStatistic::Quantile(0.999));
+            outcome(metric, Comparison::Less, limit, &record)
+        };
+        let (missed, held) = (of(1, p99_9_ns as f64 / 2.0), of(1, p99_9_ns as f64 * 2.0));
+        assert!(!missed.held && missed.explanation.contains("by few events"), "{missed:?}");
+        assert!(held.held && held.explanation.contains("1 tenths of a second"), "{held:?}");
+        assert!(!of(10, 1e12).explanation.contains("few events"));
     }
 
     #[test]

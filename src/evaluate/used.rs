@@ -3,25 +3,35 @@
 use crate::engine::{Outcome, WatchedUsage, WindowTotals};
 use crate::measure::Distribution;
 use crate::measure::host::{self, CoreSet, HostUsage};
-use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, Pauses, Record, TimerLateness, Wire};
+use crate::record::{BrokerSource, BrokerUsage, Client, HostLoad, Lateness, LongPause, Pauses, Record, Wire};
 
 pub(super) fn client(outcome: &Outcome) -> Client {
     let telemetry = outcome.totals.telemetry;
-    let lateness = outcome.timer_lateness.as_ref().filter(|lateness| !lateness.is_empty()).map(Distribution::histogram);
+    let delays = outcome.wake_up_delays.as_ref();
     Client {
         queue_full_ns: outcome.totals.window.queue_full_ns,
         connections_full_share: connections_full_share(&outcome.totals.window),
         queue_messages_max: telemetry.queue_messages,
         unmatched_answers: telemetry.unmatched_answers,
-        timer_lateness: lateness.map(|lateness| TimerLateness {
-            p50_ns: lateness.value_at_quantile(0.5),
-            p99_ns: lateness.value_at_quantile(0.99),
-            max_ns: lateness.max(),
-        }),
+        timer_lateness: delays.and_then(|delays| lateness(&delays.timers)),
+        wake_up_delay: delays.and_then(|delays| lateness(&delays.all)),
         broker_round_trip_p50_ns: telemetry.round_trip_p50_ns,
         broker_round_trip_p99_ns: telemetry.round_trip_p99_ns,
+        long_pauses: long_pauses(&outcome.usage.long_pauses, outcome.times.measure_start_ns),
         ..used(&outcome.usage, outcome.totals.window.acknowledged)
     }
+}
+
+/// `None` without a value.
+fn lateness(values: &Distribution) -> Option<Lateness> {
+    let histogram = Some(values).filter(|values| !values.is_empty()).map(Distribution::histogram)?;
+    Some(Lateness {
+        p50_ns: histogram.value_at_quantile(0.5),
+        p99_ns: histogram.value_at_quantile(0.99),
+        p99_9_ns: histogram.value_at_quantile(0.999),
+        p99_99_ns: histogram.value_at_quantile(0.9999),
+        max_ns: histogram.max(),
+    })
 }
 
 pub(super) fn wire(outcome: &Outcome, record: &Record) -> Option<Wire> {
@@ -60,7 +70,7 @@ fn used(usage: &HostUsage, acknowledged: u64) -> Client {
         cpu_system_seconds: usage.process.cpu_system.as_secs_f64(),
         polling_cpu_seconds: (!usage.polling.is_zero()).then_some(usage.polling.as_secs_f64()),
         cores_used: host::cores(cpu, usage.elapsed),
-        cores_available: host::cores_available(),
+        cores_available: host::cores_limit(),
         cores_allowed: CoreSet::allowed().map(|cores| cores.to_string()),
         scheduling_policy: usage.scheduling_policy.map(str::to_owned),
         busiest_thread_cores: usage.busiest_thread.as_ref().map(|thread| thread.cores),
@@ -82,12 +92,23 @@ fn pauses(lateness: &Distribution) -> Option<Pauses> {
         p50_ns: histogram.value_at_quantile(0.5),
         p99_ns: histogram.value_at_quantile(0.99),
         p99_9_ns: histogram.value_at_quantile(0.999),
+        p99_99_ns: histogram.value_at_quantile(0.9999),
         max_ns: histogram.max(),
     })
 }
 
+/// Those that had not ended when the measured phase began.
+fn long_pauses(pauses: &[host::LongPause], measure_start_ns: u64) -> Vec<LongPause> {
+    let in_window = |pause: &&host::LongPause| pause.end_ns > measure_start_ns;
+    let told = |pause: &host::LongPause| {
+        let begin_ns = pause.begin_ns.max(measure_start_ns);
+        LongPause { begin_ns: begin_ns - measure_start_ns, length_ns: pause.end_ns - begin_ns }
+    };
+    pauses.iter().filter(in_window).map(told).collect()
+}
+
 pub(super) fn host_load(usage: &HostUsage) -> Option<HostLoad> {
-    let cores = host::cores_available() as f64;
+    let cores = host::cores_limit();
     usage.system.map(|load| HostLoad {
         system_cpu_busy: load.busy,
         steal: load.steal,

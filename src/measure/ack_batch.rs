@@ -9,6 +9,7 @@ use super::failure::FailureClass;
 use super::partition_tally::{PartitionIndex, PartitionNames};
 use super::send_run::SendRun;
 use super::send_tag::SendTag;
+use super::timeline::Slowest;
 use super::verification::Span;
 
 /// So many stretches are marked at once at the latest.
@@ -35,6 +36,16 @@ pub struct AckBatch<'a> {
     /// Messages that the batch acknowledged, of the measured phase and of the warm-up.
     acknowledged: u64,
     acknowledged_in_warm_up: u64,
+    /// The longest latencies of the measured ones.
+    slowest: SlowestOfBatch,
+}
+
+/// In nanoseconds.
+#[derive(Default)]
+struct SlowestOfBatch {
+    response_ns: u64,
+    service_ns: u64,
+    schedule_delay_ns: u64,
 }
 
 impl<'a> AckBatch<'a> {
@@ -55,6 +66,7 @@ impl<'a> AckBatch<'a> {
             timed: 0,
             acknowledged: 0,
             acknowledged_in_warm_up: 0,
+            slowest: SlowestOfBatch::default(),
         }
     }
 
@@ -117,9 +129,12 @@ impl<'a> AckBatch<'a> {
         let interval = &mut self.shard.interval;
         interval.service.record_n(service_ns, messages);
         let mut headline_ns = service_ns;
+        self.slowest.service_ns = self.slowest.service_ns.max(service_ns);
         if self.shared.open_loop {
             let delay_ns = self.last.schedule_delay_ns();
             headline_ns += delay_ns;
+            self.slowest.response_ns = self.slowest.response_ns.max(headline_ns);
+            self.slowest.schedule_delay_ns = self.slowest.schedule_delay_ns.max(delay_ns);
             interval.response.record_n(headline_ns, messages);
             interval.schedule_delay.record_n(delay_ns, messages);
             if let Some(ends) = self.shared.part_ends.get() {
@@ -218,7 +233,13 @@ impl Drop for AckBatch<'_> {
         }
         let all = self.acknowledged + self.acknowledged_in_warm_up;
         if all > 0 {
-            self.shard.interval.timeline.add(self.now_ns, all);
+            let slowest = Slowest {
+                response_ns: self.slowest.response_ns as f32,
+                service_ns: self.slowest.service_ns as f32,
+                schedule_delay_ns: self.slowest.schedule_delay_ns as f32,
+                end_to_end_ns: 0.0,
+            };
+            self.shard.interval.timeline.add(self.now_ns, all, slowest);
         }
         if !self.shard.spans.is_empty() {
             self.mark();

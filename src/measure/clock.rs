@@ -65,6 +65,11 @@ impl Clock {
         self.epoch + std::time::Duration::from_nanos(offset_ns)
     }
 
+    /// Nanoseconds from the epoch to a moment; 0 before the epoch.
+    pub fn since_epoch_ns(&self, moment: Instant) -> u64 {
+        moment.saturating_duration_since(self.epoch).as_nanos() as u64
+    }
+
     /// The epoch in nanoseconds since 1970, by the wall clock as it stood when the trial began: later steps of the wall
     /// clock do not reach any measurement.
     pub fn epoch_unix_ns(&self) -> u64 {

@@ -86,7 +86,7 @@ pub struct Interval {
     pub errors: Errors,
     /// When the last measured message was acknowledged, in nanoseconds since the trial's epoch; 0: none was.
     pub last_acknowledged_ns: u64,
-    /// When messages were acknowledged, warm-up included.
+    /// When messages were acknowledged, warm-up included, and how slow they were, without it.
     pub timeline: Timeline,
     /// Of producers that send in transactions.
     pub transactions: Option<Box<Transactions>>,

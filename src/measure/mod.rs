@@ -57,7 +57,7 @@ pub use send_run::{SendRun, SendRuns};
 pub use send_tag::{MAX_PRODUCERS, SendTag, TICK_NS, UNKNOWN_SEQUENCE};
 pub use sequences::Mark;
 pub use stored_set::StoredSet;
-pub use timeline::{BIN_NS, Bin, Timeline};
+pub use timeline::{BIN_NS, Bin, Slowest, Timeline};
 pub use trace_header::{Opened, TRACE_HEADER_BYTES, TraceHeader};
 pub use transactions::Transactions;
 pub use verification::{GroupAccount, Span, Verification};

@@ -9,6 +9,7 @@ use super::arrival_state::{GroupProgress, Shard, Shared};
 use super::partitions::Order;
 use super::reception::{Arrived, Received, Reception};
 use super::sequences::Mark;
+use super::timeline::Slowest;
 use super::trace_header::{Opened, TRACE_HEADER_BYTES, TraceHeader};
 
 /// Payload after which the clock is read again: a fraction of a millisecond to check and unpack. A client may hand over tens of MB at once,
@@ -171,7 +172,9 @@ fn first(reception: &mut Reception, trace_header: &TraceHeader, now_ns: u64, sha
             arrived.most_before_intended_ns =
                 arrived.most_before_intended_ns.max(trace_header.intended_ns - received_ns);
         }
-        reception.end_to_end.record(since_intended_ns.unwrap_or(0));
+        let since_intended_ns = since_intended_ns.unwrap_or(0);
+        reception.end_to_end.record(since_intended_ns);
+        reception.slowest_of_batch_ns = reception.slowest_of_batch_ns.max(since_intended_ns);
     }
 }
 
@@ -179,7 +182,12 @@ impl Drop for ArrivalBatch<'_> {
     fn drop(&mut self) {
         let now = self.counted();
         let reception = &mut self.shard.reception;
-        reception.moments += u64::from(reception.arrived.consumed > self.consumed_before);
+        let consumed = reception.arrived.consumed - self.consumed_before;
+        if consumed > 0 {
+            let end_to_end_ns = std::mem::take(&mut reception.slowest_of_batch_ns) as f32;
+            reception.moments += 1;
+            reception.timeline.add(self.now_ns, consumed, Slowest { end_to_end_ns, ..Slowest::default() });
+        }
         if let Some(group) = self.shared.groups.get(self.group)
             && now.deliveries > self.before.deliveries
         {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::AddAssign;
 
 use super::histogram::Distribution;
+use super::timeline::Timeline;
 
 /// A message that arrived.
 #[derive(Debug, Clone, Copy)]
@@ -115,6 +116,10 @@ pub struct Reception {
     /// Moments at which such messages arrived: one for each batch that had some, as in
     /// [`Interval::moments`](super::Interval::moments).
     pub moments: u64,
+    /// When they arrived, and how slow they were.
+    pub timeline: Timeline,
+    /// The longest of [`Reception::end_to_end`] in the batch that arrives now, in nanoseconds.
+    pub(super) slowest_of_batch_ns: u64,
 }
 
 impl Reception {
@@ -123,6 +128,7 @@ impl Reception {
         self.arrived += &other.arrived;
         self.end_to_end.merge(&other.end_to_end);
         self.moments += other.moments;
+        self.timeline.merge(&other.timeline);
     }
 
     /// Forgets everything, keeping the memory.
@@ -130,5 +136,6 @@ impl Reception {
         self.arrived = Arrived::default();
         self.end_to_end.clear();
         self.moments = 0;
+        self.timeline.clear();
     }
 }

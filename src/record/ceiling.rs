@@ -28,7 +28,7 @@ pub struct Ceiling {
     pub messages_per_second: f64,
     pub payload_bytes_per_second: f64,
     pub cores_used: f64,
-    pub cores_available: usize,
+    pub cores_available: f64,
     pub cpu_ns_per_message: Option<f64>,
 }
 
@@ -74,7 +74,7 @@ mod tests {
             messages_per_second: rate,
             payload_bytes_per_second: 100.0 * rate,
             cores_used: 1.5,
-            cores_available: 2,
+            cores_available: 2.0,
             cpu_ns_per_message: Some(250.0),
         };
         for (shape, machine, rate) in

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brokermark::record::{ReasonKind, Record};
 
-use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_balanced, finding, reasons, record_of};
+use crate::harness::{Bench, PATIENCE, assert_acknowledged, assert_balanced, execute, finding, reasons, record_of};
 
 const MILLISECOND: u64 = 1_000_000;
 
@@ -132,6 +132,86 @@ fn a_pause_of_the_machine_is_seen_in_a_closed_loop_too_and_speaks_against_its_la
     assert!(pauses.p99_ns > 800 * MILLISECOND, "a third of the time was a pause: {pauses:?}");
     let found = finding(&record, ReasonKind::OwnDelay).unwrap();
     assert!(reasons(&record).contains(&ReasonKind::OwnDelay), "{found:?}");
+}
+
+/// What happened to the client while the broker answered in a millisecond throughout.
+#[test]
+fn a_pause_of_the_client_is_not_an_outage_of_the_broker() {
+    let bench = Bench::new(&null("broker.null.service_time = \"1ms\"\nload.rate = \"2k/s\"\nrun.duration = \"4s\""));
+    let mut run = bench.start(&[]);
+    run.await_stderr("measuring");
+    run.stall(Duration::from_millis(450));
+    let ended = run.finish(PATIENCE).expect(0);
+    let record = ended.record();
+    let outage = record.outages.iter().max_by_key(|outage| outage.longest_gap_ns).expect("no answer came for 450 ms");
+    assert!(outage.longest_gap_ns > 440 * MILLISECOND && outage.caused_by_client, "{outage:?}");
+    assert!(outage.longest_gap_ns - outage.client_paused_ns < 100 * MILLISECOND, "{outage:?}");
+    let found = finding(&record, ReasonKind::OwnDelay).unwrap();
+    assert!(reasons(&record).contains(&ReasonKind::OwnDelay), "{found:?}");
+    assert!(
+        found.evidence.contains("the load generator stood still for")
+            && found.evidence.contains("without an acknowledgement"),
+        "{found:?}"
+    );
+    let longest_ns = record.client.long_pauses.iter().map(|pause| pause.length_ns).max();
+    assert!(longest_ns.is_some_and(|longest_ns| longest_ns > 440 * MILLISECOND), "{:?}", record.client.long_pauses);
+    let shown =
+        execute(&["show", bench.run_directory().to_str().unwrap()]).expect(0).stdout.replace("\n             ", " ");
+    assert!(shown.contains("the load generator itself stood still for"), "{shown}");
+    assert!(shown.contains("it may not be the broker's"), "{shown}");
+}
+
+#[test]
+fn an_outage_of_the_broker_is_not_the_client_s() {
+    let stall = "broker.null = { service_time = \"1ms\", stalls = [{ at = \"1s\", for = \"900ms\" }] }";
+    let record = record_of(&null(&format!("{stall}\nload.rate = \"2k/s\"\nrun.duration = \"4s\"")));
+    let outage = record.outages.iter().max_by_key(|outage| outage.longest_gap_ns).unwrap();
+    assert!(outage.longest_gap_ns > 700 * MILLISECOND && !outage.caused_by_client, "{outage:?}");
+}
+
+/// Far below an outage, and below 1 % of the time.
+#[test]
+fn a_p99_9_that_a_pause_of_the_client_made_is_not_the_broker_s() {
+    let bench = Bench::new(&null("broker.null.service_time = \"1ms\"\nload.rate = \"4k/s\"\nrun.duration = \"8s\""));
+    let mut run = bench.start(&[]);
+    run.await_stderr("measuring");
+    run.stall(Duration::from_millis(70));
+    let record = run.finish(PATIENCE).expect(0).record();
+    let response = record.latency.response.as_ref().unwrap();
+    assert!(response.p99_9_ns.unwrap() > 50 * MILLISECOND, "{response:?}");
+    assert!(response.tail(0.999).unwrap().is_the_clients(), "{:?} {:?}", response.tails, record.client.long_pauses);
+    assert!(reasons(&record).contains(&ReasonKind::OwnDelay));
+}
+
+#[test]
+fn one_stall_is_one_event_however_many_messages_wait() {
+    let stall = "broker.null = { service_time = \"1ms\", stalls = [{ at = \"3s\", for = \"120ms\" }] }";
+    let threshold = "thresholds.require = [\"p99.9 < 10ms\", \"p99.9 < 60s\"]";
+    let bench = Bench::new(&null(&format!("{stall}\nload.rate = \"4k/s\"\nrun.duration = \"8s\"\n{threshold}")));
+    let record = bench.run(&[]).expect(3).record();
+    let response = record.latency.response.as_ref().unwrap();
+    assert!(response.independent.unwrap() >= 10_000 && response.p99_9_ns.unwrap() > 50 * MILLISECOND, "{response:?}");
+    let found = finding(&record, ReasonKind::FewEventsInTail).expect("one event");
+    assert!(found.evidence.contains("tenth"), "{found:?}");
+    let [missed, held] = &record.thresholds[..] else { panic!("{:?}", record.thresholds) };
+    assert!(
+        !missed.held && missed.explanation.contains("by few events"),
+        "what one event broke was broken: {missed:?}"
+    );
+    assert!(held.held && held.explanation.contains("by few events"), "{held:?}");
+}
+
+#[test]
+fn what_the_wake_interval_adds_is_a_part_of_the_tool_s_own_delay() {
+    let with = |interval: &str| {
+        let pacing = format!("load.pacing.wake_interval = \"{interval}\"\nload.rate = \"20k/s\"");
+        record_of(&null(&format!("broker.null.service_time = \"20ms\"\n{pacing}\nrun.duration = \"2s\""))).client
+    };
+    let client = with("10ms");
+    let (timers, all) = (client.timer_lateness.unwrap(), client.wake_up_delay.unwrap());
+    assert!(all.p50_ns > timers.p50_ns + 3 * MILLISECOND, "half of 10 ms: {all:?} {timers:?}");
+    let client = with("10us");
+    assert!(client.wake_up_delay.unwrap().p50_ns < 5 * MILLISECOND, "{client:?}");
 }
 
 /// The null broker answers at once, so its response time is the tool's own.

@@ -8,10 +8,11 @@ use crate::record::{Headline, Latency, Record};
 /// A figure of a latency, in words.
 type Statistic = fn(&Latency) -> String;
 
-/// A percentile in words; a dash where too few independent values lie beyond it to state it.
+/// A percentile in words; a dash where too few independent values lie beyond it to state it, an asterisk where few events made it.
 pub(super) fn stated(latency: &Latency, quantile: f64, value_ns: impl Into<Option<u64>>) -> String {
     let value_ns = value_ns.into().filter(|_| latency.supports(quantile));
-    value_ns.map_or("–".to_owned(), |value_ns| duration(value_ns as f64))
+    let mark = if latency.is_of_few_events(quantile) { "*" } else { "" };
+    value_ns.map_or("–".to_owned(), |value_ns| duration(value_ns as f64) + mark)
 }
 
 /// Rows are latencies, columns percentiles; nothing where nothing was recorded.
@@ -61,4 +62,8 @@ pub(super) fn table(page: &mut Page, record: &Record) {
         });
     }
     table::print(page, columns);
+    let of_few = |latency: &Latency| latency.high_percentiles().any(|(quantile, _)| latency.is_of_few_events(quantile));
+    if rows.iter().any(|(_, latency, _)| of_few(latency)) {
+        page.labelled("", "* few events made it: another run may not have it");
+    }
 }

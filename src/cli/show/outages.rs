@@ -28,5 +28,15 @@ fn sentence(outage: &Outage) -> String {
         Some(recovered_ns) => format!("95 % of {expected}/s held again after {}", after(recovered_ns)),
         None => format!("95 % of {expected}/s not held again"),
     };
-    format!("at {}: {first}, longest gap {}, {recovered}", after(outage.begin_ns), after(outage.longest_gap_ns))
+    let paused = match (outage.client_paused_ns, outage.caused_by_client) {
+        (0, _) => String::new(),
+        (paused_ns, false) => format!("; the load generator itself stood still for {} of the gap", after(paused_ns)),
+        (paused_ns, true) => {
+            format!(
+                "; the load generator itself stood still for {} of the gap: it may not be the broker's",
+                after(paused_ns)
+            )
+        }
+    };
+    format!("at {}: {first}, longest gap {}, {recovered}{paused}", after(outage.begin_ns), after(outage.longest_gap_ns))
 }

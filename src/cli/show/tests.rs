@@ -101,12 +101,15 @@ fn a_trial_with_outages_of_which_the_load_did_not_recover_from_the_last() {
         first_acknowledgement_ns: Some(1_840_000_000),
         recovered_ns: Some(2_200_000_000),
         expected_per_second: 50_000.0,
+        client_paused_ns: 0,
+        caused_by_client: false,
     };
     let last = Outage { begin_ns: 9_000_000_000, first_acknowledgement_ns: None, recovered_ns: None, ..outage };
     record.outages = [[outage; 5].as_slice(), &[last]].concat();
     let shown = summary(&record, PLAIN);
     assert!(shown.contains("and 1 more") && !shown.contains("no acknowledgement followed"), "{shown}");
-    record.outages = vec![outage, last];
+    let paused = Outage { begin_ns: 6_000_000_000, client_paused_ns: 1_800_000_000, caused_by_client: true, ..outage };
+    record.outages = vec![outage, paused, last];
     insta::assert_snapshot!(summary(&record, PLAIN));
 }
 

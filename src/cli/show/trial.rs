@@ -7,7 +7,7 @@ use super::sparkline::{Fold, sparkline};
 use super::words;
 use crate::record::readable::{bytes, count, duration, percent, plain, rate};
 use crate::record::{
-    GroupVerification, HostLoad, LimitedBy, Limiter, LoadModel, Pauses, Phase, Reason, ReasonKind, Record, SeriesRow,
+    Client, GroupVerification, HostLoad, LimitedBy, Limiter, LoadModel, Phase, Reason, ReasonKind, Record, SeriesRow,
     Status, Transactions, Verification, Wire,
 };
 
@@ -159,6 +159,11 @@ fn throughput(page: &mut Page, record: &Record) {
     );
     if let Some(target) = throughput.target_per_second {
         carried += &format!("; wanted {}/s, sent {}/s", rate(target), rate(throughput.sent_per_second));
+    }
+    let more = throughput.target_per_second.is_some_and(|target| throughput.messages_per_second > target);
+    if more && throughput.warm_up_messages > 0 {
+        carried +=
+            &format!("; {} messages of the warm-up were answered in the window", count(throughput.warm_up_messages));
     }
     if let Some(whole) = &throughput.until_last_acknowledgement {
         carried += &format!(
@@ -359,16 +364,19 @@ fn client(page: &mut Page, record: &Record) {
     }
     page.labelled("client", &parts.join(", "));
     if let Some(load) = &record.host_load {
-        page.labelled("machine", &machine(load, client.pauses));
+        page.labelled("machine", &machine(load, client, record.environment.cores));
     }
     if let Some(usage) = &record.broker_usage {
         page.labelled("broker uses", &super::place::broker_usage(usage));
     }
 }
 
-fn machine(load: &HostLoad, pauses: Option<Pauses>) -> String {
-    let mut parts =
-        vec![format!("{} busy, {} withheld by the hypervisor", percent(load.system_cpu_busy), percent(load.steal))];
+fn machine(load: &HostLoad, client: &Client, cores: usize) -> String {
+    let others = (load.system_cpu_busy - client.cores_used / cores.max(1) as f64).max(0.0);
+    let mut parts = vec![
+        format!("{} busy ({} with other programs)", percent(load.system_cpu_busy), percent(others)),
+        format!("{} withheld by the hypervisor", percent(load.steal)),
+    ];
     let waited = [
         (load.cgroup_throttled_share, "withheld by a CPU quota"),
         (load.cpu_pressure_share, "of the time a task waited for a core"),
@@ -377,7 +385,7 @@ fn machine(load: &HostLoad, pauses: Option<Pauses>) -> String {
     ];
     let known = waited.into_iter().filter_map(|(share, what)| Some((share.filter(|share| *share > 0.0)?, what)));
     parts.extend(known.map(|(share, what)| format!("{} {what}", percent(share))));
-    if let Some(pauses) = pauses {
+    if let Some(pauses) = client.pauses {
         parts.push(format!(
             "1 in 100 wake-ups {} late or later, none over {}",
             duration(pauses.p99_ns as f64),

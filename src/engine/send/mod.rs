@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use self::attributes::AttributeSource;
 pub use self::closing::Closing;
 use self::message_source::{MessageSettings, MessageSource, TraceHeaderMode};
-pub use self::pacer::Pacer;
+pub use self::pacer::{Pacer, WakeUpDelays};
 pub use self::quota::Quota;
 use self::rounds::Rounds;
 pub use self::sender::{Attempted, Sent};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::pacer::Pacer;
+use super::pacer::{Pacer, WakeUpDelay};
 use super::sender::{Sender, Sent, Shared};
 use super::trial_window::TrialWindow;
 use super::window_rule::WindowRule;
@@ -41,7 +41,7 @@ pub async fn run<P: Producer>(
             // The quota is used up: later messages of the schedule are not due.
             return sender.end(Some(due.measured));
         }
-        pacer.record_lateness(&due.lateness_ns);
+        pacer.record_delays(&due.delays);
         let needed = rule.needed(window.submitted(), due.messages.len() as u64);
         if window.resolved() < needed {
             if !window.resolved_reaches(needed, shared.acks.stopped()).await {
@@ -65,7 +65,7 @@ struct Due {
     /// The batch to be sent: intended times since the trial's epoch, and whether the messages are measured.
     messages: Vec<(u64, bool)>,
     /// How late the last wake-up made measured messages of this batch.
-    lateness_ns: Vec<u64>,
+    delays: Vec<WakeUpDelay>,
     /// Measured messages that were due, sent or not.
     measured: u64,
     /// The time of the last wake-up: as it was set, and as it was.
@@ -75,8 +75,8 @@ struct Due {
 
 impl Due {
     fn new(send_schedule: SendSchedule, most: usize) -> Self {
-        let (messages, lateness_ns) = (Vec::with_capacity(most), Vec::with_capacity(most));
-        Due { send_schedule, most, messages, lateness_ns, measured: 0, alarm_ns: 0, woken_ns: 0 }
+        let (messages, delays) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        Due { send_schedule, most, messages, delays, measured: 0, alarm_ns: 0, woken_ns: 0 }
     }
 
     /// Intended time of the next message.
@@ -88,7 +88,7 @@ impl Due {
     fn gather(&mut self, shared: &Shared, now_ns: u64) {
         let trial_window: &TrialWindow = &shared.trial_window;
         self.messages.clear();
-        self.lateness_ns.clear();
+        self.delays.clear();
         while self.messages.len() < self.most {
             let intended_ns = self.next_ns(trial_window);
             if intended_ns > now_ns || intended_ns >= trial_window.load_end_ns {
@@ -100,7 +100,10 @@ impl Due {
             }
             self.messages.push((intended_ns, measured));
             if measured && intended_ns <= self.woken_ns {
-                self.lateness_ns.push(self.woken_ns.saturating_sub(intended_ns.max(self.alarm_ns)));
+                self.delays.push(WakeUpDelay {
+                    timer_ns: self.woken_ns.saturating_sub(intended_ns.max(self.alarm_ns)),
+                    all_ns: self.woken_ns - intended_ns,
+                });
             }
             self.measured += u64::from(measured);
             self.send_schedule.advance();

@@ -1,7 +1,8 @@
 //! Wakes producers at their intended times, to tens of microseconds: tokio's own timer counts in milliseconds.
 //!
 //! One thread sleeps until the earliest time that a producer asked for. How late a wake-up makes each message that waited for it is
-//! recorded: it is the part of the schedule delay that the load generator itself causes.
+//! recorded: it is the part of the schedule delay that the load generator itself causes. One part of it is the timer's lateness, the
+//! other is chosen: `wake_interval`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -44,8 +45,24 @@ struct Shared {
 struct State {
     /// Who wants to be woken when, in nanoseconds since the trial's epoch.
     alarms: BinaryHeap<Reverse<(u64, usize)>>,
-    lateness: Distribution,
+    lateness: WakeUpDelays,
     ended: bool,
+}
+
+/// How late wake-ups made the messages that waited for them, one value for each message.
+#[derive(Debug, Clone, Default)]
+pub struct WakeUpDelays {
+    /// What the timers were late.
+    pub timers: Distribution,
+    /// The same, and what `wake_interval` made the messages wait.
+    pub all: Distribution,
+}
+
+/// How late a wake-up made one message, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WakeUpDelay {
+    pub timer_ns: u64,
+    pub all_ns: u64,
 }
 
 struct Sleeper {
@@ -104,11 +121,14 @@ impl Pacer {
         self.shared.clock.now_ns()
     }
 
-    /// Keeps how late a wake-up made each of the messages that waited for it, in nanoseconds.
-    pub fn record_lateness(&self, of_messages_ns: &[u64]) {
-        if !of_messages_ns.is_empty() {
+    /// Keeps how late a wake-up made each of the messages that waited for it.
+    pub fn record_delays(&self, of_messages: &[WakeUpDelay]) {
+        if !of_messages.is_empty() {
             let mut state = self.shared.state.lock();
-            of_messages_ns.iter().for_each(|lateness_ns| state.lateness.record(*lateness_ns));
+            for delay in of_messages {
+                state.lateness.timers.record(delay.timer_ns);
+                state.lateness.all.record(delay.all_ns);
+            }
         }
     }
 
@@ -117,8 +137,8 @@ impl Pacer {
         self.shared.sleepers.iter().for_each(|sleeper| sleeper.waker.wake());
     }
 
-    /// How late wake-ups made messages: the values given to [`Pacer::record_lateness`].
-    pub fn lateness(&self) -> Distribution {
+    /// How late wake-ups made messages: the values given to [`Pacer::record_delays`].
+    pub fn delays(&self) -> WakeUpDelays {
         self.shared.state.lock().lateness.clone()
     }
 }

@@ -98,7 +98,8 @@ fn within(trial: &KeptTrial, kind: FigureKind) -> Option<Within> {
         None => known.interval,
         Some(quantile) => {
             // Seconds that are alike make the values of neighbouring seconds tell less, as much as they do for the mean.
-            let latency = kind.latency(&trial.record)?;
+            // Of one event, the number of messages tells nothing of how far the value would vary.
+            let latency = kind.latency(&trial.record).filter(|latency| !latency.is_of_few_events(quantile))?;
             let worth = known.effective_size / seconds.len() as f64;
             let ranks = quantile_ranks(quantile, latency.independent_values() as f64 * worth)?;
             let histogram = latency.decode_histogram().ok()?;

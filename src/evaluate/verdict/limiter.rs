@@ -72,7 +72,9 @@ fn cpu_or_quota(evidence: &Evidence<'_>) -> Option<(Limiter, String)> {
 
 /// A full queue or a full window, while the client has CPU left. `missed`: an open loop did not hold its rate, or answers did not.
 fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
-    let idle = format!("the client used {}", evidence.client.cores());
+    let others =
+        resources::cores_of_others(evidence).map(|cores| format!(" and other programs {cores:.2} of the machine's"));
+    let idle = format!("the client used {}{}", evidence.client.cores(), others.unwrap_or_default());
     let waiting = queue_full_share(evidence);
     if waiting >= limits::QUEUE_FULL_SHARE {
         let sentence = format!(
@@ -111,7 +113,7 @@ fn queue_or_window(evidence: &Evidence<'_>, missed: bool) -> (Limiter, String) {
             if pace::rate_missed(evidence).is_some()
                 && evidence.throughput.sent_per_second >= target * limits::LEAST_RATE_SHARE =>
         {
-            " The wanted rate was sent, but not in time: `rate-missed` has by how much.".to_owned()
+            " The wanted rate was sent, but not in time.".to_owned()
         }
         _ => String::new(),
     };

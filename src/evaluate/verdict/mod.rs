@@ -4,6 +4,7 @@
 //! for each; `docs/RESULT.md` repeats them for readers of records.
 
 mod account;
+mod delay;
 mod finding;
 mod lag;
 mod limiter;
@@ -18,8 +19,8 @@ mod verification;
 mod warm_up;
 
 use crate::record::{
-    BrokerUsage, Client, Counts, ErrorCount, HostLoad, Latencies, LoadModel, Phase, Pipeline, Record, SeriesRow, Share,
-    Start, Status, Throughput, Verdict, Verification, Wire,
+    BrokerUsage, Client, Counts, ErrorCount, HostLoad, Latencies, Latency, LoadModel, Outage, Phase, Pipeline, Record,
+    SeriesRow, Share, Start, Status, Throughput, Verdict, Verification, Wire,
 };
 use finding::Finding;
 
@@ -41,6 +42,7 @@ pub struct Evidence<'a> {
     pub counts: &'a Counts,
     pub throughput: &'a Throughput,
     pub latency: &'a Latencies,
+    pub outages: &'a [Outage],
     pub verification: Option<&'a Verification>,
     /// Which part of a scenario it is; `None`: all of it.
     pub share: Option<&'a Share>,
@@ -56,6 +58,8 @@ pub struct Evidence<'a> {
     pub host_load: Option<&'a HostLoad>,
     /// Cores of the machine, of which the client may be allowed a part only.
     pub machine_cores: usize,
+    /// As in [`Environment::physical_cores`](crate::record::Environment::physical_cores).
+    pub physical_cores: Option<usize>,
     pub broker_usage: Option<&'a BrokerUsage>,
     /// The rows of the trial's series, in order.
     pub series: &'a [SeriesRow],
@@ -102,6 +106,7 @@ impl<'a> Evidence<'a> {
             counts: &record.counts,
             throughput: &record.throughput,
             latency: &record.latency,
+            outages: &record.outages,
             // Only all shares together show what became of single messages.
             verification: record.verification.as_ref().filter(|_| record.share.is_none()),
             share: record.share.as_ref(),
@@ -114,8 +119,17 @@ impl<'a> Evidence<'a> {
             client: &record.client,
             host_load: record.host_load.as_ref(),
             machine_cores: record.environment.cores,
+            physical_cores: record.environment.physical_cores,
             broker_usage: record.broker_usage.as_ref(),
             series,
+        }
+    }
+
+    /// The latency that the trial is about, with its name.
+    fn headline(&self) -> Option<&'a Latency> {
+        match self.load_model {
+            LoadModel::Open => self.latency.response.as_ref(),
+            LoadModel::Closed => self.latency.service.as_ref(),
         }
     }
 
@@ -130,6 +144,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     // Of a trial that failed, nothing but the account is worth a word.
     if evidence.status != Status::Failed {
         findings.extend(resources::findings(evidence));
+        findings.extend(delay::findings(evidence));
         findings.extend(pace::findings(evidence));
         findings.extend(lag::findings(evidence));
         findings.extend(pipeline::findings(evidence));
@@ -141,7 +156,9 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     }
     reasons.sort_by_key(|reason| reason.kind);
     notes.sort_by_key(|note| note.kind);
-    Verdict { valid: reasons.is_empty(), reasons, notes, limited_by: limiter::limited_by(evidence) }
+    let limited_by = limiter::limited_by(evidence);
+    pace::without_a_limit(&mut reasons, &limited_by);
+    Verdict { valid: reasons.is_empty(), reasons, notes, limited_by }
 }
 
 /// A trial without a flaw, for the tests of each finding to spoil.

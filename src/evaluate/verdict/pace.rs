@@ -2,9 +2,9 @@
 
 use super::finding::{Finding, against, note};
 use super::{Evidence, limits, steadiness, warm_up};
-use crate::record::Latency;
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration, duration_at_least, percent, rate};
+use crate::record::{Latency, LimitedBy, Limiter, Reason};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let all = [too_short, rate_missed, cold_start, warm_up::too_short, steadiness::not_steady, rates_differ];
@@ -89,6 +89,14 @@ pub(super) fn rate_missed(evidence: &Evidence<'_>) -> Option<Finding> {
     ))
 }
 
+/// Where no limit was found, `rate-missed` must not send its reader to one.
+pub(super) fn without_a_limit(reasons: &mut [Reason], limited_by: &LimitedBy) {
+    let missed = reasons.iter_mut().find(|reason| reason.kind == RateMissed);
+    if let Some(missed) = missed.filter(|_| limited_by.limiter == Limiter::Unknown) {
+        missed.advice = "Response times are correct for the messages that were sent, but grow with the length of the run. No limit was found: lower the rate, raise `producers.in_flight`, or give the load more producers; short stalls of the machine show in `client.pauses`, those of the broker in the series.".to_owned();
+    }
+}
+
 /// The 99th percentile of what was recorded, also where too few independent values lie beyond it to state it as a figure: that
 /// so many messages left late is a fact.
 fn p99_of_all(latency: &Latency) -> u64 {
@@ -138,20 +146,32 @@ fn rates_differ(evidence: &Evidence<'_>) -> Option<Finding> {
     if larger == 0.0 || difference / larger <= limits::LARGEST_RATE_DIFFERENCE {
         return None;
     }
+    let (of_warm_up, advice) = match evidence.throughput.warm_up_messages {
+        // The answers to a backlog of the warm-up are more than the window's own.
+        messages if inside > whole.messages_per_second && messages > 0 => (
+            format!(" Of those inside the window, {} were due in the warm-up and answered late.", count(messages)),
+            "The load was not steady when the window began: lower the rate, or warm up for longer, until the warm-up leaves no backlog.",
+        ),
+        _ => (
+            String::new(),
+            "The last answers came late, or much was in flight when a short load ended: see the series, and do not compare the two rates.",
+        ),
+    };
     Some(note(
         RatesDiffer,
         format!(
-            "{} messages/s were acknowledged inside the window of {}; all of the measured messages took {}, which is {}/s.",
+            "{} messages/s were acknowledged inside the window of {}; all of the measured messages took {}, which is {}/s.{of_warm_up}",
             rate(inside),
             duration(evidence.throughput.window_ns as f64),
             duration(whole.duration_ns as f64),
             rate(whole.messages_per_second)
         ),
-        "The last answers came late, or much was in flight when a short load ended: see the series, and do not compare the two rates.",
+        advice,
         &[
             ("messages_per_second", inside),
             ("messages_per_second_until_last_acknowledgement", whole.messages_per_second),
             ("duration_until_last_acknowledgement_ns", whole.duration_ns as f64),
+            ("warm_up_messages", evidence.throughput.warm_up_messages as f64),
         ],
     ))
 }
@@ -212,6 +232,36 @@ mod tests {
             })
         };
         assert_eq!((with(0.981), with(0.979)), (vec![], vec![RatesDiffer]));
+    }
+
+    #[test]
+    fn a_backlog_of_the_warm_up_in_the_window_is_said_as_that() {
+        let evidence = |warm_up_messages| {
+            let verdict = judged(|record, _, _| {
+                record.throughput.messages_per_second *= 1.1;
+                record.throughput.warm_up_messages = warm_up_messages;
+            });
+            assert_eq!(verdict.notes[0].kind, RatesDiffer);
+            verdict.notes[0].evidence.clone()
+        };
+        assert!(evidence(50_000).contains("50,000 were due in the warm-up"), "{}", evidence(50_000));
+        assert!(!evidence(0).contains("warm-up"));
+    }
+
+    #[test]
+    fn a_missed_rate_without_a_limit_does_not_point_to_one() {
+        let advice = |unsent_share: f64, cores_used: f64| {
+            let verdict = judged(|record, _, _| {
+                record.throughput.sent_per_second *= unsent_share;
+                record.client.cores_used = cores_used;
+            });
+            let missed = verdict.reasons.into_iter().find(|reason| reason.kind == RateMissed).unwrap();
+            (verdict.limited_by.limiter, missed.advice)
+        };
+        let (limiter, unknown) = advice(0.5, 1.0);
+        assert!(limiter == Limiter::Unknown && !unknown.contains("limited_by"), "{limiter} {unknown}");
+        let (limiter, known) = advice(0.5, 4.0);
+        assert!(limiter == Limiter::Client && known.contains("limited_by"), "{limiter} {known}");
     }
 
     #[test]

@@ -2,12 +2,11 @@
 
 use super::finding::{Finding, against, note};
 use super::{Evidence, limits};
-use crate::record::LoadModel;
 use crate::record::ReasonKind::*;
 use crate::record::readable::{duration, percent};
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
-    let all = [client_bound, time_withheld, own_delay, host_contended, broker_unwatched];
+    let all = [client_bound, time_withheld, host_contended, shared_cores, broker_unwatched];
     all.into_iter().filter_map(|find| find(evidence)).collect()
 }
 
@@ -15,7 +14,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 /// its own timers came late. A full queue does not count: the broker fills it by taking no messages.
 fn client_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     let client = evidence.client;
-    let available = client.cores_available as f64;
+    let available = client.cores_available;
     // A polling thread could have worked instead.
     let worked = client.cores_used - client.cores_polling();
     let worked_share = if available > 0.0 { worked / available } else { 0.0 };
@@ -84,68 +83,6 @@ fn time_withheld(evidence: &Evidence<'_>) -> Option<Finding> {
     })
 }
 
-/// What the load generator itself added to the latency that it reports.
-fn own_delay(evidence: &Evidence<'_>) -> Option<Finding> {
-    let client = evidence.client;
-    let lateness_ns = client.timer_lateness.map_or(0, |lateness| lateness.p99_ns);
-    let pause_ns = client.pauses.map_or(0, |pauses| pauses.p99_ns);
-    let headline = match evidence.load_model {
-        LoadModel::Open => evidence.latency.response.as_ref(),
-        LoadModel::Closed => evidence.latency.service.as_ref(),
-    };
-    let reported_ns = headline.and_then(|latency| latency.p99_ns).unwrap_or(0);
-    let is_much =
-        |delay_ns: u64| reported_ns > 0 && delay_ns as f64 > limits::LARGEST_OWN_DELAY_SHARE * reported_ns as f64;
-    let late = open_loop(evidence) && is_much(lateness_ns);
-    let paused = pause_ns > limits::LARGEST_PAUSE_P99_NS || pause_ns > limits::LEAST_PAUSE_P99_NS && is_much(pause_ns);
-    let mut found = Vec::new();
-    if late {
-        found.push(format!("late timers made 1 in 100 messages {} late or later", duration(lateness_ns as f64)));
-    }
-    if paused {
-        found.push(format!(
-            "1 in 100 wake-ups of a thread that only sleeps came {} late or later",
-            duration(pause_ns as f64)
-        ));
-    }
-    if found.is_empty() {
-        return None;
-    }
-    let pressure = evidence.host_load.and_then(|load| load.cpu_pressure_share);
-    if let Some(pressure) = pressure.filter(|_| paused) {
-        found.push(format!("tasks waited for a core for {} of the time", percent(pressure)));
-    }
-    let delay_ns = late.then_some(lateness_ns).max(paused.then_some(pause_ns)).unwrap_or(0);
-    // A closed loop is there for its throughput; its service time depends on the window and on the load of the machine as well as on
-    // the broker.
-    let long = pause_ns > limits::LARGEST_PAUSE_P99_NS;
-    let finding = if open_loop(evidence) || long { against } else { note };
-    Some(finding(
-        OwnDelay,
-        format!("{}: {}.", share_of_headline(evidence, delay_ns, reported_ns), found.join("; ")),
-        "Leave a core idle for the load generator: lower the load, or run the broker on another machine; for latencies below a millisecond, see `load.pacing`.",
-        &[
-            ("timer_lateness_p99_ns", lateness_ns as f64),
-            ("pause_p99_ns", pause_ns as f64),
-            ("reported_p99_ns", reported_ns as f64),
-            ("cpu_pressure_share", pressure.unwrap_or(f64::NAN)),
-        ],
-    ))
-}
-
-/// How much of the reported headline p99 the tool's own delay is.
-fn share_of_headline(evidence: &Evidence<'_>, delay_ns: u64, reported_ns: u64) -> String {
-    if reported_ns == 0 {
-        return "The tool's own delay is large".to_owned();
-    }
-    format!(
-        "The tool's own delay is {} of the {} p99 it reports, {}",
-        percent((delay_ns as f64 / reported_ns as f64).min(1.0)),
-        evidence.load_model.headline(),
-        duration(reported_ns as f64)
-    )
-}
-
 /// What else ran or waited on the machine: the client's figures are right, but others had a part in them.
 fn host_contended(evidence: &Evidence<'_>) -> Option<Finding> {
     let load = evidence.host_load?;
@@ -169,6 +106,32 @@ fn host_contended(evidence: &Evidence<'_>) -> Option<Finding> {
             &[("system_cpu_busy", load.system_cpu_busy), ("steal", load.steal), ("io_pressure_share", waiting)],
         )
     })
+}
+
+/// Hardware threads that share a physical core do less than cores of their own, so that a machine with half of its threads idle may have
+/// little left.
+fn shared_cores(evidence: &Evidence<'_>) -> Option<Finding> {
+    let load = evidence.host_load?;
+    let physical = evidence.physical_cores.filter(|physical| *physical < evidence.machine_cores)? as f64;
+    let busy = (load.system_cpu_busy + load.steal) * evidence.machine_cores as f64;
+    if machine_is_full(evidence) || busy < limits::FULL_MACHINE_SHARE * physical {
+        return None;
+    }
+    Some(note(
+        SharedCores,
+        format!(
+            "{busy:.1} of {} hardware threads were busy, and they share {physical} physical cores: what is idle is worth less than it seems.",
+            evidence.machine_cores
+        ),
+        "A second thread on a physical core adds a part of what the first one does: take the machine for nearly full, or run client and broker on cores of their own.",
+        &[("busy_hardware_threads", busy), ("physical_cores", physical)],
+    ))
+}
+
+/// Cores that processes other than the client kept busy.
+pub(super) fn cores_of_others(evidence: &Evidence<'_>) -> Option<f64> {
+    let busy = evidence.host_load?.system_cpu_busy * evidence.machine_cores as f64;
+    Some((busy - evidence.client.cores_used).max(0.0))
 }
 
 /// Where the scenario watches the broker's processes, and some of them told nothing or not always.
@@ -202,10 +165,6 @@ pub(super) fn machine_is_the_limit(evidence: &Evidence<'_>) -> Option<String> {
     ))
 }
 
-fn open_loop(evidence: &Evidence<'_>) -> bool {
-    evidence.load_model == LoadModel::Open
-}
-
 /// Withheld time counts as the machine's: the cores were wanted.
 fn machine_is_full(evidence: &Evidence<'_>) -> bool {
     evidence.host_load.is_some_and(|load| load.system_cpu_busy + load.steal >= limits::FULL_MACHINE_SHARE)
@@ -222,7 +181,7 @@ fn client_share_of_busy(evidence: &Evidence<'_>) -> f64 {
 mod tests {
     use super::super::sound::{notes, reasons};
     use super::*;
-    use crate::record::{HostLoad, TimerLateness};
+    use crate::record::{HostLoad, Lateness};
 
     #[test]
     fn all_cores_at_the_boundary() {
@@ -252,7 +211,8 @@ mod tests {
     fn late_timers_count_only_on_a_machine_full_with_the_client() {
         let with = |lateness: u64, busy: f64, cores: f64| {
             reasons(move |record, _, _| {
-                record.client.timer_lateness = Some(TimerLateness { p50_ns: 0, p99_ns: lateness, max_ns: lateness });
+                record.client.timer_lateness =
+                    Some(Lateness { p99_ns: lateness, max_ns: lateness, ..Lateness::default() });
                 record.latency.response.as_mut().unwrap().p99_ns = Some(1_000_000_000);
                 record.host_load = Some(HostLoad { system_cpu_busy: busy, ..HostLoad::default() });
                 record.client.cores_used = cores;
@@ -294,46 +254,26 @@ mod tests {
     }
 
     #[test]
-    fn the_tool_s_own_delay_is_a_reason_beyond_a_fifth_of_the_headline() {
-        let with = |change: fn(&mut crate::record::Client, u64), delay: u64| {
-            reasons(move |record, _, _| {
-                record.latency.response.as_mut().unwrap().p99_ns = Some(3_000_000);
-                change(&mut record.client, delay);
+    fn hardware_threads_that_share_cores_are_a_note_once_each_core_is_busy() {
+        let with = |busy: f64, physical| {
+            notes(move |record, _, _| {
+                record.environment.physical_cores = physical;
+                record.host_load = Some(HostLoad { system_cpu_busy: busy, ..HostLoad::default() });
             })
         };
-        let lateness =
-            |client: &mut crate::record::Client, p99_ns| client.timer_lateness.as_mut().unwrap().p99_ns = p99_ns;
-        let pause = |client: &mut crate::record::Client, p99_ns| client.pauses.as_mut().unwrap().p99_ns = p99_ns;
-        assert_eq!((with(lateness, 600_000), with(lateness, 600_001)), (vec![], vec![OwnDelay]));
-        assert_eq!((with(pause, 600_000), with(pause, 600_001)), (vec![], vec![OwnDelay]));
+        assert_eq!((with(0.475, Some(2)), with(0.474, Some(2))), (vec![SharedCores], vec![]));
+        assert_eq!((with(0.9, Some(4)), with(0.9, None)), (vec![], vec![]));
     }
 
     #[test]
-    fn pauses_are_a_note_on_a_closed_loop_and_long_ones_a_reason() {
-        let closed = |record: &mut crate::record::Record, pause: u64| {
-            record.load_model = LoadModel::Closed;
-            record.throughput.target_per_second = None;
-            record.latency.service.as_mut().unwrap().p99_ns = Some(10_000_000);
-            record.client.pauses.as_mut().unwrap().p99_ns = pause;
-        };
-        assert_eq!(notes(|record, _, _| closed(record, 2_000_000)), []);
-        assert_eq!(notes(|record, _, _| closed(record, 2_000_001)), [OwnDelay]);
-        assert_eq!(reasons(|record, _, _| closed(record, 10_000_000)), []);
-        assert_eq!(reasons(|record, _, _| closed(record, 10_000_001)), [OwnDelay]);
-    }
-
-    #[test]
-    fn a_pause_is_a_reason_by_itself_only_when_long_and_none_when_it_is_a_core_waking_up() {
-        let with = |headline: u64, pause: u64| {
+    fn a_part_of_a_core_that_a_quota_allows_is_not_rounded() {
+        let with = |used: f64, quota: f64| {
             reasons(move |record, _, _| {
-                record.latency.response.as_mut().unwrap().p99_ns = Some(headline);
-                record.client.timer_lateness = None;
-                record.client.pauses.as_mut().unwrap().p99_ns = pause;
+                (record.client.cores_used, record.client.cores_available) = (used, quota);
             })
         };
-        let second = 1_000_000_000;
-        assert_eq!((with(second, 10_000_000), with(second, 10_000_001)), (vec![], vec![OwnDelay]));
-        assert_eq!((with(2_000, 100_000), with(2_000, 100_001)), (vec![], vec![OwnDelay]));
+        assert_eq!((with(0.9, 1.5), with(1.35, 1.5)), (vec![], vec![ClientBound]));
+        assert_eq!((with(0.45, 0.5), with(0.44, 0.5)), (vec![ClientBound], vec![]));
     }
 
     #[test]

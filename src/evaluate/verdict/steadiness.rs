@@ -162,8 +162,14 @@ fn standstill(evidence: &Evidence<'_>, figures: &mut Vec<(&'static str, f64)>) -
         return None;
     }
     figures.push(("standstill_ns", longest_ns));
+    let longest_pause_ns = evidence.client.long_pauses.iter().map(|pause| pause.length_ns).max().unwrap_or(0) as f64;
+    // Then it is not known whether the broker did anything.
+    let paused = match longest_pause_ns >= longest_ns / 2.0 {
+        true => format!("; the load generator itself stood still for {}", duration(longest_pause_ns)),
+        false => String::new(),
+    };
     Some(format!(
-        "nearly nothing was answered for about {}: {} messages waited for half of it or longer",
+        "nearly nothing was answered for about {}: {} messages waited for half of it or longer{paused}",
         duration(longest_ns),
         count(waited_half as u64)
     ))

@@ -22,16 +22,16 @@ use std::time::{Duration, Instant};
 
 pub use core_set::CoreSet;
 pub use other::{OtherUsage, ProcessFamily};
-pub use pauses::{HostShare, PauseProbe};
+pub use pauses::{HostShare, LongPause, PauseProbe, paused_ns};
 pub use pressure::{Pressure, PressureTotals};
 pub use process::{ProcessUsage, peak_memory_bytes, reset_peak_memory, resident_memory_bytes};
 pub use scheduling::{scheduling_policy, set_batch};
 pub use system::{SystemLoad, SystemTimes, kibibytes};
 pub use threads::{BusiestThread, ThreadTimes};
-pub use throttling::throttled;
+pub use throttling::{quota_cores, throttled};
 pub use wall_clock::{WallClock, clock_is_synchronised};
 
-use super::Distribution;
+use super::{Clock, Distribution};
 
 /// Counters at the begin of a stretch of time.
 #[derive(Debug)]
@@ -48,9 +48,20 @@ pub struct HostSampler {
 }
 
 impl HostSampler {
-    /// Begins here and now.
-    pub fn begin(host_share: HostShare) -> Self {
-        HostSampler { pauses: Some(PauseProbe::begin(host_share)), ..HostSampler::begin_without_probe() }
+    /// Begins here and now, in a trial that goes by `clock`.
+    pub fn begin(host_share: HostShare, clock: Clock) -> Self {
+        HostSampler { pauses: Some(PauseProbe::begin(host_share, clock)), ..HostSampler::begin_without_probe() }
+    }
+
+    /// Begins again, with the same pause probe.
+    pub fn begin_anew(&mut self) {
+        let pauses = self.pauses.take().inspect(PauseProbe::count_anew);
+        *self = HostSampler { pauses, ..HostSampler::begin_without_probe() };
+    }
+
+    /// All that were noted, in order of time, since the probe began.
+    pub fn long_pauses(&self) -> Vec<LongPause> {
+        self.pauses.as_ref().map(|probe| probe.noted().long).unwrap_or_default()
     }
 
     /// The same without a pause probe, for use beside a sampler that has one.
@@ -83,6 +94,7 @@ impl HostSampler {
             throttled: throttled().zip(self.throttled).map(|(now, begin)| now.saturating_sub(begin)),
             pressure: PressureTotals::now().since(self.pressure, elapsed),
             pauses: noted.lateness,
+            long_pauses: noted.long,
         }
     }
 }
@@ -130,11 +142,19 @@ pub struct HostUsage {
     pub pressure: Pressure,
     /// How late a thread woke in each millisecond of the host's that is this process's, in nanoseconds.
     pub pauses: Distribution,
+    /// Those of 20 ms and more, in order of time, since the load began.
+    pub long_pauses: Vec<LongPause>,
 }
 
-/// Cores this process may use: affinity and a container's quota are considered.
+/// Cores this process may use, as whole ones: affinity and a container's quota are considered. For how many threads to start.
 pub fn cores_available() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// How many cores' time this process may use: a quota need not be a whole number.
+pub fn cores_limit() -> f64 {
+    let allowed = CoreSet::allowed().map_or_else(cores_available, |cores| cores.count());
+    quota_cores().map_or(cores_available() as f64, |quota| quota.min(allowed as f64))
 }
 
 /// How many cores that much time on them amounts to; 0 when no time passed.
@@ -148,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_busy_thread_is_seen_by_process_thread_and_lap() {
-        let (sampler, mut laps) = (HostSampler::begin(HostShare::ALONE), CpuLaps::begin());
+        let (sampler, mut laps) = (HostSampler::begin(HostShare::ALONE, Clock::start()), CpuLaps::begin());
         let until = Instant::now() + Duration::from_millis(200);
         let mut sum = 0u64;
         while Instant::now() < until {

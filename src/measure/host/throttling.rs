@@ -1,5 +1,5 @@
-//! How long a CPU quota kept this process's control groups from running (kernel documentation, admin-guide/cgroup-v2 and
-//! scheduler/sched-bwc).
+//! The CPU quota of this process's control groups, and how long it kept them from running (kernel documentation, admin-guide/cgroup-v2
+//! and scheduler/sched-bwc).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,33 @@ pub fn throttled() -> Option<Duration> {
 
 /// A quota above the process's own group throttles it too, so the times of all levels count.
 fn throttled_below(root: &Path, groups: &str) -> Option<Duration> {
+    let times = levels(root, groups)?.into_iter();
+    times.filter_map(|level| parse(&fs::read_to_string(level.join("cpu.stat")).ok()?)).reduce(|sum, time| sum + time)
+}
+
+/// How many cores' time this process's control group and those above it may use, which need not be a whole number; `None` without a quota.
+pub fn quota_cores() -> Option<f64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    quota_below(Path::new(ROOT), &groups)
+}
+
+fn quota_below(root: &Path, groups: &str) -> Option<f64> {
+    levels(root, groups)?.iter().filter_map(|level| quota_of(level)).reduce(f64::min)
+}
+
+/// `cpu.max` of version 2 has the quota and the period, or `max`; version 1 has a file for each, and -1.
+fn quota_of(level: &Path) -> Option<f64> {
+    let read = |name: &str| fs::read_to_string(level.join(name)).ok();
+    let text = read("cpu.max").or_else(|| Some(read("cpu.cfs_quota_us")? + " " + &read("cpu.cfs_period_us")?))?;
+    let mut numbers = text.split_whitespace().map(str::parse::<f64>);
+    let (quota, period) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    (quota > 0.0 && period > 0.0).then(|| quota / period)
+}
+
+/// The folders of this process's control group and of those above it.
+fn levels(root: &Path, groups: &str) -> Option<Vec<PathBuf>> {
     let (mount, group) = groups.lines().find_map(|line| cpu_group(root, line))?;
-    let levels = Path::new(group.trim_start_matches('/')).ancestors();
-    let times = levels.filter_map(|level| parse(&fs::read_to_string(mount.join(level).join("cpu.stat")).ok()?));
-    times.reduce(|sum, time| sum + time)
+    Some(Path::new(group.trim_start_matches('/')).ancestors().map(|level| mount.join(level)).collect())
 }
 
 /// Where the group of the line `hierarchy:controllers:path` of `/proc/self/cgroup` has its account of CPU, if it has one: the
@@ -77,5 +100,25 @@ mod tests {
         assert_eq!(of(&first, groups), Some(Duration::from_nanos(7000)));
         assert_eq!(of(&mounted(&[]), groups), None);
         assert_eq!(of(&second, "0::/\n"), None, "the root group of version 2 is never throttled");
+    }
+
+    #[test]
+    fn the_smallest_quota_of_all_levels_counts_and_need_not_be_whole() {
+        let second = mounted(&[
+            ("pods/one/cpu.stat", ""),
+            ("pods/one/cpu.max", "150000 100000\n"),
+            ("pods/cpu.max", "max 100000\n"),
+            ("cpu.stat", ""),
+        ]);
+        assert_eq!(quota_below(second.path(), "0::/pods/one\n"), Some(1.5));
+        assert_eq!(quota_below(second.path(), "0::/pods\n"), None);
+        let first = mounted(&[
+            ("cpu,cpuacct/a/cpu.stat", ""),
+            ("cpu,cpuacct/a/cpu.cfs_quota_us", "-1\n"),
+            ("cpu,cpuacct/a/cpu.cfs_period_us", "100000\n"),
+            ("cpu,cpuacct/cpu.cfs_quota_us", "50000\n"),
+            ("cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
+        ]);
+        assert_eq!(quota_below(first.path(), "1:cpu,cpuacct:/a\n"), Some(0.5));
     }
 }

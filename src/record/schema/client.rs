@@ -21,8 +21,8 @@ pub struct Client {
     pub polling_cpu_seconds: Option<f64>,
     /// CPU time divided by elapsed time: how many cores were busy with this process, on average.
     pub cores_used: f64,
-    /// Cores this process may use (affinity and container limits considered).
-    pub cores_available: usize,
+    /// Cores this process may use (affinity and container limits considered): a quota need not be a whole number.
+    pub cores_available: f64,
     /// The cores on which the system lets this process run, as the kernel lists them: "0-3,8". `null` where the system does not tell, where
     /// several machines loaded, and in records of older builds.
     #[serde(default)]
@@ -60,12 +60,20 @@ pub struct Client {
     pub unmatched_answers: u64,
     /// Most messages seen waiting in the client library's queues; `null` when the library does not tell.
     pub queue_messages_max: Option<u64>,
-    /// How late the sending loop woke for messages that were due; `null` in a closed loop.
-    pub timer_lateness: Option<TimerLateness>,
+    /// How late the pacing timers made messages that waited for a wake-up; `null` in a closed loop.
+    pub timer_lateness: Option<Lateness>,
+    /// How late wake-ups made these messages in all: what `load.pacing.wake_interval` made them wait, and `timer_lateness`. `null` in a
+    /// closed loop, and in records of older builds.
+    #[serde(default)]
+    pub wake_up_delay: Option<Lateness>,
     /// How late a thread woke that slept a millisecond at a time: what every thread of the client may have to wait. `null` in
     /// records of older builds.
     #[serde(default)]
     pub pauses: Option<Pauses>,
+    /// The pauses of 20 ms and more, with their begin: at most 1,000, the longest; left out where there were none, in merged records and in
+    /// those of older builds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub long_pauses: Vec<LongPause>,
     /// Median round trip to the broker as the client library sees it, in nanoseconds, of its last window; `null` when
     /// the library does not tell.
     pub broker_round_trip_p50_ns: Option<u64>,
@@ -92,14 +100,20 @@ impl Client {
     }
 }
 
-/// How late the pacing timer woke, one value per wake-up. It is part of the schedule delay.
+/// How late messages became that waited for a wake-up, one value for each message. It is part of the schedule delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub struct TimerLateness {
+pub struct Lateness {
     /// Median, in nanoseconds.
     pub p50_ns: u64,
     /// 99th percentile, in nanoseconds.
     pub p99_ns: u64,
+    /// 99.9th percentile, in nanoseconds; 0 in records of older builds.
+    #[serde(default)]
+    pub p99_9_ns: u64,
+    /// 99.99th percentile, in nanoseconds; 0 in records of older builds.
+    #[serde(default)]
+    pub p99_99_ns: u64,
     /// Largest, in nanoseconds.
     pub max_ns: u64,
 }
@@ -117,8 +131,21 @@ pub struct Pauses {
     pub p99_ns: u64,
     /// 99.9th percentile, in nanoseconds.
     pub p99_9_ns: u64,
+    /// 99.99th percentile, in nanoseconds; 0 in records of older builds.
+    #[serde(default)]
+    pub p99_99_ns: u64,
     /// Largest, in nanoseconds.
     pub max_ns: u64,
+}
+
+/// A time in which the load generator stood still, or at least the thread that only sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct LongPause {
+    /// Since the begin of the measured phase, in nanoseconds; 0: it began before.
+    pub begin_ns: u64,
+    /// How long it lasted, from the begin of the measured phase on, in nanoseconds.
+    pub length_ns: u64,
 }
 
 /// What the whole machine did during the measured window, all processes together.
@@ -159,7 +186,7 @@ mod tests {
 
     #[test]
     fn polling_cores_are_shown_separately() {
-        let client = Client { cpu_seconds: 40.0, cores_used: 4.0, cores_available: 4, ..Client::default() };
+        let client = Client { cpu_seconds: 40.0, cores_used: 4.0, cores_available: 4.0, ..Client::default() };
         let polling = Client { polling_cpu_seconds: Some(10.0), ..client.clone() };
         assert_eq!(client.cores(), "4.00 of 4 cores");
         assert_eq!(polling.cores(), "4.00 of 4 cores, 1.00 of them only to poll");

@@ -29,6 +29,10 @@ pub struct Environment {
     pub cpu_model: Option<String>,
     /// Logical cores of the machine.
     pub cores: usize,
+    /// Physical cores of the machine: fewer than `cores` where hardware threads share them; `null` where the system does not tell, and in
+    /// records of older builds.
+    #[serde(default)]
+    pub physical_cores: Option<usize>,
     /// Memory of the machine, in bytes.
     pub memory_bytes: Option<u64>,
     /// Name of the machine.

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::histogram::{HistogramError, decode_histogram, encode_histogram};
+use super::tail::{SlowestMessages, Tail};
 
 /// The latencies of measured, acknowledged (for `end_to_end`: received) messages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -63,6 +64,13 @@ pub struct Latency {
     /// The whole histogram of nanoseconds, as HdrHistogram V2 compressed (DEFLATE), in base64: what the HdrHistogram
     /// ports of other languages decode.
     pub histogram: String,
+    /// Of p99, p99.9 and p99.99, those that are stated: when the messages as slow as that were answered. Where one event made a percentile,
+    /// another run may not have it. Left out where that was not recorded, as in records of older builds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tails: Vec<Tail>,
+    /// What `tails` are counted from, for any other percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest: Option<SlowestMessages>,
 }
 
 /// Fewest independent values beyond a percentile for it to be stated: the number of values beyond it varies by its square
@@ -98,12 +106,30 @@ impl Latency {
             beyond_range,
             lag_grew: false,
             histogram: encode_histogram(histogram),
+            tails: Vec::new(),
+            slowest: None,
         })
     }
 
     /// The same of consumers that fell further and further behind.
     pub fn of_growing_lag(self) -> Self {
-        Latency { p99_ns: None, p99_9_ns: None, p99_99_ns: None, lag_grew: true, ..self }
+        Latency { p99_ns: None, p99_9_ns: None, p99_99_ns: None, lag_grew: true, tails: Vec::new(), ..self }
+    }
+
+    /// The percentiles beyond which few values lie, with their quantiles; only those that are stated.
+    pub fn high_percentiles(&self) -> impl Iterator<Item = (f64, u64)> {
+        let all = [(0.99, self.p99_ns), (0.999, self.p99_9_ns), (0.9999, self.p99_99_ns)];
+        all.into_iter().filter_map(|(quantile, value_ns)| Some((quantile, value_ns?)))
+    }
+
+    /// The tail from `quantile` (0 to 1) on, where it is one of [`Latency::tails`].
+    pub fn tail(&self, quantile: f64) -> Option<&Tail> {
+        self.tails.iter().find(|tail| (tail.percentile - quantile * 100.0).abs() < 1e-9)
+    }
+
+    /// Whether too few events made the value at `quantile` for another run to have it as well, as far as that was recorded.
+    pub fn is_of_few_events(&self, quantile: f64) -> bool {
+        self.tail(quantile).is_some_and(|tail| !tail.exceedances().are_enough())
     }
 
     /// Values that are independent of each other; all of them where that was not counted.

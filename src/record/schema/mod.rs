@@ -20,6 +20,7 @@ mod pipeline;
 mod series;
 mod share;
 mod spread;
+mod tail;
 mod throughput;
 mod transactions;
 mod verdict;
@@ -34,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 pub use backlog::{Backlog, BacklogPhase, GroupDrain, GroupTask, WorkDistribution};
 pub use broker_usage::{BrokerSource, BrokerUsage};
-pub use client::{Client, HostLoad, Pauses, TimerLateness};
+pub use client::{Client, HostLoad, Lateness, LongPause, Pauses};
 pub use counts::{Counts, ErrorCount, WarmUpCounts};
 pub use durability::{Durability, DurabilityLevel};
 pub use environment::Environment;
@@ -51,6 +52,7 @@ pub use pipeline::{
 pub use series::{GroupRow, Phase, SeriesRow};
 pub use share::{LostRank, MergedShare, RankClock, Share, Start, Together};
 pub use spread::{ConsumerFigures, ConsumerSpread, Consumers, Extent, PartitionFigures, Partitions};
+pub use tail::{Exceedances, LEAST_TAIL_SECONDS, SlowestMessages, Tail};
 pub use throughput::{Completion, ProducerShares, Throughput};
 pub use transactions::Transactions;
 pub use verdict::{LimitedBy, Limiter, Reason, ReasonKind, ThresholdOutcome, Verdict};

@@ -109,14 +109,18 @@ pub enum ReasonKind {
     ClientBound,
     /// Time was withheld from the machine or from this process.
     TimeWithheld,
-    /// A good part of the latency is the load generator's own delay.
+    /// A good part of the latency, or of an outage, is the load generator's own delay.
     OwnDelay,
+    /// Too few events made a high percentile for another run to have it as well.
+    FewEventsInTail,
     /// The topics had been written to before the trial.
     TopicNotEmpty,
     /// What the broker's processes used is not known, though the scenario watches them.
     BrokerUnwatched,
     /// The machine was short of CPU, or its tasks waited for disks, for reasons outside this process.
     HostContended,
+    /// So many hardware threads were busy that physical cores ran two at once.
+    SharedCores,
     /// Nothing was warmed up, and the slowest messages are those of the begin.
     ColdStart,
     /// The measurement began before the load was steady.
@@ -141,8 +145,8 @@ impl ReasonKind {
     /// Whether it speaks against rates and latencies alone. Other reasons say that messages are missing, or that something broke.
     pub fn is_about_speed(self) -> bool {
         use ReasonKind::{
-            ClientBound, ColdStart, ConsumersBehind, DebugBuild, HostContended, LagGrew, NotSteady, OwnDelay,
-            RateMissed, RatesDiffer, TimeWithheld, TooShort, WarmUpTooShort,
+            ClientBound, ColdStart, ConsumersBehind, DebugBuild, FewEventsInTail, HostContended, LagGrew, NotSteady,
+            OwnDelay, RateMissed, RatesDiffer, SharedCores, TimeWithheld, TooShort, WarmUpTooShort,
         };
         matches!(
             self,
@@ -150,12 +154,14 @@ impl ReasonKind {
                 | ColdStart
                 | ConsumersBehind
                 | DebugBuild
+                | FewEventsInTail
                 | HostContended
                 | LagGrew
                 | NotSteady
                 | OwnDelay
                 | RateMissed
                 | RatesDiffer
+                | SharedCores
                 | TimeWithheld
                 | TooShort
                 | WarmUpTooShort

@@ -59,6 +59,7 @@ fn outages(record: &Record) -> Table {
             known(outage.first_acknowledgement_ns),
             known(outage.recovered_ns),
             rate(outage.expected_per_second),
+            paused(outage),
         ]
     };
     let heads = texts(&[
@@ -67,8 +68,14 @@ fn outages(record: &Record) -> Table {
         "until the first acknowledgement",
         "until the rate was held",
         "expected/s",
+        "of the longest gap, the load generator stood still for",
     ]);
     Table { heads, rows: record.outages.iter().map(row).collect(), ..Table::default() }
+}
+
+fn paused(outage: &crate::record::Outage) -> String {
+    let paused = duration(outage.client_paused_ns as f64);
+    if outage.caused_by_client { format!("{paused}: it may not be the broker's") } else { paused }
 }
 
 fn backlog(record: &Record) -> Table {

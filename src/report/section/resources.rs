@@ -41,7 +41,7 @@ fn busiest(timeline: &Timeline<'_>, cores: impl Fn(&SeriesRow) -> Option<f64>) -
 
 fn of_client(timeline: &Timeline<'_>) -> String {
     let client = &timeline.record.client;
-    let left = match client.cores_used / client.cores_available.max(1) as f64 {
+    let left = match client.cores_used / client.cores_available.max(f64::MIN_POSITIVE) {
         share if share >= 0.9 => "it had none left",
         share if share >= 0.6 => "it had little left",
         _ => "it had CPU left",

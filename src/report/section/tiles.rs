@@ -93,10 +93,14 @@ fn latencies(latency: &Latency, name: &str) -> Vec<Tile> {
         "sent → acknowledged by the broker"
     };
     let mut tiles = vec![tile(&format!("median {name} time"), duration(latency.p50_ns as f64), meaning.to_owned())];
-    let tail = [(latency.p99_ns, "p99", "1 of 100 took longer"), (latency.p99_9_ns, "p99.9", "1 of 1,000 took longer")];
-    for (value, label, note) in tail {
+    let tail = [
+        (0.99, latency.p99_ns, "p99", "1 of 100 took longer"),
+        (0.999, latency.p99_9_ns, "p99.9", "1 of 1,000 took longer"),
+    ];
+    for (quantile, value, label, note) in tail {
         if let Some(value) = value {
-            tiles.push(tile(label, duration(value as f64), note.to_owned()));
+            let few = if latency.is_of_few_events(quantile) { "; few events made it" } else { "" };
+            tiles.push(tile(label, duration(value as f64), note.to_owned() + few));
         }
     }
     tiles

@@ -84,17 +84,7 @@ pub(super) fn events(timeline: &Timeline<'_>) -> Vec<Event> {
     let outages = longest.into_iter().take(MOST_OUTAGES).map(|outage| Event {
         at: at(outage.begin_ns),
         until: Some(outage.recovered_ns.map_or(timeline.measured.1, |recovered| at(outage.begin_ns + recovered))),
-        text: match outage.recovered_ns {
-            Some(recovered) => format!(
-                "no acknowledgement for {}; the rate was held again after {}",
-                duration(outage.longest_gap_ns as f64),
-                duration(recovered as f64)
-            ),
-            None => format!(
-                "no acknowledgement for {}; the rate was not held again",
-                duration(outage.longest_gap_ns as f64)
-            ),
-        },
+        text: outage_text(outage),
     });
     let error = |what: &str, error: &ErrorCount| Event {
         at: at(error.first_at_ns),
@@ -107,6 +97,21 @@ pub(super) fn events(timeline: &Timeline<'_>) -> Vec<Event> {
     events.sort_by(|one, other| one.at.total_cmp(&other.at));
     events.truncate(MOST_EVENTS);
     events
+}
+
+fn outage_text(outage: &Outage) -> String {
+    let gap = duration(outage.longest_gap_ns as f64);
+    let paused = match outage.client_paused_ns {
+        0 => String::new(),
+        paused_ns => format!(" (the load generator stood still for {} of it)", duration(paused_ns as f64)),
+    };
+    match outage.recovered_ns {
+        Some(recovered_ns) => {
+            let after = duration(recovered_ns as f64);
+            format!("no acknowledgement for {gap}{paused}; the rate was held again after {after}")
+        }
+        None => format!("no acknowledgement for {gap}{paused}; the rate was not held again"),
+    }
 }
 
 /// A chart of lines with its table and its values.
