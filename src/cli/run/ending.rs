@@ -92,6 +92,9 @@ impl Session<'_> {
                 eprintln!("warning: the table of the trials cannot be shown: {error}");
             }
         }
+        for reason in self.not_known() {
+            eprintln!("warning: {reason}");
+        }
         eprintln!("records: {}", directory.display());
         if let Some(next) = self.arguments.share.next_steps(plan, &self.run_id) {
             eprintln!("{next}");
