@@ -28,4 +28,4 @@ pub use environment::environment;
 pub use probe::{ProbeJudgement, judge_probe};
 pub use series::series_row;
 pub use spread::listed_consumers;
-pub use until::is_enough;
+pub use until::{is_enough, not_known};

@@ -1,36 +1,105 @@
 //! Whether a point has been repeated often enough.
 
 use super::threshold::measured;
+use super::verdict::trend::Trend;
 use crate::record::Record;
+use crate::record::readable::{count, percent};
 use crate::scenario::Until;
-use crate::statistics::centre;
+use crate::statistics::{Interval, centre_after_looks, likeness_of_neighbours};
 
-/// How far the interval of the metric reaches to each side, as a share of the estimate, over the valid trials; without any,
-/// over all completed ones. `None` where a trial lacks the figure, or there are too few.
-fn half_width(until: &Until, trials: &[&Record]) -> Option<f64> {
-    let valid: Vec<&Record> = trials.iter().copied().filter(|record| record.verdict.valid).collect();
-    let counted = if valid.is_empty() { trials.to_vec() } else { valid };
-    if counted.len() < until.least_trials as usize {
-        return None;
-    }
-    let figures: Result<Vec<f64>, String> = counted.iter().map(|record| measured(until.metric, record, 0)).collect();
-    let interval = centre(&figures.ok()?)?;
-    Some((interval.high - interval.estimate).max(interval.estimate - interval.low) / interval.estimate)
+/// A trend of the trials is one from this score on, in standard deviations: chance makes so large a one in 1 of 20 cases.
+const TREND: f64 = 1.96;
+
+/// Neighbouring trials are alike from this score on, in standard deviations: chance makes them so alike in 1 of 20 cases.
+const ALIKE: f64 = 1.645;
+
+/// What trials say of a point's figure.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Standing {
+    /// The interval is narrow enough.
+    Known,
+    /// It reaches by this share of the estimate to a side.
+    Wide(f64),
+    /// The trials are not alike in time: the interval of their mean says nothing of later ones.
+    Changed,
+    /// There are too few trials.
+    TooFew,
 }
 
 /// Whether no further trial of the point is needed.
 pub fn is_enough(until: &Until, trials: &[&Record]) -> bool {
-    half_width(until, trials).is_some_and(|half_width| half_width <= until.share)
+    figures(until, trials).is_ok_and(|figures| standing(&figures, until.share, until.least_trials) == Standing::Known)
+}
+
+/// Why a point whose trials are over is not known as it was to be; `None` where it is.
+pub fn not_known(until: &Until, trials: &[&Record]) -> Option<String> {
+    let found = match figures(until, trials) {
+        Ok(figures) => figures,
+        Err(reason) => return Some(format!("`{}` cannot be told: {reason}", until.text)),
+    };
+    let number = count(found.len() as u64);
+    match standing(&found, until.share, until.least_trials) {
+        Standing::Known => None,
+        Standing::TooFew => Some(format!("`{}` was not reached: {number} trials count", until.text)),
+        Standing::Wide(half) => {
+            Some(format!("`{}` was not reached with {number} trials: ± {}", until.text, percent(half)))
+        }
+        Standing::Changed => Some(format!(
+            "`{}` cannot be told: the result changed during the run, beyond what chance does to {number} trials. \
+             Their mean is that of this time only: use longer trials, or find out what changed",
+            until.text
+        )),
+    }
+}
+
+/// The metric of the valid trials; without any, of all completed ones. Or why one of them lacks it.
+fn figures(until: &Until, trials: &[&Record]) -> Result<Vec<f64>, String> {
+    let valid: Vec<&Record> = trials.iter().copied().filter(|record| record.verdict.valid).collect();
+    let counted = if valid.is_empty() { trials.to_vec() } else { valid };
+    counted.iter().map(|record| measured(until.metric, record, 0)).collect()
+}
+
+/// `figures` are in the order of the trials.
+fn standing(figures: &[f64], share: f64, least_trials: u32) -> Standing {
+    let interval = centre_after_looks(figures).filter(|_| figures.len() >= least_trials as usize);
+    let Some(Interval { estimate, low, high }) = interval else { return Standing::TooFew };
+    let half = (high - estimate).max(estimate - low) / estimate;
+    match has_changed(figures) {
+        true => Standing::Changed,
+        false if half <= share => Standing::Known,
+        false => Standing::Wide(half),
+    }
+}
+
+/// Whether the figures have a trend, or follow each other more closely than chance makes them.
+fn has_changed(figures: &[f64]) -> bool {
+    let trend = Trend::of(&[figures.to_vec()]);
+    trend.is_some_and(|trend| trend.score.abs() >= TREND) || likeness_of_neighbours(figures) >= ALIKE
 }
 
 #[cfg(test)]
 mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::Xoshiro256PlusPlus;
+    use rand_distr::{Distribution, StandardNormal};
+
     use super::*;
     use crate::record::sample;
     use crate::scenario::Metric;
 
-    fn enough(rates: &[f64], share: f64) -> bool {
-        let until = Until { text: String::new(), metric: Metric::MessagesPerSecond, share, least_trials: 3 };
+    const LEAST: u32 = 6;
+    const MOST: usize = 30;
+
+    fn until(share: f64) -> Until {
+        Until {
+            text: "messages_per_second ± 5 %".to_owned(),
+            metric: Metric::MessagesPerSecond,
+            share,
+            least_trials: LEAST,
+        }
+    }
+
+    fn records(rates: &[f64]) -> Vec<Record> {
         let mut record = sample::record();
         record.verdict.valid = true;
         let of = |rate: &f64| {
@@ -38,26 +107,114 @@ mod tests {
             record.throughput.messages_per_second = *rate;
             record
         };
-        let records: Vec<Record> = rates.iter().map(of).collect();
-        is_enough(&until, &records.iter().collect::<Vec<_>>())
+        rates.iter().map(of).collect()
+    }
+
+    fn enough(rates: &[f64], share: f64) -> bool {
+        is_enough(&until(share), &records(rates).iter().collect::<Vec<_>>())
     }
 
     #[test]
-    fn trials_that_agree_are_enough_from_the_third_on() {
-        assert!(!enough(&[100.0, 100.0], 0.05));
-        assert!(enough(&[100.0, 101.0, 99.0], 0.05));
-        assert!(!enough(&[100.0, 120.0, 80.0], 0.05));
-        assert!(!enough(&[100.0, 101.0, 99.0], 0.01));
+    fn trials_that_agree_are_enough_from_the_sixth_on() {
+        assert!(!enough(&[100.0, 101.0, 99.0, 100.0, 101.0], 0.05));
+        assert!(enough(&[100.0, 101.0, 99.0, 100.0, 101.0, 99.0], 0.05));
+        assert!(!enough(&[100.0, 120.0, 80.0, 100.0, 120.0, 80.0], 0.05));
+        assert!(!enough(&[100.0, 101.0, 99.0, 100.0, 101.0, 99.0], 0.005));
+        assert!(enough(&[100.0; 6], 0.05));
+    }
+
+    #[test]
+    fn trials_that_change_are_not_enough_and_say_so() {
+        let rising: Vec<f64> = (0..8).map(|trial| 100.0 + f64::from(trial)).collect();
+        assert!(!enough(&rising, 0.5));
+        let records = records(&rising);
+        let reason = not_known(&until(0.5), &records.iter().collect::<Vec<_>>()).unwrap();
+        assert!(reason.contains("the result changed during the run"), "{reason}");
+        let wide = self::records(&[100.0, 120.0, 80.0, 110.0, 105.0, 85.0]);
+        let reason = not_known(&until(0.05), &wide.iter().collect::<Vec<_>>()).unwrap();
+        assert!(reason.contains("was not reached with 6 trials"), "{reason}");
     }
 
     #[test]
     fn trials_that_are_not_valid_do_not_count_beside_valid_ones() {
-        let until = Until { text: String::new(), metric: Metric::MessagesPerSecond, share: 0.05, least_trials: 3 };
-        let mut valid = sample::record();
-        valid.verdict.valid = true;
+        let valid = &records(&[100.0])[0];
         let mut invalid = valid.clone();
         invalid.verdict.valid = false;
-        assert!(!is_enough(&until, &[&valid, &valid, &invalid]));
-        assert!(is_enough(&until, &[&invalid, &invalid, &invalid]));
+        let five = [valid; 5];
+        assert!(!is_enough(&until(0.05), &[&five[..], &[&invalid]].concat()));
+        assert!(is_enough(&until(0.05), &[&invalid; 6]));
+    }
+
+    /// How the simulated runs of trials ended, as shares: of those that ended because their interval was narrow, how many contain the
+    /// truth; how many these are; of all, how many had changed when their trials were used up.
+    struct Ended {
+        cover: f64,
+        known: f64,
+        changed: f64,
+    }
+
+    /// `sd` between trials, whose neighbours correlate by `memory`, while the result grows by `drift` over all 30 trials. The truth is that
+    /// of the time of the trials.
+    fn simulated(seed: u64, sd: f64, memory: f64, drift: f64) -> Ended {
+        const RUNS: u64 = 1_000;
+        let (mut cover, mut known, mut changed) = (0, 0, 0);
+        for run in 0..RUNS {
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(seed * 1_000_000 + run);
+            let mut normal = || -> f64 { StandardNormal.sample(&mut random) };
+            let mut state = normal();
+            let figures: Vec<f64> = (0..MOST)
+                .map(|trial| {
+                    let figure = 100.0 * (sd * state + drift * trial as f64 / MOST as f64).exp();
+                    state = memory * state + (1.0 - memory * memory).sqrt() * normal();
+                    figure
+                })
+                .collect();
+            let looks = (LEAST as usize..=MOST).map(|trials| &figures[..trials]);
+            let mut ended = looks.map(|figures| (figures, standing(figures, 0.05, LEAST)));
+            let last = ended.find(|(figures, standing)| *standing == Standing::Known || figures.len() == MOST);
+            let (figures, standing) = last.unwrap();
+            changed += u64::from(standing == Standing::Changed);
+            if standing == Standing::Known {
+                let interval = centre_after_looks(figures).unwrap();
+                let truth = 100.0 * (drift * (figures.len() - 1) as f64 / 2.0 / MOST as f64).exp();
+                known += 1;
+                cover += u64::from(interval.low <= truth && truth <= interval.high);
+            }
+        }
+        let share = |number: u64, of: u64| number as f64 / of.max(1) as f64;
+        Ended { cover: share(cover, known), known: share(known, RUNS), changed: share(changed, RUNS) }
+    }
+
+    #[test]
+    fn runs_that_end_early_cover_the_truth() {
+        for (seed, sd) in [(1, 0.02), (2, 0.05), (3, 0.08), (4, 0.10)] {
+            let ended = simulated(seed, sd, 0.0, 0.0);
+            println!("sd {sd}: cover {} known {}", ended.cover, ended.known);
+            assert!((0.93..=0.97).contains(&ended.cover), "sd {sd}: {}", ended.cover);
+        }
+    }
+
+    #[test]
+    fn a_drift_of_a_tenth_is_covered_or_told() {
+        for (seed, sd) in [(5, 0.02), (6, 0.05), (7, 0.08)] {
+            let ended = simulated(seed, sd, 0.0, 0.1);
+            println!("drift, sd {sd}: cover {} known {} changed {}", ended.cover, ended.known, ended.changed);
+            assert!(ended.cover >= 0.93, "sd {sd}: {}", ended.cover);
+        }
+        // Beside which the trials hardly vary, it is told each time.
+        assert!(simulated(8, 0.002, 0.0, 0.1).changed > 0.9);
+    }
+
+    #[test]
+    fn a_memory_beyond_the_trials_is_often_told() {
+        // A few trials within one memory look alike, so no interval of theirs can contain the long-run mean.
+        for (seed, sd, memory, least_cover) in [(9, 0.05, 0.3, 0.87), (10, 0.10, 0.3, 0.8), (11, 0.05, 0.6, 0.65)] {
+            let ended = simulated(seed, sd, memory, 0.0);
+            println!("memory {memory}, sd {sd}: cover {} known {} changed {}", ended.cover, ended.known, ended.changed);
+            assert!(ended.cover > least_cover, "memory {memory}, sd {sd}: {}", ended.cover);
+        }
+        let long = simulated(12, 0.10, 0.6, 0.0);
+        println!("memory 0.6, sd 0.1: cover {} known {} changed {}", long.cover, long.known, long.changed);
+        assert!(long.changed > 0.4, "{}", long.changed);
     }
 }

@@ -4,8 +4,8 @@ use super::fields::{Field, Fields};
 use super::metric_name::metric;
 use super::threshold::{LatencyStatistic, Metric};
 
-/// Fewest trials of a point: of fewer, an interval is far too wide to end anything.
-const LEAST_TRIALS: usize = 3;
+/// Fewest trials of a point: the spread of fewer is known so badly that a run would end by luck.
+const LEAST_TRIALS: usize = 6;
 
 /// Most trials unless the scenario says otherwise.
 const MOST_TRIALS: u32 = 30;

@@ -28,7 +28,7 @@ pub use holm::holm;
 pub use order::{Quartiles, median, quartiles};
 pub use ranks::quantile_ranks;
 pub use steady::steady_from;
-pub use trials::centre;
+pub use trials::{centre, centre_after_looks, likeness_of_neighbours};
 
 /// The confidence of every interval: 95 of 100 such intervals hold the true value.
 pub const CONFIDENCE: f64 = 0.95;

@@ -4,18 +4,41 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::{CONFIDENCE, Interval, mean};
 
+/// How much wider an interval must be that was looked at after every trial, and ended the trials as soon as it was narrow enough: the
+/// spread of the trials is then underestimated more often than not. By simulation (`evaluate/until.rs`).
+const OF_MANY_LOOKS: f64 = 1.12;
+
 /// The centre of positive figures of independent trials, with Student's interval of the mean of their logarithms ("Student",
 /// *The Probable Error of a Mean*, Biometrika 6, 1908): the geometric mean, which is the median where the logarithms are
 /// symmetric. `None` with fewer than two trials, or where a figure is not positive.
 pub fn centre(figures: &[f64]) -> Option<Interval> {
+    scaled(figures, 1.0)
+}
+
+/// The same of trials that went on until their interval was narrow.
+pub fn centre_after_looks(figures: &[f64]) -> Option<Interval> {
+    scaled(figures, OF_MANY_LOOKS)
+}
+
+fn scaled(figures: &[f64], factor: f64) -> Option<Interval> {
     if figures.len() < 2 || figures.iter().any(|figure| *figure <= 0.0 || !figure.is_finite()) {
         return None;
     }
     let logarithms: Vec<f64> = figures.iter().map(|figure| figure.ln()).collect();
     let number = logarithms.len() as f64;
-    let half = student(number - 1.0) * (variance(&logarithms) / number).sqrt();
+    let half = factor * student(number - 1.0) * (variance(&logarithms) / number).sqrt();
     let estimate = mean(&logarithms);
     Some(Interval { estimate, low: estimate - half, high: estimate + half }.exp())
+}
+
+/// How far neighbouring values are more alike than chance makes them, in standard deviations: the correlation of neighbours, corrected
+/// for the bias of a short series, times the root of their number (Bartlett, *J. R. Stat. Soc. B* 8 (supplement), 1946).
+pub fn likeness_of_neighbours(values: &[f64]) -> f64 {
+    let number = values.len() as f64;
+    let middle = mean(values);
+    let products: f64 = values.windows(2).map(|pair| (pair[0] - middle) * (pair[1] - middle)).sum();
+    let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
+    if squares > 0.0 { (products / squares + 1.0 / number) * number.sqrt() } else { 0.0 }
 }
 
 /// The variance of a sample.

@@ -93,6 +93,9 @@ impl Session<'_> {
                 notice!("warning: the table of the trials cannot be shown: {error}");
             }
         }
+        for reason in self.not_known() {
+            notice!("warning: {reason}");
+        }
         notice!("records: {}", directory.display());
         if let Some(next) = self.arguments.share.next_steps(plan, &self.run_id) {
             notice!("{next}");

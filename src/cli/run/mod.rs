@@ -15,7 +15,7 @@ mod screen;
 mod share;
 mod signals;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ use super::load_threads::LoadThreads;
 use super::report;
 use super::show::{View, summary};
 use crate::engine::{Interruption, run_scenario};
-use crate::evaluate::{assemble_failed, environment, is_enough};
+use crate::evaluate::{assemble_failed, environment, is_enough, not_known};
 use crate::notices::{self, notice};
 use crate::record::export::open_metrics;
 use crate::record::{
@@ -290,8 +290,24 @@ impl<'a> Session<'a> {
             return false;
         }
         let Some(until) = &self.plan.until else { return true };
-        let of_point = self.complete.range((trial.point_index, 0)..=(trial.point_index, u32::MAX));
-        !is_enough(until, &of_point.map(|(_, record)| record).collect::<Vec<_>>())
+        !is_enough(until, &self.complete_of(trial.point_index))
+    }
+
+    /// The completed trials of a point, in their order.
+    fn complete_of(&self, point_index: usize) -> Vec<&Record> {
+        self.complete.range((point_index, 0)..=(point_index, u32::MAX)).map(|(_, record)| record).collect()
+    }
+
+    /// Why points are not known as `sweep.until` wants them.
+    fn not_known(&self) -> Vec<String> {
+        let Some(until) = &self.plan.until else { return Vec::new() };
+        let points: BTreeSet<usize> = self.plan.trials.iter().map(|trial| trial.point_index).collect();
+        let several = points.len() > 1;
+        let told = points.into_iter().filter_map(|point| {
+            let reason = not_known(until, &self.complete_of(point))?;
+            Some(if several { format!("point {point}: {reason}") } else { reason })
+        });
+        told.collect()
     }
 
     /// What the client carries of this shape, where `brokermark ceiling` has measured it below the same directory.

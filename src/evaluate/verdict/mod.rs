@@ -14,7 +14,7 @@ mod pipeline;
 mod resources;
 mod share;
 mod steadiness;
-mod trend;
+pub(super) mod trend;
 mod verification;
 mod warm_up;
 

@@ -4,22 +4,22 @@ use std::cmp::Ordering;
 
 /// The common trend of one or several stretches of figures, which are equally far apart in time within each of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Trend {
+pub(in crate::evaluate) struct Trend {
     /// From the begin of each stretch to its end along the line through the median of all pairs' slopes (Sen, *J. Am.
     /// Stat. Assoc.* 63, 1968), as a share of the stretch's median; summed over the stretches.
-    pub(super) relative_change: f64,
+    pub(in crate::evaluate) relative_change: f64,
     /// The same in the figures' own unit.
-    pub(super) change: f64,
+    pub(in crate::evaluate) change: f64,
     /// The Mann–Kendall statistic in standard deviations (Mann, *Econometrica* 13, 1945; summed over stretches as Hirsch, Slack
     /// and Smith do over seasons, *Water Resour. Res.* 18, 1982): about a normal deviate without a trend. Reduced by
     /// the correlation of neighbours, which makes chance look like a trend: `n` correlated figures are worth
     /// `n·(1−ρ)/(1+ρ)` independent ones (Bayley and Hammersley, 1946, for a first-order autoregression).
-    pub(super) score: f64,
+    pub(in crate::evaluate) score: f64,
 }
 
 impl Trend {
     /// Of all stretches of three figures or more; `None` without such a stretch, or if a median is 0.
-    pub(super) fn of(stretches: &[Vec<f64>]) -> Option<Self> {
+    pub(in crate::evaluate) fn of(stretches: &[Vec<f64>]) -> Option<Self> {
         let stretches: Vec<Stretch> = stretches
             .iter()
             .filter(|values| values.len() >= 3)
