@@ -188,7 +188,6 @@ mod tests {
     fn runs_that_end_early_cover_the_truth() {
         for (seed, sd) in [(1, 0.02), (2, 0.05), (3, 0.08), (4, 0.10)] {
             let ended = simulated(seed, 2_000, sd, 0.0, 0.0);
-            println!("sd {sd}: cover {} known {}", ended.cover, ended.known);
             assert!((0.93..=0.97).contains(&ended.cover), "sd {sd}: {}", ended.cover);
         }
     }
@@ -197,7 +196,6 @@ mod tests {
     fn a_drift_of_a_tenth_is_covered_or_told() {
         for (seed, sd) in [(5, 0.02), (6, 0.05), (7, 0.08)] {
             let ended = simulated(seed, 500, sd, 0.0, 0.1);
-            println!("drift, sd {sd}: cover {} known {} changed {}", ended.cover, ended.known, ended.changed);
             assert!(ended.cover >= 0.93, "sd {sd}: {}", ended.cover);
         }
         // Beside which the trials hardly vary, it is told each time.
@@ -209,11 +207,9 @@ mod tests {
         // A few trials within one memory look alike, so no interval of theirs can contain the long-run mean.
         for (seed, sd, memory, least_cover) in [(9, 0.05, 0.3, 0.85), (10, 0.10, 0.3, 0.78), (11, 0.05, 0.6, 0.62)] {
             let ended = simulated(seed, 500, sd, memory, 0.0);
-            println!("memory {memory}, sd {sd}: cover {} known {} changed {}", ended.cover, ended.known, ended.changed);
             assert!(ended.cover > least_cover, "memory {memory}, sd {sd}: {}", ended.cover);
         }
         let long = simulated(12, 500, 0.10, 0.6, 0.0);
-        println!("memory 0.6, sd 0.1: cover {} known {} changed {}", long.cover, long.known, long.changed);
         assert!(long.changed > 0.4, "{}", long.changed);
     }
 }

@@ -138,16 +138,13 @@ fn regressions(seed: u64, (within, between): (f64, f64), slowdown: f64, toleranc
 #[test]
 fn equal_single_runs_are_seldom_a_regression() {
     let separate = Design::Separate { spread: 1.07f64.ln() * 2f64.sqrt() };
+    // By their trials alone, 27 % of them are.
+    assert!(regressions(14, (0.015, 0.05), 1.0, 0.05, Design::Independent) > 0.2);
     for (seed, noise, tolerance) in [(14, (0.015, 0.05), 0.05), (15, (0.015, 0.05), 0.1), (16, (0.02, 0.07), 0.1)] {
-        let alone = regressions(seed, noise, 1.0, tolerance, Design::Independent);
         let found = regressions(seed, noise, 1.0, tolerance, separate);
-        println!("{noise:?}, tolerance {tolerance}: {alone} by trials alone, {found} with runs");
-        assert!(alone > 0.05 && found < 0.05, "{noise:?}, tolerance {tolerance}: {alone} {found}");
+        assert!(found < 0.05, "{noise:?}, tolerance {tolerance}: {found}");
     }
-    for slowdown in [1.1, 1.2, 1.3, 1.5] {
-        println!("slower by {slowdown}: {}", regressions(17, (0.015, 0.05), slowdown, 0.1, separate));
-    }
-    assert!(regressions(17, (0.015, 0.05), 1.5, 0.1, separate) > 0.95);
+    assert!(regressions(17, (0.015, 0.05), 1.3, 0.1, separate) > 0.8);
 }
 
 #[test]
@@ -176,7 +173,6 @@ fn equal_sides_of_several_runs_are_seldom_a_regression() {
             let found = found.unwrap();
             conclude(&found, found.p, 1, 0.1) == Conclusion::Changed && -found.ratio.ln() > 1.1f64.ln()
         });
-        println!("{runs} runs that differ by {between}: {found}");
         assert!(found < 0.05, "{runs} runs that differ by {between}: {found}");
     }
 }
