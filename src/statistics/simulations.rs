@@ -152,15 +152,9 @@ fn equal_sides_of_several_runs_are_seldom_a_regression() {
     for (seed, runs, between) in [(18, 5, 0.05), (19, 5, 0.1), (20, 3, 0.1), (21, 2, 0.15)] {
         let found = share(seed, |noise| {
             let mut side = || -> Vec<Vec<f64>> {
-                let run = |centre: f64, noise: &mut Noise| {
-                    noise.trials(3, centre, 0.02).iter().map(|figure| figure.ln()).collect::<Vec<f64>>()
-                };
-                (0..runs)
-                    .map(|_| noise.trials(1, 100.0, between)[0])
-                    .collect::<Vec<_>>()
-                    .into_iter()
-                    .map(|centre| run(centre, noise))
-                    .collect()
+                let centres = noise.trials(runs, 100.0, between);
+                let logarithms = |trials: Vec<f64>| trials.iter().map(|figure| figure.ln()).collect();
+                centres.into_iter().map(|centre| logarithms(noise.trials(3, centre, 0.02))).collect()
             };
             let sides = [side(), side()];
             let figures = |runs: &[Vec<f64>]| runs.concat().iter().map(|figure| figure.exp()).collect::<Vec<_>>();

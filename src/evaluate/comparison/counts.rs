@@ -229,11 +229,9 @@ impl CountComparison {
 
 impl fmt::Display for Count {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Count { number, of, share, .. } = self;
-        if *number == 0 {
-            formatter.write_str("0")
-        } else {
-            write!(formatter, "{} ({number} of {of})", percent(*share))
+        match self.number {
+            0 => formatter.write_str("0"),
+            number => write!(formatter, "{} ({} of {})", percent(self.share), count(number), count(self.of)),
         }
     }
 }
