@@ -151,9 +151,14 @@ fn the_guide_for_releases_is_true_of_slow_and_lossy_ones() {
 #[test]
 fn a_side_whose_trials_stall_is_a_regression() {
     let bench = verified();
-    let stalls = "broker.null.stalls=[{at=\"50ms\",for=\"1h\"}]";
-    let ended =
-        bench.run(&["--against-set", stalls, "--against-set", "run.stall_deadline=1s", "--set", "sweep.trials=2"]);
+    let of_b = [
+        "broker.null.stalls=[{at=\"50ms\",for=\"1h\"}]",
+        "run.messages=20000",
+        "run.stall_deadline=1s",
+        "run.drain_deadline=1s",
+    ];
+    let of_b: Vec<&str> = of_b.iter().flat_map(|setting| ["--against-set", setting]).collect();
+    let ended = bench.run(&[&of_b[..], &["--set", "sweep.trials=2"]].concat());
     let found = comparison(&ended.expect(3));
     assert_eq!(found["points"][0]["trials_of_b"]["stalled"], 2, "{found}");
     assert_eq!(count(&found, "unsound-trials")["outcome"], "worse");
