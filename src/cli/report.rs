@@ -9,15 +9,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 
 use super::Exit;
-use super::compare::parse_tolerance;
+use super::compare::{BoundArguments, of_run as bounds_of_run};
+use crate::evaluate::comparison::Bounds;
 use crate::notices::notice;
 use crate::report::{Choice, ReadError, Report, ReportError, Run, read};
 
 /// The page's name in a run directory.
 pub const REPORT_FILE: &str = "report.html";
-
-/// A change for the worse up to this share is tolerated unless the user says otherwise.
-const TOLERANCE: f64 = 0.05;
 
 #[derive(Debug, Args)]
 pub struct ReportArguments {
@@ -39,9 +37,8 @@ pub struct ReportArguments {
     /// Write each chart as a PNG file into this directory, instead of the page: an installed Chromium or Chrome draws them
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, conflicts_with = "output")]
     pub png: Option<PathBuf>,
-    /// Of several runs: a change for the worse beyond this share is a regression
-    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_tolerance)]
-    pub tolerance: f64,
+    #[command(flatten)]
+    pub bounds: BoundArguments,
 }
 
 /// A report cannot be made.
@@ -72,7 +69,7 @@ pub fn report(arguments: &ReportArguments, out: &mut dyn Write) -> Exit {
 
 fn written(arguments: &ReportArguments, out: &mut dyn Write) -> Result<(), CannotReport> {
     let choice = Choice { point: arguments.point, trial: arguments.trial };
-    let report = made(&arguments.runs, choice, arguments.tolerance)?;
+    let report = made(&arguments.runs, choice, arguments.bounds.bounds())?;
     if arguments.svg.is_some() || arguments.png.is_some() {
         return charts(&report, arguments);
     }
@@ -84,11 +81,11 @@ fn written(arguments: &ReportArguments, out: &mut dyn Write) -> Result<(), Canno
 }
 
 /// Reads the runs: one alone, or the others against the first.
-fn made(paths: &[PathBuf], choice: Choice, tolerance: f64) -> Result<Report, CannotReport> {
+fn made(paths: &[PathBuf], choice: Choice, bounds: Bounds) -> Result<Report, CannotReport> {
     let runs: Vec<Run> = paths.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
     Ok(match runs.as_slice() {
         [run] => Report::of_run(run, choice)?,
-        [first, others @ ..] => Report::of_comparison(first, others, tolerance)?,
+        [first, others @ ..] => Report::of_comparison(first, others, bounds)?,
         [] => return Err(ReportError::NoSuchTrial.into()),
     })
 }
@@ -125,7 +122,7 @@ fn write(path: &Path, text: &str) -> Result<(), CannotReport> {
 
 /// For `run --report`: writes the page of a run, or of two that ran in turn, into the first one's directory.
 pub fn of_run(directories: &[PathBuf], tolerance: Option<f64>) -> Exit {
-    let page = made(directories, Choice::default(), tolerance.unwrap_or(TOLERANCE));
+    let page = made(directories, Choice::default(), bounds_of_run(tolerance));
     Exit::from_result(page.and_then(|report| match directories {
         [] => Ok(()),
         [first, ..] => write(&first.join(REPORT_FILE), &report.html()),

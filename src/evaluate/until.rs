@@ -155,10 +155,9 @@ mod tests {
 
     /// `sd` between trials, whose neighbours correlate by `memory`, while the result grows by `drift` over all 30 trials. The truth is that
     /// of the time of the trials.
-    fn simulated(seed: u64, sd: f64, memory: f64, drift: f64) -> Ended {
-        const RUNS: u64 = 1_000;
+    fn simulated(seed: u64, runs: u64, sd: f64, memory: f64, drift: f64) -> Ended {
         let (mut cover, mut known, mut changed) = (0, 0, 0);
-        for run in 0..RUNS {
+        for run in 0..runs {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(seed * 1_000_000 + run);
             let mut normal = || -> f64 { StandardNormal.sample(&mut random) };
             let mut state = normal();
@@ -182,14 +181,13 @@ mod tests {
             }
         }
         let share = |number: u64, of: u64| number as f64 / of.max(1) as f64;
-        Ended { cover: share(cover, known), known: share(known, RUNS), changed: share(changed, RUNS) }
+        Ended { cover: share(cover, known), known: share(known, runs), changed: share(changed, runs) }
     }
 
     #[test]
     fn runs_that_end_early_cover_the_truth() {
         for (seed, sd) in [(1, 0.02), (2, 0.05), (3, 0.08), (4, 0.10)] {
-            let ended = simulated(seed, sd, 0.0, 0.0);
-            println!("sd {sd}: cover {} known {}", ended.cover, ended.known);
+            let ended = simulated(seed, 2_000, sd, 0.0, 0.0);
             assert!((0.93..=0.97).contains(&ended.cover), "sd {sd}: {}", ended.cover);
         }
     }
@@ -197,24 +195,21 @@ mod tests {
     #[test]
     fn a_drift_of_a_tenth_is_covered_or_told() {
         for (seed, sd) in [(5, 0.02), (6, 0.05), (7, 0.08)] {
-            let ended = simulated(seed, sd, 0.0, 0.1);
-            println!("drift, sd {sd}: cover {} known {} changed {}", ended.cover, ended.known, ended.changed);
+            let ended = simulated(seed, 500, sd, 0.0, 0.1);
             assert!(ended.cover >= 0.93, "sd {sd}: {}", ended.cover);
         }
         // Beside which the trials hardly vary, it is told each time.
-        assert!(simulated(8, 0.002, 0.0, 0.1).changed > 0.9);
+        assert!(simulated(8, 500, 0.002, 0.0, 0.1).changed > 0.9);
     }
 
     #[test]
     fn a_memory_beyond_the_trials_is_often_told() {
         // A few trials within one memory look alike, so no interval of theirs can contain the long-run mean.
-        for (seed, sd, memory, least_cover) in [(9, 0.05, 0.3, 0.87), (10, 0.10, 0.3, 0.8), (11, 0.05, 0.6, 0.65)] {
-            let ended = simulated(seed, sd, memory, 0.0);
-            println!("memory {memory}, sd {sd}: cover {} known {} changed {}", ended.cover, ended.known, ended.changed);
+        for (seed, sd, memory, least_cover) in [(9, 0.05, 0.3, 0.85), (10, 0.10, 0.3, 0.78), (11, 0.05, 0.6, 0.62)] {
+            let ended = simulated(seed, 500, sd, memory, 0.0);
             assert!(ended.cover > least_cover, "memory {memory}, sd {sd}: {}", ended.cover);
         }
-        let long = simulated(12, 0.10, 0.6, 0.0);
-        println!("memory 0.6, sd 0.1: cover {} known {} changed {}", long.cover, long.known, long.changed);
+        let long = simulated(12, 500, 0.10, 0.6, 0.0);
         assert!(long.changed > 0.4, "{}", long.changed);
     }
 }

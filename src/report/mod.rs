@@ -25,7 +25,7 @@ use section::{
 
 pub use read::{ReadError, Run, read};
 
-use crate::evaluate::comparison::{self as compared, ComparisonError, KeptTrial};
+use crate::evaluate::comparison::{self as compared, Bounds, ComparisonError, KeptTrial};
 use crate::record::{ReasonKind, Record, SearchRecord};
 
 /// What is to be reported of a run with several points.
@@ -79,10 +79,10 @@ impl Report {
     ///
     /// # Errors
     /// When two runs have no point in common, or one has no trial that was completed.
-    pub fn of_comparison(a: &Run, others: &[Run], tolerance: f64) -> Result<Self, ReportError> {
+    pub fn of_comparison(a: &Run, others: &[Run], bounds: Bounds) -> Result<Self, ReportError> {
         let mut report: Option<Report> = None;
         for b in others {
-            let comparison = compared::compare(&a.trials, &b.trials, tolerance)?;
+            let comparison = compared::compare(&a.trials, &b.trials, bounds)?;
             let (lead, mut sections) = (comparison::lead(a, b, &comparison), comparison::sections(a, b, &comparison));
             match &mut report {
                 None => report = Some(Report { title: format!("{} against {}", b.name, a.name), lead, sections }),

@@ -1,6 +1,7 @@
 //! What two lists of trials say about each other.
 
-use super::{Interval, mean, order, permutation, shift};
+use super::trials::{normal_quantile, normal_share};
+use super::{CONFIDENCE, Interval, mean, order, permutation, shift};
 
 /// A change is one only if chance makes it less often than this.
 const LEVEL: f64 = 0.05;
@@ -9,12 +10,31 @@ const LEVEL: f64 = 0.05;
 const MOST_TRIALS: usize = 1_000;
 
 /// How the trials of both sides ran.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Design {
-    /// Each side by itself.
+    /// Each value by itself: nothing but chance is common to those of one side.
     Independent,
     /// In turn: the trials of the same index are neighbours in time.
     Paired,
+    /// The trials of a side share a run, and runs differ by more than their trials do. `spread`: the standard deviation of the
+    /// logarithm of the ratio of two equal sides that comes from their runs, however many trials they have.
+    Separate { spread: f64 },
+}
+
+impl Design {
+    /// How far the logarithm of a ratio is uncertain to each side with infinitely many trials.
+    fn floor(self) -> f64 {
+        match self {
+            Design::Independent | Design::Paired => 0.0,
+            Design::Separate { spread } => spread * normal_quantile((1.0 + CONFIDENCE) / 2.0),
+        }
+    }
+}
+
+/// The smallest change, as a share, that the separate runs of two sides can tell: with fewer trials it is larger. `spread` as in
+/// [`Design::Separate`].
+pub fn least_change(spread: f64) -> f64 {
+    Design::Separate { spread }.floor().exp_m1()
 }
 
 /// The ratio of two sides' figures, B to A.
@@ -33,6 +53,13 @@ pub struct Comparison {
     pub band: f64,
 }
 
+impl Comparison {
+    /// Whether what differs between runs is part of the interval.
+    pub fn knows_runs(&self) -> bool {
+        matches!(self.design, Design::Separate { .. })
+    }
+}
+
 /// What may be said of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conclusion {
@@ -40,7 +67,7 @@ pub enum Conclusion {
     Changed,
     /// The whole interval lies within the tolerance.
     NoDifferent,
-    /// Neither. So many more trials a side would probably tell; `None`: over a thousand.
+    /// Neither. So many more trials a side would probably tell; `None`: not even a thousand would.
     CannotTell { more_trials: Option<usize> },
 }
 
@@ -56,33 +83,60 @@ pub fn compare(a: &[f64], b: &[f64], design: Design) -> Option<Comparison> {
     let differences: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b - a).collect();
     let (interval, p, centre) = match design {
         Design::Paired => (shift::paired(&differences), permutation::paired(&differences), mean(&differences)),
-        Design::Independent => (shift::independent(&a, &b), permutation::independent(&a, &b), mean(&b) - mean(&a)),
+        Design::Independent | Design::Separate { .. } => {
+            (shift::independent(&a, &b), permutation::independent(&a, &b), mean(&b) - mean(&a))
+        }
+    };
+    let (interval, p) = match interval {
+        Some(interval) => between_runs(interval, p, design),
+        None => (None, p),
     };
     let interval = interval.map(Interval::exp);
     let ratio = interval.map_or(centre.exp(), |interval| interval.estimate);
     (trials > 0).then_some(Comparison { design, trials, ratio, interval, p, band })
 }
 
+/// Adds what differs between runs to an interval of the logarithm of a ratio that knows only trials, and to its p. The variances of
+/// both add up; runs are taken to be normal, as their number is too small to show it. The p is then that of the widened interval, where
+/// that is larger.
+fn between_runs(interval: Interval, p: f64, design: Design) -> (Option<Interval>, f64) {
+    let floor = design.floor();
+    if floor == 0.0 {
+        return (Some(interval), p);
+    }
+    let Interval { estimate, low, high } = interval;
+    let widened = Interval {
+        estimate,
+        low: estimate - (estimate - low).hypot(floor),
+        high: estimate + (high - estimate).hypot(floor),
+    };
+    let error = (widened.high - widened.low) / 2.0 / normal_quantile((1.0 + CONFIDENCE) / 2.0);
+    let by_runs = 2.0 * normal_share(-estimate.abs() / error);
+    (Some(widened), p.max(by_runs))
+}
+
 /// What may be said of a comparison whose p, adjusted for all `points` that were compared, is `adjusted_p`.
 pub fn conclude(comparison: &Comparison, adjusted_p: f64, points: usize, tolerance: f64) -> Conclusion {
-    let least = least_trials(comparison.design, points);
-    let Some(interval) = comparison.interval else {
-        return Conclusion::CannotTell { more_trials: Some(least.saturating_sub(comparison.trials).max(1)) };
-    };
+    let (least, floor) = (least_trials(comparison.design, points), comparison.design.floor());
     // As distances of logarithms, so that a half and the double are equally far.
+    let (band, tolerance, distance) = (comparison.band.ln_1p(), tolerance.ln_1p(), comparison.ratio.ln().abs());
+    // The interval must become as narrow as this to lie beyond the band, or within the tolerance.
+    let narrow = (distance - band).max(tolerance - distance);
+    let Some(interval) = comparison.interval else {
+        let more_trials = (floor == 0.0 || narrow > floor).then(|| least.saturating_sub(comparison.trials).max(1));
+        return Conclusion::CannotTell { more_trials };
+    };
     let (low, high) = (interval.low.ln(), interval.high.ln());
-    let (band, tolerance) = (comparison.band.ln_1p(), tolerance.ln_1p());
     if adjusted_p < LEVEL && (low > band || high < -band) {
         return Conclusion::Changed;
     }
     if low > -tolerance && high < tolerance {
         return Conclusion::NoDifferent;
     }
-    let (distance, half) = (interval.estimate.ln().abs(), (high - low) / 2.0);
-    // The interval narrows with the root of the number of trials until it lies beyond the band, or within the tolerance.
-    let narrow = (distance - band).max(tolerance - distance);
-    let needed = (comparison.trials as f64 * (half / narrow).powi(2)).ceil();
-    let more_trials = (narrow > 0.0 && needed <= MOST_TRIALS as f64)
+    // What trials add to it narrows with the root of their number; what runs add does not.
+    let of_trials = ((high - low) / 2.0).powi(2) - floor.powi(2);
+    let needed = (comparison.trials as f64 * of_trials / (narrow.powi(2) - floor.powi(2))).ceil();
+    let more_trials = (narrow > floor && needed <= MOST_TRIALS as f64)
         .then(|| (needed as usize).max(least).saturating_sub(comparison.trials).max(1));
     Conclusion::CannotTell { more_trials }
 }
@@ -91,7 +145,7 @@ pub fn conclude(comparison: &Comparison, adjusted_p: f64, points: usize, toleran
 fn least_trials(design: Design, points: usize) -> usize {
     let smallest_p = |trials: usize| match design {
         Design::Paired => 2.0 * 0.5f64.powi(trials as i32),
-        Design::Independent => 2.0 / permutation::combinations(2 * trials, trials),
+        Design::Independent | Design::Separate { .. } => 2.0 / permutation::combinations(2 * trials, trials),
     };
     (2..MOST_TRIALS).find(|trials| smallest_p(*trials) * (points.max(1) as f64) < LEVEL).unwrap_or(MOST_TRIALS)
 }
@@ -137,6 +191,22 @@ mod tests {
             Conclusion::CannotTell { more_trials: Some(more) } => assert!(more > 6, "{more}"),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn separate_runs_widen_the_interval_and_the_p() {
+        let separate = Design::Separate { spread: 0.07 * 2f64.sqrt() };
+        let (alone, apart) = (compare(&A, &times(0.9), Design::Independent), compare(&A, &times(0.9), separate));
+        let (alone, apart) = (alone.unwrap(), apart.unwrap());
+        assert_eq!((alone.ratio, alone.band), (apart.ratio, apart.band));
+        let interval = apart.interval.unwrap();
+        // exp(1.96 · 0.07 · √2) = 1.214, and a little for the trials.
+        assert!((interval.high / interval.estimate - 1.215).abs() < 0.002, "{interval:?}");
+        assert!((apart.p - 0.287).abs() < 0.005, "2 · Φ(−0.1054 / 0.099): {apart:?}");
+        assert_eq!(concluded(&times(0.9), Design::Independent, 1), Conclusion::Changed);
+        assert_eq!(concluded(&times(0.9), separate, 1), Conclusion::CannotTell { more_trials: None });
+        assert_eq!(concluded(&times(0.7), separate, 1), Conclusion::Changed);
+        assert!((least_change(0.07 * 2f64.sqrt()) - 0.214).abs() < 0.001);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The unit is the trial. Figures of one point are ratios by nature, so they are compared by their logarithms: a difference of
 //! logarithms is the logarithm of a ratio.
 //!
-//! - `order`: median and quartiles. `trials`: an interval of the centre between trials.
+//! - `order`: median and quartiles. `trials`: an interval of the centre between trials. `runs`: what differs between runs.
 //! - `blocks`: an interval of a mean within a trial, whose seconds are correlated. `ranks`: the same of a quantile.
 //! - `shift`: the Hodges–Lehmann estimate of a difference with its interval. `permutation`: how easily chance makes it.
 //! - `holm`: several p-values at once. `comparison`: from two lists of trials to what can be said of them.
@@ -15,6 +15,7 @@ mod holm;
 mod order;
 mod permutation;
 mod ranks;
+mod runs;
 pub mod search;
 mod shift;
 #[cfg(test)]
@@ -23,10 +24,12 @@ mod steady;
 mod trials;
 
 pub use blocks::series_mean;
-pub use comparison::{Comparison, Conclusion, Design, compare, conclude};
+pub use comparison::{Comparison, Conclusion, Design, compare, conclude, least_change};
 pub use holm::holm;
 pub use order::{Quartiles, median, quartiles};
+pub use permutation::independent as permutation_p;
 pub use ranks::quantile_ranks;
+pub use runs::{run_centres, spread_of_runs};
 pub use steady::steady_from;
 pub use trials::{centre, centre_after_looks, likeness_of_neighbours};
 

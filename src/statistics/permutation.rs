@@ -23,7 +23,7 @@ const ROUNDING: f64 = 1e-12;
 
 /// The two-sided p of the difference of two means, when labels are exchanged among all values (Fisher, *The Design of
 /// Experiments*, 1935; drawn ones as Phipson and Smyth count them, Stat. Appl. Genet. Mol. Biol. 9, 2010).
-pub(super) fn independent(one: &[f64], other: &[f64]) -> f64 {
+pub fn independent(one: &[f64], other: &[f64]) -> f64 {
     let mut all = [one, other].concat();
     let total: f64 = all.iter().sum();
     let (number, chosen) = (all.len(), one.len());

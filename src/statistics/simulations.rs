@@ -121,6 +121,56 @@ fn equal_sides_are_seldom_changed_and_a_slowdown_is_found() {
     assert!(equal <= 0.05 && slower >= 0.9, "{equal} {slower}");
 }
 
+/// How often a figure of B is a regression, of runs that differ by `between` and whose trials differ by `within`.
+fn regressions(seed: u64, (within, between): (f64, f64), slowdown: f64, tolerance: f64, design: Design) -> f64 {
+    share(seed, |noise| {
+        let mut side = |centre: f64| {
+            let run = noise.trials(1, centre, between)[0];
+            noise.trials(10, run, within)
+        };
+        let (a, b) = (side(100.0), side(100.0 / slowdown));
+        let found = compare(&a, &b, design).unwrap();
+        let is_changed = conclude(&found, found.p, 1, tolerance) == Conclusion::Changed;
+        is_changed && -found.ratio.ln() > tolerance.ln_1p()
+    })
+}
+
+#[test]
+fn equal_single_runs_are_seldom_a_regression() {
+    let separate = Design::Separate { spread: 1.07f64.ln() * 2f64.sqrt() };
+    // By their trials alone, 27 % of them are.
+    assert!(regressions(14, (0.015, 0.05), 1.0, 0.05, Design::Independent) > 0.2);
+    for (seed, noise, tolerance) in [(14, (0.015, 0.05), 0.05), (15, (0.015, 0.05), 0.1), (16, (0.02, 0.07), 0.1)] {
+        let found = regressions(seed, noise, 1.0, tolerance, separate);
+        assert!(found < 0.05, "{noise:?}, tolerance {tolerance}: {found}");
+    }
+    assert!(regressions(17, (0.015, 0.05), 1.3, 0.1, separate) > 0.8);
+}
+
+#[test]
+fn equal_sides_of_several_runs_are_seldom_a_regression() {
+    for (seed, runs, between) in [(18, 5, 0.05), (19, 5, 0.1), (20, 3, 0.1), (21, 2, 0.15)] {
+        let found = share(seed, |noise| {
+            let mut side = || -> Vec<Vec<f64>> {
+                let centres = noise.trials(runs, 100.0, between);
+                let logarithms = |trials: Vec<f64>| trials.iter().map(|figure| figure.ln()).collect();
+                centres.into_iter().map(|centre| logarithms(noise.trials(3, centre, 0.02))).collect()
+            };
+            let sides = [side(), side()];
+            let figures = |runs: &[Vec<f64>]| runs.concat().iter().map(|figure| figure.exp()).collect::<Vec<_>>();
+            let found = if runs >= 4 {
+                compare(&run_centres(&sides[0]), &run_centres(&sides[1]), Design::Independent)
+            } else {
+                let spread = spread_of_runs(&sides, 1.07f64.ln());
+                compare(&figures(&sides[0]), &figures(&sides[1]), Design::Separate { spread })
+            };
+            let found = found.unwrap();
+            conclude(&found, found.p, 1, 0.1) == Conclusion::Changed && -found.ratio.ln() > 1.1f64.ln()
+        });
+        assert!(found < 0.05, "{runs} runs that differ by {between}: {found}");
+    }
+}
+
 #[test]
 fn steady_series_are_seldom_truncated_and_a_warm_up_is_found() {
     let truncated = |noise: &mut Noise, warm_up: usize| {

@@ -53,6 +53,11 @@ pub(super) fn student(degrees: f64) -> f64 {
     StudentsT::new(0.0, 1.0, degrees).map_or(f64::INFINITY, |distribution| distribution.inverse_cdf(upper))
 }
 
+/// With which probability a normal deviate is below `value`.
+pub(super) fn normal_share(value: f64) -> f64 {
+    Normal::standard().cdf(value)
+}
+
 /// The value that a normal deviate is below with probability `share`.
 pub(super) fn normal_quantile(share: f64) -> f64 {
     Normal::standard().inverse_cdf(share)

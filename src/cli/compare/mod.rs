@@ -9,12 +9,9 @@ use clap::{Args, ValueHint};
 
 use super::Exit;
 use super::show::View;
-use crate::evaluate::comparison::{self, Comparison, KeptTrial};
+use crate::evaluate::comparison::{self, Bounds, Comparison, KeptTrial, Verdict};
 use crate::notices::notice;
 use crate::record::{DirectoryError, current_records, current_series, read_records, read_series, runs_at};
-
-/// A change for the worse up to this share is tolerated unless the user says otherwise.
-const TOLERANCE: f64 = 0.05;
 
 #[derive(Debug, Args)]
 pub struct CompareArguments {
@@ -24,15 +21,35 @@ pub struct CompareArguments {
     /// What is compared with it
     #[arg(value_hint = ValueHint::AnyPath)]
     pub b: PathBuf,
-    /// A change for the worse beyond this share is a regression (exit code 3)
-    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_tolerance)]
-    pub tolerance: f64,
+    #[command(flatten)]
+    pub bounds: BoundArguments,
     /// Compare even if acknowledgements meant different things, or the loads were of different kinds
     #[arg(long)]
     pub unequal: bool,
     /// Print the comparison as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// What a change must exceed.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct BoundArguments {
+    /// A change for the worse beyond this share is a regression (exit code 3) [default: 5%]
+    #[arg(long, value_name = "SHARE", value_parser = parse_tolerance)]
+    tolerance: Option<f64>,
+    /// Of runs that did not take turns: two runs of the same thing differ by about this share (their standard deviation) [default: 7%]
+    #[arg(long, value_name = "SHARE", value_parser = parse_between_runs)]
+    between_runs: Option<f64>,
+}
+
+impl BoundArguments {
+    pub fn bounds(self) -> Bounds {
+        let default = Bounds::default();
+        Bounds {
+            tolerance: self.tolerance.unwrap_or(default.tolerance),
+            between_runs: self.between_runs.unwrap_or(default.between_runs),
+        }
+    }
 }
 
 /// Compares both sets and prints the result.
@@ -54,7 +71,7 @@ pub(super) fn compare_runs(a: &Path, b: &Path, options: Options, out: &mut dyn W
 /// How to compare, and how to print it.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    pub tolerance: f64,
+    pub bounds: Bounds,
     pub unequal: bool,
     pub json: bool,
     pub view: View,
@@ -62,20 +79,24 @@ pub struct Options {
 
 impl Options {
     fn of(arguments: &CompareArguments) -> Self {
-        let CompareArguments { tolerance, unequal, json, .. } = *arguments;
-        Options { tolerance, unequal, json, view: View::of_stdout() }
+        let CompareArguments { bounds, unequal, json, .. } = *arguments;
+        Options { bounds: bounds.bounds(), unequal, json, view: View::of_stdout() }
     }
 
     /// For both sides of one run: what differs between them is the user's wish.
     pub(super) fn of_run(tolerance: Option<f64>, json: bool) -> Self {
-        let tolerance = tolerance.unwrap_or(TOLERANCE);
-        Options { tolerance, unequal: true, json, view: View::of_stdout() }
+        Options { bounds: of_run(tolerance), unequal: true, json, view: View::of_stdout() }
     }
+}
+
+/// The bounds of both sides of one run, whose trials take turns.
+pub(super) fn of_run(tolerance: Option<f64>) -> Bounds {
+    BoundArguments { tolerance, between_runs: None }.bounds()
 }
 
 /// Compares two sets that were read, and prints the result.
 fn judge(a: &[KeptTrial], b: &[KeptTrial], options: Options, out: &mut dyn Write) -> Exit {
-    let comparison = match comparison::compare(a, b, options.tolerance) {
+    let comparison = match comparison::compare(a, b, options.bounds) {
         Ok(comparison) => comparison,
         Err(error) => {
             notice!("error: {error}");
@@ -92,7 +113,7 @@ fn judge(a: &[KeptTrial], b: &[KeptTrial], options: Options, out: &mut dyn Write
     let text = if options.json { as_json(&comparison) } else { text::page(&comparison, options.view) };
     let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match Exit::from_result(printed) {
-        Exit::Success if comparison.has_regression() => Exit::ThresholdMissed,
+        Exit::Success if comparison.verdict != Verdict::NoRegressionFound => Exit::ThresholdMissed,
         exit => exit,
     }
 }
@@ -125,13 +146,20 @@ fn read_run(path: &Path) -> Result<Vec<KeptTrial>, DirectoryError> {
 
 /// `5%` or `0.05`.
 pub(super) fn parse_tolerance(text: &str) -> Result<f64, String> {
-    let share = match text.trim().strip_suffix('%') {
-        Some(per_cent) => per_cent.trim().parse::<f64>().map(|value| value / 100.0),
-        None => text.trim().parse::<f64>(),
-    };
-    match share {
-        Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
-        _ => Err("write a share above 0 % and below 100 %, as in `5%`".to_owned()),
+    let share = share(text).filter(|share| *share > 0.0 && *share < 1.0);
+    share.ok_or_else(|| "write a share above 0 % and below 100 %, as in `5%`".to_owned())
+}
+
+/// The same, or 0.
+fn parse_between_runs(text: &str) -> Result<f64, String> {
+    let share = share(text).filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "write a share from 0 % to below 100 %, as in `7%`".to_owned())
+}
+
+fn share(text: &str) -> Option<f64> {
+    match text.trim().strip_suffix('%') {
+        Some(per_cent) => per_cent.trim().parse::<f64>().ok().map(|value| value / 100.0),
+        None => text.trim().parse().ok(),
     }
 }
 

@@ -1,7 +1,7 @@
 use std::fs;
 
 use super::*;
-use crate::record::{DurabilityLevel, RECORDS_FILE, Record, SERIES_FILE, sample};
+use crate::record::{DurabilityLevel, RECORDS_FILE, Record, SERIES_FILE, Status, sample};
 
 const VIEW: View = View { width: 120, colour: false, charts: false };
 
@@ -22,11 +22,11 @@ fn run(base: &Path, name: &str, rates: &[f64], change: impl Fn(&mut Record)) -> 
 }
 
 const A: [f64; 6] = [50_000.0, 50_210.0, 49_900.0, 50_100.0, 49_950.0, 50_050.0];
-const SLOWER: [f64; 6] = [45_000.0, 45_200.0, 44_900.0, 45_100.0, 44_950.0, 45_050.0];
+const SLOWER: [f64; 6] = [35_000.0, 35_200.0, 34_900.0, 35_100.0, 34_950.0, 35_050.0];
 
 fn compared(a: &Path, b: &Path, json: bool, unequal: bool) -> (Exit, String) {
     let mut out = Vec::new();
-    let options = Options { tolerance: 0.05, unequal, json, view: VIEW };
+    let options = Options { bounds: Bounds::default(), unequal, json, view: VIEW };
     let exit = judge(&read_set(a).unwrap(), &read_set(b).unwrap(), options, &mut out);
     (exit, String::from_utf8(out).unwrap())
 }
@@ -62,8 +62,33 @@ fn single_trials_and_a_narrow_view() {
         })
         .collect();
     fs::write(a.join(SERIES_FILE), series).unwrap();
-    let comparison = comparison::compare(&read_set(&a).unwrap(), &read_set(&b).unwrap(), 0.05).unwrap();
+    let comparison = comparison::compare(&read_set(&a).unwrap(), &read_set(&b).unwrap(), Bounds::default()).unwrap();
     insta::assert_snapshot!(text::page(&comparison, View { width: 80, ..VIEW }));
+}
+
+#[test]
+fn losses_are_a_regression_and_a_figure_that_lacks_says_why() {
+    let base = tempfile::tempdir().unwrap();
+    let a = run(base.path(), "a", &A, |record| record.counts.failed = 0);
+    let b = run(base.path(), "b", &A, |record| {
+        record.counts.failed = 10_000;
+        record.counts.acknowledged -= 10_000;
+        record.verification.as_mut().unwrap().lost = 3;
+        if record.trial == 2 {
+            record.status = Status::Stalled;
+        }
+    });
+    let (exit, text) = compared(&a, &b, false, false);
+    insta::assert_snapshot!(text);
+    assert_eq!(exit, Exit::ThresholdMissed);
+    assert_eq!(compared(&b, &a, false, false).0, Exit::Success);
+    let json: serde_json::Value = serde_json::from_str(&compared(&a, &b, true, false).1).unwrap();
+    let point = &json["points"][0];
+    let lost = point["counts"].as_array().unwrap().iter().find(|count| count["count"] == "lost").unwrap();
+    assert_eq!((lost["b"]["number"].as_u64(), lost["outcome"].as_str()), (Some(18), Some("worse")));
+    assert_eq!((point["trials_of_b"]["stalled"].as_u64(), point["trials_of_b"]["valid"].as_u64()), (Some(1), Some(5)));
+    assert!(point["missing_figures"][0]["reason"].as_str().unwrap().contains("had no acknowledgement"), "{point}");
+    assert_eq!((json["verdict"].as_str(), json["design"].as_str()), (Some("regression"), Some("single-runs")));
 }
 
 #[test]
@@ -91,6 +116,8 @@ fn a_set_is_all_runs_below_a_directory() {
 fn tolerances_are_shares() {
     assert_eq!(parse_tolerance("5%"), Ok(0.05));
     assert_eq!(parse_tolerance("0.1"), Ok(0.1));
+    assert_eq!((parse_between_runs("0"), parse_between_runs("7 %")), (Ok(0.0), Ok(0.07)));
+    assert!(parse_between_runs("-1%").is_err() && parse_between_runs("100%").is_err());
     for wrong in ["0", "100%", "-5%", "x", "5 percent"] {
         assert!(parse_tolerance(wrong).is_err(), "{wrong}");
     }

@@ -3,7 +3,9 @@
 use crate::cli::show::View;
 use crate::cli::show::page::{Page, Tone};
 use crate::cli::show::table::{self, Align, Column};
-use crate::evaluate::comparison::{Centre, Comparison, FigureComparison, Outcome, PointComparison};
+use crate::evaluate::comparison::{
+    Centre, Comparison, Count, CountComparison, FigureComparison, Outcome, PointComparison, Verdict,
+};
 use crate::record::readable::{duration, rate};
 
 pub(super) fn page(comparison: &Comparison, view: View) -> String {
@@ -24,19 +26,17 @@ pub(super) fn page(comparison: &Comparison, view: View) -> String {
 }
 
 fn heading(page: &mut Page, comparison: &Comparison) {
-    let regressions =
-        comparison.points.iter().flat_map(|point| &point.figures).filter(|figure| figure.regression).count();
-    let verdict = match regressions {
-        0 => page.paint(Tone::Good, "no regression found"),
-        1 => page.paint(Tone::Bad, "1 regression"),
-        several => page.paint(Tone::Bad, &format!("{several} regressions")),
+    let (tone, verdict) = match (comparison.verdict, comparison.regressions()) {
+        (Verdict::NoRegressionFound, _) => (Tone::Good, "no regression found".to_owned()),
+        (Verdict::NotKnown, _) => (Tone::Bad, "not known whether B is worse".to_owned()),
+        (Verdict::Regression, 1) => (Tone::Bad, "1 regression".to_owned()),
+        (Verdict::Regression, several) => (Tone::Bad, format!("{several} regressions")),
     };
     let points = match comparison.points.len() {
         1 => "1 point".to_owned(),
         several => format!("{several} points"),
     };
-    let design = if comparison.paired { "trials in turn, compared in pairs" } else { "trials of each run by itself" };
-    page.line(&format!("{verdict} · {points} · {design}"));
+    page.led(&format!("{verdict} · "), tone, &format!("{points} · {}", comparison.design_in_words()));
     if comparison.unmatched_points > 0 {
         page.led(
             "differs    ",
@@ -48,17 +48,47 @@ fn heading(page: &mut Page, comparison: &Comparison) {
 
 fn point(page: &mut Page, point: &PointComparison, tolerance: f64) {
     let values: Vec<String> = point.point.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-    let trials = |all: usize, valid: usize| match all - valid {
-        0 => format!("{all}"),
-        not_valid => format!("{all} ({not_valid} not valid)"),
-    };
-    let (a, b) = (trials(point.trials_of_a, point.valid_of_a), trials(point.trials_of_b, point.valid_of_b));
     let named = if values.is_empty() { String::new() } else { format!("{} · ", values.join(", ")) };
-    page.line(&format!("{named}trials: {a} of A, {b} of B"));
-    if point.valid_of_a == 0 || point.valid_of_b == 0 {
-        page.led("✗ ", Tone::Bad, "No trial of one side is valid: its figures are not to be trusted.");
+    page.paragraph(0, &format!("{named}trials: {} of A, {} of B", point.trials_of_a, point.trials_of_b));
+    let sides = [("A", &point.trials_of_a), ("B", &point.trials_of_b)];
+    let invalid = sides.into_iter().filter(|(_, trials)| trials.valid == 0 && trials.completed > 0);
+    let untrusted: Vec<&str> = invalid.map(|(side, _)| side).collect();
+    if !untrusted.is_empty() {
+        let sides = untrusted.join(" or ");
+        page.led("✗ ", Tone::Bad, &format!("No trial of {sides} is valid: its figures are not to be trusted."));
     }
-    let figures = &point.figures;
+    counts(page, &point.counts);
+    figures(page, &point.figures, tolerance);
+    for missing in &point.missing_figures {
+        page.led(&format!("{}: ", missing.figure), Tone::Doubtful, &format!("not compared: {}", missing.reason));
+    }
+}
+
+/// What went wrong on at least one side.
+fn counts(page: &mut Page, counts: &[CountComparison]) {
+    let (told, zero): (Vec<&CountComparison>, Vec<&CountComparison>) =
+        counts.iter().partition(|count| count.is_telling());
+    if !zero.is_empty() {
+        let names: Vec<String> = zero.iter().map(|count| count.count.to_string()).collect();
+        page.labelled("none", &names.join(", "));
+    }
+    for count in told {
+        let side = |count: &Option<Count>| count.map_or("–".to_owned(), |count| count.to_string());
+        let (mark, tone) = match count.outcome {
+            Outcome::Worse => ("✗ ", Tone::Bad),
+            Outcome::Better => ("✓ ", Tone::Good),
+            Outcome::CannotTell => ("! ", Tone::Doubtful),
+            Outcome::NoDifferent => ("  ", Tone::Plain),
+        };
+        let text = format!("{} in A, {} in B: {}", side(&count.a), side(&count.b), count.conclusion());
+        page.led(&format!("{mark}{}: ", count.count), tone, &text);
+    }
+}
+
+fn figures(page: &mut Page, figures: &[FigureComparison], tolerance: f64) {
+    if figures.is_empty() {
+        return;
+    }
     let column = |title: &str, rank, cell: &dyn Fn(&FigureComparison) -> String| {
         Column::new(title, Align::Right, rank, figures.iter().map(cell))
     };
@@ -110,6 +140,13 @@ fn legend(page: &mut Page, comparison: &Comparison) {
         "B / A: Hodges–Lehmann estimate of the ratio with its interval. p: by permutation, adjusted for all points (Holm). \
          Changed: p under 0.05, and the whole interval lies beyond the middle half of A's own trials.",
     );
+    if comparison.least_change.is_some() {
+        page.paragraph(
+            0,
+            "The intervals and p contain what runs differ by (--between-runs). To find smaller changes, let the sides take turns \
+             (`run --against`), or give each side four runs or more.",
+        );
+    }
     let within_trials =
         comparison.points.iter().flat_map(|point| &point.figures).find(|figure| figure.a.effective_seconds.is_some());
     if let Some(seconds) = within_trials.and_then(|figure| figure.a.effective_seconds) {

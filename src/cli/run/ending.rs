@@ -82,6 +82,14 @@ pub fn worse(one: Exit, other: Exit) -> Exit {
     if rank(other) > rank(one) { other } else { one }
 }
 
+/// What a comparison makes of how B's trials ended: trials of B that failed are part of the regression that it found.
+pub fn of_comparison(compared: Exit, against: Exit) -> Exit {
+    match (compared, against) {
+        (Exit::ThresholdMissed, Exit::Failure) => Exit::ThresholdMissed,
+        _ => worse(compared, against),
+    }
+}
+
 impl Session<'_> {
     /// Prints what concerns the whole run: the table of its trials, where its records are, and what to do next.
     pub(super) fn conclude(&self, out: &mut dyn Write) {

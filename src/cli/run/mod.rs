@@ -95,15 +95,35 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Exit {
         return Exit::Failure;
     }
     let directories: Vec<PathBuf> = sessions.iter().map(|session| session.directory.path().to_owned()).collect();
-    let exit = run_all(sessions, arguments.quiet, &mut threads, out);
+    let Ended { mut exit, against } = run_all(sessions, arguments.quiet, &mut threads, out);
     drop(threads);
-    let exit =
-        if arguments.report { worse(exit, report::of_run(&directories, arguments.against.tolerance)) } else { exit };
+    if arguments.report {
+        exit = worse(exit, report::of_run(&directories, arguments.against.tolerance));
+    }
     match directories.as_slice() {
-        [a, b] if exit != Exit::Interrupted => {
-            worse(exit, compare_runs(a, b, Options::of_run(arguments.against.tolerance, arguments.json), out))
+        [a, b] if worse(exit, against) != Exit::Interrupted => {
+            let compared = compare_runs(a, b, Options::of_run(arguments.against.tolerance, arguments.json), out);
+            worse(exit, ending::of_comparison(compared, against))
         }
-        _ => exit,
+        _ => worse(exit, against),
+    }
+}
+
+/// How all trials ended: those of the run, or of side A; and those of side B.
+struct Ended {
+    exit: Exit,
+    against: Exit,
+}
+
+impl Ended {
+    /// What ended both sides at once.
+    fn at_once(exit: Exit) -> Self {
+        Ended { exit, against: Exit::Success }
+    }
+
+    fn add(&mut self, side: usize, exit: Exit) {
+        let sum = if side == 0 { &mut self.exit } else { &mut self.against };
+        *sum = worse(*sum, exit);
     }
 }
 
@@ -155,12 +175,12 @@ fn measure_ceilings(sessions: &[Session<'_>], quiet: bool, threads: &mut LoadThr
 }
 
 /// Runs all trials: of a single plan in its order, of two in turn.
-fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, threads: &mut LoadThreads, out: &mut dyn Write) -> Exit {
+fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, threads: &mut LoadThreads, out: &mut dyn Write) -> Ended {
     let signals = match SignalThread::start() {
         Ok(signals) => signals,
         Err(error) => {
             notice!("error: cannot listen for signals: {error}");
-            return Exit::Failure;
+            return Ended::at_once(Exit::Failure);
         }
     };
     let interruption = &signals.interruption;
@@ -170,7 +190,7 @@ fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, threads: &mut LoadThread
         _ => in_turn::order(sessions[0].plan),
     };
     // Records of earlier sessions count for the exit code as well.
-    let mut exit = sessions.iter().flat_map(Session::kept_exits).fold(Exit::Success, worse);
+    let mut ended = Ended::at_once(sessions.iter().flat_map(Session::kept_exits).fold(Exit::Success, worse));
     let mut pause = Duration::ZERO;
     for (side, position) in order {
         let session = &mut sessions[side];
@@ -182,21 +202,21 @@ fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, threads: &mut LoadThread
         }
         pause = session.plan.pause;
         if interruption.is_requested() {
-            exit = Exit::Interrupted;
+            ended.add(0, Exit::Interrupted);
             break;
         }
         let runtime = match threads.of(session.plan.trials[position].scenario.threads) {
             Ok(runtime) => runtime,
             Err(error) => {
                 notice!("error: the threads of the load cannot be started: {error}");
-                return Exit::Failure;
+                return Ended::at_once(Exit::Failure);
             }
         };
         match runtime.block_on(session.trial(position, interruption, out)) {
-            Ok(ended) => exit = worse(exit, ended),
+            Ok(exit) => ended.add(side, exit),
             Err(error) => {
                 notice!("error: {error}");
-                return Exit::Failure;
+                return Ended::at_once(Exit::Failure);
             }
         }
     }
@@ -206,7 +226,7 @@ fn run_all(mut sessions: Vec<Session<'_>>, quiet: bool, threads: &mut LoadThread
             session.conclude(out);
         }
     }
-    exit
+    ended
 }
 
 /// One invocation: where its records go and what they share.

@@ -31,11 +31,13 @@ pub struct Difference {
 pub(super) fn differences(pairs: &[Pair<'_>]) -> Vec<Difference> {
     let a: Vec<&Record> = pairs.iter().flat_map(|(a, _)| a.records()).collect();
     let b: Vec<&Record> = pairs.iter().flat_map(|(_, b)| b.records()).collect();
+    // A side of which no trial was completed has met nothing that could be compared.
+    let has_both = !a.is_empty() && !b.is_empty();
     let texts = |what: &str, refused: bool, text: &dyn Fn(&Record) -> String| {
         let of = |records: &[&Record]| -> BTreeSet<String> { records.iter().map(|record| text(record)).collect() };
         let (a, b) = (of(&a), of(&b));
         let shown = |texts: BTreeSet<String>| texts.into_iter().collect::<Vec<_>>().join("; ");
-        (a != b).then(|| Difference { what: what.to_owned(), a: shown(a), b: shown(b), refused })
+        (has_both && a != b).then(|| Difference { what: what.to_owned(), a: shown(a), b: shown(b), refused })
     };
     let mut found = Vec::new();
     found.extend(texts("what an acknowledgement meant", true, &|record| record.durability.to_string()));

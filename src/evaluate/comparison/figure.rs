@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::evaluate::threshold::measured;
 use crate::record::{Headline, Latency, Record};
+use crate::scenario::{LatencyKind, LatencyStatistic, Metric};
 
 /// A figure that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -42,35 +44,66 @@ impl FigureKind {
         }
     }
 
-    /// The distribution that the quantile is of: only the headline's, and what consumers saw.
-    pub(super) fn latency(self, record: &Record) -> Option<&Latency> {
-        match self {
-            FigureKind::MessagesPerSecond => None,
-            FigureKind::EndToEndP99 => record.latency.end_to_end.as_ref(),
-            FigureKind::ResponseP50 | FigureKind::ResponseP99 | FigureKind::ResponseP999 => {
-                record.headline_latency().filter(|_| record.headline == Headline::Response)
-            }
-            FigureKind::ServiceP50 | FigureKind::ServiceP99 | FigureKind::ServiceP999 => {
-                record.headline_latency().filter(|_| record.headline == Headline::Service)
-            }
+    /// Whether the record is of a trial that was to have the figure: only the headline's latency, and what consumers saw.
+    pub(super) fn is_wanted_of(self, record: &Record) -> bool {
+        match self.latency_kind() {
+            None => true,
+            Some(LatencyKind::EndToEnd) => record.latency.end_to_end.is_some(),
+            Some(LatencyKind::Response) => record.headline == Headline::Response,
+            Some(_) => record.headline == Headline::Service,
         }
     }
 
-    /// The figure of a record; a percentile with too few values beyond it is not one.
-    pub(super) fn of(self, record: &Record) -> Option<f64> {
-        let Some(quantile) = self.quantile() else { return Some(record.throughput.messages_per_second) };
-        let latency = self.latency(record).filter(|latency| latency.supports(quantile))?;
-        let value_ns = match quantile {
-            0.5 => Some(latency.p50_ns),
-            0.99 => latency.p99_ns,
-            _ => latency.p99_9_ns,
-        };
-        value_ns.map(|value_ns| value_ns as f64)
+    /// The figure of a record, or why it has none. A percentile is that of all messages that were wanted, those that never arrived
+    /// included, as in a threshold; one with too few values beyond it is not known.
+    pub(super) fn of(self, record: &Record) -> Result<f64, String> {
+        match self.quantile() {
+            Some(quantile) => self.at(quantile, record),
+            None if record.counts.acknowledged == 0 => Err("no message was acknowledged".to_owned()),
+            None => Ok(record.throughput.messages_per_second),
+        }
+    }
+
+    /// Another quantile of the figure's latency.
+    pub(super) fn at(self, quantile: f64, record: &Record) -> Result<f64, String> {
+        let Some(kind) = self.latency_kind() else { return Err("a rate has no quantile".to_owned()) };
+        let groups = consumer_groups(record);
+        if kind == LatencyKind::EndToEnd && groups > 0 && record.counts.consumed == Some(0) {
+            return Err("no message was received".to_owned());
+        }
+        measured(Metric::Latency(kind, LatencyStatistic::Quantile(quantile)), record, groups)
+    }
+
+    /// The latency that the figure is a quantile of.
+    pub(super) fn latency(self, record: &Record) -> Option<&Latency> {
+        match self.latency_kind()? {
+            LatencyKind::EndToEnd => record.latency.end_to_end.as_ref(),
+            _ => record.headline_latency(),
+        }
+    }
+
+    fn latency_kind(self) -> Option<LatencyKind> {
+        match self {
+            FigureKind::MessagesPerSecond => None,
+            FigureKind::EndToEndP99 => Some(LatencyKind::EndToEnd),
+            FigureKind::ResponseP50 | FigureKind::ResponseP99 | FigureKind::ResponseP999 => Some(LatencyKind::Response),
+            FigureKind::ServiceP50 | FigureKind::ServiceP99 | FigureKind::ServiceP999 => Some(LatencyKind::Service),
+        }
     }
 
     /// Whether a larger figure is a better one.
     pub fn larger_is_better(self) -> bool {
         self == FigureKind::MessagesPerSecond
+    }
+}
+
+/// How many groups of consumers were owed each message, as the scenario of the record says.
+pub(super) fn consumer_groups(record: &Record) -> u64 {
+    let consumers = &record.scenario["consumers"];
+    match (consumers["group"].as_array(), consumers["groups"].as_u64()) {
+        (Some(groups), _) => groups.len() as u64,
+        (None, Some(groups)) => groups,
+        (None, None) => u64::from(consumers.is_object()),
     }
 }
 

@@ -1,13 +1,16 @@
-//! The figures of a point, compared.
+//! The figures and counts of a point, compared.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::Bounds;
+use super::counts::{self, CountComparison};
+use super::design::Design;
 use super::figure::FigureKind;
-use super::side::{Centre, Side};
+use super::side::{Centre, Side, SideTrials};
 use crate::record::readable::percent;
-use crate::statistics::{self, Conclusion, Design};
+use crate::statistics::{self, Conclusion};
 
 /// What may be said of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -24,12 +27,34 @@ pub enum Outcome {
 pub struct PointComparison {
     /// The swept values of A's point.
     pub point: BTreeMap<String, serde_json::Value>,
-    /// Completed trials of each side, and how many of them are valid. With valid ones, only they count.
-    pub trials_of_a: usize,
-    pub valid_of_a: usize,
-    pub trials_of_b: usize,
-    pub valid_of_b: usize,
+    pub trials_of_a: SideTrials,
+    pub trials_of_b: SideTrials,
+    /// What went wrong, of all trials that ended.
+    pub counts: Vec<CountComparison>,
     pub figures: Vec<FigureComparison>,
+    /// Figures that cannot be compared although a trial was to have them, and why.
+    pub missing_figures: Vec<MissingFigure>,
+}
+
+impl PointComparison {
+    /// Figures that changed for the worse beyond the tolerance, and counts of which B has more.
+    pub fn regressions(&self) -> usize {
+        self.figures.iter().filter(|figure| figure.regression).count()
+            + self.counts.iter().filter(|count| count.regression).count()
+    }
+
+    /// Whether only one side has a valid trial: then the figures of the other are not to be trusted.
+    pub fn is_one_sided(&self) -> bool {
+        (self.trials_of_a.valid == 0) != (self.trials_of_b.valid == 0)
+    }
+}
+
+/// A figure that cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MissingFigure {
+    pub figure: FigureKind,
+    /// Which side lacks it, in how many trials, and why.
+    pub reason: String,
 }
 
 /// A figure of both sides.
@@ -50,32 +75,52 @@ pub struct FigureComparison {
     /// Within this share lies the middle half of A's own trials around their median.
     pub band: f64,
     pub outcome: Outcome,
-    /// So many more trials a side would probably tell; `null` where it can be told, or a thousand would not.
+    /// So many more trials a side would probably tell, or runs where the runs are the unit; `null` where it can be told, or a thousand
+    /// would not.
     pub more_trials: Option<usize>,
+    #[serde(skip)]
+    more_runs: bool,
     /// Worse by more than the tolerance.
     pub regression: bool,
     #[serde(skip)]
     compared: statistics::Comparison,
 }
 
-/// Compares the figures that all trials of both sides have.
-pub(super) fn compare(a: &Side<'_>, b: &Side<'_>, design: Design) -> PointComparison {
+/// Compares the counts of both sides, and the figures that all their trials have.
+pub(super) fn compare(a: &Side<'_>, b: &Side<'_>, design: Design, bounds: Bounds) -> PointComparison {
+    let (mut figures, mut missing_figures) = (Vec::new(), Vec::new());
+    let is_wanted = |kind: &FigureKind| a.ended().chain(b.ended()).any(|record| kind.is_wanted_of(record));
+    for kind in FigureKind::ALL.into_iter().filter(is_wanted) {
+        match figure(kind, a, b, design, bounds) {
+            Ok(compared) => figures.push(compared),
+            Err(reason) => missing_figures.push(MissingFigure { figure: kind, reason }),
+        }
+    }
     PointComparison {
         point: a.first().point.clone(),
-        trials_of_a: a.completed.len(),
-        valid_of_a: a.valid,
-        trials_of_b: b.completed.len(),
-        valid_of_b: b.valid,
-        figures: FigureKind::ALL.into_iter().filter_map(|kind| figure(kind, a, b, design)).collect(),
+        trials_of_a: a.account(),
+        trials_of_b: b.account(),
+        counts: counts::compare(a, b),
+        figures,
+        missing_figures,
     }
 }
 
-fn figure(kind: FigureKind, a: &Side<'_>, b: &Side<'_>, design: Design) -> Option<FigureComparison> {
-    let compared = statistics::compare(&a.figures(kind)?, &b.figures(kind)?, design)?;
-    Some(FigureComparison {
+fn figure(
+    kind: FigureKind,
+    a: &Side<'_>,
+    b: &Side<'_>,
+    design: Design,
+    bounds: Bounds,
+) -> Result<FigureComparison, String> {
+    let of_side = |name: &str, side: &Side<'_>| side.figures(kind).map_err(|reason| format!("of {name}: {reason}"));
+    let (of_a, of_b) = (of_side("A", a)?, of_side("B", b)?);
+    let no_ratio = || "one side's figure is 0, so it has no ratio".to_owned();
+    let compared = design.compare((a, &of_a), (b, &of_b), bounds).ok_or_else(no_ratio)?;
+    Ok(FigureComparison {
         figure: kind,
-        a: a.centre(kind)?,
-        b: b.centre(kind)?,
+        a: a.centre(kind, &of_a).ok_or_else(no_ratio)?,
+        b: b.centre(kind, &of_b).ok_or_else(no_ratio)?,
         ratio: compared.ratio,
         ratio_low: compared.interval.map(|interval| interval.low),
         ratio_high: compared.interval.map(|interval| interval.high),
@@ -84,6 +129,7 @@ fn figure(kind: FigureKind, a: &Side<'_>, b: &Side<'_>, design: Design) -> Optio
         band: compared.band,
         outcome: Outcome::CannotTell,
         more_trials: None,
+        more_runs: design == Design::SeveralRuns,
         regression: false,
         compared,
     })
@@ -113,8 +159,13 @@ impl FigureComparison {
             (Outcome::Worse, _) if self.regression => format!("changed: worse, {change} {direction}"),
             (Outcome::Worse, _) => format!("changed: worse, {change} {direction}, within {}", percent(tolerance)),
             (Outcome::NoDifferent, _) => format!("no different within {}", percent(tolerance)),
-            (Outcome::CannotTell, Some(1)) => "cannot tell: 1 more trial a side would".to_owned(),
-            (Outcome::CannotTell, Some(more)) => format!("cannot tell: {more} more trials a side would"),
+            (Outcome::CannotTell, Some(more)) => {
+                let unit = if self.more_runs { "run" } else { "trial" };
+                format!("cannot tell: {more} more {unit}{} a side would", if more == 1 { "" } else { "s" })
+            }
+            (Outcome::CannotTell, None) if self.compared.knows_runs() => {
+                "cannot tell: runs may differ by as much".to_owned()
+            }
             (Outcome::CannotTell, None) => "cannot tell: not even a thousand trials a side would".to_owned(),
         }
     }

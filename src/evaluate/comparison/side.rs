@@ -1,21 +1,67 @@
 //! One set's trials of a point, and the centre of a figure over them.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use serde::Serialize;
 
 use super::KeptTrial;
 use super::figure::FigureKind;
+use crate::record::ReasonKind::{self, *};
 use crate::record::{Phase, Record, Status};
 use crate::statistics::{Interval, Quartiles, centre, quantile_ranks, quartiles, series_mean};
+
+/// Reasons that say something of the machine or the client while the trial ran. They explain a rate that was missed, or a load that was
+/// not steady, so such a trial says nothing against what was measured.
+const DISTURBED: [ReasonKind; 4] = [ClientBound, HostContended, OwnDelay, TimeWithheld];
+
+/// Reasons that say something of how was measured.
+const INSTRUMENT: [ReasonKind; 12] = [
+    BrokerUnwatched,
+    ClocksDiffer,
+    ColdStart,
+    DebugBuild,
+    Embedded,
+    Interrupted,
+    LedgerMismatch,
+    ShareMissing,
+    SharesApart,
+    TooShort,
+    TopicNotEmpty,
+    WarmUpTooShort,
+];
 
 /// The trials of a point that a comparison is made from.
 #[derive(Debug, Clone)]
 pub struct Side<'a> {
-    /// In the order in which they ran. The valid ones; without any, all completed ones. There is at least one. Of trials that ran in
+    /// In the order in which they ran: the valid ones; without any, all completed ones; there may be none. Of trials that ran in
     /// turn, only those that are compared with a neighbour.
     pub(super) trials: Vec<&'a KeptTrial>,
     /// All that were completed, in the same order.
     pub(super) completed: Vec<&'a KeptTrial>,
+    /// These and all that failed or stalled, in the same order; at least one.
+    pub(super) ended: Vec<&'a KeptTrial>,
     pub(super) valid: usize,
+    /// Trials that were stopped from outside. They are in none of the others.
+    interrupted: usize,
+}
+
+/// How the trials of one side ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SideTrials {
+    /// Trials that ran to their end, failed or stalled; those that were stopped from outside are not among them.
+    pub trials: usize,
+    /// Runs that these are of.
+    pub runs: usize,
+    pub completed: usize,
+    /// Completed, and their figures can be trusted. With valid ones, figures are only of these.
+    pub valid: usize,
+    pub failed: usize,
+    pub stalled: usize,
+    /// Completed and not valid for a reason that the machine, the client or the measurement explains.
+    pub disturbed: usize,
+    /// Stopped by a signal, or not over when the run was: they do not count.
+    pub interrupted: usize,
 }
 
 /// A figure over the trials of one side.
@@ -35,37 +81,115 @@ pub struct Centre {
     pub autocorrelation: Option<f64>,
 }
 
-pub(super) fn is_complete(trial: &KeptTrial) -> bool {
-    trial.record.status == Status::Completed
+/// `6`, or `10 (1 failed, 2 not valid)`.
+impl fmt::Display for SideTrials {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let not_valid = self.completed - self.valid;
+        let of_those = [
+            (self.failed, "failed"),
+            (self.stalled, "stalled"),
+            (not_valid, "not valid"),
+            (self.interrupted, "more interrupted"),
+        ];
+        let told: Vec<String> = of_those
+            .iter()
+            .filter(|(number, _)| *number > 0)
+            .map(|(number, what)| format!("{number} {what}"))
+            .collect();
+        let told = if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) };
+        write!(formatter, "{}{told}", self.trials)
+    }
+}
+
+/// Whether the trial speaks against what was measured: it failed or stalled, or it is not valid for a reason that the machine, the
+/// client and the measurement do not explain.
+pub(super) fn is_unsound(record: &Record) -> bool {
+    let reasons = || record.verdict.reasons.iter().map(|reason| reason.kind);
+    let is_disturbed = reasons().any(|kind| DISTURBED.contains(&kind));
+    let counts = |kind: ReasonKind| {
+        !DISTURBED.contains(&kind) && !INSTRUMENT.contains(&kind) && !(is_disturbed && kind.is_about_speed())
+    };
+    record.status != Status::Completed || (!record.verdict.valid && reasons().any(counts))
 }
 
 impl<'a> Side<'a> {
-    pub(super) fn of(mut completed: Vec<&'a KeptTrial>) -> Self {
-        completed.sort_by_key(|trial| trial.record.started_at);
-        let valid: Vec<&KeptTrial> = completed.iter().copied().filter(|trial| trial.record.verdict.valid).collect();
-        let number = valid.len();
-        Side { trials: if valid.is_empty() { completed.clone() } else { valid }, completed, valid: number }
+    /// Of all trials of the point; `None` where all were stopped from outside.
+    pub(super) fn of(mut all: Vec<&'a KeptTrial>) -> Option<Self> {
+        all.sort_by_key(|trial| trial.record.started_at);
+        let number = all.len();
+        all.retain(|trial| !matches!(trial.record.status, Status::Interrupted | Status::Running));
+        let of_those = |is_meant: fn(&Record) -> bool| -> Vec<&KeptTrial> {
+            all.iter().copied().filter(|trial| is_meant(&trial.record)).collect()
+        };
+        let completed = of_those(|record| record.status == Status::Completed);
+        let trials = of_those(|record| record.status == Status::Completed && record.verdict.valid);
+        let valid = trials.len();
+        (!all.is_empty()).then(|| Side {
+            trials: if valid == 0 { completed.clone() } else { trials },
+            completed,
+            interrupted: number - all.len(),
+            ended: all,
+            valid,
+        })
     }
 
     pub(super) fn first(&self) -> &'a Record {
-        &self.trials[0].record
+        &self.ended[0].record
     }
 
     pub(super) fn records(&self) -> impl Iterator<Item = &'a Record> {
         self.trials.iter().map(|trial| &trial.record)
     }
 
-    /// The figure of each trial; `None` where one of them lacks it.
-    pub(super) fn figures(&self, kind: FigureKind) -> Option<Vec<f64>> {
-        self.records().map(|record| kind.of(record)).collect()
+    pub(super) fn ended(&self) -> impl Iterator<Item = &'a Record> {
+        self.ended.iter().map(|trial| &trial.record)
     }
 
-    /// The figure over the trials.
-    pub(super) fn centre(&self, kind: FigureKind) -> Option<Centre> {
-        let figures = self.figures(kind)?;
-        let Quartiles { lower, median, upper } = quartiles(&figures)?;
+    pub(super) fn account(&self) -> SideTrials {
+        let number = |is_meant: &dyn Fn(&Record) -> bool| self.ended().filter(|record| is_meant(record)).count();
+        SideTrials {
+            trials: self.ended.len(),
+            runs: self.runs(),
+            completed: self.completed.len(),
+            valid: self.valid,
+            failed: number(&|record| record.status == Status::Failed),
+            stalled: number(&|record| record.status == Status::Stalled),
+            disturbed: number(&|record| !record.verdict.valid && !is_unsound(record)),
+            interrupted: self.interrupted,
+        }
+    }
+
+    /// Runs that the trials are of which figures are compared.
+    pub(super) fn runs(&self) -> usize {
+        by_run(self.trials.iter().map(|trial| (&trial.record, ()))).len()
+    }
+
+    /// The figure of each trial, or why it cannot be compared.
+    pub(super) fn figures(&self, kind: FigureKind) -> Result<Vec<f64>, String> {
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for record in self.records() {
+            match kind.of(record) {
+                Ok(figure) => found.push(figure),
+                Err(reason) => missing.push(reason),
+            }
+        }
+        match missing.first() {
+            _ if self.trials.is_empty() => Err("no trial was completed".to_owned()),
+            None => Ok(found),
+            Some(reason) => Err(format!("in {} of {} trials, {reason}", missing.len(), self.trials.len())),
+        }
+    }
+
+    /// The logarithms of the figures, by run.
+    pub(super) fn logarithms_by_run(&self, figures: &[f64]) -> Vec<Vec<f64>> {
+        by_run(self.records().zip(figures.iter().map(|figure| figure.ln())))
+    }
+
+    /// What is known of the figures of [`Side::figures`].
+    pub(super) fn centre(&self, kind: FigureKind, figures: &[f64]) -> Option<Centre> {
+        let Quartiles { lower, median, upper } = quartiles(figures)?;
         let within = if let [trial] = self.trials.as_slice() { within(trial, kind) } else { None };
-        let interval = centre(&figures).or(within.as_ref().map(|within| within.interval));
+        let interval = centre(figures).or(within.as_ref().map(|within| within.interval));
         Some(Centre {
             trials: figures.len(),
             median,
@@ -77,6 +201,13 @@ impl<'a> Side<'a> {
             autocorrelation: within.as_ref().map(|within| within.autocorrelation),
         })
     }
+}
+
+/// What belongs to the trials of each run.
+fn by_run<'a, T>(trials: impl Iterator<Item = (&'a Record, T)>) -> Vec<Vec<T>> {
+    let mut runs: BTreeMap<&str, Vec<T>> = BTreeMap::new();
+    trials.for_each(|(record, value)| runs.entry(&record.run_id).or_default().push(value));
+    runs.into_values().collect()
 }
 
 struct Within {
@@ -102,9 +233,8 @@ fn within(trial: &KeptTrial, kind: FigureKind) -> Option<Within> {
             let latency = kind.latency(&trial.record).filter(|latency| !latency.is_of_few_events(quantile))?;
             let worth = known.effective_size / seconds.len() as f64;
             let ranks = quantile_ranks(quantile, latency.independent_values() as f64 * worth)?;
-            let histogram = latency.decode_histogram().ok()?;
-            let at = |quantile| histogram.value_at_quantile(quantile) as f64;
-            Interval { estimate: at(quantile), low: at(ranks.low), high: at(ranks.high) }
+            let at = |quantile| kind.at(quantile, &trial.record).ok();
+            Interval { estimate: at(quantile)?, low: at(ranks.low)?, high: at(ranks.high)? }
         }
     };
     Some(Within { interval, effective_seconds: known.effective_size, autocorrelation: known.autocorrelation })

@@ -1,5 +1,5 @@
 use super::*;
-use crate::record::{Durability, DurabilityLevel, Status, sample};
+use crate::record::{Durability, DurabilityLevel, Reason, ReasonKind, Status, sample};
 
 /// Trials at these rates, `minutes` apart from the first one on.
 fn trials(rates: &[f64], first_minute: i64, apart: i64) -> Vec<KeptTrial> {
@@ -16,6 +16,9 @@ fn trials(rates: &[f64], first_minute: i64, apart: i64) -> Vec<KeptTrial> {
     found
 }
 
+/// Without what differs between runs.
+const TRIALS_ALONE: Bounds = Bounds { tolerance: 0.05, between_runs: 0.0 };
+
 const RATES: [f64; 6] = [1000.0, 1004.0, 997.0, 1001.0, 1003.0, 998.0];
 
 fn slower(share: f64) -> Vec<f64> {
@@ -29,22 +32,24 @@ fn rate_of(comparison: &Comparison) -> &FigureComparison {
 #[test]
 fn a_slowdown_is_a_regression_beyond_the_tolerance_only() {
     let a = trials(&RATES, 0, 1);
-    let compared = |share: f64, tolerance| compare(&a, &trials(&slower(share), 60, 1), tolerance).unwrap();
+    let compared = |share: f64, tolerance| {
+        compare(&a, &trials(&slower(share), 60, 1), Bounds { tolerance, ..TRIALS_ALONE }).unwrap()
+    };
     let worse = compared(0.9, 0.05);
-    assert_eq!((rate_of(&worse).outcome, worse.has_regression()), (Outcome::Worse, true));
+    assert_eq!((rate_of(&worse).outcome, worse.verdict == Verdict::Regression), (Outcome::Worse, true));
     let tolerated = compared(0.9, 0.2);
-    assert_eq!((rate_of(&tolerated).outcome, tolerated.has_regression()), (Outcome::Worse, false));
+    assert_eq!((rate_of(&tolerated).outcome, tolerated.verdict == Verdict::Regression), (Outcome::Worse, false));
     let same = compared(1.0, 0.05);
-    assert_eq!((rate_of(&same).outcome, same.has_regression()), (Outcome::NoDifferent, false));
+    assert_eq!((rate_of(&same).outcome, same.verdict == Verdict::Regression), (Outcome::NoDifferent, false));
     let better = compared(1.1, 0.05);
-    assert_eq!((rate_of(&better).outcome, better.has_regression()), (Outcome::Better, false));
+    assert_eq!((rate_of(&better).outcome, better.verdict == Verdict::Regression), (Outcome::Better, false));
 }
 
 #[test]
 fn trials_that_ran_in_turn_are_paired() {
-    let in_turn = compare(&trials(&RATES, 0, 2), &trials(&slower(0.9), 1, 2), 0.05).unwrap();
-    let after = compare(&trials(&RATES, 0, 1), &trials(&slower(0.9), 60, 1), 0.05).unwrap();
-    assert!(in_turn.paired && !after.paired);
+    let in_turn = compare(&trials(&RATES, 0, 2), &trials(&slower(0.9), 1, 2), TRIALS_ALONE).unwrap();
+    let after = compare(&trials(&RATES, 0, 1), &trials(&slower(0.9), 60, 1), TRIALS_ALONE).unwrap();
+    assert_eq!((in_turn.design, after.design), (Design::InTurn, Design::SingleRuns));
     assert_eq!(rate_of(&in_turn).outcome, Outcome::Worse);
 }
 
@@ -56,9 +61,9 @@ fn a_trial_that_is_not_valid_takes_its_neighbour_out_and_leaves_the_other_pairs(
     let (mut a, mut b) = (trials(&slowing, 0, 2), trials(&slower, 1, 2));
     a[2].record.verdict.valid = false;
     b[5].record.verdict.valid = false;
-    let compared = compare(&a, &b, 0.05).unwrap();
-    assert!(compared.paired);
-    assert_eq!((compared.points[0].valid_of_a, compared.points[0].valid_of_b), (7, 7));
+    let compared = compare(&a, &b, TRIALS_ALONE).unwrap();
+    assert_eq!(compared.design, Design::InTurn);
+    assert_eq!((compared.points[0].trials_of_a.valid, compared.points[0].trials_of_b.valid), (7, 7));
     let rate = rate_of(&compared);
     assert_eq!((rate.a.trials, rate.b.trials), (6, 6));
     assert!((rate.ratio - 0.98).abs() < 1e-9 && rate.ratio_low.unwrap() > 0.97, "{rate:?}");
@@ -66,7 +71,7 @@ fn a_trial_that_is_not_valid_takes_its_neighbour_out_and_leaves_the_other_pairs(
     for (index, (of_a, of_b)) in a.iter_mut().zip(&mut b).enumerate() {
         (of_a.record.verdict.valid, of_b.record.verdict.valid) = (index % 2 == 0, index % 2 == 1);
     }
-    assert!(!compare(&a, &b, 0.05).unwrap().paired);
+    assert_eq!(compare(&a, &b, TRIALS_ALONE).unwrap().design, Design::SingleRuns);
 }
 
 #[test]
@@ -80,7 +85,7 @@ fn unequal_durability_is_refused_and_other_differences_are_said() {
         trial.record.client.scheduling_policy = Some("fifo".to_owned());
         trial.record.scenario["name"] = "another".into();
     }
-    let compared = compare(&a, &b, 0.05).unwrap();
+    let compared = compare(&a, &b, TRIALS_ALONE).unwrap();
     let found: Vec<(&str, bool)> =
         compared.differences.iter().map(|difference| (difference.what.as_str(), difference.refused)).collect();
     assert_eq!(
@@ -108,12 +113,12 @@ fn points_are_matched_by_their_values_and_p_is_adjusted_for_them() {
         };
         producers.iter().enumerate().flat_map(of).collect()
     };
-    let compared = compare(&with(&RATES, 0, &[1, 2, 4]), &with(&slower(0.9), 60, &[4, 2, 8]), 0.05).unwrap();
+    let compared = compare(&with(&RATES, 0, &[1, 2, 4]), &with(&slower(0.9), 60, &[4, 2, 8]), TRIALS_ALONE).unwrap();
     let points: Vec<String> = compared.points.iter().map(|point| point.point["producers.count"].to_string()).collect();
     assert_eq!((points, compared.unmatched_points), (vec!["2".to_owned(), "4".to_owned()], 2));
     let figure = rate_of(&compared);
     assert_eq!(figure.adjusted_p, figure.p * 2.0);
-    let error = compare(&with(&RATES, 0, &[1, 2]), &with(&RATES, 60, &[3, 4]), 0.05).unwrap_err();
+    let error = compare(&with(&RATES, 0, &[1, 2]), &with(&RATES, 60, &[3, 4]), TRIALS_ALONE).unwrap_err();
     assert_eq!(error, ComparisonError::NoCommonPoint);
 }
 
@@ -124,7 +129,7 @@ fn single_trials_cannot_tell_but_have_an_interval_of_their_own() {
             (0..30).map(|second| SeriesRow { second, ..sample::series()[4 + second as usize % 7].clone() }).collect();
         trials
     };
-    let compared = compare(&series(trials(&[1000.0], 0, 1)), &series(trials(&[900.0], 60, 1)), 0.05).unwrap();
+    let compared = compare(&series(trials(&[1000.0], 0, 1)), &series(trials(&[900.0], 60, 1)), TRIALS_ALONE).unwrap();
     let figure = rate_of(&compared);
     assert_eq!((figure.outcome, figure.ratio_low, figure.more_trials), (Outcome::CannotTell, None, Some(3)));
     assert!(figure.a.low.is_some() && figure.a.effective_seconds.is_some(), "{figure:?}");
@@ -137,9 +142,169 @@ fn only_completed_and_preferably_valid_trials_count() {
     let mut a = trials(&RATES, 0, 1);
     a[0].record.verdict.valid = false;
     a[1].record.status = Status::Interrupted;
-    let compared = compare(&a, &trials(&RATES, 60, 1), 0.05).unwrap();
-    assert_eq!((compared.points[0].trials_of_a, compared.points[0].valid_of_a), (5, 4));
+    let compared = compare(&a, &trials(&RATES, 60, 1), TRIALS_ALONE).unwrap();
+    let of_a = compared.points[0].trials_of_a;
+    assert_eq!((of_a.trials, of_a.completed, of_a.valid, of_a.interrupted), (5, 5, 4, 1));
     assert_eq!(rate_of(&compared).a.trials, 4);
     a.iter_mut().for_each(|trial| trial.record.status = Status::Failed);
-    assert_eq!(compare(&a, &a, 0.05).unwrap_err(), ComparisonError::NoTrial { side: "A" });
+    assert_eq!(compare(&a, &a, TRIALS_ALONE).unwrap_err(), ComparisonError::NoTrial { side: "A" });
+}
+
+fn changed(trials: &[KeptTrial], change: impl Fn(usize, &mut Record)) -> Vec<KeptTrial> {
+    let mut changed = trials.to_vec();
+    changed.iter_mut().enumerate().for_each(|(index, trial)| change(index, &mut trial.record));
+    changed
+}
+
+/// Trials in which nothing failed.
+fn sound(first_minute: i64) -> Vec<KeptTrial> {
+    changed(&trials(&RATES, first_minute, 1), |_, record| fail(record, 0))
+}
+
+fn fail(record: &mut Record, failed: u64) {
+    record.counts.failed = failed;
+    record.counts.acknowledged = record.counts.attempted - failed;
+}
+
+fn against(record: &mut Record, kinds: &[ReasonKind]) {
+    let of = |kind: &ReasonKind| Reason {
+        kind: *kind,
+        evidence: String::new(),
+        advice: String::new(),
+        figures: Default::default(),
+    };
+    record.verdict.valid = false;
+    record.verdict.reasons = kinds.iter().map(of).collect();
+}
+
+/// What became of a count of B against trials without any, and the verdict.
+fn counted(kind: CountKind, b: &[KeptTrial]) -> (Outcome, Verdict) {
+    let compared = compare(&sound(0), b, Bounds::default()).unwrap();
+    let found = compared.points[0].counts.iter().find(|count| count.count == kind).unwrap();
+    (found.outcome, compared.verdict)
+}
+
+#[test]
+fn single_runs_tell_only_what_runs_do_not_differ_by() {
+    let of = |share: f64| {
+        let b = changed(&trials(&slower(share), 600, 1), |_, record| fail(record, 0));
+        compare(&sound(0), &b, Bounds::default()).unwrap()
+    };
+    let tenth = of(0.9);
+    assert_eq!((rate_of(&tenth).outcome, tenth.verdict), (Outcome::CannotTell, Verdict::NoRegressionFound));
+    assert_eq!(rate_of(&tenth).conclusion(0.05), "cannot tell: runs may differ by as much");
+    assert!((tenth.least_change.unwrap() - 0.206).abs() < 0.001, "{:?}", tenth.least_change);
+    assert_eq!(of(0.7).verdict, Verdict::Regression);
+}
+
+#[test]
+fn with_several_runs_a_side_the_run_is_the_unit() {
+    let runs = |name: &str, centres: &[f64], hour: i64| -> Vec<KeptTrial> {
+        let of = |(index, centre): (usize, &f64)| {
+            let of_run = trials(&slower(centre / 1000.0), 60 * (hour + index as i64), 1);
+            changed(&of_run, |_, record| record.run_id = format!("{name}-{index}"))
+        };
+        centres.iter().enumerate().flat_map(of).collect()
+    };
+    let a = runs("a", &[1000.0, 1100.0, 950.0, 1050.0], 0);
+    let alike = compare(&a, &runs("b", &[980.0, 1080.0, 930.0, 990.0], 20), Bounds::default()).unwrap();
+    assert_eq!((alike.design, rate_of(&alike).outcome), (Design::SeveralRuns, Outcome::CannotTell));
+    assert_eq!((alike.points[0].trials_of_a.runs, rate_of(&alike).p > 0.2), (4, true));
+    let slower = compare(&a, &runs("b", &[800.0, 810.0, 830.0, 790.0], 20), Bounds::default()).unwrap();
+    assert_eq!((rate_of(&slower).outcome, slower.verdict), (Outcome::Worse, Verdict::Regression));
+    // With fewer, runs that differ by more than is taken for granted widen the interval.
+    let few = compare(&a[..12], &runs("b", &[800.0], 20), Bounds::default()).unwrap();
+    assert_eq!((few.design, rate_of(&few).outcome), (Design::SingleRuns, Outcome::CannotTell));
+}
+
+#[test]
+fn a_message_that_is_lost_is_a_regression_where_none_was() {
+    let lost = |number: u64| {
+        move |index: usize, record: &mut Record| {
+            record.verification.as_mut().unwrap().lost = if index == 0 { number } else { 0 };
+        }
+    };
+    let b = changed(&sound(60), lost(1));
+    assert_eq!(counted(CountKind::Lost, &b), (Outcome::Worse, Verdict::Regression));
+    let both = compare(&b, &changed(&sound(600), lost(2)), Bounds::default()).unwrap();
+    assert_eq!(both.verdict, Verdict::NoRegressionFound, "a similar share");
+    let better = compare(&b, &sound(600), Bounds::default()).unwrap();
+    assert_eq!(better.verdict, Verdict::NoRegressionFound);
+    let unverified = changed(&sound(60), |_, record| record.verification = None);
+    let compared = compare(&sound(0), &unverified, Bounds::default()).unwrap();
+    let found = compared.points[0].counts.iter().find(|count| count.count == CountKind::Lost).unwrap();
+    assert!(found.conclusion().contains("of B: nothing was verified"), "{found:?}");
+}
+
+#[test]
+fn failures_count_if_many_or_in_many_trials() {
+    let failed = |number: u64, trials: usize| {
+        changed(&sound(60), |index, record| fail(record, if index < trials { number } else { 0 }))
+    };
+    let kind = CountKind::NotAcknowledged;
+    assert_eq!(counted(kind, &failed(10_000, 6)), (Outcome::Worse, Verdict::Regression), "2 % in each trial");
+    assert_eq!(counted(kind, &failed(500_000, 6)).1, Verdict::Regression, "nothing was acknowledged");
+    assert_eq!(counted(kind, &failed(20_000, 1)).1, Verdict::Regression, "4 % in one trial of six");
+    assert_eq!(counted(kind, &failed(10_000, 6)[..1]).1, Verdict::Regression, "a single trial");
+    assert_eq!(counted(kind, &failed(1, 6)).1, Verdict::Regression, "in every trial");
+    let once = (Outcome::CannotTell, Verdict::NoRegressionFound);
+    assert_eq!(counted(kind, &failed(50, 1)), once, "chance may make 1 of 10,000 in one trial of six");
+    // What A has as well is no regression.
+    let both = compare(&failed(1_000, 6), &failed(1_500, 6), Bounds::default()).unwrap();
+    assert_eq!(both.verdict, Verdict::NoRegressionFound);
+}
+
+#[test]
+fn trials_that_fail_or_stall_count() {
+    let ended = |status: Status, number: usize| {
+        changed(&sound(60), |index, record| {
+            if index < number {
+                record.status = status;
+                against(record, &[ReasonKind::Stalled]);
+            }
+        })
+    };
+    let kind = CountKind::UnsoundTrials;
+    assert_eq!(counted(kind, &ended(Status::Stalled, 3)), (Outcome::Worse, Verdict::Regression));
+    assert_eq!(counted(kind, &ended(Status::Failed, 1)).1, Verdict::NoRegressionFound, "one of six");
+    let b = ended(Status::Failed, 6);
+    assert_eq!(counted(kind, &b).1, Verdict::Regression);
+    let all = compare(&sound(0), &b, Bounds::default()).unwrap();
+    assert!(all.points[0].figures.is_empty() && all.differences.is_empty(), "{all:?}");
+    assert_eq!(all.points[0].missing_figures[0].reason, "of B: no trial was completed");
+    assert_eq!(compare(&b, &sound(0), Bounds::default()).unwrap_err(), ComparisonError::NoTrial { side: "A" });
+    let stopped = ended(Status::Interrupted, 6);
+    assert_eq!(compare(&sound(0), &stopped, Bounds::default()).unwrap_err(), ComparisonError::NoTrial { side: "B" });
+}
+
+#[test]
+fn trials_that_are_not_valid_count_unless_the_machine_explains_them() {
+    let invalid = |kinds: &[ReasonKind], number: usize| {
+        changed(&sound(60), |index, record| {
+            if index < number {
+                against(record, kinds)
+            }
+        })
+    };
+    let kind = CountKind::UnsoundTrials;
+    assert_eq!(counted(kind, &invalid(&[ReasonKind::NotSteady], 3)), (Outcome::Worse, Verdict::Regression));
+    let withheld = [ReasonKind::TimeWithheld, ReasonKind::NotSteady];
+    assert_eq!(counted(kind, &invalid(&withheld, 3)), (Outcome::NoDifferent, Verdict::NoRegressionFound));
+    assert_eq!(counted(kind, &invalid(&withheld, 6)).1, Verdict::NotKnown, "no trial of B is valid");
+    let lossy = [ReasonKind::TimeWithheld, ReasonKind::Losses];
+    assert_eq!(counted(kind, &invalid(&lossy, 3)).1, Verdict::Regression);
+}
+
+#[test]
+fn percentiles_are_of_all_messages_that_were_wanted() {
+    let b = changed(&sound(60), |_, record| fail(record, 3_000));
+    let compared = compare(&sound(0), &b, Bounds::default()).unwrap();
+    let figure = |kind: FigureKind| compared.points[0].figures.iter().find(|figure| figure.figure == kind);
+    assert!(figure(FigureKind::ResponseP99).unwrap().ratio > 1.0, "of 0.6 % no answer came: {compared:?}");
+    let missing = &compared.points[0].missing_figures;
+    let found = missing.iter().find(|missing| missing.figure == FigureKind::ResponseP999).unwrap();
+    assert_eq!(found.reason, "of B: in 6 of 6 trials, 0.6 % of the messages had no acknowledgement");
+    let without = changed(&sound(60), |_, record| record.latency.end_to_end = None);
+    let compared = compare(&sound(0), &without, Bounds::default()).unwrap();
+    assert_eq!(compared.points[0].missing_figures[0].figure, FigureKind::EndToEndP99);
 }

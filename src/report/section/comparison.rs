@@ -5,7 +5,8 @@ use super::reason_title::reason_title;
 use super::tiles::Tile;
 use super::{Part, Section, by_frequency, capital, latency, plain, several, texts, uncapital};
 use crate::evaluate::comparison::{
-    Comparison, Difference, FigureComparison, FigureKind, KeptTrial, Outcome, PointComparison,
+    Comparison, Count, CountComparison, Design, Difference, FigureComparison, FigureKind, KeptTrial, Outcome,
+    PointComparison, Verdict,
 };
 use crate::record::readable::{duration, percent, rate};
 use crate::record::{Limiter, Record};
@@ -32,12 +33,13 @@ const MOST_TILES: usize = 5;
 pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
     let figures: Vec<&FigureComparison> = comparison.points.iter().flat_map(|point| &point.figures).collect();
     let number = |outcome: Outcome| figures.iter().filter(|figure| figure.outcome == outcome).count();
-    let regressions = figures.iter().filter(|figure| figure.regression).count();
-    let untrusted = comparison.points.iter().filter(|point| point.valid_of_a == 0 || point.valid_of_b == 0).count();
-    let (tone, word) = match regressions {
+    let is_untrusted = |point: &&PointComparison| point.trials_of_a.valid == 0 || point.trials_of_b.valid == 0;
+    let untrusted = comparison.points.iter().filter(is_untrusted).count();
+    let (tone, word) = match (comparison.verdict, comparison.regressions()) {
+        (Verdict::Regression, worse) => (Tone::Bad, format!("Worse in {}", worse_figures(comparison, worse))),
         _ if untrusted > 0 && untrusted == comparison.points.len() => (Tone::Bad, "Not known".to_owned()),
-        0 => (Tone::Good, "No regression found".to_owned()),
-        worse => (Tone::Bad, format!("Worse in {}", worse_figures(comparison, worse, figures.len()))),
+        (Verdict::NotKnown, _) => (Tone::Bad, "Not known".to_owned()),
+        (Verdict::NoRegressionFound, _) => (Tone::Good, "No regression found".to_owned()),
     };
     let numbers = format!(
         "{}: {} better, {} worse, {} no different within {}, {} not certain.",
@@ -49,11 +51,12 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
         number(Outcome::CannotTell)
     );
     let evidence = match comparison.points.as_slice() {
-        [point] if point.figures.len() <= MOST_TOLD => {
+        [point] if (1..=MOST_TOLD).contains(&point.figures.len()) => {
             capital(&listed(&point.figures.iter().collect::<Vec<_>>(), comparison.tolerance)) + "."
         }
         _ => numbers,
     };
+    let evidence = worse_counts(comparison).chain([evidence]).collect::<Vec<_>>().join(" ");
     Lead {
         context: context(a, b, comparison),
         sentence: sentence(comparison),
@@ -74,8 +77,8 @@ pub fn lead(a: &Run, b: &Run, comparison: &Comparison) -> Lead {
 /// How many trials of both sides are valid, and why the others are not. `untrusted`: points at which one side has none.
 fn trust(comparison: &Comparison, untrusted: usize, of_a: &[&Record], of_b: &[&Record]) -> Word {
     let sum = |number: fn(&PointComparison) -> usize| comparison.points.iter().map(number).sum::<usize>();
-    let (all_of_a, valid_of_a) = (sum(|point| point.trials_of_a), sum(|point| point.valid_of_a));
-    let (all_of_b, valid_of_b) = (sum(|point| point.trials_of_b), sum(|point| point.valid_of_b));
+    let (all_of_a, valid_of_a) = (sum(|point| point.trials_of_a.trials), sum(|point| point.trials_of_a.valid));
+    let (all_of_b, valid_of_b) = (sum(|point| point.trials_of_b.trials), sum(|point| point.trials_of_b.valid));
     let (all, valid) = (all_of_a + all_of_b, valid_of_a + valid_of_b);
     let (tone, word) = match untrusted {
         _ if comparison.refusals().next().is_some() => (Tone::Bad, "The runs are not alike".to_owned()),
@@ -83,8 +86,8 @@ fn trust(comparison: &Comparison, untrusted: usize, of_a: &[&Record], of_b: &[&R
         _ if valid == all => (Tone::Good, "Valid".to_owned()),
         _ => (Tone::Doubtful, format!("{valid} of {all} trials valid")),
     };
-    let how = if comparison.paired { "They ran in turn and are compared in pairs." } else { "Each run ran by itself." };
-    let only = if valid < all && valid > 0 { "; only these count" } else { "" };
+    let how = format!("Design: {}.", comparison.design_in_words());
+    let only = if valid < all && valid > 0 { "; figures are only of these" } else { "" };
     let doubt = match untrusted {
         0 => String::new(),
         number => format!(" At {}, no trial of one side is valid.", several(number, "point")),
@@ -118,15 +121,35 @@ fn limit(of_a: &[&Record], of_b: &[&Record]) -> Word {
     Word { tone: Tone::Plain, word, evidence }
 }
 
-/// The figures that are worse, by their names where there is one point and they are few.
-fn worse_figures(comparison: &Comparison, worse: usize, all: usize) -> String {
+/// The figures and counts that are worse, by their names where there is one point and they are few.
+fn worse_figures(comparison: &Comparison, worse: usize) -> String {
     match comparison.points.as_slice() {
         [point] if worse <= MOST_NAMED => {
-            let names = point.figures.iter().filter(|figure| figure.regression).map(|figure| figure.figure.to_string());
-            names.collect::<Vec<_>>().join(" and ")
+            let counts =
+                point.counts.iter().filter(|count| count.regression).map(|count| format!("\"{}\"", count.count));
+            let figures =
+                point.figures.iter().filter(|figure| figure.regression).map(|figure| figure.figure.to_string());
+            counts.chain(figures).collect::<Vec<_>>().join(" and ")
         }
-        _ => format!("{worse} of {}", several(all, "figure")),
+        points => {
+            let all: usize = points.iter().map(|point| point.counts.len() + point.figures.len()).sum();
+            format!("{worse} of {}", several(all, "figure"))
+        }
     }
+}
+
+/// What went wrong more often in B, a sentence each.
+fn worse_counts(comparison: &Comparison) -> impl Iterator<Item = String> {
+    let counts = comparison.points.iter().flat_map(|point| &point.counts).filter(|count| count.regression);
+    counts.take(MOST_NAMED).map(|count| format!("{}: {}.", capital(&count.count.to_string()), both_sides(count)))
+}
+
+fn both_sides(count: &CountComparison) -> String {
+    format!("{} in A, {} in B", side_count(count.a), side_count(count.b))
+}
+
+fn side_count(count: Option<Count>) -> String {
+    count.map_or("–".to_owned(), |count| count.to_string())
 }
 
 /// Which runs these are, with what differs between them where that is short.
@@ -158,6 +181,9 @@ fn sides(comparison: &Comparison) -> [String; 2] {
 
 /// Which side is better and in what, or that none is.
 fn sentence(comparison: &Comparison) -> String {
+    if let Some(worse) = comparison.points.iter().flat_map(|point| &point.counts).find(|count| count.regression) {
+        return format!("B is worse than A: {}, {}.", worse.count, both_sides(worse));
+    }
     if let [point] = comparison.points.as_slice() {
         return sentence_of_point(comparison, point);
     }
@@ -222,7 +248,7 @@ fn tiles(comparison: &Comparison, point: &PointComparison) -> Vec<Tile> {
     let how = |figure: &FigureComparison| match (figure.outcome, figure.ratio_low.zip(figure.ratio_high)) {
         (Outcome::CannotTell, Some(_)) => "not certain: 95 % interval".to_owned(),
         (_, Some((low, high))) => format!("95 % interval {low:.3}–{high:.3}"),
-        _ if comparison.paired => "by pairs".to_owned(),
+        _ if comparison.design == Design::InTurn => "by pairs".to_owned(),
         _ => "by trials".to_owned(),
     };
     let tile = |figure: &FigureComparison| Tile {
@@ -243,8 +269,7 @@ pub fn sections(a: &Run, b: &Run, comparison: &Comparison) -> Vec<Section> {
     let mut ratios = vec![Part::figure(forest(comparison))];
     ratios.extend(tails(&a.trials, &b.trials, comparison).map(Part::figure));
     let table = table(comparison);
-    let how =
-        if comparison.paired { "The trials ran in turn and are compared in pairs." } else { "Each run ran by itself." };
+    let how = format!("Design: {}.", comparison.design_in_words());
     let left_out = if comparison.unmatched_points > 0 {
         format!(" {} of only one run are left out.", several(comparison.unmatched_points, "point"))
     } else {
@@ -341,7 +366,18 @@ fn tails(a: &[KeptTrial], b: &[KeptTrial], comparison: &Comparison) -> Option<Fi
 
 fn table(comparison: &Comparison) -> Table {
     let rows = comparison.points.iter().flat_map(|point| {
-        point.figures.iter().map(move |figure| {
+        let counts = point.counts.iter().map(move |count| {
+            let (a, b, p) = (side_count(count.a), side_count(count.b), format!("{:.4}", count.adjusted_p));
+            let (name, blank) = (count.count.to_string(), || "–".to_owned());
+            vec![point_name(point), name, a, b, blank(), blank(), p, count.conclusion()]
+        });
+        let missing = point.missing_figures.iter().map(move |missing| {
+            let mut row = vec![point_name(point), missing.figure.to_string()];
+            row.extend(std::iter::repeat_n("–".to_owned(), 5));
+            row.push(format!("not compared: {}", missing.reason));
+            row
+        });
+        let figures = point.figures.iter().map(move |figure| {
             let interval = match (figure.ratio_low, figure.ratio_high) {
                 (Some(low), Some(high)) => format!("{low:.3} … {high:.3}"),
                 _ => "–".to_owned(),
@@ -349,16 +385,17 @@ fn table(comparison: &Comparison) -> Table {
             vec![
                 point_name(point),
                 figure.figure.to_string(),
-                format!("{} ({})", amount(figure, figure.a.median), several(figure.a.trials, "trial")),
-                format!("{} ({})", amount(figure, figure.b.median), several(figure.b.trials, "trial")),
+                format!("median {} ({})", amount(figure, figure.a.median), several(figure.a.trials, "trial")),
+                format!("median {} ({})", amount(figure, figure.b.median), several(figure.b.trials, "trial")),
                 format!("{:.3}", figure.ratio),
                 interval,
                 format!("{:.4}", figure.adjusted_p),
                 figure.conclusion(comparison.tolerance),
             ]
-        })
+        });
+        counts.chain(figures).chain(missing).collect::<Vec<_>>()
     });
-    let heads = texts(&["point", "figure", "median of A", "median of B", "B / A", "95 % interval", "p", "conclusion"]);
+    let heads = texts(&["point", "figure", "A", "B", "B / A", "95 % interval", "p", "conclusion"]);
     Table { heads, rows: rows.take(400).collect(), ..Table::default() }
 }
 
