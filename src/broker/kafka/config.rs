@@ -130,6 +130,8 @@ impl Properties {
             // The library goes on to the next address of a name when one has failed: after 30 s by default, which is longer than a run waits
             // for its first connection.
             ("socket.connection.setup.timeout.ms".to_owned(), "5000".to_owned()),
+            // In turn: a name that is resolved anew for each attempt, as it is after a second by default, has its addresses in another order.
+            ("broker.address.ttl".to_owned(), "60000".to_owned()),
         ];
         shared.extend(security(config).map_err(refused)?);
         Ok(Properties {
