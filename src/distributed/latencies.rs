@@ -52,7 +52,7 @@ fn sum(latencies: &[(&str, &Latency)]) -> Result<Option<Latency>, MergeError> {
 fn with_tails(latency: Latency, of_shares: &[&SlowestMessages]) -> Result<Latency, HistogramError> {
     let Some(slowest) = SlowestMessages::of_all(of_shares)? else { return Ok(latency) };
     let tail = |(quantile, value_ns): (f64, u64)| {
-        let exceedances = slowest.from(value_ns)?;
+        let exceedances = slowest.exceedances(value_ns)?;
         let (tenths, seconds) = (exceedances.tenths, exceedances.seconds);
         Ok(Tail { percentile: quantile * 100.0, tenths, seconds, client_paused_tenths: None })
     };

@@ -35,7 +35,7 @@ fn evaluate_one(threshold: &Threshold, record: &Record, groups: u64) -> Threshol
 fn few_events(metric: Metric, record: &Record, value_ns: f64) -> Option<String> {
     let Metric::Latency(kind, LatencyStatistic::Quantile(quantile)) = metric else { return None };
     let slowest = latency_of(record, kind)?.slowest.as_ref().filter(|_| (0.99..1.0).contains(&quantile))?;
-    let found = slowest.from(value_ns as u64).ok().filter(|found| !found.are_enough())?;
+    let found = slowest.exceedances(value_ns as u64).ok().filter(|found| !found.are_enough())?;
     Some(format!(
         ", by few events: messages as slow as that were answered in {} tenths of a second, in {} different seconds",
         readable::count(found.tenths),

@@ -73,7 +73,7 @@ impl SlowestMessages {
     ///
     /// # Errors
     /// When a histogram is damaged.
-    pub fn from(&self, value_ns: u64) -> Result<Exceedances, HistogramError> {
+    pub fn exceedances(&self, value_ns: u64) -> Result<Exceedances, HistogramError> {
         let count = |text: &str| decode_histogram(text).map(|histogram| count_from(&histogram, value_ns));
         Ok(Exceedances { tenths: count(&self.of_tenths)?, seconds: count(&self.of_seconds)? })
     }
@@ -134,8 +134,8 @@ mod tests {
         // A percentile is the upper end of its bucket.
         let p99 = histogram(&[5_000_000]).value_at_quantile(0.99);
         assert!(p99 > 5_000_000);
-        assert_eq!(slowest.from(p99), Ok(Exceedances { tenths: 2, seconds: 2 }));
-        assert_eq!(slowest.from(100_000_000), Ok(Exceedances { tenths: 0, seconds: 0 }));
+        assert_eq!(slowest.exceedances(p99), Ok(Exceedances { tenths: 2, seconds: 2 }));
+        assert_eq!(slowest.exceedances(100_000_000), Ok(Exceedances { tenths: 0, seconds: 0 }));
     }
 
     #[test]
@@ -150,11 +150,11 @@ mod tests {
         let shares: Vec<SlowestMessages> =
             (0..100).map(|share| slowest(&[stall, 1_000_000 + share, 1_000_000], &[stall])).collect();
         let all = SlowestMessages::of_all(&shares.iter().collect::<Vec<_>>()).unwrap().unwrap();
-        assert_eq!(all.from(stall), Ok(Exceedances { tenths: 1, seconds: 1 }));
-        assert_eq!(all.from(1_000_000), Ok(Exceedances { tenths: 3, seconds: 1 }));
+        assert_eq!(all.exceedances(stall), Ok(Exceedances { tenths: 1, seconds: 1 }));
+        assert_eq!(all.exceedances(1_000_000), Ok(Exceedances { tenths: 3, seconds: 1 }));
         let other = slowest(&[stall, stall, 50], &[stall, stall]);
         let all = SlowestMessages::of_all(&[&shares[0], &other]).unwrap().unwrap();
-        assert_eq!(all.from(stall), Ok(Exceedances { tenths: 2, seconds: 2 }), "the share that saw the most");
+        assert_eq!(all.exceedances(stall), Ok(Exceedances { tenths: 2, seconds: 2 }), "the share that saw the most");
         assert_eq!(SlowestMessages::of_all(&[]), Ok(None));
     }
 }
