@@ -106,10 +106,10 @@ impl fmt::Display for SideTrials {
 pub(super) fn is_unsound(record: &Record) -> bool {
     let reasons = || record.verdict.reasons.iter().map(|reason| reason.kind);
     let is_disturbed = reasons().any(|kind| DISTURBED.contains(&kind));
-    let counts = |kind: ReasonKind| {
-        !DISTURBED.contains(&kind) && !INSTRUMENT.contains(&kind) && !(is_disturbed && kind.is_about_speed())
+    let is_explained = |kind: ReasonKind| {
+        DISTURBED.contains(&kind) || INSTRUMENT.contains(&kind) || (is_disturbed && kind.is_about_speed())
     };
-    record.status != Status::Completed || (!record.verdict.valid && reasons().any(counts))
+    record.status != Status::Completed || (!record.verdict.valid && !reasons().all(is_explained))
 }
 
 impl<'a> Side<'a> {
