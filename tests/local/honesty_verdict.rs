@@ -81,7 +81,7 @@ fn messages_of_one_request_count_once_for_a_tail() {
     let [p50, p99] = outcomes(&record)[..] else { panic!("{:?}", record.thresholds) };
     assert!(p50.0, "{p50:?}");
     assert!(!p99.0 && p99.1.contains("1,000 independent messages") && p99.1.contains("100 were measured"), "{p99:?}");
-    let shown = crate::harness::execute(&["show", bench.run_directory().to_str().unwrap()]).expect(0).stdout;
+    let shown = execute(&["show", bench.run_directory().to_str().unwrap()]).expect(0).stdout;
     let row = shown.lines().find(|line| line.starts_with("service")).unwrap();
     assert_eq!(row.matches('–').count(), 3, "p99, p99.9 and p99.99: {row}");
 }
