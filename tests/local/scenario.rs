@@ -745,7 +745,7 @@ fn parts_of_a_schedule_may_rest_where_another_sends() {
         let text = format!("broker = {{ kind = \"rich\", address = \"h:1\" }}\nload.schedule = {schedule}\nrun.{run}");
         plan_with(&text, &[]).unwrap_err().to_string()
     };
-    assert!(refused(steps, "messages = 5").contains("might never end"));
+    assert!(refused(steps, "messages = 5").contains("may never be due"));
     let silent = "{ kind = \"bursts\", base = \"0/s\", burst = \"0/s\", every = \"2s\", for = \"1s\" }";
     assert!(refused(silent, "duration = \"5s\"").contains("every rate of the schedule is zero"));
 }

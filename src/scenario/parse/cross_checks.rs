@@ -290,7 +290,7 @@ fn stop(scenario: &Scenario, root: &Fields<'_>) {
     if let Load::Open(schedule) = &scenario.load
         && schedule.comes_to_rest()
     {
-        let message = "the schedule ends at a rate of zero, so the trial might never end";
+        let message = "the schedule ends at a rate of zero, so what `run` asks for may never be due";
         root.problems.value(KeyPath::of(&["load", "schedule"]), message, "set `run.duration`");
     }
     if stop.messages.is_some() || stop.payload_bytes.is_some() {
