@@ -21,7 +21,7 @@ use super::receive::StartSignal;
 use super::sampler::{Rhythm, Sampler};
 use super::send::{self, Closing, Pacer, Sent, StallWatch, TrialWindow};
 use crate::broker::{Broker, Producer};
-use crate::load::due_by;
+use crate::load::{Part, due_by};
 use crate::measure::host::{HostSampler, HostUsage};
 use crate::measure::{Arrivals, PartEnds};
 use crate::pipeline::Pipeline;
@@ -39,6 +39,8 @@ pub(super) struct LoadPhase<'a> {
     trial_window: Arc<TrialWindow>,
     pacer: Option<Arc<Pacer>>,
     tasks: JoinSet<Sent>,
+    /// Those of the schedule, if it changes its rate.
+    parts: Vec<Part>,
     /// Where there are no producers to wait for.
     listening: Option<Listening>,
     phase: Phase,
@@ -49,6 +51,17 @@ pub(super) struct LoadPhase<'a> {
     sent: Vec<Sent>,
     end: End,
     crash: Option<String>,
+}
+
+/// Those of the schedule within the measured window, since the load began.
+fn parts(context: &TrialContext<'_>, window: &TrialWindow) -> Vec<Part> {
+    let since_begin = |at_ns: u64| at_ns - window.load_start_ns;
+    match (&context.scenario.load, window.nominal_end_ns()) {
+        (Load::Open(schedule), Some(end_ns)) => {
+            schedule.parts(since_begin(window.measure_start_ns), since_begin(end_ns))
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Whether it is known what groups of consumers are owed.
@@ -108,6 +121,12 @@ impl<'a> LoadPhase<'a> {
         let trial_window = Arc::new(trial_window);
         let pacer = || Arc::new(Pacer::start(clock, scenario.producers.count, scenario.pacing));
         let pacer = context.is_open_loop().then(pacer);
+        let parts = parts(context, &trial_window);
+        if !parts.is_empty() {
+            // Before the first message, so that none is missing in them.
+            let ends = parts.iter().map(|part| (trial_window.load_start_ns + part.end_ns, part.result));
+            context.acks.divide_into(PartEnds::new(ends));
+        }
         let (tasks, closing) = send::start(context, producers, &trial_window, quota, pacer.as_ref());
         let load = LoadPhase {
             context,
@@ -115,6 +134,7 @@ impl<'a> LoadPhase<'a> {
             pacer,
             sent: Vec::with_capacity(tasks.len()),
             tasks,
+            parts,
             listening: Listening::of(context),
             phase: if limits.warm_up.is_zero() { Phase::Measure } else { Phase::WarmUp },
             stall: StallWatch::new(&scenario.load, limits),
@@ -139,15 +159,7 @@ impl<'a> LoadPhase<'a> {
     {
         let (context, window) = (self.context, &self.trial_window);
         let begin_ns = window.load_start_ns;
-        let parts = match (&context.scenario.load, window.nominal_end_ns()) {
-            (Load::Open(schedule), Some(end_ns)) => {
-                schedule.parts(window.measure_start_ns - begin_ns, end_ns - begin_ns)
-            }
-            _ => Vec::new(),
-        };
-        if !parts.is_empty() {
-            context.acks.divide_into(PartEnds::new(parts.iter().map(|part| (begin_ns + part.end_ns, part.result))));
-        }
+        let parts = self.parts.clone();
         let at = |offset_ns| context.acks.clock().instant(offset_ns);
         let length = window.nominal_end_ns().map(|end_ns| Duration::from_nanos(end_ns - window.measure_start_ns));
         let ends_of_parts: Vec<_> = parts.iter().map(|part| at(begin_ns + part.end_ns)).collect();

@@ -9,7 +9,7 @@ use super::trend::Trend;
 use super::{Evidence, limits};
 use crate::record::ReasonKind::*;
 use crate::record::readable::{count, duration};
-use crate::record::{GroupRow, SeriesRow, Status};
+use crate::record::{GroupRow, Phase, SeriesRow, Status};
 
 /// Groups that are described; of others only how many there are.
 const NAMED: usize = 3;
@@ -28,7 +28,7 @@ struct Growth {
 }
 
 fn grew(evidence: &Evidence<'_>) -> Option<Finding> {
-    let rows: Vec<&SeriesRow> = evidence.measured_rows().collect();
+    let rows = rows(evidence);
     let mut groups: Vec<u32> = rows.iter().flat_map(|row| row.groups.iter().map(|of| of.group)).collect();
     groups.sort_unstable();
     groups.dedup();
@@ -53,6 +53,13 @@ fn grew(evidence: &Evidence<'_>) -> Option<Finding> {
         "End-to-end latency grew for as long as the load lasted, so its percentiles would tell the length of the trial: none is stated, and no threshold on it holds. Add members, or lower the load.",
         &[("groups", grown.len() as f64), ("grew_ns", longest_ns)],
     ))
+}
+
+/// The measured ones, without remainders between two phases: a lag is that of a moment, so rows may be cut off.
+fn rows<'a>(evidence: &Evidence<'a>) -> Vec<&'a SeriesRow> {
+    let measured = || evidence.series.iter().filter(|row| row.phase == Phase::Measure);
+    let longest = measured().map(SeriesRow::seconds).fold(0.0, f64::max);
+    measured().filter(|row| row.seconds() > longest / 4.0).collect()
 }
 
 /// From when the group began on: what came before waited for it as the scenario wanted.
@@ -116,7 +123,10 @@ fn stretches(rows: &[&SeriesRow]) -> Vec<Range<usize>> {
         begin += chunk.len();
     }
     found.retain(|stretch| stretch.len() >= limits::LEAST_BINS_FOR_LAG);
-    if found.is_empty() { vec![0..rows.len()] } else { found }
+    if found.is_empty() {
+        found.push(0..rows.len());
+    }
+    found
 }
 
 /// Messages that a group lacked when the wait for it ended. What is verified has an account of its own.
@@ -153,7 +163,7 @@ fn never_arrived(evidence: &Evidence<'_>) -> Option<Finding> {
 mod tests {
     use super::super::sound::{self, judged, notes, reasons};
     use super::*;
-    use crate::record::{Phase, ReasonKind, Record};
+    use crate::record::{ReasonKind, Record};
 
     /// Two groups, of which the second is so far behind at the end of each measured second.
     fn behind(series: &mut [SeriesRow], lag: impl Fn(i64) -> i64) {

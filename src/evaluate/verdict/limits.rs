@@ -106,7 +106,7 @@ pub const LEAST_DRIFT_NS: f64 = 50_000.0;
 /// Least growth of a group's lag over the window, as the time for which a message waits, in nanoseconds: pacing timers are exact to as much.
 pub const LEAST_LAG_GROWTH_NS: f64 = 1_000_000.0;
 
-/// Full rows needed to judge whether a lag grew: seven that rise one after the other are chance once in 5,040 trials.
+/// Rows needed to judge whether a lag grew: seven that rise one after the other are chance once in 5,040 trials.
 pub const LEAST_BINS_FOR_LAG: usize = 7;
 
 /// Least score of a trend that confirms another one, in standard deviations: chance reaches it once in 44 trials.
