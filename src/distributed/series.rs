@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 
 use super::{KeptShare, interval_log};
-use crate::record::{Phase, SeriesRow};
+use crate::record::{GroupRow, Phase, SeriesRow};
 
 /// Which row of the merged series a row belongs to: the second, the phase, and which of several rows of both.
 type Place = (u64, u8, usize);
@@ -14,22 +14,53 @@ type Place = (u64, u8, usize);
 /// A share's row with the histogram of its headline latency, where that is known.
 type Found<'a> = (&'a SeriesRow, Option<Histogram<u64>>);
 
+/// Of each share, the groups in its latest row: they are as far behind as then, once it has no more rows.
+type Latest<'a> = BTreeMap<usize, &'a [GroupRow]>;
+
 /// One series of all shares.
 pub(super) fn merged(shares: &[KeptShare]) -> Vec<SeriesRow> {
     let began = |share: &KeptShare| share.record.start.as_ref().map_or(0, |start| start.began_at.as_nanosecond());
     let first = shares.iter().map(began).min().unwrap_or(0);
-    let mut rows: BTreeMap<Place, Vec<Found<'_>>> = BTreeMap::new();
-    for share in shares {
+    let mut rows: BTreeMap<Place, Vec<(usize, Found<'_>)>> = BTreeMap::new();
+    for (index, share) in shares.iter().enumerate() {
         let later = ((began(share) - first) as f64 / 1e9).round() as u64;
         let mut last = None;
         for found in with_histograms(share) {
             let at = (found.0.second + later, order(found.0.phase));
             let number = last.filter(|(of, _)| *of == at).map_or(0, |(_, number): (_, usize)| number + 1);
             last = Some((at, number));
-            rows.entry((at.0, at.1, number)).or_default().push(found);
+            rows.entry((at.0, at.1, number)).or_default().push((index, found));
         }
     }
-    rows.into_iter().map(|((second, ..), found)| row(second, &found, shares.len())).collect()
+    let mut latest = Latest::new();
+    let mut merged = Vec::with_capacity(rows.len());
+    for ((second, ..), of_shares) in rows {
+        let groups = groups(&of_shares, &mut latest);
+        let found: Vec<Found<'_>> = of_shares.into_iter().map(|(_, found)| found).collect();
+        merged.push(SeriesRow { groups, ..row(second, &found, shares.len()) });
+    }
+    merged
+}
+
+/// The groups that all shares list. What each share's consumers lack of its own messages adds up to what the group lacks.
+fn groups<'a>(found: &[(usize, Found<'a>)], latest: &mut Latest<'a>) -> Vec<GroupRow> {
+    latest.extend(found.iter().map(|(share, (row, _))| (*share, row.groups.as_slice())));
+    let Some(first) = latest.values().next() else { return Vec::new() };
+    let merged = |group: u32| {
+        let of = |groups: &[GroupRow]| groups.iter().find(|row| row.group == group).copied();
+        let here: Vec<GroupRow> = found.iter().filter_map(|(_, (row, _))| of(&row.groups)).collect();
+        let behind: Option<Vec<i64>> = latest.values().map(|groups| of(groups)?.consumer_lag).collect();
+        let mut timed = here.iter().filter(|row| row.end_to_end_p50_ns.is_some());
+        let only = timed.next().filter(|_| timed.next().is_none());
+        GroupRow {
+            group,
+            consumed: here.iter().map(|row| row.consumed).sum(),
+            consumer_lag: behind.map(|behind| behind.iter().sum::<i64>().max(0)),
+            end_to_end_p50_ns: only.and_then(|row| row.end_to_end_p50_ns),
+            end_to_end_p99_ns: only.and_then(|row| row.end_to_end_p99_ns),
+        }
+    };
+    first.iter().map(|row| merged(row.group)).collect()
 }
 
 fn order(phase: Phase) -> u8 {
@@ -145,6 +176,27 @@ mod tests {
         assert!(!merged[0].full && merged[0].second == 0, "only one share had begun");
         let last = shares[1].series.last().unwrap().second + 2;
         assert_eq!(merged.iter().map(|row| row.second).max(), Some(last));
+    }
+
+    #[test]
+    fn lags_of_shares_add_up_also_after_one_has_ended() {
+        let mut shares = [share(1, 0, &[1_000]), share(2, 0, &[1_000])];
+        let group = |consumer_lag, end_to_end_p50_ns| GroupRow {
+            group: 0,
+            consumed: 7,
+            consumer_lag,
+            end_to_end_p50_ns,
+            end_to_end_p99_ns: end_to_end_p50_ns,
+        };
+        // One sends, the other receives, and ends later.
+        shares[0].series.iter_mut().for_each(|row| row.groups = vec![group(Some(90_000), None)]);
+        shares[1].series.iter_mut().for_each(|row| row.groups = vec![group(Some(-89_000), Some(5))]);
+        shares[0].series.truncate(4);
+        let rows = merged(&shares);
+        assert_eq!(rows[0].groups, [GroupRow { consumed: 14, ..group(Some(1_000), Some(5)) }]);
+        assert_eq!(rows.last().unwrap().groups, [group(Some(1_000), Some(5))]);
+        shares[0].series.iter_mut().for_each(|row| row.groups = vec![group(None, Some(4))]);
+        assert_eq!(merged(&shares)[0].groups, [GroupRow { consumed: 14, ..group(None, None) }]);
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! Adds up the figures of all recorders, sample by sample.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::broker_watch::{BrokerUse, WatchedUsage};
-use super::observer::{Observer, Phase, Second};
+use super::observer::{GroupSecond, Observer, Phase, Second};
 use super::stretch::Stretch;
 use crate::broker::{Telemetry, Wire};
 use crate::load::Part;
 use crate::measure::host::{CpuLaps, resident_memory_bytes};
-use crate::measure::{Acks, Arrivals, Interval, Reception};
+use crate::measure::{Acks, Arrivals, GroupLap, Interval, Reception};
 use crate::scenario::{Load, Schedule};
+
+/// Groups of consumers that a second lists.
+const MOST_GROUPS: usize = 16;
 
 /// Adds up a trial, second by second.
 pub struct Collector {
@@ -25,6 +29,8 @@ pub struct Collector {
     pub intended_length_ns: u64,
     /// Whether the window ends with the last arrival.
     pub ends_with_arrivals: bool,
+    /// How far groups of consumers are behind.
+    pub lag: LagRule,
     /// What the broker's processes use at the sample.
     pub broker_use: BrokerUse,
     last_submitted: u64,
@@ -43,6 +49,18 @@ pub struct Collector {
     parts: VecDeque<Part>,
 }
 
+/// Whether it is known how far groups of consumers are behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LagRule {
+    /// They are owed all that was acknowledged.
+    #[default]
+    Whole,
+    /// They are owed what was acknowledged here and elsewhere.
+    Part,
+    /// They are not owed every message, or it is not known how many there are.
+    Unknown,
+}
+
 /// Where a pipeline stands: messages it has finished so far, and how many it is behind.
 #[derive(Debug, Clone, Copy)]
 pub struct PipelineProgress {
@@ -55,7 +73,7 @@ pub struct PipelineProgress {
 pub struct Totals {
     pub outcomes: Interval,
     pub arrivals: Reception,
-    /// All of them, which the verdict needs: under 20 MB after a day.
+    /// All of them, which the verdict needs: under 30 MB after a day with one group of consumers, and 100 MB with many.
     pub seconds: Vec<Second>,
     pub telemetry: Telemetry,
     pub window: WindowTotals,
@@ -145,6 +163,7 @@ impl Collector {
             last_ns: load_start_ns,
             intended_length_ns: 0,
             ends_with_arrivals: false,
+            lag: LagRule::default(),
             broker_use: BrokerUse::default(),
             last_submitted: 0,
             last_finished: 0,
@@ -263,6 +282,31 @@ impl Collector {
         }
     }
 
+    /// What groups received in the second that ends.
+    fn groups(&self) -> Vec<GroupSecond> {
+        let acknowledged =
+            self.acknowledged() + self.interval.measured.acknowledged + self.interval.warm_up.acknowledged;
+        let group = |(group, lap): (usize, GroupLap)| GroupSecond {
+            group: group as u32,
+            consumed: lap.consumed,
+            consumer_lag: match self.lag {
+                LagRule::Whole => Some(acknowledged.saturating_sub(lap.arrived) as i64),
+                LagRule::Part => Some(acknowledged as i64 - lap.arrived as i64),
+                LagRule::Unknown => None,
+            },
+            end_to_end_p50_ns: lap.end_to_end_p50_ns,
+            end_to_end_p99_ns: lap.end_to_end_p99_ns,
+        };
+        let laps = self.arrivals.as_ref().map(Arrivals::laps).unwrap_or_default();
+        let mut groups: Vec<GroupSecond> = laps.into_iter().enumerate().map(group).collect();
+        if groups.len() > MOST_GROUPS {
+            groups.sort_by_key(|group| (Reverse(group.consumer_lag), group.consumed));
+            groups.truncate(MOST_GROUPS);
+            groups.sort_by_key(|group| group.group);
+        }
+        groups
+    }
+
     fn second(&mut self, phase: Phase, telemetry: Telemetry, pipeline: Option<PipelineProgress>) -> Second {
         let now_ns = self.acks.clock().now_ns().max(self.last_ns + 1);
         let submitted = self.acks.submitted();
@@ -280,6 +324,7 @@ impl Collector {
             failed: interval.measured.failed + interval.warm_up.failed,
             payload_bytes: interval.measured.payload_bytes + interval.warm_up.payload_bytes,
             consumed: if self.verified { reception.arrived.first } else { reception.arrived.messages },
+            groups: self.groups(),
             finished: pipeline.map(|pipeline| pipeline.finished - self.last_finished),
             consumer_lag: pipeline.and_then(|pipeline| pipeline.consumer_lag),
             in_flight: self.acks.in_flight(),

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use super::appointment;
 use super::backlog::BacklogWatch;
 use super::checkpoint::Checkpoints;
-use super::collector::Collector;
+use super::collector::{Collector, LagRule};
 use super::context::TrialContext;
 use super::interruption::InterruptiblePhase;
 use super::listening::Listening;
@@ -25,7 +25,7 @@ use crate::load::due_by;
 use crate::measure::Arrivals;
 use crate::measure::host::{HostSampler, HostUsage};
 use crate::pipeline::Pipeline;
-use crate::scenario::Load;
+use crate::scenario::{Load, ProducerMode};
 
 /// Between starting the tasks and the first intended message.
 const RUN_UP: Duration = Duration::from_millis(20);
@@ -49,6 +49,20 @@ pub(super) struct LoadPhase<'a> {
     sent: Vec<Sent>,
     end: End,
     crash: Option<String>,
+}
+
+/// Whether it is known what groups of consumers are owed.
+fn lag_rule<B: Broker>(context: &TrialContext<'_>, broker: &B) -> LagRule {
+    let scenario = context.scenario;
+    let others_take_part = scenario
+        .pipeline
+        .as_ref()
+        .is_some_and(|pipeline| pipeline.group.is_some() || pipeline.producer_mode == ProducerMode::None);
+    match &scenario.part {
+        _ if others_take_part || broker.withholds_messages() => LagRule::Unknown,
+        Some(_) => LagRule::Part,
+        None => LagRule::Whole,
+    }
 }
 
 /// How the load came to its end.
@@ -141,6 +155,7 @@ impl<'a> LoadPhase<'a> {
         let mut collector = Collector::new(acks, arrivals, &load, parts, begin_ns, nominal_end_ns);
         // Where neither a time nor producers end the load, the wait for more messages is not measured.
         collector.ends_with_arrivals = self.listening.is_some() && nominal_end_ns.is_none();
+        collector.lag = lag_rule(context, broker);
         let checkpoints = Checkpoints::new(context, window.clone(), self.pacer.clone());
         Sampler::begin(collector, broker, observer, pipeline, checkpoints, &context.topics[0], rhythm)
     }

@@ -39,7 +39,7 @@ pub use collector::{PartTotals, Totals, WindowTotals};
 pub use dispatch::{kinds, run_scenario};
 pub use examine::{Examined, Opened, examine_scenario};
 pub use interruption::{InterruptiblePhase, Interruption};
-pub use observer::{Observer, Phase, Second, TopicProgress};
+pub use observer::{GroupSecond, Observer, Phase, Second, TopicProgress};
 pub use outcome::{
     Account, BacklogOutcome, End, GroupDrain, GroupOutcome, Ledger, Outcome, PartOutcome, PayloadSizes, Times,
 };

@@ -33,6 +33,8 @@ pub struct Second {
     pub failed: u64,
     pub payload_bytes: u64,
     pub consumed: u64,
+    /// What groups of consumers received: all of them, or those that are the furthest behind where there are many.
+    pub groups: Vec<GroupSecond>,
     /// Messages that a pipeline was done with in the interval, and how many it was behind at its end.
     pub finished: Option<u64>,
     pub consumer_lag: Option<u64>,
@@ -50,6 +52,21 @@ pub struct Second {
     /// The same of the broker's processes, and their resident memory at the end; `None` where they are not watched.
     pub broker_cores: Option<f64>,
     pub broker_memory_bytes: Option<u64>,
+}
+
+/// What one group of consumers received in an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupSecond {
+    /// Its number, from 0.
+    pub group: u32,
+    /// First arrivals, warm-up included.
+    pub consumed: u64,
+    /// Messages that had been acknowledged and had not arrived at the end of the interval: of a part of a scenario, of its own producers
+    /// and consumers, so that only the sum over all parts is one, and this may be negative. `None`: not known.
+    pub consumer_lag: Option<i64>,
+    /// As in [`GroupLap`](crate::measure::GroupLap).
+    pub end_to_end_p50_ns: Option<u64>,
+    pub end_to_end_p99_ns: Option<u64>,
 }
 
 /// What producers did on one topic since the trial began, warm-up included.

@@ -1,7 +1,7 @@
 //! A second of a trial as a row of its series.
 
-use crate::engine::{self, Second};
-use crate::record::{Phase, SeriesRow};
+use crate::engine::{self, GroupSecond, Second};
+use crate::record::{GroupRow, Phase, SeriesRow};
 use crate::scenario::Trial;
 
 /// A row that lasted less than this share of what was intended is cut off by the end of a phase.
@@ -26,6 +26,7 @@ pub fn series_row(trial: &Trial, second: &Second) -> SeriesRow {
         failed: second.failed,
         payload_bytes: second.payload_bytes,
         consumed: trial.scenario.consumers.is_some().then_some(second.consumed),
+        groups: second.groups.iter().map(group_row).collect(),
         finished: second.finished,
         consumer_lag: second.consumer_lag,
         in_flight: second.in_flight,
@@ -37,4 +38,9 @@ pub fn series_row(trial: &Trial, second: &Second) -> SeriesRow {
         broker_cpu_cores: second.broker_cores,
         broker_memory_bytes: second.broker_memory_bytes,
     }
+}
+
+fn group_row(second: &GroupSecond) -> GroupRow {
+    let GroupSecond { group, consumed, consumer_lag, end_to_end_p50_ns, end_to_end_p99_ns } = *second;
+    GroupRow { group, consumed, consumer_lag, end_to_end_p50_ns, end_to_end_p99_ns }
 }

@@ -1,5 +1,6 @@
 //! What a trial's recorders of arrivals share: the figures of each group, and each recorder's own part.
 
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -8,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::budget::Budget;
 use super::clock::Clock;
+use super::compact::CompactDistribution;
 use super::consumer_tally::ConsumerTally;
 use super::partitions::Partitions;
 use super::reception::{Arrived, Reception};
@@ -36,6 +38,33 @@ pub(super) struct Group {
     pub(super) errors: AtomicU64,
     /// What was collected.
     pub(super) arrived: Mutex<Arrived>,
+    pub(super) latencies: Mutex<GroupLatencies>,
+}
+
+/// End-to-end latencies of a group, as they were collected.
+#[derive(Default)]
+pub(super) struct GroupLatencies {
+    /// Of all that was collected.
+    pub(super) all: CompactDistribution,
+    /// Since the last [`GroupLap`].
+    pub(super) lap: CompactDistribution,
+    /// First arrivals at the last [`GroupLap`].
+    pub(super) first: u64,
+    /// One of its consumers has no latencies of its own, so those of the group are not known.
+    pub(super) is_untimed: bool,
+}
+
+/// What a group received since the last lap, and how far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupLap {
+    /// As [`Arrived::first`], since the last lap.
+    pub consumed: u64,
+    /// Messages of the trial that have arrived so far, damaged ones included, without the repetitions that verification found.
+    pub arrived: u64,
+    /// Median and 99th percentile of the end-to-end latency since the last lap; `None`: no measured message arrived, or the trial has too
+    /// many consumers to keep it.
+    pub end_to_end_p50_ns: Option<u64>,
+    pub end_to_end_p99_ns: Option<u64>,
 }
 
 /// How far a group is now, warm-up included.
@@ -60,4 +89,34 @@ pub(super) struct Consumer {
 pub(super) struct Shard {
     pub(super) reception: Reception,
     pub(super) partitions: Partitions,
+}
+
+impl Group {
+    /// Adds what one of its consumers received; `None`: it has no latencies of its own.
+    pub(super) fn add_latencies(&self, latencies: Option<CompactDistribution>) {
+        let mut of_group = self.latencies.lock();
+        match latencies {
+            Some(latencies) if !latencies.is_empty() => {
+                of_group.all.merge(&latencies);
+                of_group.lap.merge(&latencies);
+            }
+            Some(_) => {}
+            None => of_group.is_untimed = true,
+        }
+    }
+
+    /// Ends a lap.
+    pub(super) fn lap(&self) -> GroupLap {
+        let arrived = *self.arrived.lock();
+        let mut latencies = self.latencies.lock();
+        let lap = mem::take(&mut latencies.lap);
+        let is_known = !lap.is_empty() && !latencies.is_untimed;
+        let at = |quantile| is_known.then(|| lap.value_at_quantile(quantile));
+        GroupLap {
+            consumed: arrived.first - mem::replace(&mut latencies.first, arrived.first),
+            arrived: arrived.first + arrived.corrupt,
+            end_to_end_p50_ns: at(0.5),
+            end_to_end_p99_ns: at(0.99),
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::arrival_state::{Consumer, Group, GroupProgress, Shard, Shared};
+use super::arrival_state::{Consumer, Group, GroupLap, GroupProgress, Shard, Shared};
 use super::budget::Budget;
 use super::clock::Clock;
 use super::consumer_tally::SubscriptionIndex;
@@ -68,9 +68,10 @@ impl Arrivals {
         for Consumer { shard, tally } in self.shared.consumers.lock().iter_mut() {
             mem::swap(&mut shard.lock().reception, spare);
             into.merge(spare);
-            tally.add(spare, is_in_window, is_verified);
+            let latencies = tally.add(spare, is_in_window, is_verified);
             if let Some(group) = self.shared.groups.get(tally.subscription.group) {
                 *group.arrived.lock() += &spare.arrived;
+                group.add_latencies(latencies);
             }
             spare.clear();
         }
@@ -79,6 +80,11 @@ impl Arrivals {
     /// What each group has received by the last call of [`Arrivals::collect`].
     pub fn groups(&self) -> Vec<Arrived> {
         self.shared.groups.iter().map(|group| *group.arrived.lock()).collect()
+    }
+
+    /// What each group has received since the last call of this, by the last call of [`Arrivals::collect`].
+    pub fn laps(&self) -> Vec<GroupLap> {
+        self.shared.groups.iter().map(Group::lap).collect()
     }
 
     /// What each consumer has received by the last call of [`Arrivals::collect`], by group, topic and member.

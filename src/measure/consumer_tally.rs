@@ -35,15 +35,25 @@ impl ConsumerTally {
         ConsumerTally { subscription, member, consumed: 0, in_window: 0, moments: 0, end_to_end }
     }
 
-    /// Adds what was received since the last time: inside the measured window or not, with first arrivals told apart or not.
-    pub(super) fn add(&mut self, received: &Reception, is_in_window: bool, is_verified: bool) {
+    /// Adds what was received since the last time: inside the measured window or not, with first arrivals told apart or not. Its latencies,
+    /// if they are kept.
+    pub(super) fn add(
+        &mut self,
+        received: &Reception,
+        is_in_window: bool,
+        is_verified: bool,
+    ) -> Option<CompactDistribution> {
         self.consumed += received.arrived.consumed;
         if is_in_window {
             self.in_window += if is_verified { received.arrived.first } else { received.arrived.messages };
         }
         self.moments += received.moments;
-        if let Some(end_to_end) = self.end_to_end.as_mut().filter(|_| !received.end_to_end.is_empty()) {
-            end_to_end.add(&received.end_to_end);
+        let end_to_end = self.end_to_end.as_mut()?;
+        let mut latencies = CompactDistribution::new();
+        if !received.end_to_end.is_empty() {
+            latencies.add(&received.end_to_end);
+            end_to_end.merge(&latencies);
         }
+        Some(latencies)
     }
 }

@@ -35,7 +35,7 @@ mod window;
 
 pub use ack_batch::AckBatch;
 pub use acks::{AckRecorder, Acks};
-pub use arrival_state::GroupProgress;
+pub use arrival_state::{GroupLap, GroupProgress};
 pub use arrivals::Arrivals;
 pub use budget::Budget;
 pub use clock::Clock;

@@ -41,6 +41,7 @@ impl JointSecond {
             failed: counters.failed,
             payload_bytes: counters.payload_bytes,
             consumed: counters.consumed,
+            groups: Vec::new(),
             finished: None,
             consumer_lag: None,
             in_flight: counters.in_flight,

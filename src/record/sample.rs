@@ -1,6 +1,6 @@
 //! A made-up record and its seconds, for tests: the same document that `tests/local/schema.rs` validates.
 
-use super::{Phase, Record, SeriesRow};
+use super::{GroupRow, Phase, Record, SeriesRow};
 
 /// A valid, completed trial of an open loop at 50,000 messages per second.
 pub fn record() -> Record {
@@ -31,6 +31,13 @@ pub fn series() -> Vec<SeriesRow> {
                 failed: 0,
                 payload_bytes: acknowledged * 100,
                 consumed: Some(acknowledged),
+                groups: vec![GroupRow {
+                    group: 0,
+                    consumed: acknowledged,
+                    consumer_lag: Some(40 + wave[(second as usize + 3) % 10] as i64),
+                    end_to_end_p50_ns: Some(1_400_000),
+                    end_to_end_p99_ns: Some(3_200_000),
+                }],
                 finished: None,
                 consumer_lag: None,
                 in_flight: 60,

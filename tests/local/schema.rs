@@ -1,7 +1,7 @@
 //! The schema that `brokermark schema` prints accepts records, made up and real, and refuses what was altered.
 
 use brokermark::cli::schema::{schema, series_schema};
-use brokermark::record::{Phase, Record, SeriesRow};
+use brokermark::record::{GroupRow, Phase, Record, SeriesRow};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
@@ -101,6 +101,13 @@ fn a_second_is_valid_and_an_altered_one_is_not() {
         failed: 0,
         payload_bytes: 900,
         consumed: None,
+        groups: vec![GroupRow {
+            group: 0,
+            consumed: 9,
+            consumer_lag: Some(-2),
+            end_to_end_p50_ns: None,
+            end_to_end_p99_ns: Some(5),
+        }],
         finished: None,
         consumer_lag: None,
         in_flight: 1,

@@ -66,6 +66,39 @@ fn every_arrival_is_counted_once_under_what_it_is() {
 }
 
 #[test]
+fn a_lap_has_what_arrived_since_the_last_one() {
+    let arrivals = Arrivals::new(Clock::start(), 1, 2, None);
+    let mut recorders = [0, 1].map(|group| arrivals.recorder(SubscriptionIndex { group, topic: 0 }));
+    let mut receive = |group: usize, sequences: Range<u64>| {
+        let messages: Vec<Vec<u8>> = sequences.map(|sequence| sealed(1, sequence)).collect();
+        let mut batch = recorders[group].batch();
+        batch.arrived_at(1_000_000);
+        for payload in &messages {
+            batch.received(Received {
+                payload,
+                trace_header: None,
+                partition: 0,
+                offset: 0,
+                redelivered: false,
+                details: &NoDetails,
+            });
+        }
+    };
+    receive(0, 0..3);
+    receive(1, 0..1);
+    collected(&arrivals);
+    let laps = arrivals.laps();
+    assert_eq!(laps.iter().map(|lap| (lap.consumed, lap.arrived)).collect::<Vec<_>>(), [(3, 3), (1, 1)]);
+    let p99_ns = laps[0].end_to_end_p99_ns.unwrap();
+    assert!(p99_ns.abs_diff(1_000_000) < 20_000, "{p99_ns}");
+    receive(1, 1..6);
+    collected(&arrivals);
+    let laps = arrivals.laps();
+    assert_eq!(laps.iter().map(|lap| (lap.consumed, lap.arrived)).collect::<Vec<_>>(), [(0, 3), (5, 6)]);
+    assert_eq!((laps[0].end_to_end_p50_ns, laps[1].end_to_end_p50_ns.is_some()), (None, true));
+}
+
+#[test]
 fn a_flag_makes_a_repetition_a_redelivery_and_the_first_arrival_nothing_else() {
     let arrivals = verified(1);
     let mut recorder = arrivals.recorder(SUBSCRIPTION);

@@ -49,7 +49,7 @@ pub use pipeline::{
     Bottleneck, KeptUp, Pipeline, PublishedFigures, ReadBack, Reconciliation, RowCount, SinkRecord, StageTime,
     UnparsableCount,
 };
-pub use series::{Phase, SeriesRow};
+pub use series::{GroupRow, Phase, SeriesRow};
 pub use share::{LostRank, MergedShare, RankClock, Share, Start, Together};
 pub use spread::{ConsumerFigures, ConsumerSpread, Consumers, Extent, PartitionFigures, Partitions};
 pub use throughput::{Completion, ProducerShares, Throughput};

@@ -36,6 +36,10 @@ pub struct SeriesRow {
     /// Messages that arrived at a group for the first time, by all consumers, warm-up included; all messages received where
     /// nothing is verified. `null` without consumers.
     pub consumed: Option<u64>,
+    /// What each group of consumers received; of over 16 groups, the 16 that are the furthest behind. Left out without consumers, and in
+    /// rows of older builds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupRow>,
     /// Messages that the pipeline was done with: written to every sink, unparsable, or abandoned; left out without a pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<u64>,
@@ -81,6 +85,26 @@ impl SeriesRow {
     pub fn to_line(&self) -> String {
         super::line(self)
     }
+}
+
+/// What one group of consumers received in a row, whether messages are verified or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct GroupRow {
+    /// The group's number, from 0.
+    pub group: u32,
+    /// Messages of this trial that arrived at the group for the first time, warm-up included; repetitions are among them where nothing is
+    /// verified.
+    pub consumed: u64,
+    /// Messages that had been acknowledged and had not arrived at the group at the end of the row. In a share, only its own producers and
+    /// consumers count, so it may be negative, and only the sum over all shares says how far the group is behind. `null` where it is not
+    /// known: the broker withholds messages on request, other programs read in the same group, or other programs send.
+    pub consumer_lag: Option<i64>,
+    /// Median of the end-to-end latency of measured messages that arrived in the row, in nanoseconds, within 1.6 %; `null` when there were
+    /// none, with over 256 consumers, and where several shares received some.
+    pub end_to_end_p50_ns: Option<u64>,
+    /// 99th percentile of the same.
+    pub end_to_end_p99_ns: Option<u64>,
 }
 
 /// What a trial is doing.
