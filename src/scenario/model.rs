@@ -311,6 +311,23 @@ pub enum Schedule {
     },
 }
 
+impl Schedule {
+    /// The same shape with every rate multiplied by this factor.
+    pub fn scaled(&self, factor: f64) -> Schedule {
+        match self {
+            Schedule::Constant { rate } => Schedule::Constant { rate: rate * factor },
+            Schedule::Ramp { from, to, over } => Schedule::Ramp { from: from * factor, to: to * factor, over: *over },
+            Schedule::Steps(steps) => {
+                Schedule::Steps(steps.iter().map(|(rate, length)| (rate * factor, *length)).collect())
+            }
+            Schedule::Bursts { base, burst, every, length } => {
+                Schedule::Bursts { base: base * factor, burst: burst * factor, every: *every, length: *length }
+            }
+            Schedule::Poisson { rate, seed } => Schedule::Poisson { rate: rate * factor, seed: *seed },
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Consumers {
     /// Every group receives every message. There is at least one.
