@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
-use rand_distr::{Distribution, StandardNormal};
+use rand_distr::{Distribution, Exp1, StandardNormal};
 
 use super::*;
 
@@ -166,6 +166,50 @@ fn a_capacity_that_drifts_is_covered_and_often_said_to_change() {
     }
     let steep = simulate(31, FEWER, Shape { spread: 0.005, drifts: -0.4, ..CLIFF });
     assert!(steep.changed >= 0.6 && steep.lasts >= 0.97, "{steep:?}");
+}
+
+/// Whether "p99 < 5 ms" holds for five seconds of Poisson arrivals, after two of warm-up, at a server that takes 0.5 ms for each message.
+fn holds_at_a_server(rate: f64, window: Duration, random: &mut Xoshiro256PlusPlus) -> bool {
+    const SERVICE: f64 = 0.5e-3;
+    let (begin, end) = (2.0, 2.0 + window.as_secs_f64());
+    let (mut now, mut free, mut responses) = (0.0, 0.0, Vec::new());
+    while now < end {
+        let gap: f64 = Exp1.sample(random);
+        now += gap / rate;
+        free = f64::max(now, free) + SERVICE;
+        if now >= begin {
+            responses.push(free - now);
+        }
+    }
+    responses.sort_by(f64::total_cmp);
+    responses[responses.len() * 99 / 100] < 5e-3
+}
+
+/// In the long run, Poisson arrivals at such a server have a p99 of 5 ms at 1,555/s, although it carries 2,000/s.
+#[test]
+fn a_search_with_poisson_arrivals_is_within_five_percent() {
+    let (window, within) = (Duration::from_secs(5), Duration::from_secs(150));
+    for seed in 0..10 {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(32_000_000 + seed);
+        let mut search = Search::new(Range { least: 500.0, most: 8e3, first: 1e3 });
+        let (short, long, mut at) =
+            (window + Duration::from_secs(3), window * 3 + Duration::from_secs(3), Duration::ZERO);
+        let answer = loop {
+            let budget = Budget { left: within - at, short, long, messages: f64::INFINITY };
+            let (rate, length) = match search.next(budget) {
+                Step::Probe { rate, length } => (rate, length),
+                Step::End(answer) => break answer,
+            };
+            at += budget.takes(length);
+            let window = if length == Length::Long { window * 3 } else { window };
+            let held = holds_at_a_server(rate, window, &mut random);
+            let outcome = if held { ProbeOutcome::Held } else { ProbeOutcome::Missed };
+            search.record(Probe { rate, length, outcome, at, carried: rate.min(2e3), busy: 0.0 });
+        };
+        let capacity = answer.capacity.map_or(0.0, |capacity| capacity.estimate);
+        assert!((capacity / 1_555.0 - 1.0).abs() <= 0.05, "{seed}: {answer:?}");
+        assert!(answer.rate.is_some_and(|rate| rate <= 1_555.0 * 1.02), "{seed}: {answer:?}");
+    }
 }
 
 /// A search that is given its outcomes.
