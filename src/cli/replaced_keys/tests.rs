@@ -42,7 +42,8 @@ const SINK: &[&str] = &[
 const RANDOM: &[&str] = &["payload.kind=random"];
 const KEYS: &[&str] = &["producers.keys={ kind = \"random\", distinct = 5 }"];
 const THREE_TRIALS: &[&str] = &["sweep.trials=3"];
-const POINTS: &[&str] = &["sweep.over={ \"producers.batch\" = [1, 2, 3], \"producers.in_flight\" = [10, 20, 30] }"];
+const POINTS: &[&str] =
+    &["sweep.over={ \"producers.batch\" = [1, 2, 3], \"producers.in_flight\" = [10, 20, 30] }", "sweep.trials=2"];
 const SHUFFLED: &[&str] =
     &["sweep.over={ \"producers.batch\" = [1, 2, 3], \"producers.in_flight\" = [10, 20, 30] }", "sweep.order=shuffled"];
 
